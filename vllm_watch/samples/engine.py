@@ -1,0 +1,117 @@
+"""One vLLM engine as its /metrics described it: every field that any vLLM has offered, or None."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+Labelled = Mapping[str, float]  # value of one label (finished_reason, source, …) → value
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """A cumulative histogram since the engine started."""
+
+    count: float
+    sum: float | None
+    bounds: tuple[
+        float, ...
+    ] = ()  # upper bounds, ascending, the last is +Inf; they differ between releases
+    cumulative: tuple[float, ...] = ()  # observations at or under each bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSample:
+    """Gauges, counters since start (no unit: a count) and histograms of one engine.
+
+    The names are those of the published reading contract. `None`: this engine does not offer the
+    field (its version lacks it, or the feature is off), which is never the same as 0. A field that
+    vLLM gives without an `engine` label (http, cache_config_info of old versions) stands on each engine.
+    """
+
+    engine: str  # vLLM's `engine` label, "0" where there is none
+    model_name: str | None = None
+    # scheduler
+    requests_running: float | None = None
+    requests_waiting: float | None = None
+    requests_waiting_by_reason: Labelled | None = None
+    requests_swapped: float | None = None
+    kv_cache_usage: float | None = None  # ratio, 0 to 1
+    cpu_cache_usage: float | None = None  # ratio, 0 to 1
+    preemptions: float | None = None
+    engine_sleep_state: Labelled | None = (
+        None  # 1 at the state that holds: awake, weights_offloaded, discard_all
+    )
+    # work
+    prompt_tokens: float | None = None  # grows when a prefill completes; includes prefix cache hits
+    generation_tokens: float | None = None
+    total_tokens: float | None = None
+    request_success: Labelled | None = None  # by finished_reason; aborts and errors are in it too
+    iteration_tokens: Histogram | None = (
+        None  # tokens per step: its count is the engine's step counter
+    )
+    prompt_tokens_by_source: Labelled | None = None
+    prompt_tokens_cached: float | None = None
+    prompt_tokens_cached_by_source: Labelled | None = None
+    prompt_tokens_recomputed: float | None = None
+    corrupted_requests: float | None = None
+    admission_rejections: Labelled | None = None
+    # latency, seconds
+    ttft: Histogram | None = None
+    inter_token_latency: Histogram | None = None
+    request_mean_tpot: Histogram | None = None
+    e2e_latency: Histogram | None = None
+    queue_time: Histogram | None = None
+    prefill_time: Histogram | None = None
+    decode_time: Histogram | None = None
+    inference_time: Histogram | None = None
+    model_forward_time: Histogram | None = None
+    model_execute_time: Histogram | None = None
+    # requests' sizes
+    request_prompt_tokens: Histogram | None = None
+    request_generation_tokens: Histogram | None = None
+    request_max_num_generation_tokens: Histogram | None = None
+    request_params_n: Histogram | None = None
+    request_params_best_of: Histogram | None = None
+    request_params_max_tokens: Histogram | None = None
+    request_num_preemptions: Histogram | None = None
+    request_prefill_kv_computed_tokens: Histogram | None = None
+    # caches
+    prefix_cache_hit_rate: float | None = None  # ratio; -1 where prefix caching is off (V0)
+    cpu_prefix_cache_hit_rate: float | None = None
+    prefix_cache_queries: float | None = None  # blocks up to vLLM 0.8.5.post1, tokens from 0.9.0
+    prefix_cache_hits: float | None = None
+    external_prefix_cache_queries: float | None = None
+    external_prefix_cache_hits: float | None = None
+    mm_cache_queries: float | None = None
+    mm_cache_hits: float | None = None
+    cache_config_info: Mapping[str, str] | None = (
+        None  # CacheConfig as Python wrote it: "None", "True"
+    )
+    kv_block_lifetime_seconds: Histogram | None = None
+    kv_block_idle_before_evict_seconds: Histogram | None = None
+    kv_block_reuse_gap_seconds: Histogram | None = None
+    num_requests_kv_fetch_by_stage: Labelled | None = None
+    # LoRA and speculative decoding
+    lora_requests_info: Mapping[str, str] | None = (
+        None  # the newest of the series, whose value is its time
+    )
+    spec_num_accepted_tokens: float | None = None
+    spec_num_draft_tokens: float | None = None
+    spec_num_emitted_tokens: float | None = None
+    spec_num_drafts: float | None = None
+    spec_accepted_per_pos: Labelled | None = None
+    spec_draft_acceptance_rate: float | None = None
+    spec_efficiency: float | None = None
+    # estimates and old gauges
+    estimated_flops_per_gpu: float | None = None
+    estimated_read_bytes_per_gpu: float | None = None
+    estimated_write_bytes_per_gpu: float | None = None
+    avg_prompt_throughput: float | None = None  # tokens per second
+    avg_generation_throughput: float | None = None  # tokens per second
+    # the API server in front of it
+    http: Mapping[str, Labelled] | None = None
+    process_start_time: float | None = (
+        None  # Unix seconds, of the API server's process, not of the engine's
+    )
+    created_time: float | None = (
+        None  # Unix seconds at which the engine's counters were made (V1, one process)
+    )

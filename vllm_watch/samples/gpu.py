@@ -1,0 +1,53 @@
+"""One GPU (or MIG slice) as NVML described it."""
+
+from dataclasses import dataclass
+
+from vllm_watch.samples.process import ProcessSample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSample:
+    """Memory, load, heat and faults of one GPU, in base units. `None` is unknown, never zero."""
+
+    index: int
+    uuid: str
+    name: str | None = None
+    memory_total_bytes: int | None = None
+    memory_used_bytes: int | None = None  # without the driver's reserved part (memory info v2)
+    memory_reserved_bytes: int | None = None
+    utilization_ratio: float | None = None  # 0 to 1: share of time in which any kernel ran
+    temperature_celsius: float | None = None
+    power_watts: float | None = None
+    power_limit_watts: float | None = None
+    sm_clock_hz: float | None = None
+    sm_clock_max_hz: float | None = None
+    throttle_reasons: tuple[str, ...] | None = (
+        None  # NVML's clock event reasons as slugs: "sw_thermal_slowdown"
+    )
+    xid_errors: tuple[int, ...] | None = None  # Xid codes seen since the last poll
+    ecc_uncorrected: int | None = None  # volatile count, since the driver was loaded
+    remapped_rows_pending: bool | None = None
+    remapped_rows_failed: bool | None = None
+    mig_parent_uuid: str | None = None
+    gpu_instance_id: int | None = None
+    compute_instance_id: int | None = None
+    lost: bool | None = (
+        None  # fell off the bus (NVML: GPU_IS_LOST); its other fields are then unknown
+    )
+    processes: tuple[ProcessSample, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuReading:
+    """One poll of all GPUs of this host.
+
+    `status`: "ok" (gpus may be empty: no GPU visible), "no_driver" (a machine without GPUs: normal),
+    "hung" (the driver did not answer within the deadline; `gpus` is None), "error" (said in `text`).
+    """
+
+    status: str
+    text: str = ""  # in words, where the status is not "ok"
+    t: float = 0.0  # Unix seconds
+    duration_s: float = 0.0
+    driver_version: str | None = None
+    gpus: tuple[GpuSample, ...] | None = None

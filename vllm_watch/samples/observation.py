@@ -1,0 +1,86 @@
+"""Everything one look at one target saw: the only thing that enters a Watch."""
+
+from dataclasses import dataclass
+
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.gpu import GpuSample
+
+OUTCOMES = (
+    "ok", "refused", "connect_timeout", "read_timeout", "http", "garbled", "too_large",
+    "disconnected", "dns", "tls",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """How one HTTP call ended."""
+
+    outcome: str  # one of OUTCOMES
+    status: int | None = None  # HTTP status, where an answer came
+    error: str | None = None  # in words, where the outcome is not "ok"
+    latency_s: float = 0.0  # seconds from the call to the last byte, or to the failure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSample:
+    """What is known of the API server's process and of the server as a whole, beside its engines."""
+
+    version: str | None = None  # vLLM's, from /version
+    models: tuple[str, ...] | None = None  # from /v1/models
+    max_model_len: int | None = None  # tokens, of the first model
+    sleeping: bool | None = None  # from /is_sleeping or the sleep state gauge
+    paused: bool | None = None  # from /is_paused
+    process_start_time: float | None = None  # Unix seconds
+    process_open_fds: float | None = None  # the one sign of demand while an engine hangs
+    process_cpu_seconds: float | None = None
+    process_resident_memory_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """One /metrics body in our fields."""
+
+    vllm: bool  # does it carry vLLM's series?
+    why_not: str | None = None  # in words, where it does not
+    engine_kind: str | None = None  # "V0" | "V1"
+    engines: tuple[EngineSample, ...] = ()  # ascending by engine
+    server: ServerSample = ServerSample()
+    unknown_families: tuple[str, ...] = ()  # vLLM's families we have no field for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessState:
+    """The vLLM process itself, where we can see it on this host."""
+
+    pid: int
+    start_time: float | None = None  # Unix seconds
+    alive: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CanaryCall:
+    """How a one-token completion ended."""
+
+    ok: bool
+    latency_s: float
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One look at one target.
+
+    `t` is Unix time and may step; `monotonic_s`, where known, never does: intervals are taken from it.
+    """
+
+    t: float
+    target: str  # its URL in recordings, its name elsewhere
+    monotonic_s: float | None = None
+    scrape: Call
+    health: Call | None = None  # None: not asked this time
+    reading: Reading | None = None  # None: the scrape failed
+    gpus: tuple[GpuSample, ...] | None = (
+        None  # None: unknown or none asked for; (): a machine without GPUs
+    )
+    process: ProcessState | None = None
+    canary: CanaryCall | None = None

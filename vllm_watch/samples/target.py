@@ -1,0 +1,15 @@
+"""Which server is watched: the identity that labels, paths and hooks carry."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One vLLM server. `name` is a slug and unique; `group` is what outlives a pod (Deployment, …)."""
+
+    name: str
+    url: str  # base URL without a trailing slash, never with credentials
+    group: str = ""
+    namespace: str = ""
+    pod: str = ""
+    node: str = ""
