@@ -1,0 +1,240 @@
+"""The command line: quick to help, calm about mistakes, and exact about how it ended."""
+
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vllm_watch import __version__, cli
+from vllm_watch.__main__ import COMMANDS, main
+
+# What a command imports to do its work; none of it may be loaded to print a help text.
+HEAVY = ("aiohttp", "apscheduler", "prometheus_client", "pydantic", "rich", "structlog", "textual", "yaml")  # fmt: skip
+
+MISTAKES = {
+    "no such command": (
+        ["tops"], "vllm-watch: there is no command 'tops'\n  → did you mean top?\n",
+    ),
+    "nothing like it": (
+        ["frobnicate"],
+        "vllm-watch: there is no command 'frobnicate'\n  → see vllm-watch --help\n",
+    ),
+    "no such argument": (
+        ["check-config", "x.yaml", "--jason"],
+        "vllm-watch: there is no argument '--jason' here\n  → see vllm-watch check-config --help\n",
+    ),
+    "no such argument at all": (
+        ["--verison"], "vllm-watch: there is no argument '--verison' here\n  → see vllm-watch --help\n",
+    ),
+    "an argument is missing": (
+        ["check-config"],
+        "vllm-watch: the following arguments are required: FILE\n  → see vllm-watch check-config --help\n",
+    ),
+    "no such file": (
+        ["check-config", "/nowhere.yaml"],
+        "vllm-watch: /nowhere.yaml: no such file or directory\n  → name a file that can be read\n",
+    ),
+}  # fmt: skip
+
+CONFIG = """\
+listen: 0.0.0.0:9470
+scrape: {interval_seconds: 1}
+slo: {time_to_first_token_seconds: 1.5}
+discovery: {file_sd: [/etc/targets/*.json], dns: [{host: vllm.svc}]}
+targets:
+  - {name: chat-0, group: chat, url: http://10.0.0.7:8000}
+  - {url: https://llm.example, scrape: {interval_seconds: 10}, slo: {e2e_latency_seconds: 30}}
+"""
+CHECKED = """\
+{file} is usable.
+
+TARGET           GROUP            URL                   INTERVAL  TIMEOUT  API KEY  OBJECTIVES
+chat-0           chat             http://10.0.0.7:8000  1 s       1 s      none     TTFT 1.5 s
+llm.example-443  llm.example-443  https://llm.example   10 s      4 s      none     TTFT 1.5 s, E2E 30 s
+
+discovered targets, looked for every 30 s:
+  file_sd  /etc/targets/*.json
+  dns      vllm.svc, port 8000
+
+not as by default:
+  listen: 0.0.0.0:9470
+  scrape.interval_seconds: 1
+  scrape.timeout_seconds: 1
+  scrape.connect_timeout_seconds: 1
+  slo.time_to_first_token_seconds: 1.5
+"""
+
+
+@pytest.mark.parametrize(("argv", "told"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_two_lines_and_exit_status_2(argv, told, capsys):
+    """Cause and remedy on stderr, nothing on stdout, never a traceback."""
+    assert main(argv) == 2
+    assert capsys.readouterr() == ("", told)
+
+
+def test_no_command_shows_the_help_and_is_wrong_usage(capsys):
+    """Called bare, it shows what there is; the status says that nothing was done."""
+    assert main([]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert all(f"\n  {name} " in shown.err for name in COMMANDS)
+
+
+def test_every_command_is_a_module_and_every_module_a_command():
+    """What the help lists exists, and what was written as a command is listed."""
+    for name in COMMANDS:
+        assert importlib.util.find_spec(f"vllm_watch.cli.{name.replace('-', '_')}"), name
+    for file in Path(cli.__path__[0]).glob("*.py"):
+        if "\ndef add_arguments(" in file.read_text():
+            assert file.stem.replace("_", "-") in COMMANDS
+
+
+def test_help_loads_no_command():
+    """`vllm-watch --help` imports nothing heavy: it is there at once, whatever is installed."""
+    program = (
+        "import sys; from vllm_watch.__main__ import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit as end: assert end.code == 0\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30
+    ).stdout
+
+    assert told.splitlines()[-1] == "[]"
+    assert all(len(line) <= 88 for line in told.splitlines())
+
+
+@pytest.mark.parametrize("name", ["check-config", "top"])
+def test_help_of_a_command_has_examples(name, capsys):
+    """Every command shows how it is called, not only what its arguments are."""
+    with pytest.raises(SystemExit) as end:
+        main([name, "--help"])
+
+    shown = capsys.readouterr().out
+    assert end.value.code == 0
+    assert f"usage: vllm-watch {name}" in shown
+    assert f"\n  vllm-watch {name}" in shown
+
+
+def test_version(capsys):
+    """The version is that of the package."""
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+
+    assert (end.value.code, capsys.readouterr().out) == (0, f"vllm-watch {__version__}\n")
+
+
+def test_check_config_says_what_a_file_means(tmp_path, capsys, monkeypatch):
+    """Targets with what holds for each, aligned; then all that is not a default."""
+    _forget_environment(monkeypatch)
+    file = tmp_path / "vllm-watch.yaml"
+    file.write_text(CONFIG)
+
+    assert main(["check-config", str(file)]) == 0
+    assert capsys.readouterr().out == CHECKED.format(file=file)
+
+
+def test_check_config_as_json_has_effective_settings(tmp_path, capsys, monkeypatch):
+    """Machines get every setting, at every target the ones that hold there."""
+    _forget_environment(monkeypatch)
+    file = tmp_path / "vllm-watch.yaml"
+    file.write_text(CONFIG)
+
+    assert main(["check-config", str(file), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["targets"][0]["scrape"]["interval_seconds"] == 1
+    assert document["targets"][1]["slo"] == {
+        "time_to_first_token_seconds": 1.5,
+        "inter_token_latency_seconds": None,
+        "e2e_latency_seconds": 30,
+    }
+    assert document["listen"] == "0.0.0.0:9470"
+
+
+def test_check_config_says_that_nothing_is_watched(tmp_path, capsys, monkeypatch):
+    """An empty file is usable, and that it names no target is said."""
+    _forget_environment(monkeypatch)
+    file = tmp_path / "vllm-watch.yaml"
+    file.write_text("")
+
+    assert main(["check-config", str(file)]) == 0
+    told = f"{file} is usable.\n\nno target is written out, and none is looked for\n"
+    assert capsys.readouterr().out == told
+
+
+def test_all_that_is_wrong_is_told_each_with_its_remedy(tmp_path, capsys):
+    """A configuration with several mistakes gives two lines for each."""
+    file = tmp_path / "x.yaml"
+    file.write_text("listen: 1\nlogs: {}\n")
+
+    assert main(["check-config", str(file)]) == 2
+    assert capsys.readouterr().err == (
+        f"vllm-watch: {file}: listen: 1 is not an address to listen on\n"
+        "  → write HOST:PORT, such as 127.0.0.1:9470, [::1]:9470 or, for every interface, 0.0.0.0:9470\n"
+        f"vllm-watch: {file}: logs: unknown key\n"
+        "  → did you mean log?\n"
+    )
+
+
+def test_a_reader_that_goes_away_is_met_quietly(tmp_path):
+    """Piped into `head`, the command ends as others do: no traceback, the status of SIGPIPE."""
+    file = tmp_path / "x.yaml"
+    file.write_text("targets:\n" + "".join(f"  - url: http://h{i}:1\n" for i in range(5000)))
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as output:
+        process = subprocess.run(
+            [sys.executable, "-m", "vllm_watch", "check-config", str(file)],
+            stdout=output, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    assert (process.returncode, process.stderr) == (141, "")
+
+
+def test_control_c_is_met_quietly(tmp_path):
+    """Interrupted while it waits, the command says nothing and ends with the status of SIGINT."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "vllm_watch", "check-config", str(fifo)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    with open(fifo, "w"):  # opens when the command reads it: it waits in there now
+        process.send_signal(signal.SIGINT)
+        out, told = process.communicate(timeout=60)
+
+    assert (process.returncode, out, told) == (130, "", "")
+
+
+@pytest.mark.parametrize(("environment", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_a_terminal_sees_colour_unless_told_otherwise(environment, coloured):
+    """On a terminal the cause stands out; NO_COLOR and pipes get plain text."""
+    master, slave = pty.openpty()
+    inherited = {key: value for key, value in os.environ.items() if key != "NO_COLOR"}
+    subprocess.run(
+        [sys.executable, "-m", "vllm_watch", "tops"],
+        stderr=slave, env=inherited | environment, timeout=60, check=False,
+    )  # fmt: skip
+    os.close(slave)
+    told = io.BytesIO()
+    with contextlib.suppress(OSError):  # Linux says EIO at the end of a terminal
+        while piece := os.read(master, 4096):
+            told.write(piece)
+    os.close(master)
+
+    assert (b"\x1b[" in told.getvalue()) is coloured
+    assert b"there is no command 'tops'" in told.getvalue()
+
+
+def _forget_environment(monkeypatch):
+    for variable in [name for name in os.environ if name.startswith("VLLM_WATCH_")]:
+        monkeypatch.delenv(variable)

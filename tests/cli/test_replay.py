@@ -1,0 +1,238 @@
+"""`vllm-watch replay`: a recording goes through the same Watch as live, and what comes out is printed."""
+
+import gzip
+import json
+from dataclasses import asdict
+
+import pytest
+
+from vllm_watch.__main__ import main
+from vllm_watch.cli.replay_summary import Summary
+from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.samples.observation import Call, Observation
+from vllm_watch.signals.records import EngineSignals, TargetSignals
+from vllm_watch.sources.reading import Reader
+from vllm_watch.sources.trace_line import to_line
+from vllm_watch.watch import Watch
+
+ONE, TWO = "http://10.0.0.7:8000", "http://10.0.0.8:8000"
+OK = Call(outcome="ok", status=200, latency_s=0.004)
+REFUSED = Call(outcome="refused", error="Connect call failed", latency_s=0.001)
+BODY = """\
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{{engine="0",model_name="m"}} {running}
+# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{{engine="0",model_name="m"}} 0.0
+# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{{engine="0",model_name="m"}} {tokens}
+"""
+
+
+def body(second, running=2):
+    return BODY.format(running=float(running), tokens=float(second * 100))
+
+
+def observed(second, target=ONE, scrape=OK, **fields):
+    return Observation(t=1.7e9 + second, target=target, scrape=scrape, health=scrape, **fields)
+
+
+def crash():
+    """A minute of work, then ten seconds without an answer."""
+    for second in range(60):
+        yield to_line(observed(second, gpus=(GpuSample(index=0, uuid="a"),)), body(second))
+    for second in range(60, 70):
+        yield to_line(observed(second, scrape=REFUSED), None)
+
+
+@pytest.fixture
+def trace(tmp_path):
+    def write(lines):
+        path = tmp_path / "trace.jsonl.gz"
+        path.write_bytes(gzip.compress(b"".join(lines)))
+        return str(path)
+
+    return write
+
+
+def replay(capsys, *argv):
+    assert main(["replay", *argv]) == 0
+    return capsys.readouterr().out
+
+
+def as_json(value):
+    return json.loads(json.dumps(asdict(value)))
+
+
+def test_the_state_is_that_of_the_watch(trace, capsys):
+    """The signals at the end equal those of a Watch that saw the same live."""
+    watch, reader = Watch(ONE), Reader()
+    for second in range(60):
+        watch.observe(observed(second, reading=reader.read(body(second))))
+
+    said = json.loads(
+        replay(
+            capsys,
+            trace(to_line(observed(second), body(second)) for second in range(60)),
+            "--state",
+            "--json",
+        )
+    )
+
+    assert said["signals"] == as_json(watch.signals)
+    assert said["signals"]["engines"]["0"]["generation_tokens_per_second"] == pytest.approx(100)
+
+
+def test_the_state_has_what_read_says_with_state_and_time(trace, capsys):
+    """The object of `read --json` for the last readable text, and what became of it since."""
+    said = json.loads(replay(capsys, trace(crash()), "--state", "--json"))
+
+    assert said["vllm"] is True
+    assert said["engine_kind"] == "V1"
+    assert said["engines"]["0"]["requests_running"] == 2.0
+    assert said["engines"]["0"]["preemptions"] is None
+    assert said["unknown_families"] == []
+    assert said["state"] == "down"
+    assert said["t"] == 1.7e9 + 69
+    assert said["signals"]["up"] is False
+
+
+def test_a_recording_without_any_answer_has_a_state_too(trace, capsys):
+    """Nothing was ever read: no engine, and why."""
+    lines = (to_line(observed(second, scrape=REFUSED), None) for second in range(3))
+
+    said = json.loads(replay(capsys, trace(lines), "--state", "--json"))
+
+    assert (said["vllm"], said["engine_kind"], said["engines"]) == (False, None, {})
+    assert said["why_not"] == "Connect call failed"
+    assert said["t"] == 1.7e9 + 2
+
+
+def test_each_target_is_judged_by_itself(trace, capsys):
+    """Interleaved recordings of two servers give one object per target, as each alone would."""
+    lines = []
+    for second in range(30):
+        lines.append(to_line(observed(second), body(second)))
+        lines.append(to_line(observed(second, target=TWO), body(second * 3, running=9)))
+
+    first, second = map(json.loads, replay(capsys, trace(lines), "--state", "--json").splitlines())
+
+    rates = [
+        said["signals"]["engines"]["0"]["generation_tokens_per_second"] for said in (first, second)
+    ]
+    assert [first["target"], second["target"]] == [ONE, TWO]
+    assert rates == [pytest.approx(100), pytest.approx(300)]
+    assert second["engines"]["0"]["requests_running"] == 9.0
+
+
+def test_incidents_are_all_that_json_prints(trace, capsys):
+    """No detector judges yet: nothing stands on stdout."""
+    assert replay(capsys, trace(crash()), "--json") == ""
+
+
+def test_without_json_a_summary_is_printed(trace, capsys):
+    """For each target its span, its outcomes and its state at the end."""
+    shown = replay(capsys, trace(crash()))
+
+    assert shown.startswith(
+        f"{ONE}\n  span        2023-11-14 22:13:20 to 22:14:29 UTC, 1 min 9 s\n"
+    )
+    assert "\n  scrapes     60 ok, 10 refused; every 1 s\n" in shown
+    assert "\n  at the end  down: " in shown
+
+
+def summary(changes, seconds=120, **engine):
+    """The summary of one look a second at an engine that changes its state at these seconds."""
+    told, state = Summary(ONE), "unknown"
+    for second in range(seconds):
+        state = changes.get(second, state)
+        signals = TargetSignals(
+            target=ONE, t=second, up=True, outcome="ok", state=state, state_text=f"{state} since",
+            version="0.33.0", engine_kind="V1", models=("m", "adapter"),
+            engines={"0": EngineSignals(engine="0", model_name="m", **engine)},
+        )  # fmt: skip
+        told.add(observed(second), signals, [])
+    return told.text(signals)
+
+
+def test_the_summary_tells_what_the_recording_holds():
+    """Span, outcomes, what runs there, and how the state changed, compared whole."""
+    numbers = {"requests_running": 2.0, "kv_cache_usage_ratio": 0.25, "restarts": 1}
+
+    assert summary({0: "idle", 60: "serving", 119: "down"}, **numbers) == SUMMARY
+
+
+SUMMARY = """\
+http://10.0.0.7:8000
+  span        2023-11-14 22:13:20 to 22:15:19 UTC, 1 min 59 s
+  scrapes     120 ok; every 1 s
+  vLLM        0.33.0, V1 engine, m, adapter
+  GPUs        not recorded
+  engine 0    m, running 2, KV cache 25%, restarts seen: 1
+  states      idle 50.4%, serving 49.6%
+              22:13:20 idle: idle since
+              22:14:20 serving: serving since
+              22:15:19 down: down since
+  at the end  down: down since"""
+
+
+def test_the_summary_of_an_engine_that_flaps_fills_no_screen():
+    """Only the newest changes are shown, and how many there were before."""
+    shown = summary({second: ("idle", "serving")[second % 2] for second in range(100)}).splitlines()
+
+    assert len(shown) == 17
+    assert shown[7].strip() == "… 92 changes before these"
+    assert shown[8].strip() == "22:14:52 idle: idle since"
+
+
+def test_the_summary_tells_holes():
+    """Two scrapes missed in a row are no jitter."""
+    told = Summary("")
+    for second in (0, 1, 2, 4, 5, 9, 10, 80, 81):
+        told.add(observed(second), None, [])
+
+    assert told.text(None).splitlines() == [
+        "(no target named)",
+        "  span        2023-11-14 22:13:20 to 22:14:41 UTC, 1 min 21 s",
+        "  scrapes     9 ok; every 1 s, 2 holes of up to 1 min 10 s",
+    ]
+
+
+def test_configuration_sets_how_it_is_judged(trace, tmp_path, capsys):
+    """Windows and names come from the configuration that the daemon would use."""
+    config = tmp_path / "config.yaml"
+    config.write_text(f"signals: {{window_seconds: 10}}\ntargets: [{{name: chat, url: '{ONE}'}}]\n")
+    path = trace(
+        to_line(observed(second), body(min(50, second))) for second in range(60)
+    )
+
+    wide = json.loads(replay(capsys, path, "--state", "--json"))
+    narrow = json.loads(replay(capsys, path, "--config", str(config), "--state", "--json"))
+
+    rates = [
+        said["signals"]["engines"]["0"]["generation_tokens_per_second"] for said in (wide, narrow)
+    ]
+    assert rates[0] > 50
+    assert rates[1] < 20
+    assert (wide["target"], narrow["target"]) == (ONE, "chat")
+
+
+def test_an_empty_recording_is_no_error(trace, capsys):
+    """It is said, but not on stdout, where only the recording's own content stands."""
+    path = trace([])
+
+    assert main(["replay", path, "--state", "--json"]) == 0
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert f"{path} holds no observations" in shown.err
+
+
+def test_a_damaged_recording_is_an_error_with_a_remedy(tmp_path, capsys):
+    """Wrong input is exit status 2, named by file and line."""
+    path = tmp_path / "trace.jsonl"
+    path.write_bytes(to_line(observed(1), body(1)) + b"what is this\n")
+
+    assert main(["replay", str(path), "--json"]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert f"{path}, line 2: " in shown.err
+    assert "→" in shown.err

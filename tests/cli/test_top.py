@@ -1,0 +1,415 @@
+"""The live view, against a real daemon's HTTP server: what it shows, its keys, and how calm it stays."""
+
+import asyncio
+import socket
+import sys
+import time
+
+import pytest
+from aiohttp import web
+
+from vllm_watch.__main__ import main
+from vllm_watch.cli import top_text
+from vllm_watch.cli.top_app import TopApp
+from vllm_watch.cli.top_rows import POINTS_MAX
+from vllm_watch.cli.top_status import Daemon
+from vllm_watch.errors import WatchError
+from vllm_watch.export.board import Board
+from vllm_watch.export.server import Server
+from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.target import Target
+from vllm_watch.signals.records import EngineSignals, Quantiles, TargetSignals
+from vllm_watch.signals.state import STATES
+
+NEVER_SECONDS = 3600.0  # between two looks: tests ask when they want to know
+GIB = 1 << 30
+SIZES = [(80, 24), (200, 50), (60, 10), (40, 6), (1, 1)]
+
+SHORT = {
+    top_text.count: [
+        (None, "-"), (0, "0"), (7, "7"), (0.25, "0.2"), (12.6, "13"), (999.4, "999"), (999.6, "1.0k"),
+        (34_500, "34k"), (5_600_000, "5.6M"), (2e12, "2000G"),
+    ],
+    top_text.seconds: [
+        (None, "-"), (0, "0.0ms"), (0.0042, "4.2ms"), (0.45, "450ms"), (1.25, "1.25s"), (12.4, "12s"), (59.6, "1m00"), (185, "3m05"), (7620, "2h07"), (500_000, "5d"),
+    ],
+    top_text.age: [(None, "-"), (0, "now"), (0.99, "now"), (5.9, "5s"), (65, "1m05")],
+    top_text.percent: [(None, "-"), (0, "0%"), (0.634, "63%"), (1, "100%")],
+}  # fmt: skip
+
+
+@pytest.fixture
+async def board():
+    """A daemon's board with one engine that serves."""
+    board = Board()
+    add(board, "chat-0", engine("0", "serving"))
+    return board
+
+
+@pytest.fixture
+async def server(board):
+    """The daemon's real server over the board."""
+    server = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
+    await server.start()
+    yield server
+    await server.stop()
+
+
+def watching(server):
+    return TopApp(Daemon(f"http://127.0.0.1:{server.port}"), NEVER_SECONDS)
+
+
+@pytest.mark.parametrize("form", SHORT, ids=lambda form: form.__name__)
+def test_numbers_are_short(form):
+    """Each number takes few characters, and unknown is not zero."""
+    assert [(value, form(value)) for value, _ in SHORT[form]] == SHORT[form]
+
+
+@pytest.mark.parametrize(("ratio", "drawn"), [
+    (None, "····"), (0, "    "), (0.5, "██  "), (0.53, "██▏ "), (1, "████"), (7, "████"), (-1, "    "),
+])  # fmt: skip
+def test_a_bar_is_full_at_one(ratio, drawn):
+    """A bar shows eighths of a character, stays in its frame, and does not draw what is unknown."""
+    assert top_text.bar(ratio, 4).plain == drawn
+
+
+def test_a_curve_begins_at_zero_and_leaves_gaps():
+    """The newest value is on the right; unknown is a gap; all zero is flat."""
+    assert top_text.sparkline([0, 50, None, 100], 6) == "  ▁▅ █"
+    assert top_text.sparkline([0, 0], 2) == "▁▁"
+    assert top_text.sparkline([1, 2, 3], 2) == "▆█"
+
+
+def test_every_state_has_a_style():
+    """No state of an engine is without a colour and a place in the order."""
+    assert set(top_text.STATES_BY_URGENCY) == set(STATES)
+
+
+async def test_an_engine_and_its_numbers(server):
+    """A row has the engine's state and numbers, the detail its sentence and what it serves."""
+    async with watching(server).run_test(size=(120, 24)) as pilot:
+        await first_look(pilot)
+        assert "1 serving" in part(pilot, "header")
+        assert row(pilot, "chat-0").split() == [
+            "chat-0", "serving", "12", "3", "██▌", "42%", "1.2k", "█", "450ms", "21ms",
+            "-", "12k", "-", "-",
+        ]  # fmt: skip
+        assert part(pilot, "detail").splitlines()[1:] == [
+            "chat-0: 12 running, 3 waiting",
+            "llama · http://chat-0:8000 · vLLM 0.11.0 · KV 58k of 100k tokens free · 2 restarts seen",
+        ]
+
+
+async def test_several_engines_and_none(server, board):
+    """Data-parallel engines have a row each; a target that shows none has one with its own state."""
+    add(board, "dp", engine("0", "serving"), engine("1", "stalled"))
+    add(board, "gone", state="down", state_text="connection refused for 34 s", up=False)
+    async with watching(server).run_test(size=(100, 24)) as pilot:
+        await first_look(pilot)
+        assert names(pilot) == ["gone", "dp/1", "chat-0", "dp/0"]
+        assert row(pilot, "gone").split()[1:] == ["down", *"--", "······", *"------"]
+        assert "gone: connection refused for 34 s" in part(pilot, "detail")
+
+
+async def test_a_target_that_was_not_looked_at_yet(server, board):
+    """Before its first look a target is there, and unknown."""
+    board.add_target(Target(name="new", url="http://new:8000"), 5)
+    async with watching(server).run_test(size=(100, 24)) as pilot:
+        await first_look(pilot)
+        assert row(pilot, "new").split()[1] == "unknown"
+
+
+async def test_keys_move_sort_and_filter(server, board):
+    """The cursor stays on its engine when rows move; the filter looks at names, states and models."""
+    add(board, "busy", engine("0", "serving", generation_tokens_per_second=9e9))
+    add(board, "idle", engine("0", "idle", generation_tokens_per_second=None))
+    async with watching(server).run_test(size=(100, 24)) as pilot:
+        await first_look(pilot)
+        assert (names(pilot), selected(pilot)) == (["busy", "chat-0", "idle"], "busy")
+        await pilot.press("down")
+        assert selected(pilot) == "chat-0"
+        await pilot.press("end", "down")
+        assert selected(pilot) == "idle"
+        await pilot.press("home", "up", "j", "k")
+        assert selected(pilot) == "busy"
+        await pilot.press("s", "s", "s")
+        assert "sort: waiting" in part(pilot, "keys")
+        await pilot.press("s", "s", "s")
+        assert "sort: urgency" in part(pilot, "keys")
+
+        await pilot.press("slash", *"IDL")
+        assert (names(pilot), selected(pilot)) == (["idle"], "idle")
+        await pilot.press("enter", "q")
+        assert pilot.app.return_code == 0
+
+
+async def test_sorted_by_tokens_the_unknown_come_last(server, board):
+    """What has no number is not zero: it stands behind all that have one."""
+    add(board, "zero", engine("0", "serving", generation_tokens_per_second=0.0))
+    add(board, "none", engine("0", "serving", generation_tokens_per_second=None))
+    async with watching(server).run_test(size=(100, 24)) as pilot:
+        await first_look(pilot)
+        await pilot.press("s", "s")
+        assert "sort: tokens" in part(pilot, "keys")
+        assert names(pilot) == ["chat-0", "zero", "none"]
+
+
+async def test_escape_shows_all_again(server):
+    """A filter that matches nothing says so, and escape takes it away, also while it is typed."""
+    async with watching(server).run_test(size=(100, 24)) as pilot:
+        await first_look(pilot)
+        await pilot.press("slash", *"nothing")
+        assert "nothing contains 'nothing' (escape shows all)" in part(pilot, "engines")
+        await pilot.press("escape")
+        assert names(pilot) == ["chat-0"]
+
+
+async def test_gpus_and_their_holders(server, board):
+    """A GPU has its memory, load and heat; its holders are named, the largest first."""
+    board.publish_gpus(reading(gpu(0, 70), gpu(1, 3, throttle_reasons=("sw_thermal_slowdown",))))
+    async with watching(server).run_test(size=(100, 24)) as pilot:
+        await first_look(pilot)
+        shown = part(pilot, "gpus").splitlines()
+        assert "driver 570.86" in shown[0]
+        assert " 70.0/80.0 GiB  util  93%  61 °C  410 W" in shown[1]
+        assert shown[2] == "   VLLM::EngineCore 4711 60.0 GiB · python3 99 1.0 GiB · sh 7 - GiB"
+        assert "util  93%  sw_thermal_slowdown" in shown[3]
+
+
+GPU_STATES = {
+    "no driver": (GpuReading(status="no_driver", text="libnvidia-ml.so.1 is missing"), "GPUs: no GPU driver here (libnvidia-ml.so.1 is missing)"),
+    "hung": (GpuReading(status="hung", text="no answer for 10 s"), "GPUs: the GPU driver does not answer (no answer for 10 s)"),
+    "none": (GpuReading(status="ok", gpus=()), "GPUs: none visible"),
+    "lost": (GpuReading(status="ok", gpus=(GpuSample(index=3, uuid="u", lost=True),)), " 3 fell off the bus"),
+    "hidden": (GpuReading(status="ok", gpus=(GpuSample(index=0, uuid="u"),)), "   holders unknown"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("found", "told"), GPU_STATES.values(), ids=GPU_STATES)
+async def test_a_gpu_that_cannot_be_read_is_told(server, board, found, told):
+    """No driver, a hung one, none, a lost GPU: each is said in words."""
+    board.publish_gpus(found)
+    async with watching(server).run_test(size=(100, 24)) as pilot:
+        await first_look(pilot)
+        assert told in part(pilot, "gpus").splitlines()
+
+
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+async def test_it_fits_every_terminal(server, board, size):
+    """No line is wider than the terminal, no part is pushed out, the rows get what is left."""
+    for number in range(60):
+        add(board, f"fleet-member-with-a-long-name-{number:02}", engine("0", "serving"))
+    board.publish_gpus(reading(*(gpu(index, 70) for index in range(8))))
+    width, height = size
+    async with watching(server).run_test(size=size) as pilot:
+        await first_look(pilot)
+        parts = [part(pilot, name) for name in ("header", "engines", "gpus", "detail", "keys")]
+        lines = [line for each in parts if each for line in each.split("\n")]
+        if width > 20:
+            assert max(map(len, lines)) <= width
+        if height >= 10:
+            assert len(lines) == height
+        assert len(parts[1].splitlines()) >= 2
+
+
+async def test_the_cursor_is_always_in_sight(server, board):
+    """With more engines than lines, the rows scroll with the cursor."""
+    for number in range(60):
+        add(board, f"e{number:02}", engine("0", "serving"))
+    async with watching(server).run_test(size=(80, 20)) as pilot:
+        await first_look(pilot)
+        await pilot.press("end")
+        assert row(pilot, "e59")
+        await pilot.press("home")
+        assert row(pilot, "chat-0")
+
+
+async def test_the_curve_grows_with_every_look_of_the_daemon(server, board):
+    """A point per look, none for a look seen twice, a gap while the target is down, a bounded number."""
+    app = watching(server)
+    async with app.run_test(size=(150, 24)) as pilot:
+        await first_look(pilot)
+        for number in range(3):
+            add(board, "chat-0", engine("0", "serving"), t=100.0 + number)
+            await app.look()
+            await app.look()
+        assert " ████ " in row(pilot, "chat-0")  # the first was seen when it began
+        curve = app._rows[0].curve
+        assert len(curve) == 4
+        add(board, "chat-0", engine("0", "down"), t=200.0, up=False)
+        await app.look()
+        assert list(curve)[-1] is None
+        for number in range(POINTS_MAX):
+            add(board, "chat-0", engine("0", "serving"), t=300.0 + number)
+            await app.look()
+        assert len(curve) == POINTS_MAX
+
+
+async def test_a_daemon_that_is_away_is_told_and_comes_back(board):
+    """No answer: said in one calm line with what was last known; then all is as before."""
+    server = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
+    await server.start()
+    app = watching(server)
+    async with app.run_test(size=(120, 24)) as pilot:
+        await first_look(pilot)
+        await server.stop()
+        await app.look()
+        told = f"vllm-watch no answer from http://127.0.0.1:{server.port}: connection refused; this is now old"
+        assert part(pilot, "header").replace("1s", "now") == f"{told}; asking again"
+        assert names(pilot) == ["chat-0"]
+
+        again = Server(board, host="127.0.0.1", port=server.port, ready=lambda: None)
+        await again.start()
+        await app.look()
+        assert "1 serving" in part(pilot, "header")
+        await again.stop()
+
+
+async def test_it_looks_again_by_itself(server, board):
+    """Without a key pressed, what is new appears."""
+    app = TopApp(Daemon(f"http://127.0.0.1:{server.port}"), 0.02)
+    async with app.run_test(size=(100, 24)) as pilot, asyncio.timeout(30):
+        add(board, "later", engine("0", "serving"))
+        while "later" not in part(pilot, "engines"):
+            await pilot.pause(0.02)
+
+
+OTHER_SERVERS = {
+    "another program": (lambda _: web.Response(text="hello"), "does not answer as vllm-watch does"),
+    "another JSON": (lambda _: web.json_response({"status": "ok"}), "does not answer as vllm-watch does"),
+    "no such page": (lambda _: web.Response(status=404), "answers with HTTP status 404"),
+    "elsewhere": (lambda _: web.HTTPFound("http://127.0.0.1:1/"), "answers with HTTP status 302"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "told"), OTHER_SERVERS.values(), ids=OTHER_SERVERS)
+async def test_another_server_is_told(answer, told):
+    """What answers but is no vllm-watch is said so."""
+
+    async def handle(request):
+        response = answer(request)
+        if isinstance(response, web.HTTPException):
+            raise response
+        return response
+
+    app = web.Application()
+    app.router.add_get("/api/v1/status", handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    daemon = Daemon(site.name)
+    with pytest.raises(WatchError, match=told):
+        await daemon.status()
+    await daemon.close()
+    await runner.cleanup()
+
+
+async def test_a_daemon_that_accepts_and_says_nothing_is_given_up_on(monkeypatch):
+    """A server that hangs is told after the timeout, not waited for."""
+    monkeypatch.setattr("vllm_watch.cli.top_status._TIMEOUT_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        daemon = Daemon(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(WatchError, match=r"nothing within 0\.05 s"):
+            await daemon.status()
+        await daemon.close()
+
+
+async def test_what_engines_say_cannot_move_the_cursor(server, board):
+    """Control characters in names and texts of other programs are replaced."""
+    add(board, "evil", engine("0", "stalled", state_text="x\x1b[2J\ny", model_name="m\x07"))
+    async with watching(server).run_test(size=(200, 24)) as pilot:
+        await first_look(pilot)
+        await pilot.press("home")
+        shown = part(pilot, "detail") + part(pilot, "engines")
+        assert "evil: x�[2J�y" in shown
+        assert not {"\x1b", "\x07"} & set(shown)
+
+
+def test_without_textual_it_says_what_to_install(monkeypatch, capsys):
+    """The extra is missing: one sentence, and the command that mends it."""
+    monkeypatch.setitem(sys.modules, "textual", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+
+    assert main(["top"]) == 2
+    told = (
+        "vllm-watch: top needs textual, which is not installed\n  → pip install 'vllm-watch[top]'\n"
+    )
+    assert capsys.readouterr().err == told
+
+
+def test_a_url_that_is_none_is_told(capsys):
+    """HOST:PORT alone is a common slip."""
+    assert main(["top", "--url", "localhost:9470"]) == 2
+    assert capsys.readouterr().err == (
+        "vllm-watch: --url: 'localhost:9470' is no URL\n  → write http://HOST:PORT\n"
+    )
+
+
+async def first_look(pilot):
+    async with asyncio.timeout(30):
+        while "asking" in part(pilot, "header") or not part(pilot, "header"):
+            await pilot.pause(0.01)
+
+
+def part(pilot, name):
+    widget = pilot.app.query_one(f"#{name}")
+    return widget.content.plain if widget.display else ""
+
+
+def rows(pilot):
+    return part(pilot, "engines").splitlines()[1:]
+
+
+def names(pilot):
+    return [line.split()[0] for line in rows(pilot)]
+
+
+def row(pilot, name):
+    return next(line for line in rows(pilot) if line.split()[0] == name)
+
+
+def selected(pilot):
+    return part(pilot, "detail").splitlines()[1].split(":")[0]
+
+
+def add(board, name, *engines, t=None, up=True, state=None, state_text=""):
+    if name not in board.targets:
+        board.add_target(Target(name=name, url=f"http://{name}:8000", group=name), 5)
+    board.publish(
+        TargetSignals(
+            target=name, t=time.time() if t is None else t, up=up, outcome="ok" if up else "refused",
+            state=state or engines[0].state, state_text=state_text, version="0.11.0",
+            engines={each.engine: each for each in engines},
+        )
+    )  # fmt: skip
+
+
+def engine(label, state, **changed):
+    numbers = {
+        "model_name": "llama", "state_text": "12 running, 3 waiting",
+        "requests_running": 12, "requests_waiting": 3, "kv_cache_usage_ratio": 0.42,
+        "kv_cache_capacity_tokens": 100_000, "kv_cache_free_tokens": 58_000,
+        "generation_tokens_per_second": 1234.5, "prompt_tokens_per_second": 12_000,
+        "time_to_first_token_seconds": Quantiles(p95=0.45), "restarts": 2,
+        "inter_token_latency_seconds": Quantiles(p95=0.021),
+    }  # fmt: skip
+    return EngineSignals(engine=label, state=state, **(numbers | changed))
+
+
+def reading(*gpus):
+    return GpuReading(status="ok", t=1000.0, driver_version="570.86", gpus=gpus)
+
+
+def gpu(index, used_gib, **changed):
+    holders = (
+        ProcessSample(pid=99, name="python3", used_bytes=GIB),
+        ProcessSample(pid=4711, name="VLLM::EngineCore", used_bytes=60 * GIB),
+        ProcessSample(pid=7, cmdline=("/bin/sh",), used_bytes=None),
+    )
+    return GpuSample(
+        index=index, uuid=f"GPU-{index}", name="NVIDIA H100 80GB HBM3", memory_total_bytes=80 * GIB,
+        memory_used_bytes=used_gib * GIB, utilization_ratio=0.93, temperature_celsius=61,
+        power_watts=410, processes=holders, **changed,
+    )  # fmt: skip

@@ -1,0 +1,407 @@
+"""A configuration means what it says; each file in tests/config is wrong in one way, and says how that is told."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vllm_watch.config import Config, load
+from vllm_watch.errors import ConfigError
+from vllm_watch.settings.errors import model_at
+from vllm_watch.settings.target import name_of, slug
+
+ROOT = Path(__file__).parents[1]
+GENERATOR = ROOT / "docs/generate_configuration.py"
+WRONG = sorted((Path(__file__).parent / "config").glob("*.yaml"))
+
+LISTEN = {
+    "127.0.0.1:9470": ("127.0.0.1", 9470),
+    "0.0.0.0:0": ("0.0.0.0", 0),
+    "[::1]:0": ("::1", 0),
+    "watch.example-1.org:443": ("watch.example-1.org", 443),
+}
+
+URLS = {
+    "http://a:8000": ("http://a:8000", "a-8000"),
+    "http://a:8000/": ("http://a:8000", "a-8000"),
+    "http://a:8000/metrics": ("http://a:8000", "a-8000"),
+    "http://A.Example": ("http://a.example", "a.example-80"),
+    "https://a": ("https://a", "a-443"),
+    "http://10.0.0.7:8000/llm/chat/": ("http://10.0.0.7:8000/llm/chat", "10.0.0.7-8000-llm-chat"),
+    "http://[::1]:8000": ("http://[::1]:8000", "1-8000"),
+    "http://[FE80::1]:8000/metrics": ("http://[fe80::1]:8000", "fe80-1-8000"),
+}
+
+ENVIRONMENT = {
+    "VLLM_WATCH_LISTEN": ("[::1]:1", lambda config: config.listen, "[::1]:1"),
+    "VLLM_WATCH_STATE_DIR": ("/state", lambda config: config.state_dir, Path("/state")),
+    "VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": ("1.5", lambda config: config.scrape.interval_seconds, 1.5),
+    "VLLM_WATCH_SCRAPE__BODY_BYTES_MAX": ("2 MiB", lambda config: config.scrape.body_bytes_max, 2 << 20),
+    "VLLM_WATCH_GPU__ENABLED": ("off", lambda config: config.gpu.enabled, "off"),
+    "VLLM_WATCH_LOG__FORMAT": ("json", lambda config: config.log.format, "json"),
+    "VLLM_WATCH_DISCOVERY__REFRESH_SECONDS": ("7", lambda config: config.discovery.refresh_seconds, 7),
+    "VLLM_WATCH_SLO__E2E_LATENCY_SECONDS": ("9", lambda config: config.slo.e2e_latency_seconds, 9),
+    "VLLM_WATCH_TARGETS": (
+        "http://a:1, b=http://b:2",
+        lambda config: [(target.name, target.url) for target in config.targets],
+        [("a-1", "http://a:1"), ("b", "http://b:2")],
+    ),
+}  # fmt: skip
+
+WRONG_ENVIRONMENT = {
+    "VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": (
+        "-5",
+        "VLLM_WATCH_SCRAPE__INTERVAL_SECONDS: '-5' is not above 0",
+        "set it above 0",
+    ),
+    "VLLM_WATCH_SCRAPE__INTERVAL_SECOND": (
+        "5",
+        "VLLM_WATCH_SCRAPE__INTERVAL_SECOND: is no variable of vllm-watch",
+        "did you mean VLLM_WATCH_SCRAPE__INTERVAL_SECONDS? Keys are joined with two underscores: VLLM_WATCH_SCRAPE__INTERVAL_SECONDS",
+    ),
+    "VLLM_WATCH_TARGETS": (
+        "chat=b:8000",
+        "VLLM_WATCH_TARGETS chat: 'b:8000' does not begin with http:// or https://",
+        "write http://HOST:PORT (or https://)",
+    ),
+}
+
+
+@pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
+def test_what_is_wrong_with_a_file_is_told_whole(path, monkeypatch):
+    """The error of each wrong file is the text in the `#!` lines at its head, and shows no secret."""
+    monkeypatch.chdir(path.parent)
+    head = [line[3:] for line in path.read_text().splitlines() if line.startswith("#!")]
+
+    told = errors_of(lambda: load(Path(path.name), environ={}))
+
+    assert told == head
+    assert not any(secret in "\n".join(told) for secret in ("s3cr", "do-not-show"))
+
+
+def test_no_file_is_a_configuration():
+    """Nothing needs to be set: the defaults listen on loopback, watch nothing, and fit each other."""
+    config = load(None, environ={})
+
+    assert (config.listen_address, config.targets) == (("127.0.0.1", 9470), ())
+    assert (config.scrape.timeout_seconds, config.scrape.connect_timeout_seconds) == (4, 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "# all of it\n", "targets:\nscrape:\nlisten:\n", "discovery: {dns: }\n", "---\n{}\n"],
+)
+def test_an_empty_file_is_a_configuration(tmp_path, text):
+    """What is commented out means the defaults, be it the whole file or all lines of a section."""
+    file = written(tmp_path, text)
+
+    assert load(file, environ={}) == load(None, environ={})
+
+
+@pytest.mark.parametrize(("text", "address"), LISTEN.items(), ids=LISTEN)
+def test_listen_address(text, address):
+    """HOST:PORT is split at the last colon, brackets are IPv6's."""
+    assert load(None, environ={}, listen=text).listen_address == address
+
+
+@pytest.mark.parametrize(("given", "expected"), URLS.items(), ids=URLS)
+def test_base_url_and_the_name_made_of_it(given, expected):
+    """A URL is kept as scheme, host, port and prefix, and names its target when nothing else does."""
+    target = load(None, environ={}, targets=[given]).targets[0]
+
+    assert (target.url, target.name, target.group) == (*expected, expected[1])
+
+
+def test_names_made_of_urls_are_unique(tmp_path):
+    """Two URLs that would give one name give two, and a name that was written out is left alone."""
+    file = written(
+        tmp_path,
+        "targets: [{url: 'http://a:80/x/y'}, {url: 'http://a:80/x-y'}, {url: 'http://b', name: a-80-x-y-2}]",
+    )
+
+    names = [target.name for target in load(file, environ={}).targets]
+
+    assert names == ["a-80-x-y", "a-80-x-y-3", "a-80-x-y-2"]
+
+
+@given(st.text())
+def test_a_slug_is_a_name(text):
+    """Whatever it is made of, a slug is empty or what a target may be called."""
+    name = slug(text)
+
+    assert (
+        name == "" or load(None, environ={}, targets=[f"{name}=http://a"]).targets[0].name == name
+    )
+
+
+def test_long_names_stay_different():
+    """Of a name that is too long the end becomes a digest of the whole."""
+    one, other = (name_of(f"http://{'a' * 80}{end}:8000") for end in "bc")
+
+    assert one != other
+    assert (len(one), one[:54]) == (63, "a" * 54)
+
+
+@pytest.mark.parametrize(("variable", "case"), ENVIRONMENT.items(), ids=ENVIRONMENT)
+def test_environment_stands_over_the_file(tmp_path, variable, case):
+    """A variable sets the key that its name spells, whether the file has its section or not."""
+    text, read, expected = case
+    for content in ("", "listen: 127.0.0.1:9\nscrape: {interval_seconds: 9}\nlog: {}\n"):
+        config = load(written(tmp_path, content), environ={variable: text, "HOME": "/root"})
+
+        assert read(config) == expected
+
+
+@pytest.mark.parametrize(("variable", "case"), WRONG_ENVIRONMENT.items(), ids=WRONG_ENVIRONMENT)
+def test_what_is_wrong_in_the_environment_is_told_by_variable(variable, case):
+    """An error names the variable, not a file that is right."""
+    text, cause, remedy = case
+
+    assert errors_of(lambda: load(None, environ={variable: text})) == [cause, f"  → {remedy}"]
+
+
+@pytest.mark.parametrize(
+    "variable",
+    ["PORT", "SERVICE_HOST", "SERVICE_PORT_HTTP", "PORT_9470_TCP_ADDR", "GPU_SERVICE_PORT"],
+)
+def test_variables_of_a_kubernetes_service_are_not_ours(variable):
+    """A Service named vllm-watch puts such variables into every pod: they are no mistake."""
+    environ = {f"VLLM_WATCH_{variable}": "tcp://10.0.0.1:9470"}
+
+    assert load(None, environ=environ) == load(None, environ={})
+
+
+def test_environment_names_the_file(tmp_path):
+    """VLLM_WATCH_CONFIG is read where no file is named, and only there."""
+    file = written(tmp_path, "listen: 127.0.0.1:1\n")
+    other = tmp_path / "other.yaml"
+    other.write_text("listen: 127.0.0.1:2\n")
+    environ = {"VLLM_WATCH_CONFIG": str(file)}
+
+    assert load(None, environ=environ).listen == "127.0.0.1:1"
+    assert load(other, environ=environ).listen == "127.0.0.1:2"
+
+
+def test_command_line_stands_over_all(tmp_path):
+    """Arguments win over variables and file; `--target` adds to the file's targets."""
+    file = written(tmp_path, "listen: 127.0.0.1:1\ntargets: [{url: 'http://a:1'}]\n")
+
+    config = load(
+        file,
+        environ={"VLLM_WATCH_LISTEN": "127.0.0.1:2"},
+        targets=["http://b:2", "chat=http://c:3"],
+        listen="127.0.0.1:3",
+        state_dir=tmp_path,
+        procfs=Path("/host/proc"),
+    )
+
+    assert (config.listen, config.state_dir, config.procfs) == (
+        "127.0.0.1:3",
+        tmp_path,
+        Path("/host/proc"),
+    )
+    assert [target.name for target in config.targets] == ["a-1", "b-2", "chat"]
+
+
+def test_a_wrong_argument_is_told_by_its_name(tmp_path):
+    """Each mistake of the command line is told as such, beside those of the file."""
+    file = written(tmp_path, "slo: {e2e_latency_seconds: 0}\n")
+
+    told = errors_of(lambda: load(file, environ={}, targets=["chat=b:8000"], listen="9470"))
+
+    assert [line for line in told if not line.startswith("  →")] == [
+        "--listen: '9470' is not an address to listen on",
+        "--target chat: 'b:8000' does not begin with http:// or https://",
+        f"{file}: slo.e2e_latency_seconds: 0 is not above 0",
+    ]
+
+
+def test_a_target_inherits_what_it_does_not_set(tmp_path):
+    """Own keys stand over the common ones, key by key; null takes an objective away."""
+    file = written(
+        tmp_path,
+        """
+        scrape: {interval_seconds: 10, body_bytes_max: 1 MiB}
+        slo: {time_to_first_token_seconds: 1, e2e_latency_seconds: 30}
+        targets:
+          - {url: 'http://a:1', scrape: {interval_seconds: 1}, slo: {e2e_latency_seconds: null}}
+          - {url: 'http://b:1'}
+        """,
+    )
+    config = load(file, environ={})
+    own, common = config.targets
+
+    scrape, slo = config.scrape_for(own), config.slo_for(own)
+    assert (scrape.interval_seconds, scrape.body_bytes_max) == (1, 1 << 20)
+    assert (scrape.timeout_seconds, scrape.connect_timeout_seconds) == (2, 2)
+    assert (slo.time_to_first_token_seconds, slo.e2e_latency_seconds) == (1, None)
+    assert (config.scrape_for(common), config.slo_for(common)) == (config.scrape, config.slo)
+
+
+def test_identity_is_what_labels_carry(tmp_path):
+    """A target's identity is its own words; its group is its name unless told otherwise."""
+    file = written(
+        tmp_path,
+        "targets: [{url: 'http://a:1', name: chat-0, group: chat, namespace: prod, pod: chat-0-x, node: n1},"
+        " {url: 'http://b:1'}]",
+    )
+    first, second = (target.identity() for target in load(file, environ={}).targets)
+
+    assert (first.name, first.url, first.group) == ("chat-0", "http://a:1", "chat")
+    assert (first.namespace, first.pod, first.node) == ("prod", "chat-0-x", "n1")
+    assert second.group == second.name == "b-1"
+
+
+def test_paths_start_at_the_folder_of_the_file(tmp_path, monkeypatch):
+    """A relative path in a file means the same wherever the daemon is started."""
+    (tmp_path / "vllm.key").write_text("key")
+    file = written(
+        tmp_path,
+        "state_dir: state\nscrape: {api_key_file: vllm.key}\ndiscovery: {file_sd: ['targets/*.json']}\n",
+    )
+    monkeypatch.chdir("/")
+
+    config = load(file, environ={})
+
+    assert (config.state_dir, config.scrape.api_key_file, config.discovery.file_sd) == (
+        tmp_path / "state",
+        tmp_path / "vllm.key",
+        (str(tmp_path / "targets/*.json"),),
+    )
+
+
+@pytest.mark.parametrize(("text", "expected"), [("on", "on"), ("off", "off"), ("'off'", "off")])
+def test_a_bare_on_is_no_boolean_here(tmp_path, text, expected):
+    """YAML reads a bare `on` as true; the switch takes it as it was written."""
+    assert load(written(tmp_path, f"gpu: {{enabled: {text}}}"), environ={}).gpu.enabled == expected
+
+
+UNREADABLE = {
+    "missing": (lambda path: None, "no such file or directory", "name a file that can be read"),
+    "a folder": (lambda path: path.mkdir(), "is a directory", "name a file that can be read"),
+    "not UTF-8": (
+        lambda path: path.write_bytes(b"listen: x\nlog: \xff\n"),
+        "line 2: is not UTF-8",
+        "save it as plain text in UTF-8",
+    ),
+    "too large": (
+        lambda path: path.write_bytes(b"# a comment\n" * 200_000),
+        "is larger than 2 MiB",
+        "name a configuration file; long target lists go into several file_sd files",
+    ),
+}
+
+
+@pytest.mark.parametrize(("make", "cause", "remedy"), UNREADABLE.values(), ids=UNREADABLE)
+def test_a_file_that_cannot_be_read_is_told(tmp_path, make, cause, remedy):
+    """What stands in the way of reading a file is said with its name."""
+    file = tmp_path / "vllm-watch.yaml"
+    make(file)
+
+    assert errors_of(lambda: load(file, environ={})) == [f"{file}: {cause}", f"  → {remedy}"]
+
+
+def test_ten_thousand_targets_load_within_seconds(tmp_path):
+    """The largest list that is accepted is read in bearable time; one more is refused."""
+    lines = [f"  - {{url: 'http://10.0.{i // 250}.{i % 250}:8000'}}\n" for i in range(10_001)]
+    started = time.process_time()
+
+    config = load(written(tmp_path, "targets:\n" + "".join(lines[:-1])), environ={})
+
+    assert len(config.targets) == 10_000
+    assert time.process_time() - started < 10
+    with pytest.raises(ConfigError, match=r"targets: has 10001 entries, more than 10000"):
+        load(written(tmp_path, "targets:\n" + "".join(lines)), environ={})
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_a_configuration_or_a_config_error(tmp_path_factory, body):
+    """No file whatever leads to anything but a configuration or an error with a remedy."""
+    file = tmp_path_factory.mktemp("any") / "any.yaml"
+    file.write_bytes(body)
+
+    for line in errors_of(lambda: load(file, environ={})):
+        assert "Traceback" not in line
+
+
+KEYS = st.sampled_from(
+    ["listen", "targets", "url", "name", "scrape", "slo", "interval_seconds", "timeout_seconds",
+     "api_key_file", "bytes_max", "discovery", "dns", "host", "file_sd", "gpu", "enabled", "x"]
+)  # fmt: skip
+SCALARS = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5),
+    st.sampled_from(["http://a:8000", "5s", "8 MiB", "9" * 400, "http://[", "~root"]),
+)  # fmt: skip
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(KEYS, VALUES), st.lists(st.text(max_size=12), max_size=2))
+def test_any_mapping_is_a_configuration_or_a_config_error(tmp_path_factory, data, targets):
+    """However wrongly the known keys are combined, with arguments over them, it is told and no crash."""
+    file = tmp_path_factory.mktemp("any") / "any.yaml"
+    file.write_text(yaml.safe_dump(data))
+    environ = {"VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": "3", "VLLM_WATCH_TARGETS": "http://z:1"}
+
+    for line in errors_of(lambda: load(file, environ=environ, targets=targets, listen="x")):
+        assert "PydanticUndefined" not in line
+
+
+def test_the_documentation_is_what_the_models_say():
+    """docs/configuration.md is made from the models, and was made again after the last change."""
+    done = subprocess.run(
+        [sys.executable, GENERATOR, "--check"],
+        cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_documented_example_is_a_configuration(tmp_path):
+    """What the documentation shows first can be copied as it stands."""
+    example = (ROOT / "docs/configuration.md").read_text().split("```yaml\n")[1].split("```")[0]
+
+    config = load(written(tmp_path, example), environ={})
+
+    assert [target.name for target in config.targets] == ["chat-0", "llm.example.org-443-big"]
+
+
+def test_every_key_says_what_it_does():
+    """No key is without a description, and no default without a reason, but for mere labels."""
+    for path, name, field in keys_of(Config, ""):
+        assert field.description, f"{path}.{name}"
+        reasoned = isinstance(field.json_schema_extra, dict) and "why" in field.json_schema_extra
+        assert reasoned or field.is_required() or field.default in (None, "", ()), f"{path}.{name}"
+
+
+def keys_of(model, path):
+    for name, field in model.model_fields.items():
+        inner = model_at(model, (name,))
+        if inner is None:
+            yield path, name, field
+        else:
+            yield from keys_of(inner, f"{path}.{name}")
+
+
+def errors_of(action):
+    try:
+        action()
+    except ConfigError as error:
+        each = getattr(error, "problems", (error,))
+        return [line for one in each for line in (one.cause, f"  → {one.remedy}")]
+    return []
+
+
+def written(folder, text):
+    file = folder / "vllm-watch.yaml"
+    file.write_text(text)
+    return file

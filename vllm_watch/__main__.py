@@ -1,0 +1,135 @@
+"""The command line: finds the command, loads its module alone, and turns its end into an exit status."""
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import NoReturn, Protocol, TextIO, cast
+
+from vllm_watch import __version__
+from vllm_watch.cli import exit_status
+from vllm_watch.errors import WatchError
+
+# Here and not in the modules, so that --help loads none of them.
+COMMANDS = {
+    "run": "watch vLLM servers and this host's GPUs, and serve what is seen",
+    "demo": "watch a simulated fleet: see it all without a GPU",
+    "read": "show what one /metrics says, in our fields",
+    "record": "write what a server says into a trace file",
+    "replay": "run a trace file through the same judgement as live",
+    "top": "look at a running vllm-watch in the terminal",
+    "check-config": "say what a configuration means, or all that is wrong with it",
+}
+
+_HELP = "Watches vLLM engines and their GPUs, and says what is wrong with the evidence."
+_EXAMPLES = """\
+examples:
+  vllm-watch demo                                    nothing at hand? start here
+  vllm-watch run --target http://127.0.0.1:8000      watch the vLLM on this host
+  vllm-watch run --config /etc/vllm-watch.yaml       watch all that a file names
+  vllm-watch top                                     look at it from another terminal
+  vllm-watch read http://127.0.0.1:8000/metrics      one look, no daemon
+
+exit status: 0 fine, 1 found what it looks for, 2 wrong usage or configuration, 3 no-go
+"""
+
+
+class Command(Protocol):
+    """What a module in vllm_watch/cli offers."""
+
+    HELP: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's arguments."""
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Do it; return the exit status."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose complaints look like all our errors."""
+
+    def error(self, message: str) -> NoReturn:
+        raise WatchError(message, f"see {self.prog} --help")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that `argv` (or the process's own arguments) names; return the exit status."""
+    try:
+        status = _run(sys.argv[1:] if argv is None else list(argv))
+        sys.stdout.flush()  # here, where a reader that went away can still be met quietly
+    except WatchError as error:
+        _tell(error, sys.stderr)
+        return exit_status.WRONG_USAGE
+    except KeyboardInterrupt:
+        return exit_status.INTERRUPTED
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more at exit and would complain there.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exit_status.PIPE_CLOSED
+    return status
+
+
+def _run(argv: list[str]) -> int:
+    name = next((argument for argument in argv if not argument.startswith("-")), None)
+    if name is not None and name not in COMMANDS:
+        close = get_close_matches(name, COMMANDS, n=1)
+        remedy = f"did you mean {close[0]}?" if close else "see vllm-watch --help"
+        raise WatchError(f"there is no command '{name}'", remedy)
+    command = _load(name) if name is not None else None
+    parser = _parser(name, command)
+    arguments, unknown = parser.parse_known_args(argv)
+    if unknown:
+        help_of = f"{parser.prog} {name}" if name else parser.prog
+        raise WatchError(f"there is no argument '{unknown[0]}' here", f"see {help_of} --help")
+    if command is None:
+        parser.print_help(sys.stderr)
+        return exit_status.WRONG_USAGE
+    return command.run(arguments)
+
+
+def _load(name: str) -> Command:
+    module = importlib.import_module(f"vllm_watch.cli.{name.replace('-', '_')}")
+    return cast("Command", module)
+
+
+def _parser(name: str | None, command: Command | None) -> argparse.ArgumentParser:
+    raw = argparse.RawDescriptionHelpFormatter
+    listed = "".join(f"  {each:14}{summary}\n" for each, summary in COMMANDS.items())
+    parser = _Parser(
+        prog="vllm-watch",
+        usage="vllm-watch COMMAND ...",
+        description=f"{_HELP}\n\ncommands:\n{listed}",
+        epilog=_EXAMPLES,
+        formatter_class=raw,
+        allow_abbrev=False,
+    )
+    version = f"vllm-watch {__version__}"
+    parser.add_argument("--version", action="version", version=version, help="print the version")
+    if name is not None and command is not None:
+        sub = parser.add_subparsers(help=argparse.SUPPRESS).add_parser(
+            name,
+            prog=f"vllm-watch {name}",
+            description=command.HELP,
+            formatter_class=raw,
+            allow_abbrev=False,
+        )
+        command.add_arguments(sub)
+    return parser
+
+
+def _tell(error: WatchError, stream: TextIO) -> None:
+    bold, dim, plain = "\033[1;31m", "\033[2m", "\033[0m"
+    if not stream.isatty() or "NO_COLOR" in os.environ:
+        bold = dim = plain = ""
+    # A configuration tells all that is wrong at once, each with its own remedy.
+    stream.writelines(
+        f"{bold}vllm-watch:{plain} {each.cause}\n{dim}  → {each.remedy}{plain}\n"
+        for each in getattr(error, "problems", (error,))
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,125 @@
+"""check-config: what a configuration means, target by target, or all that is wrong with it."""
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from vllm_watch.cli import exit_status
+from vllm_watch.config import Config, load
+from vllm_watch.settings.target import TargetConfig
+
+HELP = """\
+Say what a configuration means: every target with what holds for it, and all that is not a default.
+Reads the file and VLLM_WATCH_* variables just as `run` would; asks no server.
+
+examples:
+  vllm-watch check-config /etc/vllm-watch.yaml
+  vllm-watch check-config vllm-watch.yaml --json | jq '.targets[].url'
+
+exit status: 0 usable, 2 not usable (all that is wrong is on stderr)
+"""
+
+_COLUMNS = ("TARGET", "GROUP", "URL", "INTERVAL", "TIMEOUT", "API KEY", "OBJECTIVES")
+_OBJECTIVES = {
+    "time_to_first_token_seconds": "TTFT",
+    "inter_token_latency_seconds": "ITL",
+    "e2e_latency_seconds": "E2E",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the file and the form of the output."""
+    parser.add_argument("file", metavar="FILE", type=Path, help="the configuration (YAML)")
+    parser.add_argument("--json", action="store_true", help="print all effective settings as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what the file means."""
+    config = load(arguments.file, environ=os.environ)
+    if arguments.json:
+        print(json.dumps(_effective(config), indent=2))
+    else:
+        print(_in_words(arguments.file, config))
+    return exit_status.FINE
+
+
+def _effective(config: Config) -> dict[str, Any]:
+    document = config.model_dump(mode="json")
+    for shown, target in zip(document["targets"], config.targets, strict=True):
+        shown["scrape"] = config.scrape_for(target).model_dump(mode="json")
+        shown["slo"] = config.slo_for(target).model_dump(mode="json")
+    return document
+
+
+def _in_words(file: Path, config: Config) -> str:
+    blocks = [f"{file} is usable.", _targets(config)]
+    found = [f"  file_sd  {pattern}" for pattern in config.discovery.file_sd]
+    found += [f"  dns      {dns.host}, port {dns.port}" for dns in config.discovery.dns]
+    if found:
+        every = f"looked for every {config.discovery.refresh_seconds:g} s"
+        blocks.append("\n".join([f"discovered targets, {every}:", *found]))
+    blocks.append(_set(config))
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _targets(config: Config) -> str:
+    if not config.targets:
+        return "no target is written out" + (
+            "" if _discovers(config) else ", and none is looked for"
+        )
+    return _aligned([_COLUMNS, *(_row(config, target) for target in config.targets)])
+
+
+def _discovers(config: Config) -> bool:
+    return bool(config.discovery.file_sd or config.discovery.dns)
+
+
+def _row(config: Config, target: TargetConfig) -> tuple[str, ...]:
+    scrape, slo = config.scrape_for(target), config.slo_for(target)
+    objectives = [
+        f"{short} {getattr(slo, key):g} s"
+        for key, short in _OBJECTIVES.items()
+        if getattr(slo, key) is not None
+    ]
+    return (
+        target.name,
+        target.group,
+        target.url,
+        f"{scrape.interval_seconds:g} s",
+        f"{scrape.timeout_seconds:g} s",
+        "none" if scrape.api_key_file is None else scrape.api_key_file.name,
+        ", ".join(objectives) or "none",
+    )
+
+
+def _set(config: Config) -> str:
+    document = config.model_dump(mode="json", exclude_defaults=True)
+    document.pop("targets", None)
+    document.pop("discovery", None)
+    lines = list(_leaves(document, ""))
+    return "\n".join(["not as by default:", *lines]) if lines else ""
+
+
+def _leaves(document: dict[str, Any], above: str) -> list[str]:
+    lines: list[str] = []
+    for key, value in document.items():
+        if isinstance(value, dict):
+            lines += _leaves(value, f"{above}{key}.")
+        else:
+            lines.append(
+                f"  {above}{key}: {value:g}"
+                if isinstance(value, float)
+                else f"  {above}{key}: {value}"
+            )
+    return lines
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,44 @@
+"""top: a running vllm-watch, live in the terminal."""
+
+import argparse
+import importlib.util
+
+from vllm_watch.cli import exit_status
+from vllm_watch.errors import WatchError
+
+HELP = """\
+Look at a running vllm-watch in the terminal: engines, GPUs and who holds them. Needs the extra `top`
+(pip install 'vllm-watch[top]') and a daemon: start one with `vllm-watch run` or `vllm-watch demo`.
+
+examples:
+  vllm-watch top
+  vllm-watch top --url http://gpu-7:9470
+
+keys: arrows select, s sorts, / filters, q quits
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare which daemon to look at."""
+    parser.add_argument(
+        "--url",
+        default="http://127.0.0.1:9470",
+        help="the daemon's address (default: %(default)s)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Show it until the user quits."""
+    url = arguments.url.rstrip("/")
+    if not url.startswith(("http://", "https://")):
+        raise WatchError(f"--url: '{url}' is no URL", "write http://HOST:PORT")
+    if importlib.util.find_spec("textual") is None:
+        raise WatchError(
+            "top needs textual, which is not installed", "pip install 'vllm-watch[top]'"
+        )
+    # Loaded here, because only this command needs them and they may be absent.
+    from vllm_watch.cli.top_app import TopApp  # noqa: PLC0415
+    from vllm_watch.cli.top_status import Daemon  # noqa: PLC0415
+
+    TopApp(Daemon(url)).run(mouse=False)  # so that text can be selected and copied
+    return exit_status.FINE

@@ -1,0 +1,107 @@
+"""Numbers, bars and curves in few characters; None is `-`: unknown is not zero."""
+
+from collections.abc import Sequence
+
+from rich.text import Text
+
+STATE_STYLES = {
+    "down": "bold white on red", "stalled": "bold red", "collapsed": "bold red", "overloaded": "bold yellow",
+    "unknown": "bright_black", "starting": "cyan", "prefilling": "blue", "serving": "green",
+    "idle": "dim green", "sleeping": "magenta",
+}  # fmt: skip
+# The order in which a tired person wants to see them.
+STATES_BY_URGENCY = tuple(STATE_STYLES)
+UNKNOWN = "-"
+_HIGH_RATIO, _FULL_RATIO = 0.8, 0.95  # where a bar turns yellow, and red
+_BLOCKS = " ▏▎▍▌▋▊▉█"
+_SPARKS = "▁▂▃▄▅▆▇█"
+# What another program says is shown, but may not move the cursor.
+_CONTROL_CHARACTERS = dict.fromkeys((*range(32), *range(127, 160)), "�")
+_KILO, _TEN, _HUNDRED, _MINUTE = 1000, 10, 100, 60
+_GIB = 1 << 30
+
+
+def clean(text: str) -> str:
+    """Return the text in one line, without control characters."""
+    return text.translate(_CONTROL_CHARACTERS)
+
+
+def fit(text: str, width: int) -> str:
+    """Return the text in exactly `width` characters, cut in the middle: both ends tell names apart."""
+    text = clean(text)
+    if len(text) > width:
+        head = (width - 1) // 2
+        text = (
+            f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}" if width > 1 else text[:width]
+        )
+    return text.ljust(width)
+
+
+def count(value: float | None) -> str:
+    """Return a count or rate in at most five characters: 7, 1.2k, 34k, 5.6M."""
+    if value is None:
+        return UNKNOWN
+    for unit in ("", "k", "M", "G"):
+        if abs(value) < _KILO - 0.5 or unit == "G":
+            break
+        value /= _KILO
+    if unit == "" and value != int(value) and abs(value) < _TEN:
+        return f"{value:.1f}"
+    return f"{value:.1f}{unit}" if unit and abs(value) < _TEN else f"{value:.0f}{unit}"
+
+
+def seconds(value: float | None) -> str:
+    """Return a time in at most six characters: 8ms, 1.25s, 12s, 3m05, 2h07, 5d."""
+    if value is None:
+        return UNKNOWN
+    if value < 1:
+        return f"{value * _KILO:.1f}ms" if value < 0.01 else f"{value * _KILO:.0f}ms"  # noqa: PLR2004
+    if value < _TEN and value != int(value):
+        return f"{value:.2f}s"
+    if value < _MINUTE - 0.5:
+        return f"{value:.0f}s"
+    minutes, rest = divmod(round(value), _MINUTE)
+    if minutes < _MINUTE:
+        return f"{minutes}m{rest:02}"
+    hours = minutes // _MINUTE
+    return f"{hours}h{minutes % _MINUTE:02}" if hours < _HUNDRED else f"{hours // 24}d"
+
+
+def age(value: float | None) -> str:
+    """Return how old something is in at most six characters; what is fresh is `now`."""
+    return "now" if value is not None and value < 1 else seconds(value and float(int(value)))
+
+
+def percent(ratio: float | None) -> str:
+    """Return a share of 1 in at most four characters."""
+    return UNKNOWN if ratio is None else f"{ratio * _HUNDRED:.0f}%"
+
+
+def gib(value: float | None) -> str:
+    """Return bytes in GiB."""
+    return UNKNOWN if value is None else f"{value / _GIB:.1f}"
+
+
+def bar(ratio: float | None, width: int, style: str = "") -> Text:
+    """Return a bar that is full at 1; without a style it is coloured by how full it is."""
+    if ratio is None:
+        return Text("·" * width, "bright_black")
+    ratio = min(max(ratio, 0.0), 1.0)
+    style = style or (
+        "red" if ratio >= _FULL_RATIO else "yellow" if ratio >= _HIGH_RATIO else "green"
+    )
+    eighths = round(ratio * width * 8)
+    filled = "█" * (eighths // 8) + (_BLOCKS[eighths % 8] if eighths % 8 else "")
+    return Text(filled.ljust(width), f"{style} on grey23")
+
+
+def sparkline(values: Sequence[float | None], width: int) -> str:
+    """Return the last `width` values as a curve from zero to their largest; unknown leaves a gap."""
+    shown = list(values)[-width:]
+    top = max((value for value in shown if value is not None), default=0.0)
+    steps = len(_SPARKS) - 1
+    marks = (
+        " " if value is None else _SPARKS[round(value / top * steps) if top > 0 else 0]
+        for value in shown
+    )
+    return "".join(marks).rjust(width)

@@ -1,0 +1,192 @@
+"""The whole YAML as one model: what is watched, how, and what is said about it.
+
+A file, then the environment, then the command line, each over the one before. Every wrong key and
+value is reported at once, with its path and a remedy. docs/configuration.md is made of these models.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+
+from vllm_watch.errors import ConfigError
+from vllm_watch.settings import overrides, yaml_text
+from vllm_watch.settings.base import FilePath, Problem, Sections, problem, problems, quoted
+from vllm_watch.settings.errors import InvalidConfigError, KeyPath, explained
+from vllm_watch.settings.stages import (
+    GpuSettings,
+    LogSettings,
+    RecorderSettings,
+    ScrapeSettings,
+    SignalsSettings,
+    SloSettings,
+)
+from vllm_watch.settings.target import (
+    TARGETS_MAX,
+    DiscoverySettings,
+    TargetConfig,
+    named,
+    refuse_duplicates,
+)
+
+_FILE_BYTES_MAX = 2 << 20  # 10,000 targets with all their labels; a larger file is not ours
+_PORT_MAX = 65535
+_LISTEN = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]+)\]|(?P<host>[A-Za-z0-9_.-]+)):(?P<port>\d{1,5})")
+
+
+def _listen(value: Any) -> Any:
+    match = _LISTEN.fullmatch(value) if isinstance(value, str) else None
+    if match is None or int(match["port"]) > _PORT_MAX:
+        remedy = "write HOST:PORT, such as 127.0.0.1:9470, [::1]:9470 or, for every interface, 0.0.0.0:9470"
+        raise problem(f"{quoted(value)} is not an address to listen on", remedy)
+    return value
+
+
+class Config(Sections):
+    """Everything that can be set."""
+
+    listen: Annotated[str, BeforeValidator(_listen)] = Field(
+        "127.0.0.1:9470",
+        description="Where the status page, `/metrics` and the API are served; port 0 takes a free one.",
+        json_schema_extra={"why": "Nobody but this host reads along unless told otherwise."},
+    )
+    state_dir: FilePath | None = Field(
+        None,
+        description="Folder for what should outlive a restart of the watcher; made if it is missing.",
+        json_schema_extra={
+            "default": "none: all stays in memory",
+            "why": "A sidecar may have no disk.",
+        },
+    )
+    procfs: FilePath = Field(
+        Path("/proc"),
+        description="Where the host's `/proc` is mounted, to say who holds GPU memory.",
+        json_schema_extra={"why": "Outside a container it is the host's own."},
+    )
+    targets: tuple[TargetConfig, ...] = Field(
+        (), max_length=TARGETS_MAX, description="The servers to watch, written out."
+    )
+    discovery: DiscoverySettings = DiscoverySettings()
+    scrape: ScrapeSettings = ScrapeSettings()
+    signals: SignalsSettings = SignalsSettings()
+    slo: SloSettings = SloSettings()
+    gpu: GpuSettings = GpuSettings()
+    recorder: RecorderSettings = RecorderSettings()
+    log: LogSettings = LogSettings()
+
+    @field_validator("targets")
+    @classmethod
+    def _name_targets(cls, targets: tuple[TargetConfig, ...]) -> tuple[TargetConfig, ...]:
+        refuse_duplicates(targets)
+        return named(targets)
+
+    @model_validator(mode="after")
+    def _times_fit(self) -> "Config":
+        places: list[tuple[KeyPath, ScrapeSettings, ScrapeSettings]] = [
+            (("scrape",), self.scrape, self.scrape)
+        ]
+        for number, target in enumerate(self.targets):
+            if target.scrape.model_fields_set:
+                place = ("targets", number, "scrape")
+                places.append((place, target.scrape, self.scrape_for(target)))
+        found = [wrong for path, own, scrape in places for wrong in _misfits(path, own, scrape)]
+        slowest = max(scrape.interval_seconds for _, _, scrape in places)
+        if self.signals.window_seconds < 2 * slowest:
+            cause = (
+                f"{self.signals.window_seconds:g} is less than two scrapes of {slowest:g} seconds"
+            )
+            remedy = f"set it to {2 * slowest:g} or more, or scrape more often"
+            found.append(Problem(("signals", "window_seconds"), cause, remedy))
+        if found:
+            raise problems(found)
+        return self
+
+    @property
+    def listen_address(self) -> tuple[str, int]:
+        """Host (an IPv6 address without brackets) and port."""
+        host, _, port = self.listen.rpartition(":")
+        return host.strip("[]"), int(port)
+
+    def scrape_for(self, target: TargetConfig) -> ScrapeSettings:
+        """Return what holds for this target: its own keys over those of `scrape`."""
+        own = target.scrape.model_dump(exclude_unset=True)
+        if not own:
+            return self.scrape
+        return ScrapeSettings.model_validate(self.scrape.model_dump(exclude_unset=True) | own)
+
+    def slo_for(self, target: TargetConfig) -> SloSettings:
+        """Return what holds for this target: its own keys over those of `slo`."""
+        own = target.slo.model_dump(exclude_unset=True)
+        return self.slo.model_copy(update=own) if own else self.slo
+
+
+def _misfits(path: KeyPath, own: ScrapeSettings, scrape: ScrapeSettings) -> list[Problem]:
+    key, value, bound = (
+        "connect_timeout_seconds",
+        scrape.connect_timeout_seconds,
+        scrape.timeout_seconds,
+    )
+    if value <= bound:
+        return []
+    cause = f"{value:g} is above timeout_seconds ({bound:g})"
+    remedy = f"set it to {bound:g} or less, or raise timeout_seconds"
+    if key not in own.model_fields_set:
+        cause = f"{value:g}, from scrape, is above timeout_seconds ({bound:g})"
+        remedy = f"set {key} here too, to {bound:g} or less"
+    return [Problem((*path, key), cause, remedy)]
+
+
+def load(
+    path: Path | None,
+    *,
+    environ: Mapping[str, str],
+    targets: Sequence[str] = (),
+    listen: str | None = None,
+    state_dir: Path | None = None,
+    procfs: Path | None = None,
+) -> Config:
+    """Read the file (none is fine; `VLLM_WATCH_CONFIG` may name one), then `environ`, then the arguments.
+
+    `targets` are `[NAME=]URL` as on the command line and are added to those of the file.
+
+    Raises:
+        ConfigError: for all that is wrong at once; `InvalidConfigError.problems` has each by itself.
+    """
+    if path is None and environ.get(overrides.CONFIG_VARIABLE):
+        path = Path(environ[overrides.CONFIG_VARIABLE])
+    file = str(path) if path else "configuration"
+    data, found = yaml_text.read(path, _FILE_BYTES_MAX) if path else ({}, [])
+    merged = overrides.Overrides(file, data)
+    merged.environment(Config, environ)
+    merged.arguments(targets=targets, listen=listen, state_dir=state_dir, procfs=procfs)
+    errors = [ConfigError(f"{file}: {cause}", remedy) for cause, remedy in found] + merged.errors
+    context: dict[str, Any] = {"folder": path.absolute().parent if path else Path.cwd()}
+    try:
+        config = Config.model_validate(merged.data, context=context)
+    except ValidationError as error:
+        errors += explained(error, Config, merged.label)
+    else:
+        errors += _unreadable_keys(config, merged.label)
+    if errors:
+        raise InvalidConfigError(errors)
+    return config
+
+
+def _unreadable_keys(config: Config, label: Callable[[KeyPath], str]) -> list[ConfigError]:
+    places: list[tuple[KeyPath, ScrapeSettings]] = [(("scrape",), config.scrape)]
+    places += [
+        (("targets", number, "scrape"), target.scrape)
+        for number, target in enumerate(config.targets)
+    ]
+    errors: list[ConfigError] = []
+    for path, scrape in places:
+        file = scrape.api_key_file
+        if file is None or (file.is_file() and os.access(file, os.R_OK)):
+            continue
+        # Not shown: many put the key itself here.
+        cause = f"{label((*path, 'api_key_file'))}: the value (not shown) names no file that can be read"
+        errors.append(ConfigError(cause, "name a file that holds the key, readable by vllm-watch"))
+    return errors

@@ -1,0 +1,128 @@
+"""What every settings model stands on: strictness, scalar types, and errors that carry a remedy.
+
+Source of the strictness: YAML 1.1 reads `on` as true and `5s` as text, and a key that is spelt wrong
+would otherwise be a default that nobody asked for.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from vllm_watch.redaction import redacted
+
+_QUOTED_CHARACTERS_MAX = 80  # enough to recognise a value by, little enough for one line
+_BYTES = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)")
+_BYTES_OF_UNIT = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+class Settings(BaseModel):
+    """A part of the configuration: cannot be changed once made, and knows every key it accepts."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Sections(Settings):
+    """A part made of parts; one of which every line is commented out is as good as absent."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_empty(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {key: value for key, value in data.items() if value is not None}
+
+
+class Problem(NamedTuple):
+    """What is wrong at one key. `path` continues the path of the model or field that found it."""
+
+    path: tuple[str | int, ...]
+    cause: str
+    remedy: str
+
+
+def problems(found: Sequence[Problem]) -> PydanticCustomError:
+    """Make the error that a validator raises for all it found."""
+    return PydanticCustomError("problems", "not usable", {"problems": tuple(found)})
+
+
+def problem(cause: str, remedy: str) -> PydanticCustomError:
+    """Make the error that a validator raises for the value it was given."""
+    return problems([Problem((), cause, remedy)])
+
+
+def quoted(value: object) -> str:
+    """Return the value as the operator wrote it, in one short line and without credentials."""
+    match value:
+        case bool():
+            text = str(value).lower()
+        case str():
+            text = f"'{redacted(value)}'"
+        case int() | float():
+            text = f"{value:.15g}" if isinstance(value, float) else str(value)
+        case None:
+            text = "nothing"
+        case _:
+            text = redacted(str(value))
+    text = text.replace("\n", " ")
+    return text if len(text) <= _QUOTED_CHARACTERS_MAX else text[:_QUOTED_CHARACTERS_MAX] + "…"
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or value is None:
+        raise problem(f"{quoted(value)} is not a number", "write a number")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise problem(f"{quoted(value)} is not a finite number", "write a number")
+    return value
+
+
+def _seconds(value: Any) -> Any:
+    if isinstance(value, str) and re.fullmatch(r"\s*[\d.]+\s*[a-zA-Z]+\s*", value):
+        raise problem(f"{quoted(value)} is not a number", "write plain seconds, without a unit: 5")
+    return _number(value)
+
+
+def _bytes(value: Any) -> Any:
+    if isinstance(value, str) and not value.strip().isdigit():
+        match = _BYTES.fullmatch(value.strip())
+        if match is None:
+            remedy = "write a whole number of bytes, or one with KiB, MiB or GiB: 16 MiB"
+            raise problem(f"{quoted(value)} is not a size", remedy)
+        return int(match[1]) * _BYTES_OF_UNIT[match[2]]
+    return _number(value)
+
+
+def _switch(value: Any) -> Any:
+    # YAML 1.1 reads a bare on or off as a boolean before we see it.
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+
+
+def _resolved(value: Path, info: ValidationInfo) -> Path:
+    folder = (info.context or {}).get("folder")
+    return value if folder is None else Path(folder, value.expanduser())
+
+
+def _resolved_pattern(value: str, info: ValidationInfo) -> str:
+    return str(_resolved(Path(value), info))
+
+
+Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
+Minutes = Annotated[float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)]
+Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]
+Port = Annotated[int, BeforeValidator(_number), Field(ge=1, le=65535)]
+Switch = Annotated[Literal["auto", "on", "off"], BeforeValidator(_switch)]
+# Relative to the folder of the file that names it.
+FilePath = Annotated[Path, AfterValidator(_resolved)]
+FilePattern = Annotated[str, Field(min_length=1), AfterValidator(_resolved_pattern)]

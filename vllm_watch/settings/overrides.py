@@ -1,0 +1,119 @@
+"""What the environment and the command line set over the file, and from where each value came.
+
+A value's origin is what an error names: the variable or the argument, not a file that is right.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, get_origin
+
+from pydantic import BaseModel
+
+from vllm_watch.errors import ConfigError
+from vllm_watch.settings.errors import KeyPath, dotted, model_at
+
+PREFIX = "VLLM_WATCH_"
+CONFIG_VARIABLE = "VLLM_WATCH_CONFIG"
+# Kubernetes sets these in every pod for a Service named vllm-watch; they are not meant for us.
+_SERVICE_LINK = re.compile(
+    r"(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_.*)?)"
+)
+
+
+class Overrides:
+    """The file's mapping with what stands over it; `label` tells where a path's value came from."""
+
+    def __init__(self, file: str, data: dict[str, Any]) -> None:
+        self.data = data
+        self.errors: list[ConfigError] = []
+        self._file = file
+        self._origins: dict[KeyPath, str] = {}
+
+    def label(self, path: KeyPath) -> str:
+        """Return how to call the value at `path`: by its variable, its argument, or file and key."""
+        for length in range(len(path), 0, -1):
+            origin = self._origins.get(path[:length])
+            if origin is not None:
+                rest = dotted(path[length:])
+                return f"{origin}: {rest}" if rest and path[0] != "targets" else origin
+        return f"{self._file}: {dotted(path)}" if path else self._file
+
+    def environment(self, model: type[BaseModel], environ: Mapping[str, str]) -> None:
+        """Lay every `VLLM_WATCH_SECTION__KEY` over the file."""
+        known = {_variable(path): path for path in _scalar_paths(model)}
+        for variable in sorted(environ):
+            if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
+                continue
+            if variable == f"{PREFIX}TARGETS":
+                self._add_targets(variable, environ[variable].replace(",", " ").split())
+            elif variable in known:
+                self._set(known[variable], environ[variable], variable)
+            elif not _SERVICE_LINK.fullmatch(variable.removeprefix(PREFIX)):
+                self._unknown(variable, [*known, f"{PREFIX}TARGETS", CONFIG_VARIABLE])
+
+    def arguments(
+        self,
+        *,
+        targets: Sequence[str],
+        listen: str | None,
+        state_dir: Path | None,
+        procfs: Path | None,
+    ) -> None:
+        """Lay the command line over all; `--target` adds to the targets of the file."""
+        self._add_targets("--target", targets)
+        if listen is not None:
+            self._set(("listen",), listen, "--listen")
+        for key, path in (("state_dir", state_dir), ("procfs", procfs)):
+            if path is not None:
+                self._set((key,), str(path.absolute()), f"--{key.replace('_', '-')}")
+
+    def _set(self, path: KeyPath, value: str, origin: str) -> None:
+        section = self.data
+        for key in path[:-1]:
+            inner = section.get(str(key))
+            if inner is None:
+                inner = section[str(key)] = {}
+            if not isinstance(inner, dict):
+                return  # reported as the file's mistake
+            section = inner
+        section[str(path[-1])] = value
+        self._origins[path] = origin
+
+    def _add_targets(self, origin: str, texts: Sequence[str]) -> None:
+        listed = self.data.get("targets")
+        if not texts or not isinstance(listed, list | None):
+            return  # a wrong `targets` in the file is reported as such
+        listed = list(listed or ())
+        for text in texts:
+            name, _, url = text.rpartition("=") if _has_name(text) else ("", "", text)
+            self._origins["targets", len(listed)] = f"{origin} {name or ''}".strip()
+            listed.append({"name": name, "url": url} if name else {"url": url})
+        self.data["targets"] = listed
+
+    def _unknown(self, variable: str, known: Sequence[str]) -> None:
+        close = get_close_matches(variable, known, n=1)
+        meant = f"did you mean {close[0]}?" if close else "unset it"
+        remedy = (
+            f"{meant} Keys are joined with two underscores: VLLM_WATCH_SCRAPE__INTERVAL_SECONDS"
+        )
+        self.errors.append(ConfigError(f"{variable}: is no variable of vllm-watch", remedy))
+
+
+def _has_name(text: str) -> bool:
+    return bool(re.match(r"[^:/?=]*=", text))
+
+
+def _variable(path: KeyPath) -> str:
+    return PREFIX + "__".join(str(key) for key in path).upper()
+
+
+def _scalar_paths(model: type[BaseModel], above: KeyPath = ()) -> list[KeyPath]:
+    paths: list[KeyPath] = []
+    for name, field in model.model_fields.items():
+        if get_origin(field.annotation) is tuple:
+            continue  # lists stand in files; `targets` alone has a variable of its own
+        inner = model_at(model, (name,))
+        paths += [(*above, name)] if inner is None else _scalar_paths(inner, (*above, name))
+    return paths

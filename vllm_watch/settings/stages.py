@@ -1,0 +1,173 @@
+"""What can be set for each stage, from the scrape to the log; a default always comes with its reason."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
+
+from vllm_watch.settings.base import Bytes, FilePath, Minutes, Seconds, Settings, Switch, problem
+
+_TIMEOUT_SECONDS = 4.0
+_TIMEOUT_SECONDS_MIN = 2.0  # at one look a second a busy API server would be called silent
+_CONNECT_TIMEOUT_SECONDS = 2.0
+_INTERVAL_SECONDS_MIN = 0.1
+
+
+def _interval(value: float) -> float:
+    if value < _INTERVAL_SECONDS_MIN:
+        cause = f"{value:g} is below {_INTERVAL_SECONDS_MIN}"
+        raise problem(cause, "a look costs the engine's API server milliseconds: take 1 or more")
+    return value
+
+
+def _timeout_seconds(seen: dict[str, Any]) -> float:
+    interval = seen.get("interval_seconds", 5.0)
+    return float(max(_TIMEOUT_SECONDS_MIN, min(_TIMEOUT_SECONDS, interval)))
+
+
+Interval = Annotated[Seconds, AfterValidator(_interval)]
+
+
+class ScrapeSettings(Settings):
+    """How a target is asked. Stands for all targets; each key can be set again at a target."""
+
+    interval_seconds: Interval = Field(
+        5.0,
+        description="Time from one look at `/metrics` to the next.",
+        json_schema_extra={
+            "why": "Three looks show a change of state within 15 seconds; 1 is fine too."
+        },
+    )
+    timeout_seconds: Seconds = Field(
+        default_factory=_timeout_seconds,
+        le=30,
+        description="How long one whole answer may take. Looks never overlap: one that takes longer than the interval leaves out the next.",
+        json_schema_extra={
+            "default": "4, or the interval where that is shorter, but at least 2",
+            "why": "vLLM answers in milliseconds; a busy API server has been seen to need seconds.",
+        },
+    )
+    connect_timeout_seconds: Seconds = Field(
+        default_factory=lambda seen: min(
+            _CONNECT_TIMEOUT_SECONDS, seen.get("timeout_seconds", 4.0)
+        ),
+        description="How long a connection may take to be accepted; at most `timeout_seconds`.",
+        json_schema_extra={
+            "default": "2, or `timeout_seconds` where that is shorter",
+            "why": "A host that lives accepts even when one packet is lost and sent again (1 second).",
+        },
+    )
+    body_bytes_max: Bytes = Field(
+        16 << 20,
+        description="The largest `/metrics` body that is read, after decompression.",
+        json_schema_extra={
+            "default": "16 MiB",
+            "why": "A vLLM with 8 engines gives about 1 MB; what is far larger is not vLLM's.",
+        },
+    )
+    health_interval_seconds: Interval = Field(
+        5.0,
+        description="Time from one `GET /health` to the next.",
+        json_schema_extra={
+            "why": "As often as `/metrics`: the two together tell a dead engine from a dead server."
+        },
+    )
+    api_key_file: FilePath | None = Field(
+        None,
+        description="File with the bearer key of vLLM's `--api-key`, read again when it changes; "
+        "a relative path starts at the folder of this file.",
+        json_schema_extra={
+            "why": "`/metrics` needs no key; `/v1/models` does where vLLM was given one."
+        },
+    )
+
+
+class SignalsSettings(Settings):
+    """How observations become rates and quantiles."""
+
+    window_seconds: Seconds = Field(
+        60.0,
+        le=3600,
+        description="What rates and quantiles look back over; at least two scrapes must fit.",
+        json_schema_extra={
+            "why": "Long enough for a p95 of a few requests per second, short enough to see a collapse."
+        },
+    )
+
+
+class SloSettings(Settings):
+    """Your objectives: goodput counts what met all that are set. Each can be set again at a target."""
+
+    time_to_first_token_seconds: Seconds | None = Field(
+        None,
+        description="A request's first token within this time.",
+        json_schema_extra={"why": "Only you know what your users were promised."},
+    )
+    inter_token_latency_seconds: Seconds | None = Field(
+        None,
+        description="Each further token within this time.",
+    )
+    e2e_latency_seconds: Seconds | None = Field(
+        None,
+        description="A whole request within this time.",
+    )
+
+
+class GpuSettings(Settings):
+    """The GPUs of this host, read through NVML."""
+
+    enabled: Switch = Field(
+        "auto",
+        description="`auto`: read GPUs where a driver is found; `on`: say so loudly where none is; `off`: never load NVML.",
+        json_schema_extra={"why": "A machine without GPUs is a normal place for a watcher."},
+    )
+    interval_seconds: Interval = Field(
+        5.0,
+        description="Time from one poll of all GPUs to the next.",
+        json_schema_extra={
+            "why": "Memory and heat change over seconds; a poll takes the driver's lock."
+        },
+    )
+    deadline_seconds: Seconds = Field(
+        10.0,
+        description="A poll that takes longer is reported as a hung driver; it is never called twice at once.",
+        json_schema_extra={
+            "why": "A cold driver without persistence mode needs seconds for its first call."
+        },
+    )
+
+
+class RecorderSettings(Settings):
+    """The flight recorder: the last minutes of every target, to look at after the fact."""
+
+    minutes: Minutes = Field(
+        10.0,
+        le=24 * 60,
+        description="How far back the recording reaches.",
+        json_schema_extra={
+            "why": "From before the first sign of most incidents to the moment somebody looks."
+        },
+    )
+    bytes_max: Bytes = Field(
+        8 << 20,
+        ge=64 << 10,
+        description="The most that one target's recording takes, compressed; the oldest goes first.",
+        json_schema_extra={
+            "default": "8 MiB",
+            "why": "Ten minutes at one look per second of the largest vLLM body, with room to spare.",
+        },
+    )
+
+
+class LogSettings(Settings):
+    """What is said on stderr."""
+
+    format: Literal["auto", "console", "json"] = Field(
+        "auto",
+        description="`auto`: for people on a terminal, JSON lines anywhere else.",
+        json_schema_extra={"why": "Collectors parse JSON; people do not."},
+    )
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info",
+        description="The least important line that is written.",
+        json_schema_extra={"why": "One line per change of state is little enough to keep."},
+    )

@@ -1,0 +1,214 @@
+"""Which server is watched and what it is called: URL, name, group, and what it sets for itself."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+from urllib.parse import SplitResult, urlsplit
+
+from pydantic import AfterValidator, Field, field_validator
+
+from vllm_watch.samples.target import Target
+from vllm_watch.settings.base import (
+    FilePattern,
+    Port,
+    Problem,
+    Seconds,
+    Sections,
+    Settings,
+    problem,
+    problems,
+    quoted,
+)
+from vllm_watch.settings.stages import ScrapeSettings, SloSettings
+
+TARGETS_MAX = (
+    10_000  # a name and a few windows each; one process keeps up with some hundreds, see docs
+)
+_NAME_CHARACTERS_MAX = 63  # a DNS label: names become paths, labels and Kubernetes names
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_PORT_OF_SCHEME = {"http": 80, "https": 443}
+_NAME_REMEDY = (
+    "use lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or digit"
+)
+
+
+def _name(value: str) -> str:
+    if value and not _NAME.fullmatch(value):
+        raise problem(f"{quoted(value)} is not a name", _NAME_REMEDY)
+    return value
+
+
+def _base_url(value: str) -> str:
+    text = value.strip()
+    parts, port = _split(text)
+    host = parts.hostname or ""
+    shown = f"[{host}]" if ":" in host else host
+    path = parts.path.rstrip("/").removesuffix("/metrics").rstrip("/")
+    if path.endswith("/v1"):
+        remedy = "leave /v1 out: /metrics and /health stand at the server's root"
+        raise problem(f"{quoted(text)} is the address of the OpenAI API", remedy)
+    return f"{parts.scheme}://{shown}{'' if port is None else f':{port}'}{path}"
+
+
+def _split(text: str) -> tuple[SplitResult, int | None]:
+    if not re.match(r"https?://", text):
+        remedy = "write http://HOST:PORT (or https://)"
+        raise problem(f"{quoted(text)} does not begin with http:// or https://", remedy)
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:  # its text is not shown: it may take a part of a password for the port
+        parts, port = SplitResult("", "", "", "", ""), None
+    if "@" in text:  # wherever it stands: a password may hold a slash
+        remedy = "take them out of the URL; a bearer key goes into a file named by api_key_file"
+        raise problem(f"{quoted(text)} carries credentials", remedy)
+    if not parts.hostname or port == 0 or re.search(r"[\s\\]", text):
+        raise problem(f"{quoted(text)} is not the address of a server", "write http://HOST:PORT")
+    if parts.query or parts.fragment:
+        raise problem(f"{quoted(text)} carries a query or a fragment", "give the server's base URL")
+    return parts, port
+
+
+Name = Annotated[str, AfterValidator(_name)]
+BaseUrl = Annotated[str, AfterValidator(_base_url)]
+
+
+class TargetConfig(Settings):
+    """One vLLM server."""
+
+    name: Name = Field(
+        "",
+        description="What it is called in labels, paths and logs: a slug, unique.",
+        json_schema_extra={
+            "default": "host and port of its URL",
+            "why": "Unique and recognisable without being told.",
+        },
+    )
+    url: BaseUrl = Field(
+        description="The server's base URL, http or https, without credentials; a path is the prefix that vLLM's `--root-path` or a proxy puts before `/metrics`.",
+    )
+    group: str = Field(
+        "",
+        max_length=253,
+        description="What outlives a single server (Deployment, StatefulSet, …): budgets and baselines belong to it.",
+        json_schema_extra={"default": "the name", "why": "A server of its own is a group of one."},
+    )
+    namespace: str = Field("", max_length=253, description="Kubernetes namespace, for labels only.")
+    pod: str = Field("", max_length=253, description="Kubernetes pod, for labels only.")
+    node: str = Field("", max_length=253, description="Host or Kubernetes node, for labels only.")
+    scrape: ScrapeSettings = Field(
+        ScrapeSettings(),
+        description="The keys of `scrape` that differ for this target; the others are taken from there.",
+    )
+    slo: SloSettings = Field(
+        SloSettings(),
+        description="The keys of `slo` that differ for this target; the others are taken from there.",
+    )
+
+    def identity(self) -> Target:
+        """Return what labels, paths and hooks carry."""
+        return Target(
+            name=self.name,
+            url=self.url,
+            group=self.group or self.name,
+            namespace=self.namespace,
+            pod=self.pod,
+            node=self.node,
+        )
+
+
+class DnsDiscovery(Settings):
+    """Every address (A and AAAA) of a host name is a target, as of a headless Kubernetes service."""
+
+    host: str = Field(
+        description="The name to look up, again and again.", min_length=1, max_length=253
+    )
+    port: Port = Field(
+        8000,
+        description="Port of each address. SRV records are not read.",
+        json_schema_extra={"why": "What `vllm serve` listens on."},
+    )
+    group: str = Field(
+        "",
+        max_length=253,
+        description="Group of all its targets.",
+        json_schema_extra={"default": "the host name", "why": "The name outlives its addresses."},
+    )
+    namespace: str = Field("", max_length=253, description="Kubernetes namespace, for labels only.")
+
+    @field_validator("host")
+    @classmethod
+    def _bare_host(cls, value: str) -> str:
+        if not re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_.])?", value):
+            remedy = "write a host name alone, such as vllm.default.svc.cluster.local"
+            raise problem(f"{quoted(value)} is not a host name", remedy)
+        return value
+
+
+class DiscoverySettings(Sections):
+    """Targets that come and go without a reload."""
+
+    refresh_seconds: Seconds = Field(
+        30.0,
+        ge=1,
+        le=3600,
+        description="Time from one look at the files and names to the next.",
+        json_schema_extra={"why": "A new server is found while it still loads its weights."},
+    )
+    file_sd: tuple[FilePattern, ...] = Field(
+        (),
+        max_length=100,
+        description="Prometheus `file_sd` files, JSON or YAML, `*` allowed; relative to the folder of this file.",
+    )
+    dns: tuple[DnsDiscovery, ...] = Field(
+        (), max_length=100, description="Host names of which every address is a target."
+    )
+
+
+def name_of(url: str) -> str:
+    """Return a name made of the URL's host, port and path."""
+    parts = urlsplit(url)
+    return slug(f"{parts.hostname}-{parts.port or _PORT_OF_SCHEME[parts.scheme]}{parts.path}")
+
+
+def slug(text: str) -> str:
+    """Return the text as a name: other characters become `-`, what is too long ends in a digest."""
+    short = re.sub(r"-{2,}", "-", re.sub(r"[^a-z0-9._-]", "-", text.lower())).strip("-._")
+    if len(short) <= _NAME_CHARACTERS_MAX:
+        return short
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{short[: _NAME_CHARACTERS_MAX - 9]}-{digest}"
+
+
+def named(targets: Iterable[TargetConfig], taken: Iterable[str] = ()) -> tuple[TargetConfig, ...]:
+    """Return the targets, each with a name that no other one and none of `taken` has, and a group."""
+    targets = tuple(targets)
+    used = set(taken) | {target.name for target in targets if target.name}
+    return tuple(_with_name(target, used) for target in targets)
+
+
+def _with_name(target: TargetConfig, used: set[str]) -> TargetConfig:
+    name = target.name
+    if not name:
+        stem = name_of(target.url)
+        name, number = stem, 2
+        while name in used:
+            name = f"{stem[: _NAME_CHARACTERS_MAX - 6]}-{number}"
+            number += 1
+        used.add(name)
+    return target.model_copy(update={"name": name, "group": target.group or name})
+
+
+def refuse_duplicates(targets: Sequence[TargetConfig]) -> None:
+    """Raise a problem for every name and URL that stands twice."""
+    found: list[Problem] = []
+    seen: dict[tuple[str, str], int] = {}
+    for number, target in enumerate(targets):
+        for key, value in (("name", target.name), ("url", target.url)):
+            first = seen.setdefault((key, value), number) if value else number
+            if first != number:
+                cause = f"{quoted(value)} is the {key} of targets[{first}] too"
+                found.append(Problem((number, key), cause, f"give each target its own {key}"))
+    if found:
+        raise problems(found)

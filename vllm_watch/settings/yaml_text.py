@@ -1,0 +1,133 @@
+"""YAML read strictly: bounded in size and depth, no key twice, no aliases, errors with line and column.
+
+PyYAML lets the last of two equal keys win without a word, and expands aliases of aliases until
+memory ends; both are refused here.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vllm_watch.errors import ConfigError
+from vllm_watch.settings.base import quoted
+
+_DEPTH_MAX = 20  # the configuration is 4 deep
+# libyaml where PyYAML was built with it: ten times faster, and its scanner does not recurse
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+Found = tuple[str, str]  # what is wrong (from the key's path or the line on) and its remedy
+
+
+def read(path: Path, bytes_max: int) -> tuple[dict[str, Any], list[Found]]:
+    """Return the file's mapping (an empty file is an empty one) and the keys that stand twice.
+
+    Raises:
+        ConfigError: the file cannot be read, is too large, or is no YAML mapping.
+    """
+    data, found = parse(text_of(path, bytes_max), str(path))
+    if data is None:
+        return {}, found
+    if not isinstance(data, dict):
+        cause = f"{path}: holds {quoted(data)}, not keys with values"
+        raise ConfigError(cause, "write KEY: VALUE lines; see docs/configuration.md")
+    return data, found
+
+
+def parse(text: str, file: str) -> tuple[Any, list[Found]]:
+    """Return what the text holds and the keys that stand twice in one mapping.
+
+    Raises:
+        ConfigError: the text is no YAML, too deep, or uses an alias.
+    """
+    try:
+        _refuse_bombs(text, file)
+        loader = _Loader(text)
+        try:
+            root = loader.get_single_node()
+            found = _duplicates(root, "") if root is not None else []
+            return (loader.construct_document(root) if root is not None else None), found
+        finally:
+            loader.dispose()
+    except yaml.constructor.ConstructorError as error:
+        cause = f"{file}: {_where(error.problem_mark)}{error.problem}"
+        raise ConfigError(cause, "write plain text, numbers, lists and mappings") from None
+    except yaml.MarkedYAMLError as error:
+        where = _where(error.problem_mark or error.context_mark)
+        what = error.problem or error.context or "cannot be read"
+        remedy = (
+            "look at that line and the one before; quote values that hold ': ', '#', '[' or '{'"
+        )
+        raise ConfigError(f"{file}: {where}{what}", remedy) from None
+    except yaml.reader.ReaderError as error:
+        character = error.character if isinstance(error.character, int) else ord(error.character)
+        cause = f"{file}: holds the character U+{character:04X}, which YAML does not allow"
+        raise ConfigError(cause, "save it as plain text in UTF-8") from None
+    except (ValueError, OverflowError) as error:  # a date such as 2026-13-45
+        remedy = "quote it if it is meant as text"
+        raise ConfigError(f"{file}: holds a value that cannot be read: {error}", remedy) from None
+
+
+def text_of(path: Path, bytes_max: int) -> str:
+    """Return a file's text.
+
+    Raises:
+        ConfigError: it cannot be read, is too large, or is not UTF-8.
+    """
+    try:
+        with path.open("rb") as file:
+            body = file.read(bytes_max + 1)
+    except OSError as error:
+        what = (error.strerror or str(error)).lower()
+        raise ConfigError(f"{path}: {what}", "name a file that can be read") from None
+    if len(body) > bytes_max:
+        cause = f"{path}: is larger than {bytes_max >> 20} MiB"
+        raise ConfigError(
+            cause, "name a configuration file; long target lists go into several file_sd files"
+        )
+    try:
+        return body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start) + 1
+        raise ConfigError(
+            f"{path}: line {line}: is not UTF-8", "save it as plain text in UTF-8"
+        ) from None
+
+
+def _refuse_bombs(text: str, file: str) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.AliasEvent):
+            cause = f"{file}: {_where(event.start_mark)}the alias *{event.anchor} is not read"
+            raise ConfigError(
+                cause, "write the value out; what holds for all targets goes under scrape or slo"
+            )
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEPTH_MAX:
+            cause = f"{file}: {_where(event.start_mark)}is nested deeper than {_DEPTH_MAX} levels"
+            raise ConfigError(cause, "look for brackets that are not closed")
+
+
+def _duplicates(node: yaml.Node, path: str) -> list[Found]:
+    found: list[Found] = []
+    if isinstance(node, yaml.SequenceNode):
+        for number, item in enumerate(node.value):
+            found += _duplicates(item, f"{path}[{number}]")
+    if isinstance(node, yaml.MappingNode):
+        first: dict[str, int] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue  # reported when it is constructed
+            here = f"{path}.{key.value}" if path else key.value
+            line = key.start_mark.line + 1
+            if key.value in first:
+                cause = f"{here}: stands twice, in lines {first[key.value]} and {line}"
+                found.append((cause, "keep one of the two"))
+            first.setdefault(key.value, line)
+            found += _duplicates(value, here)
+    return found
+
+
+def _where(mark: Any) -> str:
+    return f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""

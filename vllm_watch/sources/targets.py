@@ -1,0 +1,110 @@
+"""Which targets there are: those written out, those of file_sd files, and those of DNS names, joined.
+
+The daemon calls `refresh` at its own pace; what it gets is a whole list or nothing new. What goes
+wrong is said once, and never makes a list shorter that was good.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from vllm_watch.config import Config
+from vllm_watch.settings.target import TARGETS_MAX, TargetConfig, named
+from vllm_watch.sources import discovery_dns
+from vllm_watch.sources.discovery_dns import DnsTargets, Resolve
+from vllm_watch.sources.discovery_files import FileTargets
+
+_log = structlog.get_logger()
+
+
+class Discovery:
+    """All targets of a configuration, looked for again every `discovery.refresh_seconds`."""
+
+    def __init__(self, config: Config, resolve: Resolve = discovery_dns.resolve) -> None:
+        self._resolve = resolve
+        self._config = config
+        self._files = FileTargets(())
+        self._names: list[DnsTargets] = []
+        self._problems: dict[str, str] = {}
+        self._targets: tuple[TargetConfig, ...] | None = None
+        self._due_s = 0.0
+        self.reconfigure(config)
+
+    def reconfigure(self, config: Config) -> None:
+        """Take a new configuration; what is remembered of files and names that stay is kept."""
+        settings = config.discovery
+        remembered = {name.settings: name for name in self._names}
+        self._config = config
+        self._files.patterns = settings.file_sd
+        self._names = [
+            remembered.get(dns) or DnsTargets(dns, self._resolve) for dns in settings.dns
+        ]
+        self._due_s = float("-inf")
+
+    @property
+    def problems(self) -> Mapping[str, str]:
+        """What is wrong now, in words, by file or host name; empty when all is well."""
+        return self._problems
+
+    async def refresh(self, now_monotonic: float) -> tuple[TargetConfig, ...] | None:
+        """Return all targets where they changed since the last call; None: nothing new, or not due yet."""
+        if now_monotonic < self._due_s:
+            return None
+        self._due_s = now_monotonic + self._config.discovery.refresh_seconds
+        found, problems = await self._found(now_monotonic)
+        targets = self._joined(found, problems)
+        self._tell(problems)
+        if targets == self._targets:
+            return None
+        self._targets = targets
+        return targets
+
+    async def _found(self, now_monotonic: float) -> tuple[list[TargetConfig], dict[str, str]]:
+        found: list[TargetConfig] = []
+        problems: dict[str, str] = {}
+        if self._files.patterns:
+            found, problems = await asyncio.to_thread(self._files.read)
+        looked_up = await asyncio.gather(*(name.read(now_monotonic) for name in self._names))
+        for name, targets in zip(self._names, looked_up, strict=True):
+            found += targets
+            if name.problem:
+                problems[name.settings.host] = name.problem
+        return found, problems
+
+    def _joined(
+        self, found: list[TargetConfig], problems: dict[str, str]
+    ) -> tuple[TargetConfig, ...]:
+        static = self._config.targets
+        by_url = {target.url: target for target in reversed(found)}  # the first of a URL wins
+        for target in static:
+            by_url.pop(target.url, None)
+        room = TARGETS_MAX - len(static)
+        if len(by_url) > room:
+            problems["discovery"] = (
+                f"{len(by_url) + len(static)} targets are more than {TARGETS_MAX}: "
+                f"{len(by_url) - room} are left out"
+            )
+        # In the order of URLs, so that the same servers get the same names at every look.
+        discovered = [by_url[url] for url in sorted(by_url)][:room]
+        return static + named(_without_clashes(static, discovered), {one.name for one in static})
+
+    def _tell(self, problems: dict[str, str]) -> None:
+        for place, problem in problems.items():
+            if self._problems.get(place) != problem:
+                _log.warning("discovery_problem", place=place, problem=problem)
+        for place in self._problems.keys() - problems.keys():
+            _log.info("discovery_well_again", place=place)
+        self._problems = problems
+
+
+def _without_clashes(
+    static: tuple[TargetConfig, ...], discovered: list[TargetConfig]
+) -> list[TargetConfig]:
+    taken = {target.name for target in static}
+    kept: list[TargetConfig] = []
+    for target in discovered:
+        clashes = bool(target.name) and target.name in taken
+        kept.append(target.model_copy(update={"name": ""}) if clashes else target)
+        taken.add(target.name)
+    return kept
