@@ -1,0 +1,258 @@
+"""The parser says exactly what prometheus_client's parsers say, and is quick because it learns layouts."""
+
+import gc
+import random
+import string
+import weakref
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from vllm_watch.errors import ExpositionError
+from vllm_watch.sources import exposition
+from vllm_watch.sources.exposition import Parser
+
+CAPTURES = sorted((Path(__file__).parent / "captures").glob("*.txt"))
+GENERATED_BODIES = 10_000
+
+
+def theirs(body, *, openmetrics=False):
+    """What prometheus_client makes of a body, or None where it refuses it."""
+    parse = parse_openmetrics if openmetrics else parse_text
+    try:
+        return [
+            (
+                m.name,
+                m.documentation,
+                m.type,
+                [(s.name, s.labels, repr(float(s.value)), stamp(s)) for s in m.samples],
+            )
+            for m in parse(body)
+        ]
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError):
+        return None
+
+
+def stamp(sample):
+    return None if sample.timestamp is None else float(sample.timestamp)
+
+
+def ours(body, parser=None, *, openmetrics=False):
+    """What we make of it, in the same form."""
+    try:
+        families = (parser or Parser()).parse(body, openmetrics=openmetrics).families()
+    except ExpositionError:
+        return None
+    return [
+        (
+            f.name,
+            f.documentation,
+            f.type,
+            [(s.name, s.labels, repr(float(s.value)), s.timestamp) for s in f.samples],
+        )
+        for f in families
+    ]
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
+def test_every_capture_reads_as_prometheus_client_reads_it(path):
+    """Cold, and warm with other numbers, in the text format and in OpenMetrics."""
+    openmetrics = "openmetrics" in path.stem
+    parser, body = Parser(), path.read_text()
+    other = with_other_values(body)
+
+    assert ours(body, parser, openmetrics=openmetrics) == theirs(body, openmetrics=openmetrics)
+    layout = parser._layout
+    assert ours(other, parser, openmetrics=openmetrics) == theirs(other, openmetrics=openmetrics)
+    assert parser._layout is layout  # the second body was not parsed anew
+
+
+def with_other_values(body):
+    def grown(line):
+        head, _, value = line.rpartition(" ")
+        # OpenMetrics insists that an info is 1 and that a histogram's +Inf bucket is its count.
+        return (
+            line if not line or line[0] == "#" or "info" in head else f"{head} {float(value) * 3}"
+        )
+
+    return "\n".join(grown(line) for line in body.split("\n"))
+
+
+def test_generated_bodies_read_as_prometheus_client_reads_them():
+    """Ten thousand bodies of a seeded generator, well-formed and damaged, cold and warm."""
+    rng = random.Random(20)
+    parser, refused = Parser(), 0
+    for _ in range(GENERATED_BODIES):
+        body = generated(rng)
+        if rng.random() < 0.4:
+            body = damaged(rng, body)
+        expected = theirs(body)
+        refused += expected is None
+        # One parser for all: what it remembers of other bodies must not show.
+        assert ours(body, parser) == expected, body
+        assert ours(body, parser) == expected, body
+    assert 500 < refused < GENERATED_BODIES * 0.5  # the damage is real, and so is what is left
+
+
+NAMES = (
+    "vllm:x",
+    "vllm:x_total",
+    "a",
+    "a_total",
+    "h",
+    "h_sum",
+    "up",
+    "process_cpu_seconds_total",
+    "_b:c",
+)
+VALUES = (
+    "1", "0.0", "1.5e+06", "-3", "NaN", "+Inf", "-Inf", "1e-9", "9007199254740993",
+    "nan", "inf", "1.7952323383630242e+09", ".5", "5.", "1 1700000000000", "2.5\t7", "٣",
+)  # fmt: skip
+NO_VALUES = ("0x10", "1_000", "", "1,5", "--1", "1e")
+HELPS = ("Some help.", "with \\n escape", 'a "quote', "", " two  spaces")
+LABEL_VALUES = ("0", "a b", 'q\\"q', "b\\\\s", "n\\nl", "{}", "}", "=,", "é", "", "+Inf", "# x")
+
+
+def generated(rng):
+    lines = []
+    for _ in range(rng.randrange(1, 6)):
+        name = rng.choice(NAMES)
+        if rng.random() < 0.7:
+            lines.append(f"# HELP {name} {rng.choice(HELPS)}")
+        kind = rng.choice(("counter", "gauge", "histogram", "summary", "untyped", "info", "wrong"))
+        if rng.random() < 0.8 and kind != "wrong":
+            lines.append(f"# TYPE {name} {kind}")
+        for _ in range(rng.randrange(4)):
+            lines.append(generated_sample(rng, name, kind))
+        if rng.random() < 0.2:
+            lines.append(
+                rng.choice(("", "   ", "# a comment", "#", "# EOF", "# UNIT a seconds", "\r"))
+            )
+    return "\n".join(lines) + rng.choice(("\n", "\n", "\n", ""))
+
+
+def generated_sample(rng, name, kind):
+    suffix = (
+        rng.choice(("", "_bucket", "_sum", "_count")) if kind in ("histogram", "summary") else ""
+    )
+    labels = [
+        f'{rng.choice(("le", "engine", "x", "model_name"))}="{rng.choice(LABEL_VALUES)}"'
+        for _ in range(rng.randrange(3))
+    ]
+    braces = (
+        "{" + ",".join(labels) + rng.choice(("", "", ",")) + "}"
+        if labels or rng.random() < 0.1
+        else ""
+    )
+    space = rng.choice((" ", " ", " ", " ", "  ", "\t"))
+    value = rng.choice(VALUES if rng.random() < 0.98 else NO_VALUES)
+    return f"{name}{suffix}{braces}{space}{value}{rng.choice(('', '', '', ' ', chr(13)))}"
+
+
+def damaged(rng, body):
+    match rng.randrange(4):
+        case 0:
+            return body[: rng.randrange(len(body) + 1)]
+        case 1:
+            at = rng.randrange(len(body) + 1)
+            return body[:at] + rng.choice(string.printable + "é\x00") + body[at:]
+        case 2:
+            at = rng.randrange(len(body) + 1)
+            return body[:at] + body[at + rng.randrange(1, 5) :]
+    lines = body.split("\n")
+    rng.shuffle(lines)
+    return "\n".join(lines)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet='ab_:{}="\\,# \t\n1.e+-NHELPTY', max_size=80))
+def test_any_text_reads_as_prometheus_client_reads_it_or_is_refused_by_both(body):
+    """No text makes the parser fail in a way of its own."""
+    assert ours(body) == theirs(body)
+
+
+def test_a_vanished_series_is_forgotten():
+    """When a body comes with other series, nothing of the old layout stays in memory."""
+    parser = Parser()
+    parser.parse("gone_series 1\n")
+    layout = weakref.ref(parser._layout)
+
+    parser.parse("new_series 1\n")
+    gc.collect()
+
+    assert layout() is None
+    assert not [key for key in exposition._shared if "gone_series " in key[1]]
+
+
+def test_ten_thousand_new_series_every_time_leave_nothing_behind():
+    """A body that never repeats a series is read, and only the last layout is kept."""
+    parser = Parser()
+    for turn in range(3):
+        parser.parse("".join(f'x{{id="{turn}-{i}"}} 1\n' for i in range(10_000)))
+    gc.collect()
+
+    assert sum(len(key[1]) for key in exposition._shared if 'x{id="0-1"} ' in key[1]) == 0
+    assert len(parser._layout.heads) == 10_001
+
+
+def test_targets_with_the_same_series_share_a_layout():
+    """A fleet of equal engines costs the memory of one."""
+    a, b = Parser(), Parser()
+    assert a.parse("x 1\ny 2\n").layout is b.parse("x 3\ny 4\n").layout
+
+
+def test_the_same_lines_as_text_and_as_openmetrics_are_two_layouts():
+    """A counter's family is named differently in the two formats."""
+    body = "# TYPE a counter\na_total 1.0\n# EOF\n"
+    assert ours(body) == theirs(body)
+    assert ours(body, openmetrics=True) == theirs(body, openmetrics=True)
+
+
+@pytest.mark.parametrize(
+    ("body", "cause"),
+    [
+        ('x 1\ny{a="b} 2\n', "line 2: 'y{a=\"b} 2' is not the Prometheus text format"),
+        ("x 1\n<html>\n", "line 2: '<html>' is not the Prometheus text format"),
+        ("x\n", "line 1: 'x' is not the Prometheus text format"),
+        ("x 1 2 3\nx one\n", "line 1: 'x 1 2 3' is not the Prometheus text format"),
+        ("x 1_000\n", "line 1: 'x 1_000' is not the Prometheus text format"),
+        ("\x00\x01\x02", "line 1: '\\x00\\x01\\x02' is not the Prometheus text format"),
+    ],
+)
+def test_a_damaged_body_is_refused_with_its_line(body, cause):
+    """The error says where the first line is that is out of the ordinary, and shows it."""
+    with pytest.raises(ExpositionError) as caught:
+        Parser().parse(body)
+    assert caught.value.cause == cause
+
+
+def test_an_openmetrics_body_without_its_end_is_refused():
+    """# EOF is there so that a cut body can be known; both cold and warm."""
+    parser = Parser()
+    parser.parse("# TYPE a gauge\na 1.0\n# EOF\n", openmetrics=True)
+    with pytest.raises(ExpositionError, match="the body is not OpenMetrics"):
+        parser.parse("# TYPE a gauge\na 1.0\n", openmetrics=True)
+
+
+def test_bodies_beyond_all_reason_are_refused_before_they_are_parsed():
+    """A body of too many lines, or of strange lines in a long body, would stop the event loop."""
+    with pytest.raises(ExpositionError, match="has 200002 lines, more than 200000"):
+        Parser().parse("x 1\n" * 200_001)
+    with pytest.raises(ExpositionError, match="line 1: .* is beyond the plain text format"):
+        Parser().parse("x 1 1700000000\n" * 150_000)
+
+
+def test_a_layout_with_timestamps_is_kept_while_its_series_stay():
+    """Bodies beyond the plain grammar keep their layout too, so that readers bind to it once."""
+    parser = Parser()
+    first = parser.parse("x 1 1700000000000\n")
+    second = parser.parse("x 2 1700000001000\n")
+
+    assert first.layout is second.layout
+    assert second.values == [2.0]
+    assert second.families()[0].samples[0].timestamp == 1700000001.0

@@ -1,0 +1,265 @@
+"""Every way in which a call can end is told apart, within its bounds of time and size."""
+
+import asyncio
+import gzip
+import socket
+import ssl
+import time
+import zlib
+
+import pytest
+from wire import wire
+
+from vllm_watch.sources import http
+
+BOMB = gzip.compress(b"x" * 50_000_000)
+LIMITS = http.Limits(connect_timeout_seconds=0.3, timeout_seconds=0.6, body_bytes_max=100_000)
+
+
+async def get(url, limits=LIMITS, headers=None):
+    async with http.new_session() as session:
+        return await http.get(session, url, limits, headers or {})
+
+
+async def ends(handler, path="/metrics"):
+    """How a call ends to a server that answers with `handler`."""
+    async with wire() as server:
+        server.on(path, handler)
+        return await get(server.url + path)
+
+
+async def silence(request):
+    await asyncio.sleep(5)
+
+
+async def drip(request):
+    await request.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n")
+    for _ in range(100):
+        await request.raw(b"x")
+        await asyncio.sleep(0.05)
+
+
+async def reset_at_once(request):
+    request.reset()
+
+
+async def cut_body(request):
+    await request.answer("half of it", length=1000)
+    request.reset()
+
+
+async def not_http(request):
+    await request.raw(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
+    request.reset()
+
+
+async def endless(request):
+    await request.raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while True:
+        await request.raw(b"2000\r\n" + b"x" * 0x2000 + b"\r\n")
+
+
+async def declared_huge(request):
+    await request.answer("x", length=10**12)
+
+
+async def bomb(request):
+    await request.answer(BOMB, headers={"Content-Encoding": "gzip"})
+
+
+async def cut_gzip(request):
+    await request.answer(gzip.compress(b"x" * 5000)[:-12], headers={"Content-Encoding": "gzip"})
+
+
+async def false_gzip(request):
+    await request.answer(b"this is not gzip", headers={"Content-Encoding": "gzip"})
+
+
+async def brotli(request):
+    await request.answer(b"??", headers={"Content-Encoding": "br"})
+
+
+async def server_error(request):
+    await request.answer("it broke", status="500 Internal Server Error")
+
+
+@pytest.mark.parametrize(
+    ("handler", "outcome", "status", "words"),
+    [
+        (silence, "read_timeout", None, "no complete answer within 0.6 s"),
+        (drip, "read_timeout", None, "no complete answer within 0.6 s"),
+        (reset_at_once, "disconnected", None, "the connection broke off"),
+        (cut_body, "disconnected", None, "the connection broke off"),
+        (not_http, "garbled", None, "the answer is not HTTP"),
+        (endless, "too_large", 200, "longer than 100000 bytes"),
+        (bomb, "too_large", 200, "longer than 100000 bytes"),
+        (cut_gzip, "garbled", 200, "the gzip body ends early"),
+        (false_gzip, "garbled", None, "cannot be unpacked"),
+        (brotli, "garbled", None, "was not asked for"),
+        (server_error, "http", 500, "HTTP 500"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+async def test_each_way_to_fail_has_its_own_outcome(handler, outcome, status, words):
+    """The outcome, the status where there is one, and a sentence; and never later than the bound."""
+    began = time.monotonic()
+    answer = await ends(handler)
+
+    assert (answer.call.outcome, answer.call.status) == (outcome, status)
+    assert words in answer.call.error
+    assert time.monotonic() - began < 5  # the bound is 0.6 s; the machine may be busy
+
+
+async def test_nobody_listens():
+    """A refused connection is not a time-out: nothing is there at all."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/metrics"
+    assert (await get(url)).call.outcome == "refused"
+
+
+async def test_a_host_that_never_accepts():
+    """A listener whose backlog is full, as of a stopped process, times out while connecting."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port = listener.getsockname()[1]
+        fill = [socket.socket() for _ in range(4)]
+        for each in fill:
+            each.setblocking(False)
+            each.connect_ex(("127.0.0.1", port))
+        call = (await get(f"http://127.0.0.1:{port}/metrics")).call
+        for each in fill:
+            each.close()
+    assert (call.outcome, call.error) == ("connect_timeout", "no connection within 0.3 s")
+
+
+async def test_a_name_that_does_not_resolve():
+    """.invalid never resolves (RFC 6761)."""
+    limits = http.Limits(5.0, 10.0, 1000)
+    assert (await get("http://engine.invalid/metrics", limits)).call.outcome == "dns"
+
+
+async def test_a_server_without_tls_behind_https():
+    """Plain HTTP where TLS was expected is a failure of the handshake."""
+
+    async def bad_request(reader, writer):
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(bad_request, "127.0.0.1", 0)
+    async with server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics"
+        call = (await get(url)).call
+    assert (call.outcome, call.status) == ("tls", None)
+
+
+async def test_a_certificate_that_nobody_signed(tmp_path):
+    """A self-signed certificate is refused, and said to be what is wrong."""
+    key, certificate = tmp_path / "key", tmp_path / "certificate"
+    command = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {certificate} -days 1 -subj /CN=127.0.0.1"
+    made = await asyncio.create_subprocess_shell(command, stderr=asyncio.subprocess.DEVNULL)
+    assert await made.wait() == 0
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0, ssl=context)
+    async with server:
+        url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics"
+        call = (await get(url, http.Limits(2.0, 4.0, 1000))).call
+    assert call.outcome == "tls"
+    assert "certificate" in call.error
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zlib.compress], ids=["gzip", "deflate"])
+async def test_packed_bodies_are_unpacked(pack):
+    """What was asked for with Accept-Encoding is understood."""
+
+    async def packed(request):
+        encoding = "gzip" if pack is gzip.compress else "deflate"
+        await request.answer(pack(b"metric 1\n" * 1000), headers={"Content-Encoding": encoding})
+
+    assert (await ends(packed)).body == b"metric 1\n" * 1000
+
+
+async def test_a_body_as_long_as_the_bound_is_read():
+    """The bound is what is allowed, to the byte."""
+
+    async def exact(request):
+        await request.answer(b"x" * LIMITS.body_bytes_max)
+
+    async def longer(request):
+        await request.answer(b"x" * (LIMITS.body_bytes_max + 1))
+
+    assert (await ends(exact)).call.outcome == "ok"
+    assert (await ends(longer)).call.outcome == "too_large"
+
+
+async def test_the_connection_is_used_again():
+    """A hundred calls one after another are one connection."""
+    async with wire(metrics="x 1\n") as server, http.new_session() as session:
+        for _ in range(100):
+            assert (
+                await http.get(session, server.url + "/metrics", LIMITS, {})
+            ).call.outcome == "ok"
+        assert server.connections == 1
+
+
+async def test_a_connection_that_the_server_closed_meanwhile_is_no_failure():
+    """Servers close idle connections at the moment we use them; the call is made once more."""
+
+    async def close_after(request):
+        await request.answer("x 1\n")
+        request.writer.close()
+
+    async with wire() as server, http.new_session() as session:
+        server.on("/metrics", close_after)
+        for _ in range(5):
+            assert (
+                await http.get(session, server.url + "/metrics", LIMITS, {})
+            ).call.outcome == "ok"
+            await asyncio.sleep(0)
+
+
+async def test_a_redirect_on_the_same_server_is_followed():
+    """vLLM 0.3.3 to 0.4.1 redirect /metrics to /metrics/; the answer says where it came from."""
+
+    async def there(request):
+        await request.answer(status="307 Temporary Redirect", headers={"Location": "/metrics/"})
+
+    async with wire() as server:
+        server.on("/metrics", there)
+        server.on("/metrics/", "x 1\n")
+        answer = await get(server.url + "/metrics")
+    assert (answer.body, answer.url) == (b"x 1\n", server.url + "/metrics/")
+
+
+async def test_a_redirect_to_another_server_is_not_followed():
+    """Whoever can redirect us elsewhere must not get our requests, nor our keys."""
+    async with wire(metrics="stolen 1\n") as other, wire() as server:
+
+        async def away(request):
+            await request.answer(status="302 Found", headers={"Location": other.url + "/metrics"})
+
+        server.on("/metrics", away)
+        answer = await get(server.url + "/metrics", headers={"Authorization": "Bearer secret"})
+    assert (answer.call.outcome, answer.call.status) == ("http", 302)
+    assert other.requests == []
+
+
+async def test_a_redirect_in_a_circle_ends():
+    """After a few steps the redirect itself is the answer."""
+
+    async def circle(request):
+        await request.answer(status="302 Found", headers={"Location": "/metrics"})
+
+    async with wire() as server:
+        server.on("/metrics", circle)
+        answer = await get(server.url + "/metrics")
+        assert len(server.requests) == 1 + http.REDIRECTS_MAX
+    assert answer.call.status == 302
+
+
+async def test_a_huge_declared_length_is_not_believed_into_memory():
+    """A server that announces a terabyte and sends a byte runs into the time bound, not out of memory."""
+    assert (await ends(declared_huge)).call.outcome == "read_timeout"

@@ -1,0 +1,247 @@
+"""Every field that a vLLM offers is read, whatever its release calls it, and none is made up."""
+
+from dataclasses import fields
+from math import inf
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from vllm_watch.samples.engine import EngineSample, Histogram
+from vllm_watch.sources.reading import Reader
+from vllm_watch.sources.vllm_names import FIELDS, Kind
+
+CAPTURES = {path.stem: path for path in sorted((Path(__file__).parent / "captures").glob("*.txt"))}
+WITHOUT_VLLM = ("0.33.0-v1-disable-log-stats", "0.5.4-v0-default-no-vllm-metrics")
+
+
+def read(name):
+    return Reader().read(CAPTURES[name].read_text(), openmetrics="openmetrics" in name)
+
+
+def wire(name):
+    """(series name, labels, value) of a capture, as prometheus_client reads it."""
+    parse = parse_openmetrics if "openmetrics" in name else parse_text
+    return [s for family in parse(CAPTURES[name].read_text()) for s in family.samples]
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_every_family_of_a_capture_has_a_field_with_its_value(name):
+    """Nothing of vLLM's is left out: each series' number is found in the field that is its own."""
+    reading, samples = read(name), wire(name)
+    engines = {engine.engine: engine for engine in reading.engines}
+
+    assert reading.unknown_families == ()
+    for field_name, field in FIELDS.items():
+        for engine in engines.values():
+            expected = expected_value(field, engine.engine, samples)
+            assert plain(getattr(engine, field_name)) == pytest.approx(expected), field_name
+
+
+def expected_value(field, engine, samples):
+    """The field's value by the plainest reading of the wire: first name that is there, all its series."""
+    for name in field.names:
+        rows = [
+            s for s in samples
+            if s.name in (name, name + "_sum", name + "_count", name + "_bucket")
+            and (s.labels.get("engine", engine) == engine or field.kind is Kind.INFO)
+        ]  # fmt: skip
+        if not rows or any("pid" in s.labels for s in rows):
+            continue
+        match field.kind:
+            case Kind.SUM:
+                return sum(s.value for s in rows)
+            case Kind.MAX:
+                return max(s.value for s in rows)
+            case Kind.LABELLED:
+                return {s.labels[field.label]: s.value for s in rows}
+            case Kind.HISTOGRAM:
+                of = {
+                    s.name.removeprefix(name): s.value
+                    * (1 if s.name.endswith("_count") else field.scale)
+                    for s in rows
+                }
+                return {"count": of["_count"], "sum": of["_sum"]}
+        newest = max(rows, key=lambda s: s.value)
+        return {k: v for k, v in newest.labels.items() if k != "engine"}
+    return None
+
+
+def plain(value):
+    return {"count": value.count, "sum": value.sum} if isinstance(value, Histogram) else value
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_the_engine_kind_is_known_from_the_series_alone(name):
+    """V0 and V1 are told apart in every release that had both."""
+    expected = None if name in WITHOUT_VLLM else "V0" if "-v0" in name else "V1"
+    assert read(name).engine_kind == expected
+
+
+def test_histograms_keep_their_own_buckets():
+    """Bounds differ between releases, and are read from the body each time."""
+    old, new = read("0.6.6.post1-v0-single"), read("0.33.0-v1")
+
+    for reading in (old, new):
+        ttft = reading.engines[0].ttft
+        assert ttft.bounds[-1] == inf
+        assert ttft.cumulative[-1] == ttft.count
+        assert list(ttft.bounds) == sorted(ttft.bounds)
+        assert len(ttft.bounds) == len(ttft.cumulative)
+    assert old.engines[0].ttft.bounds != new.engines[0].ttft.bounds
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "expected"),
+    [
+        ("0.9.0.1-v1", "kv_cache_usage", 0.3127),  # only gpu_cache_usage_perc
+        ("0.10.2-v1", "kv_cache_usage", 0.3127),  # both names
+        ("0.33.0-v1", "kv_cache_usage", 0.3127),  # only kv_cache_usage_perc
+        ("0.9.2-v1-api2", "kv_cache_usage", 0.3127),  # once per process, with pid labels
+        ("0.33.0-v1", "requests_waiting_by_reason", {"capacity": 6.0, "deferred": 3.0}),
+        (
+            "0.33.0-v1",
+            "engine_sleep_state",
+            {"awake": 1.0, "weights_offloaded": 0.0, "discard_all": 0.0},
+        ),
+        ("0.2.7-v0-aioprometheus", "preemptions", None),
+        ("0.33.0-v1", "requests_swapped", None),
+    ],
+)
+def test_renamed_fields_are_one_field(name, field, expected):
+    """A field is the same whatever it was called; absent is None and never 0."""
+    assert getattr(read(name).engines[0], field) == expected
+
+
+def test_data_parallel_engines_are_engines_of_their_own():
+    """Each engine label is an engine; what has no such label stands on each."""
+    reading = read("0.33.0-v1-dp2")
+
+    assert [engine.engine for engine in reading.engines] == ["0", "1"]
+    assert len({engine.generation_tokens for engine in reading.engines}) == 2
+    assert reading.engines[0].http == reading.engines[1].http != {}
+
+
+def test_an_engine_of_which_only_the_configuration_is_left_is_not_invented():
+    """vLLM 0.9.2 loses all data-parallel engines' series but the last one's."""
+    reading = read("0.9.2-v1-dp2-bug")
+
+    assert [engine.engine for engine in reading.engines] == ["1"]
+    assert reading.engines[0].cache_config_info["num_gpu_blocks"] == "27880"
+
+
+def test_http_requests_are_summed_by_status():
+    """The front end's own counters: a witness of demand that the engine cannot hide."""
+    http = read("0.33.0-v1").engines[0].http
+
+    assert http["requests"] == {"2xx": (14 + 24 + 1) * 3, "4xx": 2 * 3}
+    assert http["request_duration_seconds"]["count"] == (14 + 26 + 1) * 3
+
+
+RAY = """\
+# TYPE ray_vllm_num_requests_running gauge
+ray_vllm_num_requests_running{model_name="m",engine="0",WorkerId="w1",ReplicaId="r1"} 4.0
+ray_vllm_num_requests_running{model_name="m",engine="0",WorkerId="w2",ReplicaId="r2"} 5.0
+# TYPE ray_vllm_generation_tokens counter
+ray_vllm_generation_tokens{model_name="m",engine="0",WorkerId="w1",ReplicaId="r1"} 100.0
+ray_vllm_generation_tokens{model_name="m",engine="0",WorkerId="w2",ReplicaId="r2"} 200.0
+ray_vllm_time_to_first_token_seconds_bucket{model_name="m",engine="0",ReplicaId="r1",le="0.1"} 1.0
+ray_vllm_time_to_first_token_seconds_bucket{model_name="m",engine="0",ReplicaId="r1",le="+Inf"} 2.0
+ray_vllm_time_to_first_token_seconds_sum{model_name="m",engine="0",ReplicaId="r1"} 0.3
+ray_vllm_time_to_first_token_seconds_count{model_name="m",engine="0",ReplicaId="r1"} 2.0
+ray_node_cpu_count 8.0
+"""
+
+
+def test_rays_agent_is_read_with_its_prefix():
+    """Names with Ray's prefix and without the colon, counters without _total, one engine a replica."""
+    reading = Reader().read(RAY)
+
+    assert reading.vllm
+    assert {e.engine: (e.requests_running, e.generation_tokens) for e in reading.engines} == {
+        "r1/0": (4.0, 100.0), "r2/0": (5.0, 200.0),
+    }  # fmt: skip
+    assert reading.engines[0].ttft == Histogram(2.0, 0.3, (0.1, inf), (1.0, 2.0))
+
+
+def test_rays_older_prefix_and_a_single_replica():
+    """Up to vLLM 0.10 Ray kept the colon; a lone replica is simply the engine."""
+    reading = Reader().read('ray_vllm:num_requests_running{model_name="m",ReplicaId="r1"} 4.0\n')
+    assert [(e.engine, e.requests_running) for e in reading.engines] == [("0", 4.0)]
+
+
+def test_several_served_models_on_one_engine_are_added():
+    """Two model names on one engine share its queue; ratios are not added."""
+    body = "".join(
+        f'vllm:num_requests_running{{engine="0",model_name="{m}"}} {n}\n'
+        f'vllm:kv_cache_usage_perc{{engine="0",model_name="{m}"}} 0.{n}\n'
+        for m, n in (("a", 2), ("b", 3))
+    )
+    engine = Reader().read(body).engines[0]
+    assert (engine.requests_running, engine.kv_cache_usage) == (5.0, 0.3)
+
+
+def test_the_newest_lora_series_is_the_one_that_holds():
+    """Old label sets stay on the wire for ever; the value is the time at which each was set."""
+    body = """\
+vllm:num_requests_running{engine="0"} 1
+vllm:lora_requests_info{max_lora="4",running_lora_adapters="old",waiting_lora_adapters=""} 1.7e+09
+vllm:lora_requests_info{max_lora="4",running_lora_adapters="new,other",waiting_lora_adapters="x"} 1.8e+09
+"""
+    assert Reader().read(body).engines[0].lora_requests_info == {
+        "max_lora": "4", "running_lora_adapters": "new,other", "waiting_lora_adapters": "x",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("", "the body has no series at all"),
+        ("# nothing\n", "the body has no series at all"),
+        (CAPTURES["0.33.0-v1-disable-log-stats"].read_text(), "vLLM runs with --disable-log-stats"),
+        (
+            CAPTURES["0.5.4-v0-default-no-vllm-metrics"].read_text(),
+            "vLLM 0.5.4 with its default front end",
+        ),
+        ('sglang:num_running_reqs{model_name="m"} 1\n', "the metrics of SGLang, not of vLLM"),
+        (
+            "node_load1 0.5\nnode_boot_time_seconds 1\n",
+            "none of its series is vLLM's (it has 2 names, the first is 'node_load1')",
+        ),
+    ],
+)
+def test_metrics_that_are_not_vllms_say_so_in_words(body, words):
+    """What cannot be read says why, so that a wrong URL or a switched-off vLLM is found at once."""
+    reading = Reader().read(body)
+    assert not reading.vllm
+    assert words in reading.why_not
+
+
+def test_statistics_switched_off_still_show_the_front_end():
+    """With --disable-log-stats the process and HTTP series remain, and are read."""
+    engine = read("0.33.0-v1-disable-log-stats").engines[0]
+    assert engine.http["requests"]["2xx"] > 0
+    assert engine.process_start_time is not None
+    assert engine.requests_running is None
+
+
+def test_a_family_without_a_field_is_named():
+    """A vLLM newer than we know says so, instead of being read in part and in silence."""
+    body = 'vllm:num_requests_running{engine="0"} 1\n# TYPE vllm:brand_new histogram\nvllm:brand_new_bucket{le="1"} 2\nvllm:brand_new_count 2\nvllm:also_new_total 1\n'
+    assert Reader().read(body).unknown_families == ("vllm:also_new", "vllm:brand_new")
+
+
+def test_reading_again_after_the_series_changed_binds_anew():
+    """A LoRA adapter or an engine that appears or goes is seen at that very scrape."""
+    reader = Reader()
+    one = 'vllm:num_requests_running{engine="0"} 1\n'
+    two = one + 'vllm:num_requests_running{engine="1"} 2\n'
+
+    assert [len(reader.read(body).engines) for body in (one, two, one)] == [1, 2, 1]
+
+
+def test_every_field_of_the_contract_is_a_field_of_the_sample():
+    """The table of names and the record have the same fields."""
+    own = {"engine", "model_name", "http", "created_time"}
+    assert set(FIELDS) == {f.name for f in fields(EngineSample)} - own

@@ -1,0 +1,234 @@
+"""One server asked over real sockets: what an Observation holds, and what is asked when."""
+
+import json
+from pathlib import Path
+
+import pytest
+from wire import wire
+
+from vllm_watch.samples.target import Target
+from vllm_watch.settings.stages import ScrapeSettings
+from vllm_watch.sources import http
+from vllm_watch.sources.vllm import VllmSource
+
+CAPTURES = Path(__file__).parent / "captures"
+BODY = (CAPTURES / "0.33.0-v1.txt").read_text()
+VERSION = json.dumps({"version": "0.33.0"})
+MODELS = json.dumps(
+    {"data": [{"id": "example/model-8b", "max_model_len": 8192}, {"id": "sql-lora", "parent": "x"}]}
+)
+
+
+async def look(server, times=1, **settings):
+    """The last of `times` looks at a server."""
+    source, session = new_source(server, **settings)
+    async with session:
+        for _ in range(times):
+            result = await source.observe()
+    return result
+
+
+def new_source(server, **settings):
+    session = http.new_session()
+    scrape = ScrapeSettings(**{"interval_seconds": 1.0, "health_interval_seconds": 0.1} | settings)
+    return VllmSource(Target(name="t", url=server.url), scrape, session), session
+
+
+def asked(server, path):
+    return [request for request in server.requests if request.path == path]
+
+
+async def test_a_look_brings_all_that_is_known_of_a_server():
+    """Metrics, health, version, models and the longest context, with how each call ended."""
+    async with wire(metrics=BODY, health="", version=VERSION) as server:
+        server.on("/v1/models", MODELS)
+        result = await look(server)
+
+    seen = result.observation
+    assert (seen.scrape.outcome, seen.health.status, seen.target) == ("ok", 200, "t")
+    assert result.body == BODY
+    assert seen.reading.engines[0].requests_running == 18.0
+    known = seen.reading.server
+    assert (known.version, known.models, known.max_model_len) == (
+        "0.33.0",
+        ("example/model-8b", "sql-lora"),
+        8192,
+    )
+    assert [source for source, _ in result.calls] == ["metrics", "health", "version", "models"]
+
+
+async def test_an_openmetrics_answer_is_read_as_such():
+    """A front end that only speaks OpenMetrics is understood by its content type."""
+    body = (CAPTURES / "0.8.2-v1-openmetrics.txt").read_text()
+
+    async def metrics(request):
+        kind = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        await request.answer(body, headers={"Content-Type": kind})
+
+    async with wire(metrics=metrics) as server:
+        reading = (await look(server)).observation.reading
+    assert reading.engines[0].generation_tokens == 28944.0
+
+
+async def test_text_is_what_is_asked_for():
+    """A mere mention of OpenMetrics would bring it from vLLM up to 0.8.4."""
+    async with wire(metrics=BODY) as server:
+        await look(server)
+        request = asked(server, "/metrics")[0]
+    assert request.headers["accept"] == "text/plain;version=0.0.4"
+    assert (
+        request.headers["accept-encoding"] == "identity"
+    )  # loopback: packing only costs the engine
+
+
+async def test_version_and_models_are_asked_again_only_when_the_server_is_new():
+    """Once at first, and once more when its process began anew."""
+    bodies = [BODY] * 3 + [BODY.replace("1.79523333263e+09", "1.79523399999e+09")] * 2
+
+    async def metrics(request):
+        await request.answer(bodies.pop(0))
+
+    async with wire(metrics=metrics, version=VERSION) as server:
+        server.on("/v1/models", MODELS)
+        source, session = new_source(server)
+        async with session:
+            counts = []
+            for _ in range(5):
+                result = await source.observe()
+                counts.append(len(asked(server, "/version")))
+    assert "process_start_time_seconds 1.79523333263e+09" in BODY
+    assert counts == [1, 1, 1, 2, 2]
+    assert result.observation.reading.server.version == "0.33.0"  # known in between, too
+
+
+async def test_the_key_goes_to_the_guarded_path_and_nowhere_else(tmp_path):
+    """vLLM guards /v1 only; the key is read from its file and sent to nothing else."""
+    key = tmp_path / "key"
+    key.write_text("sekret\n")
+    async with wire(metrics=BODY, health="", version=VERSION) as server:
+        server.on("/v1/models", MODELS)
+        await look(server, api_key_file=key)
+        with_key = [
+            r.path for r in server.requests if "sekret" in r.headers.get("authorization", "")
+        ]
+    assert with_key == ["/v1/models"]
+
+
+async def test_a_missing_key_leaves_the_models_unknown():
+    """A 401 for the models is no reason to call the server unwell."""
+
+    async def guarded(request):
+        await request.answer(status="401 Unauthorized")
+
+    async with wire(metrics=BODY, version=VERSION) as server:
+        server.on("/v1/models", guarded)
+        result = await look(server)
+    assert result.observation.scrape.outcome == "ok"
+    assert result.observation.reading.server.models is None
+    assert dict(result.calls)["models"].status == 401
+
+
+async def test_sleep_and_pause_are_asked_where_the_server_has_them():
+    """In development mode the switches are asked with each health check; elsewhere once."""
+    async with wire(
+        metrics=BODY,
+        health="",
+        version=VERSION,
+        is_sleeping='{"is_sleeping": false}',
+        is_paused='{"is_paused": true}',
+    ) as server:
+        source, session = new_source(server)
+        async with session:
+            await source.observe()
+            source._next_health_s = 0.0
+            known = (await source.observe()).observation.reading.server
+        assert len(asked(server, "/is_paused")) == 2
+    assert (known.sleeping, known.paused) == (False, True)
+
+    async with wire(metrics=BODY, health="", version=VERSION) as server:
+        source, session = new_source(server)
+        async with session:
+            await source.observe()
+            source._next_health_s = 0.0
+            await source.observe()
+        assert len(asked(server, "/is_paused")) == 1
+
+
+async def test_only_get_is_ever_sent():
+    """Some of vLLM's paths change the engine when they are posted to."""
+    async with wire(metrics=BODY, health="", version=VERSION) as server:
+        await look(server)
+        sent = {(request.method, request.path) for request in server.requests}
+    paths = ("/metrics", "/health", "/version", "/v1/models", "/is_sleeping", "/is_paused")
+    assert sent == {("GET", path) for path in paths}
+
+
+async def test_an_old_servers_redirect_is_followed_once():
+    """From the second look on, the place that was redirected to is asked directly."""
+
+    async def there(request):
+        await request.answer(status="307 Temporary Redirect", headers={"Location": "/metrics/"})
+
+    async with wire(metrics=there) as server:
+        server.on("/metrics/", BODY)
+        assert (await look(server, times=3)).observation.scrape.outcome == "ok"
+        assert len(asked(server, "/metrics")) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type", "words"),
+    [
+        ("<html><body>login</body></html>\n", "text/html", "an HTML page was sent, not metrics"),
+        (BODY[:-20], "text/plain", "the body ends in the middle of a line"),
+        (BODY + "broken{ 1\n", "text/plain", "is not the Prometheus text format"),
+        (b"caf\xe9 1\n", "text/plain", "byte 3 of the body is not UTF-8"),
+    ],
+)
+async def test_a_body_that_cannot_be_read_is_garbled_and_says_how(body, content_type, words):
+    """The scrape's outcome is garbled, nothing was read, and no body is kept as if it were one."""
+
+    async def metrics(request):
+        await request.answer(body, headers={"Content-Type": content_type})
+
+    async with wire(metrics=metrics) as server:
+        result = await look(server)
+    assert result.observation.scrape.outcome == "garbled"
+    assert words in result.observation.scrape.error
+    assert result.observation.reading is None
+    assert result.body is None
+
+
+@pytest.mark.parametrize(
+    "answer", ["[]", '"x"', "{}", "not json", '{"data": 5}', '{"data": [1]}', "[" * 100_000]
+)
+async def test_nonsense_from_the_small_endpoints_harms_nothing(answer):
+    """/version and /v1/models may say anything; the metrics are read all the same."""
+    async with wire(metrics=BODY, version=answer, is_paused=answer) as server:
+        server.on("/v1/models", answer)
+        result = await look(server)
+    assert result.observation.scrape.outcome == "ok"
+    assert result.observation.reading.server.version is None
+    assert dict(result.calls)["version"].outcome == "garbled"
+
+
+async def test_a_hanging_health_does_not_lose_the_metrics():
+    """The two are asked at the same time; each ends by itself."""
+
+    async def silence(request):
+        await request.reader.read()
+
+    async with wire(metrics=BODY, health=silence) as server:
+        seen = (await look(server, timeout_seconds=0.4)).observation
+    assert seen.scrape.outcome == "ok"
+    assert seen.health.outcome == "read_timeout"
+
+
+async def test_time_is_that_of_the_answer():
+    """Counters are as old as the answer; the monotonic clock comes along for intervals."""
+    async with wire(metrics=BODY) as server:
+        source, session = new_source(server)
+        async with session:
+            first = (await source.observe()).observation
+            second = (await source.observe()).observation
+    assert 0 < second.monotonic_s - first.monotonic_s < 60
+    assert second.t - first.t == pytest.approx(second.monotonic_s - first.monotonic_s, abs=0.1)

@@ -1,0 +1,155 @@
+"""`vllm-watch read`: what one /metrics body says, in our fields."""
+
+import argparse
+import asyncio
+import gzip
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from vllm_watch.errors import WatchError
+from vllm_watch.samples.engine import EngineSample, Histogram
+from vllm_watch.samples.observation import Reading
+from vllm_watch.sources.reading import Reader
+
+HELP = """\
+Reads one /metrics body, from a file, from a URL or from standard input (-), and shows what vLLM says
+in it, in our fields. A field that this vLLM does not offer is null: unknown, not zero.
+
+examples:
+  vllm-watch read http://127.0.0.1:8000
+  curl -s http://127.0.0.1:8000/metrics | vllm-watch read - --json"""
+
+_BODY_BYTES_MAX = 64 << 20
+_NOT_FIELDS = frozenset(("engine", "model_name", "created_time"))
+FIELD_NAMES = tuple(f.name for f in fields(EngineSample) if f.name not in _NOT_FIELDS)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("source", metavar="FILE|URL", help="a file, '-', or a vLLM server's URL")
+    parser.add_argument("--json", action="store_true", help="one JSON object, every field present")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read the body; print the fields."""
+    source = arguments.source
+    if source.startswith(("http://", "https://")):
+        body, openmetrics = asyncio.run(_fetch(source))
+    else:
+        body = _from_file(source)
+        openmetrics = body.rstrip().endswith("# EOF")
+    reading = Reader().read(body, openmetrics=openmetrics)
+    if arguments.json:
+        json.dump(reading_to_json(reading), sys.stdout)
+        sys.stdout.write("\n")
+    else:
+        print("\n".join(_lines(reading)))
+    return 0
+
+
+def reading_to_json(reading: Reading) -> dict[str, Any]:
+    """The reading as the published JSON; numbers that JSON has no word for (NaN, Inf) become null."""
+    return {
+        "vllm": reading.vllm,
+        "why_not": reading.why_not,
+        "engine_kind": reading.engine_kind,
+        "engines": {
+            engine.engine: {name: _plain(getattr(engine, name)) for name in FIELD_NAMES}
+            for engine in reading.engines
+        },
+        "unknown_families": list(reading.unknown_families),
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else None
+    if isinstance(value, Histogram):
+        return {"count": _plain(value.count), "sum": _plain(value.sum)}
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return value
+
+
+async def _fetch(url: str) -> tuple[str, bool]:
+    from vllm_watch.sources import http  # noqa: PLC0415 - aiohttp is slow to load
+
+    url = url.rstrip("/")
+    url = url if url.endswith("/metrics") else url + "/metrics"
+    limits = http.Limits(5.0, 15.0, _BODY_BYTES_MAX)
+    async with http.new_session() as session:
+        answer = await http.get(session, url, limits, {"Accept": "text/plain;version=0.0.4"})
+    if answer.call.outcome != "ok":
+        raise WatchError(
+            f"{url} cannot be read: {answer.call.error}",
+            "check the URL, and that vLLM has finished loading",
+        )
+    return _text(answer.body, url), "openmetrics-text" in answer.content_type
+
+
+def _from_file(name: str) -> str:
+    try:
+        raw = sys.stdin.buffer.read(_BODY_BYTES_MAX + 1) if name == "-" else _bytes_of(Path(name))
+        if raw[:2] == b"\x1f\x8b":
+            raw = gzip.decompress(raw)
+    except OSError as error:
+        raise WatchError(
+            f"{name} cannot be read: {error.strerror or error}", "name a file or a URL"
+        ) from None
+    except EOFError:
+        raise WatchError(f"{name} is gzip and ends early", "fetch it again") from None
+    if len(raw) > _BODY_BYTES_MAX:
+        raise WatchError(
+            f"{name} is longer than {_BODY_BYTES_MAX >> 20} MiB", "give one body of /metrics"
+        )
+    return _text(raw, name)
+
+
+def _bytes_of(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(_BODY_BYTES_MAX + 1)
+
+
+def _text(raw: bytes, where: str) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        raise WatchError(
+            f"{where} is not text: byte {error.start} is not UTF-8", "give the body of /metrics"
+        ) from None
+
+
+def _lines(reading: Reading) -> list[str]:
+    lines = []
+    if reading.vllm:
+        lines.append(f"vLLM, {reading.engine_kind} engine, {len(reading.engines)} seen")
+    else:
+        lines.append(f"not vLLM's metrics: {reading.why_not}")
+    for engine in reading.engines:
+        lines.append(f"\nengine {engine.engine}  {engine.model_name or ''}".rstrip())
+        absent = []
+        for name in FIELD_NAMES:
+            value = getattr(engine, name)
+            if value is None:
+                absent.append(name)
+            else:
+                lines.append(f"  {name:36}{_shown(value)}")
+        lines.append(f"  not offered: {', '.join(absent) or 'nothing'}")
+    if reading.unknown_families:
+        lines.append(f"\nfamilies without a field: {', '.join(reading.unknown_families)}")
+    return lines
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, Histogram):
+        mean = (
+            f", mean {value.sum / value.count:.6g}" if value.count and value.sum is not None else ""
+        )
+        return f"{value.count:.15g} observed{mean}"
+    if isinstance(value, Mapping):
+        return "  ".join(f"{key}={_shown(each)}" for key, each in value.items())
+    return f"{value:.15g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,372 @@
+"""Prometheus text to numbers, fast: the hot path of the whole daemon.
+
+A server sends the same lines at every scrape, only the numbers differ. So what stands before each
+number (the *head*) is learnt once, as a `Layout`; from then on a body is split, its heads are
+compared with the layout's, and each tail is a float. No line is parsed twice, and nothing is kept of
+series that vanished: a body with other heads makes a new layout, and the old one goes. Targets that
+expose the same series share one layout, so a fleet costs the memory of one engine.
+
+What the result *means* is exactly what prometheus_client's parsers say it is (tests hold the two
+together). A body with lines beyond the plain grammar (timestamps, exemplars, quoted names, odd
+spacing) is handed to prometheus_client as a whole: slow, rare, and right by construction.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import compress
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from vllm_watch.errors import ExpositionError
+
+SERIES_MAX = 200_000
+"""Most lines a body may have: twenty times a vLLM with 30 LoRA-labelled histograms and 16 engines."""
+
+FOREIGN_BODY_CHARS_MAX = 2 * 2**20
+"""Longest body that is given to prometheus_client's parser, which needs about 15 µs a line:
+2 MiB are half a second, in which the event loop stands still."""
+
+_EXCERPT_CHARS = 80
+
+_NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+_LABEL = r'(?!__)[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\]++|\\.)*+"'
+_HEAD = re.compile(rf"({_NAME})(?:\{{((?:{_LABEL}(?:,{_LABEL})*+)?)\}})? (?=[^\s#])")
+_LABELS = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]++|\\.)*+)"')
+_HELP = re.compile(rf"# HELP ({_NAME})(?: (\S.*))?")
+_TYPE = re.compile(rf"# TYPE ({_NAME}) (\S+)")
+_ESCAPES = {"\\\\": "\\", "\\n": "\n", '\\"': '"'}
+_LABEL_ESCAPE = re.compile(r'\\[\\n"]')
+_HELP_ESCAPE = re.compile(r"\\[\\n]")
+_SUFFIXES = {"summary": ("_count", "_sum", ""), "histogram": ("_count", "_sum", "_bucket")}
+_TYPES = frozenset(
+    (
+        "counter",
+        "gauge",
+        "summary",
+        "histogram",
+        "gaugehistogram",
+        "unknown",
+        "untyped",
+        "info",
+        "stateset",
+    )
+)
+_WHOLE = 1 << 30  # as the length of a head: the line up to its end
+
+
+class Sample(NamedTuple):
+    """One line of a body, as prometheus_client's `Sample` without exemplars."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+    timestamp: float | None = None  # Unix seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A metric family as prometheus_client groups it: a counter's name is without `_total`."""
+
+    name: str
+    documentation: str
+    type: str
+    samples: tuple[Sample, ...]
+
+
+class Series(NamedTuple):
+    """The identity of one line: its name on the wire and its labels."""
+
+    name: str
+    labels: dict[str, str]
+
+
+class Layout:
+    """The heads of one server's body, in order. Immutable, shared between targets, hashed by identity.
+
+    `outline` is given for OpenMetrics: each family without its numbers, as prometheus_client read it.
+    """
+
+    def __init__(
+        self, heads: tuple[str, ...], is_sample: bytes, outline: list[Family] | None = None
+    ) -> None:
+        self.heads = heads
+        self.outline = outline
+        self._heads_list = list(heads)
+        self._is_sample = is_sample
+        self._head_lengths = [
+            len(h) if s else _WHOLE for h, s in zip(heads, is_sample, strict=True)
+        ]
+        self._value_starts = [len(h) for h in compress(heads, is_sample)]
+
+    def values(self, lines: list[str]) -> list[float] | None:
+        """The numbers of a body of this layout, in order of its series; None: it has another layout."""
+        lengths = self._head_lengths
+        if len(lines) != len(lengths):
+            return None
+        if [line[:n] for line, n in zip(lines, lengths, strict=True)] != self._heads_list:
+            return None
+        samples = compress(lines, self._is_sample)
+        tails = [line[n:] for line, n in zip(samples, self._value_starts, strict=True)]
+        try:
+            values = list(map(float, tails))
+        except ValueError:
+            return None
+        # float() takes 1_000 for a thousand; no exposition format does.
+        return None if "_" in "".join(tails) else values
+
+    @property
+    def series(self) -> list[Series]:
+        """Every series in order; made anew at each call, since only a new layout needs it."""
+        if self.outline is not None:
+            return [Series(s.name, s.labels) for f in self.outline for s in f.samples]
+        return [_series(head) for head in compress(self.heads, self._is_sample)]
+
+
+class Exposition:
+    """One parsed body: the layout and the numbers that go with it."""
+
+    __slots__ = ("_families", "layout", "values")
+
+    def __init__(
+        self, layout: Layout, values: list[float], families: list[Family] | None = None
+    ) -> None:
+        self.layout = layout
+        self.values = values
+        self._families = families
+
+    def families(self) -> list[Family]:
+        """The body as prometheus_client's parser gives it, family by family."""
+        if self._families is not None:
+            return self._families
+        if self.layout.outline is not None:
+            return list(_fill(self.layout.outline, self.values))
+        return list(_group(self.layout.heads, self.layout._is_sample, self.values))
+
+
+class _ForeignLayout(Layout):
+    """The series of a body that prometheus_client read; it never matches lines."""
+
+    def __init__(self, families: list[Family]) -> None:
+        super().__init__((), b"", families)
+        self.key = [(s.name, s.labels) for f in families for s in f.samples]
+
+    def values(self, lines: list[str]) -> list[float] | None:
+        return None
+
+
+class _BeyondGrammarError(Exception):
+    """A line that the plain grammar does not cover."""
+
+    def __init__(self, index: int, line: str) -> None:
+        super().__init__()
+        self.index = index
+        self.line = line
+
+
+_shared: WeakValueDictionary[tuple[bool, tuple[str, ...]], Layout] = WeakValueDictionary()
+
+
+class Parser:
+    """Reads the bodies of one target. It remembers the last layout, and nothing else."""
+
+    def __init__(self) -> None:
+        self._layout: Layout | None = None
+
+    def parse(self, body: str, *, openmetrics: bool = False) -> Exposition:
+        """Raises ExpositionError, which names the line, for a body that is not in the format."""
+        lines = body.split("\n")
+        if self._layout is not None:
+            values = self._layout.values(lines)
+            if values is not None:
+                return Exposition(self._layout, values)
+        if len(lines) > SERIES_MAX:
+            raise ExpositionError(
+                f"the body has {len(lines)} lines, more than {SERIES_MAX}",
+                "Check that the URL is a vLLM server's and not an aggregator's.",
+            )
+        outline = None
+        try:
+            if openmetrics:
+                outline = _with_prometheus_client(body, None, openmetrics=True)
+            exposition = _learn(lines, outline)
+        except _BeyondGrammarError as odd:
+            families = outline or _with_prometheus_client(body, odd, openmetrics=False)
+            return self._foreign(families)
+        self._layout = exposition.layout
+        return exposition
+
+    def _foreign(self, families: list[Family]) -> Exposition:
+        layout = _ForeignLayout(families)
+        # Equal series keep the layout, so that readers need not bind to it anew.
+        if isinstance(self._layout, _ForeignLayout) and self._layout.key == layout.key:
+            layout = self._layout
+        self._layout = layout
+        return Exposition(layout, [float(s.value) for f in families for s in f.samples], families)
+
+
+def _learn(lines: list[str], outline: list[Family] | None = None) -> Exposition:
+    heads: list[str] = []
+    is_sample = bytearray()
+    values: list[float] = []
+    for index, line in enumerate(lines):
+        if line and line[0] not in "# \t\r":
+            head, value = _split_sample(index, line)
+            heads.append(head)
+            values.append(value)
+            is_sample.append(1)
+            continue
+        if line.strip() and not _is_plain_comment(line):
+            raise _BeyondGrammarError(index, line)
+        heads.append(line)
+        is_sample.append(0)
+    key = (outline is not None, tuple(heads))
+    layout = _shared.get(key)
+    if layout is None:
+        layout = _shared[key] = Layout(key[1], bytes(is_sample), outline)
+    return Exposition(layout, values)
+
+
+def _split_sample(index: int, line: str) -> tuple[str, float]:
+    match = _HEAD.match(line)
+    if match is None or (match[2] and _has_duplicate_label(match[2])):
+        raise _BeyondGrammarError(index, line)
+    tail = line[match.end() :]
+    if "_" in tail:
+        raise _BeyondGrammarError(index, line)
+    try:
+        return match[0], float(tail)
+    except ValueError:
+        raise _BeyondGrammarError(index, line) from None
+
+
+def _has_duplicate_label(labels: str) -> bool:
+    names = [name for name, _ in _LABELS.findall(labels)]
+    return len(names) != len(set(names))
+
+
+def _is_plain_comment(line: str) -> bool:
+    if not line.startswith("#"):
+        return False
+    if "HELP" not in line and "TYPE" not in line:
+        return True
+    line = line.rstrip()
+    if _HELP.fullmatch(line):
+        return True
+    match = _TYPE.fullmatch(line)
+    return match is not None and match[2] in _TYPES
+
+
+def _series(head: str) -> Series:
+    match = _HEAD.match(head + "0")
+    assert match is not None, head  # noqa: S101 - heads are only made by this expression
+    labels = match[2]
+    if not labels:
+        return Series(match[1], {})
+    if "\\" in labels:
+        return Series(
+            match[1], {k: _unescape(_LABEL_ESCAPE, v) for k, v in _LABELS.findall(labels)}
+        )
+    return Series(match[1], dict(_LABELS.findall(labels)))
+
+
+def _unescape(pattern: re.Pattern[str], text: str) -> str:
+    return pattern.sub(lambda match: _ESCAPES[match[0]], text)
+
+
+class _Group:
+    """The family that the lines being read belong to."""
+
+    def __init__(self, name: str = "", allowed: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.documentation = ""
+        self.type = "untyped"
+        self.allowed = allowed
+        self.samples: list[Sample] = []
+
+    def family(self) -> Family:
+        name, samples = self.name, self.samples
+        if self.type == "counter":
+            if name.endswith("_total"):
+                name = name[: -len("_total")]
+            else:
+                samples = [s._replace(name=s.name + "_total") for s in samples]
+        typ = "unknown" if self.type == "untyped" else self.type
+        return Family(name, self.documentation, typ, tuple(samples))
+
+
+def _fill(outline: list[Family], values: list[float]) -> Iterator[Family]:
+    numbers = iter(values)
+    for family in outline:
+        samples = tuple(s._replace(value=next(numbers)) for s in family.samples)
+        yield Family(family.name, family.documentation, family.type, samples)
+
+
+def _group(heads: tuple[str, ...], is_sample: bytes, values: list[float]) -> Iterator[Family]:
+    group = _Group()
+    numbers = iter(values)
+    for head, sample in zip(heads, is_sample, strict=True):
+        if sample:
+            name, labels = _series(head)
+            value = Sample(name, labels, next(numbers))
+            if name in group.allowed:
+                group.samples.append(value)
+                continue
+            if group.name:
+                yield group.family()
+            group = _Group()
+            yield Family(name, "", "unknown", (value,))
+            continue
+        line = head.strip()
+        match = _HELP.fullmatch(line) or _TYPE.fullmatch(line)
+        if match is None:
+            continue
+        if match[1] != group.name:
+            if group.name:
+                yield group.family()
+            group = _Group(match[1], (match[1],))
+        if line.startswith("# HELP"):
+            group.documentation = _unescape(_HELP_ESCAPE, match[2] or "")
+        else:
+            group.type = match[2]
+            group.allowed = tuple(group.name + s for s in _SUFFIXES.get(group.type, ("",)))
+    if group.name:
+        yield group.family()
+
+
+def _with_prometheus_client(
+    body: str, odd: _BeyondGrammarError | None, *, openmetrics: bool
+) -> list[Family]:
+    where = f"line {odd.index + 1}: {odd.line[:_EXCERPT_CHARS]!r}" if odd else "OpenMetrics"
+    remedy = "Check with curl what the URL answers; a proxy or another service may stand there."
+    if len(body) > FOREIGN_BODY_CHARS_MAX:
+        raise ExpositionError(
+            f"{where} is beyond the plain text format, in a body of {len(body)} characters", remedy
+        )
+    try:
+        if openmetrics:
+            from prometheus_client.openmetrics import parser as om  # noqa: PLC0415 - rare
+
+            metrics = list(om.text_string_to_metric_families(body))  # type: ignore[no-untyped-call]
+        else:
+            from prometheus_client import parser  # noqa: PLC0415 - rare
+
+            metrics = list(parser.text_string_to_metric_families(body))
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        said = f" ({error})" if str(error) else ""
+        if openmetrics:
+            raise ExpositionError(f"the body is not OpenMetrics{said[:200]}", remedy) from error
+        raise ExpositionError(f"{where} is not the Prometheus text format", remedy) from error
+    return [
+        Family(
+            m.name,
+            m.documentation,
+            m.type,
+            tuple(Sample(s.name, s.labels, s.value, _seconds(s.timestamp)) for s in m.samples),
+        )
+        for m in metrics
+    ]
+
+
+def _seconds(timestamp: object) -> float | None:
+    return None if timestamp is None else float(timestamp)  # type: ignore[arg-type]

@@ -1,0 +1,159 @@
+"""One bounded HTTP GET, and how it ended: the only way in which the watcher talks to an engine."""
+
+import asyncio
+import errno
+import time
+import zlib
+from dataclasses import dataclass, field
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+
+from vllm_watch.samples.observation import Call
+
+REDIRECTS_MAX = 2
+"""vLLM 0.3.3 to 0.4.1 redirects /metrics to /metrics/; nothing needs more than one and a spare."""
+
+_REDIRECTS = frozenset((301, 302, 303, 307, 308))
+_ERROR_CHARS_MAX = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one call: seconds until connected, seconds until the last byte, bytes of the body."""
+
+    connect_timeout_seconds: float
+    timeout_seconds: float
+    body_bytes_max: int
+
+
+@dataclass(slots=True)
+class Answer:
+    """How a call ended and, where it ended well, what it brought."""
+
+    call: Call
+    body: bytes = b""
+    content_type: str = ""
+    url: str = ""  # where the answer came from, after redirects
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+def new_session() -> aiohttp.ClientSession:
+    """A session that keeps connections alive and leaves unpacking to `get`, which bounds it."""
+    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=75, ttl_dns_cache=30)
+    return aiohttp.ClientSession(
+        connector=connector, auto_decompress=False, cookie_jar=aiohttp.DummyCookieJar()
+    )
+
+
+async def get(
+    session: aiohttp.ClientSession, url: str, limits: Limits, headers: dict[str, str]
+) -> Answer:
+    """GET `url`. Never raises for anything that the other side or the network does."""
+    started = time.monotonic()
+    deadline = started + limits.timeout_seconds
+    answer = await _get_once(session, url, limits, headers, limits.timeout_seconds)
+    for _ in range(REDIRECTS_MAX):
+        location = answer.headers.get("Location")
+        if answer.call.status not in _REDIRECTS or location is None:
+            break
+        there = urljoin(url, location)
+        # Another host could be anyone's: keys and trust end at the origin that was configured.
+        if urlsplit(there)[:2] != urlsplit(url)[:2]:
+            break
+        url = there
+        left = max(0.001, deadline - time.monotonic())
+        answer = await _get_once(session, url, limits, headers, left)
+    call = answer.call
+    answer.call = Call(
+        outcome=call.outcome,
+        status=call.status,
+        error=call.error,
+        latency_s=time.monotonic() - started,
+    )
+    answer.url = url
+    return answer
+
+
+async def _get_once(
+    session: aiohttp.ClientSession,
+    url: str,
+    limits: Limits,
+    headers: dict[str, str],
+    seconds: float,
+) -> Answer:
+    connect = min(limits.connect_timeout_seconds, seconds)
+    timeout = aiohttp.ClientTimeout(total=seconds, connect=connect, sock_connect=connect)
+    try:
+        async with session.get(
+            url, headers=headers, timeout=timeout, allow_redirects=False
+        ) as response:
+            return await _receive(response, limits.body_bytes_max)
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, zlib.error) as error:
+        return Answer(_failed(error, limits, seconds))
+
+
+async def _receive(response: aiohttp.ClientResponse, bytes_max: int) -> Answer:
+    headers = dict(response.headers)
+    status = response.status
+    if status != 200:  # noqa: PLR2004
+        return Answer(Call(outcome="http", status=status, error=f"HTTP {status}"), headers=headers)
+    unpack = _unpacker(response.headers.get("Content-Encoding", ""))
+    parts: list[bytes] = []
+    room = bytes_max
+    async for chunk in response.content.iter_any():
+        part = unpack.decompress(chunk, room + 1) if unpack is not None else chunk
+        room -= len(part)
+        if room < 0:
+            response.close()
+            said = f"the body is longer than {bytes_max} bytes"
+            return Answer(Call(outcome="too_large", status=status, error=said), headers=headers)
+        parts.append(part)
+    if unpack is not None and not unpack.eof:
+        return Answer(
+            Call(outcome="garbled", status=status, error="the gzip body ends early"),
+            headers=headers,
+        )
+    content_type = response.headers.get("Content-Type", "")
+    return Answer(Call(outcome="ok", status=status), b"".join(parts), content_type, headers=headers)
+
+
+def _unpacker(encoding: str) -> "zlib._Decompress | None":
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        return None
+    if encoding in ("gzip", "deflate"):
+        return zlib.decompressobj(
+            zlib.MAX_WBITS | 32
+        )  # 32: tell gzip and zlib apart by their header
+    raise ValueError(f"content encoding {encoding[:20]!r} was not asked for")
+
+
+def _failed(error: BaseException, limits: Limits, seconds: float) -> Call:
+    outcome, said = _outcome(error, limits, seconds)
+    return Call(outcome=outcome, error=said[:_ERROR_CHARS_MAX])
+
+
+def _outcome(error: BaseException, limits: Limits, seconds: float) -> tuple[str, str]:  # noqa: C901 - a table
+    match error:
+        case aiohttp.ClientConnectorDNSError():
+            return "dns", f"the host name does not resolve: {error.os_error}"
+        case aiohttp.ClientSSLError():
+            return "tls", f"the TLS handshake failed: {error.os_error}"
+        case aiohttp.ConnectionTimeoutError():
+            return "connect_timeout", f"no connection within {limits.connect_timeout_seconds:g} s"
+        case aiohttp.ClientConnectorError() if error.os_error.errno == errno.ECONNREFUSED:
+            return "refused", "connection refused: nothing listens there"
+        case aiohttp.ClientConnectorError():
+            return "connect_timeout", f"no connection: {error.os_error.strerror or error.os_error}"
+        case TimeoutError() | asyncio.TimeoutError():
+            return "read_timeout", f"connected, but no complete answer within {seconds:g} s"
+        case aiohttp.ClientResponseError():
+            return "garbled", f"the answer is not HTTP: {error.message}"
+        case aiohttp.ClientPayloadError():
+            return "disconnected", "the connection broke off in the middle of the body"
+        case aiohttp.ClientConnectionError() | OSError():
+            return "disconnected", f"the connection broke off: {error or type(error).__name__}"
+        case zlib.error() | ValueError():
+            return "garbled", f"the body cannot be unpacked: {error}"
+    return "garbled", f"{type(error).__name__}: {error}"

@@ -1,0 +1,207 @@
+"""One vLLM server, asked over HTTP: /metrics, /health, /version, /v1/models → one Observation a look.
+
+Every call is a bounded GET (several of vLLM's endpoints change the engine, but only on POST). What
+costs the engine nothing is asked at each look; what rarely changes is asked when the server is first
+seen, when its process begins anew, and every ten minutes.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from vllm_watch.errors import ExpositionError
+from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.samples.observation import Call, Observation, Reading
+from vllm_watch.samples.target import Target
+from vllm_watch.settings.stages import ScrapeSettings
+from vllm_watch.sources import http
+from vllm_watch.sources.reading import Reader
+
+IDENTIFY_SECONDS = 600.0
+"""How often version and models are asked again: LoRA adapters may come and go without a restart."""
+
+_API_KEY_BYTES_MAX = 8192
+_JSON_BYTES_MAX = 1 << 20
+_MODELS_MAX = 100
+_LOOPBACK = ("localhost", "127.", "::1")
+# Only this: up to vLLM 0.8.4 a word of OpenMetrics brings OpenMetrics, which costs more to write.
+_ACCEPT_TEXT = "text/plain;version=0.0.4"
+
+
+class Look(NamedTuple):
+    """One look: what was seen, the raw body that recordings keep, and each call made, by its source."""
+
+    observation: Observation
+    body: str | None
+    calls: tuple[tuple[str, Call], ...]
+
+
+class VllmSource:
+    """Asks one server. Looks must not overlap; the session is shared and belongs to the caller."""
+
+    def __init__(
+        self, target: Target, settings: ScrapeSettings, session: aiohttp.ClientSession
+    ) -> None:
+        self.target = target
+        self._settings = settings
+        self._session = session
+        self._reader = Reader()
+        self._limits = http.Limits(
+            settings.connect_timeout_seconds, settings.timeout_seconds, settings.body_bytes_max
+        )
+        self._small = replace(self._limits, body_bytes_max=_JSON_BYTES_MAX)
+        self._metrics_url = f"{target.url}/metrics"
+        host = urlsplit(target.url).hostname or ""
+        # Between machines a body of 50 kB is worth packing; on one machine it only costs the engine.
+        packed = "identity" if host.startswith(_LOOPBACK) else "gzip"
+        self._headers = {"Accept": _ACCEPT_TEXT, "Accept-Encoding": packed}
+        self._arrived = (0.0, 0.0)
+        self._next_health_s = float("-inf")
+        self._next_identify_s = float("-inf")
+        self._incarnation: tuple[float | None, ...] | None = None
+        self._known: dict[str, Any] = {}
+        # Whether /is_sleeping and /is_paused exist here (they need vLLM's development mode).
+        self._switches: dict[str, str] = {}
+
+    async def observe(self, gpus: tuple[GpuSample, ...] | None = None) -> Look:
+        """Look once. The observation's time is that at which the metrics arrived, or failed to."""
+        now_s = time.monotonic()
+        health_due = now_s >= self._next_health_s
+        calls: list[tuple[str, Call]] = []
+        if health_due:
+            # A little early is due too: looks come at intervals that jitter.
+            self._next_health_s = now_s + self._settings.health_interval_seconds * 0.9
+            metrics, health = await asyncio.gather(self._metrics(), self._health())
+            calls.append(("health", health))
+        else:
+            metrics, health = await self._metrics(), None
+        t, monotonic_s = self._arrived
+        scrape, reading, body = self._read(metrics)
+        calls.insert(0, ("metrics", scrape))
+        if reading is None:
+            self._next_identify_s = float("-inf")
+        else:
+            calls += await self._identify(reading, monotonic_s, switches_due=health_due)
+            reading = replace(reading, server=replace(reading.server, **self._known))
+        observation = Observation(
+            t=t, monotonic_s=monotonic_s, target=self.target.name,
+            scrape=scrape, health=health, reading=reading, gpus=gpus,
+        )  # fmt: skip
+        return Look(observation, body, tuple(calls))
+
+    async def _metrics(self) -> http.Answer:
+        answer = await http.get(self._session, self._metrics_url, self._limits, self._headers)
+        # Counters are as old as the answer, not as the question: a busy server answers late.
+        self._arrived = time.time(), time.monotonic()
+        if answer.call.outcome == "ok":
+            self._metrics_url = answer.url  # so that an old vLLM's redirect is followed once
+        return answer
+
+    def _read(self, answer: http.Answer) -> tuple[Call, Reading | None, str | None]:
+        call = answer.call
+        if call.outcome != "ok":
+            return call, None, None
+        try:
+            body = _whole(answer.body.decode())
+            openmetrics = "openmetrics-text" in answer.content_type
+            return call, self._reader.read(body, openmetrics=openmetrics), body
+        except UnicodeDecodeError as error:
+            cause = f"byte {error.start} of the body is not UTF-8"
+        except ExpositionError as error:
+            cause = error.cause
+        if "html" in answer.content_type:
+            cause = f"an HTML page was sent, not metrics ({cause})"
+        return replace(call, outcome="garbled", error=cause), None, None
+
+    async def _health(self) -> Call:
+        return (await http.get(self._session, f"{self.target.url}/health", self._small, {})).call
+
+    async def _identify(
+        self, reading: Reading, monotonic_s: float, *, switches_due: bool
+    ) -> list[tuple[str, Call]]:
+        incarnation = (
+            reading.server.process_start_time,
+            *(e.created_time for e in reading.engines),
+        )
+        if incarnation == self._incarnation and monotonic_s < self._next_identify_s:
+            return await self._ask_switches() if switches_due and self._switches else []
+        self._incarnation = incarnation
+        self._next_identify_s = monotonic_s + IDENTIFY_SECONDS
+        self._switches = {"sleeping": "/is_sleeping", "paused": "/is_paused"}
+        self._known = {}
+        asked = await asyncio.gather(
+            self._ask_json("/version", _version), self._ask_models(), self._ask_switches()
+        )
+        version, models, switches = asked
+        return [("version", version), ("models", models), *switches]
+
+    async def _ask_models(self) -> Call:
+        headers = {}
+        if self._settings.api_key_file is not None:
+            try:
+                key = await asyncio.to_thread(_read_key, self._settings.api_key_file)
+            except OSError as error:
+                said = f"the API key file cannot be read: {error.strerror}"
+                return Call(outcome="http", error=said)
+            headers["Authorization"] = f"Bearer {key}"
+        return await self._ask_json("/v1/models", _models, headers)
+
+    async def _ask_switches(self) -> list[tuple[str, Call]]:
+        asked = dict(self._switches)
+        calls = await asyncio.gather(
+            *(self._ask_json(path, _switch(name)) for name, path in asked.items())
+        )
+        for name, call in zip(asked, calls, strict=True):
+            if call.outcome == "http":
+                del self._switches[name]  # not in this version, or not in development mode
+        return [("sleep", call) for call in calls if call.outcome != "http"]
+
+    async def _ask_json(
+        self,
+        path: str,
+        understand: Callable[[Any], Mapping[str, Any]],
+        headers: dict[str, str] | None = None,
+    ) -> Call:
+        answer = await http.get(self._session, self.target.url + path, self._small, headers or {})
+        if answer.call.outcome != "ok":
+            return answer.call
+        try:
+            self._known.update(understand(json.loads(answer.body)))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return replace(answer.call, outcome="garbled", error=f"{path} is not the JSON of vLLM")
+        return answer.call
+
+
+def _whole(body: str) -> str:
+    if body and not body.endswith("\n"):
+        raise ExpositionError("the body ends in the middle of a line", "It was cut on its way.")
+    return body
+
+
+def _version(said: Any) -> Mapping[str, Any]:
+    return {"version": str(said["version"])[:64]}
+
+
+def _models(said: Any) -> Mapping[str, Any]:
+    cards = said["data"][:_MODELS_MAX]
+    lengths = [card["max_model_len"] for card in cards if card.get("max_model_len") is not None]
+    return {
+        "models": tuple(str(card["id"])[:256] for card in cards),
+        "max_model_len": int(lengths[0]) if lengths else None,
+    }
+
+
+def _switch(name: str) -> Callable[[Any], Mapping[str, Any]]:
+    return lambda said: {name: bool(said[f"is_{name}"])}
+
+
+def _read_key(path: Path) -> str:
+    with path.open() as file:
+        return file.read(_API_KEY_BYTES_MAX).strip()

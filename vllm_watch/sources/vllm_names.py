@@ -1,0 +1,192 @@
+"""Our field → every name vLLM has used for it, newest first. A rename in vLLM edits only this file.
+
+Names are families as vLLM writes them on the wire (text format): a counter with its `_total`, a
+histogram without `_bucket`, `_sum`, `_count`. Where a body carries several names of one field (vLLM
+keeps an old name beside the new one for a release or two) the first that is there is read.
+
+Source: vLLM's own metric definitions in releases 0.2.3 to 0.33.0 (`vllm/engine/metrics.py` for V0,
+`vllm/v1/metrics/loggers.py` and its neighbours for V1). In the notes, "V0 to 0.10.2" means inclusive.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """How a field's value is put together from its series."""
+
+    SUM = "sum"  # one number; several series (model names, processes) are added
+    MAX = "max"  # one number; of several series the largest (a ratio cannot be added)
+    HISTOGRAM = "histogram"  # buckets, sum and count; series with the same bound are added
+    LABELLED = "labelled"  # one number per value of `label`
+    INFO = "info"  # the labels themselves, of the series with the highest value (vLLM: a time)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """Where a field is found. `scale` turns the wire's unit into seconds, where it is another."""
+
+    kind: Kind
+    names: tuple[str, ...]
+    label: str = ""
+    scale: float = 1.0
+
+
+def _sum(*names: str) -> Field:
+    return Field(Kind.SUM, names)
+
+
+def _max(*names: str) -> Field:
+    return Field(Kind.MAX, names)
+
+
+def _histogram(*names: str, scale: float = 1.0) -> Field:
+    return Field(Kind.HISTOGRAM, names, scale=scale)
+
+
+def _by(label: str, *names: str) -> Field:
+    return Field(Kind.LABELLED, names, label)
+
+
+FIELDS: dict[str, Field] = {
+    # scheduler
+    "requests_running": _sum("vllm:num_requests_running"),
+    "requests_waiting": _sum("vllm:num_requests_waiting"),
+    "requests_waiting_by_reason": _by("reason", "vllm:num_requests_waiting_by_reason"),  # 0.20.0+
+    "requests_swapped": _sum("vllm:num_requests_swapped"),  # V0, hidden from 0.8.3
+    # kv_cache_usage_perc from 0.9.2; the old name went in 0.12.0. V0 never had the new one.
+    "kv_cache_usage": _max("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+    "cpu_cache_usage": _max("vllm:cpu_cache_usage_perc"),  # V0
+    "preemptions": _sum("vllm:num_preemptions_total"),
+    "engine_sleep_state": _by("sleep_state", "vllm:engine_sleep_state"),  # 0.11.1+
+    # work
+    "prompt_tokens": _sum("vllm:prompt_tokens_total"),
+    "generation_tokens": _sum("vllm:generation_tokens_total"),
+    "total_tokens": _sum("vllm:tokens_total"),  # V0 0.6.4 to 0.7.3: declared, never written
+    "request_success": _by("finished_reason", "vllm:request_success_total"),
+    "iteration_tokens": _histogram(
+        "vllm:iteration_tokens_total"
+    ),  # a histogram in spite of its _total
+    "prompt_tokens_by_source": _by("source", "vllm:prompt_tokens_by_source_total"),  # 0.16.0+
+    "prompt_tokens_cached": _sum("vllm:prompt_tokens_cached_total"),  # 0.16.0+
+    "prompt_tokens_cached_by_source": _by("source", "vllm:prompt_tokens_cached_by_source_total"),
+    "prompt_tokens_recomputed": _sum("vllm:prompt_tokens_recomputed_total"),  # 0.16.0 to 0.19.1
+    "corrupted_requests": _sum("vllm:corrupted_requests_total"),
+    "admission_rejections": _by(
+        "reason", "vllm:admission_rejections_total"
+    ),  # 0.32.0+, of the server
+    # latency
+    "ttft": _histogram("vllm:time_to_first_token_seconds"),
+    # inter_token_latency_seconds from 0.10.2; the old name was hidden in 0.12.0, removed in 0.15.0
+    "inter_token_latency": _histogram(
+        "vllm:inter_token_latency_seconds", "vllm:time_per_output_token_seconds"
+    ),
+    "request_mean_tpot": _histogram("vllm:request_time_per_output_token_seconds"),  # 0.11.0+
+    "e2e_latency": _histogram("vllm:e2e_request_latency_seconds"),
+    "queue_time": _histogram("vllm:request_queue_time_seconds", "vllm:time_in_queue_requests"),
+    "prefill_time": _histogram("vllm:request_prefill_time_seconds"),
+    "decode_time": _histogram("vllm:request_decode_time_seconds"),
+    "inference_time": _histogram("vllm:request_inference_time_seconds"),
+    "model_forward_time": _histogram("vllm:model_forward_time_milliseconds", scale=1e-3),  # V0
+    "model_execute_time": _histogram("vllm:model_execute_time_milliseconds", scale=1e-3),  # V0
+    # requests' sizes
+    "request_prompt_tokens": _histogram("vllm:request_prompt_tokens"),
+    "request_generation_tokens": _histogram("vllm:request_generation_tokens"),
+    "request_max_num_generation_tokens": _histogram("vllm:request_max_num_generation_tokens"),
+    "request_params_n": _histogram("vllm:request_params_n"),
+    "request_params_best_of": _histogram("vllm:request_params_best_of"),  # V0 to 0.6.2
+    "request_params_max_tokens": _histogram("vllm:request_params_max_tokens"),
+    "request_num_preemptions": _histogram("vllm:request_num_preemptions"),  # 0.30.0+
+    "request_prefill_kv_computed_tokens": _histogram("vllm:request_prefill_kv_computed_tokens"),
+    # caches
+    "prefix_cache_hit_rate": _max(
+        "vllm:gpu_prefix_cache_hit_rate"
+    ),  # V0 0.5.5+; -1: caching is off
+    "cpu_prefix_cache_hit_rate": _max("vllm:cpu_prefix_cache_hit_rate"),
+    # blocks up to 0.8.5.post1, tokens from 0.9.0; renamed in 0.9.2, as the KV usage was
+    "prefix_cache_queries": _sum(
+        "vllm:prefix_cache_queries_total", "vllm:gpu_prefix_cache_queries_total"
+    ),
+    "prefix_cache_hits": _sum("vllm:prefix_cache_hits_total", "vllm:gpu_prefix_cache_hits_total"),
+    "external_prefix_cache_queries": _sum("vllm:external_prefix_cache_queries_total"),  # 0.11.1+
+    "external_prefix_cache_hits": _sum("vllm:external_prefix_cache_hits_total"),
+    "mm_cache_queries": _sum("vllm:mm_cache_queries_total"),  # 0.11.1+
+    "mm_cache_hits": _sum("vllm:mm_cache_hits_total"),
+    "cache_config_info": Field(Kind.INFO, ("vllm:cache_config_info",)),
+    "kv_block_lifetime_seconds": _histogram("vllm:kv_block_lifetime_seconds"),  # --kv-cache-metrics
+    "kv_block_idle_before_evict_seconds": _histogram("vllm:kv_block_idle_before_evict_seconds"),
+    "kv_block_reuse_gap_seconds": _histogram("vllm:kv_block_reuse_gap_seconds"),
+    "num_requests_kv_fetch_by_stage": _by(
+        "stage", "vllm:num_requests_kv_fetch_by_stage"
+    ),  # 0.32.0+
+    # LoRA and speculative decoding
+    "lora_requests_info": Field(Kind.INFO, ("vllm:lora_requests_info",)),
+    "spec_num_accepted_tokens": _sum("vllm:spec_decode_num_accepted_tokens_total"),
+    "spec_num_draft_tokens": _sum("vllm:spec_decode_num_draft_tokens_total"),
+    "spec_num_emitted_tokens": _sum("vllm:spec_decode_num_emitted_tokens_total"),  # V0
+    "spec_num_drafts": _sum("vllm:spec_decode_num_drafts_total"),  # V1 0.8.5+
+    "spec_accepted_per_pos": _by("position", "vllm:spec_decode_num_accepted_tokens_per_pos_total"),
+    "spec_draft_acceptance_rate": _max("vllm:spec_decode_draft_acceptance_rate"),  # V0
+    "spec_efficiency": _max("vllm:spec_decode_efficiency"),  # V0
+    # estimates and old gauges
+    "estimated_flops_per_gpu": _sum(
+        "vllm:estimated_flops_per_gpu_total"
+    ),  # 0.17.0+, --enable-mfu-metrics
+    "estimated_read_bytes_per_gpu": _sum("vllm:estimated_read_bytes_per_gpu_total"),
+    "estimated_write_bytes_per_gpu": _sum("vllm:estimated_write_bytes_per_gpu_total"),
+    "avg_prompt_throughput": _sum("vllm:avg_prompt_throughput_toks_per_s"),  # V0 to 0.6.6.post1
+    "avg_generation_throughput": _sum("vllm:avg_generation_throughput_toks_per_s"),
+    # the API server's process. With several API servers, and behind the Rust frontend, absent.
+    "process_start_time": _max("process_start_time_seconds"),
+}
+"""Every field of EngineSample that is read from series of its own (all but `http` and the identity)."""
+
+PROCESS = {
+    "process_open_fds": "process_open_fds",
+    "process_cpu_seconds": "process_cpu_seconds_total",
+    "process_resident_memory_bytes": "process_resident_memory_bytes",
+}
+"""Field of ServerSample → its series."""
+
+HTTP_REQUESTS = "http_requests_total"
+"""Of the FastAPI instrumentator, 0.8.3+: requests by handler, method and status class ("2xx")."""
+
+HTTP_TOTALS = {
+    "request_duration_seconds": "http_request_duration_seconds",
+    "request_duration_highr_seconds": "http_request_duration_highr_seconds",
+    "request_size_bytes": "http_request_size_bytes",
+    "response_size_bytes": "http_response_size_bytes",
+}
+"""Part of the `http` field → its family; the `_sum` and `_count` over all handlers are read."""
+
+V0_ONLY = frozenset(
+    (
+        "vllm:num_requests_swapped",
+        "vllm:cpu_cache_usage_perc",
+        "vllm:avg_prompt_throughput_toks_per_s",
+    )
+)
+"""Series that only a V0 engine has, in the versions whose V1 has no `engine` label (0.7.1 to 0.8.2)."""
+
+V1_ONLY = frozenset(
+    (
+        "vllm:gpu_prefix_cache_queries_total",
+        "vllm:prefix_cache_queries_total",
+        "vllm:prompt_tokens_created",
+    )
+)
+"""Series that only a V1 engine has: V0 never made `_created` series (disable_created_metrics)."""
+
+_SANITIZED = "ray_vllm_"
+
+
+def canonical(name: str) -> str:
+    """A series' name as vLLM's own /metrics spells it.
+
+    Ray's agent puts `ray_` before it, and from vLLM 0.11.0 Ray gets it without the colon.
+    """
+    if not name.startswith("ray_"):
+        return name
+    if name.startswith(_SANITIZED):
+        return "vllm:" + name[len(_SANITIZED) :]
+    return name[len("ray_") :]
