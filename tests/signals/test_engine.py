@@ -1,0 +1,300 @@
+"""An engine's signals from its samples: rates, shares, latencies, progress, and what is unknown."""
+
+from math import inf
+
+import pytest
+
+from vllm_watch.samples.engine import EngineSample, Histogram
+from vllm_watch.samples.observation import ServerSample
+from vllm_watch.settings.stages import SloSettings
+from vllm_watch.signals.engine import EngineTracker
+
+SLO = SloSettings(time_to_first_token_seconds=0.5, inter_token_latency_seconds=0.1)
+
+
+def follow(*samples, window_seconds=60.0, slo=SLO, every_s=5.0, server=None, engines=1):
+    """The signals after the last of the samples, one every `every_s`."""
+    tracker = EngineTracker(window_seconds, slo)
+    for number, sample in enumerate(samples):
+        at_s = number * every_s
+        signals = tracker.update(at_s, 1000.0 + at_s, sample, server or ServerSample(), engines)
+    return signals
+
+
+def sample(**fields):
+    return EngineSample(engine="0", **fields)
+
+
+def histogram(*cumulative, total=None, bounds=(0.1, 0.5, inf)):
+    return Histogram(cumulative[-1], total, bounds, cumulative)
+
+
+def steps(count, total):
+    return Histogram(count, total, (inf,), (count,))
+
+
+def test_one_look_gives_gauges_and_no_rates():
+    """What has been seen once has no rate: unknown, not zero."""
+    signals = follow(sample(requests_running=3.0, generation_tokens=100.0, ttft=histogram(1, 2, 3)))
+
+    assert signals.requests_running == 3.0
+    assert signals.generation_tokens_per_second is None
+    assert signals.time_to_first_token_seconds.p50 is None
+    assert signals.last_progress_timestamp_seconds is None
+
+
+def test_rates_are_growth_over_time():
+    """Tokens, requests by reason, preemptions, steps."""
+    signals = follow(
+        sample(generation_tokens=0.0, prompt_tokens=10.0, preemptions=1.0, request_success={"stop": 1.0}, iteration_tokens=steps(0, 0)),
+        sample(generation_tokens=500.0, prompt_tokens=60.0, preemptions=2.0, request_success={"stop": 6.0, "abort": 5.0}, iteration_tokens=steps(50, 550)),
+    )  # fmt: skip
+    assert signals.generation_tokens_per_second == 100.0
+    assert signals.prompt_tokens_per_second == 10.0
+    assert signals.preemptions_per_second == 0.2
+    assert signals.requests_finished_per_second == 2.0
+    assert signals.requests_finished_by_reason_per_second == {"stop": 1.0, "abort": 1.0}
+    assert signals.steps_per_second == 10.0
+    assert signals.tokens_per_step == 11.0
+    assert signals.step_time_seconds == 0.1
+
+
+def test_step_time_is_not_inflated_by_idle_time():
+    """Mostly idle, ten steps in five seconds: the inter-token latency knows better."""
+    signals = follow(
+        sample(iteration_tokens=steps(0, 0), inter_token_latency=histogram(0, 0, 0, total=0.0)),
+        sample(
+            iteration_tokens=steps(10, 10), inter_token_latency=histogram(10, 10, 10, total=0.2)
+        ),
+    )
+    assert signals.step_time_seconds == pytest.approx(0.02)
+
+
+def test_an_engine_that_took_no_step_has_no_step_time():
+    """Nothing happened: there is nothing to divide by."""
+    signals = follow(sample(iteration_tokens=steps(5, 50)), sample(iteration_tokens=steps(5, 50)))
+    assert (signals.steps_per_second, signals.tokens_per_step, signals.step_time_seconds) == (
+        0.0,
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "ratio"),
+    [
+        (
+            {"prefix_cache_hits": 0.0, "prefix_cache_queries": 0.0},
+            {"prefix_cache_hits": 30.0, "prefix_cache_queries": 40.0},
+            0.75,
+        ),
+        (
+            {"prefix_cache_hits": 1.0, "prefix_cache_queries": 9.0},
+            {"prefix_cache_hits": 1.0, "prefix_cache_queries": 9.0},
+            None,
+        ),
+        ({"prefix_cache_hit_rate": 0.2}, {"prefix_cache_hit_rate": 0.4}, 0.4),  # V0's gauge
+        (
+            {"prefix_cache_hit_rate": -1.0},
+            {"prefix_cache_hit_rate": -1.0},
+            None,
+        ),  # -1: caching is off
+        ({}, {}, None),
+    ],
+)
+def test_prefix_cache_hit_ratio(then, now, ratio):
+    """From the counters over the window, else from V0's gauge; unknown where there is neither."""
+    assert follow(sample(**then), sample(**now)).prefix_cache_hit_ratio == ratio
+
+
+@pytest.mark.parametrize(
+    ("usages", "seconds"),
+    [
+        ((0.2, 0.4), 15.0),  # 0.2 in 5 s, 0.6 to go
+        ((0.4, 0.2), None),  # it empties
+        ((0.4, 0.405), None),  # it hovers
+        ((None, 0.4), None),
+        ((0.5, 1.0), 0.0),
+    ],
+)
+def test_time_until_the_cache_is_full(usages, seconds):
+    """At the window's slope; unknown where it does not fill."""
+    signals = follow(*(sample(kv_cache_usage=usage) for usage in usages))
+    assert signals.kv_cache_time_to_full_seconds == (
+        None if seconds is None else pytest.approx(seconds)
+    )
+
+
+def test_free_tokens():
+    """Capacity times what is not used."""
+    signals = follow(
+        sample(kv_cache_usage=0.25, cache_config_info={"num_gpu_blocks": "100", "block_size": "16"})
+    )
+    assert (signals.kv_cache_capacity_tokens, signals.kv_cache_free_tokens) == (1600.0, 1200.0)
+
+
+def test_goodput_counts_what_met_the_objectives():
+    """Requests finished, times the least share that met an objective."""
+    signals = follow(
+        sample(
+            request_success={"stop": 0.0},
+            ttft=histogram(0, 0, 0),
+            inter_token_latency=histogram(0, 0, 0),
+        ),
+        sample(
+            request_success={"stop": 50.0},
+            ttft=histogram(10, 40, 50),
+            inter_token_latency=histogram(90, 95, 100),
+        ),
+    )
+    assert signals.slo_attainment_ratio == {"time_to_first_token": 0.8, "inter_token_latency": 0.9}
+    assert signals.goodput_requests_per_second == pytest.approx(8.0)
+
+
+def test_without_objectives_or_observations_there_is_no_goodput():
+    """An objective that nothing was measured against is neither met nor missed."""
+    busy = (sample(request_success={"stop": 0.0}), sample(request_success={"stop": 50.0}))
+    assert follow(*busy, slo=SloSettings()).goodput_requests_per_second is None
+    assert follow(*busy).goodput_requests_per_second is None
+
+
+def test_counters_of_a_restarted_engine_go_on():
+    """The rate counts what was generated before and after; the restart is counted, progress goes on."""
+    signals = follow(
+        sample(generation_tokens=1000.0, created_time=1.0),
+        sample(generation_tokens=1500.0, created_time=1.0),
+        sample(generation_tokens=100.0, created_time=2.0),
+    )
+    assert signals.generation_tokens_per_second == pytest.approx(60.0)
+    assert signals.restarts == 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "restarts"),
+    [
+        (
+            {"created_time": 1.0, "generation_tokens": 5.0},
+            {"created_time": 2.0, "generation_tokens": 9.0},
+            1,
+        ),
+        (
+            {"process_start_time": 1.0, "generation_tokens": 5.0},
+            {"process_start_time": 2.0, "generation_tokens": 0.0},
+            1,
+        ),
+        (
+            {"generation_tokens": 5.0},
+            {"generation_tokens": 4.0},
+            1,
+        ),  # several API servers: no times at all
+        ({"prompt_tokens": 5.0}, {"prompt_tokens": 4.0}, 1),
+        ({"iteration_tokens": steps(5, 5)}, {"iteration_tokens": steps(4, 4)}, 1),
+        (
+            {"generation_tokens": 5.0, "kv_cache_usage": 0.5},
+            {"generation_tokens": 5.0, "kv_cache_usage": 0.1},
+            0,
+        ),
+        (
+            {"created_time": 1.0, "generation_tokens": 5.0},
+            {"created_time": 1.0, "generation_tokens": 9.0},
+            0,
+        ),
+    ],
+)
+def test_a_restart_is_seen_by_whatever_witness_there_is(before, after, restarts):
+    """The time the counters were made, the process's start, or a counter that fell."""
+    assert follow(sample(**before), sample(**after)).restarts == restarts
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        {"iteration_tokens": steps(6, 60)},
+        {"generation_tokens": 6.0},
+        {"prompt_tokens": 6.0},
+        {"request_success": {"stop": 6.0}},
+        {"preemptions": 6.0},
+    ],
+)
+def test_any_witness_of_work_is_progress(moved):
+    """A prefill, an embedding, a decode step: each moves another counter."""
+    still = {
+        "iteration_tokens": steps(5, 50), "generation_tokens": 5.0, "prompt_tokens": 5.0,
+        "request_success": {"stop": 5.0}, "preemptions": 5.0, "requests_running": 1.0,
+    }  # fmt: skip
+    assert (
+        follow(sample(**still), sample(**(still | moved))).last_progress_timestamp_seconds == 1005.0
+    )
+    assert follow(sample(**still), sample(**still)).last_progress_timestamp_seconds is None
+
+
+def state(*samples, **options):
+    return follow(*samples, **options).state
+
+
+BUSY = {"requests_running": 2.0, "requests_waiting": 1.0}
+IDLE = {"requests_running": 0.0, "requests_waiting": 0.0}
+
+
+def engine(step, **fields):
+    """A sample of an engine with a step counter."""
+    return sample(iteration_tokens=steps(step, step), generation_tokens=float(step), **fields)
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        ([engine(5, **IDLE)], "idle"),
+        ([engine(5, **BUSY)], "serving"),  # at first sight
+        ([engine(5, **BUSY), engine(6, **BUSY)], "serving"),
+        ([engine(5, **BUSY), engine(6, **IDLE)], "serving"),  # the last request just ended
+        ([engine(5, **IDLE), engine(5, **IDLE)], "idle"),
+        ([engine(5, **BUSY), engine(5, **BUSY)], "stalled"),  # five seconds without a step
+        ([engine(5, **IDLE), engine(5, **BUSY)], "prefilling"),  # work came this very moment
+        ([engine(5, **IDLE), engine(5, **BUSY), engine(5, **BUSY)], "stalled"),
+        ([engine(5, **BUSY), engine(5, **BUSY), engine(6, **BUSY)], "serving"),  # it came back
+        ([engine(5, requests_running=0.0, requests_waiting=4.0)] * 3, "stalled"),  # admits nobody
+        ([engine(5, **IDLE, requests_swapped=1.0)] * 3, "stalled"),
+        ([sample(generation_tokens=5.0, **BUSY)] * 3, "prefilling"),  # no step counter: be patient
+        ([sample(generation_tokens=5.0, **BUSY)] * 8, "stalled"),
+        (
+            [engine(5, **BUSY, engine_sleep_state={"awake": 0.0, "discard_all": 1.0})] * 3,
+            "sleeping",
+        ),
+        ([engine(5, **BUSY, engine_sleep_state={"awake": 1.0, "discard_all": 0.0})] * 3, "stalled"),
+    ],
+)
+def test_the_state_of_an_engine(samples, expected):
+    """In one word, at a look every five seconds."""
+    assert state(*samples) == expected
+
+
+def test_a_prefill_in_steps_is_prefilling():
+    """Steps go on, prompt tokens go in, nothing is generated yet."""
+    looks = [
+        sample(iteration_tokens=steps(n, n * 2048), generation_tokens=5.0, **BUSY)
+        for n in (1, 2, 3)
+    ]
+    assert state(*looks) == "prefilling"
+
+
+def test_a_process_that_just_started_is_given_time_to_compile():
+    """At its first steps ten seconds without one are no stall, half a minute is; a hundred steps on, they are."""
+    young = ServerSample(process_start_time=990.0)
+    assert state(*[engine(5, **BUSY)] * 3, server=young) == "prefilling"
+    assert state(*[engine(5, **BUSY)] * 8, server=young) == "stalled"
+    assert state(*[engine(500, **BUSY)] * 3, server=young) == "stalled"
+
+
+def test_a_paused_server_is_not_stalled():
+    """After POST /pause work may wait for as long as somebody wants."""
+    assert state(*[engine(5, **BUSY)] * 3, server=ServerSample(paused=True)) == "sleeping"
+
+
+def test_forgetting_the_rates_begins_the_window_and_the_stillness_anew():
+    """After an unknown gap neither a rate nor a stall can be told from the look before it."""
+    tracker = EngineTracker(60.0, SLO)
+    tracker.update(0, 1000, engine(5, **BUSY), ServerSample(), 1)
+    tracker.forget_rates()
+    signals = tracker.update(900, 1900, engine(5, **BUSY), ServerSample(), 1)
+    assert (signals.state, signals.generation_tokens_per_second) == ("serving", None)

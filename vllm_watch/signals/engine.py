@@ -1,0 +1,250 @@
+"""One engine's signals: what its samples say over the window. Pure; one object per engine."""
+
+from collections.abc import Callable, Mapping
+
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.observation import ServerSample
+from vllm_watch.settings.stages import SloSettings
+from vllm_watch.signals import capacity, quantiles, state
+from vllm_watch.signals.records import EngineSignals, Quantiles
+from vllm_watch.signals.window import Growth, Window
+
+FILLING_RATIO_MIN = 0.01
+"""Growth of KV usage over the window below which the cache is not said to be filling: it moves by
+this much with every request that comes and goes."""
+
+_OBJECTIVES = (
+    ("time_to_first_token", "time_to_first_token_seconds", "ttft"),
+    ("inter_token_latency", "inter_token_latency_seconds", "inter_token_latency"),
+    ("e2e_latency", "e2e_latency_seconds", "e2e_latency"),
+)
+
+
+class EngineTracker:
+    """Follows one engine from look to look."""
+
+    def __init__(self, window_seconds: float, slo: SloSettings) -> None:
+        self._window = Window(window_seconds)
+        self._slo = slo
+        self._restarts = 0
+        self._last_progress_t: float | None = None
+        self._still_since_s: float | None = None
+        self._had_work = False
+
+    @property
+    def restarts(self) -> int:
+        return self._restarts
+
+    @property
+    def last_progress_timestamp_seconds(self) -> float | None:
+        return self._last_progress_t
+
+    def forget_rates(self) -> None:
+        """Begin the window anew: the time since the last look is not known."""
+        self._window.clear()
+        self._still_since_s = None
+
+    def update(
+        self, at_s: float, t: float, sample: EngineSample, server: ServerSample, engines: int
+    ) -> EngineSignals:
+        """Take one look into account. `engines`: how many the server has."""
+        before = self._window.last.sample if self._window.last else None
+        restarted = before is not None and _began_anew(before, sample)
+        if restarted:
+            self._restarts += 1
+        created_anew = before is not None and before.created_time not in (None, sample.created_time)
+        self._window.add(at_s, sample, began_anew=created_anew and sample.created_time is not None)
+        progress = self._progress(at_s, t, before, sample, restarted, server)
+        asleep = state.is_asleep(sample.engine_sleep_state)
+        sleeping = asleep if asleep is not None else server.sleeping
+        word, text = state.of_engine(
+            sample, progress, sleeping=bool(sleeping), paused=bool(server.paused)
+        )
+        return self._signals(sample, engines, word, text, sleeping)
+
+    def _progress(
+        self,
+        at_s: float,
+        t: float,
+        before: EngineSample | None,
+        sample: EngineSample,
+        restarted: bool,
+        server: ServerSample,
+    ) -> state.Progress:
+        moved = restarted or (before is not None and _work_done(before) != _work_done(sample))
+        work = sum(
+            x or 0.0
+            for x in (sample.requests_running, sample.requests_waiting, sample.requests_swapped)
+        )
+        if moved:
+            self._last_progress_t = t
+        # Work that was not there at the look before may have come a moment ago.
+        if moved or not self._had_work or self._still_since_s is None:
+            self._still_since_s = at_s
+        self._had_work = work > 0
+        generated = before is not None and (sample.generation_tokens or 0.0) != (
+            before.generation_tokens or 0.0
+        )
+        started = server.process_start_time
+        return state.Progress(
+            work=work,
+            moved=moved,
+            generated=generated,
+            still_seconds=at_s - self._still_since_s,
+            first_look=before is None,
+            uptime_seconds=None if started is None else t - started,
+        )
+
+    def _signals(
+        self,
+        sample: EngineSample,
+        engines: int,
+        word: str,
+        text: str,
+        sleeping: bool | None,
+    ) -> EngineSignals:
+        window = self._window
+        usage = sample.kv_cache_usage
+        size = capacity.kv_cache_tokens(sample.cache_config_info, engines)
+        finished = window.labelled("request_success")
+        by_reason = {k: v / finished[1] for k, v in finished[0].items()} if finished else None
+        finished_rate = sum(by_reason.values()) if by_reason is not None else None
+        steps = window.histogram("iteration_tokens")
+        latencies = {
+            name: window.histogram(name)
+            for name in ("ttft", "inter_token_latency", "queue_time", "e2e_latency")
+        }
+        attainment = self._attainment(latencies)
+        return EngineSignals(
+            engine=sample.engine,
+            model_name=sample.model_name or "",
+            state=word,
+            state_text=text,
+            requests_running=sample.requests_running,
+            requests_waiting=sample.requests_waiting,
+            requests_waiting_by_reason=sample.requests_waiting_by_reason,
+            kv_cache_usage_ratio=usage,
+            kv_cache_capacity_tokens=size,
+            kv_cache_free_tokens=None if size is None or usage is None else size * (1.0 - usage),
+            kv_cache_time_to_full_seconds=self._time_to_full(),
+            sleeping=sleeping,
+            generation_tokens_per_second=self._rate("generation_tokens"),
+            prompt_tokens_per_second=self._rate("prompt_tokens"),
+            requests_finished_per_second=finished_rate,
+            requests_finished_by_reason_per_second=by_reason,
+            preemptions_per_second=self._rate("preemptions"),
+            steps_per_second=None if steps is None else steps.count / steps.seconds,
+            tokens_per_step=_mean(steps),
+            step_time_seconds=_step_time(steps, latencies["inter_token_latency"]),
+            prefix_cache_hit_ratio=self._ratio(
+                "prefix_cache_hits", "prefix_cache_queries", sample.prefix_cache_hit_rate
+            ),
+            spec_acceptance_ratio=self._ratio(
+                "spec_num_accepted_tokens",
+                "spec_num_draft_tokens",
+                sample.spec_draft_acceptance_rate,
+            ),
+            time_to_first_token_seconds=_quantiles(latencies["ttft"]),
+            inter_token_latency_seconds=_quantiles(latencies["inter_token_latency"]),
+            queue_time_seconds=_quantiles(latencies["queue_time"]),
+            e2e_latency_seconds=_quantiles(latencies["e2e_latency"]),
+            slo_attainment_ratio=attainment,
+            goodput_requests_per_second=_goodput(finished_rate, attainment, self._objectives()),
+            last_progress_timestamp_seconds=self._last_progress_t,
+            restarts=self._restarts,
+        )
+
+    def _rate(self, name: str) -> float | None:
+        grown = self._window.counter(name)
+        return None if grown is None else grown[0] / grown[1]
+
+    def _ratio(self, part: str, whole: str, gauge: float | None) -> float | None:
+        """Growth of `part` ÷ growth of `whole`; else V0's gauge, whose -1 means that it is off."""
+        a, b = self._window.counter(part), self._window.counter(whole)
+        if a is not None and b is not None:
+            return a[0] / b[0] if b[0] > 0 else None
+        return gauge if gauge is not None and gauge >= 0 else None
+
+    def _time_to_full(self) -> float | None:
+        first, last = self._window.first, self._window.last
+        if first is None or last is None or first is last:
+            return None
+        then, now = first.sample.kv_cache_usage, last.sample.kv_cache_usage
+        if then is None or now is None or now - then < FILLING_RATIO_MIN:
+            return None
+        return (1.0 - now) * (last.at_s - first.at_s) / (now - then)
+
+    def _objectives(self) -> Mapping[str, tuple[float, str]]:
+        found = {}
+        for name, setting, histogram in _OBJECTIVES:
+            limit = getattr(self._slo, setting)
+            if limit is not None:
+                found[name] = (limit, histogram)
+        return found
+
+    def _attainment(self, latencies: Mapping[str, Growth | None]) -> dict[str, float]:
+        shares = {}
+        for name, (limit, histogram) in self._objectives().items():
+            grown = latencies[histogram]
+            share = quantiles.share_within(limit, grown.bounds, grown.cumulative) if grown else None
+            if share is not None:
+                shares[name] = share
+        return shares
+
+
+def _began_anew(before: EngineSample, now: EngineSample) -> bool:
+    """Did the counters start from zero between these two looks?"""
+    if before.created_time is not None and now.created_time is not None:
+        return before.created_time != now.created_time
+    if before.process_start_time != now.process_start_time and now.process_start_time is not None:
+        return before.process_start_time is not None
+    return any(
+        (then := take(before)) is not None and (new := take(now)) is not None and new < then
+        for take in _NEVER_FALLING
+    )
+
+
+_NEVER_FALLING: tuple[Callable[[EngineSample], float | None], ...] = (
+    lambda s: s.iteration_tokens.count if s.iteration_tokens else None,
+    lambda s: s.generation_tokens,
+    lambda s: s.prompt_tokens,
+)
+
+
+def _work_done(sample: EngineSample) -> tuple[float | None, ...]:
+    """The counters that grow when an engine does anything for anybody."""
+    success = sample.request_success
+    return (
+        *(take(sample) for take in _NEVER_FALLING),
+        None if success is None else sum(success.values()),
+        sample.preemptions,
+    )
+
+
+def _mean(grown: Growth | None) -> float | None:
+    if grown is None or grown.sum is None or grown.count <= 0:
+        return None
+    return grown.sum / grown.count
+
+
+def _step_time(steps: Growth | None, inter_token: Growth | None) -> float | None:
+    """Seconds a step takes: time ÷ steps, which idle time inflates, or the mean inter-token latency,
+    which it does not, whichever is less."""
+    if steps is None or steps.count <= 0:
+        return None
+    elapsed = steps.seconds / steps.count
+    latency = _mean(inter_token)
+    return elapsed if latency is None or latency <= 0 else min(elapsed, latency)
+
+
+def _quantiles(grown: Growth | None) -> Quantiles:
+    return Quantiles() if grown is None else quantiles.quantiles(grown.bounds, grown.cumulative)
+
+
+def _goodput(
+    finished: float | None, attainment: Mapping[str, float], objectives: Mapping[str, object]
+) -> float | None:
+    """Finished requests per second × the least share that met an objective; None unless all are known."""
+    if finished is None or not objectives or len(attainment) < len(objectives):
+        return None
+    return finished * min(attainment.values())

@@ -1,0 +1,53 @@
+"""Quantiles and shares of what fell into a histogram's buckets within a window."""
+
+from collections.abc import Sequence
+from math import inf, isinf
+
+from vllm_watch.signals.records import Quantiles
+
+
+def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:
+    """The q-quantile as PromQL's histogram_quantile gives it; None where nothing was observed.
+
+    `counts` are cumulative, within the window, one for each bound, ascending. Within a bucket the
+    observations are taken as evenly spread; the lowest bucket begins at 0; in the +Inf bucket the
+    answer is the highest finite bound. Source: Prometheus documentation, "histogram_quantile()".
+    """
+    total = counts[-1] if counts else 0.0
+    if total <= 0:
+        return None
+    rank = q * total
+    index = next(i for i, count in enumerate(counts) if count >= rank and count > 0)
+    bound = bounds[index]
+    if isinf(bound):
+        return bounds[index - 1] if index else None
+    lower, below = (bounds[index - 1], counts[index - 1]) if index else (0.0, 0.0)
+    if index == 0 and bound <= 0:
+        return bound
+    inside = counts[index] - below
+    return lower + (bound - lower) * ((rank - below) / inside) if inside > 0 else bound
+
+
+def quantiles(bounds: Sequence[float], counts: Sequence[float]) -> Quantiles:
+    """The three quantiles that are shown."""
+    return Quantiles(*(quantile(q, bounds, counts) for q in (0.5, 0.95, 0.99)))
+
+
+def share_within(limit: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:
+    """The share of observations at or under `limit`, 0 to 1, evenly spread within a bucket.
+
+    None where nothing was observed. Observations beyond the highest finite bound are counted as above.
+    """
+    total = counts[-1] if counts else 0.0
+    if total <= 0:
+        return None
+    lower, below = 0.0, 0.0
+    for bound, count in zip(bounds, counts, strict=True):
+        if limit <= bound:
+            if bound == inf:
+                return below / total
+            width = bound - lower
+            inside = 1.0 if width <= 0 else (limit - lower) / width
+            return (below + (count - below) * max(0.0, inside)) / total
+        lower, below = bound, count
+    return 1.0

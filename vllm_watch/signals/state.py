@@ -1,0 +1,135 @@
+"""In one word, what an engine is doing, and in one sentence why we think so.
+
+A state is what is shown, not a verdict: nobody is paged for it. So it may notice early.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.observation import Call
+
+STATES = (
+    "starting", "idle", "serving", "prefilling", "overloaded", "collapsed", "stalled",
+    "sleeping", "down", "unknown",
+)  # fmt: skip
+
+_WORST_FIRST = (
+    "down", "stalled", "collapsed", "overloaded", "unknown", "starting", "prefilling", "serving",
+    "idle", "sleeping",
+)  # fmt: skip
+
+STALL_NOTICE_SECONDS = 5.0
+"""Without a step for so long while work is present, an engine is shown as stalled. Steps of engines
+that count them (V1; V0 from 0.6.4) take milliseconds to a second, since prefills are chunked."""
+
+STALL_NOTICE_COARSE_SECONDS = 30.0
+"""The same for engines whose progress shows late: those without a step counter, where one whole prefill
+is one step, and those that are warming up."""
+
+WARM_UP_SECONDS = 300.0
+"""How long a process may be warming up: kernels compile on the first requests, shape by shape."""
+
+WARM_UP_STEPS = 100
+"""... but an engine that has taken so many steps has met its shapes."""
+
+START_SECONDS = 1800.0
+"""How long a server that was never seen to answer is taken to be starting: loading the weights of the
+largest models from network storage takes 10 to 20 minutes."""
+
+_UNREACHABLE = frozenset(("connect_timeout", "read_timeout", "disconnected"))
+_MISSES_UNTIL_DOWN = 2
+_SERVER_ERROR = 500  # HTTP status of the first kind of server errors
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What is known of an engine's progress at one look."""
+
+    work: float  # requests that run, wait or are swapped out
+    moved: bool  # did any counter of work grow since the look before?
+    generated: bool  # were tokens generated since the look before?
+    still_seconds: (
+        float  # since the last look that saw progress, or since work first stood without any
+    )
+    first_look: bool  # nothing to compare with
+    uptime_seconds: float | None  # of the server's process
+
+
+def of_engine(
+    sample: EngineSample, progress: Progress, *, sleeping: bool, paused: bool
+) -> tuple[str, str]:
+    """(state, sentence) of an engine that was read."""
+    if sleeping:
+        return "sleeping", "asleep: " + _sleep_text(sample.engine_sleep_state)
+    if paused:
+        return "sleeping", "paused through vLLM's /pause; it serves again after /resume"
+    running, waiting = sample.requests_running or 0.0, sample.requests_waiting or 0.0
+    load = f"{running:.0f} running, {waiting:.0f} waiting"
+    if progress.moved:
+        if progress.generated or not progress.work:
+            return "serving", load
+        return (
+            "prefilling",
+            f"{load}; steps go on, but none has generated a token since the last look",
+        )
+    if not progress.work:
+        return "idle", "no request runs or waits"
+    if progress.first_look:
+        return "serving", f"{load}, at first sight"
+    still = progress.still_seconds
+    if still >= _notice_seconds(sample, progress.uptime_seconds):
+        return "stalled", f"{load}, but no step for {still:.0f} s"
+    return (
+        "prefilling",
+        f"{load}; no step has ended for {still:.0f} s: one long step, or the start of a stall",
+    )
+
+
+def _notice_seconds(sample: EngineSample, uptime_seconds: float | None) -> float:
+    if sample.iteration_tokens is None:
+        return STALL_NOTICE_COARSE_SECONDS
+    young = uptime_seconds is not None and uptime_seconds < WARM_UP_SECONDS
+    if young and sample.iteration_tokens.count < WARM_UP_STEPS:
+        return STALL_NOTICE_COARSE_SECONDS
+    return STALL_NOTICE_SECONDS
+
+
+def _sleep_text(states: Mapping[str, float] | None) -> str:
+    for name, value in (states or {}).items():
+        if value and name != "awake":
+            return {
+                "weights_offloaded": "level 1, weights offloaded",
+                "discard_all": "level 2, weights discarded",
+            }.get(name, name)
+    return "vLLM says so"
+
+
+def is_asleep(states: Mapping[str, float] | None) -> bool | None:
+    """From the sleep state gauge (vLLM 0.11.1+); None where there is none."""
+    if not states or "awake" not in states:
+        return None
+    return states["awake"] == 0
+
+
+def of_silence(
+    call: Call, health: Call | None, misses: int, *, ever_up: bool, waited_s: float
+) -> tuple[str, str]:
+    """(state, sentence) of a server whose metrics could not be read `misses` times in a row."""
+    said = call.error or call.outcome
+    if call.outcome == "refused":
+        if not ever_up and waited_s < START_SECONDS:
+            return "starting", f"{said}; vLLM refuses connections until its weights are loaded"
+        return "down", said
+    if call.outcome in _UNREACHABLE:
+        if misses < _MISSES_UNTIL_DOWN:
+            return "unknown", f"{said}; one look alone may have met a busy server"
+        return "down", f"{said}, {misses} times in a row"
+    if call.outcome == "http" and health is not None and (health.status or 0) >= _SERVER_ERROR:
+        return "down", f"/metrics and /health both fail ({said}, /health HTTP {health.status})"
+    return "unknown", f"/metrics cannot be read: {said}"
+
+
+def worst(states: list[tuple[str, str]]) -> tuple[str, str]:
+    """The least healthy of several (state, sentence)."""
+    return min(states, key=lambda pair: _WORST_FIRST.index(pair[0]))

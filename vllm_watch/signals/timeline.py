@@ -1,0 +1,64 @@
+"""One axis of time that never steps, made of observations whose clocks may.
+
+Live observations carry the monotonic clock, and that is the axis. Recordings may carry Unix time only,
+which NTP and people set back and forth, and whose lines may come late. A rate over a stepped clock is
+a lie, so a step is put right here, once, for everything that reckons with time.
+"""
+
+from collections import deque
+from statistics import median
+
+USUAL_OF = 15
+"""Intervals that tell what is usual: few enough to follow a changed scrape interval within a minute."""
+
+STEP_FACTOR = 8.0
+"""A forward jump beyond so many usual intervals is a gap of which nothing is known, or a clock step;
+which of the two cannot be told from Unix time, so no rate may be taken across it. Scrapes that time
+out and retry stretch an interval two- to threefold."""
+
+STEP_SECONDS_MIN = 20.0
+"""... but never below this: at one scrape a second a pause of a few seconds is no step."""
+
+
+class Timeline:
+    """Turns an observation's times into seconds on an axis of its own."""
+
+    def __init__(self) -> None:
+        self._t: float | None = None
+        self._monotonic_s: float | None = None
+        self._at_s = 0.0
+        self._usual: deque[float] = deque(maxlen=USUAL_OF)
+
+    def advance(self, t: float, monotonic_s: float | None) -> tuple[float, bool]:
+        """Return (seconds on the axis, whether the step from the observation before is known).
+
+        Where it is not known, rates must begin anew.
+        """
+        last_t, last_monotonic_s = self._t, self._monotonic_s
+        self._t, self._monotonic_s = t, monotonic_s
+        if last_t is None:
+            return self._at_s, True
+        if monotonic_s is not None and last_monotonic_s is not None:
+            step_s = monotonic_s - last_monotonic_s
+            # A monotonic clock that goes back is another boot's: the recording was joined of two.
+            known = step_s > 0
+        else:
+            step_s = t - last_t
+            known = 0 < step_s <= self._step_limit_s()
+        if known:
+            self._usual.append(step_s)
+        else:
+            step_s = median(self._usual) if self._usual else 1.0
+        self._at_s += step_s
+        return self._at_s, known
+
+    def is_late(self, t: float, monotonic_s: float | None) -> bool:
+        """Is this observation's time at or before the last one's?"""
+        if monotonic_s is not None and self._monotonic_s is not None:
+            return monotonic_s <= self._monotonic_s
+        return self._t is not None and t <= self._t
+
+    def _step_limit_s(self) -> float:
+        if not self._usual:
+            return float("inf")
+        return max(STEP_SECONDS_MIN, STEP_FACTOR * median(self._usual))

@@ -1,0 +1,167 @@
+"""One target's pure pipeline: an Observation in, its signals (and incident events) out.
+
+Live and replay run this same object; it asks no clock and does no I/O.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from vllm_watch.samples.observation import Observation, Reading
+from vllm_watch.settings.stages import SignalsSettings, SloSettings
+from vllm_watch.signals import state
+from vllm_watch.signals.engine import EngineTracker
+from vllm_watch.signals.records import EngineSignals, TargetSignals
+from vllm_watch.signals.timeline import Timeline
+
+ENGINES_MAX = 512
+"""Engines followed per target; vLLM's largest data-parallel deployments have some hundreds of ranks."""
+
+
+class Watch:
+    """Follows one target from observation to observation."""
+
+    def __init__(
+        self, target: str, signals: SignalsSettings | None = None, slo: SloSettings | None = None
+    ) -> None:
+        self.target = target
+        self.signals: TargetSignals | None = None  # None until the first observation
+        self.reading: Reading | None = None  # the last that could be read
+        self._window_seconds = (signals or SignalsSettings()).window_seconds
+        self._slo = slo or SloSettings()
+        self._timeline = Timeline()
+        self._engines: dict[str, EngineTracker] = {}
+        self._misses = 0
+        self._began_s: float | None = None
+        self._last_success_t: float | None = None
+        self._health_status: int | None = None
+
+    def observe(self, observation: Observation) -> list[dict[str, Any]]:
+        """Take one observation in; return the incident events it leads to, in order.
+
+        An observation that comes late (its time and its counters are both behind the last one's) is
+        left out: what it says is already known.
+        """
+        if self._is_late(observation):
+            return []
+        at_s, known = self._timeline.advance(observation.t, observation.monotonic_s)
+        if self._began_s is None:
+            self._began_s = at_s
+        if not known:
+            for tracker in self._engines.values():
+                tracker.forget_rates()
+        if observation.health is not None:
+            self._health_status = observation.health.status
+        if observation.reading is None:
+            self._misses += 1
+            self.signals = self._silent(observation, at_s)
+        else:
+            self._misses = 0
+            self._last_success_t = observation.t
+            self.signals = self._heard(observation, observation.reading, at_s)
+            self.reading = observation.reading
+        return []
+
+    def _is_late(self, observation: Observation) -> bool:
+        if not self._timeline.is_late(observation.t, observation.monotonic_s):
+            return False
+        if (
+            observation.monotonic_s is not None
+            and self.signals is not None
+            and observation.t == self.signals.t
+        ):
+            return True
+        return _behind(observation.reading, self.reading)
+
+    def _heard(self, observation: Observation, reading: Reading, at_s: float) -> TargetSignals:
+        samples = reading.engines[:ENGINES_MAX] if reading.vllm else ()
+        for gone in self._engines.keys() - {sample.engine for sample in samples}:
+            del self._engines[gone]
+        engines: dict[str, EngineSignals] = {}
+        for sample in samples:
+            tracker = self._engines.get(sample.engine)
+            if tracker is None:
+                tracker = self._engines[sample.engine] = EngineTracker(
+                    self._window_seconds, self._slo
+                )
+            engines[sample.engine] = tracker.update(
+                at_s, observation.t, sample, reading.server, len(samples)
+            )
+        if engines:
+            word, text = state.worst([(e.state, e.state_text) for e in engines.values()])
+        else:
+            word, text = "unknown", reading.why_not or "no engine was found in the metrics"
+        return self._target_signals(observation, reading, engines, word, text)
+
+    def _silent(self, observation: Observation, at_s: float) -> TargetSignals:
+        began_s = self._began_s if self._began_s is not None else at_s
+        word, text = state.of_silence(
+            observation.scrape, observation.health, self._misses,
+            ever_up=self._last_success_t is not None, waited_s=at_s - began_s,
+        )  # fmt: skip
+        # What is not heard is not known: only what was counted before stays.
+        engines = {
+            name: EngineSignals(
+                engine=name,
+                model_name=known.model_name,
+                state=word,
+                state_text=text,
+                last_progress_timestamp_seconds=known.last_progress_timestamp_seconds,
+                restarts=known.restarts,
+            )
+            for name, known in (self.signals.engines if self.signals else {}).items()
+        }
+        return self._target_signals(observation, None, engines, word, text)
+
+    def _target_signals(
+        self,
+        observation: Observation,
+        reading: Reading | None,
+        engines: dict[str, EngineSignals],
+        word: str,
+        text: str,
+    ) -> TargetSignals:
+        known = self.signals or TargetSignals(
+            target=self.target, t=0, up=False, outcome="", state="", state_text=""
+        )
+        signals = replace(
+            known,
+            t=observation.t,
+            up=reading is not None,
+            outcome=observation.scrape.outcome,
+            state=word,
+            state_text=text,
+            why_not=observation.scrape.error if reading is None else reading.why_not,
+            health_status=self._health_status,
+            last_success_timestamp_seconds=self._last_success_t,
+            engines=engines,
+        )
+        if reading is None:
+            return replace(signals, process_open_fds=None)
+        server = reading.server
+        return replace(
+            signals,
+            version=server.version or signals.version,
+            engine_kind=reading.engine_kind,
+            models=server.models or signals.models,
+            process_start_time=server.process_start_time,
+            process_open_fds=server.process_open_fds,
+            unknown_families=reading.unknown_families,
+        )
+
+
+def _behind(reading: Reading | None, known: Reading | None) -> bool:
+    """Does this reading say less than the one already known, of the same life of the server?"""
+    if reading is None or known is None:
+        return False
+    if reading.server.process_start_time != known.server.process_start_time:
+        return False
+    before = {engine.engine: engine for engine in known.engines}
+    for engine in reading.engines:
+        old = before.get(engine.engine)
+        if old is None:
+            continue
+        for name in ("generation_tokens", "prompt_tokens"):
+            now, then = getattr(engine, name), getattr(old, name)
+            if now is not None and then is not None and now < then:
+                return True
+    return False
