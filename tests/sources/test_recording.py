@@ -1,0 +1,461 @@
+"""Trace files: what is written is read, what others write is read, and damage is named by its line."""
+
+import gzip
+import json
+from dataclasses import fields
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from vllm_watch.errors import RecordingError
+from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.samples.observation import (
+    OUTCOMES,
+    Call,
+    CanaryCall,
+    Observation,
+    ProcessState,
+    Reading,
+    ServerSample,
+)
+from vllm_watch.samples.process import ProcessSample
+from vllm_watch.sources.reading import Reader
+from vllm_watch.sources.recording import Writer, read, to_observation
+from vllm_watch.sources.trace_line import to_line
+
+URL = "http://127.0.0.1:8000"
+BODY = 'vllm:num_requests_running{engine="0",model_name="m"} 3.0\n'
+
+times = some.floats(0, 4e9)
+texts = some.text(max_size=20)
+counts = some.integers(0, 2**53)
+ratios = some.floats(0, 1)
+
+
+def maybe(strategy):
+    return some.none() | strategy
+
+
+calls = some.builds(
+    Call,
+    outcome=some.sampled_from(OUTCOMES),
+    status=maybe(some.integers(100, 599)),
+    error=maybe(some.sampled_from(["timeout", "Cannot connect to host", "größer\n"])),
+    latency_s=some.floats(0, 100),
+)
+processes = some.builds(
+    ProcessSample,
+    pid=counts,
+    used_bytes=maybe(counts),
+    type=maybe(some.sampled_from(["compute", "graphics", "mps", "other"])),
+    name=maybe(texts),
+    cmdline=maybe(some.lists(texts, max_size=3).map(tuple)),
+    create_time=maybe(times),
+    mps=maybe(some.booleans()),
+    pid_local=maybe(counts),
+)
+gpus = some.builds(
+    GpuSample,
+    index=some.integers(0, 15),
+    uuid=texts,
+    name=maybe(texts),
+    memory_used_bytes=maybe(counts),
+    utilization_ratio=maybe(ratios),
+    throttle_reasons=maybe(some.lists(texts, max_size=2).map(tuple)),
+    xid_errors=maybe(some.lists(counts, max_size=2).map(tuple)),
+    lost=maybe(some.booleans()),
+    mig_parent_uuid=maybe(texts),
+    processes=maybe(some.lists(processes, max_size=2).map(tuple)),
+)
+servers = some.builds(
+    ServerSample,
+    version=maybe(texts),
+    models=maybe(some.lists(texts, max_size=2).map(tuple)),
+    max_model_len=maybe(counts),
+    sleeping=maybe(some.booleans()),
+    paused=maybe(some.booleans()),
+)
+observations = some.builds(
+    Observation,
+    t=times,
+    target=some.just(URL),
+    monotonic_s=maybe(times),
+    scrape=calls,
+    health=maybe(calls),
+    reading=maybe(some.builds(Reading, vllm=some.booleans(), server=servers)),
+    gpus=maybe(some.lists(gpus, max_size=2).map(tuple)),
+    process=maybe(
+        some.builds(ProcessState, pid=counts, start_time=maybe(times), alive=maybe(some.booleans()))
+    ),
+    canary=maybe(some.builds(CanaryCall, ok=some.booleans(), latency_s=ratios, error=maybe(texts))),
+)
+
+
+def observed(t=1.0, **fields):
+    fields = {"target": URL, "scrape": Call(outcome="ok", status=200, latency_s=0.25)} | fields
+    return Observation(t=t, **fields)
+
+
+def written(path, count, body=BODY, bytes_max=1 << 30):
+    with Writer(path, bytes_max=bytes_max) as writer:
+        for second in range(count):
+            writer.write(to_line(observed(float(second)), body))
+    return path
+
+
+def lines_file(tmp_path, *lines, name="trace.jsonl", end="\n"):
+    path = tmp_path / name
+    path.write_bytes("\n".join(lines).encode() + end.encode())
+    return path
+
+
+def line(**said):
+    return json.dumps({"t": 1.0, "target": URL} | said)
+
+
+@given(run=some.lists(some.tuples(observations, maybe(some.text())), max_size=4))
+def test_what_is_written_is_read(tmp_path_factory, run):
+    """Every field of an observation, and its text, comes back as it was."""
+    path = tmp_path_factory.mktemp("run") / "trace.jsonl.gz"
+    with Writer(path, bytes_max=1 << 30) as writer:
+        for observation, body in run:
+            writer.write(to_line(observation, body))
+
+    for raw, (observation, body) in zip(read(path), run, strict=True):
+        server = observation.reading.server if observation.reading else ServerSample()
+        assert raw.metrics == body
+        for name in ("t", "target", "monotonic_s", "scrape", "health", "gpus", "process", "canary"):
+            assert getattr(raw, name) == getattr(observation, name)
+        for name in ("version", "models", "max_model_len", "sleeping", "paused"):
+            assert getattr(raw, name) == getattr(server, name)
+
+
+def test_a_line_has_the_published_keys():
+    """Other programs find the keys of the published format, null where nothing is known."""
+    call = Call(outcome="read_timeout", error="timeout", latency_s=4.0)
+    process = ProcessSample(pid=7, type="compute", used_bytes=5)
+    gpu = GpuSample(index=0, uuid="GPU-a", memory_used_bytes=6, processes=(process,))
+
+    said = json.loads(to_line(observed(2.5, scrape=call, gpus=(gpu,)), None))
+
+    assert said == {
+        "t": 2.5, "target": URL, "ok": False, "status": None, "error": "timeout", "latency_s": 4.0,
+        "outcome": "read_timeout", "health": None, "metrics": None,
+        "gpus": [{"index": 0, "uuid": "GPU-a", "memory_used_bytes": 6,
+                  "processes": [{"pid": 7, "type": "C", "used_bytes": 5}]}],
+    }  # fmt: skip
+
+
+def test_credentials_are_left_out():
+    """A recording is sent around: user and password of a URL do not go with it."""
+    call = Call(outcome="refused", error="cannot reach http://me:secret@host:1/metrics")
+
+    text = to_line(observed(scrape=call, health=call), None, target="http://me:secret@host:1")
+
+    assert b"secret" not in text
+    assert b"host:1/metrics" in text
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        ({"ok": True, "status": 200, "metrics": BODY}, "ok"),
+        ({"metrics": BODY}, "ok"),
+        ({"ok": False, "status": 503}, "http"),
+        ({"ok": False, "error": "timeout"}, "read_timeout"),
+        ({"error": "Connection timeout to host http://a:1"}, "connect_timeout"),
+        ({"error": "ClientConnectorError: Cannot connect to host a:1 ssl:default [Connect call failed ('127.0.0.1', 1)]"}, "refused"),
+        ({"error": "ClientConnectorDNSError: Cannot connect to host a:1 ssl:default [Name or service not known]"}, "dns"),
+        ({"error": "ClientConnectorCertificateError: Cannot connect to host a:1 ssl:True [certificate verify failed]"}, "tls"),
+        ({"error": "ServerDisconnectedError: Server disconnected"}, "disconnected"),
+        ({"error": "body too large"}, "too_large"),
+        ({"ok": False}, "disconnected"),
+        ({}, "disconnected"),
+        ({"ok": True, "outcome": "garbled"}, "garbled"),
+        ({"error": "timeout", "outcome": "of a later version"}, "read_timeout"),
+    ],
+)  # fmt: skip
+def test_outcome_is_derived_where_it_is_absent(tmp_path, said, outcome):
+    """Recordings of others say only status and error; a failure never becomes `ok`."""
+    (raw,) = read(lines_file(tmp_path, line(**said)))
+
+    assert raw.scrape.outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("said", "health"),
+    [
+        ({"health": 200}, Call(outcome="ok", status=200)),
+        ({"health": 503}, Call(outcome="http", status=503)),
+        ({"health": None, "health_error": "timeout"}, Call(outcome="read_timeout", error="timeout")),
+        ({"health": None}, None),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_health_is_unknown_where_nothing_is_said(tmp_path, said, health):
+    """A null health was not asked for, or its answer is unknown: not the same as a failure."""
+    (raw,) = read(lines_file(tmp_path, line(**said)))
+
+    assert raw.health == health
+
+
+def test_gpus_of_others_are_read(tmp_path):
+    """Null and absent fields are unknown, unknown keys are skipped, letters become words."""
+    entry = {"index": None, "memory_used_bytes": 5e9, "name": None, "of_a_later_version": [1],
+             "processes": [{"used_bytes": None, "type": "G"}, {"pid": 3, "type": "C+G"}]}  # fmt: skip
+
+    (raw,) = read(lines_file(tmp_path, line(gpus=[{"uuid": "a"}, entry], more=1)))
+
+    hidden = ProcessSample(pid=0, type="graphics")
+    both = ProcessSample(pid=3, type="C+G")
+    assert raw.gpus == (
+        GpuSample(index=0, uuid="a"),
+        GpuSample(
+            index=1, uuid="index:1", memory_used_bytes=5_000_000_000, processes=(hidden, both)
+        ),
+    )
+
+
+@pytest.mark.parametrize("name", ["plain.jsonl", "packed.jsonl.gz", "chained.jsonl.gz"])
+def test_plain_and_gzip_files_are_read(tmp_path, name):
+    """The content decides, not the name; several gzip members are one file."""
+    text = (line(t=1) + "\n" + line(t=2) + "\n\n").encode()
+    half = len(text) // 2
+    packed = {
+        "plain.jsonl": text,
+        "packed.jsonl.gz": gzip.compress(text),
+        "chained.jsonl.gz": gzip.compress(text[:half]) + gzip.compress(text[half:]),
+    }
+    path = tmp_path / name
+    path.write_bytes(packed[name])
+
+    assert [raw.t for raw in read(path)] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+@pytest.mark.parametrize("cut", [2, 9, 40, 66, 70, 73, 76])
+def test_a_last_line_that_was_cut_short_is_left_out(tmp_path, cut, end):
+    """The writer was killed, or the disk was full: the lines before are good."""
+    last = json.dumps(
+        {"t": 3.0, "target": URL, "metrics": "ä " * 3, "ok": True}, ensure_ascii=False
+    )
+    path = tmp_path / "trace.jsonl"
+    path.write_bytes(f"{line(t=1)}\n{line(t=2)}\n".encode() + last.encode()[:cut] + end.encode())
+
+    assert cut < len(last.encode())
+    assert [raw.t for raw in read(path)] == [1.0, 2.0]
+
+
+def test_a_last_line_without_its_newline_is_read(tmp_path):
+    """A whole line is a line, whether or not a newline follows."""
+    assert [raw.t for raw in read(lines_file(tmp_path, line(t=1), line(t=2), end=""))] == [1.0, 2.0]
+
+
+def test_a_gzip_file_cut_anywhere_gives_all_lines_before_the_cut(tmp_path):
+    """No cut behind the two bytes that say gzip is an error, and a longer file never gives less."""
+    whole = written(tmp_path / "whole.jsonl.gz", 6).read_bytes()
+    path, seen = tmp_path / "cut.jsonl.gz", 0
+    for length in range(2, len(whole) + 1):
+        path.write_bytes(whole[:length])
+        times = [raw.t for raw in read(path)]
+        assert times == [float(second) for second in range(len(times))]
+        assert len(times) >= seen
+        seen = len(times)
+    assert seen == 6
+
+
+@pytest.mark.parametrize(
+    ("lines", "number", "said"),
+    [
+        ((line(), "{ broken", line()), 2, "Expecting property name"),
+        ((line(), line()[:30], line()), 2, ""),
+        ((line(), "no JSON"), 2, "Expecting value"),
+        ((line(), line() + "}"), 2, "Extra data"),
+        (("[1]", line()), 1, "not a JSON object"),
+        ((json.dumps({"target": URL}),), 1, "t: no Unix time"),
+        ((line(t=None),), 1, "t: no Unix time"),
+        ((line(t=float("nan")),), 1, "t: no Unix time"),
+        ((line(t="noon"),), 1, "t: 'noon' is not its kind of value"),
+        ((line(), line(metrics=5)), 2, "metrics: '5' is not its kind of value"),
+        ((line(status=True),), 1, "status: 'True' is not its kind of value"),
+        ((line(gpus=5),), 1, "gpus: not a list"),
+        ((line(gpus=[5]),), 1, "gpus: not an object"),
+        ((line(gpus=[{"power_watts": "hot"}]),), 1, "gpus: power_watts: not a number"),
+        ((line(gpus=[{"index": float("inf")}]),), 1, "gpus: index: "),
+        ((line(gpus=[{"processes": [{"pid": "7"}]}]),), 1, "gpus: processes: pid: not a number"),
+        (("[" * 100_000, line()), 1, "recursion"),
+    ],
+)  # fmt: skip
+def test_other_damage_is_refused_by_its_line(tmp_path, lines, number, said):
+    """The error names file and line, says what is wrong there, and what can be done."""
+    path = lines_file(tmp_path, *lines)
+
+    with pytest.raises(RecordingError) as caught:
+        list(read(path))
+
+    assert caught.value.cause.startswith(f"{path}, line {number}: ")
+    assert said in caught.value.cause
+    assert caught.value.remedy
+
+
+def test_text_that_is_not_utf8_is_refused(tmp_path):
+    """Binary data within a line is damage, not an end."""
+    path = tmp_path / "trace.jsonl"
+    path.write_bytes(b'{"t":1,"target":"\xff\xfe"}\n' + line().encode())
+
+    with pytest.raises(RecordingError, match="line 1"):
+        list(read(path))
+
+
+def test_damaged_gzip_data_is_refused_after_what_could_be_read(tmp_path):
+    """Other bytes in the middle are damage, not an end: the error says how far reading came."""
+    data = bytearray(written(tmp_path / "trace.jsonl.gz", 40).read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path = tmp_path / "damaged.jsonl.gz"
+    path.write_bytes(data)
+
+    with pytest.raises(RecordingError, match=r"damaged.jsonl.gz, line \d+: "):
+        list(read(path))
+
+
+def test_a_line_without_an_end_is_refused(tmp_path, monkeypatch):
+    """A file of zeros, or gzip that unpacks without end, does not fill the memory."""
+    monkeypatch.setattr("vllm_watch.sources.recording._LINE_BYTES_MAX", 1 << 20)
+    path = tmp_path / "bomb.jsonl.gz"
+    path.write_bytes(gzip.compress(line().encode() + b"\n" + bytes(5 << 20)))
+
+    with pytest.raises(RecordingError, match="line 2: longer than 1 MiB"):
+        list(read(path))
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    """An operator's slip is told as such."""
+    with pytest.raises(RecordingError, match=r"no\.jsonl: No such file or directory"):
+        list(read(tmp_path / "no.jsonl"))
+
+
+def test_metrics_text_becomes_a_reading(tmp_path):
+    """The engine's numbers come from the text, the server's version from the line beside it."""
+    (raw,) = read(lines_file(tmp_path, line(ok=True, metrics=BODY, version="0.33.0", paused=True)))
+
+    observation = to_observation(raw, Reader())
+
+    (engine,) = observation.reading.engines
+    assert engine.requests_running == 3.0
+    assert observation.reading.server.version == "0.33.0"
+    assert observation.reading.server.paused is True
+    assert observation.scrape.outcome == "ok"
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        ({"ok": True, "status": 200, "metrics": "<html>proxy</html>\n"}, "garbled"),
+        ({"ok": True, "status": 200, "metrics": None}, "garbled"),
+        ({"error": "timeout", "metrics": None}, "read_timeout"),
+        ({"status": 502, "metrics": BODY}, "http"),
+    ],
+)
+def test_a_text_that_cannot_be_read_gives_no_reading(tmp_path, said, outcome):
+    """What was not understood is unknown, and is never called fine."""
+    (raw,) = read(lines_file(tmp_path, line(**said)))
+
+    observation = to_observation(raw, Reader())
+
+    assert observation.reading is None
+    assert observation.scrape.outcome == outcome
+
+
+def test_openmetrics_text_is_read_as_such(tmp_path):
+    """A recording does not say which of the two formats its text has; its last line does."""
+    text = f"# TYPE vllm:num_requests_running gauge\n{BODY}# EOF\n"
+    (raw,) = read(lines_file(tmp_path, line(ok=True, metrics=text)))
+
+    assert to_observation(raw, Reader()).reading.engines[0].requests_running == 3.0
+
+
+def test_every_line_can_be_read_before_the_file_is_closed(tmp_path):
+    """A process that is killed has lost nothing that it wrote."""
+    path = tmp_path / "trace.jsonl.gz"
+    with Writer(path, bytes_max=1 << 30) as writer:
+        for second in range(5):
+            writer.write(to_line(observed(float(second)), BODY))
+            assert [raw.t for raw in read(path)][-1] == second
+
+
+def test_a_file_never_outgrows_its_bound_and_keeps_the_newest(tmp_path):
+    """The oldest part goes; what stays is one file without a gap, at least a third of the bound."""
+    path, bound, body = tmp_path / "ring.jsonl.gz", 64 << 10, "".join(map(chr, range(200, 600)))
+    largest = 0
+    with Writer(path, bytes_max=bound) as writer:
+        for second in range(1500):
+            writer.write(to_line(observed(float(second)), body * (1 + second % 3)))
+            largest = max(largest, path.stat().st_size)
+            assert writer.size_bytes == path.stat().st_size
+
+    kept = [raw.t for raw in read(path)]
+    assert largest <= bound
+    assert kept == [float(second) for second in range(int(kept[0]), 1500)]
+    assert bound / 3 < path.stat().st_size
+    assert [file.name for file in tmp_path.iterdir()] == ["ring.jsonl.gz"]
+
+
+def test_a_file_that_holds_something_is_left_alone(tmp_path):
+    """Recording over an earlier recording would lose it."""
+    path = written(tmp_path / "trace.jsonl.gz", 1)
+    before = path.read_bytes()
+
+    with pytest.raises(RecordingError, match="holds something already"):
+        Writer(path, bytes_max=1 << 20)
+
+    assert path.read_bytes() == before
+
+
+def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path):
+    """The kernel's own full device: the error says what to do."""
+    path = tmp_path / "full.jsonl.gz"
+    path.symlink_to("/dev/full")
+    writer = Writer(path, bytes_max=1 << 20)
+
+    with pytest.raises(RecordingError, match="No space left on device"):
+        writer.write(to_line(observed(), BODY))
+    with pytest.raises(RecordingError, match="No space left on device"):
+        writer.close()
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    """The file cannot be made: said before anything is recorded."""
+    with pytest.raises(RecordingError, match="No such file or directory"):
+        Writer(tmp_path / "no" / "trace.jsonl.gz", bytes_max=1 << 20)
+
+
+VALUE_OF = {
+    "int": 7, "float": 0.5, "str": "text", "bool": True, "tuple[str, ...]": ("a", "b"),
+    "tuple[int, ...]": (79,),
+}  # fmt: skip
+
+
+def whole(kind, **given):
+    """A record in which every field says something."""
+    types = {each.name: each.type for each in fields(kind) if each.name not in given}
+    names = {name: getattr(type_, "__name__", str(type_)) for name, type_ in types.items()}
+    values = {
+        name: VALUE_OF[
+            str(types[name]).removesuffix(" | None") if "|" in str(types[name]) else said
+        ]
+        for name, said in names.items()
+    }
+    return kind(**values, **given)
+
+
+def test_every_field_of_gpus_and_processes_is_carried(tmp_path):
+    """A field that is added to the samples is added to recordings too."""
+    gpu = whole(GpuSample, processes=(whole(ProcessSample, type="mps"),))
+    path = tmp_path / "trace.jsonl"
+    path.write_bytes(to_line(observed(gpus=(gpu,)), None))
+
+    (raw,) = read(path)
+
+    assert raw.gpus == (gpu,)
+    assert None not in [getattr(gpu, each.name) for each in fields(gpu)]

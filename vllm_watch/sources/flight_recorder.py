@@ -1,0 +1,199 @@
+"""The flight recorder: the last minutes of every target, kept small, given out as a trace file.
+
+Nobody records before something goes wrong; this does, so that what led to an incident can be looked
+at, replayed and sent along. Every metrics text comes back byte for byte. GPUs are one series for the
+whole host; an observation gets the newest reading that was there when it was made, as it was judged.
+"""
+
+import asyncio
+import json
+import zlib
+from collections.abc import AsyncIterator, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import structlog
+
+from vllm_watch.samples.gpu import GpuReading
+from vllm_watch.samples.observation import Observation
+from vllm_watch.sources import trace_gpus, trace_line
+from vllm_watch.sources.spool import Spool
+from vllm_watch.sources.tape import Tape, records
+
+_log = structlog.get_logger()
+_SHRINK_RATIO = 15 / 16  # of the bound, so that shrinking, which looks at every target, is rare
+_GPU_AGE_SECONDS_MAX = 60.0  # an older reading says nothing of now: polling has stopped
+_DUMP_LINES = 16  # packed at a time in a thread: 20 ms, after which the reader may have gone
+_DUMP_LEVEL = 3  # a third of the time of 6 for an eighth more bytes
+_CLOSE_SECONDS = 2.0  # removing the spool's files; a disk that takes longer is left alone
+_GZIP_MEMBER = 31
+
+# One key per line, so that the next reading of the GPUs keeps only what changed.
+_encode_by_lines = json.JSONEncoder(separators=(",\n", ":")).encode
+
+
+class FlightRecorder:
+    """Keeps `seconds` of each target: less where that would take more than its share of bytes.
+
+    With `spool_dir`, what is packed lies there, in one file per target of at most
+    `bytes_max_per_target`, and memory holds the newest seconds only. Without it, or when the disk
+    does not take it, `memory_bytes_max` for all targets together bounds how far back it reaches.
+    To be called from the event loop.
+    """
+
+    def __init__(
+        self,
+        *,
+        seconds: float = 600,
+        bytes_max_per_target: int = 8 << 20,
+        memory_bytes_max: int = 64 << 20,
+        spool_dir: Path | None = None,
+    ) -> None:
+        self._seconds = seconds
+        self._bytes_max = bytes_max_per_target
+        self._memory_bytes_max = memory_bytes_max
+        self._spool = Spool(spool_dir) if spool_dir else None
+        self._tapes: dict[str, Tape] = {}
+        self._urls: dict[str, str] = {}
+        self._gpus = self._new_tape()
+        self._gpu_reading = 0  # number of the newest reading
+        self._memory: dict[Tape, int] = {}
+        self._memory_bytes = 0
+
+    def name_url(self, target: str, url: str) -> None:
+        """Say which URL a dump shall show for the target; until then it shows its name."""
+        self._urls[target] = url
+
+    def observe(self, observation: Observation, body: str | None) -> None:
+        """Keep an observation and the metrics text it was read from. Its `gpus` are not looked at."""
+        tape = self._tapes.get(observation.target)
+        if tape is None:
+            tape = self._tapes[observation.target] = self._new_tape()
+        clock = observation.monotonic_s
+        head = f"{self._gpu_reading}\t{observation.t!r}\t{trace_line.remainder(observation)}"
+        self._append(tape, observation.t if clock is None else clock, head, body)
+
+    def observe_gpus(self, reading: GpuReading) -> None:
+        """Keep a reading of this host's GPUs, for all observations from now on."""
+        self._gpu_reading += 1
+        gpus = () if reading.status == "no_driver" else reading.gpus
+        body = None if gpus is None else _encode_by_lines(trace_gpus.to_json(gpus))
+        self._append(self._gpus, reading.t, f"{self._gpu_reading}\t{reading.t!r}", body)
+
+    def forget(self, target: str) -> None:
+        """Drop what is kept of a target that is no longer watched."""
+        self._urls.pop(target, None)
+        tape = self._tapes.pop(target, None)
+        if tape is not None:
+            tape.forget()
+            self._memory_bytes -= self._memory.pop(tape)
+
+    def span_seconds(self, target: str) -> float:
+        """How far a dump would reach back; 0 for a target that is not known."""
+        tape = self._tapes.get(target)
+        return min(tape.span_seconds, self._seconds) if tape else 0.0
+
+    def memory_bytes(self, target: str) -> int:
+        """What the target's recording holds in memory; 0 for a target that is not known."""
+        tape = self._tapes.get(target)
+        return tape.memory_bytes if tape else 0
+
+    async def dump(self, target: str, seconds: float) -> AsyncIterator[bytes]:
+        """Give out the last `seconds` as a gzip trace file, piece by piece, without blocking the loop.
+
+        Raises:
+            TimeoutError: the spool's disk does not answer; before the first piece.
+        """
+        tape = self._tapes.get(target)
+        lines: Iterator[bytes] = iter(())
+        if tape is not None:
+            since = tape.newest_seconds - seconds
+            groups = await tape.packed_groups(since)
+            gpus = await self._gpus.packed_groups(float("-inf"))
+            lines = _lines(self._urls.get(target, target), groups, gpus, since)
+        deflate = zlib.compressobj(_DUMP_LEVEL, wbits=_GZIP_MEMBER)
+        while batch := await asyncio.to_thread(_take, lines):
+            if piece := await asyncio.to_thread(deflate.compress, batch):
+                yield piece
+        yield deflate.flush()
+
+    async def close(self) -> None:
+        """End the spool's thread and remove its files; nothing is kept."""
+        for target in list(self._tapes):
+            self.forget(target)
+        if self._spool:
+            await asyncio.to_thread(self._spool.close, _CLOSE_SECONDS)
+
+    def _new_tape(self) -> Tape:
+        return Tape(seconds=self._seconds, bytes_max=self._bytes_max, spool=self._spool)
+
+    def _append(self, tape: Tape, clock_seconds: float, head: str, text: str | None) -> None:
+        if self._spool:
+            self._spool.settle()
+        share_bytes = self._memory_bytes_max // max(1, len(self._tapes))
+        tape.append(clock_seconds, f"{clock_seconds!r}\t{head}", text, memory_bytes=share_bytes)
+        self._count(tape)
+        if self._memory_bytes > self._memory_bytes_max:
+            self._shrink()
+
+    def _count(self, tape: Tape) -> None:
+        memory_bytes = tape.memory_bytes
+        self._memory_bytes += memory_bytes - self._memory.get(tape, 0)
+        self._memory[tape] = memory_bytes
+
+    def _shrink(self) -> None:
+        """Take from the largest, so that targets that are alike reach back alike."""
+        for tape in self._memory:
+            self._count(tape)  # the disk may have taken some since each was counted last
+        if self._memory_bytes <= self._memory_bytes_max:
+            return
+        while self._memory_bytes > self._memory_bytes_max * _SHRINK_RATIO:
+            largest = max(self._memory, key=self._memory.__getitem__)
+            largest.relieve()
+            self._count(largest)
+
+
+class _GpuReadings:
+    """The readings of the GPUs in the order they were made, as the JSON of a trace line."""
+
+    def __init__(self, groups: Sequence[Sequence[bytes]]) -> None:
+        self._coming = _unpacked(groups)
+        self._next = next(self._coming, None)
+        self._t = 0.0
+        self._json = "null"
+
+    def at(self, number: int, t: float) -> str:
+        """Return the newest of the first `number` readings, "null" where it is too old at `t`."""
+        while self._next and int((said := self._next[0].split("\t"))[1]) <= number:
+            lines = self._next[1]
+            self._json = "null" if lines is None else "".join(lines)
+            self._t = float(said[2])
+            self._next = next(self._coming, None)
+        return self._json if t - self._t <= _GPU_AGE_SECONDS_MAX else "null"
+
+
+def _lines(
+    url: str,
+    groups: Sequence[Sequence[bytes]],
+    gpu_groups: Sequence[Sequence[bytes]],
+    since_seconds: float,
+) -> Iterator[bytes]:
+    gpus = _GpuReadings(gpu_groups)
+    for head, lines in _unpacked(groups):
+        clock, gpu_reading, t, rest = head.split("\t", 3)
+        if float(clock) >= since_seconds:
+            body = None if lines is None else "\n".join(lines)
+            gpus_json = gpus.at(int(gpu_reading), float(t))
+            yield trace_line.assemble(float(t), url, rest, body, gpus_json)
+
+
+def _unpacked(groups: Sequence[Sequence[bytes]]) -> Iterator[tuple[str, list[str] | None]]:
+    for group in groups:
+        try:
+            yield from records(group)
+        except zlib.error as error:  # the others can still be read
+            _log.warning("flight recorder spool gave back damaged data", error=str(error))
+
+
+def _take(lines: Iterator[bytes]) -> bytes:
+    return b"".join(islice(lines, _DUMP_LINES))

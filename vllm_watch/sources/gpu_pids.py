@@ -1,0 +1,113 @@
+"""Which process NVML means by a PID: never a guess, for a wrong one could be killed.
+
+NVML's numbers belong to the host's PID namespace or to the caller's own, depending on the driver:
+- up to R530: the host's, also for a caller inside a container;
+- from 535.113: the caller's, and processes that have no number there are left out; but until 565 the
+  memory of a process is still looked up by that number among the *host's*, and until 570 samples of
+  utilization carry the host's: both are then unknown to a caller in a container;
+- 535.0 to 535.112: branches of either kind, so nothing is taken for known.
+In the host's namespace all of this is one and the same.
+Source: NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/gpu/gpu_rmapi.c (_gpuConvertPid from 535.113.01,
+_gpuMatchClientPid from 565.57.01) and gpu/perf/kern_perf_ctrl.c (osFindNsPid from 570.86.15).
+"""
+
+import re
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+
+from vllm_watch.sources import pid_namespace
+from vllm_watch.sources.processes import ProcessFacts, ProcReader
+
+_HOSTS_BEFORE = (535,)
+_OURS_FROM = (535, 113)
+_MEMORY_TRANSLATED_FROM = (565,)
+_UTILIZATION_TRANSLATED_FROM = (570,)
+
+
+class GpuPids:
+    """From NVML's PIDs to processes, for one driver version and one place to look from."""
+
+    def __init__(self, processes: ProcReader, own_procfs: Path = Path("/proc")) -> None:
+        """`processes` reads the tree that shows the host where there is one; `own_procfs` is ours."""
+        self._own = processes if processes.procfs == own_procfs else ProcReader(own_procfs)
+        self._readers = (processes, self._own) if processes is not self._own else (processes,)
+        self._namespaces = {
+            reader: pid_namespace.of_tree(reader.procfs) for reader in self._readers
+        }
+        self._own_inside = not pid_namespace.we_are_initial(own_procfs)
+        self._host = next((r for r in self._readers if self._namespaces[r].initial), None)
+        self._host_sees_all = self._host is not None and self._host.sees_all()
+        self._driver: tuple[int, ...] | None = None
+
+    def set_driver(self, version: str | None) -> None:
+        """Take the driver's version ("580.65.06"); without one, a container's view stays unknown."""
+        match = re.match(r"(\d+)\.(\d+)", version or "")
+        self._driver = (int(match[1]), int(match[2])) if match else None
+
+    @property
+    def numbering(self) -> str | None:
+        """Whose numbers NVML gives us: "host" or "ours" (differing only in a container); None: unknown."""
+        if not self._own_inside:
+            return "host"
+        if self._driver is None or _HOSTS_BEFORE <= self._driver < _OURS_FROM:
+            return None
+        return "host" if self._driver < _HOSTS_BEFORE else "ours"
+
+    @property
+    def memory_is_theirs(self) -> bool:
+        """Whether the memory that NVML gives beside a PID is that process's."""
+        return not self._own_inside or self._outside(_HOSTS_BEFORE, _MEMORY_TRANSLATED_FROM)
+
+    @property
+    def utilization_is_theirs(self) -> bool:
+        """Whether samples of utilization carry the same numbers as the lists of processes."""
+        return not self._own_inside or self._outside(_HOSTS_BEFORE, _UTILIZATION_TRANSLATED_FROM)
+
+    def facts(self, pid: int) -> ProcessFacts | None:
+        """Who that is. None: unknown. With state X: the host has no such process any more."""
+        if self.numbering == "host":
+            return self._on_host(pid)
+        if self.numbering == "ours":
+            return self._of_ours(pid)
+        return None
+
+    def forget_others(self, pids: Collection[int]) -> None:
+        """Keep in memory only what is known of these."""
+        for reader in self._readers:
+            reader.forget_others(pids)
+
+    def _outside(self, first: tuple[int, ...], end: tuple[int, ...]) -> bool:
+        return self._driver is not None and not first <= self._driver < end
+
+    def _on_host(self, pid: int) -> ProcessFacts | None:
+        if self._host is None:
+            return None
+        facts = self._host.read(pid)
+        if facts is None:
+            return ProcessFacts(pid=pid, state="X") if self._host_sees_all else None
+        return self._with_local(facts)
+
+    def _of_ours(self, pid: int) -> ProcessFacts | None:
+        # The driver's version is what it says of itself, so the process must bear it out as well.
+        if self._namespaces[self._own].levels_above_ours != 0:
+            return None
+        facts = self._own.read(pid)
+        if facts is None or not self._own.has_gpu_open(pid):
+            return None
+        return replace(facts, pid_local=pid)
+
+    def _with_local(self, facts: ProcessFacts) -> ProcessFacts:
+        """Add its PID in our namespace. The number alone would also fit a process of a sibling container."""
+        level = self._namespaces[self._host].levels_above_ours if self._host else None
+        if level == 0:
+            return replace(facts, pid_local=facts.pid)
+        if level is None or facts.pids is None or len(facts.pids) <= level:
+            return facts
+        local = self._own.read(facts.pids[level])
+        same = local is not None and _identity(local) == _identity(facts)
+        return replace(facts, pid_local=facts.pids[level]) if same else facts
+
+
+def _identity(facts: ProcessFacts) -> tuple[object, ...]:
+    return facts.start_ticks, facts.name, facts.cgroup, facts.cmdline

@@ -1,0 +1,116 @@
+"""One GPU or MIG slice as NVML gives it, in base units: what is missing or absurd is None.
+
+NVML answers "not supported" for whatever a GPU, a MIG slice or a container does not offer, and some drivers
+answer with all ones, 65535 °C or more memory used than there is. None of these may pass for a value.
+Source: nvml.h and the NVML API reference.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+Ask = Callable[
+    ..., Any
+]  # ask(name of a pynvml function, *arguments): its answer, or None where there is none
+
+# Bounds of sense, not of any product: an answer outside is a driver's error value.
+TEMPERATURE_CELSIUS = range(-40, 151)
+POWER_MILLIWATTS_MAX = 10_000_000  # a whole rack's shelf; the largest GPU takes 1.4 kW
+CLOCK_MEGAHERTZ_MAX = 10_000
+COUNT_MAX = 2**62  # counters in error are all ones
+
+MEMORY_V2 = 0x02000028  # nvmlMemory_v2: the size of the struct and its version
+_GPU_TEMPERATURE = 0  # NVML_TEMPERATURE_GPU
+_SM_CLOCK = 1  # NVML_CLOCK_SM
+_UNCORRECTED, _VOLATILE = 1, 0  # NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC
+_ALL_ONES = 2**64 - 1
+_PERCENT_MAX = 100
+
+# Bits of nvmlClocksEventReasons, as slugs.
+CLOCK_EVENT_REASONS = (
+    "gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost",
+    "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
+    "board_limit", "reliability",
+)  # fmt: skip
+
+
+class Memory(NamedTuple):
+    """In bytes."""
+
+    total: int | None = None
+    used: int | None = None
+    reserved: int | None = None  # by the driver, beside `used`
+
+
+def read_memory(ask: Ask, handle: Any) -> Memory:
+    """Memory of a GPU or slice.
+
+    Without the second version of the call (before R510) `used` includes the driver's reserved part.
+    """
+    memory = ask("nvmlDeviceGetMemoryInfo", handle, MEMORY_V2)
+    reserved = None if memory is None else int(memory.reserved)
+    if memory is None:
+        memory = ask("nvmlDeviceGetMemoryInfo", handle)
+    total = 0 if memory is None else int(memory.total)
+    if not 0 < total < COUNT_MAX:
+        return Memory()
+    return Memory(total, _at_most(int(memory.used), total), _at_most(reserved, total))
+
+
+def read_sensors(ask: Ask, handle: Any) -> dict[str, Any]:
+    """Load, heat, power, clocks and error counts: those fields of a GpuSample that change."""
+    utilization = ask("nvmlDeviceGetUtilizationRates", handle)
+    remapped = ask("nvmlDeviceGetRemappedRows", handle)
+    return {
+        "utilization_ratio": ratio(None if utilization is None else utilization.gpu),
+        "temperature_celsius": _temperature(ask, handle),
+        "power_watts": _scaled(ask("nvmlDeviceGetPowerUsage", handle), POWER_MILLIWATTS_MAX, 1e-3),
+        "power_limit_watts": _scaled(
+            ask("nvmlDeviceGetEnforcedPowerLimit", handle), POWER_MILLIWATTS_MAX, 1e-3
+        ),
+        "sm_clock_hz": _scaled(
+            ask("nvmlDeviceGetClockInfo", handle, _SM_CLOCK), CLOCK_MEGAHERTZ_MAX, 1e6
+        ),
+        "throttle_reasons": _reasons(ask, handle),
+        "ecc_uncorrected": _at_most(
+            ask("nvmlDeviceGetTotalEccErrors", handle, _UNCORRECTED, _VOLATILE), COUNT_MAX
+        ),
+        "remapped_rows_pending": None if remapped is None else bool(remapped[2]),
+        "remapped_rows_failed": None if remapped is None else bool(remapped[3]),
+    }
+
+
+def read_max_clock_hz(ask: Ask, handle: Any) -> float | None:
+    """The highest SM clock; it does not change while the driver is loaded."""
+    return _scaled(ask("nvmlDeviceGetMaxClockInfo", handle, _SM_CLOCK), CLOCK_MEGAHERTZ_MAX, 1e6)
+
+
+def ratio(percent: int | None) -> float | None:
+    """0 to 1; None for what is no percentage."""
+    return percent / 100 if percent is not None and 0 <= percent <= _PERCENT_MAX else None
+
+
+def _temperature(ask: Ask, handle: Any) -> float | None:
+    # The first is gone from CUDA 14's drivers, the second came with R565's.
+    celsius = ask("nvmlDeviceGetTemperature", handle, _GPU_TEMPERATURE)
+    if celsius is None:
+        celsius = ask("nvmlDeviceGetTemperatureV", handle, _GPU_TEMPERATURE)
+    return float(celsius) if celsius in TEMPERATURE_CELSIUS else None
+
+
+def _reasons(ask: Ask, handle: Any) -> tuple[str, ...] | None:
+    # Renamed in R535; the old name goes away with CUDA 14.
+    bits = ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
+    if bits is None:
+        bits = ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+    if bits is None or bits == _ALL_ONES:
+        return None
+    names = dict(enumerate(CLOCK_EVENT_REASONS))
+    return tuple(names.get(bit, f"bit_{bit}") for bit in range(64) if bits >> bit & 1)
+
+
+def _scaled(value: int | None, value_max: int, factor: float) -> float | None:
+    return value * factor if value is not None and 0 <= value <= value_max else None
+
+
+def _at_most(value: int | None, value_max: int) -> int | None:
+    return value if value is not None and 0 <= value <= value_max else None

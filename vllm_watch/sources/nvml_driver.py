@@ -1,0 +1,116 @@
+"""The NVIDIA driver as it comes and goes: absent, loaded, reloaded, replaced, with GPUs that fall off the bus.
+
+Blocking, and to be used from one thread only. pynvml is imported when there is a library to load, not
+before: it takes 5 MB, which a machine without GPUs shall not pay.
+"""
+
+import ctypes
+import time
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.sources.gpu_pids import GpuPids
+from vllm_watch.sources.nvml_session import Inventory, Session
+from vllm_watch.sources.processes import ProcReader
+
+LIBRARY = "libnvidia-ml.so.1"
+# After a reset a lost GPU answers only a new session. A minute is soon enough for what takes a person's
+# work, and rare enough not to trouble the GPUs that go on.
+LOST_RETRY_SECONDS = 60.0
+
+NO_LIBRARY = "no NVIDIA driver on this machine: libnvidia-ml.so.1 was not found"
+NOT_LOADED = "the NVIDIA driver's library is here, but the driver is not loaded"
+
+
+class Driver:
+    """Polls all GPUs and never raises an operating error: what is wrong is in the reading's status."""
+
+    def __init__(self, processes: ProcReader, monotonic: Callable[[], float]) -> None:
+        self._processes = processes
+        self._monotonic = monotonic
+        self._inventory = Inventory()
+        self._pids: GpuPids | None = None
+        self._nvml: ModuleType | None = None
+        self._session: Session | None = None
+        self._opened_s = 0.0
+
+    @property
+    def calling(self) -> str:
+        """The NVML function under way, read by other threads to say what hangs; "" between calls."""
+        session = self._session
+        return session.ask.calling if session else ""
+
+    def poll(self) -> GpuReading:
+        """One look at everything."""
+        begun_s, t = time.monotonic(), time.time()
+        status, text, gpus = self._look()
+        return GpuReading(
+            status=status, text=text, t=t, duration_s=time.monotonic() - begun_s, gpus=gpus,
+            driver_version=self._session.driver_version if self._session else None,
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Let go of NVML."""
+        if self._session:
+            self._session.close()
+            self._session = None
+
+    def _look(self) -> tuple[str, str, tuple[GpuSample, ...] | None]:
+        nvml = self._load()
+        if nvml is None:
+            return "no_driver", NO_LIBRARY, ()
+        if self._session and self._inventory.lost and self._session_age_s() >= LOST_RETRY_SECONDS:
+            self.close()
+        try:
+            return "ok", "", self._poll_session(nvml)
+        except nvml.NVMLError_DriverNotLoaded:
+            self.close()
+            return "no_driver", NOT_LOADED, ()
+        except nvml.NVMLError as error:
+            self.close()
+            return "error", explain(nvml, error), None
+
+    def _poll_session(self, nvml: ModuleType) -> tuple[GpuSample, ...]:
+        if self._session:
+            try:
+                return self._session.poll()
+            except nvml.NVMLError:
+                self.close()  # the driver was reloaded under us: once more, from the start
+        self._pids = self._pids or GpuPids(self._processes)
+        self._session = Session(nvml, self._pids, self._inventory)
+        self._opened_s = self._monotonic()
+        self._session.open()
+        return self._session.poll()
+
+    def _session_age_s(self) -> float:
+        return self._monotonic() - self._opened_s
+
+    def _load(self) -> ModuleType | None:
+        if self._nvml is None:
+            try:
+                ctypes.CDLL(LIBRARY)
+            except OSError:
+                return None
+            import pynvml  # noqa: PLC0415  (see the module's docstring)
+
+            self._nvml = pynvml
+        return self._nvml
+
+
+def explain(nvml: ModuleType, error: Any) -> str:
+    """The error in words, with what to do about it where that is known."""
+    remedies = (
+        (nvml.NVMLError_LibRmVersionMismatch,
+         "the driver was replaced while its old library was loaded: restart vllm-watch, and reboot if nvidia-smi fails too"),
+        (nvml.NVMLError_NoPermission,
+         "this user may not open /dev/nvidia*: give the container its GPUs, or the user those files"),
+        (nvml.NVMLError_Unknown,
+         "in a container, its GPU devices were mostly taken away by a reload of systemd: restart the container"),
+    )  # fmt: skip
+    remedy = next(
+        (words for kind, words in remedies if isinstance(error, kind)),
+        "see nvidia-smi and the kernel's log",
+    )
+    return f"NVML says: {error} ({remedy})"

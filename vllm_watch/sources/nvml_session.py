@@ -1,0 +1,252 @@
+"""NVML between one nvmlInit and its nvmlShutdown: which GPUs there are, and one look at all of them.
+
+Blocking, and to be used from one thread only. A GPU that fails leaves the others readable; a library
+that fails (driver gone, not initialised) raises, and the session is over.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from types import ModuleType
+from typing import Any
+
+import structlog
+
+from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.sources import nvml_device, nvml_holders
+from vllm_watch.sources.gpu_pids import GpuPids
+from vllm_watch.sources.nvml_xid import XidEvents
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What stays of a GPU when it can no longer be asked."""
+
+    index: int
+    uuid: str
+    name: str | None
+
+
+@dataclass(slots=True)
+class Inventory:
+    """What is remembered of GPUs from one session to the next."""
+
+    by_index: dict[int, Identity] = field(default_factory=dict)
+    lost: dict[str, Identity] = field(default_factory=dict)  # UUID → one that fell off the bus
+
+
+class Asker:
+    """Calls pynvml by name: None where there is no answer. `calling` is what is under way, for other threads.
+
+    Raises: NVMLError where the answer concerns a whole GPU (lost) or the whole library.
+    """
+
+    def __init__(self, nvml: ModuleType) -> None:
+        self.calling = ""
+        self._nvml = nvml
+        self.library_errors = (
+            nvml.NVMLError_Uninitialized,
+            nvml.NVMLError_DriverNotLoaded,
+            nvml.NVMLError_LibRmVersionMismatch,
+        )
+
+    def __call__(self, name: str, *arguments: object) -> Any:
+        if not hasattr(self._nvml, name):
+            return None  # a pynvml older or newer than the call
+        try:
+            return self.must(name, *arguments)
+        except (self._nvml.NVMLError_GpuIsLost, *self.library_errors):
+            raise
+        except (self._nvml.NVMLError, UnicodeDecodeError):
+            return None
+
+    def must(self, name: str, *arguments: object) -> Any:
+        """The same for a question that cannot go unanswered. Raises: NVMLError of any kind."""
+        self.calling = name
+        try:
+            return getattr(self._nvml, name)(*arguments)
+        finally:
+            self.calling = ""
+
+
+@dataclass(slots=True)
+class _Gpu:
+    identity: Identity
+    handle: Any
+    sm_clock_max_hz: float | None
+    mig_devices_max: int  # 0: cannot be sliced
+    utilization: nvml_holders.Utilization = field(default_factory=nvml_holders.Utilization)
+
+
+class Session:
+    """All GPUs that this process may see."""
+
+    def __init__(self, nvml: ModuleType, pids: GpuPids, inventory: Inventory) -> None:
+        """Initialise NVML. Raises: NVMLError."""
+        self._nvml = nvml
+        self._pids = pids
+        self._inventory = inventory
+        self.ask = Asker(nvml)
+        self._gpus: list[_Gpu] = []
+        self._unreadable: list[Identity] = []  # there, but without a handle
+        self._xids: XidEvents | None = None
+        self._counted = 0
+        self.driver_version: str | None = None
+
+    def open(self) -> None:
+        """Initialise NVML and find the GPUs. Raises: NVMLError."""
+        self.ask.must("nvmlInitWithFlags", 0)
+        self.driver_version = self.ask("nvmlSystemGetDriverVersion")
+        self._pids.set_driver(self.driver_version)
+        self._find()
+
+    def poll(self) -> tuple[GpuSample, ...]:
+        """One look, ascending by index, slices after their GPU. Raises: NVMLError where the library fails."""
+        if self.ask.must("nvmlDeviceGetCount") != self._counted:
+            self._find()
+        xids = self._xids.take() if self._xids else {}
+        samples = [
+            GpuSample(index=gpu.index, uuid=gpu.uuid, name=gpu.name) for gpu in self._unreadable
+        ]
+        for gpu in tuple(self._gpus):
+            try:
+                samples += self._read(gpu)
+            except self._nvml.NVMLError_GpuIsLost:
+                self._lose(gpu)
+        samples += (
+            GpuSample(index=gpu.index, uuid=gpu.uuid, name=gpu.name, lost=True)
+            for gpu in self._inventory.lost.values()
+        )
+        self._pids.forget_others(
+            {process.pid for sample in samples for process in sample.processes or ()}
+        )
+        return tuple(sorted((_with_xids(sample, xids) for sample in samples), key=_order))
+
+    def close(self) -> None:
+        """Let go of NVML; never raises, since the driver may be gone."""
+        if self._xids:
+            self._xids.close()
+        with suppress(self._nvml.NVMLError):
+            self._nvml.nvmlShutdown()
+
+    def _find(self) -> None:
+        self._counted = self.ask.must("nvmlDeviceGetCount")
+        self._gpus, failed_indices, lost_indices = [], [], []
+        for index in range(self._counted):
+            try:
+                self._gpus.append(self._find_one(index))
+            except self._nvml.NVMLError_GpuIsLost:
+                lost_indices.append(index)
+            except self._nvml.NVMLError_NoPermission:
+                continue  # a GPU of the host that this container was not given
+            except self.ask.library_errors:
+                raise
+            except self._nvml.NVMLError:
+                failed_indices.append(index)
+        self._welcome()
+        self._unreadable = [self._remembered(index) for index in failed_indices]
+        for index in lost_indices:
+            self._remember_lost(self._remembered(index))
+        self._listen()
+
+    def _find_one(self, index: int) -> _Gpu:
+        handle = self.ask.must("nvmlDeviceGetHandleByIndex", index)
+        return _Gpu(
+            identity=Identity(
+                index=index,
+                uuid=self.ask("nvmlDeviceGetUUID", handle) or _unknown(index),
+                name=self.ask("nvmlDeviceGetName", handle),
+            ),
+            handle=handle,
+            sm_clock_max_hz=nvml_device.read_max_clock_hz(self.ask, handle),
+            mig_devices_max=self._slices_max(handle),
+        )
+
+    def _welcome(self) -> None:
+        """Take note of the GPUs that answer."""
+        for identity in (gpu.identity for gpu in self._gpus):
+            self._inventory.by_index[identity.index] = identity
+            self._inventory.lost.pop(_unknown(identity.index), None)
+            if self._inventory.lost.pop(identity.uuid, None):
+                log.info("gpu_returned", gpu=identity.uuid, index=identity.index)
+
+    def _slices_max(self, handle: Any) -> int:
+        supported = self.ask("nvmlDeviceGetMigMode", handle) is not None
+        return int(self.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0) if supported else 0
+
+    def _remembered(self, index: int) -> Identity:
+        """Who was at this index. Indices move up when a GPU is gone, so not one that answers elsewhere."""
+        known = self._inventory.by_index.get(index)
+        if known is None or any(gpu.identity.uuid == known.uuid for gpu in self._gpus):
+            return Identity(index, _unknown(index), None)
+        return known
+
+    def _remember_lost(self, identity: Identity) -> None:
+        if identity.uuid not in self._inventory.lost:
+            log.warning("gpu_lost", gpu=identity.uuid, index=identity.index)
+        self._inventory.lost[identity.uuid] = identity
+
+    def _lose(self, gpu: _Gpu) -> None:
+        self._remember_lost(gpu.identity)
+        self._gpus.remove(gpu)
+        self._listen()  # waiting for events of a lost GPU fails for all
+
+    def _listen(self) -> None:
+        if self._xids:
+            self._xids.close()
+        handles = {gpu.identity.uuid: gpu.handle for gpu in self._gpus}
+        self._xids = XidEvents(self._nvml, self.ask, handles)
+
+    def _read(self, gpu: _Gpu) -> Iterator[GpuSample]:
+        ask, who = self.ask, gpu.identity
+        memory = nvml_device.read_memory(ask, gpu.handle)
+        whole = GpuSample(
+            index=who.index, uuid=who.uuid, name=who.name, lost=False,
+            sm_clock_max_hz=gpu.sm_clock_max_hz,
+            processes=nvml_holders.read_holders(
+                ask, gpu.handle, self._pids, memory.total, gpu.utilization
+            ),
+            memory_total_bytes=memory.total, memory_used_bytes=memory.used,
+            memory_reserved_bytes=memory.reserved, **nvml_device.read_sensors(ask, gpu.handle),
+        )  # fmt: skip
+        return iter((whole, *self._slices(gpu)))
+
+    def _slices(self, gpu: _Gpu) -> Iterator[GpuSample]:
+        mode = self.ask("nvmlDeviceGetMigMode", gpu.handle) if gpu.mig_devices_max else None
+        if not mode or not mode[0]:
+            return
+        for number in range(gpu.mig_devices_max):
+            handle = self.ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu.handle, number)
+            uuid = None if handle is None else self.ask("nvmlDeviceGetUUID", handle)
+            if uuid is None:
+                continue  # a place without a slice
+            memory = nvml_device.read_memory(self.ask, handle)
+            yield GpuSample(
+                index=gpu.identity.index, uuid=uuid, name=self.ask("nvmlDeviceGetName", handle),
+                mig_parent_uuid=gpu.identity.uuid, lost=False,
+                gpu_instance_id=self.ask("nvmlDeviceGetGpuInstanceId", handle),
+                compute_instance_id=self.ask("nvmlDeviceGetComputeInstanceId", handle),
+                processes=nvml_holders.read_holders(
+                    self.ask, handle, self._pids, memory.total, None
+                ),
+                memory_total_bytes=memory.total, memory_used_bytes=memory.used,
+                memory_reserved_bytes=memory.reserved,
+            )  # fmt: skip
+
+
+def _unknown(index: int) -> str:
+    return f"unknown-{index}"
+
+
+def _with_xids(sample: GpuSample, xids: dict[str, list[int]]) -> GpuSample:
+    codes = xids.get(sample.uuid)
+    return sample if codes is None else replace(sample, xid_errors=tuple(codes))
+
+
+def _order(sample: GpuSample) -> tuple[int, bool, int, int]:
+    return (
+        sample.index, sample.mig_parent_uuid is not None,
+        sample.gpu_instance_id or 0, sample.compute_instance_id or 0,
+    )  # fmt: skip

@@ -1,0 +1,62 @@
+"""Which PID namespace a procfs tree shows, seen from where we are.
+
+A number in /proc means something only within the tree's own PID namespace. What tells them apart:
+- /proc/self/ns/pid is *our* namespace, whichever tree it is read in; the initial one (the host's) has a
+  fixed inode.
+- NSpid of `self` in a tree lists our PID at every level from the tree's namespace down to ours: one
+  entry means that the tree shows our namespace, more that it shows an ancestor, and no `self` at all
+  that we do not exist there.
+- Kernel threads live in the initial namespace only, and kthreadd is always its process 2; their flag
+  in `stat` is the kernel's own, so a container cannot pretend.
+Source: Linux include/linux/proc_ns.h, fs/proc/array.c, pid_namespaces(7).
+"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from vllm_watch.sources.proc_stat import KERNEL_THREAD, parse_stat, parse_status
+
+INITIAL_INODE = 0xEFFFFFFC  # PROC_PID_INIT_INO
+
+
+@dataclass(frozen=True, slots=True)
+class PidNamespace:
+    """The namespace whose numbers a procfs tree shows."""
+
+    initial: bool  # shown to be the host's; False: another one, or not shown
+    levels_above_ours: int | None  # 0: ours; None: we are not in it, or cannot tell
+
+
+def of_tree(procfs: Path) -> PidNamespace:
+    """Look at the tree; what cannot be read shows nothing."""
+    try:
+        pids = parse_status((procfs / "self" / "status").read_bytes()).pids
+    except OSError:
+        pids = None
+    levels = len(pids) - 1 if pids else None
+    ours_is_initial = levels == 0 and _inode(procfs / "self" / "ns" / "pid") == INITIAL_INODE
+    return PidNamespace(
+        initial=ours_is_initial or _has_kthreadd(procfs),
+        levels_above_ours=levels,
+    )
+
+
+def we_are_initial(own_procfs: Path) -> bool:
+    """Whether this process runs in the host's PID namespace."""
+    return _inode(own_procfs / "self" / "ns" / "pid") == INITIAL_INODE
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return None
+
+
+def _has_kthreadd(procfs: Path) -> bool:
+    try:
+        stat = parse_stat((procfs / "2" / "stat").read_bytes())
+    except OSError:
+        return False
+    return stat is not None and stat.name == "kthreadd" and bool(stat.flags & KERNEL_THREAD)

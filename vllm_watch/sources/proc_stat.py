@@ -1,0 +1,87 @@
+"""The text of /proc's files about one process: parsing only, no I/O.
+
+Source: proc(5); Linux fs/proc/array.c (do_task_stat, task_state), kernel/cgroup/cgroup.c.
+"""
+
+from dataclasses import dataclass
+
+KERNEL_THREAD = 0x00200000  # PF_KTHREAD, in the flags of stat; no process can set it on itself
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """The fields of /proc/PID/stat that we use."""
+
+    pid: int
+    name: str
+    state: str
+    ppid: int
+    flags: int
+    cpu_ticks: int  # user + system
+    starttime_ticks: int  # since boot
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The fields of /proc/PID/status that we use; None where a line is missing."""
+
+    uid: int | None  # real
+    pids: tuple[int, ...] | None  # NSpid: outermost (the tree's) first; kernels before 4.1 lack it
+
+
+def parse_stat(text: bytes) -> Stat | None:
+    """None where the text is not a stat line (cut off, or empty as for a process just reaped).
+
+    The name is the process's own choice and may hold spaces, parentheses and newlines, so it ends at
+    the last closing parenthesis: what follows is numbers only.
+    """
+    opening, closing = text.find(b"("), text.rfind(b")")
+    fields = text[closing + 1 :].split()
+    try:
+        return Stat(
+            pid=int(text[:opening]),
+            name=text[opening + 1 : closing].decode(errors="replace"),
+            state=fields[0].decode(),
+            ppid=int(fields[1]),
+            flags=int(fields[6]),
+            cpu_ticks=int(fields[11]) + int(fields[12]),
+            starttime_ticks=int(fields[19]),
+        )
+    except (ValueError, IndexError):
+        return None
+
+
+def parse_cmdline(text: bytes) -> tuple[str, ...]:
+    """The arguments; () for zombies and kernel threads.
+
+    A process title leaves NULs where arguments were, so those at the end are dropped (with them, rarely,
+    a last argument that was empty).
+    """
+    stripped = text.rstrip(b"\0")
+    return (
+        tuple(part.decode(errors="replace") for part in stripped.split(b"\0")) if stripped else ()
+    )
+
+
+def parse_cgroup(text: bytes) -> str | None:
+    """The longest path: it names the container or pod. Version 1 has a path for each controller."""
+    paths = [
+        line.split(":", 2)[2]
+        for line in text.decode(errors="replace").splitlines()
+        if line.count(":") > 1
+    ]
+    return max(paths, key=len, default=None)
+
+
+def parse_status(text: bytes) -> Status:
+    """User and PIDs; what is missing or malformed is None."""
+    lines = dict(line.split(b":", 1) for line in text.splitlines() if b":" in line)
+    uid, pids = _numbers(lines.get(b"Uid")), _numbers(lines.get(b"NSpid"))
+    return Status(uid=uid[0] if uid else None, pids=pids)
+
+
+def _numbers(text: bytes | None) -> tuple[int, ...] | None:
+    try:
+        return tuple(int(word) for word in (text or b"").split()) or None
+    except ValueError:
+        return None

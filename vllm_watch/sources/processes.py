@@ -1,0 +1,199 @@
+"""/proc: who a PID is (name, command line, parent, state, age, CPU time, cgroup, user).
+
+NVML knows a holder of VRAM only by a number. Whether that number means anything in a given /proc
+is decided in `gpu_pids`; here a PID is always one of the tree that is read. What hardly ever changes is
+not read at each poll, but until it came out alike twice, and anew when the name changes: exec and
+setproctitle (vLLM's "VLLM::EngineCore") both change name and command line together.
+Source: proc(5); Linux fs/proc/array.c.
+"""
+
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from vllm_watch.sources.proc_stat import Stat, parse_cgroup, parse_cmdline, parse_stat, parse_status
+
+# A kernel page holds any `stat`; `status` is about 1.5 KB; a cgroup path is at most 4 KB per line.
+SMALL_FILE_BYTES_MAX = 16 * 1024
+# The kernel allows megabytes of arguments; nobody reads past this, and `vllm serve` uses about 1 KB.
+CMDLINE_BYTES_MAX = 16 * 1024
+# Of file descriptors looked at for an open GPU; an engine opens its GPUs among its first hundreds.
+FDS_MAX = 4096
+GPU_DEVICE = "/dev/nvidia"  # nvidia0, nvidiactl, nvidia-uvm, nvidia-caps/…
+
+_GONE = (FileNotFoundError, ProcessLookupError, NotADirectoryError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessFacts:
+    """One process. `None` is unknown (unreadable), never empty: a zombie's command line is ()."""
+
+    pid: int  # in the namespace of the tree that was read
+    name: str | None = None  # comm: at most 15 bytes
+    cmdline: tuple[str, ...] | None = None
+    ppid: int | None = None
+    state: str | None = None  # the letter of /proc/PID/stat; X also where it was shown to be gone
+    create_time: float | None = None  # Unix seconds
+    start_ticks: int | None = None  # the same since boot: with the PID it names a process for good
+    cpu_seconds: float | None = None  # user + system since start
+    cgroup: str | None = None  # its most specific path, as seen from our cgroup namespace
+    uid: int | None = None  # real user, as seen from our user namespace
+    pids: tuple[int, ...] | None = (
+        None  # NSpid: in the tree's namespace first, its own innermost last
+    )
+    pid_local: int | None = None  # in our own namespace, where that could be shown
+
+
+@dataclass(frozen=True, slots=True)
+class _Static:
+    starttime_ticks: int
+    name: str
+    cmdline: tuple[str, ...] | None
+    cgroup: str | None
+    uid: int | None
+    pids: tuple[int, ...] | None
+    settled: bool  # read twice alike: in the midst of exec the name is new and the arguments are not there yet
+
+
+class ProcReader:
+    """Reads one procfs tree: our own, or the host's mounted elsewhere.
+
+    Remembers the static facts of processes until they are gone or `forget_others` drops them.
+    """
+
+    def __init__(self, procfs: Path = Path("/proc")) -> None:
+        self.procfs = procfs
+        self._ticks_per_second = os.sysconf("SC_CLK_TCK")
+        self._boot_time: float | None = None
+        self._static: dict[int, _Static] = {}
+        self._gpu_open: dict[int, int] = {}  # pid -> start, of those seen with a GPU open
+
+    def read(self, pid: int) -> ProcessFacts | None:
+        """What is known of `pid`; None where it is gone, hidden (hidepid) or unreadable."""
+        try:
+            folder = os.open(self.procfs / str(pid), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            self._forget(pid)
+            return None
+        # The open folder pins the process: a successor with the same number cannot answer for it.
+        try:
+            return self._read(pid, folder)
+        except (*_GONE, PermissionError):
+            self._forget(pid)
+            return None
+        finally:
+            os.close(folder)
+
+    def forget_others(self, pids: Collection[int]) -> None:
+        """Drop what is remembered of all processes but these."""
+        for pid in self._static.keys() - set(pids):
+            self._forget(pid)
+
+    def sees_all(self) -> bool:
+        """Whether a PID that cannot be found is truly gone: false under hidepid.
+
+        Process 1 is root's, so it is the first that hidepid hides.
+        """
+        try:
+            return bool(_read_file(self.procfs / "1" / "stat"))
+        except OSError:
+            return False
+
+    def has_gpu_open(self, pid: int) -> bool | None:
+        """Whether it holds an NVIDIA device file; None where its descriptors may not be read."""
+        static = self._static.get(pid)
+        if static and self._gpu_open.get(pid) == static.starttime_ticks:
+            return True  # a holder of VRAM keeps its GPU open to its end
+        try:
+            with os.scandir(self.procfs / str(pid) / "fd") as entries:
+                found = any(_is_gpu(entry.path) for entry in islice(entries, FDS_MAX))
+        except OSError:
+            return None
+        if static and found:
+            self._gpu_open[pid] = static.starttime_ticks
+        return found
+
+    def _read(self, pid: int, folder: int) -> ProcessFacts:
+        stat = parse_stat(_read_file("stat", folder))
+        if stat is None:
+            raise ProcessLookupError(pid)
+        known = self._static.get(pid)
+        if known is None or not known.settled or not _is_of(known, stat):
+            known = self._static[pid] = _read_static(folder, stat, known)
+        boot_time = self._boot_seconds()
+        return ProcessFacts(
+            pid=pid, name=stat.name, cmdline=known.cmdline, ppid=stat.ppid, state=stat.state,
+            create_time=None if boot_time is None
+            else boot_time + stat.starttime_ticks / self._ticks_per_second,
+            start_ticks=stat.starttime_ticks,
+            cpu_seconds=stat.cpu_ticks / self._ticks_per_second,
+            cgroup=known.cgroup, uid=known.uid, pids=known.pids,
+        )  # fmt: skip
+
+    def _boot_seconds(self) -> float | None:
+        # Read once: the kernel computes it from the wall clock, so a later one may differ by a second
+        # or by a clock step, and a process would seem to have been replaced.
+        if self._boot_time is None:
+            try:
+                with (self.procfs / "stat").open("rb") as lines:
+                    found = [line for line in lines if line.startswith(b"btime ")]
+                self._boot_time = float(found[0].split()[1]) if found else None
+            except (OSError, ValueError, IndexError):
+                return None
+        return self._boot_time
+
+    def _forget(self, pid: int) -> None:
+        self._static.pop(pid, None)
+        self._gpu_open.pop(pid, None)
+
+
+def _is_of(known: _Static, stat: Stat) -> bool:
+    return (known.starttime_ticks, known.name) == (stat.starttime_ticks, stat.name)
+
+
+def _read_static(folder: int, stat: Stat, known: _Static | None) -> _Static:
+    cmdline = _read_optional("cmdline", folder, CMDLINE_BYTES_MAX)
+    cgroup = _read_optional("cgroup", folder)
+    status = parse_status(_read_optional("status", folder) or b"")
+    arguments = None if cmdline is None else parse_cmdline(cmdline)
+    if stat.state == "Z" and known and known.starttime_ticks == stat.starttime_ticks:
+        arguments = known.cmdline  # a zombie has none left, but we knew it
+    again = known is not None and _is_of(known, stat) and known.cmdline == arguments
+    return _Static(
+        starttime_ticks=stat.starttime_ticks,
+        name=stat.name,
+        cmdline=arguments,
+        cgroup=None if cgroup is None else parse_cgroup(cgroup),
+        uid=status.uid,
+        pids=status.pids,
+        settled=again and arguments != (),
+    )
+
+
+def _read_optional(name: str, folder: int, bytes_max: int = SMALL_FILE_BYTES_MAX) -> bytes | None:
+    """One file of a process, None where it may not be read. Raises: where the process is gone."""
+    try:
+        return _read_file(name, folder, bytes_max)
+    except _GONE:
+        raise
+    except OSError:
+        return None
+
+
+def _read_file(
+    path: str | Path, folder: int | None = None, bytes_max: int = SMALL_FILE_BYTES_MAX
+) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        return os.read(descriptor, bytes_max)
+    finally:
+        os.close(descriptor)
+
+
+def _is_gpu(path: str) -> bool:
+    try:
+        return os.readlink(path).startswith(GPU_DEVICE)
+    except OSError:
+        return False

@@ -1,0 +1,222 @@
+"""Trace files in and out: what `record` writes and what `replay` reads.
+
+A file is gzip (or plain text) with one observation per line. The writer's file has an upper bound
+and is one ordinary gzip file at all times: a chain of gzip members, of which the older half is cut
+off at a member's edge when the file is full.
+"""
+
+import gzip
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from vllm_watch.errors import ExpositionError, RecordingError
+from vllm_watch.samples.observation import Call, Observation, Reading
+from vllm_watch.sources.reading import Reader
+from vllm_watch.sources.trace_line import RawObservation, from_line
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_LINE_BYTES_MAX = 64 << 20  # a body may have 16 MiB, and JSON doubles some of its characters
+_GZIP_MEMBER = 31  # zlib's word for "a 32 KB window, with a gzip header and trailer around it"
+_MEMBERS = 16  # of a full file: the older half is cut to within 1/16 of the bound
+_LEVEL = 6  # 0.5 ms for a body of 55 KB: `record` has a whole interval for it
+
+
+def read(path: Path) -> Iterator[RawObservation]:
+    """Read a trace, oldest line first. A last line or a gzip end that was cut short is left out.
+
+    Raises:
+        RecordingError: the file cannot be read, or a line is damaged.
+    """
+    number, line = 0, b""
+    for following in _lines(path):
+        if number:
+            yield from _parsed(path, number, line)
+        number, line = number + 1, following
+    if number:
+        yield from _parsed(path, number, line, is_last=True)
+
+
+def _parsed(
+    path: Path, number: int, line: bytes, *, is_last: bool = False
+) -> Iterator[RawObservation]:
+    if line.isspace():
+        return
+    try:
+        observation = from_line(line)
+    except (ValueError, RecursionError) as error:
+        if is_last and _was_cut_short(line, error):
+            return
+        remedy = "take this line out to read the others"
+        raise RecordingError(f"{path}, line {number}: {error}", remedy) from error
+    yield observation
+
+
+def _was_cut_short(line: bytes, error: Exception) -> bool:
+    if not line.startswith(b"{"):
+        return False
+    if isinstance(error, UnicodeDecodeError):  # cut within a character
+        return error.end >= len(line.rstrip())
+    if not isinstance(error, json.JSONDecodeError) or error.msg == "Extra data":
+        return False
+    at_its_end = error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated")
+    return at_its_end or not line.endswith(b"\n")
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    number = 0
+    try:
+        with path.open("rb") as file:
+            is_gzip = file.peek(2)[:2] == _GZIP_MAGIC
+            source = gzip.GzipFile(fileobj=file, mode="rb") if is_gzip else file
+            while line := source.readline(_LINE_BYTES_MAX + 1):
+                number += 1
+                if len(line) > _LINE_BYTES_MAX:
+                    cause = f"{path}, line {number}: longer than {_LINE_BYTES_MAX >> 20} MiB"
+                    raise RecordingError(cause, "give a file that `vllm-watch record` wrote")
+                yield line
+    except EOFError:  # the gzip file ends in its middle: the rest was never written
+        return
+    except (gzip.BadGzipFile, zlib.error) as error:
+        cause = f"{path}, line {number + 1}: damaged gzip data ({error})"
+        raise RecordingError(cause, "copy the file again from where it was recorded") from error
+    except OSError as error:
+        cause = f"{path}: {error.strerror or error}"
+        raise RecordingError(cause, "name a .jsonl or .jsonl.gz file that can be read") from error
+
+
+def to_observation(raw: RawObservation, reader: Reader) -> Observation:
+    """Read the metrics text; one that cannot be read makes the outcome `garbled`, as it does live."""
+    scrape, reading = raw.scrape, None
+    if scrape.outcome in ("ok", "garbled"):
+        scrape, reading = _reading(raw, reader)
+    return Observation(
+        t=raw.t,
+        target=raw.target,
+        monotonic_s=raw.monotonic_s,
+        scrape=scrape,
+        health=raw.health,
+        reading=reading,
+        gpus=raw.gpus,
+        process=raw.process,
+        canary=raw.canary,
+    )
+
+
+def _reading(raw: RawObservation, reader: Reader) -> tuple[Call, Reading | None]:
+    body, scrape = raw.metrics, raw.scrape
+    if body is None:
+        error = scrape.error or "the recording holds no metrics text for this answer"
+        return replace(scrape, outcome="garbled", error=error), None
+    try:
+        reading = reader.read(body, openmetrics=body.endswith("# EOF\n"))
+    except ExpositionError as error:
+        return replace(scrape, outcome="garbled", error=scrape.error or error.cause), None
+    if scrape.outcome != "ok":
+        scrape = replace(scrape, outcome="ok", error=None)
+    told = {
+        name: value
+        for name in ("version", "models", "max_model_len", "sleeping", "paused")
+        if (value := getattr(raw, name)) is not None
+    }
+    if told:
+        reading = replace(reading, server=replace(reading.server, **told))
+    return scrape, reading
+
+
+class Writer:
+    """Appends lines to one gzip file of at most `bytes_max`; every line can be read once written.
+
+    A process that is killed loses nothing; the file then merely lacks its gzip trailer. While the
+    older half is cut off, a second file of half the size stands beside it.
+    """
+
+    def __init__(self, path: Path, *, bytes_max: int) -> None:
+        """Raises RecordingError where the file cannot be made, or holds something already."""
+        self._path = path
+        self._bytes_max = bytes_max
+        try:
+            self._file = path.open("ab")
+        except OSError as error:
+            remedy = "choose a file name in a folder that can be written"
+            raise RecordingError(f"{path}: {error.strerror}", remedy) from error
+        if self._file.tell():
+            self._file.close()
+            remedy = "choose another name or remove it; recordings are not appended to"
+            raise RecordingError(f"{path} holds something already", remedy)
+        self._members = [0]  # offsets, oldest first; the last one is being written
+        self._bytes = 0
+        self._deflate = zlib.compressobj(_LEVEL, wbits=_GZIP_MEMBER)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file."""
+        return self._bytes
+
+    def write(self, line: bytes) -> None:
+        """Raises RecordingError where the disk does not take it."""
+        try:
+            # A flush per line costs a few bytes: no line is repeated within the window anyway.
+            self._append(self._deflate.compress(line) + self._deflate.flush(zlib.Z_SYNC_FLUSH))
+            if self._bytes - self._members[-1] >= self._bytes_max // _MEMBERS:
+                self._begin_member()
+        except OSError as error:
+            remedy = "make room, or give a smaller bound; what was recorded so far can be replayed"
+            raise RecordingError(f"{self._path}: {error.strerror}", remedy) from error
+
+    def close(self) -> None:
+        """Raises RecordingError where the disk does not take the end; the lines are safe then too."""
+        if self._file.closed:
+            return
+        try:
+            with self._file:
+                self._append(self._deflate.flush(zlib.Z_FINISH))
+        except OSError as error:
+            remedy = "make room; what was recorded so far can be replayed"
+            raise RecordingError(f"{self._path}: {error.strerror}", remedy) from error
+
+    def _append(self, data: bytes) -> None:
+        self._file.write(data)
+        self._file.flush()
+        self._bytes += len(data)
+
+    def _begin_member(self) -> None:
+        self._append(self._deflate.flush(zlib.Z_FINISH))
+        if self._bytes > self._bytes_max * (_MEMBERS - 2) // _MEMBERS:
+            self._drop_older_half()
+        self._members.append(self._bytes)
+        self._deflate = zlib.compressobj(_LEVEL, wbits=_GZIP_MEMBER)
+
+    def _drop_older_half(self) -> None:
+        half = self._bytes - self._bytes_max // 2
+        cut = next((offset for offset in self._members if offset >= half), self._bytes)
+        shorter = self._path.with_name(f"{self._path.name}.shorter")
+        try:
+            with self._path.open("rb") as source, shorter.open("wb") as kept:
+                source.seek(cut)
+                shutil.copyfileobj(source, kept, 1 << 20)
+            os.replace(shorter, self._path)
+        except OSError:
+            shorter.unlink(missing_ok=True)
+            raise
+        self._file.close()
+        self._file = self._path.open("ab")
+        self._members = [offset - cut for offset in self._members if offset >= cut]
+        self._bytes -= cut

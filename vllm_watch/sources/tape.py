@@ -1,0 +1,202 @@
+"""The last minutes of one series of texts: packed, bounded by age and by size, exact.
+
+Records are collected, then packed into chunks. Chunks form groups, each of which begins with a text
+in full, so that a group can be read, and dropped, without the others. With a spool the chunks lie in
+one file, each in the first gap that is large enough, and the file never outgrows its bound.
+"""
+
+import asyncio
+import sys
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from vllm_watch.sources.body_deltas import Decoder, Encoder
+from vllm_watch.sources.spool import Chunk, Spool
+
+_LEVEL = 1  # of changed values 3 makes a tenth less in twice the time: they hardly repeat
+_GROUPS = 10  # of a full tape: it reaches back a tenth more than asked for, at most
+_OPEN_CHARACTERS_MAX = 32 << 10  # some fifteen scrapes of changes, packed in half a millisecond
+_OPEN_SHARE = 8  # records that are not packed yet are to take 1/8 of the memory at most
+_READ_TIMEOUT_SECONDS = 30.0  # 8 MB from a disk under load
+
+
+@dataclass(slots=True)
+class _Group:
+    """Records that build on each other, and the clock's span over them."""
+
+    first_seconds: float
+    last_seconds: float
+    chunks: list[Chunk] = field(default_factory=list)
+
+    @property
+    def packed_bytes(self) -> int:
+        return sum(chunk.length for chunk in self.chunks)
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum([chunk.length for chunk in self.chunks if chunk.offset is None])
+
+
+class Tape:
+    """`seconds` of history in at most `bytes_max` of packed records."""
+
+    def __init__(self, *, seconds: float, bytes_max: int, spool: Spool | None) -> None:
+        self._seconds = seconds
+        self._bytes_max = bytes_max
+        self._spool = spool
+        self._file = spool.new_file() if spool else None
+        self._encoder = Encoder()
+        self._groups: list[_Group] = []  # oldest first; the open records belong to the last one
+        self._is_closed = True  # must the next record begin a group?
+        self._open: list[str] = []
+        self._open_characters = 0
+
+    @property
+    def span_seconds(self) -> float:
+        """From the oldest record to the newest."""
+        groups = self._groups
+        return groups[-1].last_seconds - groups[0].first_seconds if groups else 0.0
+
+    @property
+    def newest_seconds(self) -> float:
+        """The clock at the newest record."""
+        return self._groups[-1].last_seconds if self._groups else 0.0
+
+    @property
+    def memory_bytes(self) -> int:
+        """What is held in memory, but for what is on its way to the disk and 0.2 kB per chunk."""
+        previous = self._encoder.previous
+        text = 0 if previous is None else sys.getsizeof(previous)
+        packed = sum([group.memory_bytes for group in self._groups])
+        return text + self._open_characters + packed
+
+    def append(
+        self, clock_seconds: float, head: str, text: str | None, *, memory_bytes: int
+    ) -> None:
+        """Add a record; `clock_seconds` says its age, `memory_bytes` how much this tape should hold."""
+        if self._is_closed or self._is_full(self._groups[-1], clock_seconds, memory_bytes):
+            self._end_group()
+            self._groups.append(_Group(clock_seconds, clock_seconds))
+            self._is_closed = False
+        record = self._encoder.encode(head, text)
+        self._open.append(record)
+        self._open_characters += len(record)
+        self._groups[-1].last_seconds = clock_seconds
+        if self._open_characters >= min(_OPEN_CHARACTERS_MAX, memory_bytes // _OPEN_SHARE):
+            self._pack()
+        while len(self._groups) > 1 and (
+            self._groups[0].last_seconds < clock_seconds - self._seconds
+        ):
+            self._drop(0)
+
+    def relieve(self) -> None:
+        """Give up some memory: at no loss where a disk takes it, else the oldest records in memory."""
+        if self._spool and (self._open or self._encoder.previous is not None):
+            self._end_group()
+            return
+        for index, group in enumerate(self._groups):
+            if group.memory_bytes or index == len(self._groups) - 1:
+                self._drop(index)
+                return
+
+    async def packed_groups(self, since_seconds: float) -> list[list[bytes]]:
+        """Fetch all groups that reach later than that; `records` reads each.
+
+        Raises:
+            TimeoutError: the disk does not answer.
+        """
+        groups = [group for group in self._groups if group.last_seconds >= since_seconds]
+        last = [_packed(self._open)] if self._open else []
+        chunks = [chunk for group in groups for chunk in group.chunks]
+        found: Sequence[bytes | None] = [chunk.packed for chunk in chunks]
+        lengths = [len(group.chunks) for group in groups]
+        if self._spool and self._file:
+            reading = asyncio.wrap_future(self._spool.read(self._file, chunks))
+            found = await asyncio.wait_for(reading, _READ_TIMEOUT_SECONDS)
+        pieces = iter(found)
+        fetched = [_until_gone([next(pieces) for _ in range(length)]) for length in lengths]
+        if fetched and len(fetched[-1]) == lengths[-1]:
+            fetched[-1] += last
+        return fetched
+
+    def forget(self) -> None:
+        """Drop everything, the file too."""
+        while self._groups:
+            self._drop(0)
+        if self._spool and self._file:
+            self._spool.remove(self._file)
+
+    def _is_full(self, group: _Group, clock_seconds: float, memory_bytes: int) -> bool:
+        age = clock_seconds - group.first_seconds  # negative where the clock went back
+        if not 0 <= age < self._seconds / _GROUPS:
+            return True
+        if not group.chunks:
+            return False
+        # What goes when memory or disk is short is a group, so it is a small part of either; but not
+        # so small that the text in full, which stands first, is most of it.
+        bytes_max = self._bytes_max if self._spool else min(self._bytes_max, memory_bytes)
+        return group.packed_bytes >= max(bytes_max // _GROUPS, 2 * group.chunks[0].length)
+
+    def _end_group(self) -> None:
+        if self._open:
+            self._pack()
+        self._encoder.reset()
+        self._is_closed = True
+
+    def _pack(self) -> None:
+        chunk = Chunk(_packed(self._open))
+        self._open, self._open_characters = [], 0
+        self._groups[-1].chunks.append(chunk)
+        while sum(group.packed_bytes for group in self._groups) > self._bytes_max:
+            self._drop(0)
+        if self._spool and self._file and self._groups:
+            while (offset := self._first_gap(chunk.length)) + chunk.length > self._bytes_max:
+                self._drop(0)
+            self._spool.write(self._file, chunk, offset)
+
+    def _first_gap(self, length: int) -> int:
+        taken = sorted(
+            (chunk.offset, chunk.length)
+            for group in self._groups
+            for chunk in group.chunks
+            if chunk.offset is not None
+        )
+        end = 0
+        for offset, taken_length in taken:
+            if offset - end >= length:
+                break
+            end = offset + taken_length
+        return end
+
+    def _drop(self, index: int) -> None:
+        for chunk in self._groups.pop(index).chunks:
+            chunk.packed = None
+        if index == len(self._groups):  # it was the open one
+            self._open, self._open_characters = [], 0
+            self._encoder.reset()
+            self._is_closed = True
+
+
+def _packed(records: list[str]) -> bytes:
+    return zlib.compress("".join(records).encode("utf-8", "surrogatepass"), _LEVEL)
+
+
+def _until_gone(pieces: list[bytes | None]) -> list[bytes]:
+    found = []
+    for piece in pieces:
+        if piece is None:
+            break
+        found.append(piece)
+    return found
+
+
+def records(group: Sequence[bytes]) -> Iterator[tuple[str, list[str] | None]]:
+    """Unpack a group: each head with the lines of its text, or None where it had none.
+
+    Raises:
+        zlib.error: the disk gave back other bytes than it was given.
+    """
+    decoder = Decoder()
+    for packed in group:
+        yield from decoder.decode(zlib.decompress(packed).decode("utf-8", "surrogatepass"))

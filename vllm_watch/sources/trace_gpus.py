@@ -1,0 +1,131 @@
+"""The GPU entries of a trace line, in and out: GpuSample ↔ JSON objects.
+
+A field that is null or absent is unknown. Processes carry nvidia-smi's letters for their type
+(C, G, M), as other tools write them; our samples carry words.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.samples.process import ProcessSample
+
+_LETTERS = {"compute": "C", "graphics": "G", "mps": "M"}
+_WORDS = {letter: word for word, letter in _LETTERS.items()}
+
+Convert = Callable[[Any], Any]
+
+
+def _number(value: Any) -> float | int:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError("not a number")
+    return value
+
+
+def _whole(value: Any) -> int:
+    return int(_number(value))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("not a text")
+    return value
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError("neither true nor false")
+    return value
+
+
+def _each(convert: Convert) -> Convert:
+    def convert_all(values: Any) -> tuple[Any, ...]:
+        if not isinstance(values, list):
+            raise TypeError("not a list")
+        return tuple([convert(value) for value in values])
+
+    return convert_all
+
+
+def _process_type(value: Any) -> str:
+    letter = _text(value)
+    return _WORDS.get(letter, letter)
+
+
+_PROCESS: Mapping[str, Convert] = {
+    "pid": _whole, "used_bytes": _whole, "type": _process_type, "name": _text, "cmdline": _each(_text),
+    "ppid": _whole, "state": _text, "create_time": _number, "cpu_seconds": _number,
+    "sm_utilization_ratio": _number, "cgroup": _text, "uid": _whole, "gpu_instance_id": _whole,
+    "compute_instance_id": _whole, "mps": _truth, "pid_local": _whole,
+}  # fmt: skip
+
+
+def _process(value: Any) -> ProcessSample:
+    fields = _fields(value, _PROCESS)
+    fields.setdefault("pid", 0)  # as NVML itself says where it may not name the process
+    return ProcessSample(**fields)
+
+
+_GPU: Mapping[str, Convert] = {
+    "index": _whole, "uuid": _text, "name": _text, "memory_total_bytes": _whole,
+    "memory_used_bytes": _whole, "memory_reserved_bytes": _whole, "utilization_ratio": _number,
+    "temperature_celsius": _number, "power_watts": _number, "power_limit_watts": _number,
+    "sm_clock_hz": _number, "sm_clock_max_hz": _number, "throttle_reasons": _each(_text),
+    "xid_errors": _each(_whole), "ecc_uncorrected": _whole, "remapped_rows_pending": _truth,
+    "remapped_rows_failed": _truth, "mig_parent_uuid": _text, "gpu_instance_id": _whole,
+    "compute_instance_id": _whole, "lost": _truth, "processes": _each(_process),
+}  # fmt: skip
+
+
+def _fields(value: Any, known: Mapping[str, Convert]) -> dict[str, Any]:
+    """Take the known keys that say something; unknown keys are a newer writer's."""
+    if not isinstance(value, dict):
+        raise TypeError("not an object")
+    fields = {}
+    for name, given in value.items():
+        convert = known.get(name)
+        if convert is None or given is None:
+            continue
+        try:
+            fields[name] = convert(given)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise ValueError(f"{name}: {error}") from error
+    return fields
+
+
+def from_json(value: Any) -> tuple[GpuSample, ...]:
+    """Turn the value of `gpus` into samples.
+
+    Raises:
+        ValueError: a field holds what cannot be its value; the text begins with the field's path.
+    """
+    if not isinstance(value, list):
+        raise ValueError("gpus: not a list")  # noqa: TRY004 - one kind of error for damaged lines
+    gpus = []
+    for position, entry in enumerate(value):
+        try:
+            fields = _fields(entry, _GPU)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"gpus: {error}") from error
+        index = fields.setdefault("index", position)
+        fields.setdefault("uuid", f"index:{index}")  # unlike any other GPU's, which "" would not be
+        gpus.append(GpuSample(**fields))
+    return tuple(gpus)
+
+
+def _known(sample: GpuSample | ProcessSample, names: Mapping[str, Convert]) -> dict[str, Any]:
+    return {name: value for name in names if (value := getattr(sample, name)) is not None}
+
+
+def to_json(gpus: tuple[GpuSample, ...]) -> list[dict[str, Any]]:
+    """Turn samples into the value of `gpus`; what is unknown is left out."""
+    entries = []
+    for gpu in gpus:
+        entry = _known(gpu, _GPU)
+        if gpu.processes is not None:
+            entry["processes"] = [_known(process, _PROCESS) for process in gpu.processes]
+            for process in entry["processes"]:
+                if "type" in process:
+                    process["type"] = _LETTERS.get(process["type"], process["type"])
+        entries.append(entry)
+    return entries
