@@ -1,0 +1,137 @@
+"""Server-sent events over a real socket: what an open page is told, and when."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import aiohttp
+import pytest
+
+from tests.export.small_board import SERVING, T, small_board
+from tests.export.test_server import ask, serving
+from vllm_watch.export import events
+from vllm_watch.export.updates import LISTENERS_MAX
+from vllm_watch.samples.gpu import GpuReading
+
+
+class Stream:
+    """The events of one open page."""
+
+    def __init__(self, answer: aiohttp.ClientResponse) -> None:
+        self.answer = answer
+
+    async def next(self) -> tuple[str, dict]:
+        """The next event's name and data; comments and retry hints are skipped."""
+        name = ""
+        async with asyncio.timeout(5):
+            while True:
+                line = (await self.answer.content.readline()).decode().rstrip("\n")
+                if line.startswith("event: "):
+                    name = line.removeprefix("event: ")
+                elif line.startswith("data: "):
+                    return name, json.loads(line.removeprefix("data: "))
+                elif not line and self.answer.content.at_eof():
+                    raise EOFError
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """The paces are the server's; tests need not wait at them."""
+    monkeypatch.setattr(events, "BATCH_SECONDS", 0.05)
+    monkeypatch.setattr(events, "BEAT_SECONDS", 0.2)
+
+
+async def test_page_is_told_what_changed():
+    """Hello, then targets, removals and GPUs as they happen, each in the words of the status."""
+    board = small_board()
+    async with (
+        serving(board) as url,
+        aiohttp.ClientSession() as session,
+        session.get(f"{url}/api/v1/events") as answer,
+    ):
+        assert answer.headers["Content-Type"] == "text/event-stream"
+        stream = Stream(answer)
+        name, watcher = await stream.next()
+        assert name == "hello"
+        assert watcher["window_seconds"] == 60
+        board.publish(replace(SERVING, state="stalled"))
+        name, target = await stream.next()
+        assert (name, target["name"], target["state"]) == ("target", "chat", "stalled")
+        status = json.loads((await ask("GET", f"{url}/api/v1/status"))[1])
+        assert target == status["targets"][0]
+        board.remove_target("gone")
+        assert await stream.next() == ("gone", {"name": "gone"})
+        board.publish_gpus(GpuReading(status="hung", t=T))
+        name, reading = await stream.next()
+        assert (name, reading["status"]) == ("gpus", "hung")
+
+
+async def test_many_publishes_are_one_event():
+    """Between two batches only the newest of a target counts."""
+    board = small_board()
+    async with (
+        serving(board) as url,
+        aiohttp.ClientSession() as session,
+        session.get(f"{url}/api/v1/events") as answer,
+    ):
+        stream = Stream(answer)
+        await stream.next()
+        for second in range(1, 501):
+            board.publish(replace(SERVING, t=T + second))
+        assert (await stream.next())[1]["signals"]["t"] == T + 500
+        assert (await stream.next())[0] == "beat"
+
+
+async def test_silence_is_broken_by_a_beat():
+    """So a page can tell a watcher with nothing new from one that is gone."""
+    async with (
+        serving() as url,
+        aiohttp.ClientSession() as session,
+        session.get(f"{url}/api/v1/events") as answer,
+    ):
+        stream = Stream(answer)
+        assert [(await stream.next())[0] for _ in range(3)] == ["hello", "beat", "beat"]
+
+
+async def test_page_that_goes_away_is_forgotten():
+    """Its place is free again."""
+    board = small_board()
+    async with serving(board) as url:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"{url}/api/v1/events") as answer,
+        ):
+            await Stream(answer).next()
+            assert len(board.listeners) == 1
+        async with asyncio.timeout(5):
+            while len(board.listeners):
+                await asyncio.sleep(0.01)
+
+
+async def test_page_that_does_not_read_is_dropped(monkeypatch):
+    """It costs one mark per target while it is slow, and nothing after."""
+    monkeypatch.setattr(events, "WRITE_SECONDS", 0.2)
+    board = small_board()
+    wide = replace(SERVING, unknown_families=tuple("x" * 100 + str(i) for i in range(20_000)))
+    async with serving(board) as url:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", int(url.rpartition(":")[2]), limit=1024
+        )
+        writer.write(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await reader.readline()
+        async with asyncio.timeout(10):
+            while len(board.listeners):
+                board.publish(wide)
+                await asyncio.sleep(0.02)
+        writer.close()
+
+
+async def test_one_page_too_many_is_refused_in_words():
+    """The others go on."""
+    board = small_board()
+    others = [board.listen() for _ in range(LISTENERS_MAX)]
+    async with serving(board) as url:
+        status, text, _ = await ask("GET", f"{url}/api/v1/events")
+        assert status == 503
+        assert "64 pages already listen" in json.loads(text)["error"]
+    assert all(updates.closed.is_set() for updates in others)

@@ -1,0 +1,62 @@
+"""The table of exported metrics: its rules, and that the documentation is made from it."""
+
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from vllm_watch.export.engine_families import ENGINE_FAMILIES
+from vllm_watch.export.families import FAMILIES, markdown
+from vllm_watch.signals.records import EngineSignals
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_names_are_unique():
+    """Two rows of one name would be two families of one name, which Prometheus refuses."""
+    names = [family.name for family in FAMILIES]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_row_keeps_the_rules(family):
+    """Our prefix, no colon, the suffix of its type, a sentence of help on one line, no label twice."""
+    assert family.name.startswith("vllm_watch_")
+    assert ":" not in family.name
+    assert family.name.endswith("_total") == (family.kind == "counter")
+    assert family.name.endswith("_info") == (family.kind == "info")
+    assert family.help.endswith(".")
+    assert "\n" not in family.help_text
+    assert "\\" not in family.help_text
+    assert len(set(family.all_labels)) == len(family.all_labels)
+
+
+def test_every_signal_is_exported():
+    """A field added to EngineSignals needs a row here, under its own name."""
+    not_numbers = {"engine", "model_name", "state_text"}
+    wanted = {
+        "vllm_watch_engine_" + field.name
+        for field in fields(EngineSignals)
+        if field.name not in not_numbers
+    }
+    wanted = {name.replace("_engine_restarts", "_engine_restarts_total") for name in wanted}
+    assert {family.name for family in ENGINE_FAMILIES} == wanted
+
+
+def test_documentation_is_fresh():
+    """docs/metrics.md is what the table says; if not: python -m vllm_watch.export.families --markdown > docs/metrics.md"""
+    assert (ROOT / "docs" / "metrics.md").read_text() == markdown()
+
+
+def test_command_prints_the_page_and_refuses_anything_else():
+    """The command is the one that docs/metrics.md names."""
+    command = [sys.executable, "-m", "vllm_watch.export.families"]
+    printed = subprocess.run(
+        [*command, "--markdown"], cwd=ROOT, capture_output=True, timeout=60, check=True
+    )
+    assert printed.stdout.decode() == markdown()
+    refused = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(b"usage: ")

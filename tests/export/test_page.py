@@ -1,0 +1,367 @@
+"""The status page in a real browser: what a person sees, on a phone and on a wall, live and cut off."""
+
+import asyncio
+import math
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from tests.export.demo_board import STORIES, fill, reading, signals, step
+from vllm_watch.export.board import Board
+from vllm_watch.export.server import Server
+from vllm_watch.samples.target import Target
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+UNKNOWN = "\u2013"  # how the page writes what it does not know
+PHONE, LAPTOP, WALL = (375, 812), (1280, 800), (2560, 1440)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
+        )
+        yield browser
+        await browser.close()
+
+
+@pytest.fixture
+def board() -> Board:
+    """Every story of the demo, with its last ten minutes."""
+    board = Board()
+    fill(board, extra=0, now=time.time())
+    return board
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def server(board) -> AsyncIterator[Server]:
+    server = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def opened(browser) -> AsyncIterator[Callable[..., Awaitable["Tab"]]]:
+    """Opens the page of a server and waits until it is live; closes all at the end."""
+    contexts = []
+
+    async def open_page(
+        server: Server, size: tuple[int, int] = LAPTOP, scheme: str = "light"
+    ) -> Tab:
+        context = await browser.new_context(
+            viewport={"width": size[0], "height": size[1]}, color_scheme=scheme
+        )
+        contexts.append(context)
+        tab = Tab(await context.new_page(), f"http://127.0.0.1:{server.port}/")
+        await tab.page.goto(tab.url)
+        await expect(tab.page.locator("#live")).to_have_attribute("data-state", "live")
+        return tab
+
+    yield open_page
+    for context in contexts:
+        await context.close()
+
+
+class Tab:
+    """A page that keeps what must not happen: errors, and requests to anyone else."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page = page
+        self.url = url
+        self.complaints: list[str] = []
+        page.on(
+            "console",
+            lambda said: (
+                self.complaints.append(said.text) if said.type in {"error", "warning"} else None
+            ),
+        )
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
+        page.on("request", self._requested)
+
+    def _requested(self, request) -> None:
+        if not request.url.startswith(self.url):
+            self.complaints.append(f"asked elsewhere: {request.url}")
+
+    def row(self, name: str):
+        return self.page.locator(f'details.target[id="target-{name}"]')
+
+
+async def test_says_first_what_is_wrong(opened, server):
+    """The sentence on top counts and names those that need someone, the worst first; nothing is fetched elsewhere."""
+    tab = await opened(server)
+    await expect(tab.page.locator("h1")).to_have_text("3 of 9 targets need attention")
+    await expect(tab.page.locator("#verdict-more")).to_have_text(
+        "GPU 3 fell off the bus · llama-8b-canary is down · llama-70b-b is stalled · mistral-batch is overloaded."
+    )
+    names = await tab.page.locator("details.target h3").all_inner_texts()
+    assert names[:3] == ["llama-8b-canary", "llama-70b-b", "mistral-batch"]
+    assert names[3:] == sorted(names[3:], key=str.lower)
+    assert await tab.page.title() == "(4) 3 of 9 targets need attention · vllm-watch"
+    assert tab.complaints == []
+
+
+async def test_shows_each_target_in_words_and_numbers(opened, server):
+    """State, sentence and the numbers of a row; unknown is a dash, never 0."""
+    tab = await opened(server)
+    stalled = tab.row("llama-70b-b")
+    await expect(stalled.locator(".badge").first).to_have_text("stalled")
+    await expect(stalled.locator(".sentence")).to_have_text(STORIES["llama-70b-b"][1])
+    assert await stalled.locator("summary .cell-value").all_inner_texts() == [
+        "0\u202ftok/s",
+        "41",
+        "17",
+        "83\u202f%",
+        UNKNOWN,
+    ]
+    assert (
+        await tab.row("llama-8b-canary").locator("summary .cell-value").all_inner_texts()
+        == [UNKNOWN] * 5
+    )
+
+
+async def test_names_from_outside_are_text(opened, server):
+    """A model named like markup is shown as it is spelled, and nothing of it runs."""
+    tab = await opened(server)
+    evil = "<img src=x onerror=alert(1)>"
+    row = tab.page.locator("details.target", has_text="prefilling")
+    await expect(row.locator("h3")).to_have_text(evil)
+    await expect(row.locator(".model")).to_have_text(evil)
+    await expect(row.locator(".sentence")).to_have_text(
+        "<b>Prefilling</b> a prompt of 120k tokens."
+    )
+    await row.locator("summary").click()
+    await expect(row.locator(".chart").first).to_be_visible()
+    assert await tab.page.locator("main img, main b").count() == 0
+    assert tab.complaints == []
+
+
+async def test_is_live(opened, server, board):
+    """A change, a new target and a removed one arrive without a reload, within seconds."""
+    tab = await opened(server)
+    now = time.time()
+    board.publish(signals("llama-70b-b", "serving", "Serving again.", now))
+    await expect(tab.row("llama-70b-b").locator(".sentence")).to_have_text("Serving again.")
+    await expect(tab.page.locator("h1")).to_have_text("2 of 9 targets need attention")
+    board.add_target(Target(name="fresh", url="http://h:1"), 5.0)
+    await expect(tab.row("fresh").locator(".sentence")).to_have_text("Not looked at yet.")
+    board.remove_target("llama-8b-canary")
+    await expect(tab.row("llama-8b-canary")).to_have_count(0)
+    gpus = reading(now)
+    assert gpus.gpus is not None
+    board.publish_gpus(replace(gpus, gpus=gpus.gpus[:2]))
+    await expect(tab.page.locator(".gpu")).to_have_count(2)
+    assert tab.complaints == []
+
+
+async def test_charts_show_the_last_ten_minutes_and_the_value_under_the_pointer(
+    opened, server, board
+):
+    """The watcher's history is there at once; the pointer reads all charts of the engine at one moment."""
+    tab = await opened(server)
+    row = tab.row("llama-70b-a")
+    await row.locator("summary").click()
+    charts = row.locator(".chart")
+    await expect(charts).to_have_count(7)
+    line = charts.first.locator("path.line")
+    await expect(line).to_have_attribute("d", points(100))
+    plot = charts.first.locator(".plot")
+    await plot.scroll_into_view_if_needed()
+    box = await plot.bounding_box()
+    assert box is not None
+    await tab.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 20)
+    await expect(charts.first.locator(".chart-note")).to_contain_text("at ")
+    at = await charts.first.locator(".chart-note").inner_text()
+    times, series = board.targets["llama-70b-a"].history["0"].series(time.time())
+    (pointed,) = [
+        i for i, t in enumerate(times) if time.strftime("at %H:%M:%S", time.localtime(t)) == at
+    ]
+    assert abs(pointed - len(times) / 2) <= 2
+    value = series["generation_tokens_per_second"][pointed]
+    await expect(charts.first.locator(".chart-value")).to_have_text(f"{value:,.0f}\u202ftok/s")
+    for i in (0, 3, 6):
+        await expect(charts.nth(i).locator(".chart-note")).to_contain_text("at ")
+    await tab.page.mouse.move(0, 0)
+    await expect(charts.first.locator(".chart-note")).to_have_text("tokens per second")
+    assert tab.complaints == []
+
+
+def points(least: int):
+    """A path of at least so many points."""
+    return re.compile(rf"^M[^L]+(L[^L]+){{{least},}}$")
+
+
+async def test_keyboard_reaches_everything(opened, server):
+    """Rows open with Enter, charts step with the arrows and say the value, / goes to the search."""
+    tab = await opened(server)
+    await tab.row("llama-70b-a").locator("summary").focus()
+    await tab.page.keyboard.press("Enter")
+    await expect(tab.row("llama-70b-a").locator(".plot")).to_have_count(7)
+    await tab.page.keyboard.press("Tab")
+    label = await tab.page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert label.startswith("Generation: now ")
+    await tab.page.keyboard.press("ArrowLeft")
+    await expect(tab.page.locator("#announce")).to_contain_text("tok/s")
+    await tab.page.keyboard.press("Escape")
+    await tab.page.keyboard.press("/")
+    await tab.page.keyboard.type("QWEN")
+    await expect(tab.page.locator("details.target")).to_have_count(1)
+    await tab.page.keyboard.press("Escape")
+    await expect(tab.page.locator("details.target")).to_have_count(9)
+    await tab.page.get_by_role("button", name="stalled 1").click()
+    await expect(tab.page.locator("details.target h3")).to_have_text(["llama-70b-b"])
+
+
+async def test_target_that_is_down_still_shows_what_it_did_before(opened, server, board):
+    """The charts end where it fell, and their last value is not passed off as now."""
+    now = time.time()
+    board.publish(signals("llama-70b-a", "down", "Connection refused.", now))
+    tab = await opened(server)
+    row = tab.row("llama-70b-a")
+    await row.locator("summary").click()
+    await expect(row.locator(".chart").first.locator("path.line")).to_have_attribute(
+        "d", points(50)
+    )
+    board.publish(signals("llama-70b-a", "down", "Connection refused.", now + 20))
+    await expect(row.locator(".chart-value").first).to_have_text(UNKNOWN)
+    await expect(row.locator(".callout")).to_contain_text("connection refused")
+
+
+async def test_gpus_show_who_holds_their_memory(opened, server):
+    """Bytes, process, user, age and state of each holder; a zombie stands out; secrets are not shown."""
+    tab = await opened(server)
+    shared = tab.page.locator(".gpu").nth(1)
+    await expect(shared.locator(".memory-text")).to_contain_text(
+        "96.0\u202fGiB of 139.0\u202fGiB in use · 69\u202f%"
+    )
+    rows = shared.locator("tbody tr")
+    await expect(rows).to_have_count(3)
+    zombie = rows.nth(2)
+    assert (await zombie.locator("th, td").all_inner_texts())[1:6] == [
+        "38101",
+        "uid 1001",
+        "9.3\u202fGiB",
+        "14\u202fh 26\u202fmin",
+        "zombie",
+    ]
+    hidden = tab.page.locator(".gpu").nth(2)
+    await expect(hidden.locator(".holds")).to_have_text("unknown")
+    await expect(hidden.locator(".memory-text")).to_contain_text("not told apart by process")
+    await expect(tab.page.locator(".gpu").nth(3).locator(".memory-text")).to_have_text(
+        "memory unknown"
+    )
+    assert "sk-secret" not in await tab.page.content()
+
+
+async def test_says_when_it_is_cut_off_and_comes_back(opened, board):
+    """Old numbers are marked as such; when the watcher is back the page is live again by itself."""
+    first = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
+    await first.start()
+    tab = await opened(first)
+    await first.stop()
+    await expect(tab.page.locator("#live-text")).to_contain_text("disconnected · updated ")
+    await expect(tab.page.locator("h1")).to_have_text("Disconnected from the watcher")
+    again = Server(board, host="127.0.0.1", port=first.port, ready=lambda: None)
+    await again.start()
+    await expect(tab.page.locator("#live")).to_have_attribute("data-state", "live", timeout=15_000)
+    await expect(tab.page.locator("h1")).to_have_text("3 of 9 targets need attention")
+    await tab.page.close()
+    await again.stop()
+
+
+async def test_target_that_is_not_looked_at_any_more_is_stale(opened, server, board):
+    """A watcher whose looking has stopped must not show an old "serving" as now."""
+    board.publish(replace(signals("embeddings", "serving", "Serving.", time.time() - 300)))
+    tab = await opened(server)
+    row = tab.row("embeddings")
+    await expect(row.locator(".badge").first).to_have_text("stale")
+    await expect(row.locator(".sentence")).to_contain_text("No news for 5\u202fmin")
+
+
+@pytest.mark.parametrize("size", [PHONE, (768, 1024), LAPTOP, WALL], ids=str)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_fits_every_screen_and_can_be_read(opened, server, size, scheme):
+    """No sideways scroll, no text under AA contrast, nothing cut, with a target open."""
+    tab = await opened(server, size, scheme)
+    await tab.row("mistral-batch").locator("summary").click()
+    await expect(tab.row("mistral-batch").locator(".chart")).to_have_count(7)
+    assert await tab.page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    poor = await tab.page.evaluate(CONTRAST)
+    assert poor == []
+    assert tab.complaints == []
+
+
+async def test_five_hundred_targets_stay_quick(opened):
+    """The ill ones are on top, the well ones are folded away, an update costs a fraction of a frame's budget."""
+    board = Board()
+    fill(board, extra=491, now=time.time(), back_seconds=10)
+    server = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
+    await server.start()
+    tab = await opened(server)
+    await expect(tab.page.locator("h1")).to_have_text("3 of 500 targets need attention")
+    assert await tab.page.locator("details.target").count() < 100
+    await expect(tab.page.locator("#more")).to_be_visible()
+    await tab.page.evaluate(
+        "window.longest = 0; new PerformanceObserver((list) => { for (const e of list.getEntries()) window.longest = Math.max(window.longest, e.duration); }).observe({type: 'longtask'})"
+    )
+    stories = {
+        name: (e.signals.state, e.signals.state_text)
+        for name, e in board.targets.items()
+        if e.signals
+    }
+    step(board, stories, time.time())
+    await expect(tab.row("fleet-000").locator(".sentence")).to_have_text("Serving 38 requests.")
+    await asyncio.sleep(1.5)  # the batch arrives and is drawn
+    assert (
+        await tab.page.evaluate("window.longest") < 400
+    )  # on a busy two-core machine; a tenth of it elsewhere
+    await tab.page.locator("#more").click()
+    await expect(tab.page.locator("details.target")).to_have_count(500)
+    assert tab.complaints == []
+    await tab.page.close()
+    await server.stop()
+
+
+async def test_numbers_are_written_as_people_read_them(opened, server):
+    """The formats of the page, from one table."""
+    tab = await opened(server)
+    cases = [
+        ("number", None, UNKNOWN), ("number", math.inf, UNKNOWN), ("number", 0, "0"), ("number", 0.124, "0.12"), ("number", 12.34, "12.3"),
+        ("number", 1420.4, "1,420"), ("number", 123_456, "123k"), ("number", 1_204_224, "1.2M"),
+        ("count", 41, "41"), ("count", 41.5, "41.5"), ("ratio", 0.834, "83 %"), ("ratio", 0.042, "4.2 %"), ("ratio", 0, "0 %"),
+        ("seconds", 0, "0 s"), ("seconds", 0.00042, "420 µs"), ("seconds", 0.0843, "84.3 ms"), ("seconds", 1.324, "1.32 s"),
+        ("seconds", 84, "1 min 24 s"), ("age", 0.2, "0 s"), ("age", 59.7, "1 min"), ("age", 90_000, "1 d 1 h"), ("ago", None, "never"),
+        ("bytes", None, UNKNOWN), ("bytes", 512, "512 B"), ("bytes", 149250113536, "139.0 GiB"), ("bytes", 2**20 * 512, "512.0 MiB"),
+    ]  # fmt: skip
+    given = [[name, None if value is math.inf else value] for name, value, _ in cases]
+    shown = await tab.page.evaluate(
+        "async (cases) => { const f = await import('./page/format.js'); return cases.map(([name, value]) => f[name](value)); }",
+        given,
+    )
+    assert [text.replace("\u202f", " ") for text in shown] == [text for _, _, text in cases]
+
+
+# Every piece of visible text against what is painted behind it, by WCAG 2's formula.
+CONTRAST = """() => {
+  const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const rgba = (css) => { canvas.clearRect(0, 0, 1, 1); canvas.fillStyle = css; canvas.fillRect(0, 0, 1, 1); return [...canvas.getImageData(0, 0, 1, 1).data]; };
+  const light = (c) => { const [r, g, b] = c.slice(0, 3).map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const behind = (e) => { for (; e; e = e.parentElement) { const c = rgba(getComputedStyle(e).backgroundColor); if (c[3] === 255) return c; } return [255, 255, 255, 255]; };
+  const poor = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const e = walker.currentNode.parentElement;
+    const text = walker.currentNode.textContent.trim();
+    if (!text || !e.checkVisibility() || e.closest(".sr, .skip, noscript")) continue;
+    const [a, b] = [light(rgba(getComputedStyle(e).color)), light(behind(e))].sort((x, y) => y - x);
+    if ((a + 0.05) / (b + 0.05) < 4.5) poor.push(`${text.slice(0, 30)}: ${((a + 0.05) / (b + 0.05)).toFixed(2)}`);
+  }
+  return poor;
+}"""

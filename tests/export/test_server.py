@@ -1,0 +1,441 @@
+"""The server over real sockets: its routes, and callers that are slow, large, foreign or too many."""
+
+import asyncio
+import gzip
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+from multidict import CIMultiDict
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from tests.export.demo_board import fill
+from tests.export.small_board import small_board
+from vllm_watch.errors import ConfigError, RecordingError, ServeError
+from vllm_watch.export import answers, api, server
+from vllm_watch.export.board import Board
+from vllm_watch.export.server import Server
+
+
+@asynccontextmanager
+async def serving(
+    board: Board | None = None, host: str = "127.0.0.1", **settings
+) -> AsyncIterator[str]:
+    """A running server; yields its base URL."""
+    settings = {"ready": lambda: None} | settings
+    running = Server(board or small_board(), host=host, port=0, **settings)
+    await running.start()
+    try:
+        yield f"http://127.0.0.1:{running.port}"
+    finally:
+        await running.stop()
+
+
+async def ask(method: str, url: str, **options) -> tuple[int, str, CIMultiDict[str]]:
+    """Status, text and headers of one answer."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, url, **options) as answer,
+    ):
+        return answer.status, await answer.text(), CIMultiDict(answer.headers)
+
+
+async def raw(url: str, request: bytes, *, wait_seconds: float = 5.0) -> bytes:
+    """What comes back to bytes put on a socket, until the server closes."""
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(request)
+    try:
+        async with asyncio.timeout(wait_seconds):
+            return await reader.read()
+    except ConnectionResetError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def test_metrics_in_the_format_that_is_asked_for():
+    """Text by default, OpenMetrics by Accept, gzip by Accept-Encoding, the watcher's own process at the end."""
+    async with serving() as url:
+        status, text, headers = await ask("GET", f"{url}/metrics")
+        assert (status, headers["Content-Type"]) == (
+            200,
+            "text/plain; version=0.0.4; charset=utf-8",
+        )
+        families = {family.name for family in parse_text(text)}
+        assert {"vllm_watch_target_up", "process_resident_memory_bytes", "python_info"} <= families
+        _, text, headers = await ask(
+            "GET", f"{url}/metrics", headers={"Accept": "application/openmetrics-text"}
+        )
+        assert (
+            headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        )
+        assert text.endswith("# EOF\n")
+        assert text.count("# EOF") == 1
+        async with (
+            aiohttp.ClientSession(auto_decompress=False) as session,
+            session.get(f"{url}/metrics", headers={"Accept-Encoding": "gzip"}) as answer,
+        ):
+            assert answer.headers["Content-Encoding"] == "gzip"
+            assert b"vllm_watch_target_up" in gzip.decompress(await answer.read())
+        _, _, headers = await ask("GET", f"{url}/metrics", headers={"Accept-Encoding": "gzip;q=0"})
+        assert "Content-Encoding" not in headers
+
+
+async def test_a_scrape_collects_nothing():
+    """Two scrapes of a board that nobody writes say the same."""
+    board = small_board()
+    async with serving(board) as url:
+        scrapes = [(await ask("GET", f"{url}/metrics"))[1] for _ in range(2)]
+        ours = [
+            [line for line in text.splitlines() if line.startswith("vllm_watch_")]
+            for text in scrapes
+        ]
+        assert ours[0] == ours[1]
+        assert board.targets["chat"].sources["metrics"].calls == 1
+
+
+async def test_healthy_and_ready():
+    """Healthy from the start; ready once there are results, and until then the reason is said."""
+    reasons = ["the first scrape of chat is under way", None]
+    async with serving(ready=lambda: reasons.pop(0)) as url:
+        assert (await ask("GET", f"{url}/-/healthy"))[:2] == (200, "healthy\n")
+        assert (await ask("GET", f"{url}/-/ready"))[:2] == (
+            503,
+            "not ready: the first scrape of chat is under way\n",
+        )
+        assert (await ask("GET", f"{url}/-/ready"))[:2] == (200, "ready\n")
+
+
+async def test_status_and_history():
+    """JSON of the board; an unknown target is a 404 with a way on."""
+    async with serving() as url:
+        _, text, headers = await ask("GET", f"{url}/api/v1/status")
+        assert headers["Content-Type"] == "application/json"
+        assert [target["name"] for target in json.loads(text)["targets"]] == ["chat", "gone"]
+        _, text, _ = await ask(
+            "GET", f"{url}/api/v1/history", params={"target": "chat", "engine": "0"}
+        )
+        assert json.loads(text)["engines"]["0"]["series"]["requests_running"] == [3.0]
+        for params in ({}, {"target": "nobody"}, {"target": "chat", "engine": "9"}):
+            status, text, _ = await ask("GET", f"{url}/api/v1/history", params=params)
+            assert status == 404
+            assert json.loads(text).keys() == {"error", "remedy"}
+
+
+async def test_reload():
+    """It runs once per request; what the new configuration lacks is said, and the caller knows the old one goes on."""
+    ran = []
+
+    async def reload() -> None:
+        ran.append(1)
+        if len(ran) > 1:
+            raise ConfigError("targets[0].url: 'x' is no URL", "Write http://HOST:PORT")
+
+    async with serving(reload=reload) as url:
+        assert (await ask("POST", f"{url}/-/reload"))[:2] == (200, '{"reloaded":true}')
+        status, text, _ = await ask("POST", f"{url}/-/reload")
+        assert status == 500
+        assert json.loads(text) == {
+            "error": "targets[0].url: 'x' is no URL",
+            "remedy": "Write http://HOST:PORT. The old configuration goes on",
+        }
+        assert (await ask("GET", f"{url}/-/reload"))[0] == 405
+        assert len(ran) == 2
+
+
+async def test_reload_is_for_this_machine_and_not_for_other_sites():
+    """From another address, or from a page of another site in the operator's browser, nothing is reloaded."""
+
+    async def reload() -> None:
+        pytest.fail("reloaded")
+
+    address = other_address()
+    async with serving(reload=reload, host="0.0.0.0") as url:
+        assert (await ask("POST", f"{url}/-/reload", headers={"Origin": "http://evil.example"}))[
+            0
+        ] == 403
+        assert (await ask("POST", f"{url}/-/reload", headers={"Origin": "null"}))[0] == 403
+        if address is not None:
+            elsewhere = url.replace("127.0.0.1", address)
+            status, text, _ = await ask("POST", f"{elsewhere}/-/reload")
+            assert status == 403
+            assert json.loads(text)["error"] == f"{address} may not reload"
+
+
+def other_address() -> str | None:
+    """An address of this machine that is not loopback; None where it has none."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            return None
+        address = probe.getsockname()[0]
+    return None if address.startswith("127.") else address
+
+
+async def test_without_configuration_there_is_nothing_to_reload():
+    """Said as such, not as a success."""
+    async with serving() as url:
+        status, text, _ = await ask("POST", f"{url}/-/reload")
+        assert (status, json.loads(text)["error"]) == (404, "There is no configuration to reload")
+
+
+@pytest.mark.parametrize(
+    ("bound", "host", "status"),
+    [
+        ("127.0.0.1", "localhost:9464", 200),
+        ("127.0.0.1", "127.0.0.1", 200),
+        ("127.0.0.1", "[::1]:9464", 200),
+        ("127.0.0.1", "LOCALHOST", 200),
+        ("127.0.0.1", "watch.internal:80", 200),
+        ("127.0.0.1", "evil.example", 421),
+        ("127.0.0.1", "localhost.evil.example", 421),
+        ("127.0.0.1", "", 421),
+        ("localhost", "evil.example", 421),
+        ("0.0.0.0", "gpu-host-1:9464", 200),
+    ],
+)
+async def test_host_names_that_are_answered_to(bound, host, status):
+    """On loopback only our own names, or a site could read us through a browser by DNS rebinding."""
+    async with serving(host=bound, names=["watch.internal"]) as url:
+        assert (await ask("GET", f"{url}/api/v1/status", headers={"Host": host}))[0] == status
+
+
+@pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/status", "/nowhere", "/page/app.js"])
+async def test_every_answer_carries_the_security_headers(path):
+    """Also the errors, and no cookie anywhere."""
+    async with serving() as url:
+        _, _, headers = await ask("GET", url + path)
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert "script-src 'self'" in headers["Content-Security-Policy"]
+        assert "unsafe" not in headers["Content-Security-Policy"]
+        assert "Set-Cookie" not in headers
+
+
+async def test_page_files_are_a_fixed_list_and_are_not_sent_twice():
+    """A path of a request never meets the disk; an unchanged file costs a 304."""
+    async with serving() as url:
+        _, _, headers = await ask("GET", f"{url}/page/style.css")
+        assert headers["Content-Type"] == "text/css; charset=utf-8"
+        again = await ask(
+            "GET", f"{url}/page/style.css", headers={"If-None-Match": headers["ETag"]}
+        )
+        assert again[:2] == (304, "")
+        for path in ("/page/%2e%2e/server.py", "/page/..%2fserver.py", "/page/server.py", "/page/"):
+            assert (await ask("GET", url + path))[0] == 404
+
+
+async def test_errors_of_the_router_are_json_too():
+    """With what was asked in the cause."""
+    async with serving() as url:
+        status, text, _ = await ask("GET", f"{url}/api/v2/status")
+        assert (status, json.loads(text)["error"]) == (404, "GET /api/v2/status: Not Found")
+        status, _, headers = await ask("DELETE", f"{url}/metrics")
+        assert (status, headers["Allow"]) == (405, "GET,HEAD")
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+async def test_large_body_is_refused(chunked):
+    """Whether it says its size or not."""
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(100):
+            yield b"x" * 1000
+
+    async with serving() as url:
+        status, text, _ = await ask(
+            "POST", f"{url}/-/reload", data=chunks() if chunked else b"x" * 100_000
+        )
+        assert status == 413
+        assert json.loads(text).keys() == {"error", "remedy"}
+
+
+async def test_oversized_request_head_is_refused():
+    """A header or a path of megabytes is not kept in memory."""
+    async with serving() as url:
+        answer = await raw(
+            url, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 100_000 + b"\r\n\r\n"
+        )
+        assert answer.startswith(b"HTTP/1.0 400") or answer == b""
+        answer = await raw(url, b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.0 400") or answer == b""
+
+
+async def test_connection_that_never_asks_is_closed(monkeypatch):
+    """Half a request head, byte by byte, holds no connection for ever; one that asked stays open."""
+    monkeypatch.setattr(server, "FIRST_REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(server, "_SWEEP_SECONDS", 0.05)
+    async with serving() as url, aiohttp.ClientSession() as session:
+        async with session.get(f"{url}/-/healthy") as answer:
+            await answer.read()
+        assert await raw(url, b"GET / HTTP/1.1\r\nHost: loc") == b""
+        async with session.get(f"{url}/-/healthy") as answer:
+            assert answer.status == 200
+
+
+async def test_reader_that_does_not_read_loses_its_connection(monkeypatch):
+    """A scrape whose answer is not taken is given up, and its memory with it."""
+    monkeypatch.setattr(answers, "WRITE_SECONDS", 0.3)
+    board = small_board()
+    fill(board, extra=900, now=1_763_700_000.0, back_seconds=5)
+    async with serving(board) as url:
+        port = int(url.rpartition(":")[2])
+        with socket.socket() as lazy:
+            lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            lazy.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(lazy, ("127.0.0.1", port))
+            await loop.sock_sendall(lazy, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await asyncio.sleep(0.6)  # does not read, until after the server's deadline
+            got = b""
+            while chunk := await loop.sock_recv(lazy, 65536):
+                got += chunk
+        promised = int(got.partition(b"Content-Length: ")[2].partition(b"\r\n")[0])
+        assert len(got) < promised
+        assert (await ask("GET", f"{url}/-/healthy"))[0] == 200
+
+
+async def test_port_that_is_taken_is_said_with_a_way_out():
+    """An operator's mistake, not a traceback; the second server leaves nothing behind."""
+    async with serving() as url:
+        port = int(url.rpartition(":")[2])
+        second = Server(Board(), host="127.0.0.1", port=port, ready=lambda: None)
+        with pytest.raises(ServeError) as refused:
+            await second.start()
+        await second.stop()
+        assert refused.value.cause == f"Cannot listen on 127.0.0.1:{port}: Address already in use"
+        assert "--listen" in refused.value.remedy
+
+
+@pytest.mark.parametrize("host", ["203.0.113.7", "no.such.host.invalid"])
+async def test_address_that_is_not_ours_is_said(host):
+    """Likewise a name that means nothing."""
+    with pytest.raises(ServeError, match="Cannot listen on"):
+        await Server(Board(), host=host, port=0, ready=lambda: None).start()
+
+
+async def test_stop_frees_the_port_at_once_even_with_a_page_open():
+    """A restart must not wait for a browser."""
+    board = small_board()
+    first = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
+    await first.start()
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{first.port}/api/v1/events") as answer,
+    ):
+        await answer.content.readline()
+        async with asyncio.timeout(3):
+            await first.stop()
+    assert len(board.listeners) == 0
+    second = Server(board, host="127.0.0.1", port=first.port, ready=lambda: None)
+    await second.start()
+    await second.stop()
+
+
+async def recorded(target: str, minutes: float) -> AsyncIterator[bytes]:
+    yield f"{target} {minutes:g}\n".encode()
+    yield b"more\n"
+
+
+async def empty(target: str, minutes: float) -> AsyncIterator[bytes]:
+    for nothing in ():
+        yield nothing
+
+
+async def broken(target: str, minutes: float) -> AsyncIterator[bytes]:
+    raise RecordingError("state/chat: no space left on device", "Free some")
+    yield b""
+
+
+async def breaking(target: str, minutes: float) -> AsyncIterator[bytes]:
+    yield b"half"
+    raise RecordingError("state/chat: vanished", "Ask again")
+
+
+async def test_recording_is_a_download():
+    """Streamed as it comes, under a name that a file can have."""
+    async with serving(recording=recorded) as url:
+        status, text, headers = await ask(
+            "GET", f"{url}/api/v1/recording", params={"target": "chat", "minutes": "2.5"}
+        )
+        assert (status, text) == (200, "chat 2.5\nmore\n")
+        assert headers["Content-Type"] == "application/gzip"
+        assert headers["Content-Disposition"] == 'attachment; filename="chat.jsonl.gz"'
+        assert (await ask("GET", f"{url}/api/v1/recording", params={"target": "chat"}))[
+            1
+        ].startswith("chat 10\n")
+
+
+@pytest.mark.parametrize(
+    ("recording", "params", "status", "error"),
+    [
+        (recorded, {}, 404, "There is no target ''"),
+        (recorded, {"target": "nobody"}, 404, "There is no target 'nobody'"),
+        (None, {"target": "chat"}, 404, "The flight recorder is off"),
+        (
+            recorded,
+            {"target": "chat", "minutes": "0"},
+            400,
+            "minutes='0' is not a number above 0 and up to 60",
+        ),
+        (
+            recorded,
+            {"target": "chat", "minutes": "nan"},
+            400,
+            "minutes='nan' is not a number above 0 and up to 60",
+        ),
+        (
+            recorded,
+            {"target": "chat", "minutes": "61"},
+            400,
+            "minutes='61' is not a number above 0 and up to 60",
+        ),
+        (
+            recorded,
+            {"target": "chat", "minutes": "x"},
+            400,
+            "minutes='x' is not a number above 0 and up to 60",
+        ),
+        (empty, {"target": "chat"}, 404, "Nothing of target 'chat' was recorded yet"),
+        (broken, {"target": "chat"}, 404, "state/chat: no space left on device"),
+    ],
+)
+async def test_recording_that_cannot_be_had(recording, params, status, error):
+    """Each reason in words, none as an empty file."""
+    async with serving(recording=recording) as url:
+        got, text, _ = await ask("GET", f"{url}/api/v1/recording", params=params)
+        assert (got, json.loads(text)["error"]) == (status, error)
+
+
+async def test_recording_that_breaks_off_is_seen_as_such():
+    """Half a file must not look like a whole one."""
+    async with serving(recording=breaking) as url:
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await ask("GET", f"{url}/api/v1/recording", params={"target": "chat"})
+
+
+async def test_malformed_requests_leave_no_traceback_in_the_log(caplog):
+    """A port scan must not fill a disk."""
+    async with serving() as url:
+        await raw(url, b"\x16\x03\x01 this is no HTTP\r\n\r\n")
+        await raw(
+            url, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 10_000 + b"\r\n\r\n"
+        )
+    assert caplog.records == []
+
+
+async def hanging(target: str, minutes: float) -> AsyncIterator[bytes]:
+    await asyncio.Event().wait()
+    yield b""
+
+
+async def test_recorder_that_hangs_is_not_waited_for(monkeypatch):
+    """The caller is told; the server goes on."""
+    monkeypatch.setattr(api, "_CHUNK_SECONDS", 0.05)
+    async with serving(recording=hanging) as url:
+        status, text, _ = await ask("GET", f"{url}/api/v1/recording", params={"target": "chat"})
+        assert (status, json.loads(text)["error"]) == (503, "The recorder did not answer in time")

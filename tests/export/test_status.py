@@ -1,0 +1,129 @@
+"""The JSON of /api/v1/status: the records' own fields, nothing secret, nothing that JSON cannot say."""
+
+import json
+from dataclasses import fields, replace
+
+import pytest
+
+from tests.export.small_board import DOWN, ENGINE, GPU, SERVING, T, small_board
+from vllm_watch.export.board import Board
+from vllm_watch.export.status import Status, public_arguments
+from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.samples.target import Target
+from vllm_watch.signals.records import EngineSignals, TargetSignals
+
+
+def status_of(board: Board, not_ready: str | None = None) -> dict:
+    return json.loads(Status(board).whole(not_ready))
+
+
+def names(kind: type) -> set[str]:
+    return {field.name for field in fields(kind)}
+
+
+def test_fields_are_those_of_the_records():
+    """A program that knows the records knows the API."""
+    status = status_of(small_board(), "waiting for the first results")
+    chat, gone = status["targets"]
+    assert chat.keys() == names(Target) | {
+        "interval_seconds",
+        "state",
+        "state_text",
+        "signals",
+        "sources",
+    }
+    assert chat["signals"].keys() == names(TargetSignals)
+    assert chat["signals"]["engines"]["0"].keys() == names(EngineSignals)
+    assert status["gpus"].keys() == names(GpuReading)
+    assert status["gpus"]["gpus"][0].keys() == names(GpuSample) | {"xid_errors_total"}
+    assert (gone["state"], gone["state_text"]) == ("down", "Connection refused for 2 min.")
+    assert gone["sources"]["metrics"]["errors"] == {"refused": 1}
+    assert status["sources"]["nvml"]["calls"] == 1
+    assert status["not_ready"] == "waiting for the first results"
+
+
+def test_before_the_first_look_a_target_is_unknown():
+    """And the GPUs are null, which is not the same as none."""
+    board = Board()
+    board.add_target(Target(name="new", url="http://h:1"), 5.0)
+    status = status_of(board)
+    assert status["targets"][0]["state"] == "unknown"
+    assert status["targets"][0]["signals"] is None
+    assert status["gpus"] is None
+
+
+def test_what_json_cannot_say_is_null():
+    """A browser's JSON.parse fails on NaN."""
+    board = small_board()
+    odd = replace(ENGINE, requests_running=float("nan"), requests_waiting=float("inf"))
+    board.publish(replace(SERVING, engines={"0": odd}))
+    engine = status_of(board)["targets"][0]["signals"]["engines"]["0"]
+    assert (engine["requests_running"], engine["requests_waiting"]) == (None, None)
+
+
+def test_kept_text_follows_every_change():
+    """What is kept per target is made anew when anything of it changes, also when it comes back under its name."""
+    board = small_board()
+    status = Status(board)
+    before = status.target("gone")
+    assert status.target("gone") is before
+    board.call("health", "gone", "ok", 0.1, T)
+    assert "health" in json.loads(status.target("gone") or "")["sources"]
+    board.remove_target("gone")
+    assert status.target("gone") is None
+    board.add_target(Target(name="gone", url="http://10.0.0.3:8000"), 5.0)
+    assert json.loads(status.target("gone") or "")["url"] == "http://10.0.0.3:8000"
+    board.publish(replace(DOWN, state="starting"))
+    assert json.loads(status.target("gone") or "")["state"] == "starting"
+
+
+def test_holders_are_the_largest_first_and_without_secrets():
+    """Their command lines are shown to whoever opens the page."""
+    processes = status_of(small_board())["gpus"]["gpus"][0]["processes"]
+    assert [process["pid"] for process in processes] == [41210, 7]
+    assert processes[0]["cmdline"] == ["vllm", "serve", "--api-key", "[hidden]"]
+    assert processes[1]["used_bytes"] is None
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        (None, None),
+        ((), []),
+        (("vllm", "serve", "m", "--port", "8000"), ["vllm", "serve", "m", "--port", "8000"]),
+        (
+            ("--api-key", "a", "b", "--port", "1"),
+            ["--api-key", "[hidden]", "[hidden]", "--port", "1"],
+        ),
+        (("--api-key=a", "m"), ["--api-key=[hidden]", "m"]),
+        (("HF_TOKEN=hf_1", "python"), ["HF_TOKEN=[hidden]", "python"]),
+        (("--hf-token", "hf_1"), ["--hf-token", "[hidden]"]),
+        (("curl", "http://u:p@h/"), ["curl", "http://[hidden]@h/"]),
+        (("--max-num-batched-tokens", "8192"), ["--max-num-batched-tokens", "8192"]),
+        (("x" * 300,), ["x" * 256]),
+        (("a",) * 100, ["a"] * 64),
+    ],
+)
+def test_arguments_that_are_shown(given, shown):
+    """Values of options named like secrets are hidden, the rest is bounded."""
+    assert public_arguments(given) == shown
+
+
+def test_history_of_one_engine_or_of_all():
+    """Times and one list per chart; an unknown target or engine is None."""
+    status = Status(small_board())
+    found = json.loads(status.history("chat", "0") or "")
+    assert found["target"] == "chat"
+    assert found["engines"]["0"]["t"] == [T]
+    assert found["engines"]["0"]["series"]["generation_tokens_per_second"] == [812.5]
+    assert json.loads(status.history("chat", None) or "") == found
+    assert status.history("chat", "1") is None
+    assert status.history("nobody", None) is None
+
+
+def test_same_gpu_reading_says_the_counts_of_the_board():
+    """Xid codes are counted since the watcher started, not only since the last poll."""
+    board = small_board()
+    board.publish_gpus(GpuReading(status="ok", t=T, gpus=(replace(GPU, xid_errors=()),)))
+    gpu = status_of(board)["gpus"]["gpus"][0]
+    assert (gpu["xid_errors"], gpu["xid_errors_total"]) == ([], {"79": 1})

@@ -1,0 +1,305 @@
+"""What a scrape shows, compared as the text that Prometheus reads."""
+
+import socket
+import subprocess
+from dataclasses import replace
+
+import pytest
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from tests.export.demo_board import fill
+from tests.export.small_board import (
+    DOWN,
+    ENGINE,
+    GPU,
+    SERVING,
+    T,
+    samples_of,
+    small_board,
+    text_of,
+)
+from vllm_watch import __version__
+from vllm_watch.export.board import Board
+from vllm_watch.export.families import FAMILIES
+from vllm_watch.export.gpu_families import THROTTLE_REASONS
+from vllm_watch.export.text import render, wants_openmetrics
+from vllm_watch.samples.gpu import GpuReading
+from vllm_watch.samples.observation import OUTCOMES
+from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.target import Target
+from vllm_watch.signals.records import Quantiles, TargetSignals
+from vllm_watch.signals.state import STATES
+
+ENGINE_LABELS = r'target="chat",engine="0",model_name="say \"hi\" \\ twice"'
+
+
+def one_hot(name: str, labels: str, label: str, words: tuple[str, ...], holds: str) -> list[str]:
+    return [f'{name}{{{labels}{label}="{word}"}} {int(word == holds)}' for word in words]
+
+
+def test_whole_text():
+    """Every series of a small board, in the order of the table; what is unknown has none."""
+    engine = f"{{{ENGINE_LABELS}"
+    assert samples_of(small_board()) == [
+        f'vllm_watch_build_info{{version="{__version__}"}} 1',
+        "vllm_watch_signal_window_seconds 60.0",
+        "vllm_watch_targets 2",
+        *one_hot("vllm_watch_gpu_reading_status", "", "status", ("ok", "no_driver", "hung", "error"), "ok"),
+        'vllm_watch_target_info{target="chat",url="http://10.0.0.1:8000",group="deployment/chat",namespace="",pod="chat-0",node=""} 1',
+        'vllm_watch_target_info{target="gone",url="http://10.0.0.2:8000",group="",namespace="",pod="",node=""} 1',
+        'vllm_watch_target_up{target="chat"} 1',
+        'vllm_watch_target_up{target="gone"} 0',
+        *one_hot("vllm_watch_target_scrape_outcome", 'target="chat",', "outcome", OUTCOMES, "ok"),
+        *one_hot("vllm_watch_target_scrape_outcome", 'target="gone",', "outcome", OUTCOMES, "refused"),
+        'vllm_watch_target_last_observation_timestamp_seconds{target="chat"} 1763700000.0',
+        'vllm_watch_target_last_observation_timestamp_seconds{target="gone"} 1763700000.0',
+        'vllm_watch_target_interval_seconds{target="chat"} 5.0',
+        'vllm_watch_target_interval_seconds{target="gone"} 5.0',
+        'vllm_watch_target_health_status_code{target="chat"} 200',
+        'vllm_watch_target_vllm_info{target="chat",version="0.33.0",engine_kind="V1"} 1',
+        'vllm_watch_target_unknown_families{target="chat"} 0',
+        *one_hot("vllm_watch_engine_state", f"{ENGINE_LABELS},", "state", STATES, "serving"),
+        *one_hot("vllm_watch_engine_state", 'target="gone",engine="",model_name="",', "state", STATES, "down"),
+        f"vllm_watch_engine_requests_running{engine}}} 3.0",
+        f"vllm_watch_engine_requests_waiting{engine}}} 0.0",
+        f'vllm_watch_engine_requests_waiting_by_reason{engine},reason="capacity"}} 0.0',
+        f'vllm_watch_engine_requests_waiting_by_reason{engine},reason="deferred"}} 0.0',
+        f"vllm_watch_engine_kv_cache_usage_ratio{engine}}} 0.25",
+        f"vllm_watch_engine_sleeping{engine}}} 0",
+        f"vllm_watch_engine_generation_tokens_per_second{engine}}} 812.5",
+        f'vllm_watch_engine_time_to_first_token_seconds{engine},quantile="0.5"}} 0.1',
+        f'vllm_watch_engine_time_to_first_token_seconds{engine},quantile="0.95"}} 0.25',
+        f'vllm_watch_engine_time_to_first_token_seconds{engine},quantile="0.99"}} 0.5',
+        f'vllm_watch_engine_slo_attainment_ratio{engine},objective="ttft"}} 0.99',
+        f"vllm_watch_engine_last_progress_timestamp_seconds{engine}}} 1763699999.0",
+        f"vllm_watch_engine_restarts_total{engine}}} 0",
+        'vllm_watch_source_last_success_timestamp_seconds{source="metrics",target="chat"} 1763700000.0',
+        'vllm_watch_source_last_success_timestamp_seconds{source="nvml",target=""} 1763700000.0',
+        'vllm_watch_source_duration_seconds{source="metrics",target="chat"} 0.004',
+        'vllm_watch_source_duration_seconds{source="metrics",target="gone"} 0.001',
+        'vllm_watch_source_duration_seconds{source="nvml",target=""} 0.011',
+        'vllm_watch_source_calls_total{source="metrics",target="chat"} 1',
+        'vllm_watch_source_calls_total{source="metrics",target="gone"} 1',
+        'vllm_watch_source_calls_total{source="nvml",target=""} 1',
+        'vllm_watch_source_errors_total{source="metrics",target="gone",reason="refused"} 1',
+        f'vllm_watch_gpu_info{{gpu="GPU-7f3a",index="0",name="NVIDIA H200",host="{socket.gethostname()}",driver_version="570.124",mig_parent=""}} 1',
+        'vllm_watch_gpu_memory_total_bytes{gpu="GPU-7f3a"} 149250113536',
+        'vllm_watch_gpu_memory_used_bytes{gpu="GPU-7f3a"} 128849018880',
+        'vllm_watch_gpu_utilization_ratio{gpu="GPU-7f3a"} 0.93',
+        *one_hot("vllm_watch_gpu_throttle_reason", 'gpu="GPU-7f3a",', "reason", THROTTLE_REASONS, "sw_power_cap"),
+        'vllm_watch_gpu_xid_errors_total{gpu="GPU-7f3a",xid="79"} 1',
+        'vllm_watch_gpu_holder_memory_bytes{gpu="GPU-7f3a",pid="41210",verdict="unknown",uid="1000",command="VLLM::EngineCore"} 127775277056',
+    ]  # fmt: skip
+
+
+def full_board() -> Board:
+    """Every story of the demo: multi-engine, down, lost GPU, names that look like markup."""
+    board = Board()
+    fill(board, extra=3, now=T, back_seconds=30)
+    return board
+
+
+def own_metrics() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    return registry
+
+
+def test_promtool_finds_nothing_to_say():
+    """Names, units, types and help texts keep Prometheus' rules, by its own linter."""
+    body = render(full_board(), own_metrics())
+    said = subprocess.run(
+        ["promtool", "check", "metrics"], input=body, capture_output=True, timeout=60, check=False
+    )
+    # python_info and process_* are the client library's, which end in no unit that promtool disputes.
+    assert (said.returncode, said.stdout, said.stderr) == (0, b"", b"")
+
+
+def test_text_and_openmetrics_say_the_same():
+    """Both parsers of prometheus_client accept their format, and find the same values."""
+    board = full_board()
+    text = {
+        (s.name, *sorted(s.labels.items())): s.value
+        for f in parse_text(text_of(board))
+        for s in f.samples
+    }
+    families = list(parse_openmetrics(text_of(board, openmetrics=True)))
+    openmetrics = {
+        (s.name, *sorted(s.labels.items())): s.value for f in families for s in f.samples
+    }
+    assert text == openmetrics
+    assert len(text) > 500
+    assert {f.type for f in families} == {"gauge", "counter", "summary", "info"}
+
+
+def test_every_family_of_the_table_can_be_shown():
+    """A row whose value is never found (a field renamed, say) would be missing here."""
+    board = full_board()
+    entry = board.targets["llama-70b-a"]
+    assert entry.signals is not None
+    engine = replace(
+        entry.signals.engines["0"], kv_cache_time_to_full_seconds=60.0, spec_acceptance_ratio=0.7,
+        goodput_requests_per_second=2.0, prefix_cache_hit_ratio=0.5,
+    )  # fmt: skip
+    board.publish(replace(entry.signals, engines={"0": engine}))
+    gpu = replace(
+        GPU, memory_reserved_bytes=1, temperature_celsius=60.0, power_watts=300.0, power_limit_watts=700.0,
+        sm_clock_hz=1e9, sm_clock_max_hz=2e9, ecc_uncorrected=0, remapped_rows_pending=False,
+        remapped_rows_failed=False, lost=False,
+    )  # fmt: skip
+    board.publish_gpus(GpuReading(status="ok", t=T, gpus=(gpu,)))
+    shown = {line.split()[2] for line in text_of(board).splitlines() if line.startswith("# TYPE")}
+    assert shown == {family.name for family in FAMILIES}
+
+
+def test_vanished_target_leaves_no_series():
+    """A target that is removed is gone from the next scrape, from every family."""
+    board = small_board()
+    board.remove_target("chat")
+    assert not [line for line in samples_of(board) if '"chat"' in line]
+    board.publish(SERVING)
+    board.call("metrics", "chat", "ok", 0.1, T)
+    assert not [line for line in samples_of(board) if '"chat"' in line], (
+        "what was under way may not bring it back"
+    )
+
+
+def test_vanished_engine_leaves_no_series():
+    """An engine that its server shows no more (scaled down) is gone, the others stay."""
+    board = small_board()
+    two = {"0": ENGINE, "1": replace(ENGINE, engine="1")}
+    board.publish(replace(SERVING, engines=two))
+    board.publish(replace(SERVING, engines={"0": ENGINE}))
+    assert not [line for line in samples_of(board) if 'engine="1"' in line]
+    assert list(board.targets["chat"].history) == ["0"]
+
+
+@pytest.mark.parametrize(
+    "reading",
+    [
+        GpuReading(status="ok", t=T, gpus=()),
+        GpuReading(status="no_driver", t=T, gpus=()),
+        GpuReading(status="hung", t=T),
+    ],
+)
+def test_vanished_gpu_leaves_no_series(reading):
+    """A GPU that fell off the bus, or of which nothing is known any more, is not shown as it was."""
+    board = small_board()
+    board.publish_gpus(reading)
+    assert not [line for line in samples_of(board) if "GPU-7f3a" in line]
+
+
+def test_xid_counts_outlive_a_hung_driver_but_not_the_gpu():
+    """A hung driver says nothing about which GPUs exist; a reading without the GPU does."""
+    board = small_board()
+    board.publish_gpus(GpuReading(status="hung", t=T))
+    board.publish_gpus(GpuReading(status="ok", t=T, gpus=(GPU,)))
+    assert 'vllm_watch_gpu_xid_errors_total{gpu="GPU-7f3a",xid="79"} 2' in samples_of(board)
+    board.publish_gpus(GpuReading(status="ok", t=T, gpus=()))
+    board.publish_gpus(GpuReading(status="ok", t=T, gpus=(replace(GPU, xid_errors=()),)))
+    assert not [line for line in samples_of(board) if "xid" in line]
+
+
+def test_twenty_holders_are_named_and_the_rest_summed():
+    """A process that NVML lists twice (compute and graphics) counts once."""
+    holders = tuple(ProcessSample(pid=i, used_bytes=i) for i in range(1, 26))
+    board = small_board()
+    board.publish_gpus(
+        GpuReading(status="ok", t=T, gpus=(replace(GPU, processes=(*holders, holders[24])),))
+    )
+    lines = [line for line in samples_of(board) if "holder_memory" in line]
+    assert len(lines) == 21
+    assert lines[0].endswith('pid="25",verdict="unknown",uid="",command=""} 25')
+    assert lines[-1].endswith('pid="other",verdict="unknown",uid="",command=""} 15')
+
+
+def test_target_not_yet_looked_at_is_only_named():
+    """Before the first look there is an identity and nothing that could be taken for a result."""
+    board = Board()
+    board.add_target(Target(name="new", url="http://h:1"), 5.0)
+    assert [line.split("{")[0] for line in samples_of(board) if '"new"' in line] == [
+        "vllm_watch_target_info",
+        "vllm_watch_target_interval_seconds",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a\nb", r"a\nb"),
+        ("\udcff", "?"),
+        ("x" * 1000, "x" * 256),
+        ("} 1\nevil 1", r"} 1\nevil 1"),
+    ],
+)
+def test_names_from_outside_cannot_break_the_text(name, shown):
+    """Line breaks, bytes that are no text and endless names stay within their label."""
+    board = small_board()
+    board.publish(replace(SERVING, engines={"0": replace(ENGINE, model_name=name)}))
+    assert (
+        f'vllm_watch_engine_requests_running{{target="chat",engine="0",model_name="{shown}"}} 3.0'
+        in samples_of(board)
+    )
+
+
+def test_values_that_are_not_finite_are_spelled_as_prometheus_does():
+    """An infinite or undefined value is shown as what it is."""
+    board = small_board()
+    odd = replace(ENGINE, requests_running=float("nan"), requests_waiting=float("inf"),
+                  queue_time_seconds=Quantiles(p50=float("-inf")))  # fmt: skip
+    board.publish(replace(SERVING, engines={"0": odd}))
+    ends = {
+        line.split("{")[0]: line.split()[-1] for line in samples_of(board) if 'engine="0"' in line
+    }
+    assert ends["vllm_watch_engine_requests_running"] == "NaN"
+    assert ends["vllm_watch_engine_requests_waiting"] == "+Inf"
+    assert ends["vllm_watch_engine_queue_time_seconds"] == "-Inf"
+
+
+def test_state_that_is_no_word_of_ours_is_unknown():
+    """One state always holds."""
+    board = small_board()
+    board.publish(replace(DOWN, state="melting"))
+    assert (
+        'vllm_watch_engine_state{target="gone",engine="",model_name="",state="unknown"} 1'
+        in samples_of(board)
+    )
+
+
+def test_a_mad_server_cannot_fill_a_prometheus():
+    """Of a label whose values the server makes up, so many are shown and no more."""
+    board = small_board()
+    mad = replace(ENGINE, requests_waiting_by_reason={f"r{i}": 1.0 for i in range(500)})
+    board.publish(
+        TargetSignals(
+            target="chat",
+            t=T,
+            up=True,
+            outcome="ok",
+            state="serving",
+            state_text="",
+            engines={"0": mad},
+        )
+    )
+    assert len([line for line in samples_of(board) if "waiting_by_reason" in line]) == 32
+
+
+@pytest.mark.parametrize(
+    ("accept", "openmetrics"),
+    [
+        ("", False),
+        ("*/*", False),
+        ("text/plain", False),
+        ("application/openmetrics-text", True),
+        ("application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1", True),
+        ("application/openmetrics-text;q=0.3, text/plain;q=0.9", False),
+        ("application/openmetrics-text;q=0", False),
+        ("application/openmetrics-text;q=many", False),
+    ],
+)  # fmt: skip
+def test_format_is_the_one_that_is_preferred(accept, openmetrics):
+    """OpenMetrics only to those who prefer it, as Prometheus does."""
+    assert wants_openmetrics(accept) is openmetrics

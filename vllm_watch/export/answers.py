@@ -1,0 +1,117 @@
+"""How every answer leaves: with its headers, in time, compressed where asked; errors as JSON."""
+
+import asyncio
+import gzip
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.typedefs import Handler
+
+from vllm_watch.export.status import to_json
+
+WRITE_SECONDS = 30.0  # for one whole answer; Prometheus itself gives up after 10 by default
+BODY_BYTES_MAX = 4096  # nothing that we serve needs a body; a reload may carry an empty form
+BODY_SECONDS = 5.0
+_GZIP_BYTES_MIN = 1024  # under a packet or so, compressing saves nothing
+_GZIP_INLINE_BYTES_MAX = 256 * 1024  # more takes over a millisecond or two: not in the event loop
+
+_SERVED = (
+    "Served are /, /metrics, /-/healthy, /-/ready, POST /-/reload, "
+    "and status, history, events and recording under /api/v1/"
+)
+HEADERS = {
+    # No inline script or style, nothing from elsewhere: a model's name cannot become code.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class TimedResponse(web.Response):
+    """A response whose reader has WRITE_SECONDS to take it, and loses the connection after."""
+
+    _transport: asyncio.Transport | None = None
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        self._transport = request.transport
+        return await super().prepare(request)
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        timer = asyncio.get_running_loop().call_later(WRITE_SECONDS, self._give_up)
+        try:
+            await super().write_eof(data)
+        finally:
+            timer.cancel()
+
+    def _give_up(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    """Give every answer, streams too, the headers that it does not set itself."""
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+
+
+async def answer(
+    request: web.Request, body: bytes, content_type: str, **headers: str
+) -> web.Response:
+    """A whole body, gzipped if the caller takes that."""
+    sent = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", **headers}
+    if len(body) >= _GZIP_BYTES_MIN and _accepts_gzip(request.headers.get("Accept-Encoding", "")):
+        sent["Content-Encoding"] = "gzip"
+        # Level 1: a third of the time of level 6 for a body that is a tenth either way.
+        if len(body) > _GZIP_INLINE_BYTES_MAX:
+            body = await asyncio.to_thread(gzip.compress, body, 1)
+        else:
+            body = gzip.compress(body, 1)
+    return TimedResponse(body=body, headers=sent)
+
+
+async def json_answer(request: web.Request, text: str) -> web.Response:
+    """JSON that is already written."""
+    return await answer(request, text.encode(), "application/json")
+
+
+def refusal(status: int, error: str, remedy: str) -> web.Response:
+    """An error in words: what is wrong, and what the reader can do."""
+    body = to_json({"error": error, "remedy": remedy}).encode()
+    return TimedResponse(status=status, body=body, content_type="application/json")
+
+
+def _accepts_gzip(header: str) -> bool:
+    for item in header.split(","):
+        coding, _, parameters = item.strip().partition(";")
+        if coding.strip() == "gzip":
+            return parameters.replace(" ", "") not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
+    return False
+
+
+@web.middleware
+async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """No such page, wrong method, too large: said as every other error is."""
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        response = refusal(
+            error.status, f"{request.method} {request.path}: {error.reason}", _SERVED
+        )
+        if allow := error.headers.get("Allow"):
+            response.headers["Allow"] = allow
+        return response
+
+
+@web.middleware
+async def small_bodies(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Take in a small body, quickly; refuse a large or slow one."""
+    if request.can_read_body:
+        try:
+            async with asyncio.timeout(BODY_SECONDS):
+                await request.read()
+        except TimeoutError:
+            return refusal(408, f"The body did not come within {BODY_SECONDS:g} s", "Send none")
+    return await handler(request)

@@ -1,0 +1,183 @@
+"""The HTTP routes that tell and the one that reloads; the page's files are in `assets`, the stream in `events`."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
+
+from vllm_watch.errors import WatchError
+from vllm_watch.export.answers import answer, json_answer, refusal
+from vllm_watch.export.board import Board
+from vllm_watch.export.callers import is_loopback
+from vllm_watch.export.status import Status
+from vllm_watch.export.text import OPENMETRICS_TYPE, TEXT_TYPE, render, wants_openmetrics
+
+Ready = Callable[[], str | None]  # None when ready, else why not, in words
+Reload = Callable[[], Awaitable[None]]  # raises WatchError where the new configuration is refused
+Recording = Callable[[str, float], AsyncIterator[bytes]]  # target's name, minutes → a trace file
+
+RELOAD_SECONDS = 30.0  # to read a file and resolve its targets' names
+MINUTES_MAX = 60.0
+_CHUNK_SECONDS = 10.0  # for the recorder to bring one chunk and the reader to take it
+_TEXT = "text/plain; charset=utf-8"
+
+
+class Api:
+    """The handlers, over one board."""
+
+    def __init__(
+        self,
+        board: Board,
+        status: Status,
+        *,
+        ready: Ready,
+        reload: Reload | None,
+        recording: Recording | None,
+    ) -> None:
+        self._board = board
+        self._status = status
+        self._ready = ready
+        self._reload = reload
+        self._recording = recording
+        self._own = CollectorRegistry()
+        ProcessCollector(registry=self._own)
+        PlatformCollector(registry=self._own)
+
+    def routes(self) -> list[web.RouteDef]:
+        """Every route of this class."""
+        return [
+            web.get("/metrics", self.metrics),
+            web.get("/-/healthy", self.healthy),
+            web.get("/-/ready", self.ready),
+            web.post("/-/reload", self.reload),
+            web.get("/api/v1/status", self.status),
+            web.get("/api/v1/history", self.history),
+            web.get("/api/v1/recording", self.recording),
+        ]
+
+    async def metrics(self, request: web.Request) -> web.StreamResponse:
+        """Prometheus text, or OpenMetrics where the caller prefers it."""
+        openmetrics = wants_openmetrics(request.headers.get("Accept", ""))
+        body = render(self._board, self._own, openmetrics=openmetrics)
+        return await answer(request, body, OPENMETRICS_TYPE if openmetrics else TEXT_TYPE)
+
+    async def healthy(self, request: web.Request) -> web.StreamResponse:
+        """The process answers."""
+        return await answer(request, b"healthy\n", _TEXT)
+
+    async def ready(self, request: web.Request) -> web.StreamResponse:
+        """There are results to show; before, 503 with the reason in words."""
+        reason = self._ready()
+        if reason is None:
+            return await answer(request, b"ready\n", _TEXT)
+        return web.Response(status=503, text=f"not ready: {reason}\n")
+
+    async def reload(self, request: web.Request) -> web.StreamResponse:
+        """Read the configuration again. Only from this machine, as there is no token to ask for."""
+        if request.remote is None or not is_loopback(request.remote):
+            return refusal(
+                403,
+                f"{request.remote} may not reload",
+                "Ask from the watcher's own host, or send SIGHUP",
+            )
+        if self._reload is None:
+            return refusal(404, "There is no configuration to reload", "Start with --config FILE")
+        try:
+            async with asyncio.timeout(RELOAD_SECONDS):
+                await self._reload()
+        except WatchError as error:
+            return refusal(500, error.cause, f"{error.remedy}. The old configuration goes on")
+        except TimeoutError:
+            return refusal(
+                500,
+                f"The reload took over {RELOAD_SECONDS:g} s",
+                "See the log; it may still finish",
+            )
+        return await json_answer(request, '{"reloaded":true}')
+
+    async def status(self, request: web.Request) -> web.StreamResponse:
+        """Everything the page needs."""
+        return await json_answer(request, self._status.whole(self._ready()))
+
+    async def history(self, request: web.Request) -> web.StreamResponse:
+        """The charts of a target, or of one of its engines."""
+        target, engine = request.query.get("target", ""), request.query.get("engine")
+        found = self._status.history(target, engine)
+        if found is None:
+            return _no_target(target) if engine is None else refusal(
+                404, f"There is no history of engine {engine[:100]!r} of target {target[:100]!r}",
+                "See /api/v1/status for what is watched",
+            )  # fmt: skip
+        return await json_answer(request, found)
+
+    async def recording(self, request: web.Request) -> web.StreamResponse:
+        """The last minutes of a target as a trace file."""
+        target = request.query.get("target", "")
+        if target not in self._board.targets:
+            return _no_target(target)
+        if self._recording is None:
+            return refusal(404, "The flight recorder is off", "Turn it on in the configuration")
+        minutes = _minutes(request.query.get("minutes", "10"))
+        if minutes is None:
+            return refusal(400, f"minutes={request.query['minutes'][:100]!r} is not a number above 0 and up to {MINUTES_MAX:g}",
+                           "Ask for minutes=10")  # fmt: skip
+        return await _download(request, target, self._recording(target, minutes))
+
+
+def _no_target(name: str) -> web.Response:
+    return refusal(
+        404, f"There is no target {name[:100]!r}", "See /api/v1/status for what is watched"
+    )
+
+
+def _minutes(text: str) -> float | None:
+    try:
+        minutes = float(text)
+    except ValueError:
+        return None
+    return minutes if 0 < minutes <= MINUTES_MAX else None
+
+
+async def _download(
+    request: web.Request, target: str, chunks: AsyncIterator[bytes]
+) -> web.StreamResponse:
+    """Stream the chunks; an error before the first is still an answer, one after it cuts the file off."""
+    response = web.StreamResponse(
+        headers={
+            "Content-Type": "application/gzip",
+            "Content-Disposition": f'attachment; filename="{_file_name(target)}.jsonl.gz"',
+        }
+    )
+    try:
+        while True:
+            async with asyncio.timeout(_CHUNK_SECONDS):
+                chunk = await anext(chunks, None)
+                if chunk is None:
+                    break
+                if not response.prepared:
+                    await response.prepare(request)
+                await response.write(chunk)
+    except WatchError as error:
+        if not response.prepared:
+            return refusal(404, error.cause, error.remedy)
+        _cut_off(request)
+    except TimeoutError:
+        if not response.prepared:
+            return refusal(503, "The recorder did not answer in time", "Ask again; see the log")
+        _cut_off(request)
+    if not response.prepared:
+        return refusal(
+            404, f"Nothing of target {target!r} was recorded yet", "Ask again after its next scrape"
+        )
+    return response
+
+
+def _cut_off(request: web.Request) -> None:
+    """So that the caller sees an incomplete download and not a whole, short file."""
+    if request.transport is not None:
+        request.transport.abort()
+
+
+def _file_name(target: str) -> str:
+    return "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in target)[:100]

@@ -1,0 +1,148 @@
+"""The last results: the daemon writes them here, everything that shows reads them here.
+
+So a scrape or an open page never triggers a collection, and what is removed is gone from every
+view at once. Everything runs in one event loop; nothing here waits or locks.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from vllm_watch.export.history import History
+from vllm_watch.export.updates import Listeners, Updates
+from vllm_watch.samples.gpu import GpuReading
+from vllm_watch.samples.target import Target
+from vllm_watch.signals.records import TargetSignals
+
+# A machine without a driver answered, so it is no error; but no reading came, so no success either.
+_NEITHER = frozenset({"no_driver"})
+
+
+@dataclass(slots=True)
+class SourceHealth:
+    """How the calls to one source went, since the watcher began to call it."""
+
+    outcome: str = ""  # of the last call
+    last_call_timestamp_seconds: float | None = None
+    last_success_timestamp_seconds: float | None = None
+    duration_seconds: float | None = None  # of the last call
+    calls: int = 0
+    errors: dict[str, int] = field(default_factory=dict)  # by outcome other than "ok"
+
+    def count(self, outcome: str, duration_seconds: float, at: float) -> None:
+        """Add one finished call."""
+        self.outcome = outcome
+        self.last_call_timestamp_seconds = at
+        self.duration_seconds = duration_seconds
+        self.calls += 1
+        if outcome == "ok":
+            self.last_success_timestamp_seconds = at
+        elif outcome not in _NEITHER:
+            self.errors[outcome] = self.errors.get(outcome, 0) + 1
+
+
+@dataclass(slots=True)
+class TargetEntry:
+    """One target and the last that is known of it."""
+
+    target: Target
+    interval_seconds: float
+    signals: TargetSignals | None = None  # None: not looked at yet
+    sources: dict[str, SourceHealth] = field(default_factory=dict)
+    history: dict[str, History] = field(default_factory=dict)  # by engine label
+    revision: int = 0  # grows with every change, so that views can keep what they rendered
+
+
+class Board:
+    """The last result of every target and of the host's GPUs.
+
+    `window_seconds` is what rates and quantiles are over (shown, not used); `history_seconds` is
+    how far back the charts go.
+    """
+
+    def __init__(self, window_seconds: float = 60.0, history_seconds: float = 600.0) -> None:
+        self.window_seconds = window_seconds
+        self.history_seconds = history_seconds
+        self.gpus: GpuReading | None = None
+        self.host_sources: dict[str, SourceHealth] = {}
+        self.xid_errors: dict[str, dict[int, int]] = {}  # GPU's UUID → Xid code → times seen
+        self.listeners = Listeners()
+        self._targets: dict[str, TargetEntry] = {}
+        self.targets: Mapping[str, TargetEntry] = MappingProxyType(self._targets)
+
+    def add_target(self, target: Target, interval_seconds: float) -> None:
+        """Show a target from now on. Of one already shown, identity and interval are replaced."""
+        entry = self._targets.get(target.name)
+        if entry is None:
+            self._targets[target.name] = TargetEntry(target, interval_seconds)
+        else:
+            entry.target, entry.interval_seconds = target, interval_seconds
+            entry.revision += 1
+        self.listeners.mark(changed=target.name)
+
+    def remove_target(self, name: str) -> None:
+        """Forget a target and all its series at once; an unknown name is no error."""
+        if self._targets.pop(name, None) is not None:
+            self.listeners.mark(gone=name)
+
+    def publish(self, signals: TargetSignals) -> None:
+        """Show a target's new results. Those of a target removed meanwhile are dropped."""
+        entry = self._targets.get(signals.target)
+        if entry is None:
+            return
+        entry.signals = signals
+        entry.revision += 1
+        self._remember(entry, signals)
+        self.listeners.mark(changed=signals.target)
+
+    def _remember(self, entry: TargetEntry, signals: TargetSignals) -> None:
+        """Add a point to each engine's chart, and drop the charts of engines that are no more.
+
+        A target that shows no engine at all (it is down) keeps its charts: they show the fall.
+        """
+        for gone in entry.history.keys() - signals.engines.keys() if signals.engines else ():
+            del entry.history[gone]
+        for engine, now in signals.engines.items():
+            history = entry.history.get(engine)
+            if history is None:
+                history = entry.history[engine] = History(self.history_seconds)
+            history.push(signals.t, now)
+
+    def publish_gpus(self, reading: GpuReading) -> None:
+        """Show a new reading; a GPU that is not in it is gone, its counts too.
+
+        A reading without GPUs (`gpus` is None) says nothing about which exist: counts are kept.
+        """
+        self.gpus = reading
+        if reading.gpus is not None:
+            seen = {gpu.uuid: self.xid_errors.get(gpu.uuid, {}) for gpu in reading.gpus}
+            for gpu in reading.gpus:
+                for code in gpu.xid_errors or ():
+                    seen[gpu.uuid][code] = seen[gpu.uuid].get(code, 0) + 1
+            self.xid_errors = seen
+        self.listeners.mark()
+
+    def call(
+        self, source: str, target: str, outcome: str, duration_seconds: float, at: float
+    ) -> None:
+        """Count one finished call to a source.
+
+        `target` is "" for a source of the whole host; `outcome` is one of observation.OUTCOMES, or
+        a GpuReading.status; `at` is Unix seconds. Calls for a target removed meanwhile are dropped.
+        """
+        if not target:
+            sources = self.host_sources
+        elif (entry := self._targets.get(target)) is not None:
+            sources = entry.sources
+            entry.revision += 1
+        else:
+            return
+        sources.setdefault(source, SourceHealth()).count(outcome, duration_seconds, at)
+
+    def listen(self) -> Updates:
+        """Begin to listen for changes; give it back with `unlisten`. Raises TooManyListenersError."""
+        return self.listeners.add()
+
+    def unlisten(self, updates: Updates) -> None:
+        """Stop listening."""
+        self.listeners.remove(updates)

@@ -1,0 +1,118 @@
+"""What is exported of each engine: one row per signal, from signals.records.EngineSignals."""
+
+from operator import attrgetter
+
+from vllm_watch.export.family import Family, Series, by_label, flag, one_hot, quantiles
+from vllm_watch.signals.records import EngineSignals
+from vllm_watch.signals.state import STATES
+
+_PREFIX = "vllm_watch_engine_"
+_WINDOW = "over the signal window"
+_NO_STEPS = "Absent while the engine makes no steps, on vLLM V0 before 0.6.4, and without iteration_tokens_total."
+_DOWN = "Absent while the engine cannot be read."
+
+
+def _gauge(attribute: str, help_: str, absent: str = _DOWN) -> Family:
+    """A signal that is one number."""
+    return Family(
+        name=_PREFIX + attribute, kind="gauge", scope="engine",
+        help=help_, absent=absent, value=attrgetter(attribute),
+    )  # fmt: skip
+
+
+def _latency(attribute: str, what: str, lacks: str) -> Family:
+    """A latency's quantiles: a summary without sum and count, which would be over another time."""
+    return Family(
+        name=_PREFIX + attribute, kind="summary", scope="engine", labels=("quantile",),
+        help=f"{what}, in seconds: the quantiles of what was observed within the signal window.",
+        absent=f"Absent when nothing was observed in the window. {lacks}",
+        series=quantiles(attribute),
+    )  # fmt: skip
+
+
+def _reasons(attribute: str, help_: str, absent: str, label: str = "reason") -> Family:
+    """A signal that is split by one label."""
+    return Family(
+        name=_PREFIX + attribute, kind="gauge", scope="engine", labels=(label,),
+        help=help_, absent=absent, series=by_label(attribute),
+    )  # fmt: skip
+
+
+def _restarts(row: EngineSignals) -> float | None:
+    """A target without engines has none whose counters could begin anew."""
+    return row.restarts if row.engine else None
+
+
+def _state(row: EngineSignals) -> Series | None:
+    """A word that is none of ours is unknown: one state always holds."""
+    return _known_state(row) or _unknown_state
+
+
+_known_state = one_hot("state", STATES)
+_unknown_state: Series = tuple(((s,), int(s == "unknown")) for s in STATES)
+
+ENGINE_FAMILIES: tuple[Family, ...] = (
+    Family(
+        name=_PREFIX + "state", kind="gauge", scope="engine", labels=("state",),
+        help=f"What the engine is doing: 1 for the state that holds, 0 for the others ({', '.join(STATES)}).",
+        absent="`engine` is empty for a target that shows no engine; then it is the target's own state.",
+        series=_state,
+    ),
+    _gauge("requests_running", "Requests in the running batch, as vLLM gave them last."),
+    _gauge("requests_waiting", "Requests that wait to be scheduled, as vLLM gave them last."),
+    _reasons("requests_waiting_by_reason", "Requests that wait, by why (capacity, deferred).",
+             "Absent before vLLM 0.20."),
+    _gauge("kv_cache_usage_ratio", "Share of the KV cache's blocks in use, 0 to 1.",
+           "Absent while the engine cannot be read, and for models without a KV cache."),
+    _gauge("kv_cache_capacity_tokens", "Tokens that the KV cache of this engine can hold.",
+           "Absent before vLLM 0.3.3 and on V1 0.8, which do not say how many blocks there are."),
+    _gauge("kv_cache_free_tokens", "Tokens for which the KV cache has room now.",
+           "Absent where the capacity is unknown."),
+    _gauge("kv_cache_time_to_full_seconds", f"Seconds until the KV cache is full at its slope {_WINDOW}.",
+           "Absent while the cache is not filling, which is good news, or its usage is unknown."),
+    Family(
+        name=_PREFIX + "sleeping", kind="gauge", scope="engine",
+        help="1 while the engine sleeps (weights offloaded or discarded), 0 while it is awake.",
+        absent="Absent where vLLM does not say: before 0.11.1 without /is_sleeping.",
+        value=flag("sleeping"),
+    ),
+    _gauge("generation_tokens_per_second", f"Generated tokens per second {_WINDOW}.",
+           "Absent until two scrapes of the same engine lie in the window."),
+    _gauge("prompt_tokens_per_second",
+           f"Prompt tokens per second {_WINDOW}, counted as prefills complete, prefix cache hits included.",
+           "Absent until two scrapes of the same engine lie in the window."),
+    _gauge("requests_finished_per_second",
+           f"Requests that ended per second {_WINDOW}, for any reason: aborts and errors are in it too.",
+           "Absent before vLLM 0.4.2 (V1: 0.7.2)."),
+    _reasons("requests_finished_by_reason_per_second",
+             f"Requests that ended per second {_WINDOW}, by reason (stop, length, abort, error, repetition).",
+             "A reason that V0 has not yet seen is absent."),
+    _gauge("preemptions_per_second", f"Requests per second that lost their KV blocks to others, {_WINDOW}.",
+           "Absent before vLLM 0.4.3 (V1: 0.8.0)."),
+    _gauge("steps_per_second", f"Scheduler steps per second {_WINDOW}; 0 with requests running is a stall.",
+           "Absent on vLLM V0 before 0.6.4, and without iteration_tokens_total."),
+    _gauge("tokens_per_step", f"Mean tokens per step {_WINDOW}: how well steps are filled.", _NO_STEPS),
+    _gauge("step_time_seconds", f"Mean seconds per step {_WINDOW}.", _NO_STEPS),
+    _gauge("prefix_cache_hit_ratio", f"Share of looked-up prompt found in the prefix cache {_WINDOW}, 0 to 1.",
+           "Absent with prefix caching off, without look-ups, and on V0 before 0.5.5."),
+    _gauge("spec_acceptance_ratio", f"Share of drafted tokens accepted {_WINDOW}, 0 to 1.",
+           "Absent without speculative decoding."),
+    _latency("time_to_first_token_seconds", "From a request's arrival to its first token",
+             "vLLM has it from 0.3.1 (V1: 0.7.1)."),
+    _latency("inter_token_latency_seconds", "Between a request's tokens",
+             "Up to vLLM 0.10.1 this is time_per_output_token; with speculative decoding it is per output event."),
+    _latency("queue_time_seconds", "Waiting to be scheduled", "vLLM has it from 0.6.4 (V1: 0.7.3)."),
+    _latency("e2e_latency_seconds", "From a request's arrival to its end", "vLLM has it from 0.3.1 (V1: 0.7.3)."),
+    _reasons("slo_attainment_ratio", "Share of the window's observations that met the objective you set, 0 to 1.",
+             "Absent where no objective is set, or nothing was observed in the window.", label="objective"),
+    _gauge("goodput_requests_per_second",
+           "Finished requests per second times the least attainment: at most so many met all objectives.",
+           "Absent where no objective is set, or nothing was observed in the window."),
+    _gauge("last_progress_timestamp_seconds", "Unix time of the last scrape that saw the engine do work.",
+           "Absent until the first progress was seen."),
+    Family(
+        name=_PREFIX + "restarts_total", kind="counter", scope="engine",
+        help="Times that the engine's counters were seen to begin anew.",
+        absent="Absent for a target that shows no engine.", value=_restarts,
+    ),
+)  # fmt: skip

@@ -1,0 +1,88 @@
+"""/api/v1/events: what changed, told to open pages as server-sent events.
+
+Events: `hello` (on connecting: read /api/v1/status now), `target` (one target, as in the status),
+`gone` (a target's name), `gpus` (as in the status), `beat` (nothing changed, the watcher lives).
+A page gets at most one batch per second, always of the newest state; one that does not read loses
+its connection.
+"""
+
+import asyncio
+
+from aiohttp import web
+
+from vllm_watch.export.answers import refusal
+from vllm_watch.export.board import Board
+from vllm_watch.export.status import Status, to_json
+from vllm_watch.export.updates import TooManyListenersError, Updates
+
+BATCH_SECONDS = 1.0  # what an eye can follow, and what bounds our work per page
+BEAT_SECONDS = (
+    10.0  # under every proxy's idle limit (nginx: 60); the page calls 25 s of silence a loss
+)
+WRITE_SECONDS = 10.0  # for a part of a batch; a reader slower than that is gone or hopeless
+_TARGETS_PER_WRITE = 32  # about 64 KB, one transport buffer
+
+
+class Events:
+    """Serves the stream to each page."""
+
+    def __init__(self, board: Board, status: Status) -> None:
+        self._board = board
+        self._status = status
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Stream until the page goes, does not read, or the server stops."""
+        try:
+            updates = self._board.listen()
+        except TooManyListenersError as error:
+            return refusal(503, error.cause, error.remedy)
+        response = web.StreamResponse(
+            headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+        )
+        try:
+            await response.prepare(request)
+            await self._stream(response, updates)
+        except ConnectionError:
+            pass  # the page went away, which is how every stream ends
+        except TimeoutError:
+            if request.transport is not None:
+                request.transport.abort()
+        finally:
+            self._board.unlisten(updates)
+        return response
+
+    async def _stream(self, response: web.StreamResponse, updates: Updates) -> None:
+        await _write(response, f"retry: 2000\n{_event('hello', to_json(self._status.watcher()))}")
+        while not updates.closed.is_set():
+            try:
+                async with asyncio.timeout(BEAT_SECONDS):
+                    await updates.wait()
+            except TimeoutError:
+                await _write(response, f": beat\n{_event('beat', to_json(self._status.watcher()))}")
+                continue
+            await self._batch(response, updates)
+            try:
+                async with asyncio.timeout(BATCH_SECONDS):
+                    await updates.closed.wait()
+            except TimeoutError:
+                continue
+
+    async def _batch(self, response: web.StreamResponse, updates: Updates) -> None:
+        changed, gone, gpus = updates.take()
+        head = [_event("gone", to_json({"name": name})) for name in gone]
+        if gpus:
+            head.append(_event("gpus", self._status.gpus()))
+        if head:
+            await _write(response, "".join(head))
+        for start in range(0, len(changed), _TARGETS_PER_WRITE):
+            texts = map(self._status.target, changed[start : start + _TARGETS_PER_WRITE])
+            await _write(response, "".join(_event("target", text) for text in texts if text))
+
+
+def _event(name: str, data: str) -> str:
+    return f"event: {name}\ndata: {data}\n\n"
+
+
+async def _write(response: web.StreamResponse, text: str) -> None:
+    async with asyncio.timeout(WRITE_SECONDS):
+        await response.write(text.encode())

@@ -1,0 +1,149 @@
+"""What is exported of each GPU of this host and of the processes that hold its memory."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+
+from vllm_watch.export.family import Family, Series, by_label, flag
+from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.samples.process import ProcessSample
+
+_PREFIX = "vllm_watch_gpu_"
+_SENSOR = "Absent where the driver does not tell (MIG slices have few sensors), and on a lost GPU."
+HOLDERS_MAX = 20  # by contract: named per GPU; the rest are summed
+
+# NVML's clock event reasons, so that one that does not hold is 0 and not merely missing.
+THROTTLE_REASONS = (
+    "gpu_idle", "applications_clocks_setting", "sw_power_cap", "hw_slowdown", "sync_boost",
+    "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown", "display_clock_setting",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRow:
+    """A GPU with what only the board and the reading as a whole know of it."""
+
+    gpu: GpuSample
+    host: str = ""
+    driver_version: str = ""
+    xid_errors: Mapping[int, int]  # code → times seen since the watcher started
+
+
+def _gauge(name: str, attribute: str, help_: str, absent: str = _SENSOR) -> Family:
+    return Family(
+        name=_PREFIX + name, kind="gauge", scope="gpu",
+        help=help_, absent=absent, value=attrgetter(f"gpu.{attribute}"),
+    )  # fmt: skip
+
+
+def _flag(name: str, attribute: str, help_: str, absent: str = _SENSOR) -> Family:
+    return Family(
+        name=_PREFIX + name, kind="gauge", scope="gpu",
+        help=help_, absent=absent, value=flag(f"gpu.{attribute}"),
+    )  # fmt: skip
+
+
+def _identity(row: GpuRow) -> Series:
+    gpu = row.gpu
+    return (
+        (
+            (
+                str(gpu.index),
+                gpu.name or "",
+                row.host,
+                row.driver_version,
+                gpu.mig_parent_uuid or "",
+            ),
+            1,
+        ),
+    )
+
+
+def _throttle_reasons(row: GpuRow) -> Series | None:
+    """A reason that a newer driver invents is shown too, where it holds."""
+    holds = row.gpu.throttle_reasons
+    if holds is None:
+        return None
+    words = dict.fromkeys((*THROTTLE_REASONS, *holds))
+    return [((word,), 1 if word in holds else 0) for word in words]
+
+
+def distinct_holders(processes: tuple[ProcessSample, ...]) -> list[ProcessSample]:
+    """Each process once, the largest holder first, those of unknown size last.
+
+    NVML lists a process once per kind of context (compute, graphics), each time with the same bytes.
+    """
+    by_pid: dict[int, ProcessSample] = {}
+    for process in processes:
+        known = by_pid.get(process.pid)
+        if known is None or (process.used_bytes or -1) > (known.used_bytes or -1):
+            by_pid[process.pid] = process
+    return sorted(by_pid.values(), key=lambda p: (-1 if p.used_bytes is None else p.used_bytes, -p.pid), reverse=True)  # fmt: skip
+
+
+def _holders(row: GpuRow) -> Series | None:
+    if row.gpu.processes is None:
+        return None
+    holders = [p for p in distinct_holders(row.gpu.processes) if p.used_bytes is not None]
+    series: list[tuple[tuple[str, ...], float | None]] = [
+        ((str(p.pid), "unknown", "" if p.uid is None else str(p.uid), p.name or ""), p.used_bytes)
+        for p in holders[:HOLDERS_MAX]
+    ]
+    if rest := holders[HOLDERS_MAX:]:
+        series.append((("other", "unknown", "", ""), sum(p.used_bytes or 0 for p in rest)))
+    return series
+
+
+GPU_FAMILIES: tuple[Family, ...] = (
+    Family(
+        name=_PREFIX + "info", kind="info", scope="gpu",
+        labels=("index", "name", "host", "driver_version", "mig_parent"),
+        help="Identity of the GPU; `gpu` is its UUID, as in every other series.",
+        absent="What is unknown or does not apply is empty.", series=_identity,
+    ),
+    _gauge("memory_total_bytes", "memory_total_bytes", "Bytes of memory that the GPU has."),
+    _gauge("memory_used_bytes", "memory_used_bytes",
+           "Bytes of GPU memory in use, without what the driver reserves for itself."),
+    _gauge("memory_reserved_bytes", "memory_reserved_bytes",
+           "Bytes of GPU memory that the driver and the firmware reserve for themselves.",
+           "Absent with drivers older than 510, where it is part of used."),
+    _gauge("utilization_ratio", "utilization_ratio",
+           "Share of time in which any kernel ran, 0 to 1; it says nothing about how much of the GPU it filled."),
+    _gauge("temperature_celsius", "temperature_celsius", "Core temperature in degrees Celsius."),
+    _gauge("power_watts", "power_watts", "Power drawn, in watts."),
+    _gauge("power_limit_watts", "power_limit_watts", "Power limit that is enforced, in watts."),
+    _gauge("sm_clock_hertz", "sm_clock_hz", "Clock of the streaming multiprocessors, in hertz."),
+    _gauge("sm_clock_max_hertz", "sm_clock_max_hz",
+           "Highest clock of the streaming multiprocessors, in hertz."),
+    Family(
+        name=_PREFIX + "throttle_reason", kind="gauge", scope="gpu", labels=("reason",),
+        help="Why the clocks are where they are (NVML's clock event reasons): 1 for each that holds, else 0.",
+        absent=_SENSOR, series=_throttle_reasons,
+    ),
+    Family(
+        name=_PREFIX + "xid_errors_total", kind="counter", scope="gpu", labels=("xid",),
+        help="Xid errors that the driver reported while the watcher ran, by code.",
+        absent="A code that never occurred is absent.", series=by_label("xid_errors"),
+    ),
+    Family(
+        name=_PREFIX + "ecc_uncorrected_errors_total", kind="counter", scope="gpu",
+        help="Memory errors that ECC could not correct, since the driver was loaded.",
+        absent="Absent without ECC.", value=attrgetter("gpu.ecc_uncorrected"),
+    ),
+    _flag("remapped_rows_pending", "remapped_rows_pending",
+          "1 if memory rows wait to be remapped, which happens at the next reset of the GPU, else 0.",
+          "Absent before the Ampere generation."),
+    _flag("remapped_rows_failed", "remapped_rows_failed",
+          "1 if a memory row could not be remapped: the GPU should be replaced. Else 0.",
+          "Absent before the Ampere generation."),
+    _flag("lost", "lost", "1 if the GPU fell off the bus; its other series are then absent. Else 0.",
+          "Absent where the driver was not asked."),
+    Family(
+        name=_PREFIX + "holder_memory_bytes", kind="gauge", scope="gpu",
+        labels=("pid", "verdict", "uid", "command"),
+        help=f"Bytes of GPU memory that a process holds: the {HOLDERS_MAX} largest by pid, "
+             "the rest summed as pid=\"other\". `command` is the process title.",
+        absent="Absent where the driver hides it (some containers, MIG): that is unknown, not 0.",
+        series=_holders,
+    ),
+)  # fmt: skip

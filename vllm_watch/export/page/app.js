@@ -1,0 +1,267 @@
+// The page: takes in what the watcher tells and decides what the reader sees first.
+
+import { arrange, h, icon, keyed, setAttribute, setText } from "./dom.js";
+import * as format from "./format.js";
+import * as gpus from "./gpus.js";
+import { Live } from "./live.js";
+import { Target } from "./target.js";
+import { needsAttention, rankOf, shownState, toneOf } from "./words.js";
+
+const OPEN_UP_TO = 2; // so few targets are shown opened: there is room, and nothing to choose from
+const SEARCH_FROM = 7; // fewer are seen at a glance
+const ROWS_AT_FIRST = 60; // of those that are well; the others are all shown
+
+const $ = (id) => document.getElementById(id);
+
+class Page {
+  constructor() {
+    this.targets = new Map();
+    this.gpus = null;
+    this.watcher = null;
+    this.span = 600;
+    this.offset = 0; // the watcher's clock minus ours, seconds
+    this.connection = "connecting";
+    this.updated = null; // when news came last, by our own steady clock
+    this.filter = null;
+    this.all = false;
+    this.changed = new Set();
+    this.sight = new IntersectionObserver((entries) => this.seen(entries), { rootMargin: "200px" });
+    $("search").addEventListener("input", () => this.arrange());
+    $("more").addEventListener("click", () => {
+      this.all = true;
+      this.arrange();
+    });
+    document.addEventListener("keydown", (event) => this.key(event));
+    window.addEventListener("hashchange", () => this.follow());
+    this.live = new Live({
+      status: (whole) => this.status(whole),
+      target: (target) => this.target(target),
+      gone: (name) => this.gone(name),
+      gpus: (reading) => this.news(() => { this.gpus = reading; }),
+      clock: (t) => { this.offset = t - Date.now() / 1000; },
+      connection: (state) => this.connected(state),
+    });
+    setInterval(() => this.tick(), 1000);
+  }
+
+  now() {
+    return Date.now() / 1000 + this.offset;
+  }
+
+  announce(text) {
+    $("announce").textContent = text;
+  }
+
+  news(apply) {
+    this.updated = performance.now();
+    apply();
+    this.schedule();
+  }
+
+  status(whole) {
+    this.news(() => {
+      this.watcher = whole;
+      this.span = whole.history_seconds;
+      this.offset = whole.t - Date.now() / 1000;
+      this.gpus = whole.gpus;
+      const names = new Set(whole.targets.map(({ name }) => name));
+      for (const name of [...this.targets.keys()]) if (!names.has(name)) this.gone(name);
+      for (const target of whole.targets) this.target(target);
+      // What was missed while we were away is in the watcher's history.
+      for (const row of this.targets.values()) row.loaded = false;
+      const first = this.first !== false;
+      this.first = false;
+      if (first && this.targets.size <= OPEN_UP_TO) for (const row of this.targets.values()) row.element.open = true;
+      for (const row of this.targets.values()) if (row.visible || row.element.open) row.load();
+      this.follow();
+    });
+  }
+
+  target(data) {
+    this.news(() => {
+      const row = this.targets.get(data.name);
+      if (row) row.update(data);
+      else {
+        const made = new Target(data, this);
+        this.targets.set(data.name, made);
+        made.element.row = made;
+        this.sight.observe(made.element);
+      }
+      this.changed.add(data.name);
+    });
+  }
+
+  gone(name) {
+    const row = this.targets.get(name);
+    if (!row) return;
+    this.sight.unobserve(row.element);
+    this.targets.delete(name);
+    this.news(() => undefined);
+  }
+
+  /** A row that comes into sight gets its line; one out of sight is not drawn. */
+  seen(entries) {
+    for (const { target, isIntersecting } of entries) {
+      target.row.visible = isIntersecting;
+      if (!isIntersecting) continue;
+      target.row.load();
+      target.row.draw(this.now());
+    }
+  }
+
+  schedule() {
+    this.frame ??= requestAnimationFrame(() => {
+      this.frame = null;
+      this.draw();
+    });
+  }
+
+  draw() {
+    const now = this.now();
+    for (const name of this.changed) {
+      const row = this.targets.get(name);
+      if (row && (row.visible || row.element.open || row.state !== shownState(row.data, now))) row.draw(now);
+    }
+    this.changed.clear();
+    this.arrange();
+    this.verdict();
+    gpus.draw($("gpu-list"), this.gpus, now);
+    this.tick();
+  }
+
+  /** Those that need someone first, the worst on top; the rest by name, so that rows do not jump about. */
+  arrange() {
+    const rows = [...this.targets.values()].sort((a, b) => order(a) - order(b) || a.name.localeCompare(b.name, "en", { numeric: true }));
+    const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
+    const found = rows.filter((row) => (this.filter === null || row.state === this.filter) && words.every((word) => textOf(row).includes(word)));
+    const shown = this.all ? found : found.filter((row, i) => i < ROWS_AT_FIRST || needsAttention(row.state) || row.element.open);
+    arrange($("list"), shown.map((row) => row.element));
+    const hidden = found.length - shown.length;
+    $("more").hidden = hidden === 0;
+    setText($("more"), `Show ${hidden} more that are well`);
+    $("empty").hidden = found.length > 0 || this.watcher === null;
+    setText($("empty"), this.targets.size ? "No target matches." : "No target is watched. Start with --target http://HOST:8000, or name them in the configuration.");
+    $("columns-head").hidden = shown.length === 0;
+    $("search-label").hidden = this.targets.size < SEARCH_FROM;
+    this.drawFilters(rows);
+  }
+
+  drawFilters(rows) {
+    const counts = new Map();
+    for (const row of rows) counts.set(row.state, (counts.get(row.state) ?? 0) + 1);
+    if (this.filter !== null && !counts.has(this.filter)) counts.set(this.filter, 0);
+    const states = [...counts].sort((a, b) => rankOf(a[0]) - rankOf(b[0]));
+    const items = states.length > 1 || this.filter !== null ? [[null, rows.length], ...states] : [];
+    keyed($("filters"), items, ([state]) => state ?? "all",
+      ([state]) => {
+        const number = h("span", { class: "filter-count" });
+        const element = h("button", { type: "button", class: "filter", "data-tone": state === null ? "quiet" : toneOf(state) },
+          ...(state === null ? [] : [icon(toneOf(state))]), state ?? "all", " ", number);
+        element.addEventListener("click", () => {
+          this.filter = this.filter === state ? null : state;
+          this.arrange();
+        });
+        return { element, number };
+      },
+      ({ element, number }, [state, times]) => {
+        setText(number, String(times));
+        setAttribute(element, "aria-pressed", String(this.filter === state));
+      });
+  }
+
+  /** Is anything wrong? In one sentence, and a second that names it. */
+  verdict() {
+    const rows = [...this.targets.values()];
+    const bad = rows.filter((row) => needsAttention(row.state)).sort((a, b) => order(a) - order(b));
+    const gpuTroubles = gpus.troubles(this.gpus);
+    const [tone, text, more] = this.connection === "lost" ? ["warn", "Disconnected from the watcher", "What you see is what was last known. Trying to connect again."] : sentence(rows, bad, gpuTroubles, this.watcher);
+    if ($("verdict").dataset.tone !== tone || !$("verdict-icon").firstChild) $("verdict-icon").replaceChildren(icon(tone));
+    setAttribute($("verdict"), "data-tone", tone);
+    if ($("verdict-text").textContent !== text && this.watcher) this.announce(text);
+    setText($("verdict-text"), text);
+    setText($("verdict-more"), more || "\u00a0");
+    document.title = bad.length || gpuTroubles.length ? `(${bad.length + gpuTroubles.length}) ${text} · vllm-watch` : "vllm-watch";
+  }
+
+  connected(state) {
+    if (this.connection === state) return;
+    this.connection = state;
+    document.body.classList.toggle("lost", state === "lost");
+    this.schedule();
+  }
+
+  /** Everything that ages by itself. */
+  tick() {
+    const now = this.now();
+    const silence = this.updated === null ? null : (performance.now() - this.updated) / 1000;
+    setAttribute($("live"), "data-state", this.connection);
+    const told = silence === null ? "" : ` · updated ${format.ago(silence)}`;
+    setText($("live-text"), { live: `live${told}`, lost: `disconnected${told}`, connecting: "connecting" }[this.connection]);
+    setText($("gpus-note"), gpus.note(this.gpus, now));
+    if (this.watcher) {
+      const up = this.watcher.uptime_seconds + now - this.watcher.t;
+      setText($("about"), `vllm-watch ${this.watcher.version}, up ${format.age(up)}. Rates and percentiles are over the last ${format.age(this.watcher.window_seconds)}.`);
+    }
+    for (const row of this.targets.values()) {
+      if (row.state !== shownState(row.data, now) || row.state === "stale" || (row.element.open && row.visible)) {
+        const before = row.state;
+        row.draw(now);
+        if (row.state !== before) this.schedule();
+      }
+    }
+  }
+
+  /** An opened target can be linked to. */
+  opened(row) {
+    if (row.element.open) history.replaceState(null, "", `#${encodeURIComponent(row.element.id)}`);
+  }
+
+  follow() {
+    const element = $(decodeURIComponent(location.hash.slice(1)));
+    if (element?.row) element.open = true;
+  }
+
+  key(event) {
+    const typing = event.target.matches("input, textarea");
+    if (event.key === "/" && !typing && !$("search-label").hidden) {
+      event.preventDefault();
+      $("search").focus();
+    }
+    if (event.key === "Escape" && event.target === $("search")) {
+      $("search").value = "";
+      this.arrange();
+    }
+  }
+}
+
+const order = (row) => (needsAttention(row.state) ? rankOf(row.state) : 100);
+
+const textOf = ({ data, model, state }) => [data.name, data.group, data.namespace, data.pod, data.node, model.textContent, state].join(" ").toLowerCase();
+
+function sentence(rows, bad, gpuTroubles, watcher) {
+  if (!watcher) return ["quiet", "Looking …", ""];
+  const more = [...gpuTroubles, ...bad.slice(0, 3).map((row) => `${row.name} is ${row.state}`)];
+  if (bad.length > 3) more.push(`${bad.length - 3} more`);
+  const tone = gpuTroubles.length || bad.some((row) => toneOf(row.state) === "bad") ? "bad" : "warn";
+  if (bad.length) {
+    const who = rows.length === 1 ? `${bad[0].name} needs attention` : `${bad.length} of ${rows.length} targets ${bad.length === 1 ? "needs" : "need"} attention`;
+    return [tone, who, `${more.join(" · ")}.`];
+  }
+  if (gpuTroubles.length) return [tone, "A GPU needs attention", `${gpuTroubles.join(" · ")}.`];
+  if (rows.length === 0) return ["quiet", "Nothing is watched", ""];
+  const pending = rows.filter((row) => row.state === "waiting" || row.state === "starting");
+  if (pending.length) {
+    const words = pending.length === 1 ? `${pending[0].name} is ${pending[0].state === "starting" ? "starting" : "not looked at yet"}.` : `${pending.length} of ${rows.length} are starting or not looked at yet.`;
+    return [pending.length === rows.length ? "info" : "good", pending.length === rows.length ? "Waiting for the first results" : "No target needs attention", words];
+  }
+  return ["good", rows.length === 1 ? `${rows[0].name} is well` : `All ${rows.length} targets are well`, wellWords(rows)];
+}
+
+function wellWords(rows) {
+  const counts = new Map();
+  for (const row of rows) counts.set(row.state, (counts.get(row.state) ?? 0) + 1);
+  if (rows.length === 1) return rows[0].data.state_text;
+  return `${[...counts].map(([state, times]) => `${times} ${state}`).join(", ")}.`;
+}
+
+export const page = new Page();

@@ -1,0 +1,208 @@
+// A chart of one signal over the last minutes: line, axis, value under the pointer. Drawn as SVG, so that it is
+// crisp on a wall and its colours are those of the style sheet.
+
+import { h, s, setAttribute, setText } from "./dom.js";
+import { ago, clock, UNKNOWN } from "./format.js";
+
+const HEIGHT = 100;
+const GAP_INTERVALS = 2.6; // a single missed look is bridged, two are shown as a gap
+
+/** Times and values of one signal; the newest `span` seconds are kept. */
+export class Line {
+  constructor(times = [], values = []) {
+    this.times = times;
+    this.values = values;
+  }
+
+  /** Add the newest value; the same time again replaces it. */
+  push(t, value, span) {
+    const last = this.times.length - 1;
+    if (last >= 0 && t <= this.times[last]) {
+      if (t === this.times[last]) this.values[last] = value;
+      return;
+    }
+    this.times.push(t);
+    this.values.push(value);
+    const from = this.times.findIndex((time) => time >= t - span);
+    if (from > 0) {
+      this.times.splice(0, from);
+      this.values.splice(0, from);
+    }
+  }
+
+  /** The index of the known value nearest to `t`, or -1. */
+  nearest(t) {
+    let best = -1;
+    for (let i = 0; i < this.times.length; i += 1) {
+      if (this.values[i] === null) continue;
+      if (best < 0 || Math.abs(this.times[i] - t) < Math.abs(this.times[best] - t)) best = i;
+    }
+    return best;
+  }
+}
+
+/** The path of a line: `scale` places a value in HEIGHT; unknown values and long silences break it. */
+export function path(line, end, span, top, gap) {
+  let d = "";
+  let previous = null;
+  for (let i = 0; i < line.times.length; i += 1) {
+    const value = line.values[i];
+    const t = line.times[i];
+    if (value === null || t < end - span) {
+      if (value === null) previous = null;
+      continue;
+    }
+    const x = (span - (end - t)).toFixed(1);
+    const y = (HEIGHT - (Math.min(value, top) / top) * HEIGHT).toFixed(1);
+    // A lone point is a line of no length, which its round cap makes a dot.
+    d += previous !== null && t - previous <= gap ? `L${x} ${y}` : `M${x} ${y}h0`;
+    previous = t;
+  }
+  return d;
+}
+
+/** The least round number at or above `value`: 1, 2, 2.5 or 5 times a power of ten. */
+export function roundUp(value, least) {
+  const size = Math.max(value, least);
+  const power = 10 ** Math.floor(Math.log10(size));
+  for (const step of [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10]) if (step * power >= size * 0.9999) return step * power;
+  return 10 * power;
+}
+
+/** A small line without axis, for a row of the list. */
+export class Spark {
+  constructor() {
+    this.path = s("path", { class: "line" });
+    this.element = s("svg", { class: "spark", preserveAspectRatio: "none", "aria-hidden": "true" }, this.path);
+  }
+
+  draw(line, end, span, interval) {
+    setAttribute(this.element, "viewBox", `0 -4 ${span} ${HEIGHT + 8}`);
+    const top = roundUp(Math.max(0, ...line.values.filter((v) => v !== null)), 1e-9);
+    setAttribute(this.path, "d", path(line, end, span, top, interval * GAP_INTERVALS));
+  }
+}
+
+/** Charts whose pointer is one: what happened in the others at this moment. */
+export class Charts {
+  constructor() {
+    this.all = [];
+  }
+
+  add(chart) {
+    this.all.push(chart);
+    chart.group = this;
+    return chart;
+  }
+
+  point(t) {
+    for (const chart of this.all) chart.point(t);
+  }
+}
+
+export class Chart {
+  /** `signal`: {title, note, format, tick (for the axis, if another), least (the smallest full scale), top (a fixed one)}. */
+  constructor(signal, announce) {
+    this.signal = signal;
+    this.announce = announce;
+    this.line = new Line();
+    this.at = null;
+    this.value = h("output", { class: "chart-value" }, UNKNOWN);
+    this.note = h("span", { class: "chart-note" }, signal.note);
+    this.max = h("span", { class: "tick tick-max" });
+    this.mid = h("span", { class: "tick tick-mid" });
+    this.area = s("path", { class: "area" });
+    this.stroke = s("path", { class: "line" });
+    this.svg = s("svg", { preserveAspectRatio: "none", "aria-hidden": "true" }, this.area, this.stroke);
+    this.cross = h("span", { class: "cross", hidden: "" });
+    this.dot = h("span", { class: "dot", hidden: "" });
+    this.missing = h("span", { class: "chart-missing" }, "no data");
+    this.ago = h("span");
+    this.plot = h("div", { class: "plot", tabindex: "0", role: "img" },
+      h("span", { class: "rule rule-max" }), h("span", { class: "rule rule-mid" }),
+      this.svg, this.cross, this.dot, this.max, this.mid, this.missing);
+    this.element = h("figure", { class: "chart" },
+      h("figcaption", {}, h("span", { class: "chart-title" }, signal.title, this.note), this.value),
+      this.plot, h("div", { class: "times", "aria-hidden": "true" }, this.ago, h("span", {}, "now")));
+    this.listen();
+  }
+
+  listen() {
+    this.plot.addEventListener("pointermove", (event) => {
+      const box = this.plot.getBoundingClientRect();
+      this.group.point(this.end - this.span * (1 - (event.clientX - box.left) / box.width));
+    });
+    this.plot.addEventListener("pointerleave", () => this.group.point(null));
+    this.plot.addEventListener("blur", () => this.group.point(null));
+    this.plot.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** Left and right step through the points, Home and End jump, Escape lets go. */
+  key(event) {
+    const { times } = this.line;
+    if (event.key === "Escape") return this.group.point(null);
+    if (!["ArrowLeft", "ArrowRight", "Home", "End"].includes(event.key) || times.length === 0) return undefined;
+    event.preventDefault();
+    const now = this.at === null ? times.length - 1 : this.line.nearest(this.at);
+    const step = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: times.length - 1 }[event.key];
+    const i = Math.min(times.length - 1, Math.max(0, step));
+    this.group.point(times[i]);
+    this.announce(`${clock(times[i])}: ${this.signal.format(this.line.values[i])}`);
+    return undefined;
+  }
+
+  /** Draw what `line` held in the `span` seconds before `end`. */
+  draw(line, end, span, interval) {
+    Object.assign(this, { line, end, span, gap: interval * GAP_INTERVALS });
+    const seen = line.values.filter((value) => value !== null);
+    this.top = this.signal.top ?? roundUp(Math.max(0, ...seen), this.signal.least);
+    const d = path(line, end, span, this.top, this.gap);
+    setAttribute(this.svg, "viewBox", `0 0 ${span} ${HEIGHT}`);
+    setAttribute(this.stroke, "d", d);
+    setAttribute(this.area, "d", areaUnder(d));
+    const tick = this.signal.tick ?? this.signal.format;
+    setText(this.max, tick(this.top));
+    setText(this.mid, tick(this.top / 2));
+    setText(this.ago, ago(span));
+    this.missing.hidden = seen.length > 0;
+    this.show();
+    const range = seen.length ? `, between ${this.signal.format(Math.min(...seen))} and ${this.signal.format(Math.max(...seen))} in the last ${ago(span).replace(" ago", "")}` : "";
+    setAttribute(this.plot, "aria-label", `${this.signal.title}: now ${this.signal.format(line.values[this.newest()] ?? null)}${range}. Arrow keys step through the points.`);
+  }
+
+  point(t) {
+    this.at = t;
+    this.show();
+  }
+
+  /** The index of what holds now, or -1: a line that ended is history. */
+  newest() {
+    const last = this.line.times.length - 1;
+    return last >= 0 && this.end - this.line.times[last] <= this.gap ? last : -1;
+  }
+
+  /** The value at the pointer, else the newest. */
+  show() {
+    const i = this.at === null ? this.newest() : this.line.nearest(this.at);
+    const value = i < 0 ? null : this.line.values[i];
+    const pointed = this.at !== null && value !== null && value !== undefined;
+    setText(this.value, this.signal.format(value ?? null));
+    setText(this.note, pointed ? `at ${clock(this.line.times[i])}` : this.signal.note);
+    this.cross.hidden = !pointed;
+    this.dot.hidden = !pointed;
+    if (!pointed) return;
+    const left = `${100 * (1 - (this.end - this.line.times[i]) / this.span)}%`;
+    this.cross.style.left = left;
+    this.dot.style.left = left;
+    this.dot.style.top = `${100 * (1 - Math.min(value, this.top) / this.top)}%`;
+  }
+}
+
+/** Close each piece of a line down to the axis. */
+function areaUnder(d) {
+  return d.split("M").filter(Boolean).map((piece) => {
+    const points = piece.replace("h0", "").split("L");
+    const [first, last] = [points[0].split(" ")[0], points.at(-1).split(" ")[0]];
+    return points.length < 2 ? "" : `M${first} ${HEIGHT}L${points.join("L")}L${last} ${HEIGHT}Z`;
+  }).join("");
+}

@@ -1,0 +1,75 @@
+// One engine inside an opened target: its charts and the rest of its signals.
+
+import { Chart, Charts, Line } from "./chart.js";
+import { h, icon, keyed, setAttribute, setText } from "./dom.js";
+import { seconds } from "./format.js";
+import { CHARTED, LATENCIES, LISTED } from "./signals.js";
+import { toneOf } from "./words.js";
+
+export class Engine {
+  constructor(label, announce) {
+    this.label = label;
+    this.charts = new Charts();
+    this.parts = CHARTED.map((signal) => ({ signal, line: new Line(), chart: this.charts.add(new Chart(signal, announce)) }));
+    this.title = h("h4");
+    this.badge = h("span", { class: "badge small" });
+    this.sentence = h("p", { class: "engine-text" });
+    this.head = h("div", { class: "engine-head" }, this.title, this.badge, this.sentence);
+    this.list = h("dl", { class: "facts" });
+    this.latencies = LATENCIES.map(([title, read]) => ({ title, read, cells: [h("td"), h("td"), h("td")] }));
+    this.more = h("div", { class: "engine-more" }, latencyTable(this.latencies), this.list);
+    this.element = h("section", { class: "engine" }, this.head,
+      h("div", { class: "charts" }, ...this.parts.map(({ chart }) => chart.element)), this.more);
+  }
+
+  /** Take over the watcher's history, and add to it what came while it was fetched. */
+  load(history) {
+    for (const part of this.parts) {
+      const newer = part.line;
+      part.line = new Line([...history.t], [...history.series[part.signal.name]]);
+      newer.times.forEach((t, i) => part.line.push(t, newer.values[i], Infinity));
+    }
+  }
+
+  push(t, signals, span) {
+    for (const { signal, line } of this.parts) line.push(t, signal.read(signals), span);
+  }
+
+  /** `signals` is null where the engine is seen no more; `alone`: the target's row already says its state. */
+  draw(signals, { t, now, span, interval, alone }) {
+    for (const { line, chart } of this.parts) chart.draw(line, t, span, interval);
+    this.head.hidden = signals === null;
+    this.more.hidden = signals === null;
+    if (signals === null) return;
+    setText(this.title, alone ? signals.model_name || "model unknown" : `Engine ${this.label} · ${signals.model_name || "model unknown"}`);
+    this.badge.hidden = alone;
+    this.sentence.hidden = alone;
+    if (this.state !== signals.state) {
+      this.state = signals.state;
+      setAttribute(this.badge, "data-tone", toneOf(signals.state));
+      this.badge.replaceChildren(icon(toneOf(signals.state)), signals.state);
+    }
+    setText(this.sentence, signals.state_text);
+    for (const { read, cells } of this.latencies) {
+      const { p50, p95, p99 } = read(signals);
+      [p50, p95, p99].forEach((value, i) => setText(cells[i], seconds(value)));
+    }
+    facts(this.list, LISTED.filter(([, , when]) => !when || when(signals)).map(([title, say]) => [title, say(signals, now)]));
+  }
+}
+
+function latencyTable(rows) {
+  return h("table", { class: "latencies" },
+    h("thead", {}, h("tr", {}, ...["latency", "p50", "p95", "p99"].map((title) => h("th", { scope: "col" }, title)))),
+    h("tbody", {}, ...rows.map(({ title, cells }) => h("tr", {}, h("th", { scope: "row" }, title), ...cells))));
+}
+
+/** A list of titles and texts, in place. */
+export function facts(list, rows) {
+  keyed(list, rows, ([title]) => title,
+    ([title]) => {
+      const value = h("dd");
+      return { element: h("div", {}, h("dt", {}, title), value), value };
+    },
+    ({ value }, [, text]) => setText(value, text));
+}

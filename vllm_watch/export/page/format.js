@@ -1,0 +1,83 @@
+// Numbers as people read them. Unknown (null) is "–" everywhere, never 0.
+
+export const UNKNOWN = "–";
+const THIN = "\u202f"; // between number and unit: they must not part at a line's end
+
+const known = (value) => typeof value === "number" && Number.isFinite(value);
+const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+/** A number with about three digits that count. */
+export function number(value) {
+  if (!known(value)) return UNKNOWN;
+  const size = Math.abs(value);
+  if (size >= 1e9) return `${trim(value / 1e9, 2)}G`;
+  if (size >= 1e6) return `${trim(value / 1e6, 2)}M`;
+  if (size >= 1e5) return `${trim(value / 1e3, 0)}k`;
+  if (size >= 100) return grouped.format(value);
+  if (size >= 10) return trim(value, 1);
+  return trim(value, 2);
+}
+
+function trim(value, digits) {
+  const text = value.toFixed(digits);
+  return digits ? text.replace(/\.?0+$/, "") : text;
+}
+
+/** A count: whole where it is whole. */
+export const count = (value) => (known(value) && Number.isInteger(value) && Math.abs(value) < 1e5 ? grouped.format(value) : number(value));
+
+export const rate = (unit) => (value) => (known(value) ? `${number(value)}${THIN}${unit}` : UNKNOWN);
+
+/** 0 to 1 as a percentage. */
+export function ratio(value) {
+  if (!known(value)) return UNKNOWN;
+  const percent = value * 100;
+  return `${percent !== 0 && Math.abs(percent) < 10 ? trim(percent, 1) : Math.round(percent)}${THIN}%`;
+}
+
+/** A duration in the unit that fits: µs, ms, s, min, h, d. */
+export function seconds(value) {
+  if (!known(value)) return UNKNOWN;
+  const size = Math.abs(value);
+  if (size === 0) return `0${THIN}s`;
+  if (size < 0.001) return `${digits(value * 1e6)}${THIN}µs`;
+  if (size < 1) return `${digits(value * 1e3)}${THIN}ms`;
+  if (size < 60) return `${digits(value)}${THIN}s`;
+  return age(value);
+}
+
+const digits = (value) => (Math.abs(value) >= 100 ? value.toFixed(0) : Math.abs(value) >= 10 ? trim(value, 1) : trim(value, 2));
+
+/** How long something has been: whole seconds, then the two largest units. */
+export function age(value) {
+  if (!known(value)) return UNKNOWN;
+  const total = Math.max(0, Math.round(value));
+  if (total < 60) return `${total}${THIN}s`;
+  const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+  const first = units.findIndex(([, size]) => total >= size);
+  const [name, size] = units[first];
+  const whole = Math.floor(total / size);
+  const [nextName, nextSize] = units[first + 1];
+  const rest = Math.floor((total - whole * size) / nextSize);
+  return rest ? `${whole}${THIN}${name} ${rest}${THIN}${nextName}` : `${whole}${THIN}${name}`;
+}
+
+export const ago = (value) => (known(value) ? `${age(value)} ago` : "never");
+
+/** Bytes in binary units, as GPU memory is spoken of. */
+export function bytes(value) {
+  if (!known(value)) return UNKNOWN;
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let power = 0;
+  let rest = value;
+  while (Math.abs(rest) >= 1024 && power < units.length - 1) {
+    rest /= 1024;
+    power += 1;
+  }
+  return `${power === 0 ? rest : rest >= 1000 ? rest.toFixed(0) : rest.toFixed(1)}${THIN}${units[power]}`;
+}
+
+/** The time of day of a Unix time. */
+export const clock = (t) => new Date(t * 1000).toLocaleTimeString("en-GB");
+
+export const text = (value) => (value === null || value === undefined || value === "" ? UNKNOWN : String(value));

@@ -1,0 +1,80 @@
+// The connection to the watcher: everything once, then what changes; it comes back by itself.
+
+const SILENCE_MS = 25000; // the watcher sends something every 10 s at least
+const RETRY_MS = 3000;
+const STATUS_TIMEOUT_MS = 15000;
+
+export class Live {
+  /** `handlers`: status(whole), target(one), gone(name), gpus(reading), clock(t), connection(state). */
+  constructor(handlers) {
+    this.handlers = handlers;
+    this.waiting = null; // events that come while the whole is being read
+    this.open();
+    setInterval(() => this.watch(), 1000);
+  }
+
+  open() {
+    this.source?.close();
+    this.heard = performance.now();
+    const source = new EventSource("api/v1/events");
+    this.source = source;
+    const on = (name, handle) => source.addEventListener(name, (event) => {
+      if (source !== this.source) return;
+      this.heard = performance.now();
+      const apply = () => handle(JSON.parse(event.data));
+      if (this.waiting && name !== "hello") this.waiting.push(apply);
+      else apply();
+    });
+    on("hello", (watcher) => this.hello(watcher));
+    on("beat", (watcher) => this.handlers.clock(watcher.t));
+    on("target", (target) => this.handlers.target(target));
+    on("gone", ({ name }) => this.handlers.gone(name));
+    on("gpus", (reading) => this.handlers.gpus(reading));
+    source.addEventListener("error", () => {
+      if (source === this.source) this.lost();
+    });
+  }
+
+  /** Read everything; then apply what changed meanwhile, which may be newer. */
+  async hello(watcher) {
+    const { source } = this;
+    this.handlers.clock(watcher.t);
+    this.waiting = [];
+    try {
+      const answer = await fetch("api/v1/status", { signal: AbortSignal.timeout(STATUS_TIMEOUT_MS) });
+      if (!answer.ok) throw new Error(`status ${answer.status}`);
+      const whole = await answer.json();
+      if (source !== this.source) return;
+      this.handlers.status(whole);
+      this.handlers.connection("live");
+      const waiting = this.waiting ?? [];
+      this.waiting = null;
+      for (const apply of waiting) apply();
+    } catch {
+      if (source === this.source) this.lost();
+    }
+  }
+
+  lost() {
+    this.handlers.connection("lost");
+    this.waiting = null;
+    this.source.close();
+    clearTimeout(this.retry);
+    this.retry = setTimeout(() => this.open(), RETRY_MS);
+  }
+
+  /** A connection can die without a word (a laptop slept, a cable was pulled). */
+  watch() {
+    if (this.source.readyState !== EventSource.CLOSED && performance.now() - this.heard > SILENCE_MS) this.lost();
+  }
+}
+
+/** The charts of a target's engines, or null where they cannot be had now. */
+export async function history(target) {
+  try {
+    const answer = await fetch(`api/v1/history?target=${encodeURIComponent(target)}`, { signal: AbortSignal.timeout(STATUS_TIMEOUT_MS) });
+    return answer.ok ? (await answer.json()).engines : null;
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,160 @@
+"""The board as JSON: what /api/v1/status, /api/v1/history and the live updates say.
+
+The fields are those of the records in `samples` and `signals`, under their own names; None and
+what JSON cannot say (NaN, infinities) are null. Each target's text is kept until its next change,
+because every open page and every caller asks for the same.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from math import isfinite
+from typing import TYPE_CHECKING
+
+from vllm_watch import __version__
+from vllm_watch.export.board import Board, TargetEntry
+from vllm_watch.export.gpu_families import distinct_holders
+from vllm_watch.redaction import HIDDEN, is_secret_name, redacted
+from vllm_watch.samples.gpu import GpuReading, GpuSample
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_ARGUMENTS_MAX = 64  # a vLLM command line has about 20; a hostile process may have a million
+_ARGUMENT_CHARACTERS_MAX = 256
+_NOT_YET = "Not looked at yet."
+
+
+def plain(value: object) -> object:
+    """Turn a record into what json.dumps takes."""
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return _record(value)
+    return value
+
+
+def _record(value: "DataclassInstance") -> dict[str, object]:
+    return {name: plain(getattr(value, name)) for name in _field_names(type(value))}
+
+
+@lru_cache(maxsize=64)
+def _field_names(kind: "type[DataclassInstance]") -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
+def to_json(value: object) -> str:
+    """Write compact JSON; NaN cannot get in."""
+    return json.dumps(plain(value), separators=(",", ":"), allow_nan=False)
+
+
+class Status:
+    """The board's JSON, each target's kept until it changes."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._started = time.time()
+        self._started_monotonic = time.monotonic()
+        self._kept: dict[
+            str, tuple[TargetEntry, int, str]
+        ] = {}  # entry and revision it was made of
+
+    def whole(self, not_ready: str | None) -> str:
+        """Everything the page needs. `not_ready` is why the watcher is not ready yet, in words."""
+        board = self._board
+        self._kept = {name: kept for name, kept in self._kept.items() if name in board.targets}
+        targets = ",".join(filter(None, map(self.target, board.targets)))
+        head = to_json(self.watcher() | {"not_ready": not_ready, "sources": board.host_sources})
+        return f'{head[:-1]},"gpus":{self.gpus()},"targets":[{targets}]}}'
+
+    def watcher(self) -> dict[str, object]:
+        """The watcher itself: version, clock, and what the numbers are over."""
+        return {
+            "version": __version__,
+            "t": time.time(),
+            "started_timestamp_seconds": self._started,
+            "uptime_seconds": time.monotonic() - self._started_monotonic,
+            "window_seconds": self._board.window_seconds,
+            "history_seconds": self._board.history_seconds,
+        }
+
+    def target(self, name: str) -> str | None:
+        """One target; None where it is gone."""
+        entry = self._board.targets.get(name)
+        if entry is None:
+            return None
+        kept = self._kept.get(name)
+        if kept is None or kept[0] is not entry or kept[1] != entry.revision:
+            kept = self._kept[name] = (entry, entry.revision, to_json(_target(entry)))
+        return kept[2]
+
+    def gpus(self) -> str:
+        """The last reading of the GPUs, null before the first."""
+        reading = self._board.gpus
+        return "null" if reading is None else to_json(_reading(reading, self._board.xid_errors))
+
+    def history(self, name: str, engine: str | None) -> str | None:
+        """The charts of a target's engines, or of one; None where there is no such thing."""
+        entry = self._board.targets.get(name)
+        if entry is None or (engine is not None and engine not in entry.history):
+            return None
+        now = entry.signals.t if entry.signals else 0.0
+        engines = {}
+        for label in entry.history if engine is None else (engine,):
+            times, series = entry.history[label].series(now)
+            engines[label] = {"t": times, "series": series}
+        return to_json({"target": name, "engines": engines})
+
+
+def _target(entry: TargetEntry) -> dict[str, object]:
+    signals = entry.signals
+    return _record(entry.target) | {
+        "interval_seconds": entry.interval_seconds,
+        "state": signals.state if signals else "unknown",
+        "state_text": signals.state_text if signals else _NOT_YET,
+        "signals": signals,
+        "sources": entry.sources,
+    }
+
+
+def _reading(reading: GpuReading, xid_errors: Mapping[str, Mapping[int, int]]) -> dict[str, object]:
+    found = _record(reading)
+    if reading.gpus is not None:
+        found["gpus"] = [_gpu(gpu, xid_errors.get(gpu.uuid, {})) for gpu in reading.gpus]
+    return found
+
+
+def _gpu(gpu: GpuSample, xid_errors: Mapping[int, int]) -> dict[str, object]:
+    """A GPU with each holder once, the largest first, its command line without secrets."""
+    found = _record(gpu)
+    found["xid_errors_total"] = plain(xid_errors)
+    if gpu.processes is not None:
+        found["processes"] = [
+            _record(process) | {"cmdline": public_arguments(process.cmdline)}
+            for process in distinct_holders(gpu.processes)
+        ]
+    return found
+
+
+def public_arguments(cmdline: tuple[str, ...] | None) -> list[str] | None:
+    """A command line fit to be shown: the values of options named like secrets are hidden."""
+    if cmdline is None:
+        return None
+    shown, hiding = [], False
+    for argument in cmdline[:_ARGUMENTS_MAX]:
+        name, equals, _ = argument.partition("=")
+        if argument.startswith("-") or not hiding:
+            # `--api-key a b` takes several values, so hide until the next option.
+            secret = is_secret_name(name)
+            hiding = secret and not equals and argument.startswith("-")
+            text = f"{name}={HIDDEN}" if secret and equals else redacted(argument)
+            shown.append(text[:_ARGUMENT_CHARACTERS_MAX])
+        else:
+            shown.append(HIDDEN)
+    return shown

@@ -1,0 +1,152 @@
+"""What is exported of each target, of each source's calls, and of the watcher itself."""
+
+from operator import attrgetter
+
+from vllm_watch import __version__
+from vllm_watch.export.board import Board, TargetEntry
+from vllm_watch.export.family import Family, Series, by_label, one_hot
+from vllm_watch.samples.observation import OUTCOMES
+from vllm_watch.signals.records import TargetSignals
+
+_TARGET = "vllm_watch_target_"
+_SOURCE = "vllm_watch_source_"
+_NOT_YET = "Absent until the target was looked at."
+GPU_STATUSES = ("ok", "no_driver", "hung", "error")
+
+_outcome = one_hot("outcome", OUTCOMES)
+_gpu_status = one_hot("status", GPU_STATUSES)
+
+
+def _up(entry: TargetEntry) -> float | None:
+    return None if entry.signals is None else int(entry.signals.up)
+
+
+def _identity(entry: TargetEntry) -> Series:
+    target = entry.target
+    return (((target.url, target.group, target.namespace, target.pod, target.node), 1),)
+
+
+def _vllm(entry: TargetEntry) -> Series | None:
+    signals = entry.signals
+    if signals is None or (signals.version is None and signals.engine_kind is None):
+        return None
+    return (((signals.version or "", signals.engine_kind or ""), 1),)
+
+
+def _signal(attribute: str, entry: TargetEntry) -> float | None:
+    value: float | None = getattr(entry.signals, attribute, None)
+    return value
+
+
+def _families_unknown(entry: TargetEntry) -> float | None:
+    signals: TargetSignals | None = entry.signals
+    return len(signals.unknown_families) if signals is not None and signals.up else None
+
+
+def _gpu_reading(board: Board) -> Series | None:
+    return None if board.gpus is None else _gpu_status(board.gpus)
+
+
+TARGET_FAMILIES: tuple[Family, ...] = (
+    Family(
+        name=_TARGET + "info", kind="info", scope="target",
+        labels=("url", "group", "namespace", "pod", "node"),
+        help="Identity of the target; `group` is what outlives a pod (Deployment, StatefulSet, …).",
+        absent="A label that does not apply is empty.", series=_identity,
+    ),
+    Family(
+        name=_TARGET + "up", kind="gauge", scope="target",
+        help="1 if the last scrape of the target's /metrics could be read, else 0.",
+        absent=_NOT_YET, value=_up,
+    ),
+    Family(
+        name=_TARGET + "scrape_outcome", kind="gauge", scope="target", labels=("outcome",),
+        help=f"How the last scrape ended: 1 for the outcome, 0 for the others ({', '.join(OUTCOMES)}).",
+        absent=_NOT_YET, series=lambda entry: entry.signals and _outcome(entry.signals),
+    ),
+    Family(
+        name=_TARGET + "last_observation_timestamp_seconds", kind="gauge", scope="target",
+        help="Unix time of the last look at the target, whatever it brought.",
+        absent=_NOT_YET, value=lambda entry: _signal("t", entry),
+    ),
+    Family(
+        name=_TARGET + "interval_seconds", kind="gauge", scope="target",
+        help="Seconds between two looks at the target, as configured.",
+        value=attrgetter("interval_seconds"),
+    ),
+    Family(
+        name=_TARGET + "health_status_code", kind="gauge", scope="target",
+        help="HTTP status of the target's /health when it was last asked; a hung engine still says 200.",
+        absent="Absent where /health did not answer or was not asked.",
+        value=lambda entry: _signal("health_status", entry),
+    ),
+    Family(
+        name=_TARGET + "vllm_info", kind="info", scope="target", labels=("version", "engine_kind"),
+        help="vLLM's version and the kind of its engine, V0 or V1.",
+        absent="Absent while neither is known; an unknown one is empty (/version exists from vLLM 0.4.0).",
+        series=_vllm,
+    ),
+    Family(
+        name=_TARGET + "process_open_fds", kind="gauge", scope="target",
+        help="Open file descriptors of the API server: the one sign of demand while an engine hangs.",
+        absent="Absent where vLLM does not export process_*: V0 from 0.5.5, several API servers.",
+        value=lambda entry: _signal("process_open_fds", entry),
+    ),
+    Family(
+        name=_TARGET + "process_start_timestamp_seconds", kind="gauge", scope="target",
+        help="Unix time at which the API server's process (not the engine's) started.",
+        absent="Absent where vLLM does not export process_*: V0 from 0.5.5, several API servers.",
+        value=lambda entry: _signal("process_start_time", entry),
+    ),
+    Family(
+        name=_TARGET + "unknown_families", kind="gauge", scope="target",
+        help="Families of vLLM on the target's /metrics that this version of vllm-watch does not know.",
+        absent="Absent while /metrics cannot be read.", value=_families_unknown,
+    ),
+)  # fmt: skip
+
+SOURCE_FAMILIES: tuple[Family, ...] = (
+    Family(
+        name=_SOURCE + "last_success_timestamp_seconds", kind="gauge", scope="source",
+        help="Unix time of the source's last good answer; `target` is empty for a source of the whole host.",
+        absent="Absent until the first good answer, and for `nvml` on a machine without a GPU driver.",
+        value=attrgetter("last_success_timestamp_seconds"),
+    ),
+    Family(
+        name=_SOURCE + "duration_seconds", kind="gauge", scope="source",
+        help="Seconds that the last call to the source took, whatever it brought.",
+        absent="Absent until the first call.", value=attrgetter("duration_seconds"),
+    ),
+    Family(
+        name=_SOURCE + "calls_total", kind="counter", scope="source",
+        help="Calls to the source that ended, well or not.",
+        absent="Absent until the first call.", value=attrgetter("calls"),
+    ),
+    Family(
+        name=_SOURCE + "errors_total", kind="counter", scope="source", labels=("reason",),
+        help="Calls to the source that failed, by how (the outcomes of vllm_watch_target_scrape_outcome; hung, error).",
+        absent="A reason that never occurred is absent.", series=by_label("errors"),
+    ),
+)  # fmt: skip
+
+WATCHER_FAMILIES: tuple[Family, ...] = (
+    Family(
+        name="vllm_watch_build_info", kind="info", scope="watcher", labels=("version",),
+        help="The version of vllm-watch that runs.", series=lambda _: (((__version__,), 1),),
+    ),
+    Family(
+        name="vllm_watch_signal_window_seconds", kind="gauge", scope="watcher",
+        help="Seconds over which rates, quantiles and shares are computed.",
+        value=attrgetter("window_seconds"),
+    ),
+    Family(
+        name="vllm_watch_targets", kind="gauge", scope="watcher",
+        help="Targets that are watched.", value=lambda board: len(board.targets),
+    ),
+    Family(
+        name="vllm_watch_gpu_reading_status", kind="gauge", scope="watcher", labels=("status",),
+        help="How the last look at the GPUs ended: 1 for the status, 0 for the others. "
+             "no_driver is a machine without GPUs, hung a driver that did not answer in time.",
+        absent="Absent until the first look.", series=_gpu_reading,
+    ),
+)  # fmt: skip

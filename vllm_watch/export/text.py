@@ -1,0 +1,158 @@
+"""The board as Prometheus text 0.0.4 or OpenMetrics 1.0, from the table of families.
+
+Both formats share every sample line and differ only in the lines above them, so they cannot
+disagree. Nothing is kept between scrapes: a thousand targets render in less time than it would
+take to keep their lines up to date, and no line can outlive what it was made from.
+"""
+
+import socket
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from math import isfinite
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+
+from vllm_watch.export.board import Board
+from vllm_watch.export.families import FAMILIES
+from vllm_watch.export.family import Family, Scope
+from vllm_watch.export.gpu_families import GpuRow
+from vllm_watch.signals.records import EngineSignals
+
+TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+_LABEL_CHARACTERS_MAX = 256  # a model path fits; a hostile name cannot multiply the body
+
+Rows = Sequence[tuple[str, Any]]  # the scope's labels, rendered; its record
+
+
+def render(board: Board, own: CollectorRegistry, *, openmetrics: bool = False) -> bytes:
+    """The whole body; `own` holds the watcher's own process metrics, which are appended."""
+    rows = _rows(board)
+    parts: list[str] = []
+    for family in FAMILIES:
+        if lines := _samples(family, rows[family.scope]):
+            parts.append(_head(family, openmetrics))
+            parts.extend(lines)
+    own_lines = generate_openmetrics(own) if openmetrics else generate_latest(own)  # type: ignore[no-untyped-call]
+    parts.append(own_lines.decode())
+    # Names from /proc may hold bytes that are no text; they must not cost the scrape.
+    return "".join(parts).encode("utf-8", "replace")
+
+
+def wants_openmetrics(accept: str) -> bool:
+    """Does this Accept header prefer OpenMetrics to plain text?"""
+    best = {"application/openmetrics-text": 0.0, "text/plain": 0.0}
+    for item in accept.split(","):
+        media, *parameters = (part.strip() for part in item.split(";"))
+        if media in best:
+            best[media] = max(best[media], _quality(parameters))
+    return best["application/openmetrics-text"] > best["text/plain"]
+
+
+def _quality(parameters: Iterable[str]) -> float:
+    for parameter in parameters:
+        if parameter.startswith("q="):
+            try:
+                return float(parameter[2:])
+            except ValueError:
+                return 0.0
+    return 1.0
+
+
+def _rows(board: Board) -> dict[Scope, Rows]:
+    """Every record that is exported, with its scope's labels."""
+    targets, engines, sources = [], [], []
+    for name, entry in board.targets.items():
+        target = _label("target", name)
+        targets.append((target, entry))
+        sources += [
+            (f"{_label('source', s)},{target}", health) for s, health in entry.sources.items()
+        ]
+        if entry.signals is not None:
+            found = entry.signals.engines.values() or (
+                EngineSignals(engine="", state=entry.signals.state),
+            )
+            engines += [
+                (f"{target},{_label('engine', e.engine)},{_label('model_name', e.model_name)}", e)
+                for e in found
+            ]
+    sources += [
+        (f'{_label("source", s)},target=""', health) for s, health in board.host_sources.items()
+    ]
+    return {
+        "watcher": [("", board)], "target": targets, "engine": engines, "source": sources,
+        "gpu": _gpu_rows(board),
+    }  # fmt: skip
+
+
+def _gpu_rows(board: Board) -> Rows:
+    reading = board.gpus
+    if reading is None or reading.gpus is None:
+        return ()
+    host, driver = socket.gethostname(), reading.driver_version or ""
+    return [
+        (
+            _label("gpu", gpu.uuid),
+            GpuRow(
+                gpu=gpu,
+                host=host,
+                driver_version=driver,
+                xid_errors=board.xid_errors.get(gpu.uuid, {}),
+            ),
+        )
+        for gpu in reading.gpus
+    ]
+
+
+def _samples(family: Family, rows: Rows) -> list[str]:
+    """The family's sample lines. The hot path: a thousand targets make a hundred thousand of them."""
+    name = family.name
+    if family.value is not None:
+        read = family.value
+        return [
+            f"{name}{{{labels}}} {repr(value) if isfinite(value) else _infinite(value)}\n"
+            if labels
+            else f"{name} {value!r}\n"
+            for labels, row in rows
+            if (value := read(row)) is not None
+        ]
+    lines = []
+    read_series, own_labels = family.series, family.labels
+    for labels, row in rows:
+        comma = "," if labels else ""
+        for values, value in read_series(row) or ():
+            if value is not None:
+                number = repr(value) if isfinite(value) else _infinite(value)
+                lines.append(f"{name}{{{labels}{comma}{_labels(own_labels, values)}}} {number}\n")
+    return lines
+
+
+def _head(family: Family, openmetrics: bool) -> str:
+    """HELP and TYPE: OpenMetrics names a counter and an info without their suffix, and has infos."""
+    name, kind = family.name, family.kind
+    if openmetrics:
+        name = name.removesuffix("_total") if kind == "counter" else name
+        name = name.removesuffix("_info") if kind == "info" else name
+        text = family.help_text.replace('"', '\\"')
+    else:
+        kind = "gauge" if kind == "info" else kind
+        text = family.help_text
+    return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"
+
+
+def _infinite(value: float) -> str:
+    return "NaN" if value != value else "+Inf" if value > 0 else "-Inf"  # noqa: PLR0124
+
+
+@lru_cache(maxsize=1024)  # states, outcomes, quantiles: the same few for every target
+def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
+    return ",".join(_label(name, value) for name, value in zip(names, values, strict=True))
+
+
+def _label(name: str, value: str) -> str:
+    value = value[:_LABEL_CHARACTERS_MAX]
+    value = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'{name}="{value}"'

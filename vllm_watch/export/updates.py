@@ -1,0 +1,91 @@
+"""What changed on the board since a listener last looked.
+
+A listener holds a set of names, not a queue of events: however slow it is, what waits for it is at
+most one mark per target, and it always gets the newest state of each.
+"""
+
+import asyncio
+
+from vllm_watch.errors import WatchError
+
+LISTENERS_MAX = 64  # pages open at once; each costs a socket and its share of every publish
+
+
+class TooManyListenersError(WatchError):
+    """More pages are open than one watcher serves."""
+
+
+class Updates:
+    """One listener's marks. `wait` returns when there are any."""
+
+    def __init__(self) -> None:
+        self.changed: set[str] = set()  # names of targets that were added or have new results
+        self.gone: set[str] = set()  # names of targets that were removed
+        self.gpus = False  # is there a new reading of the GPUs?
+        self.closed = asyncio.Event()  # set when the server stops
+        self._marked = asyncio.Event()
+
+    async def wait(self) -> None:
+        """Return as soon as something changed, or the listener is closed."""
+        await self._marked.wait()
+
+    def close(self) -> None:
+        """End the listener's wait for good."""
+        self.closed.set()
+        self._marked.set()
+
+    def mark(self, *, changed: str | None = None, gone: str | None = None) -> None:
+        """Note a target's change or end; without either, a new reading of the GPUs."""
+        if changed is not None:
+            self.changed.add(changed)
+            self.gone.discard(changed)
+        elif gone is not None:
+            self.gone.add(gone)
+            self.changed.discard(gone)
+        else:
+            self.gpus = True
+        self._marked.set()
+
+    def take(self) -> tuple[list[str], list[str], bool]:
+        """What changed, what is gone and whether the GPUs were read; the marks are then clear."""
+        taken = sorted(self.changed), sorted(self.gone), self.gpus
+        self.changed.clear()
+        self.gone.clear()
+        self.gpus = False
+        self._marked.clear()
+        return taken
+
+
+class Listeners:
+    """Everyone who listens now, at most LISTENERS_MAX."""
+
+    def __init__(self) -> None:
+        self._all: set[Updates] = set()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self) -> Updates:
+        """Begin to listen. Raises TooManyListenersError."""
+        if len(self._all) >= LISTENERS_MAX:
+            raise TooManyListenersError(
+                f"{len(self._all)} pages already listen to live updates, the limit is {LISTENERS_MAX}",
+                "Close some of them, or read /api/v1/status at your own pace",
+            )
+        updates = Updates()
+        self._all.add(updates)
+        return updates
+
+    def remove(self, updates: Updates) -> None:
+        """Stop listening."""
+        self._all.discard(updates)
+
+    def close(self) -> None:
+        """Close all of them, because the server stops."""
+        for updates in self._all:
+            updates.close()
+
+    def mark(self, *, changed: str | None = None, gone: str | None = None) -> None:
+        """Tell all of them; see Updates.mark."""
+        for updates in self._all:
+            updates.mark(changed=changed, gone=gone)
