@@ -1,0 +1,88 @@
+"""The demo: a story on real ports that a daemon can take for a real fleet."""
+
+import subprocess
+import sys
+
+import aiohttp
+import pytest
+
+from vllm_watch.errors import WatchError
+from vllm_watch.lab.demo import Demo
+from vllm_watch.lab.stories import STORIES
+from vllm_watch.sources.reading import Reader
+
+
+async def test_a_demo_serves_its_targets_and_its_gpus():
+    """Every target answers with vLLM's metrics, the GPUs hold its engines, and all of it ends."""
+    demo = Demo(speed=10.0)
+    targets = await demo.start()
+    try:
+        async with aiohttp.ClientSession() as session:
+            for target in targets:
+                async with session.get(f"{target.url}/metrics") as response:
+                    reading = Reader().read(await response.text())
+                assert reading.vllm
+        gpus = await demo.gpu_source.read()
+    finally:
+        await demo.stop()
+
+    assert [target.name for target in targets] == ["chat", "search", "batch", "legacy"]
+    assert len({target.url for target in targets}) == 4
+    assert gpus.status == "ok"
+    assert [len(gpu.processes) for gpu in gpus.gpus] == [1, 1, 1, 2]
+
+
+async def test_a_fault_can_be_injected_while_it_runs():
+    """A hang freezes the counters from this moment on, and its end lets them go."""
+    demo = Demo("healthy", speed=50.0)
+    (target,) = await demo.start()
+    try:
+        async with aiohttp.ClientSession() as session:
+
+            async def tokens():
+                async with session.get(f"{target.url}/metrics") as response:
+                    return Reader().read(await response.text()).engines[0].generation_tokens
+
+            while await tokens() == 0:
+                pass
+            demo.engine("vllm").fault("hang")
+            frozen = await tokens()
+            for _ in range(20):
+                assert await tokens() == frozen
+            demo.engine("vllm").clear()
+            while await tokens() == frozen:
+                pass
+    finally:
+        await demo.stop()
+
+
+@pytest.mark.parametrize("story", STORIES)
+async def test_every_story_can_be_shown_live(story):
+    """It starts and stops cleanly, also one whose servers are not there yet."""
+    demo = Demo(story, speed=100.0)
+    targets = await demo.start()
+    await demo.stop()
+    assert len(targets) == len({target.name for target in targets}) > 0
+
+
+def test_an_unknown_story_names_those_that_there_are():
+    """The remedy can be followed."""
+    with pytest.raises(WatchError) as caught:
+        Demo("no-such-story")
+    assert "no-such-story" in caught.value.cause
+    assert "sleep_wake" in caught.value.remedy
+
+
+def test_stories_have_a_slug_and_a_sentence():
+    """They are shown in lists."""
+    for slug, story in STORIES.items():
+        assert story.slug == slug
+        assert story.title.endswith(".")
+        assert story.title.count(". ") == 0
+
+
+def test_virtual_time_needs_no_web_framework():
+    """Soak runs import neither aiohttp nor asyncio."""
+    code = "import sys, vllm_watch.lab.virtual; print([m for m in ('aiohttp', 'asyncio') if m in sys.modules])"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"

@@ -1,0 +1,121 @@
+"""GPUs and processes follow the engines on them."""
+
+from random import Random
+
+from vllm_watch.lab.gpus import GpuRack, SimulatedGpuSource, idle_notebook
+from vllm_watch.lab.scripts import L40S
+from vllm_watch.lab.stories import STORIES
+from vllm_watch.lab.virtual import observations
+from vllm_watch.lab.vllm import SimulatedVllm
+from vllm_watch.lab.workload import OpenLoop, Sizes
+
+
+def rack_with(per_second=3.0, **options):
+    rng = Random(1)
+    workload = OpenLoop(rng, Sizes(rng, prompt_tokens=50, output_tokens=20), per_second)
+    vllm = SimulatedVllm("a", workload=workload, config=L40S, epoch=1e9, **options)
+    rack = GpuRack(2)
+    rack.place(vllm, *range(vllm.num_engines))
+    rack.sample()
+    return rack, vllm
+
+
+def test_utilization_and_power_follow_the_load():
+    """More requests, more busy time, more watts, more heat."""
+    readings = []
+    for per_second in (0.0, 0.5, 5.0):
+        rack, vllm = rack_with(per_second)
+        vllm.advance(100.0)
+        readings.append(rack.sample()[0])
+    for field in ("utilization_ratio", "power_watts", "temperature_celsius"):
+        values = [getattr(reading, field) for reading in readings]
+        assert values[0] < values[1] < values[2], field
+    assert readings[0].throttle_reasons == ("gpu_idle",)
+
+
+def test_utilization_is_of_the_time_since_the_last_look():
+    """Busy first and idle then: the second look sees idleness only."""
+    rack, vllm = rack_with(5.0)
+    vllm.advance(60.0)
+    busy = rack.sample()[0].utilization_ratio
+    vllm.workload.per_second = 0.0
+    vllm.advance(100.0)
+    rack.sample()
+    vllm.advance(200.0)
+    assert busy > 0.5
+    assert rack.sample()[0].utilization_ratio == 0
+
+
+def test_an_engine_core_holds_weights_and_cache():
+    """One process per engine, its memory is all that is used, and there is room for it."""
+    rack, _ = rack_with(num_engines=2)
+    for gpu in rack.sample():
+        (process,) = gpu.processes
+        assert process.used_bytes == gpu.memory_used_bytes
+        assert 30e9 < gpu.memory_used_bytes < gpu.memory_total_bytes - gpu.memory_reserved_bytes
+        assert process.cmdline == ("VLLM::EngineCore",)
+        assert len(process.name) <= 15
+
+
+def test_a_restart_is_another_process():
+    """Nothing while it is down, then a new PID that began with the restart and fills its memory."""
+    rack, vllm = rack_with()
+    vllm.advance(10.0)
+    (before,) = rack.sample()[0].processes
+    vllm.stop()
+    vllm.advance(20.0)
+    assert rack.sample()[0].processes == ()
+    vllm.start(load_seconds=100.0)
+    vllm.advance(70.0)
+    (loading,) = rack.sample()[0].processes
+    vllm.advance(130.0)
+    (after,) = rack.sample()[0].processes
+
+    assert loading.pid == after.pid != before.pid
+    assert loading.used_bytes < after.used_bytes == before.used_bytes
+    assert after.create_time == 1e9 + 20
+
+
+def test_no_story_puts_more_on_a_gpu_than_fits():
+    """The holders' bytes are what is used, and that is within the GPU."""
+    for slug in STORIES:
+        for look in observations(slug, 200, interval_s=20.0):
+            for gpu in look.gpus or ():
+                held = sum(process.used_bytes for process in gpu.processes)
+                assert held == gpu.memory_used_bytes, slug
+                assert held <= gpu.memory_total_bytes - gpu.memory_reserved_bytes, slug
+
+
+def test_a_hung_engine_spins_and_stays_cool():
+    """NVML calls it fully busy; the power tells that nothing is computed."""
+    rack, vllm = rack_with(5.0)
+    vllm.advance(60.0)
+    healthy = rack.sample()[0]
+    vllm.fault("hang")
+    vllm.advance(120.0)
+    hung = rack.sample()[0]
+    assert hung.utilization_ratio == 1
+    assert hung.power_watts < 0.6 * healthy.power_watts
+
+
+def test_strangers_hold_memory_beside_the_engine():
+    """A forgotten notebook is one holder more, and its bytes are in the sum."""
+    rack, _ = rack_with()
+    alone = rack.sample()[0]
+    rack.add_process(0, idle_notebook(create_time=5e8))
+    both = rack.sample()[0]
+    assert both.memory_used_bytes - alone.memory_used_bytes == 2_400_000_000
+    assert {process.uid for process in both.processes} == {1001, 1004}
+
+
+async def test_the_source_has_the_shape_of_the_real_one():
+    """It answers with a reading; a lab without GPUs is a machine without a driver."""
+    rack, _ = rack_with()
+    source = SimulatedGpuSource(rack, lambda: 123.0)
+    reading = await source.read()
+    assert (reading.status, reading.t, len(reading.gpus)) == ("ok", 123.0, 2)
+    await source.close()
+
+    none = await SimulatedGpuSource(None, lambda: 1.0).read()
+    assert (none.status, none.gpus) == ("no_driver", None)
+    assert none.text

@@ -1,0 +1,136 @@
+"""The /metrics text of a simulated server, line for line as its vLLM release writes it.
+
+It is written from the same records that virtual time hands out, through the release's table of
+families, so that text and records cannot disagree. Whatever stands before a number is made once.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from vllm_watch.lab import sampling
+from vllm_watch.lab.http_exposition import http_lines
+from vllm_watch.lab.process_exposition import process_lines
+from vllm_watch.lab.release import Family
+from vllm_watch.lab.wire import header, labels, number
+from vllm_watch.samples.engine import EngineSample, Histogram
+
+if TYPE_CHECKING:
+    from vllm_watch.lab.vllm import SimulatedVllm
+
+
+class Writer:
+    """Writes the bodies of one server."""
+
+    def __init__(self, vllm: "SimulatedVllm") -> None:
+        self._vllm = vllm
+        self._prefixes: dict[tuple[str, ...], list[str]] = {}
+
+    def body(self) -> str:
+        vllm = self._vllm
+        reading = sampling.read(vllm)
+        release = vllm.release
+        lines: list[str] = []
+        if not release.multiprocess:
+            lines += process_lines(vllm, reading.server)
+        for family in release.families:
+            lines += self._family(family, reading.engines)
+        if release.http:
+            lines += http_lines(vllm.http, created=not release.multiprocess)
+        lines.append("")
+        return "\n".join(lines)
+
+    def _family(self, family: Family, engines: tuple[EngineSample, ...]) -> list[str]:
+        shown = engines[:1] if family.server_wide else engines
+        values = [(engine, getattr(engine, family.field)) for engine in shown]
+        if not values or values[0][1] is None:
+            return []
+        lines = header(family.name, "gauge" if family.type == "info" else family.type, family.help)
+        match family.type:
+            case "histogram":
+                for engine, histogram in values:
+                    lines += self._histogram(family, engine, histogram)
+            case "info":
+                lines += self._info(family, values)
+            case _:
+                lines += self._plain(family, family.name, values, number)
+        if family.type in ("counter", "histogram") and not self._vllm.release.multiprocess:
+            lines += self._created(family, values)
+        return lines
+
+    def _plain(
+        self,
+        family: Family,
+        name: str,
+        values: list[tuple[EngineSample, float | Mapping[str, float]]],
+        write: Callable[[float], str],
+    ) -> list[str]:
+        if not family.label:
+            return [self._series(family, name, e)[0] + write(v) for e, v in values]  # type: ignore[arg-type]
+        # Series of several engines alternate: value of the label first, then the engine.
+        by_label: dict[str, list[str]] = {}
+        for engine, labelled in values:
+            for key, value in labelled.items():  # type: ignore[union-attr]
+                prefix = self._series(family, name, engine, key)[0]
+                by_label.setdefault(key, []).append(prefix + write(value))
+        return [line for lines in by_label.values() for line in lines]
+
+    def _created(self, family: Family, values: list[tuple[EngineSample, object]]) -> list[str]:
+        name = family.name if family.type == "histogram" else family.name.removesuffix("_total")
+        name += "_created"
+        when = number(values[0][0].created_time or 0.0)
+        lines = header(name, "gauge", family.help)
+        once: list[tuple[EngineSample, float | Mapping[str, float]]] = [
+            (engine, value if isinstance(value, Mapping) else 0.0) for engine, value in values
+        ]
+        return lines + self._plain(family, name, once, lambda _: when)
+
+    def _histogram(self, family: Family, engine: EngineSample, histogram: Histogram) -> list[str]:
+        prefixes = self._prefixes.get((family.name, engine.engine))
+        if prefixes is None:
+            prefixes = self._prefixes[family.name, engine.engine] = [
+                *(
+                    f"{family.name}_bucket{self._labels(family, engine, le=_le(bound))} "
+                    for bound in histogram.bounds
+                ),
+                f"{family.name}_count{self._labels(family, engine)} ",
+                f"{family.name}_sum{self._labels(family, engine)} ",
+            ]
+        values = [*histogram.cumulative, histogram.count, histogram.sum or 0.0]
+        lines = [prefix + number(value) for prefix, value in zip(prefixes, values, strict=True)]
+        if self._vllm.release.multiprocess:  # there the sum comes first
+            lines.insert(0, lines.pop())
+        return lines
+
+    def _info(
+        self, family: Family, values: Iterable[tuple[EngineSample, Mapping[str, str]]]
+    ) -> list[str]:
+        if family.field == "lora_requests_info":
+            return [f"{family.name}{labels(said)} {number(t)}" for said, t in self._lora()]
+        lines = []
+        for engine, said in values:
+            own = {"engine": engine.engine} if self._vllm.release.engine_label else {}
+            lines.append(f"{family.name}{labels({**said, **own})} 1.0")
+        return lines
+
+    def _lora(self) -> Iterable[tuple[Mapping[str, str], float]]:
+        vllm = self._vllm
+        sets = vllm.lora_sets or {("", ""): vllm.epoch + vllm.t}
+        for (running, waiting), t in sets.items():
+            yield sampling.lora_labels(vllm, running, waiting), t
+
+    def _series(self, family: Family, name: str, engine: EngineSample, key: str = "") -> list[str]:
+        cached = self._prefixes.get((name, engine.engine, key))
+        if cached is None:
+            own = {family.label: key} if family.label else {}
+            text = f"{name}{self._labels(family, engine, **own)} "
+            cached = self._prefixes[name, engine.engine, key] = [text]
+        return cached
+
+    def _labels(self, family: Family, engine: EngineSample, **own: str) -> str:
+        if self._vllm.release.engine_label and not family.server_wide:
+            own["engine"] = engine.engine
+        return labels({**own, "model_name": engine.model_name or ""})
+
+
+def _le(bound: float) -> str:
+    return "+Inf" if bound == float("inf") else repr(bound)

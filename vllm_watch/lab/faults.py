@@ -1,0 +1,130 @@
+"""What can go wrong in a simulated server, on demand and undoable."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from vllm_watch.lab.request import Request
+
+if TYPE_CHECKING:
+    from vllm_watch.lab.vllm import SimulatedVllm
+
+_ENDLESS_TOKENS = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`begin(vllm, **options)` and `end(vllm)` act at the server's present time."""
+
+    title: str
+    begin: Callable[..., None]
+    end: Callable[["SimulatedVllm"], None]
+
+
+def _hang(vllm: "SimulatedVllm", *, engine: float = -1) -> None:
+    """Of one engine, or of all (-1)."""
+    for index, each in enumerate(vllm.engines):
+        if engine in (-1, index):
+            each.freeze(vllm.t)
+
+
+def _unhang(vllm: "SimulatedVllm") -> None:
+    for engine in vllm.engines:
+        engine.thaw(vllm.t)
+
+
+def _crash(vllm: "SimulatedVllm") -> None:
+    vllm.stop()
+
+
+def _restart(vllm: "SimulatedVllm") -> None:
+    vllm.stop()
+    vllm.start()
+
+
+def _api_hang(vllm: "SimulatedVllm") -> None:
+    vllm.api_hung = vllm.serving
+
+
+def _resume_api(vllm: "SimulatedVllm") -> None:
+    vllm.resume_api()
+
+
+def _slow(vllm: "SimulatedVllm", *, factor: float = 8.0, ramp_seconds: float = 0.0) -> None:
+    """Each step lasts `factor` times as long, at once or after a ramp."""
+    for engine in vllm.engines:
+        engine.slow_factor = factor
+        engine.slow_since_t = vllm.t
+        engine.slow_ramp_seconds = ramp_seconds
+
+
+def _fast(vllm: "SimulatedVllm") -> None:
+    for engine in vllm.engines:
+        engine.slow_factor = 1.0
+        engine.slow_ramp_seconds = 0.0
+
+
+def _leak(vllm: "SimulatedVllm", *, share: float = 0.95, ramp_seconds: float = 60.0) -> None:
+    """`share` of the pages get lost, evenly over a ramp."""
+    vllm.leaks.append((vllm.t, ramp_seconds, share))
+
+
+def _unleak(vllm: "SimulatedVllm") -> None:
+    vllm.leaks.clear()
+    for engine in vllm.engines:
+        engine.kv.leaked_blocks = 0
+
+
+def _pin(vllm: "SimulatedVllm", *, requests: float = 4, share: float = 0.97) -> None:
+    """A few requests that never end come to hold `share` of the pages together."""
+    for engine in vllm.engines:
+        tokens = int(engine.config.num_gpu_blocks * engine.config.block_size * share / requests)
+        for _ in range(int(requests)):
+            pin = Request(tokens, _ENDLESS_TOKENS, arrival_t=vllm.t, max_tokens=_ENDLESS_TOKENS)
+            engine.submit(pin)
+            vllm.pins.append((engine, pin))
+
+
+def _unpin(vllm: "SimulatedVllm") -> None:
+    pins, vllm.pins = vllm.pins, []
+    for engine, pin in pins:
+        engine.abort(pin)
+
+
+def _block_admission(vllm: "SimulatedVllm") -> None:
+    for engine in vllm.engines:
+        engine.batch.admission_blocked = True
+
+
+def _admit_again(vllm: "SimulatedVllm") -> None:
+    for engine in vllm.engines:
+        engine.batch.admission_blocked = False
+
+
+def _kill_engine(vllm: "SimulatedVllm") -> None:
+    vllm.dead = vllm.serving
+    for engine in vllm.engines:
+        engine.freeze(vllm.t)
+
+
+FAULTS = {
+    "hang": Fault("The engine core stops stepping; its API server answers on.", _hang, _unhang),
+    "crash": Fault("The process is gone and its port refuses connections.", _crash, _restart),
+    "api_hang": Fault(
+        "The API server accepts connections and says nothing.", _api_hang, _resume_api
+    ),
+    "slow": Fault("Every step takes longer than it should.", _slow, _fast),
+    "leak": Fault(
+        "Pages of the KV cache get lost, so that ever fewer requests fit.", _leak, _unleak
+    ),
+    "pinning": Fault("A few endless requests hold nearly all pages.", _pin, _unpin),
+    "admission_deadlock": Fault(
+        "No waiting request is admitted, although the cache is empty.",
+        _block_admission,
+        _admit_again,
+    ),
+    "engine_dead": Fault(
+        "The engine core died: /health is 503, /metrics still 200.", _kill_engine, _restart
+    ),
+}
+"""Slug → fault. The end of a crash or of a dead engine is a restart, with counters from zero."""

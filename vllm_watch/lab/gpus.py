@@ -1,0 +1,204 @@
+"""Simulated GPUs and the processes on them, consistent with the simulated servers that they carry."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from vllm_watch.lab.vllm import SimulatedVllm
+from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.samples.process import ProcessSample
+
+DRIVER_VERSION = "570.124.06"
+_COMM_BYTES = 15  # what the kernel keeps of a process title
+_WEIGHTS_BYTES = 16_060_522_496  # 8B parameters in 16 bits
+_KV_BYTES_PER_TOKEN = 131_072  # 32 layers, 8 KV heads of 128, keys and values, 16 bits
+_OVERHEAD_BYTES = 2_600_000_000  # CUDA context, graphs and activations
+_ASLEEP_BYTES = 1_700_000_000  # what a sleeping engine cannot give back
+_IDLE_WATTS_SHARE = 0.12
+_SPIN_WATTS_SHARE = 0.35  # a kernel that waits in a loop: busy for NVML, yet cool
+_MIN_WINDOW_SECONDS = 0.2  # below this a share of busy time is noise: keep the last one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuModel:
+    """What a GPU is."""
+
+    name: str = "NVIDIA L40S"
+    memory_total_bytes: int = 48_305_799_168
+    memory_reserved_bytes: int = 607_322_112
+    power_limit_watts: float = 350.0
+    sm_clock_max_hz: float = 2.52e9
+
+
+class _Placement:
+    """One server on its GPUs (one per engine, in turn), and how busy it was of late."""
+
+    def __init__(self, vllm: SimulatedVllm, indices: tuple[int, ...], first_pid: int) -> None:
+        self.vllm = vllm
+        self.indices = indices
+        self.first_pid = first_pid
+        self._seen: dict[int, tuple[float, float, float]] = {}  # engine → t, busy seconds, share
+
+    def engines_on(self, index: int) -> list[int]:
+        count = len(self.vllm.engines) or self.vllm.num_engines
+        return [e for e in range(count) if self.indices[e % len(self.indices)] == index]
+
+    def pid(self, engine: int) -> int:
+        """Of an engine core; the API server's is just below the first one. Restarts get new ones."""
+        return self.first_pid + 1000 * self.vllm.incarnation + 1 + engine
+
+    def used_bytes(self) -> int:
+        """VRAM of one engine core."""
+        vllm = self.vllm
+        if vllm.sleep_level:
+            return _ASLEEP_BYTES
+        if not vllm.serving:
+            return int(_WEIGHTS_BYTES * vllm.loaded_ratio)
+        tokens = vllm.config.num_gpu_blocks * vllm.config.block_size
+        return _WEIGHTS_BYTES + tokens * _KV_BYTES_PER_TOKEN + _OVERHEAD_BYTES
+
+    def busy_ratio(self, engine: int) -> float:
+        """Share of time in which the engine stepped, since this was last asked."""
+        vllm = self.vllm
+        if engine >= len(vllm.engines):
+            return 0.0
+        core = vllm.engines[engine]
+        if core.frozen and not vllm.sleep_level:
+            return 1.0 if core.num_running else 0.0
+        t, busy_seconds, ratio = self._seen.get(engine, (vllm.t, core.busy_seconds, 0.0))
+        elapsed = vllm.t - t
+        if elapsed >= _MIN_WINDOW_SECONDS:
+            ratio = min(1.0, max(0.0, (core.busy_seconds - busy_seconds) / elapsed))
+        elif engine in self._seen:
+            return ratio
+        self._seen[engine] = (vllm.t, core.busy_seconds, ratio)
+        return ratio
+
+
+class GpuRack:
+    """The GPUs of one simulated host."""
+
+    def __init__(self, count: int, model: GpuModel | None = None) -> None:
+        self.count = count
+        self.model = model or GpuModel()
+        self._placements: list[_Placement] = []
+        self._strangers: dict[int, list[ProcessSample]] = {}
+
+    def place(self, vllm: SimulatedVllm, *indices: int) -> None:
+        """Let a server's engines run on these GPUs."""
+        first_pid = 40_000 + 10_000 * len(self._placements)
+        self._placements.append(_Placement(vllm, indices, first_pid))
+
+    def add_process(self, index: int, process: ProcessSample) -> None:
+        """Put a process on a GPU that belongs to no server: see `idle_notebook` and `orphaned_worker`."""
+        self._strangers.setdefault(index, []).append(process)
+
+    def orphan(self, vllm: SimulatedVllm) -> None:
+        """Leave the engine cores of a server behind, as a killed API server may; its next start needs room."""
+        for placement in self._placements:
+            if placement.vllm is vllm:
+                for index in placement.indices:
+                    for process, _ in self._processes(placement, index):
+                        left = replace(process, ppid=1, state="S", sm_utilization_ratio=0.0)
+                        self.add_process(index, left)
+
+    def sample(self) -> tuple[GpuSample, ...]:
+        """All GPUs now; the servers' own clocks say when that is."""
+        return tuple(self._gpu(index) for index in range(self.count))
+
+    def _gpu(self, index: int) -> GpuSample:
+        model = self.model
+        processes = list(self._strangers.get(index, []))
+        busy = watts_share = 0.0
+        for placement in self._placements:
+            for process, ratio in self._processes(placement, index):
+                processes.append(process)
+                busy = min(1.0, busy + ratio)
+                frozen = any(e.frozen for e in placement.vllm.engines)
+                watts_share = max(watts_share, _SPIN_WATTS_SHARE * ratio if frozen else ratio)
+        used = sum(p.used_bytes or 0 for p in processes)
+        watts = model.power_limit_watts * (
+            _IDLE_WATTS_SHARE + (0.9 - _IDLE_WATTS_SHARE) * watts_share
+        )
+        return GpuSample(
+            index=index,
+            uuid=f"GPU-1ab00000-0000-4000-8000-{index:012x}",
+            name=model.name,
+            memory_total_bytes=model.memory_total_bytes,
+            memory_used_bytes=min(used, model.memory_total_bytes - model.memory_reserved_bytes),
+            memory_reserved_bytes=model.memory_reserved_bytes,
+            utilization_ratio=round(busy, 2),  # NVML gives whole percents
+            temperature_celsius=round(32.0 + 40.0 * watts_share),
+            power_watts=round(watts, 1),
+            power_limit_watts=model.power_limit_watts,
+            sm_clock_hz=model.sm_clock_max_hz if busy else model.sm_clock_max_hz / 12,
+            sm_clock_max_hz=model.sm_clock_max_hz,
+            throttle_reasons=() if busy else ("gpu_idle",),
+            xid_errors=(),
+            ecc_uncorrected=0,
+            remapped_rows_pending=False,
+            remapped_rows_failed=False,
+            lost=False,
+            processes=tuple(processes),
+        )
+
+    def _processes(self, placement: _Placement, index: int) -> list[tuple[ProcessSample, float]]:
+        """The engine cores of one server on one GPU, each with its busy share."""
+        vllm = placement.vllm
+        used = placement.used_bytes()
+        found = []
+        for engine in placement.engines_on(index) if used else []:
+            ratio = placement.busy_ratio(engine)
+            seconds = vllm.engines[engine].busy_seconds if engine < len(vllm.engines) else 0.0
+            process = ProcessSample(
+                pid=placement.pid(engine),
+                used_bytes=used,
+                type="compute",
+                name="VLLM::EngineCore"[:_COMM_BYTES],
+                cmdline=("VLLM::EngineCore",),
+                ppid=placement.pid(0) - 1,
+                state="R" if ratio else "S",
+                create_time=vllm.epoch + vllm.process_start_t,
+                cpu_seconds=round(seconds, 2),
+                sm_utilization_ratio=round(ratio, 2),
+                cgroup=f"/system.slice/vllm-{vllm.name}.service",
+                uid=1001,
+            )
+            found.append((process, ratio))
+        return found
+
+
+def idle_notebook(create_time: float, used_bytes: int = 2_400_000_000) -> ProcessSample:
+    """A notebook kernel that somebody left open days ago, with tensors on the GPU."""
+    return ProcessSample(
+        pid=18_231,
+        used_bytes=used_bytes,
+        type="compute",
+        name="python3",
+        cmdline=("/usr/bin/python3", "-m", "ipykernel_launcher", "-f", "kernel-4711.json"),
+        ppid=18_012,
+        state="S",
+        create_time=create_time,
+        cpu_seconds=311.4,
+        sm_utilization_ratio=0.0,
+        cgroup="/user.slice/user-1004.slice/session-12.scope",
+        uid=1004,
+    )
+
+
+class SimulatedGpuSource:
+    """Reads a rack as the NVML source reads the driver."""
+
+    def __init__(self, rack: GpuRack | None, unix_time: Callable[[], float]) -> None:
+        """`rack` None is a machine without GPUs."""
+        self._rack = rack
+        self._unix_time = unix_time
+
+    async def read(self) -> GpuReading:
+        t = self._unix_time()
+        if self._rack is None:
+            return GpuReading(status="no_driver", text="this lab has no GPUs", t=t)
+        gpus = self._rack.sample()
+        return GpuReading(status="ok", t=t, driver_version=DRIVER_VERSION, gpus=gpus)
+
+    async def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,93 @@
+"""The paged KV cache of a simulated engine, exact to the block without a loop over requests.
+
+Every decoding request gets the same number of tokens in a step, so it takes a new block once per
+cycle of `block_size / step_tokens` steps. Counting how many requests take theirs at which step of
+the cycle is enough to know the blocks that any number of coming steps will take.
+"""
+
+
+class KvCache:
+    """Blocks in use, and what the coming decode steps will take."""
+
+    __slots__ = (
+        "_cycle", "_due_twice", "block_size", "decode_kv_tokens", "leaked_blocks",
+        "num_decoding", "num_gpu_blocks", "step", "step_tokens", "used_blocks",
+    )  # fmt: skip
+
+    def __init__(self, num_gpu_blocks: int, block_size: int, step_tokens: int = 1) -> None:
+        """`step_tokens` is what each decoding request gets in a step and divides `block_size`."""
+        if block_size % step_tokens:
+            raise ValueError(f"{step_tokens} tokens a step do not divide a block of {block_size}")
+        self.num_gpu_blocks = num_gpu_blocks
+        self.block_size = block_size
+        self.step_tokens = step_tokens
+        self.step = 0  # decode steps done since the engine started
+        self.num_decoding = 0
+        self.decode_kv_tokens = 0  # slots in use by decoding requests
+        self.used_blocks = 0  # by requests; leaked ones are not in it
+        self.leaked_blocks = 0
+        self._cycle = block_size // step_tokens
+        self._due_twice = [0] * (
+            2 * self._cycle
+        )  # two cycles in a row, so that a window is a slice
+
+    @property
+    def free_blocks(self) -> int:
+        return self.num_gpu_blocks - self.leaked_blocks - self.used_blocks
+
+    @property
+    def usage_ratio(self) -> float:
+        """What vLLM's gauge says: leaked blocks count as used, since no request can have them."""
+        return min(1.0, (self.used_blocks + self.leaked_blocks) / self.num_gpu_blocks)
+
+    def blocks_of(self, tokens: int) -> int:
+        return -(-tokens // self.block_size)
+
+    def blocks_due(self, steps: int) -> int:
+        """Blocks that the next `steps` decode steps will take together."""
+        cycles, rest = divmod(steps, self._cycle)
+        start = self.step % self._cycle
+        return cycles * self.num_decoding + sum(self._due_twice[start : start + rest])
+
+    def steps_that_fit(self, steps: int) -> int:
+        """The most of the next `steps` decode steps that the free blocks allow."""
+        free = self.free_blocks
+        # A request takes at most one block per begun cycle: nearly always this settles it.
+        if (steps // self._cycle + 1) * self.num_decoding <= free:
+            return steps
+        if self.blocks_due(steps) <= free:
+            return steps
+        low, high = 0, steps  # blocks_due grows with the steps: low fits, high does not
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.blocks_due(middle) <= free:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def take_steps(self, steps: int) -> None:
+        """Do `steps` decode steps; the caller has seen to it that they fit."""
+        self.used_blocks += self.blocks_due(steps)
+        self.decode_kv_tokens += self.num_decoding * self.step_tokens * steps
+        self.step += steps
+
+    def begin_decoding(self, kv_tokens: int) -> int:
+        """Let a request whose prompt holds its blocks decode from now on; returns its phase."""
+        slack = -kv_tokens % self.block_size
+        phase = (self.step + slack // self.step_tokens) % self._cycle
+        self._count(phase, 1)
+        self.num_decoding += 1
+        self.decode_kv_tokens += kv_tokens
+        return phase
+
+    def end_decoding(self, phase: int, kv_tokens: int) -> None:
+        """Give back all blocks of a decoding request that holds `kv_tokens` by now."""
+        self._count(phase, -1)
+        self.num_decoding -= 1
+        self.decode_kv_tokens -= kv_tokens
+        self.used_blocks -= -(-kv_tokens // self.block_size)
+
+    def _count(self, phase: int, change: int) -> None:
+        self._due_twice[phase] += change
+        self._due_twice[phase + self._cycle] += change

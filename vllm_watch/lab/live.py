@@ -1,0 +1,72 @@
+"""A scene in real time: every server of it on a port of its own, and a task that keeps time."""
+
+import asyncio
+import time
+
+from vllm_watch.lab.scene import Scene
+from vllm_watch.lab.server import LabServer
+from vllm_watch.samples.target import Target
+
+# Simulated answers and faults become visible within this: a twentieth of the fastest scrape.
+_TICK_SECONDS = 0.05
+
+
+class Live:
+    """Runs a scene at `speed` times real time; its Unix time begins at the present and runs as fast."""
+
+    def __init__(self, scene: Scene, speed: float = 1.0, host: str = "127.0.0.1") -> None:
+        self.scene = scene
+        self.speed = speed
+        self.servers = {
+            name: LabServer(vllm, self.advance, host) for name, vllm in scene.servers.items()
+        }
+        self._began_s = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "Live":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> list[Target]:
+        """Serve. Raises ServeError if a port cannot be had; then none is left open."""
+        self._began_s = time.monotonic()
+        self.scene.begin_at(time.time())
+        self.scene.advance(0.0)
+        try:
+            for server in self.servers.values():
+                await server.start()
+        except BaseException:
+            await self.stop()
+            raise
+        self._task = asyncio.create_task(self._keep_time(), name="lab")
+        return [
+            Target(name=name, url=server.url, group=server.vllm.group)
+            for name, server in self.servers.items()
+        ]
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+        for server in self.servers.values():
+            await server.stop()
+
+    def advance(self) -> float:
+        """Bring the scene up to now; returns its time."""
+        self.scene.advance((time.monotonic() - self._began_s) * self.speed)
+        return self.scene.t
+
+    def unix_time(self) -> float:
+        """The scene's Unix time, which runs at its speed."""
+        return self.scene.epoch + self.advance()
+
+    async def _keep_time(self) -> None:
+        while True:
+            self.advance()
+            for server in self.servers.values():
+                await server.follow()
+            await asyncio.sleep(_TICK_SECONDS)

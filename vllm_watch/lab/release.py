@@ -1,0 +1,47 @@
+"""What a vLLM release says on /metrics, as data: families in the order of the wire, buckets, labels."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+INF = float("inf")
+
+TOKEN_COUNTS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0, 5000.0, INF)
+"""1-2-5 up to the model's maximum length, which is 8,192 in the lab."""
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One family and the field of EngineSample that it shows.
+
+    Samples of a family whose field is None are absent. `label` is the one whose values are the keys
+    of a labelled field.
+    """
+
+    name: str  # as TYPE says it: counters with their _total
+    type: str  # "gauge" | "counter" | "histogram" | "info"
+    field: str
+    help: str
+    label: str = ""
+    bounds: tuple[float, ...] = ()
+    server_wide: bool = False  # without an engine label, and once for all engines
+    identified: bool = True  # carries model_name (and engine)
+
+
+@dataclass(frozen=True)
+class Release:
+    """One vLLM release in one mode of serving."""
+
+    version: str
+    engine_kind: str  # "V0" | "V1"
+    families: tuple[Family, ...]
+    cache_config: Mapping[str, str]  # labels of cache_config_info that do not depend on the engine
+    finished_reasons: tuple[str, ...]  # that exist at 0 from the start
+    engine_label: bool = True
+    http: bool = True  # the http_* families of its API server
+    multiprocess: bool = False  # several processes share one registry: no process_*, no _created
+
+    @cached_property
+    def bounds(self) -> Mapping[str, tuple[float, ...]]:
+        """Upper bounds of each histogram, by field."""
+        return {f.field: f.bounds for f in self.families if f.type == "histogram"}

@@ -1,0 +1,56 @@
+"""Simulated servers, their GPUs and a script of what happens to them, on one clock."""
+
+from collections.abc import Callable, Iterator
+
+from vllm_watch.lab.gpus import GpuRack
+from vllm_watch.lab.vllm import SimulatedVllm
+
+Script = Callable[["Scene"], Iterator[float]]
+"""Does something and yields the seconds to wait until it goes on, like a person with a stop watch."""
+
+_NEVER = float("inf")
+
+
+class Scene:
+    """Time begins at 0; `begin_at` says which Unix time that is."""
+
+    def __init__(
+        self,
+        servers: list[SimulatedVllm],
+        rack: GpuRack | None = None,
+        script: Script | None = None,
+    ) -> None:
+        self.servers = {server.name: server for server in servers}
+        self.rack = rack
+        self.t = 0.0
+        self.epoch = 0.0
+        self._script = script(self) if script else None
+        self._wake_t = 0.0 if script else _NEVER
+
+    def __getitem__(self, name: str) -> SimulatedVllm:
+        return self.servers[name]
+
+    def begin_at(self, epoch: float) -> None:
+        """Let the scene's time 0 be this Unix time; to be said before anything happens."""
+        self.epoch = epoch
+        for server in self.servers.values():
+            server.epoch = epoch
+
+    def advance(self, until_t: float) -> None:
+        """Let everything happen that happens by `until_t`."""
+        self.play(until_t)
+        for server in self.servers.values():
+            server.advance(until_t)
+        self.t = max(self.t, until_t)
+
+    def play(self, until_t: float) -> None:
+        """Let the script go on up to `until_t`, and the servers only as far as it needs them."""
+        while self._script is not None and self._wake_t <= until_t:
+            for server in self.servers.values():
+                server.advance(self._wake_t)
+            self.t = self._wake_t
+            wait_seconds = next(self._script, None)
+            if wait_seconds is None:
+                self._script = None
+            else:
+                self._wake_t += wait_seconds

@@ -1,0 +1,135 @@
+"""What happens in the stories, as scripts: do something, then wait so many seconds.
+
+Unless it says otherwise a story begins with two minutes of health, and its trouble lasts three: long
+enough for every window that signals have, short enough to watch.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from vllm_watch.lab.batch import EngineConfig
+from vllm_watch.lab.gpus import idle_notebook
+from vllm_watch.lab.scene import Scene, Script
+from vllm_watch.lab.vllm import SimulatedVllm
+from vllm_watch.lab.workload import OpenLoop
+
+HEALTH_SECONDS = 120.0
+TROUBLE_SECONDS = 180.0
+
+L40S = EngineConfig(
+    num_gpu_blocks=12_000,
+    max_num_seqs=48,
+    step_base_seconds=0.02,
+    step_seconds_per_token=5e-5,
+    step_seconds_per_kv_token=1.5e-7,
+)
+"""An 8B model in 16 bits on a 48 GB GPU; it serves about 3 of the usual requests per second."""
+
+USUAL_PER_SECOND = 1.2
+_OVERLOAD_PER_SECOND = 8.0
+_COLD_START_SECONDS = 900.0
+_SEVEN_DAYS_SECONDS = 604_800.0
+
+
+def demo(scene: Scene) -> Iterator[float]:
+    """One trouble after the other on "batch", each with a recovery, for as long as anybody looks."""
+    if scene.rack is not None:
+        scene.rack.add_process(3, idle_notebook(scene.epoch - _SEVEN_DAYS_SECONDS))
+    yield 20.0
+    while True:
+        for slug in ("hang", "slow", "leak", "crash"):
+            scene["batch"].fault(slug)
+            yield 45.0
+            scene["batch"].clear(slug)
+            yield 75.0
+
+
+def with_fault(slug: str) -> Script:
+    """A fault begins and ends."""
+
+    def script(scene: Scene) -> Iterator[float]:
+        yield HEALTH_SECONDS
+        scene["vllm"].fault(slug)
+        yield TROUBLE_SECONDS
+        scene["vllm"].clear(slug)
+
+    return script
+
+
+def overload(scene: Scene) -> Iterator[float]:
+    """The load grows beyond what the engine can do."""
+    workload = _open(scene["vllm"])
+    yield HEALTH_SECONDS
+    workload.per_second = _OVERLOAD_PER_SECOND
+    yield TROUBLE_SECONDS
+    workload.per_second = USUAL_PER_SECOND
+
+
+def sleep_wake(scene: Scene) -> Iterator[float]:
+    """Asleep at either level, with nobody asking meanwhile."""
+    vllm, workload = scene["vllm"], _open(scene["vllm"])
+    for level in (1, 2):
+        yield HEALTH_SECONDS
+        workload.per_second = 0.0
+        yield TROUBLE_SECONDS / 3  # the last answers are finished by then
+        vllm.sleep(level)
+        yield TROUBLE_SECONDS
+        vllm.wake_up()
+        workload.per_second = USUAL_PER_SECOND
+
+
+def pause(scene: Scene) -> Iterator[float]:
+    """Scheduling stops for new requests."""
+    yield HEALTH_SECONDS
+    scene["vllm"].paused = True
+    yield TROUBLE_SECONDS
+    scene["vllm"].paused = False
+
+
+def scale_up(scene: Scene) -> Iterator[float]:
+    """Two engines become four."""
+    yield HEALTH_SECONDS
+    scene["vllm"].scale_up(4)
+
+
+def rolling_update(scene: Scene) -> Iterator[float]:
+    """Another model comes up in the same place."""
+    vllm = scene["vllm"]
+    yield HEALTH_SECONDS
+    vllm.stop()
+    vllm.replace_model(replace(L40S, num_gpu_blocks=7000, step_base_seconds=0.035))
+    vllm.start(load_seconds=60.0)
+
+
+def cold_start(scene: Scene) -> Iterator[float]:
+    """A model that takes a quarter of an hour to load."""
+    scene["vllm"].start(_COLD_START_SECONDS)
+    yield _COLD_START_SECONDS
+
+
+def scale_to_zero(scene: Scene) -> Iterator[float]:
+    """Demand ends, then the server does; both come back."""
+    vllm, workload = scene["vllm"], _open(scene["vllm"])
+    yield HEALTH_SECONDS
+    workload.per_second = 0.0
+    yield TROUBLE_SECONDS
+    vllm.stop()
+    yield TROUBLE_SECONDS
+    vllm.start(load_seconds=60.0)
+    yield 60.0
+    workload.per_second = USUAL_PER_SECOND
+
+
+def orphaned_worker(scene: Scene) -> Iterator[float]:
+    """The API server is killed, its engine core lives on."""
+    vllm, rack = scene["vllm"], scene.rack
+    yield HEALTH_SECONDS
+    if rack is not None:
+        rack.orphan(vllm)
+    vllm.stop()
+
+
+def _open(vllm: SimulatedVllm) -> OpenLoop:
+    if not isinstance(vllm.workload, OpenLoop):
+        raise TypeError(f"{vllm.name} has no open loop whose rate could change")
+    return vllm.workload

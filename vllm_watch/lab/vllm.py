@@ -1,0 +1,290 @@
+"""One simulated vLLM server: an API server process and the engines behind it, in virtual time.
+
+It knows what each part can see: a stopped engine core leaves an API server that goes on answering,
+a stopped API server leaves engines that go on computing, and a killed process leaves nothing.
+"""
+
+from functools import partial
+from math import floor
+
+from vllm_watch.lab.batch import EngineConfig
+from vllm_watch.lab.engine import Engine
+from vllm_watch.lab.faults import FAULTS
+from vllm_watch.lab.http_log import HttpLog
+from vllm_watch.lab.release import Release
+from vllm_watch.lab.release_v1 import V1
+from vllm_watch.lab.request import Request
+from vllm_watch.lab.workload import Workload
+
+_BYTES_PER_TOKEN = 4  # English text, near enough for the sizes of HTTP bodies
+_RESTART_SECONDS = 20.0  # an 8B model from the page cache
+_LORA_SETS_MAX = 64  # vLLM keeps every label set that ever was; the lab stops here
+
+
+class SimulatedVllm:
+    """Times are seconds of the scene's clock; `epoch` is the Unix time at which that clock began."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        workload: Workload | None = None,
+        config: EngineConfig | None = None,
+        num_engines: int = 1,
+        release: Release = V1,
+        model_name: str = "example/model-8b",
+        max_model_len: int = 8192,
+        max_loras: int = 0,
+        spec_tokens: int = 0,
+        api_key: str | None = None,
+        group: str = "",
+        epoch: float = 0.0,
+        serving: bool = True,
+    ) -> None:
+        """`spec_tokens` drafted per step with speculative decoding (then `config.step_tokens` come of it)."""
+        self.name = name
+        self.group = group
+        self.workload = workload or Workload()
+        self.config = config or EngineConfig()
+        self.num_engines = num_engines
+        self.release = release
+        self.model_name = model_name
+        self.max_model_len = max_model_len
+        self.max_loras = max_loras
+        self.spec_tokens = spec_tokens
+        self.api_key = api_key
+        self.epoch = epoch
+        self.t = 0.0
+        self.engines: list[Engine] = []
+        self.api_hung = False
+        self.dead = False  # the engine core is gone, the API server is not
+        self.paused = False
+        self.sleep_level = 0
+        self.faults: dict[str, None] = {}  # those that hold, oldest first
+        self.pins: list[tuple[Engine, Request]] = []
+        self.leaks: list[
+            tuple[float, float, float]
+        ] = []  # since, ramp seconds, share of the blocks
+        self.lora_sets: dict[tuple[str, str], float] = {}  # running, waiting adapters → last seen
+        self.http = HttpLog()
+        self.incarnation = 0  # processes started so far
+        self.process_start_t = 0.0
+        self.created_t = 0.0  # when the engines' counters were made
+        self._ready_t: float | None = None
+        self._held: list[Request] = []  # sent to an API server that does not read
+        self._next_engine = 0
+        if serving:
+            self.incarnation = 1
+            self._begin(0.0)
+
+    # --- state ------------------------------------------------------------------------------
+
+    @property
+    def serving(self) -> bool:
+        """Does its port accept connections?"""
+        return bool(self.engines)
+
+    @property
+    def outstanding(self) -> int:
+        """Requests that clients wait for; each holds a file descriptor of the API server."""
+        inside = sum(e.num_running + e.num_waiting + e.num_unseen for e in self.engines)
+        return inside + len(self._held)
+
+    @property
+    def loaded_ratio(self) -> float:
+        """How far a start has come, 0 to 1; 0 without a process, 1 when serving."""
+        if self._ready_t is None:
+            return float(self.serving)
+        whole = self._ready_t - self.process_start_t
+        return min(1.0, (self.t - self.process_start_t) / whole) if whole > 0.0 else 0.0
+
+    def start(self, load_seconds: float = _RESTART_SECONDS) -> None:
+        """Start the process if there is none; it serves once the model is loaded."""
+        if not self.serving and self._ready_t is None:
+            self.incarnation += 1
+            self.process_start_t = self.t
+            self._ready_t = self.t + load_seconds
+
+    def stop(self) -> None:
+        """End the process at once; whoever waits for an answer gets none."""
+        self._ready_t = None
+        engines, self.engines = self.engines, []
+        lost = [*self._held, *(r for e in engines for r in e.requests() if r.arrival_t <= self.t)]
+        self._held = []
+        self.pins = []
+        self.leaks = []
+        self.api_hung = self.dead = self.paused = False
+        self.sleep_level = 0
+        for request in lost:
+            request.finish_reason = "error"
+            request.finish_t = self.t
+            if request.on_finish is not None:
+                request.on_finish(request)
+            self._refuse(request)
+
+    def _begin(self, t: float) -> None:
+        self._ready_t = None
+        self.created_t = t
+        self.http = HttpLog()
+        self.lora_sets = {}
+        self.engines = [self._new_engine(index, t) for index in range(self.num_engines)]
+
+    def _new_engine(self, index: int, t: float) -> Engine:
+        release, ended = self.release, partial(self._finished, index)
+        return Engine(self.config, release.bounds, release.finished_reasons, now=t, on_finish=ended)
+
+    def advance(self, until_t: float) -> None:
+        """Let everything happen that happens by `until_t`."""
+        if self._ready_t is not None and self._ready_t <= until_t:
+            ready_t = self._ready_t
+            self._feed(ready_t)
+            self._begin(ready_t)
+        while (
+            self.leaks and (tick_t := floor(self.t + 1.0)) < until_t
+        ):  # a leak grows in stairs of 1 s
+            self._run(tick_t)
+        self._run(until_t)
+
+    def _run(self, until_t: float) -> None:
+        self._feed(until_t)
+        if self.leaks:
+            self._leak(until_t)
+        for engine in self.engines:
+            engine.advance(until_t)
+        self.t = max(self.t, until_t)
+        if self.max_loras:
+            self._note_loras()
+
+    def _feed(self, until_t: float) -> None:
+        workload = self.workload
+        while requests := workload.arrivals(until_t):  # again: who is refused may try once more
+            for request in requests:
+                request.client = workload
+                if not self.submit(request):
+                    workload.rejected(request, request.arrival_t)
+
+    # --- requests ---------------------------------------------------------------------------
+
+    def submit(self, request: Request, engine: int | None = None) -> bool:
+        """Take a request; False if the server refuses it, or if there is none.
+
+        `engine` it is for; None: the next in turn.
+        """
+        if not self.engines:
+            return False
+        if self.api_hung:
+            self._held.append(request)
+            return True
+        if request.prompt_tokens + request.output_tokens > self.max_model_len:
+            self._log(request, "4xx", 0.001)
+            return False
+        if self.dead or self.paused:
+            self._log(request, "5xx", 0.001)
+            return False
+        if engine is None:
+            engine = self._next_engine = (self._next_engine + 1) % len(self.engines)
+        self.engines[engine].submit(request)
+        return True
+
+    def _refuse(self, request: Request) -> None:
+        if request.client is not None:
+            request.client.rejected(request, self.t)
+
+    def abort(self, request: Request) -> None:
+        """The client of a request went away."""
+        if request in self._held:
+            self._held.remove(request)
+        for engine in self.engines:
+            engine.abort(request)
+
+    def _finished(self, engine: int, request: Request) -> None:
+        status = "2xx" if request.finish_reason != "error" else "5xx"
+        self._log(request, status, request.finish_t - request.arrival_t)
+        if request.on_finish is not None:
+            request.on_finish(request)
+        if request.client is None:
+            return
+        following = request.client.finished(request)
+        if following is not None:
+            following.client = request.client
+            if not self.submit(following, engine):
+                self._refuse(following)
+
+    def _log(self, request: Request, status: str, seconds: float) -> None:
+        if self.release.http:
+            self.http.record(
+                request.handler,
+                status,
+                seconds,
+                self.epoch + max(self.t, request.finish_t),
+                request_bytes=request.prompt_tokens * _BYTES_PER_TOKEN,
+                response_bytes=request.generated_tokens * _BYTES_PER_TOKEN,
+            )
+
+    # --- what operators do ------------------------------------------------------------------
+
+    def sleep(self, level: int) -> None:
+        """Offload the weights (1) or drop them (2); the KV cache goes either way."""
+        self.sleep_level = level
+        for engine in self.engines:
+            engine.freeze(self.t)
+
+    def wake_up(self) -> None:
+        self.sleep_level = 0
+        for engine in self.engines:
+            engine.forget_prefixes()
+            engine.thaw(self.t)
+
+    def scale_up(self, num_engines: int) -> None:
+        """Elastic scale-up: more engines in the same process, and every counter made anew."""
+        self.created_t = self.t
+        self.num_engines = num_engines
+        for engine in self.engines:
+            engine.begin_ledger(self.release.bounds, self.release.finished_reasons)
+        while len(self.engines) < num_engines:
+            self.engines.append(self._new_engine(len(self.engines), self.t))
+
+    def replace_model(self, config: EngineConfig) -> None:
+        """Serve another model under the same name from the next start on."""
+        self.config = config
+
+    # --- faults -----------------------------------------------------------------------------
+
+    def fault(self, slug: str, **options: float) -> None:
+        """Let one of `faults.FAULTS` begin now. Raises KeyError for one that there is not."""
+        FAULTS[slug].begin(self, **options)
+        self.faults[slug] = None
+
+    def clear(self, slug: str | None = None) -> None:
+        """Undo a fault, or all of them."""
+        for each in [slug] if slug else reversed(list(self.faults)):
+            if each in self.faults:
+                del self.faults[each]
+                FAULTS[each].end(self)
+
+    def resume_api(self) -> None:
+        """The API server reads again: all that was sent meanwhile arrives now."""
+        self.api_hung = False
+        held, self._held = self._held, []
+        for request in held:
+            request.arrival_t = self.t
+            if not self.submit(request):
+                self._refuse(request)
+
+    def _leak(self, t: float) -> None:
+        total = self.config.num_gpu_blocks
+        share = sum(
+            share * (min(1.0, (t - since_t) / ramp_s) if ramp_s else 1.0)
+            for since_t, ramp_s, share in self.leaks
+        )
+        for engine in self.engines:
+            wanted = int(total * min(share, 1.0)) - engine.kv.leaked_blocks
+            # Only a page that a request gives back can get lost.
+            engine.kv.leaked_blocks += max(0, min(wanted, engine.kv.free_blocks))
+
+    def _note_loras(self) -> None:
+        running = {r.lora for e in self.engines for r in e.batch.running if r.lora}
+        waiting = {r.lora for e in self.engines for r in e.batch.waiting if r.lora}
+        key = (",".join(sorted(running)), ",".join(sorted(waiting)))
+        if key in self.lora_sets or len(self.lora_sets) < _LORA_SETS_MAX:
+            self.lora_sets[key] = self.epoch + self.t

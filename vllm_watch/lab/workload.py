@@ -1,0 +1,170 @@
+"""Who asks a simulated server for what, and when: seeded generators of requests."""
+
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
+from math import pi, sin
+from random import Random
+
+from vllm_watch.lab.request import CHAT, COMPLETIONS, POOLING, Request
+
+_SHAPES = (
+    512  # request sizes are drawn from a table of this many, which costs a tenth of drawing anew
+)
+_DAY_SECONDS = 86_400.0
+
+
+class Sizes:
+    """Draws requests: log-normal prompts and outputs, some of which share a prefix."""
+
+    def __init__(
+        self,
+        rng: Random,
+        *,
+        prompt_tokens: int = 400,
+        prompt_tokens_max: int = 6000,
+        output_tokens: int = 160,
+        spread: float = 0.6,
+        cached_share: float = 0.4,
+        max_tokens: int = 1024,
+        external: bool = False,
+        loras: Sequence[str] = (),
+    ) -> None:
+        """Tokens are medians, `spread` the sigma of their logarithm; `output_tokens` 0 pools, 1 prefills only.
+
+        `cached_share` of the prompt is a prefix that others have too; `external` prompts come computed.
+        """
+        self._rng = rng
+        self._handlers = (POOLING,) if output_tokens == 0 else (COMPLETIONS, CHAT, CHAT)
+        self._max_tokens = max_tokens
+        self._external = external
+        self._loras: Sequence[str | None] = loras or (None,)
+        self._shapes = []
+        for _ in range(_SHAPES):
+            prompt = max(1, int(prompt_tokens * rng.lognormvariate(0.0, spread)))
+            prompt = min(prompt, prompt_tokens_max)
+            output = output_tokens
+            if output_tokens > 1:
+                drawn = int(output_tokens * rng.lognormvariate(0.0, spread))
+                output = min(max(1, drawn), max_tokens)
+            self._shapes.append((prompt, output, int(prompt * cached_share)))
+
+    def draw(self, arrival_t: float) -> Request:
+        rng = self._rng
+        number = int(
+            rng.random() * 1_000_003
+        )  # one draw serves several choices: it is the hot path
+        prompt, output, cached = self._shapes[number % _SHAPES]
+        return Request(
+            prompt,
+            output,
+            cached_tokens=cached,
+            external_tokens=prompt - 1 if self._external else 0,
+            arrival_t=arrival_t,
+            lora=self._loras[number % len(self._loras)],
+            max_tokens=self._max_tokens,
+            handler=self._handlers[number % len(self._handlers)],
+            finish_reason="length" if output == self._max_tokens else "stop",
+        )
+
+
+class Workload:
+    """The contract; by itself it is silence."""
+
+    def arrivals(self, until_t: float) -> list[Request]:
+        """The requests that arrive since the last call and up to `until_t`, in order."""
+        return []
+
+    def finished(self, request: Request) -> Request | None:
+        """What its client sends next, if that depends on this end."""
+        return None
+
+    def rejected(self, request: Request, t: float) -> None:
+        """The server did not take it, or lost it, at `t`."""
+
+
+class OpenLoop(Workload):
+    """Arrivals that do not care how the server fares: a Poisson process, with a changing rate or not."""
+
+    def __init__(
+        self,
+        rng: Random,
+        sizes: Sizes,
+        per_second: float,
+        shape: Callable[[float], float] | None = None,
+    ) -> None:
+        """`shape` gives the share (0 to 1) of `per_second` that holds at a time; None: always all of it."""
+        self._rng = rng
+        self._sizes = sizes
+        self._shape = shape
+        self._next_t: float | None = None
+        self._now = 0.0
+        self.per_second = per_second  # may be changed at any time; 0 is silence
+
+    def arrivals(self, until_t: float) -> list[Request]:
+        come: list[Request] = []
+        if self.per_second > 0.0:
+            rng, shape, rate = self._rng, self._shape, self.per_second
+            t = self._now + rng.expovariate(rate) if self._next_t is None else self._next_t
+            while t <= until_t:
+                if shape is None or rng.random() < shape(t):
+                    come.append(self._sizes.draw(t))
+                t += rng.expovariate(rate)
+            self._next_t = t
+        else:
+            self._next_t = None
+        self._now = until_t
+        return come
+
+
+class ClosedLoop(Workload):
+    """A number of clients, each of which waits for its answer and thinks before it asks again."""
+
+    RETRY_SECONDS = 1.0
+
+    def __init__(self, rng: Random, sizes: Sizes, clients: int, think_seconds: float = 1.0) -> None:
+        """`think_seconds` is a mean; clients begin spread over it."""
+        self._rng = rng
+        self._sizes = sizes
+        self._think_seconds = think_seconds
+        self._sends = [rng.random() * think_seconds for _ in range(clients)]
+        heapify(self._sends)
+
+    def arrivals(self, until_t: float) -> list[Request]:
+        come = []
+        while self._sends and self._sends[0] <= until_t:
+            come.append(self._sizes.draw(heappop(self._sends)))
+        return come
+
+    def finished(self, request: Request) -> Request | None:
+        return self._sizes.draw(request.finish_t + self._rng.expovariate(1.0 / self._think_seconds))
+
+    def rejected(self, request: Request, t: float) -> None:
+        heappush(self._sends, t + self.RETRY_SECONDS)
+
+
+def diurnal(
+    low: float = 0.2, peak_t: float = 43_200.0, day_seconds: float = _DAY_SECONDS
+) -> Callable[[float], float]:
+    """A day: from `low` at night to 1 at `peak_t`."""
+
+    def share(t: float) -> float:
+        wave = sin(2 * pi * (t - peak_t) / day_seconds + pi / 2)
+        return low + (1.0 - low) * (1.0 + wave) / 2
+
+    return share
+
+
+def bursty(
+    rng: Random, low: float = 0.15, burst_seconds: float = 20.0, calm_seconds: float = 60.0
+) -> Callable[[float], float]:
+    """Bursts at the full rate, of exponential length, with calm spells at `low` between them."""
+    bursting, change_t = False, rng.expovariate(1.0 / calm_seconds)
+
+    def share(t: float) -> float:
+        nonlocal bursting, change_t
+        while t >= change_t:
+            bursting = not bursting
+            change_t += rng.expovariate(1.0 / (burst_seconds if bursting else calm_seconds))
+        return 1.0 if bursting else low
+
+    return share
