@@ -181,7 +181,7 @@ def test_the_worst_engine_speaks_for_the_target():
     }
     assert (signals.state, signals.state_text) == (
         "stalled",
-        "2 running, 0 waiting, but no step for 40 s",
+        "1 of 2 engines; engine 1: 2 running, 0 waiting, but no step for 40 s",
     )
 
 

@@ -87,7 +87,7 @@ class Watch:
                 at_s, observation.t, sample, reading.server, len(samples)
             )
         if engines:
-            word, text = state.worst([(e.state, e.state_text) for e in engines.values()])
+            word, text = _of_all(list(engines.values()))
         else:
             word, text = "unknown", reading.why_not or "no engine was found in the metrics"
         return self._target_signals(observation, reading, engines, word, text)
@@ -147,6 +147,15 @@ class Watch:
             process_open_fds=server.process_open_fds,
             unknown_families=reading.unknown_families,
         )
+
+
+def _of_all(engines: list[EngineSignals]) -> tuple[str, str]:
+    """(state, sentence) of a server: that of its least healthy engine, and how many are so."""
+    word, text = state.worst([(engine.state, engine.state_text) for engine in engines])
+    if len(engines) == 1:
+        return word, text
+    so = [engine for engine in engines if engine.state == word]
+    return word, f"{len(so)} of {len(engines)} engines; engine {so[0].engine}: {so[0].state_text}"
 
 
 def _behind(reading: Reading | None, known: Reading | None) -> bool:

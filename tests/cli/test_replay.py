@@ -201,9 +201,7 @@ def test_configuration_sets_how_it_is_judged(trace, tmp_path, capsys):
     """Windows and names come from the configuration that the daemon would use."""
     config = tmp_path / "config.yaml"
     config.write_text(f"signals: {{window_seconds: 10}}\ntargets: [{{name: chat, url: '{ONE}'}}]\n")
-    path = trace(
-        to_line(observed(second), body(min(50, second))) for second in range(60)
-    )
+    path = trace(to_line(observed(second), body(min(50, second))) for second in range(60))
 
     wide = json.loads(replay(capsys, path, "--state", "--json"))
     narrow = json.loads(replay(capsys, path, "--config", str(config), "--state", "--json"))

@@ -222,7 +222,7 @@ async def test_ten_minutes_of_a_real_body_fit(make, tmp_path, share):
 
 async def test_memory_is_shared_and_bounded(tmp_path):
     """Without a disk, more targets mean a shorter history of each, and never more memory."""
-    recorder, bound = FlightRecorder(memory_bytes_max=1_000_000), 1_000_000
+    recorder, bound = FlightRecorder(memory_bytes_max=1_500_000), 1_500_000
     names = [f"target-{number}" for number in range(10)]
     sources = {name: bodies(seed=number) for number, name in enumerate(names)}
     last = {}
@@ -233,7 +233,7 @@ async def test_memory_is_shared_and_bounded(tmp_path):
             assert sum(map(recorder.memory_bytes, names)) <= bound
 
     spans = [recorder.span_seconds(name) for name in names]
-    assert min(spans) > 3
+    assert min(spans) > 20
     assert max(spans) < 119
     for name in names:
         found = await dumped(recorder, tmp_path / "dump.jsonl.gz", target=name)
@@ -326,6 +326,7 @@ async def test_a_disk_that_fails_is_said_once_and_memory_takes_over(tmp_path):
         found = await dumped(recorder, tmp_path / "dump.jsonl.gz", seconds=100)
         assert [raw.metrics for raw in found if raw.metrics is not None] == run[-len(found) + 1 :]
         assert [entry["log_level"] for entry in said] == ["warning"]
+        assert recorder.memory_bytes("one") > 150_000  # counted, so that its bound holds
 
         (tmp_path / "unmounted").rename(tmp_path / "spool")
         for second in range(300, 400):

@@ -8,7 +8,7 @@ import time
 import zlib
 
 import pytest
-from wire import wire
+from tests.sources.wire import wire
 
 from vllm_watch.sources import http
 

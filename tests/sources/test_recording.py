@@ -3,6 +3,8 @@
 import gzip
 import json
 from dataclasses import fields
+from types import NoneType
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -431,22 +433,23 @@ def test_a_folder_that_is_not_there_is_named(tmp_path):
 
 
 VALUE_OF = {
-    "int": 7, "float": 0.5, "str": "text", "bool": True, "tuple[str, ...]": ("a", "b"),
-    "tuple[int, ...]": (79,),
+    int: 7, float: 0.5, str: "text", bool: True, tuple[str, ...]: ("a", "b"), tuple[int, ...]: (79,),
 }  # fmt: skip
 
 
 def whole(kind, **given):
     """A record in which every field says something."""
-    types = {each.name: each.type for each in fields(kind) if each.name not in given}
-    names = {name: getattr(type_, "__name__", str(type_)) for name, type_ in types.items()}
-    values = {
-        name: VALUE_OF[
-            str(types[name]).removesuffix(" | None") if "|" in str(types[name]) else said
-        ]
-        for name, said in names.items()
+    # A field's type is a kind of value, or that kind or None.
+    types = {
+        each.name: (*get_args(each.type), each.type)
+        if NoneType in get_args(each.type)
+        else (each.type,)
+        for each in fields(kind)
     }
-    return kind(**values, **given)
+    return kind(
+        **{name: VALUE_OF[options[0]] for name, options in types.items() if name not in given},
+        **given,
+    )
 
 
 def test_every_field_of_gpus_and_processes_is_carried(tmp_path):

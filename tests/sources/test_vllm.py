@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from wire import wire
+from tests.sources.wire import wire
 
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings

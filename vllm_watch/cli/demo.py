@@ -1,0 +1,95 @@
+"""`vllm-watch demo`: the whole daemon over a simulated fleet."""
+
+import argparse
+import asyncio
+import sys
+
+from vllm_watch.cli import exit_status
+
+HELP = """\
+Runs the whole daemon over simulated vLLM engines and GPUs, which speak the real wire formats over real
+sockets. Nothing is needed but this package. The default scenario is a small fleet in which something
+goes wrong after a while; --scenario list shows the others.
+
+examples:
+  vllm-watch demo
+  vllm-watch demo --scenario hang
+  vllm-watch demo --scenario cold_start --speed 60"""
+
+DEFAULT_LISTEN = "127.0.0.1:9470"
+_INTERVAL_SECONDS = 1.0  # a demo is looked at for a minute, not for a day
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add = parser.add_argument
+    add(
+        "--listen",
+        metavar="HOST:PORT",
+        default=DEFAULT_LISTEN,
+        help=f"where to serve (default {DEFAULT_LISTEN})",
+    )
+    add(
+        "--scenario", metavar="NAME", default="demo", help="which story is told; 'list' prints them"
+    )
+    add(
+        "--speed",
+        metavar="X",
+        type=_speed,
+        default=1.0,
+        help="simulated seconds for each real one (default 1)",
+    )
+
+
+def _speed(text: str) -> float:
+    try:
+        speed = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
+    if not 0 < speed <= 1000:  # noqa: PLR2004 - beyond, a scrape would skip over whole stories
+        raise argparse.ArgumentTypeError(f"{text} is not above 0 and at most 1000")
+    return speed
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until told to stop."""
+    if arguments.scenario == "list":
+        from vllm_watch.lab.stories import STORIES  # noqa: PLC0415
+
+        for slug, story in STORIES.items():
+            print(f"{slug:20}{story.title}")
+        return exit_status.FINE
+    asyncio.run(_serve(arguments.listen, arguments.scenario, arguments.speed))
+    return exit_status.FINE
+
+
+async def _serve(listen: str, scenario: str, speed: float) -> None:
+    from vllm_watch import logs  # noqa: PLC0415 - only a demo that runs needs them
+    from vllm_watch.config import load  # noqa: PLC0415
+    from vllm_watch.daemon import Daemon  # noqa: PLC0415
+    from vllm_watch.lab.demo import Demo  # noqa: PLC0415
+
+    demo = Demo(scenario, speed)
+    environ = {"VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": str(_INTERVAL_SECONDS)}
+    targets = await demo.start()
+    try:
+        config = load(
+            None, environ=environ, targets=[f"{t.name}={t.url}" for t in targets], listen=listen
+        )
+        named = tuple(
+            made.model_copy(update={"group": t.group or made.group})
+            for made, t in zip(config.targets, targets, strict=True)
+        )
+        config = config.model_copy(update={"targets": named})
+        logs.configure(config.log)
+        daemon = Daemon(config, lambda _settings, _config: demo.gpu_source)
+        await daemon.run(lambda: _tell(daemon.url))
+    finally:
+        await demo.stop()
+
+
+def _tell(url: str) -> None:
+    sys.stderr.write(
+        f"\n  The page:     {url}/\n  The metrics:  {url}/metrics\n  Ctrl-C ends the demo.\n\n"
+    )
+    sys.stderr.flush()

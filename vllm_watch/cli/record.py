@@ -1,0 +1,54 @@
+"""`vllm-watch record`: write what a server says into a trace file."""
+
+import argparse
+from pathlib import Path
+
+from vllm_watch.cli import exit_status
+
+HELP = """\
+Write what a server and this host's GPUs say into a trace file, until Ctrl-C or for a given time. A
+server that does not answer is recorded too. The file grows to 256 MiB (about ten hours at one look
+per second); from then on the older half is dropped whenever it is full.
+
+examples:
+  vllm-watch record --target http://127.0.0.1:8000 --out today.jsonl.gz
+  vllm-watch record --target http://10.0.0.7:8000 --out slow.jsonl.gz --interval 5 --duration 600
+  vllm-watch replay today.jsonl.gz"""
+
+_INTERVAL_SECONDS = 1.0  # a recording is made to look closely; vLLM answers in milliseconds
+_INTERVAL_SECONDS_MIN = 0.1  # below, looking would be load
+_FILE_BYTES_MAX = 256 << 20
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of seconds") from None
+    if not _INTERVAL_SECONDS_MIN <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not {_INTERVAL_SECONDS_MIN} seconds or more")
+    return seconds
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add = parser.add_argument
+    add("--target", metavar="URL", required=True, help="base URL of the vLLM server")
+    add("--out", metavar="FILE", type=Path, required=True, help="a new .jsonl.gz file")
+    add("--interval", metavar="S", type=_seconds, default=_INTERVAL_SECONDS,
+        help="seconds from one look to the next (default 1)")  # fmt: skip
+    add("--duration", metavar="S", type=_seconds, help="seconds until it ends (default: at Ctrl-C)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Record; a stop by signal is the normal end."""
+    from vllm_watch.cli.recording_loop import record  # noqa: PLC0415 - not needed for a help text
+
+    record(
+        arguments.target,
+        arguments.out,
+        interval_seconds=arguments.interval,
+        duration_seconds=arguments.duration,
+        bytes_max=_FILE_BYTES_MAX,
+    )
+    return exit_status.FINE

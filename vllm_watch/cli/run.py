@@ -1,0 +1,87 @@
+"""`vllm-watch run`: the daemon."""
+
+import argparse
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from vllm_watch.config import Config, load
+from vllm_watch.settings.stages import GpuSettings
+from vllm_watch.settings.target import TargetConfig
+
+HELP = """\
+Watches vLLM servers and this host's GPUs; serves metrics, an API and a page. Needs no configuration:
+without any target it watches http://127.0.0.1:8000, where `vllm serve` listens. SIGHUP reads the
+configuration again; SIGTERM ends it.
+
+examples:
+  vllm-watch run
+  vllm-watch run --target llama=http://10.0.0.7:8000 --target http://10.0.0.8:8000
+  vllm-watch run --config /etc/vllm-watch.yaml --listen 0.0.0.0:9470"""
+
+DEFAULT_URL = "http://127.0.0.1:8000"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="YAML; every key is in docs/configuration.md"
+    )
+    parser.add_argument(
+        "--target",
+        action="append",
+        default=[],
+        metavar="[NAME=]URL",
+        help="a vLLM server; may be given again",
+    )
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", help="where to serve (default 127.0.0.1:9470)"
+    )
+    parser.add_argument(
+        "--state-dir",
+        type=Path,
+        metavar="DIR",
+        help="where recordings are kept (default: in memory)",
+    )
+    parser.add_argument(
+        "--procfs", type=Path, metavar="DIR", help="the host's /proc, where it is mounted elsewhere"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until told to stop."""
+
+    def load_config() -> Config:
+        config = load(
+            arguments.config, environ=os.environ, targets=arguments.target,
+            listen=arguments.listen, state_dir=arguments.state_dir, procfs=arguments.procfs,
+        )  # fmt: skip
+        if config.targets or config.discovery.file_sd or config.discovery.dns:
+            return config
+        return config.model_copy(
+            update={"targets": (TargetConfig(name="vllm", url=DEFAULT_URL, group="vllm"),)}
+        )
+
+    config = load_config()
+    serve(config, load_config)
+    return 0
+
+
+def serve(config: Config, load_config: Callable[[], Config]) -> None:
+    """Set the log up and run the daemon in this process."""
+    from vllm_watch import logs  # noqa: PLC0415 - after the configuration, which may be wrong
+    from vllm_watch.daemon import Daemon, GpuSource  # noqa: PLC0415
+
+    logs.configure(config.log)
+
+    def gpus(settings: GpuSettings, config: Config) -> GpuSource:
+        from vllm_watch.sources.nvml import NvmlSource  # noqa: PLC0415
+        from vllm_watch.sources.processes import ProcReader  # noqa: PLC0415
+
+        return NvmlSource(settings, ProcReader(config.procfs))
+
+    async def main() -> None:
+        await Daemon(config, gpus, load_config).run()
+
+    asyncio.run(main())

@@ -1,0 +1,271 @@
+"""THE wiring: builds every object once, starts the tasks, changes them on reload, stops them on SIGTERM.
+
+Nothing is decided here. The flow: each target's loop looks, its Watch judges, the recorder keeps, the
+board shows; GPUs are polled once for all.
+"""
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import aiohttp
+import structlog
+
+from vllm_watch.config import Config
+from vllm_watch.errors import WatchError
+from vllm_watch.export.board import Board
+from vllm_watch.export.server import Server
+from vllm_watch.samples.gpu import GpuReading
+from vllm_watch.settings.stages import GpuSettings
+from vllm_watch.settings.target import TargetConfig
+from vllm_watch.signals.records import TargetSignals
+from vllm_watch.sources import http
+from vllm_watch.sources.flight_recorder import FlightRecorder
+from vllm_watch.sources.targets import Discovery
+from vllm_watch.sources.vllm import Look, VllmSource
+from vllm_watch.target_loop import TargetLoop
+from vllm_watch.watch import Watch
+
+_log = structlog.get_logger()
+
+SPREAD_ABOVE = 16
+"""With more targets than this their first looks are spread over the interval; with fewer, a page that
+is full at once is worth more."""
+
+STOP_SECONDS = 5.0
+"""How long stopping may take before what is left is abandoned; systemd's default patience is 90."""
+
+
+class GpuSource(Protocol):
+    """What polls the GPUs: NVML, or the lab's simulated ones."""
+
+    async def read(self) -> GpuReading:
+        """Poll all GPUs once; never raises for anything the driver does."""
+
+    async def close(self) -> None:
+        """End what runs in the background."""
+
+
+@dataclass(slots=True)
+class _Running:
+    """A target's loop, and what it was made of."""
+
+    made_of: tuple[object, ...]
+    loop: TargetLoop
+    task: asyncio.Task[None]
+
+
+class Daemon:
+    """The whole watcher. `load_config` is asked for the new configuration on reload (None: no reload)."""
+
+    def __init__(
+        self,
+        config: Config,
+        make_gpu_source: Callable[[GpuSettings, Config], GpuSource],
+        load_config: Callable[[], Config] | None = None,
+    ) -> None:
+        self._config = config
+        self._load_config = load_config
+        self._make_gpu_source = make_gpu_source
+        self._running: dict[str, _Running] = {}
+        self._waiting_for: set[str] = set()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._reloading = asyncio.Lock()
+        self._session: aiohttp.ClientSession | None = None
+        self._discovery = Discovery(config)
+        self._gpu_source = make_gpu_source(config.gpu, config)
+        self.board = Board(window_seconds=config.signals.window_seconds)
+        spool = config.state_dir / "recordings" if config.state_dir is not None else None
+        self.recorder = FlightRecorder(
+            seconds=config.recorder.minutes * 60,
+            bytes_max_per_target=config.recorder.bytes_max,
+            spool_dir=spool,
+        )
+        host, port = config.listen_address
+        self.server = Server(
+            self.board, host=host, port=port, ready=self._not_ready,
+            reload=self.reload if load_config else None, recording=self._recording,
+        )  # fmt: skip
+
+    @property
+    def loops(self) -> list[TargetLoop]:
+        """The loops that run now; benchmarks ask them how late they were."""
+        return [running.loop for running in self._running.values()]
+
+    async def run(self, started: Callable[[], None] | None = None) -> None:
+        """Serve until SIGTERM or SIGINT. Raises ServeError where the address cannot be had."""
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stopping.set)
+        loop.add_signal_handler(signal.SIGHUP, self._reload_on_signal)
+        try:
+            await self.start()
+            if started is not None:
+                started()
+            await stopping.wait()
+            _log.info("stopping")
+        finally:
+            await self.stop()
+
+    async def start(self) -> None:
+        """Bind the port, then begin to look. Raises ServeError."""
+        await self.server.start()
+        self._session = http.new_session()
+        _log.info("serving", url=self.url)
+        await self._discover()
+        self._tasks = [
+            asyncio.create_task(self._discover_on(), name="discovery"),
+            asyncio.create_task(self._poll_gpus(), name="gpus"),
+        ]
+
+    @property
+    def url(self) -> str:
+        """Where a person on this host finds the page."""
+        host, _ = self._config.listen_address
+        any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as they are written
+        host = any_address.get(host, host)
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.server.port}"
+
+    async def stop(self) -> None:
+        """End everything; safe to call at any time."""
+        tasks = [*self._tasks, *(running.task for running in self._running.values())]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=STOP_SECONDS)
+        self._running.clear()
+        await self.server.stop()
+        if self._session is not None:
+            await self._session.close()
+        await self._gpu_source.close()
+        await self.recorder.close()
+
+    async def reload(self) -> None:
+        """Read the configuration again and change to it; a wrong one raises WatchError and changes nothing."""
+        if self._load_config is None:
+            return
+        async with self._reloading:
+            try:
+                config = await asyncio.to_thread(self._load_config)
+            except WatchError as error:
+                _log.error("reload_refused", cause=error.cause, remedy=error.remedy)
+                raise
+            await self._change_to(config)
+            _log.info("reloaded", targets=len(self._running))
+
+    def _reload_on_signal(self) -> None:
+        async def quietly() -> None:
+            try:
+                await self.reload()
+            except WatchError:
+                return  # said in the log; the old configuration goes on
+
+        self._tasks.append(asyncio.create_task(quietly(), name="reload"))
+        self._tasks = [task for task in self._tasks if not task.done()]
+
+    async def _change_to(self, config: Config) -> None:
+        fixed = [
+            k
+            for k in ("listen", "state_dir", "recorder", "procfs")
+            if getattr(config, k) != getattr(self._config, k)
+        ]
+        if fixed:
+            _log.warning(
+                "needs_a_restart",
+                changed=fixed,
+                because="these take effect when vllm-watch starts anew",
+            )
+        old, self._config = self._config, config
+        if config.gpu != old.gpu:
+            await self._gpu_source.close()
+            self._gpu_source = self._make_gpu_source(config.gpu, config)
+        self.board.window_seconds = config.signals.window_seconds
+        self._discovery.reconfigure(config)
+        await self._discover(even_if_unchanged=True)
+
+    # --- targets
+
+    async def _discover_on(self) -> None:
+        while True:
+            await asyncio.sleep(min(1.0, self._config.discovery.refresh_seconds))
+            await self._discover()
+
+    async def _discover(self, *, even_if_unchanged: bool = False) -> None:
+        found = await self._discovery.refresh(time.monotonic())
+        if found is not None:
+            self._targets = found
+        elif not even_if_unchanged:
+            return
+        self._reconcile(self._targets)
+
+    def _reconcile(self, targets: tuple[TargetConfig, ...]) -> None:
+        wanted = {target.name: target for target in targets}
+        for name, running in list(self._running.items()):
+            if name not in wanted or running.made_of != self._made_of(wanted[name]):
+                self._end(name)
+                if name not in wanted:
+                    _log.info("target_gone", target=name)
+        for name, target in wanted.items():
+            if name not in self._running:
+                self._begin(target, spread=len(wanted) > SPREAD_ABOVE)
+
+    def _made_of(self, target: TargetConfig) -> tuple[object, ...]:
+        config = self._config
+        return target.identity(), config.scrape_for(target), config.slo_for(target), config.signals
+
+    def _begin(self, target: TargetConfig, *, spread: bool) -> None:
+        assert self._session is not None  # noqa: S101 - begun in start()
+        identity, scrape = target.identity(), self._config.scrape_for(target)
+        source = VllmSource(identity, scrape, self._session)
+        watch = Watch(identity.name, self._config.signals, self._config.slo_for(target))
+        loop = TargetLoop(identity, scrape, source, watch, self._publish)
+        self.board.add_target(identity, scrape.interval_seconds)
+        self.recorder.name_url(identity.name, identity.url)
+        self._waiting_for.add(identity.name)
+        task = asyncio.create_task(loop.run(spread=spread), name=f"target {identity.name}")
+        self._running[identity.name] = _Running(self._made_of(target), loop, task)
+        _log.info("target_added", target=identity.name, url=identity.url)
+
+    def _end(self, name: str) -> None:
+        running = self._running.pop(name)
+        running.task.cancel()
+        self._waiting_for.discard(name)
+        self.board.remove_target(name)
+        self.recorder.forget(name)
+
+    def _publish(self, look: Look, signals: TargetSignals) -> None:
+        name, now = look.observation.target, look.observation.t
+        for source, call in look.calls:
+            self.board.call(source, name, call.outcome, call.latency_s, now)
+        self.recorder.observe(look.observation, look.body)
+        self.board.publish(signals)
+        self._waiting_for.discard(name)
+
+    # --- GPUs
+
+    async def _poll_gpus(self) -> None:
+        while True:
+            began_s = time.monotonic()
+            reading = await self._gpu_source.read()
+            if self._config.gpu.enabled != "off":
+                self.board.call("nvml", "", reading.status, reading.duration_s, reading.t)
+                self.board.publish_gpus(reading)
+                self.recorder.observe_gpus(reading)
+            left = self._config.gpu.interval_seconds - (time.monotonic() - began_s)
+            await asyncio.sleep(max(0.1, left))
+
+    # --- what the server asks
+
+    def _not_ready(self) -> str | None:
+        if not self._waiting_for:
+            return None
+        return (
+            f"{len(self._waiting_for)} of {len(self._running)} targets have not been looked at yet"
+        )
+
+    def _recording(self, target: str, minutes: float) -> AsyncIterator[bytes]:
+        return self.recorder.dump(target, minutes * 60)

@@ -1,0 +1,98 @@
+"""One target's loop: look, judge, record, publish, wait for the next tick. Nothing here decides anything."""
+
+import asyncio
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable
+
+import structlog
+
+from vllm_watch.samples.observation import Observation
+from vllm_watch.samples.target import Target
+from vllm_watch.settings.stages import ScrapeSettings
+from vllm_watch.signals.records import TargetSignals
+from vllm_watch.sources.vllm import Look, VllmSource
+from vllm_watch.watch import Watch
+
+_log = structlog.get_logger()
+
+# Engines change between these at every look; only a change from one line to the next is news.
+_NEWS = {
+    "serving": "up", "idle": "up", "prefilling": "up", "overloaded": "overloaded",
+    "collapsed": "collapsed", "stalled": "stalled", "starting": "starting", "sleeping": "sleeping",
+    "down": "down", "unknown": "unknown",
+}  # fmt: skip
+
+_LATENESS_KEPT = 120
+
+Publish = Callable[[Look, TargetSignals], None]
+
+
+class TargetLoop:
+    """Looks at one target at its interval until it is stopped."""
+
+    def __init__(
+        self,
+        target: Target,
+        scrape: ScrapeSettings,
+        source: VllmSource,
+        watch: Watch,
+        publish: Publish,
+    ) -> None:
+        self.target = target
+        self._interval_seconds = scrape.interval_seconds
+        self._source = source
+        self._watch = watch
+        self._publish = publish
+        self._news: str | None = None
+        self._restarts = 0
+        # How much later than planned the last looks began.
+        self.lateness_seconds: deque[float] = deque(maxlen=_LATENESS_KEPT)
+
+    async def run(self, *, spread: bool) -> None:
+        """Look for ever. With `spread` the first look waits for this target's own moment in the interval,
+        so that many targets do not all fall on the same one."""
+        start_s = time.monotonic()
+        if spread:
+            start_s += zlib.crc32(self.target.name.encode()) / 2**32 * self._interval_seconds
+        tick = 0
+        while True:
+            due_s = start_s + tick * self._interval_seconds
+            late_s = time.monotonic() - due_s
+            if late_s < 0:
+                await asyncio.sleep(-late_s)
+                late_s = time.monotonic() - due_s
+            self.lateness_seconds.append(late_s)
+            await self._look()
+            # Ticks that passed while the look was under way are left out, not made up for.
+            passed = int((time.monotonic() - start_s) / self._interval_seconds)
+            tick = max(tick + 1, passed)
+
+    async def _look(self) -> None:
+        try:
+            look = await self._source.observe()
+            self._watch.observe(look.observation)
+            signals = self._watch.signals
+            if signals is not None:
+                self._publish(look, signals)
+                self._tell(look.observation, signals)
+        except Exception:  # noqa: BLE001 - one target's bug must not blind us to the others
+            _log.exception("look_failed", target=self.target.name)
+
+    def _tell(self, observation: Observation, signals: TargetSignals) -> None:
+        news = _NEWS[signals.state]
+        if news != self._news:
+            log = _log.info if news in ("up", "sleeping", "starting") else _log.warning
+            log(
+                "target_" + news,
+                target=self.target.name,
+                was=self._news,
+                state=signals.state,
+                because=signals.state_text,
+            )
+            self._news = news
+        restarts = sum(engine.restarts for engine in signals.engines.values())
+        if restarts > self._restarts:
+            _log.info("counters_began_anew", target=self.target.name, t=observation.t)
+        self._restarts = restarts
