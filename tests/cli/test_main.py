@@ -57,7 +57,7 @@ CHECKED = """\
 {file} is usable.
 
 TARGET           GROUP            URL                   INTERVAL  TIMEOUT  API KEY  OBJECTIVES
-chat-0           chat             http://10.0.0.7:8000  1 s       1 s      none     TTFT 1.5 s
+chat-0           chat             http://10.0.0.7:8000  1 s       2 s      none     TTFT 1.5 s
 llm.example-443  llm.example-443  https://llm.example   10 s      4 s      none     TTFT 1.5 s, E2E 30 s
 
 discovered targets, looked for every 30 s:

@@ -112,6 +112,8 @@ class TopApp(App[None]):
 
     def draw(self) -> None:
         """Draw everything from what is known now."""
+        if not self.query("#filter"):
+            return  # the answer came while the screen is being taken down
         width, height = self.size
         self._shown = top_rows.arranged(self._rows, self._sort, self._wanted)
         age_seconds = None if self._answered_s is None else time.monotonic() - self._answered_s

@@ -1,0 +1,220 @@
+"""A real vLLM on a loopback port: started, hurt and cleaned up.
+
+The engine is the CPU build (`install.sh`) with a random model (`model.py`), in one of two layouts:
+
+- `uni`: API server and EngineCore, the shape of production on one GPU;
+- `mp`: API server, EngineCore and a worker, the shape of tensor parallelism. On CPUs its executor
+  spins with `sched_yield`, so it is slow beside any neighbour.
+
+By hand: `python -m tests.real_vllm.server [mp]` serves until Ctrl-C.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+MODEL_NAME = "tiny"
+BLOCK_SIZE = 32  # the CPU build refuses 16
+NUM_GPU_BLOCKS = 512  # small enough that a few dozen requests fill it
+MAX_MODEL_LEN = 8192
+
+READY_SECONDS_MAX = 240.0  # 16 s on an idle machine with two cores
+GONE_SECONDS_MAX = 20.0  # a killed process gives back half a GiB
+LIFETIME_SECONDS_MAX = (
+    3600  # nothing that we start outlives this, even when we are killed ourselves
+)
+
+FLAGS = (
+    "--served-model-name", MODEL_NAME, "--load-format", "dummy", "--enforce-eager",
+    "--block-size", str(BLOCK_SIZE), "--num-gpu-blocks-override", str(NUM_GPU_BLOCKS),
+    "--max-num-seqs", "32", "--max-model-len", str(MAX_MODEL_LEN), "--host", "127.0.0.1",
+)  # fmt: skip
+ENVIRONMENT = {
+    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB; the block override above sets what is used of it
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+    "OMP_NUM_THREADS": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "HF_HUB_OFFLINE": "1",
+}
+LAYOUTS = {
+    "uni": (("--distributed-executor-backend", "uni"), {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}),
+    "mp": ((), {}),
+}
+ROLES = {"VLLM::EngineCore": "engine_core", "VLLM::Worker": "worker"}  # by process title
+
+
+def find_venv() -> Path:
+    """The environment that `install.sh` made; fails with what to do where there is none."""
+    default = Path(__file__).parents[2] / ".venv-vllm"
+    venv = Path(os.environ.get("REAL_VLLM_VENV", default)).absolute()
+    if not (venv / "bin" / "vllm").exists():
+        raise RuntimeError(f"no vLLM in {venv}: run tests/real_vllm/install.sh (or make test-vllm)")
+    return venv
+
+
+class RealVllm:
+    """One `vllm serve`, in a process group of its own so that no orphan of it can be missed."""
+
+    def __init__(self, folder: Path, layout: str = "uni") -> None:
+        self.venv = find_venv()
+        self.log = folder / "vllm.log"
+        self._model = folder / "model"
+        self._layout = layout
+        self._port = _free_port()
+        self._leader: subprocess.Popen[bytes] | None = None
+        self._pids: dict[str, int] = {}
+
+    @property
+    def url(self) -> str:
+        """Base URL; it stays the same over restarts."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def __enter__(self) -> Self:
+        python, script = self.venv / "bin" / "python", Path(__file__).with_name("model.py")
+        subprocess.run([python, script, self._model], check=True, timeout=120)
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Launch and return once /health answers 200; fails with the end of the log."""
+        flags, environment = LAYOUTS[self._layout]
+        # timeout(1) bounds the life of the whole group; nice(1) leaves the machine to its neighbours.
+        bounded = ("nice", "-n", "10", "timeout", "--signal=KILL", str(LIFETIME_SECONDS_MAX))
+        serve = (self.venv / "bin" / "vllm", "serve", self._model, "--port", str(self._port))
+        own = {
+            "VLLM_CACHE_ROOT": str(self.venv / "cache"),
+            "VLLM_CONFIG_ROOT": str(self.venv / "config"),
+        }
+        with self.log.open("ab") as log:
+            self._leader = subprocess.Popen(
+                [*bounded, *serve, *FLAGS, *flags],
+                env={**os.environ, **ENVIRONMENT, **environment, **own},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._wait_ready()
+        # Looked up now: reading the command line of a busy process can take a second.
+        self._pids = self.processes()
+
+    def _wait_ready(self) -> None:
+        assert self._leader is not None
+        deadline = time.monotonic() + READY_SECONDS_MAX
+        while not self._healthy():
+            if self._leader.poll() is not None:
+                raise RuntimeError(f"vLLM ended with {self._leader.returncode}:\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"vLLM not ready in {READY_SECONDS_MAX:.0f} s:\n{self.log_tail()}"
+                )
+            time.sleep(0.25)
+
+    def _healthy(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/health", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def stop(self) -> None:
+        """Kill whatever is left of it, stopped and orphaned processes too, and wait until it is gone."""
+        if self._leader is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._leader.pid, signal.SIGKILL)
+        self._leader.wait(GONE_SECONDS_MAX)
+        self.wait_gone()
+        self._leader = None
+
+    def restart(self) -> None:
+        """End what is left and start again on the same port."""
+        self.stop()
+        self.start()
+
+    def processes(self) -> dict[str, int]:
+        """Role ("api_server", "engine_core", "worker") → PID of those that run, orphans too."""
+        return {role: pid for pid, argv in self._group() if (role := self._role(argv))}
+
+    def kill(self, role: str) -> None:
+        """SIGKILL one process."""
+        os.kill(self._pids[role], signal.SIGKILL)
+
+    @contextlib.contextmanager
+    def stopped(self, role: str) -> Iterator[None]:
+        """SIGSTOP one process for the length of the block, then SIGCONT."""
+        pid = self._pids[role]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
+
+    def wait_gone(self) -> None:
+        """Return once no process of the group is left; fails after `GONE_SECONDS_MAX`."""
+        deadline = time.monotonic() + GONE_SECONDS_MAX
+        while left := self._group():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"still there: {left}")
+            time.sleep(0.05)
+
+    def log_tail(self) -> str:
+        """The last 4,000 bytes that vLLM printed."""
+        return self.log.read_bytes()[-4000:].decode(errors="replace")
+
+    def _role(self, argv: list[str]) -> str | None:
+        if argv[1:3] == [str(self.venv / "bin" / "vllm"), "serve"]:
+            return "api_server"
+        return next((role for title, role in ROLES.items() if argv[0].startswith(title)), None)
+
+    def _group(self) -> list[tuple[int, list[str]]]:
+        """PID and command line of every living process of the group."""
+        if self._leader is None:
+            return []
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it ended while we looked
+                # pid (comm) state ppid pgrp …, where comm may hold spaces and parentheses
+                state, _, group = (folder / "stat").read_text().rpartition(")")[2].split()[:3]
+                if int(group) == self._leader.pid and state not in "ZX":
+                    argv = (folder / "cmdline").read_text(errors="replace").split("\0")
+                    found.append((int(folder.name), argv))
+        return found
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as scratch, RealVllm(Path(scratch), *sys.argv[1:]) as vllm:
+        print(f"{vllm.url} {vllm.processes()} log: {vllm.log}", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.pause()
