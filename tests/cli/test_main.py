@@ -67,8 +67,7 @@ discovered targets, looked for every 30 s:
 not as by default:
   listen: 0.0.0.0:9470
   scrape.interval_seconds: 1
-  scrape.timeout_seconds: 1
-  scrape.connect_timeout_seconds: 1
+  scrape.timeout_seconds: 2
   slo.time_to_first_token_seconds: 1.5
 """
 

@@ -95,10 +95,13 @@ def _row(config: Config, target: TargetConfig) -> tuple[str, ...]:
 
 
 def _set(config: Config) -> str:
-    document = config.model_dump(mode="json", exclude_defaults=True)
-    document.pop("targets", None)
-    document.pop("discovery", None)
-    lines = list(_leaves(document, ""))
+    left_out = {"targets", "discovery"}  # shown above
+    usual = _leaves(Config().model_dump(mode="json", exclude=left_out), "")
+    lines = [
+        line
+        for line in _leaves(config.model_dump(mode="json", exclude=left_out), "")
+        if line not in usual
+    ]
     return "\n".join(["not as by default:", *lines]) if lines else ""
 
 
