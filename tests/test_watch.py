@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from vllm_watch.detectors.base import Verdict
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
 from vllm_watch.watch import ENGINES_MAX, Watch
@@ -206,3 +207,107 @@ def test_another_model_under_the_same_name_is_a_restart():
     )  # fmt: skip
     engine = follow(old, new).engines["0"]
     assert (engine.restarts, engine.model_name) == (1, "n")
+
+
+class Says:
+    """A detector that says the same at every look, and keeps what it was shown."""
+
+    def __init__(self, *verdicts):
+        self.verdicts = verdicts
+        self.views = []
+
+    def update(self, view):
+        self.views.append(view)
+        return self.verdicts
+
+
+class Breaks:
+    def update(self, view):
+        raise ValueError(f"no {view.at_s:g}")
+
+
+def judged(detector, *observations):
+    watch = Watch("x", detectors={"it": detector})
+    events = [event for each in observations for event in watch.observe(each)]
+    return watch, events
+
+
+def test_a_detector_is_shown_every_look():
+    """With the window up to this look, or none where nothing was heard, and whether time was lost."""
+    says = Says()
+    judged(says, seen(0, 1.0), seen(5, 2.0), silent(10), seen(15, 3.0), seen(9000, 4.0))
+
+    assert [view.at_s for view in says.views] == [0, 5, 10, 15, 20]
+    assert [view.known for view in says.views] == [True, True, True, True, False]
+    newest = [
+        view.windows["0"].last.sample.generation_tokens if view.windows else None
+        for view in says.views
+    ]
+    assert newest[2] is None
+    assert [view.observation.t for view in says.views] == [0, 5, 10, 15, 9000]
+    assert says.views[2].signals.state == "down"
+
+
+def test_a_finding_becomes_an_incident():
+    """Its event comes out of the look that saw it; it stands among the open ones until its end."""
+    found = Verdict(
+        state="firing", kind="engine_stalled", engine="0", cause="hang", severity="page"
+    )
+    watch, (event,) = judged(Says(found), seen(0, 1.0), seen(5, 1.0))
+    assert (event["event"], event["t"], event["target"]) == ("opened", 0, "x")
+    assert [incident.id for incident in watch.incidents] == [event["id"]]
+
+    (end,) = watch.close(60)
+    assert (end["event"], end["resolution"], watch.incidents) == ("resolved", "target_gone", ())
+
+
+@pytest.mark.parametrize(
+    ("kind", "engine", "word"),
+    [
+        ("engine_stalled", "0", "stalled"),
+        ("throughput_collapse", "0", "collapsed"),
+        ("overload", "0", "overloaded"),
+        ("engine_down", None, "down"),
+        ("host_memory_growth", None, "serving"),
+    ],
+)
+def test_the_state_follows_what_was_found(kind, engine, word):
+    """An engine shows in one word what is wrong with it."""
+    found = Verdict(state="firing", kind=kind, engine=engine, severity="page", summary="so it is")
+    watch, _ = judged(Says(found), seen(0, 1.0), seen(5, 2.0, requests_running=1.0))
+    assert watch.signals.engines["0"].state == watch.signals.state == word
+    assert (watch.signals.state_text == "so it is") == (word != "serving")
+
+
+def test_a_sleeping_engine_sleeps():
+    """Some states are said for reasons of their own, which no finding overrules."""
+    found = Verdict(state="firing", kind="overload", engine="0")
+    watch, _ = judged(Says(found), seen(0, 1.0, engine_sleep_state={"awake": 0.0}))
+    assert watch.signals.state == "sleeping"
+
+
+def test_one_detectors_bug_does_not_blind_the_others():
+    """What broke is kept, by the detector's name, and the look goes on."""
+    found = Verdict(state="firing", kind="overload", engine="0")
+    watch = Watch("x", detectors={"bad": Breaks(), "good": Says(found)})
+    (event,) = watch.observe(seen(0, 1.0))
+    assert event["kind"] == "overload"
+    assert watch.failures == {"bad": "ValueError: no 0"}
+
+
+def test_a_crash_is_told_from_end_to_end():
+    """With the detectors that there are: down when refused, well again when it was restarted."""
+    watch = Watch("x")
+    up = [seen(5 * n, 100.0 * n, requests_running=4.0) for n in range(12)]
+    back = ServerSample(process_start_time=77.0)
+    again = [seen(75 + 5 * n, 10.0 * n, server=back) for n in range(9)]
+    events = [
+        event
+        for each in (*up, silent(60), silent(65), silent(70), *again)
+        for event in watch.observe(each)
+    ]
+    assert [(e["t"], e["event"], e["cause"], e.get("resolution")) for e in events] == [
+        (65, "opened", "crash", None),
+        (105, "resolved", "crash", "restarted"),
+    ]
+    assert watch.failures == {}

@@ -7,7 +7,7 @@ board shows; GPUs are polled once for all.
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,7 +26,7 @@ from vllm_watch.sources import http
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.targets import Discovery
 from vllm_watch.sources.vllm import Look, VllmSource
-from vllm_watch.target_loop import TargetLoop
+from vllm_watch.target_loop import Event, TargetLoop, tell_ended
 from vllm_watch.watch import Watch
 
 _log = structlog.get_logger()
@@ -234,15 +234,17 @@ class Daemon:
         running = self._running.pop(name)
         running.task.cancel()
         self._waiting_for.discard(name)
-        self.board.remove_target(name)
+        for incident in self.board.remove_target(name):
+            tell_ended(incident)
         self.recorder.forget(name)
 
-    def _publish(self, look: Look, signals: TargetSignals) -> None:
+    def _publish(self, look: Look, signals: TargetSignals, events: Sequence[Event]) -> None:
         name, now = look.observation.target, look.observation.t
         for source, call in look.calls:
             self.board.call(source, name, call.outcome, call.latency_s, now)
         self.recorder.observe(look.observation, look.body)
         self.board.publish(signals)
+        self.board.incident_events(name, events)
         self._waiting_for.discard(name)
 
     # --- GPUs

@@ -4,10 +4,12 @@ import asyncio
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import structlog
 
+from vllm_watch.export.incidents import Incident
 from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
@@ -26,7 +28,12 @@ _NEWS = {
 
 _LATENESS_KEPT = 120
 
-Publish = Callable[[Look, TargetSignals], None]
+Event = Mapping[str, Any]
+"""What judgement tells of an incident: opened, updated or resolved."""
+
+Publish = Callable[[Look, TargetSignals, Sequence[Event]], None]
+
+_TOLD = ("id", "target", "engine", "kind", "cause", "severity", "summary")
 
 
 class TargetLoop:
@@ -72,11 +79,13 @@ class TargetLoop:
     async def _look(self) -> None:
         try:
             look = await self._source.observe()
-            self._watch.observe(look.observation)
+            events = self._watch.observe(look.observation)
             signals = self._watch.signals
             if signals is not None:
-                self._publish(look, signals)
+                self._publish(look, signals, events)
                 self._tell(look.observation, signals)
+            for event in events:
+                tell_incident(event)
         except Exception:  # noqa: BLE001 - one target's bug must not blind us to the others
             _log.exception("look_failed", target=self.target.name)
 
@@ -96,3 +105,19 @@ class TargetLoop:
         if restarts > self._restarts:
             _log.info("counters_began_anew", target=self.target.name, t=observation.t)
         self._restarts = restarts
+
+
+def tell_incident(event: Event) -> None:
+    """Log that an incident was opened or has ended; what it is called meanwhile is shown, not logged."""
+    told = {name: event[name] for name in _TOLD}
+    if event["event"] == "opened":
+        log = _log.warning if event["severity"] == "page" else _log.info
+        log("incident_opened", **told)
+    elif event["event"] == "resolved":
+        _log.info("incident_resolved", **told, resolution=event.get("resolution"))
+
+
+def tell_ended(incident: Incident) -> None:
+    """Log that an incident has ended with its target, which no look will tell of any more."""
+    told = {name: getattr(incident, name) for name in _TOLD}
+    _log.info("incident_resolved", **told, resolution=incident.resolution)

@@ -3,9 +3,14 @@
 Live and replay run this same object; it asks no clock and does no I/O.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from vllm_watch import plugins
+from vllm_watch.detectors.base import Detector, Verdict, View
+from vllm_watch.incidents.incident import Incident
+from vllm_watch.incidents.lifecycle import Lifecycle
 from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.settings.stages import SignalsSettings, SloSettings
 from vllm_watch.signals import state
@@ -17,12 +22,34 @@ ENGINES_MAX = 512
 """Engines followed per target; vLLM's largest data-parallel deployments have some hundreds of ranks."""
 
 
+_STATE_OF = {
+    "engine_down": "down",
+    "engine_stalled": "stalled",
+    "throughput_collapse": "collapsed",
+    "overload": "overloaded",
+}
+"""The word that an engine shows while an incident of that kind is seen on it, the worst first."""
+
+_KEPT_STATES = ("down", "starting", "sleeping", "unknown")  # said for reasons of their own
+
+
+def all_detectors() -> dict[str, Detector]:
+    """One of each detector that there is, with default settings, by its slug."""
+    found = plugins.modules("vllm_watch.detectors", ("Settings", "Detector"))
+    return {plugins.slug(module): module.Detector(module.Settings()) for module in found}
+
+
 class Watch:
     """Follows one target from observation to observation."""
 
     def __init__(
-        self, target: str, signals: SignalsSettings | None = None, slo: SloSettings | None = None
+        self,
+        target: str,
+        signals: SignalsSettings | None = None,
+        slo: SloSettings | None = None,
+        detectors: Mapping[str, Detector] | None = None,
     ) -> None:
+        """`detectors` by slug; they keep memory of this target, so no other Watch may have them."""
         self.target = target
         self.signals: TargetSignals | None = None  # None until the first observation
         self.reading: Reading | None = None  # the last that could be read
@@ -34,6 +61,18 @@ class Watch:
         self._began_s: float | None = None
         self._last_success_t: float | None = None
         self._health_status: int | None = None
+        self._detectors = dict(all_detectors() if detectors is None else detectors)
+        self._lifecycle = Lifecycle(target)
+        self.failures: dict[str, str] = {}  # a detector's slug → the error it last broke with
+
+    @property
+    def incidents(self) -> tuple[Incident, ...]:
+        """The open ones, oldest first."""
+        return self._lifecycle.incidents
+
+    def close(self, t: float) -> list[dict[str, Any]]:
+        """Return the events that end all open incidents: the target is no longer to be watched."""
+        return self._lifecycle.close(t)
 
     def observe(self, observation: Observation) -> list[dict[str, Any]]:
         """Take one observation in; return the incident events it leads to, in order.
@@ -54,12 +93,29 @@ class Watch:
         if observation.reading is None:
             self._misses += 1
             self.signals = self._silent(observation, at_s)
+            windows = {}
         else:
             self._misses = 0
             self._last_success_t = observation.t
             self.signals = self._heard(observation, observation.reading, at_s)
             self.reading = observation.reading
-        return []
+            windows = {name: tracker._window for name, tracker in self._engines.items()}
+        view = View(
+            at_s=at_s, known=known, observation=observation, signals=self.signals, windows=windows
+        )
+        events = self._lifecycle.update(view, self._verdicts(view))
+        if self._lifecycle.incidents:
+            self.signals = _with_states(self.signals, self._lifecycle.firing)
+        return events
+
+    def _verdicts(self, view: View) -> list[Verdict]:
+        verdicts: list[Verdict] = []
+        for slug, detector in self._detectors.items():
+            try:
+                verdicts += detector.update(view)
+            except Exception as error:  # noqa: BLE001 - one detector's bug must not blind the others
+                self.failures[slug] = f"{type(error).__name__}: {error}"
+        return verdicts
 
     def _is_late(self, observation: Observation) -> bool:
         if not self._timeline.is_late(observation.t, observation.monotonic_s):
@@ -147,6 +203,26 @@ class Watch:
             process_open_fds=server.process_open_fds,
             unknown_families=reading.unknown_families,
         )
+
+
+def _with_states(signals: TargetSignals, incidents: Sequence[Incident]) -> TargetSignals:
+    """What an engine shows follows what was found to be wrong with it."""
+    said: dict[str, tuple[str, str]] = {}
+    for kind, word in reversed(_STATE_OF.items()):
+        for incident in incidents:
+            if incident.kind == kind:
+                which = signals.engines if incident.engine is None else (incident.engine,)
+                said |= dict.fromkeys(which, (word, incident.summary))
+    changed = {
+        name: replace(signals.engines[name], state=word, state_text=text)
+        for name, (word, text) in said.items()
+        if name in signals.engines and signals.engines[name].state not in (word, *_KEPT_STATES)
+    }
+    if not changed:
+        return signals
+    engines = {**signals.engines, **changed}
+    word, text = _of_all(list(engines.values()))
+    return replace(signals, engines=engines, state=word, state_text=text)
 
 
 def _of_all(engines: list[EngineSignals]) -> tuple[str, str]:

@@ -4,6 +4,8 @@ import asyncio
 import math
 import sys
 import time
+import zlib
+from collections.abc import Mapping
 
 from vllm_watch.export.board import Board
 from vllm_watch.export.server import Server
@@ -24,6 +26,94 @@ STORIES = {
     "nightly": ("sleeping", "Weights are offloaded since 22:10."),
     "<img src=x onerror=alert(1)>": ("prefilling", "<b>Prefilling</b> a prompt of 120k tokens."),
 }  # fmt: skip
+
+
+Evidence = tuple[str, object, str, object, str]  # name, value, unit, expected, text
+INCIDENTS: dict[str, dict[str, object]] = {
+    "llama-70b-b": {
+        "engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": "page", "restart_advised": True, "age": 94,
+        "summary": "No step has ended for 94 s although 41 requests run and 17 wait.",
+        "for": [
+            ("steps_per_second", 0.0, "steps_per_second", 31.0, "No step has ended for 94 s; the longest pause before was 1.3 s."),
+            ("requests_running", 41, "requests", None, "41 requests are running and none has received a token."),
+            ("gpu_utilization", 1.0, "ratio", 0.93, "The GPU is busy all the time, which a kernel that never returns is."),
+        ],
+        "against": [("health", "HTTP 200", "", None, "/health still answers; it does while an engine hangs.")],
+    },
+    "llama-8b-canary": {
+        "engine": None, "kind": "engine_down", "cause": "crash", "severity": "page", "restart_advised": False, "age": 120,
+        "summary": "Connections are refused for 2 min; it was serving 12 requests before.",
+        "for": [("refused", 24, "times in a row", 0, "Every connection was refused, so nothing listens any more.")],
+        "against": [],
+    },
+    "mistral-batch": {
+        "engine": "0", "kind": "overload", "cause": "demand", "severity": "ticket", "restart_advised": False, "age": 1900,
+        "summary": "212 requests wait and the queue grows by 3 per second, at the throughput that is usual for it.",
+        "for": [("requests_waiting", 212, "requests", 0, "The queue has grown for 31 min.")],
+        "against": [("throughput_ratio", 1.02, "ratio", 1.0, "It generates what it did when fresh at equal load.")],
+    },
+    "<img src=x onerror=alert(1)>": {
+        "engine": "0", "kind": "host_memory_growth", "cause": "leak", "severity": "ticket", "restart_advised": True, "age": 260_000,
+        "summary": "<img src=x onerror=alert(1)> holds 61 GiB of host memory and takes 0.8 GiB more per hour.",
+        "for": [("memory_growth", 0.8 * GIB / 3600, "bytes_per_second", 0, "<b>It grew</b> for 3 days, by day and by night.")],
+        "against": [("</script><script>alert(1)</script>", None, "<i>", None, "")],
+    },
+    "qwen3-moe": {
+        "engine": "1", "kind": "stale_vram", "cause": "orphaned_worker", "severity": "info", "restart_advised": False, "age": 86_000,
+        "summary": "A worker of a server that is gone holds 9.3 GiB of GPU 1.", "for": [], "against": [],
+    },
+}  # fmt: skip
+PAST: list[tuple[str, str | None, str, str, str, float, float, str, str]] = [
+    ("llama-70b-a", "0", "throughput_collapse", "kv_leak", "page", 420, 230, "restarted", "It generated 310 tokens per second where 1,420 are usual at this load; 71 % of the KV cache was held by no request."),
+    ("embeddings", "0", "engine_stalled", "hang", "page", 5200, 5020, "healthy", "No step had ended for 42 s although 3 requests ran."),
+    ("llama-8b-canary", "0", "engine_stalled", "hang", "page", 180, 120, "superseded", "No step had ended for 18 s although 12 requests ran."),
+    ("qwen3-moe", "1", "throughput_collapse", "thermal_throttle", "page", 21_000, 17_300, "healthy", "Steps took 2.1 times as long as usual at equal load; GPU 1 was at 91 °C."),
+    ("mistral-batch", "0", "throughput_collapse", "preemption_thrash", "ticket", 40_000, 39_100, "healthy", "Half of the steps computed anew what preemptions had thrown away."),
+    ("llama-70b-old", None, "engine_down", "unreachable", "page", 90_000, 88_000, "target_gone", "No answer for 2 min."),
+    ("nightly", "0", "overload", "demand", "ticket", 200_000, 190_000, "healthy", "88 requests waited."),
+]  # fmt: skip
+
+
+def incident_events(name: str, now: float) -> list[dict[str, object]]:
+    """What judgement told of a story's target until `now`: its past incidents, and its open one."""
+    events = []
+    for target, engine, kind, cause, severity, began, ended, resolution, summary in PAST:
+        if target == name:
+            past = event(
+                name,
+                {
+                    "engine": engine,
+                    "kind": kind,
+                    "cause": cause,
+                    "severity": severity,
+                    "summary": summary,
+                },
+                now - began,
+            )
+            events += [
+                past,
+                past | {"event": "resolved", "t": now - ended, "resolution": resolution},
+            ]
+    if name in INCIDENTS:
+        story = INCIDENTS[name]
+        events.append(event(name, story, now - story["age"]))  # type: ignore[operator]
+    return events  # fmt: skip
+
+
+def event(target: str, story: Mapping[str, object], t: float) -> dict[str, object]:
+    """One `opened`, in the published form."""
+    sides = {
+        side: [
+            dict(zip(("name", "value", "unit", "expected", "text"), each, strict=True))
+            for each in story.get(side, ())  # type: ignore[attr-defined]
+        ]
+        for side in ("for", "against")
+    }
+    return {
+        "t": t, "event": "opened", "id": f"{story['kind']}-{t:.0f}-{zlib.crc32(target.encode()):08x}", "target": target,
+        "engine": story["engine"], "kind": story["kind"], "cause": story["cause"], "severity": story["severity"],
+        "summary": story["summary"], "evidence": sides, "restart_advised": story.get("restart_advised", False),
+    }  # fmt: skip
 
 
 def engine(label: str, model: str, story: tuple[str, str], t: float, phase: float) -> EngineSignals:
@@ -135,6 +225,10 @@ def fill(board: Board, extra: int, now: float, back_seconds: int = 600) -> None:
         board.add_target(
             Target(name=name, url="http://127.0.0.1:8000", group="chat", node="gpu-host-1"), 5.0
         )
+    board.add_target(Target(name="llama-70b-old", url="http://127.0.0.1:8000"), 5.0)
+    for name in (*stories, "llama-70b-old"):
+        board.incident_events(name, incident_events(name, now))
+    board.remove_target("llama-70b-old")
     for t in range(int(now) - back_seconds, int(now), 5):
         step(board, stories, float(t))
 

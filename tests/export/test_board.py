@@ -7,7 +7,7 @@ import pytest
 from tests.export.small_board import ENGINE, SERVING, T, small_board
 from vllm_watch.export.board import Board
 from vllm_watch.export.history import CHARTED, POINTS, History
-from vllm_watch.export.updates import LISTENERS_MAX, TooManyListenersError
+from vllm_watch.export.updates import LISTENERS_MAX, Changes, TooManyListenersError
 from vllm_watch.samples.target import Target
 from vllm_watch.signals.records import EngineSignals, Quantiles
 
@@ -114,8 +114,8 @@ async def test_listener_gets_the_newest_of_each_however_late_it_looks():
         board.publish(replace(SERVING, t=T + second, engines={"0": ENGINE}))
     board.remove_target("gone")
     await updates.wait()
-    assert updates.take() == (["chat"], ["gone"], False)
-    assert updates.take() == ([], [], False)
+    assert updates.take() == Changes(["chat"], ["gone"], [], gpus=False)
+    assert updates.take() == Changes([], [], [], gpus=False)
 
 
 def test_listeners_are_bounded():

@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 
 from tests.export.small_board import SERVING, T, small_board
+from tests.export.test_incidents import told
 from tests.export.test_server import ask, serving
 from vllm_watch.export import events
 from vllm_watch.export.updates import LISTENERS_MAX
@@ -64,6 +65,33 @@ async def test_page_is_told_what_changed():
         board.publish_gpus(GpuReading(status="hung", t=T))
         name, reading = await stream.next()
         assert (name, reading["status"]) == ("gpus", "hung")
+
+
+async def test_page_is_told_of_incidents():
+    """When one opens, changes and ends: the incident as the API says it, and its target with it."""
+    board = small_board()
+    async with (
+        serving(board) as url,
+        aiohttp.ClientSession() as session,
+        session.get(f"{url}/api/v1/events") as answer,
+    ):
+        stream = Stream(answer)
+        await stream.next()
+        for event, state in ((told(), "open"), (told("resolved", T + 9), "resolved")):
+            board.incident_events("chat", [event])
+            name, incident = await stream.next()
+            assert (name, incident["id"], incident["state"]) == ("incident", event["id"], state)
+            _, text, _ = await ask("GET", f"{url}/api/v1/incidents/{event['id']}")
+            assert json.loads(text) == incident
+            name, target = await stream.next()
+            assert (name, len(target["incidents"])) == ("target", int(state == "open"))
+        board.incident_events("chat", [told(id="last")])
+        await stream.next()
+        await stream.next()
+        board.remove_target("chat")
+        assert await stream.next() == ("gone", {"name": "chat"})
+        name, incident = await stream.next()
+        assert (name, incident["id"], incident["resolution"]) == ("incident", "last", "target_gone")
 
 
 async def test_many_publishes_are_one_event():

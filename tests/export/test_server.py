@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -14,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from tests.export.demo_board import fill
 from tests.export.small_board import small_board
+from tests.export.test_incidents import told
 from vllm_watch.errors import ConfigError, RecordingError, ServeError
 from vllm_watch.export import answers, api, server
 from vllm_watch.export.board import Board
@@ -124,6 +126,33 @@ async def test_status_and_history():
             status, text, _ = await ask("GET", f"{url}/api/v1/history", params=params)
             assert status == 404
             assert json.loads(text).keys() == {"error", "remedy"}
+
+
+async def test_incidents():
+    """The open ones first, then those that ended; of one target, of one state; one by its id."""
+    board = small_board()
+    ended = [told(id="ended"), told("resolved", id="ended")]
+    board.incident_events("chat", [*ended, told(id="a/ö <1>")])
+    board.incident_events("gone", [told(id="down", target="gone", severity="ticket")])
+    async with serving(board) as url:
+
+        async def listed(**params: str) -> list[str]:
+            status, text, headers = await ask("GET", f"{url}/api/v1/incidents", params=params)
+            assert (status, headers["Content-Type"]) == (200, "application/json")
+            return [incident["id"] for incident in json.loads(text)["incidents"]]
+
+        assert await listed() == ["a/ö <1>", "down", "ended"]
+        assert await listed(state="open") == ["a/ö <1>", "down"]
+        assert await listed(state="resolved") == ["ended"]
+        assert await listed(target="gone") == ["down"]
+        assert await listed(target="chat", state="resolved") == ["ended"]
+        assert await listed(target="nobody") == []
+        for name in ("ended", "a/ö <1>"):
+            _, text, _ = await ask("GET", f"{url}/api/v1/incidents/{quote(name, safe='')}")
+            assert json.loads(text)["id"] == name
+        for path, status in (("/nobody", 404), ("?state=burning", 400), ("/", 404)):
+            got, text, _ = await ask("GET", f"{url}/api/v1/incidents{path}")
+            assert (got, json.loads(text).keys()) == (status, {"error", "remedy"})
 
 
 async def test_reload():

@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 import pytest
 
 from tests.export.small_board import DOWN, ENGINE, GPU, SERVING, T, small_board
+from tests.export.test_incidents import told
 from vllm_watch.export.board import Board
 from vllm_watch.export.status import Status, public_arguments
 from vllm_watch.samples.gpu import GpuReading, GpuSample
@@ -31,6 +32,7 @@ def test_fields_are_those_of_the_records():
         "state_text",
         "signals",
         "sources",
+        "incidents",
     }
     assert chat["signals"].keys() == names(TargetSignals)
     assert chat["signals"]["engines"]["0"].keys() == names(EngineSignals)
@@ -50,6 +52,22 @@ def test_before_the_first_look_a_target_is_unknown():
     assert status["targets"][0]["state"] == "unknown"
     assert status["targets"][0]["signals"] is None
     assert status["gpus"] is None
+
+
+def test_open_incidents_are_said_with_their_target():
+    """What pages first, each with its evidence; those that ended are not."""
+    board = small_board()
+    ended = [told(id="ended"), told("resolved", id="ended")]
+    board.incident_events("chat", [told(id="ticket", severity="ticket"), told(), *ended])
+    chat, gone = status_of(board)["targets"]
+    assert [incident["id"] for incident in chat["incidents"]] == ["engine_stalled-1", "ticket"]
+    assert gone["incidents"] == []
+    assert chat["incidents"][0] == {
+        "id": "engine_stalled-1", "target": "chat", "engine": "0", "state": "open", "kind": "engine_stalled",
+        "cause": "hang", "severity": "page", "summary": "No step for 42 s.", "restart_advised": False, "related": [],
+        "evidence": told()["evidence"], "opened_timestamp_seconds": T, "updated_timestamp_seconds": T,
+        "resolved_timestamp_seconds": None, "resolution": None,
+    }  # fmt: skip
 
 
 def test_what_json_cannot_say_is_null():
@@ -73,6 +91,12 @@ def test_kept_text_follows_every_change():
     assert status.target("gone") is None
     board.add_target(Target(name="gone", url="http://10.0.0.3:8000"), 5.0)
     assert json.loads(status.target("gone") or "")["url"] == "http://10.0.0.3:8000"
+    board.incident_events("gone", [told(target="gone")])
+    assert json.loads(status.target("gone") or "")["incidents"][0]["cause"] == "hang"
+    board.incident_events("gone", [told("updated", target="gone", cause="unknown")])
+    assert json.loads(status.target("gone") or "")["incidents"][0]["cause"] == "unknown"
+    board.incident_events("gone", [told("resolved", target="gone")])
+    assert json.loads(status.target("gone") or "")["incidents"] == []
     board.publish(replace(DOWN, state="starting"))
     assert json.loads(status.target("gone") or "")["state"] == "starting"
 

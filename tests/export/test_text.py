@@ -20,10 +20,12 @@ from tests.export.small_board import (
     small_board,
     text_of,
 )
+from tests.export.test_incidents import told
 from vllm_watch import __version__
 from vllm_watch.export.board import Board
 from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.gpu_families import THROTTLE_REASONS
+from vllm_watch.export.incidents import KINDS
 from vllm_watch.export.text import render, wants_openmetrics
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.observation import OUTCOMES
@@ -60,6 +62,7 @@ def test_whole_text():
         'vllm_watch_target_health_status_code{target="chat"} 200',
         'vllm_watch_target_vllm_info{target="chat",version="0.33.0",engine_kind="V1"} 1',
         'vllm_watch_target_unknown_families{target="chat"} 0',
+        *(f'vllm_watch_incidents_total{{target="{name}",kind="{kind}"}} 0' for name in ("chat", "gone") for kind in sorted(KINDS)),
         *one_hot("vllm_watch_engine_state", f"{ENGINE_LABELS},", "state", STATES, "serving"),
         *one_hot("vllm_watch_engine_state", 'target="gone",engine="",model_name="",', "state", STATES, "down"),
         f"vllm_watch_engine_requests_running{engine}}} 3.0",
@@ -155,6 +158,47 @@ def test_every_family_of_the_table_can_be_shown():
     assert shown == {family.name for family in FAMILIES}
 
 
+def incident_lines(board: Board) -> list[str]:
+    """The series of incidents, without the counters that are still 0."""
+    return [line for line in samples_of(board) if "_incident" in line and not line.endswith(" 0")]
+
+
+def test_open_incidents_are_1_and_every_one_is_counted():
+    """A resolved one leaves its count; one of the whole server has no engine; a new cause is a new series."""
+    board = small_board()
+    server = {"engine": None, "kind": "engine_down", "cause": "crash"}
+    board.incident_events("chat", [told(), told(id="down", **server)])
+    opened = [
+        'vllm_watch_incidents_total{target="chat",kind="engine_down"} 1',
+        'vllm_watch_incidents_total{target="chat",kind="engine_stalled"} 1',
+    ]
+    assert incident_lines(board) == [
+        'vllm_watch_incident_open{target="chat",engine="",kind="engine_down",cause="crash",severity="page"} 1',
+        'vllm_watch_incident_open{target="chat",engine="0",kind="engine_stalled",cause="hang",severity="page"} 1',
+        *opened,
+    ]
+    board.incident_events(
+        "chat", [told("resolved", id="down", **server), told("updated", cause="idle_wedged")]
+    )
+    assert incident_lines(board) == [
+        'vllm_watch_incident_open{target="chat",engine="0",kind="engine_stalled",cause="idle_wedged",severity="page"} 1',
+        *opened,
+    ]
+    board.incident_events("chat", [told("resolved")])
+    assert incident_lines(board) == opened
+
+
+def test_incidents_that_are_alike_are_one_series():
+    """Two of the same labels would cost the whole scrape."""
+    board = small_board()
+    gpu = {"kind": "stale_vram", "cause": "orphaned_worker", "engine": None, "severity": "ticket"}
+    board.incident_events("chat", [told(id="gpu 0", **gpu), told(id="gpu 1", **gpu)])
+    assert incident_lines(board) == [
+        'vllm_watch_incident_open{target="chat",engine="",kind="stale_vram",cause="orphaned_worker",severity="ticket"} 1',
+        'vllm_watch_incidents_total{target="chat",kind="stale_vram"} 2',
+    ]
+
+
 def test_vanished_target_leaves_no_series():
     """A target that is removed is gone from the next scrape, from every family."""
     board = small_board()
@@ -217,13 +261,16 @@ def test_twenty_holders_are_named_and_the_rest_summed():
 
 
 def test_target_not_yet_looked_at_is_only_named():
-    """Before the first look there is an identity and nothing that could be taken for a result."""
+    """Before the first look there is an identity and nothing that could be taken for a result: no incident was opened."""
     board = Board()
     board.add_target(Target(name="new", url="http://h:1"), 5.0)
-    assert [line.split("{")[0] for line in samples_of(board) if '"new"' in line] == [
+    lines = [line for line in samples_of(board) if '"new"' in line]
+    assert [line.split("{")[0] for line in lines] == [
         "vllm_watch_target_info",
         "vllm_watch_target_interval_seconds",
+        *("vllm_watch_incidents_total" for _ in KINDS),
     ]
+    assert [line.split()[-1] for line in lines[2:]] == ["0"] * len(KINDS)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,8 @@ class Api:
             web.get("/-/ready", self.ready),
             web.post("/-/reload", self.reload),
             web.get("/api/v1/status", self.status),
+            web.get("/api/v1/incidents", self.incidents),
+            web.get("/api/v1/incidents/{id}", self.incident),
             web.get("/api/v1/history", self.history),
             web.get("/api/v1/recording", self.recording),
         ]
@@ -99,6 +101,28 @@ class Api:
     async def status(self, request: web.Request) -> web.StreamResponse:
         """Everything the page needs."""
         return await json_answer(request, self._status.whole(self._ready()))
+
+    async def incidents(self, request: web.Request) -> web.StreamResponse:
+        """The open incidents and the last that ended, of all targets or of one."""
+        state = request.query.get("state")
+        if state not in (None, "open", "resolved"):
+            return refusal(400, f"state={state[:100]!r} is neither open nor resolved",
+                           "Leave it out for both")  # fmt: skip
+        return await json_answer(
+            request, self._status.incidents(request.query.get("target"), state)
+        )
+
+    async def incident(self, request: web.Request) -> web.StreamResponse:
+        """One incident."""
+        name = request.match_info["id"]
+        found = self._status.incident(name)
+        if found is None:
+            return refusal(
+                404,
+                f"There is no incident {name[:100]!r}, or it ended too long ago",
+                "See /api/v1/incidents for those that are known",
+            )
+        return await json_answer(request, found)
 
     async def history(self, request: web.Request) -> web.StreamResponse:
         """The charts of a target, or of one of its engines."""

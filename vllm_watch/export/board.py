@@ -4,11 +4,13 @@ So a scrape or an open page never triggers a collection, and what is removed is 
 view at once. Everything runs in one event loop; nothing here waits or locks.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from vllm_watch.export.history import History
+from vllm_watch.export.incidents import Incident, Incidents, TargetIncidents
 from vllm_watch.export.updates import Listeners, Updates
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.target import Target
@@ -50,6 +52,7 @@ class TargetEntry:
     signals: TargetSignals | None = None  # None: not looked at yet
     sources: dict[str, SourceHealth] = field(default_factory=dict)
     history: dict[str, History] = field(default_factory=dict)  # by engine label
+    incidents: TargetIncidents = field(default_factory=TargetIncidents)
     revision: int = 0  # grows with every change, so that views can keep what they rendered
 
 
@@ -66,6 +69,7 @@ class Board:
         self.gpus: GpuReading | None = None
         self.host_sources: dict[str, SourceHealth] = {}
         self.xid_errors: dict[str, dict[int, int]] = {}  # GPU's UUID → Xid code → times seen
+        self.incidents = Incidents()
         self.listeners = Listeners()
         self._targets: dict[str, TargetEntry] = {}
         self.targets: Mapping[str, TargetEntry] = MappingProxyType(self._targets)
@@ -80,10 +84,20 @@ class Board:
             entry.revision += 1
         self.listeners.mark(changed=target.name)
 
-    def remove_target(self, name: str) -> None:
-        """Forget a target and all its series at once; an unknown name is no error."""
-        if self._targets.pop(name, None) is not None:
-            self.listeners.mark(gone=name)
+    def remove_target(self, name: str) -> list[Incident]:
+        """Forget a target and all its series at once; an unknown name is no error.
+
+        Returns its incidents that were open, which have ended with it.
+        """
+        entry = self._targets.pop(name, None)
+        if entry is None:
+            return []
+        last_t = entry.signals.t if entry.signals else None
+        ended = self.incidents.end(entry.incidents, last_t, "target_gone")
+        for incident in ended:
+            self.listeners.mark(incident=incident.id)
+        self.listeners.mark(gone=name)
+        return ended
 
     def publish(self, signals: TargetSignals) -> None:
         """Show a target's new results. Those of a target removed meanwhile are dropped."""
@@ -107,6 +121,17 @@ class Board:
             if history is None:
                 history = entry.history[engine] = History(self.history_seconds)
             history.push(signals.t, now)
+
+    def incident_events(self, target: str, events: Sequence[Mapping[str, Any]]) -> None:
+        """Show what a target's judgement tells, in order. Of a target removed meanwhile it is dropped."""
+        entry = self._targets.get(target)
+        if entry is None:
+            return
+        for event in events:
+            incident = self.incidents.take(entry.incidents, event)
+            entry.revision += 1
+            self.listeners.mark(changed=target)
+            self.listeners.mark(incident=incident.id)
 
     def publish_gpus(self, reading: GpuReading) -> None:
         """Show a new reading; a GPU that is not in it is gone, its counts too.

@@ -1,7 +1,8 @@
 """/api/v1/events: what changed, told to open pages as server-sent events.
 
-Events: `hello` (on connecting: read /api/v1/status now), `target` (one target, as in the status),
-`gone` (a target's name), `gpus` (as in the status), `beat` (nothing changed, the watcher lives).
+Events: `hello` (on connecting: read /api/v1/status and /api/v1/incidents now), `target` (one target, as
+in the status), `gone` (a target's name), `incident` (one incident, open or just ended), `gpus` (as in
+the status), `beat` (nothing changed, the watcher lives).
 A page gets at most one batch per second, always of the newest state; one that does not read loses
 its connection.
 """
@@ -20,7 +21,7 @@ BEAT_SECONDS = (
     10.0  # under every proxy's idle limit (nginx: 60); the page calls 25 s of silence a loss
 )
 WRITE_SECONDS = 10.0  # for a part of a batch; a reader slower than that is gone or hopeless
-_TARGETS_PER_WRITE = 32  # about 64 KB, one transport buffer
+_EVENTS_PER_WRITE = 32  # about 64 KB, one transport buffer
 
 
 class Events:
@@ -68,15 +69,19 @@ class Events:
                 continue
 
     async def _batch(self, response: web.StreamResponse, updates: Updates) -> None:
-        changed, gone, gpus = updates.take()
-        head = [_event("gone", to_json({"name": name})) for name in gone]
-        if gpus:
+        changes = updates.take()
+        head = [_event("gone", to_json({"name": name})) for name in changes.gone]
+        if changes.gpus:
             head.append(_event("gpus", self._status.gpus()))
         if head:
             await _write(response, "".join(head))
-        for start in range(0, len(changed), _TARGETS_PER_WRITE):
-            texts = map(self._status.target, changed[start : start + _TARGETS_PER_WRITE])
-            await _write(response, "".join(_event("target", text) for text in texts if text))
+        for kind, names, text_of in (
+            ("incident", changes.incidents, self._status.incident),
+            ("target", changes.targets, self._status.target),
+        ):
+            for start in range(0, len(names), _EVENTS_PER_WRITE):
+                texts = map(text_of, names[start : start + _EVENTS_PER_WRITE])
+                await _write(response, "".join(_event(kind, text) for text in texts if text))
 
 
 def _event(name: str, data: str) -> str:

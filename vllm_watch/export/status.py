@@ -1,4 +1,4 @@
-"""The board as JSON: what /api/v1/status, /api/v1/history and the live updates say.
+"""The board as JSON: what /api/v1/status, /incidents, /history and the live updates say.
 
 The fields are those of the records in `samples` and `signals`, under their own names; None and
 what JSON cannot say (NaN, infinities) are null. Each target's text is kept until its next change,
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from vllm_watch import __version__
 from vllm_watch.export.board import Board, TargetEntry
 from vllm_watch.export.gpu_families import distinct_holders
+from vllm_watch.export.incidents import Incident, in_order
 from vllm_watch.redaction import HIDDEN, is_secret_name, redacted
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 
@@ -99,6 +100,20 @@ class Status:
         reading = self._board.gpus
         return "null" if reading is None else to_json(_reading(reading, self._board.xid_errors))
 
+    def incidents(self, target: str | None = None, state: str | None = None) -> str:
+        """The open ones first, then those that ended, newest first; of one target, of one state ("open", "resolved")."""
+        found = [
+            _incident(each)
+            for each in self._board.incidents.listed()
+            if target in (None, each.target) and state in (None, _state(each))
+        ]
+        return to_json({"incidents": found})
+
+    def incident(self, name: str) -> str | None:
+        """The incident of this id; None where there is none."""
+        found = self._board.incidents.find(name)
+        return None if found is None else to_json(_incident(found))
+
     def history(self, name: str, engine: str | None) -> str | None:
         """The charts of a target's engines, or of one; None where there is no such thing."""
         entry = self._board.targets.get(name)
@@ -120,7 +135,16 @@ def _target(entry: TargetEntry) -> dict[str, object]:
         "state_text": signals.state_text if signals else _NOT_YET,
         "signals": signals,
         "sources": entry.sources,
+        "incidents": [_incident(each) for each in in_order(entry.incidents.open.values())],
     }
+
+
+def _incident(incident: Incident) -> dict[str, object]:
+    return _record(incident) | {"state": _state(incident)}
+
+
+def _state(incident: Incident) -> str:
+    return "open" if incident.resolved_timestamp_seconds is None else "resolved"
 
 
 def _reading(reading: GpuReading, xid_errors: Mapping[str, Mapping[int, int]]) -> dict[str, object]:

@@ -1,10 +1,11 @@
 """What changed on the board since a listener last looked.
 
-A listener holds a set of names, not a queue of events: however slow it is, what waits for it is at
-most one mark per target, and it always gets the newest state of each.
+A listener holds sets of names, not a queue of events: however slow it is, what waits for it is at
+most one mark per target and per incident, and it always gets the newest state of each.
 """
 
 import asyncio
+from dataclasses import dataclass
 
 from vllm_watch.errors import WatchError
 
@@ -15,12 +16,23 @@ class TooManyListenersError(WatchError):
     """More pages are open than one watcher serves."""
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What changed between two looks of a listener, each list in order of name."""
+
+    targets: list[str]  # added, or with new results
+    gone: list[str]  # targets that were removed
+    incidents: list[str]  # ids: opened, changed or ended
+    gpus: bool  # is there a new reading of the GPUs?
+
+
 class Updates:
     """One listener's marks. `wait` returns when there are any."""
 
     def __init__(self) -> None:
         self.changed: set[str] = set()  # names of targets that were added or have new results
         self.gone: set[str] = set()  # names of targets that were removed
+        self.incidents: set[str] = set()  # ids of incidents that were opened, changed or ended
         self.gpus = False  # is there a new reading of the GPUs?
         self.closed = asyncio.Event()  # set when the server stops
         self._marked = asyncio.Event()
@@ -34,23 +46,30 @@ class Updates:
         self.closed.set()
         self._marked.set()
 
-    def mark(self, *, changed: str | None = None, gone: str | None = None) -> None:
-        """Note a target's change or end; without either, a new reading of the GPUs."""
+    def mark(
+        self, *, changed: str | None = None, gone: str | None = None, incident: str | None = None
+    ) -> None:
+        """Note a target's change or end, or an incident's; without any, a new reading of the GPUs."""
         if changed is not None:
             self.changed.add(changed)
             self.gone.discard(changed)
         elif gone is not None:
             self.gone.add(gone)
             self.changed.discard(gone)
+        elif incident is not None:
+            self.incidents.add(incident)
         else:
             self.gpus = True
         self._marked.set()
 
-    def take(self) -> tuple[list[str], list[str], bool]:
-        """What changed, what is gone and whether the GPUs were read; the marks are then clear."""
-        taken = sorted(self.changed), sorted(self.gone), self.gpus
+    def take(self) -> Changes:
+        """What changed until now; the marks are then clear."""
+        taken = Changes(
+            sorted(self.changed), sorted(self.gone), sorted(self.incidents), gpus=self.gpus
+        )
         self.changed.clear()
         self.gone.clear()
+        self.incidents.clear()
         self.gpus = False
         self._marked.clear()
         return taken
@@ -85,7 +104,9 @@ class Listeners:
         for updates in self._all:
             updates.close()
 
-    def mark(self, *, changed: str | None = None, gone: str | None = None) -> None:
+    def mark(
+        self, *, changed: str | None = None, gone: str | None = None, incident: str | None = None
+    ) -> None:
         """Tell all of them; see Updates.mark."""
         for updates in self._all:
-            updates.mark(changed=changed, gone=gone)
+            updates.mark(changed=changed, gone=gone, incident=incident)

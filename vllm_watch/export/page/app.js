@@ -3,19 +3,22 @@
 import { arrange, h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
 import * as gpus from "./gpus.js";
+import { Incidents } from "./incidents.js";
 import { Live } from "./live.js";
 import { Target } from "./target.js";
-import { needsAttention, rankOf, shownState, toneOf } from "./words.js";
+import { incidentSays, needsAttention, rankOf, severityOf, shownState, toneOf } from "./words.js";
 
 const OPEN_UP_TO = 2; // so few targets are shown opened: there is room, and nothing to choose from
 const SEARCH_FROM = 7; // fewer are seen at a glance
 const ROWS_AT_FIRST = 60; // of those that are well; the others are all shown
+const WELL = 100; // the place of a row that needs nobody
 
 const $ = (id) => document.getElementById(id);
 
 class Page {
   constructor() {
     this.targets = new Map();
+    this.incidents = new Incidents(this);
     this.gpus = null;
     this.watcher = null;
     this.span = 600;
@@ -24,7 +27,8 @@ class Page {
     this.updated = null; // when news came last, by our own steady clock
     this.filter = null;
     this.all = false;
-    this.changed = new Set();
+    this.changed = new Set(); // targets with new results
+    this.told = new Set(); // targets with news of incidents
     this.sight = new IntersectionObserver((entries) => this.seen(entries), { rootMargin: "200px" });
     $("search").addEventListener("input", () => this.arrange());
     $("more").addEventListener("click", () => {
@@ -34,9 +38,10 @@ class Page {
     document.addEventListener("keydown", (event) => this.key(event));
     window.addEventListener("hashchange", () => this.follow());
     this.live = new Live({
-      status: (whole) => this.status(whole),
+      status: (whole, incidents) => this.status(whole, incidents),
       target: (target) => this.target(target),
       gone: (name) => this.gone(name),
+      incident: (incident) => this.incident(incident),
       gpus: (reading) => this.news(() => { this.gpus = reading; }),
       clock: (t) => { this.offset = t - Date.now() / 1000; },
       connection: (state) => this.connected(state),
@@ -58,15 +63,19 @@ class Page {
     this.schedule();
   }
 
-  status(whole) {
+  status(whole, incidents) {
     this.news(() => {
+      this.incidents.take(incidents);
       this.watcher = whole;
       this.span = whole.history_seconds;
       this.offset = whole.t - Date.now() / 1000;
       this.gpus = whole.gpus;
       const names = new Set(whole.targets.map(({ name }) => name));
       for (const name of [...this.targets.keys()]) if (!names.has(name)) this.gone(name);
-      for (const target of whole.targets) this.target(target);
+      for (const target of whole.targets) {
+        this.target(target);
+        this.told.add(target.name);
+      }
       // What was missed while we were away is in the watcher's history.
       for (const row of this.targets.values()) row.loaded = false;
       const first = this.first !== false;
@@ -88,6 +97,14 @@ class Page {
         this.sight.observe(made.element);
       }
       this.changed.add(data.name);
+    });
+  }
+
+  incident(incident) {
+    this.news(() => {
+      this.incidents.one(incident);
+      this.changed.add(incident.target);
+      this.told.add(incident.target);
     });
   }
 
@@ -122,8 +139,11 @@ class Page {
       const row = this.targets.get(name);
       if (row && (row.visible || row.element.open || row.state !== shownState(row.data, now))) row.draw(now);
     }
+    for (const name of this.told) this.targets.get(name)?.drawFlags();
     this.changed.clear();
+    this.told.clear();
     this.arrange();
+    this.incidents.draw(now);
     this.verdict();
     gpus.draw($("gpu-list"), this.gpus, now);
     this.tick();
@@ -131,10 +151,11 @@ class Page {
 
   /** Those that need someone first, the worst on top; the rest by name, so that rows do not jump about. */
   arrange() {
-    const rows = [...this.targets.values()].sort((a, b) => order(a) - order(b) || a.name.localeCompare(b.name, "en", { numeric: true }));
+    const places = new Map([...this.targets.values()].map((row) => [row, this.order(row)]));
+    const rows = [...places.keys()].sort((a, b) => places.get(a) - places.get(b) || a.name.localeCompare(b.name, "en", { numeric: true }));
     const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
     const found = rows.filter((row) => (this.filter === null || row.state === this.filter) && words.every((word) => textOf(row).includes(word)));
-    const shown = this.all ? found : found.filter((row, i) => i < ROWS_AT_FIRST || needsAttention(row.state) || row.element.open);
+    const shown = this.all ? found : found.filter((row, i) => i < ROWS_AT_FIRST || places.get(row) < WELL || row.element.open);
     arrange($("list"), shown.map((row) => row.element));
     const hidden = found.length - shown.length;
     $("more").hidden = hidden === 0;
@@ -172,12 +193,14 @@ class Page {
   /** Is anything wrong? In one sentence, and a second that names it. */
   verdict() {
     const rows = [...this.targets.values()];
-    const bad = rows.filter((row) => needsAttention(row.state)).sort((a, b) => order(a) - order(b));
+    const bad = rows.map((row) => ({ row, place: this.order(row), incident: this.urgent(row) })).filter(({ place }) => place < WELL).sort((a, b) => a.place - b.place);
     const gpuTroubles = gpus.troubles(this.gpus);
     const [tone, text, more] = this.connection === "lost" ? ["warn", "Disconnected from the watcher", "What you see is what was last known. Trying to connect again."] : sentence(rows, bad, gpuTroubles, this.watcher);
     if ($("verdict").dataset.tone !== tone || !$("verdict-icon").firstChild) $("verdict-icon").replaceChildren(icon(tone));
     setAttribute($("verdict"), "data-tone", tone);
-    if ($("verdict-text").textContent !== text && this.watcher) this.announce(text);
+    const said = bad.length ? `${text}: ${more}` : text;
+    if (this.said !== said && this.watcher) this.announce(said);
+    this.said = said;
     setText($("verdict-text"), text);
     setText($("verdict-more"), more || "\u00a0");
     document.title = bad.length || gpuTroubles.length ? `(${bad.length + gpuTroubles.length}) ${text} · vllm-watch` : "vllm-watch";
@@ -202,6 +225,7 @@ class Page {
       const up = this.watcher.uptime_seconds + now - this.watcher.t;
       setText($("about"), `vllm-watch ${this.watcher.version}, up ${format.age(up)}. Rates and percentiles are over the last ${format.age(this.watcher.window_seconds)}.`);
     }
+    this.incidents.tick(now);
     for (const row of this.targets.values()) {
       if (row.state !== shownState(row.data, now) || row.state === "stale" || (row.element.open && row.visible)) {
         const before = row.state;
@@ -221,6 +245,31 @@ class Page {
     if (element?.row) element.open = true;
   }
 
+  /** Bring a target into view, opened. */
+  show(name) {
+    const row = this.targets.get(name);
+    if (!row) return;
+    this.filter = null;
+    $("search").value = "";
+    row.element.open = true;
+    this.arrange();
+    row.summary.focus({ preventScroll: true });
+    row.element.scrollIntoView({ block: "start" });
+  }
+
+  /** The most urgent open incident of a row that someone should see to, or undefined. */
+  urgent(row) {
+    return this.incidents.openOf(row.name).find(({ severity }) => severity !== "info");
+  }
+
+  /** The place of a row: what pages, then states that need someone, then tickets; then the others. */
+  order(row) {
+    const incident = this.urgent(row);
+    const state = needsAttention(row.state) ? rankOf(row.state) : WELL;
+    if (incident) return severityOf(incident).rank === 0 ? state - 2 * WELL : Math.min(state, WELL - 1);
+    return state;
+  }
+
   key(event) {
     const typing = event.target.matches("input, textarea");
     if (event.key === "/" && !typing && !$("search-label").hidden) {
@@ -234,17 +283,15 @@ class Page {
   }
 }
 
-const order = (row) => (needsAttention(row.state) ? rankOf(row.state) : 100);
-
-const textOf = ({ data, model, state }) => [data.name, data.group, data.namespace, data.pod, data.node, model.textContent, state].join(" ").toLowerCase();
+const textOf = ({ data, model, flags, state }) => [data.name, data.group, data.namespace, data.pod, data.node, model.textContent, flags.textContent, state].join(" ").toLowerCase();
 
 function sentence(rows, bad, gpuTroubles, watcher) {
   if (!watcher) return ["quiet", "Looking …", ""];
-  const more = [...gpuTroubles, ...bad.slice(0, 3).map((row) => `${row.name} is ${row.state}`)];
+  const more = [...gpuTroubles, ...bad.slice(0, 3).map(({ row, incident }) => `${row.name} ${incident ? incidentSays(incident) : `is ${row.state}`}`)];
   if (bad.length > 3) more.push(`${bad.length - 3} more`);
-  const tone = gpuTroubles.length || bad.some((row) => toneOf(row.state) === "bad") ? "bad" : "warn";
+  const tone = gpuTroubles.length || bad.some(({ row, incident }) => toneOf(row.state) === "bad" || incident?.severity === "page") ? "bad" : "warn";
   if (bad.length) {
-    const who = rows.length === 1 ? `${bad[0].name} needs attention` : `${bad.length} of ${rows.length} targets ${bad.length === 1 ? "needs" : "need"} attention`;
+    const who = rows.length === 1 ? `${bad[0].row.name} needs attention` : `${bad.length} of ${rows.length} targets ${bad.length === 1 ? "needs" : "need"} attention`;
     return [tone, who, `${more.join(" · ")}.`];
   }
   if (gpuTroubles.length) return [tone, "A GPU needs attention", `${gpuTroubles.join(" · ")}.`];

@@ -1,7 +1,7 @@
 // A chart of one signal over the last minutes: line, axis, value under the pointer. Drawn as SVG, so that it is
 // crisp on a wall and its colours are those of the style sheet.
 
-import { h, s, setAttribute, setText } from "./dom.js";
+import { h, keyed, s, setAttribute, setText } from "./dom.js";
 import { ago, clock, UNKNOWN } from "./format.js";
 
 const HEIGHT = 100;
@@ -69,14 +69,29 @@ export function roundUp(value, least) {
   return 10 * power;
 }
 
+/** Where the spans of `marks` ({key, from, to (null: until now), tone, title}) lie in the `span` seconds before `end`: shares of the width. */
+function placed(marks, end, span) {
+  return marks.flatMap((mark) => {
+    const left = Math.max(0, 1 - (end - mark.from) / span);
+    const right = Math.min(1, mark.to === null ? 1 : 1 - (end - mark.to) / span);
+    return right > 0 && left < 1 ? [{ ...mark, left, right }] : [];
+  });
+}
+
 /** A small line without axis, for a row of the list. */
 export class Spark {
   constructor() {
     this.path = s("path", { class: "line" });
-    this.element = s("svg", { class: "spark", preserveAspectRatio: "none", "aria-hidden": "true" }, this.path);
+    this.marks = s("g");
+    this.element = s("svg", { class: "spark", preserveAspectRatio: "none", "aria-hidden": "true" }, this.marks, this.path);
   }
 
-  draw(line, end, span, interval) {
+  draw(line, end, span, interval, marks) {
+    keyed(this.marks, placed(marks, end, span), ({ key }) => key, () => s("rect", { y: -4, height: HEIGHT + 8 }), (rect, { left, right, tone }) => {
+      setAttribute(rect, "class", `mark-${tone}`);
+      setAttribute(rect, "x", String(left * span));
+      setAttribute(rect, "width", String((right - left) * span));
+    });
     setAttribute(this.element, "viewBox", `0 -4 ${span} ${HEIGHT + 8}`);
     const top = roundUp(Math.max(0, ...line.values.filter((v) => v !== null)), 1e-9);
     setAttribute(this.path, "d", path(line, end, span, top, interval * GAP_INTERVALS));
@@ -118,7 +133,8 @@ export class Chart {
     this.dot = h("span", { class: "dot", hidden: "" });
     this.missing = h("span", { class: "chart-missing" }, "no data");
     this.ago = h("span");
-    this.plot = h("div", { class: "plot", tabindex: "0", role: "img" },
+    this.marks = h("div", { class: "marks" });
+    this.plot = h("div", { class: "plot", tabindex: "0", role: "img" }, this.marks,
       h("span", { class: "rule rule-max" }), h("span", { class: "rule rule-mid" }),
       this.svg, this.cross, this.dot, this.max, this.mid, this.missing);
     this.element = h("figure", { class: "chart" },
@@ -151,8 +167,8 @@ export class Chart {
     return undefined;
   }
 
-  /** Draw what `line` held in the `span` seconds before `end`. */
-  draw(line, end, span, interval) {
+  /** Draw what `line` held in the `span` seconds before `end`, and `marks`: when something was wrong. */
+  draw(line, end, span, interval, marks) {
     Object.assign(this, { line, end, span, gap: interval * GAP_INTERVALS });
     const seen = line.values.filter((value) => value !== null);
     this.top = this.signal.top ?? roundUp(Math.max(0, ...seen), this.signal.least);
@@ -165,9 +181,17 @@ export class Chart {
     setText(this.mid, tick(this.top / 2));
     setText(this.ago, ago(span));
     this.missing.hidden = seen.length > 0;
+    const shown = placed(marks, end, span);
+    keyed(this.marks, shown, ({ key }) => key, () => h("span"), (element, { left, right, tone, title }) => {
+      setAttribute(element, "class", `mark mark-${tone}`);
+      setAttribute(element, "title", title);
+      element.style.left = `${100 * left}%`;
+      element.style.width = `${100 * (right - left)}%`;
+    });
     this.show();
     const range = seen.length ? `, between ${this.signal.format(Math.min(...seen))} and ${this.signal.format(Math.max(...seen))} in the last ${ago(span).replace(" ago", "")}` : "";
-    setAttribute(this.plot, "aria-label", `${this.signal.title}: now ${this.signal.format(line.values[this.newest()] ?? null)}${range}. Arrow keys step through the points.`);
+    const wrong = shown.map(({ title }) => ` ${title}.`).join("");
+    setAttribute(this.plot, "aria-label", `${this.signal.title}: now ${this.signal.format(line.values[this.newest()] ?? null)}${range}.${wrong} Arrow keys step through the points.`);
   }
 
   point(t) {

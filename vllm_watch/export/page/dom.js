@@ -61,10 +61,12 @@ const ICONS = {
   warn: ["M8 1.6 15.2 14.4H.8Z", "M8 6.2v3.6M8 12.1v.1"],
   bad: ["M5.1 1h5.8L15 5.1v5.8L10.9 15H5.1L1 10.9V5.1Z", "m5.6 5.6 4.8 4.8m0-4.8-4.8 4.8"],
   info: ["M8 1.2a6.8 6.8 0 1 0 0 13.6A6.8 6.8 0 0 0 8 1.2Z", "M8 4.4V8l2.4 1.8"],
+  note: ["M8 1.2a6.8 6.8 0 1 0 0 13.6A6.8 6.8 0 0 0 8 1.2Z", "M8 7.4v4M8 4.6v.1"],
+  again: ["M8 1.2a6.8 6.8 0 1 0 0 13.6A6.8 6.8 0 0 0 8 1.2Z", "M11 6.4A3.4 3.4 0 1 0 11.4 8.6M11.2 3.9v2.6H8.6"],
   quiet: ["M8 1.2a6.8 6.8 0 1 0 0 13.6A6.8 6.8 0 0 0 8 1.2Z", "M5 8h6"],
 };
 
-/** A sign that can be told apart without colour: check, triangle, octagon, clock, dash. */
+/** A sign that can be told apart without colour: check, triangle, octagon, clock, letter, arrow, dash. */
 export function icon(tone) {
   const [shape, mark] = ICONS[tone] ?? ICONS.quiet;
   return s("svg", { viewBox: "0 0 16 16", class: "icon", "aria-hidden": "true" },

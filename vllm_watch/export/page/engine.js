@@ -36,8 +36,8 @@ export class Engine {
   }
 
   /** `signals` is null where the engine is seen no more; `alone`: the target's row already says its state. */
-  draw(signals, { t, now, span, interval, alone }) {
-    for (const { line, chart } of this.parts) chart.draw(line, t, span, interval);
+  draw(signals, { t, now, span, interval, alone, marks }) {
+    for (const { line, chart } of this.parts) chart.draw(line, t, span, interval, marks);
     this.head.hidden = signals === null;
     this.more.hidden = signals === null;
     if (signals === null) return;

@@ -77,6 +77,27 @@ export function bytes(value) {
   return `${power === 0 ? rest : rest >= 1000 ? rest.toFixed(0) : rest.toFixed(1)}${THIN}${units[power]}`;
 }
 
+/** A value in the unit that a detector names; words stay words. */
+export function unit(value, name) {
+  if (typeof value === "string") return value;
+  if (!known(value)) return UNKNOWN;
+  if (name === "s" || name === "seconds") return seconds(value);
+  if (name === "ratio") return ratio(value);
+  if (name === "bytes") return bytes(value);
+  if (name === "bytes/s" || name === "bytes_per_second") return `${bytes(value)}/s`;
+  if (name === "celsius") return `${number(value)}${THIN}°C`;
+  if (name === "hertz" || name === "hz") return `${number(value / 1e9)}${THIN}GHz`;
+  const words = name.replace("_per_second", "/s").replaceAll("_", " ");
+  return words ? `${count(value)}${THIN}${words}` : count(value);
+}
+
+/** When something was: the time of day, and the date unless it is today's. */
+export function moment(t, now) {
+  const [then, today] = [new Date(t * 1000), new Date(now * 1000)];
+  if (then.toDateString() === today.toDateString()) return clock(t);
+  return `${then.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${clock(t)}`;
+}
+
 /** The time of day of a Unix time. */
 export const clock = (t) => new Date(t * 1000).toLocaleTimeString("en-GB");
 

@@ -5,7 +5,7 @@ const RETRY_MS = 3000;
 const STATUS_TIMEOUT_MS = 15000;
 
 export class Live {
-  /** `handlers`: status(whole), target(one), gone(name), gpus(reading), clock(t), connection(state). */
+  /** `handlers`: status(whole, incidents), target(one), gone(name), incident(one), gpus(reading), clock(t), connection(state). */
   constructor(handlers) {
     this.handlers = handlers;
     this.waiting = null; // events that come while the whole is being read
@@ -29,6 +29,7 @@ export class Live {
     on("beat", (watcher) => this.handlers.clock(watcher.t));
     on("target", (target) => this.handlers.target(target));
     on("gone", ({ name }) => this.handlers.gone(name));
+    on("incident", (incident) => this.handlers.incident(incident));
     on("gpus", (reading) => this.handlers.gpus(reading));
     source.addEventListener("error", () => {
       if (source === this.source) this.lost();
@@ -41,11 +42,9 @@ export class Live {
     this.handlers.clock(watcher.t);
     this.waiting = [];
     try {
-      const answer = await fetch("api/v1/status", { signal: AbortSignal.timeout(STATUS_TIMEOUT_MS) });
-      if (!answer.ok) throw new Error(`status ${answer.status}`);
-      const whole = await answer.json();
+      const [whole, { incidents }] = await Promise.all(["api/v1/status", "api/v1/incidents"].map(read));
       if (source !== this.source) return;
-      this.handlers.status(whole);
+      this.handlers.status(whole, incidents);
       this.handlers.connection("live");
       const waiting = this.waiting ?? [];
       this.waiting = null;
@@ -67,6 +66,12 @@ export class Live {
   watch() {
     if (this.source.readyState !== EventSource.CLOSED && performance.now() - this.heard > SILENCE_MS) this.lost();
   }
+}
+
+async function read(path) {
+  const answer = await fetch(path, { signal: AbortSignal.timeout(STATUS_TIMEOUT_MS) });
+  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
+  return answer.json();
 }
 
 /** The charts of a target's engines, or null where they cannot be had now. */

@@ -6,7 +6,7 @@ import { Engine, facts } from "./engine.js";
 import * as format from "./format.js";
 import { history } from "./live.js";
 import { summary } from "./signals.js";
-import { OUTCOMES, shownState, toneOf } from "./words.js";
+import { incidentTitle, OUTCOMES, severityOf, shownState, toneOf } from "./words.js";
 
 export class Target {
   constructor(data, page) {
@@ -23,6 +23,7 @@ export class Target {
     this.badge = h("span", { class: "badge" });
     this.title = h("h3", {}, this.name);
     this.model = h("span", { class: "model" });
+    this.flags = h("span", { class: "flags" });
     this.sentence = h("span", { class: "sentence" });
     this.spark = new Spark();
     this.numbers = {};
@@ -34,7 +35,7 @@ export class Target {
     this.kvBar = h("span", { class: "kv-bar", "aria-hidden": "true" }, h("span"));
     kv.append(this.kvBar);
     this.summary = h("summary", {}, this.badge,
-      h("span", { class: "who" }, h("span", { class: "name" }, this.title, this.model), this.sentence),
+      h("span", { class: "who" }, h("span", { class: "name" }, this.title, this.model, this.flags), this.sentence),
       this.spark.element, cell("generation", "generation"), cell("running", "running"), cell("waiting", "waiting"),
       kv, cell("ttft", "TTFT p95"));
     this.callout = h("p", { class: "callout", hidden: "" });
@@ -94,10 +95,11 @@ export class Target {
     const state = shownState(data, now);
     if (this.state !== state) {
       this.state = state;
-      setAttribute(this.element, "data-tone", toneOf(state));
       setAttribute(this.badge, "data-tone", toneOf(state));
       this.badge.replaceChildren(icon(toneOf(state)), state);
     }
+    this.drawFlags();
+    this.marks = this.page.incidents.of(this.name).map(markOf);
     setText(this.sentence, state === "stale" ? `No news for ${format.age(now - data.signals.t)}; it was ${data.state}: ${data.state_text}` : data.state_text);
     setText(this.model, modelOf(data));
     const sums = summary(data);
@@ -108,8 +110,20 @@ export class Target {
     setText(this.numbers.ttft, format.seconds(sums.ttft));
     this.kvBar.firstChild.style.transform = `scaleX(${Math.min(1, Math.max(0, sums.kv ?? 0))})`;
     const end = data.signals?.t ?? now;
-    this.spark.draw(this.generation, end, this.page.span, this.interval());
+    this.spark.draw(this.generation, end, this.page.span, this.interval(), this.marks);
     if (this.element.open) this.drawBody(now, end);
+  }
+
+  /** What is open of it; drawn out of sight too, as it decides the row's place and can be searched for. */
+  drawFlags() {
+    const open = this.page.incidents.openOf(this.name);
+    setAttribute(this.element, "data-tone", worse(toneOf(this.state), open));
+    keyed(this.flags, open, ({ id }) => id, () => h("span", { class: "flag" }), (flag, incident) => {
+      const title = incidentTitle(incident) + (incident.engine === null || this.engines.size < 2 ? "" : `, engine ${incident.engine}`);
+      if (flag.textContent === title && flag.dataset.tone === severityOf(incident).tone) return;
+      setAttribute(flag, "data-tone", severityOf(incident).tone);
+      flag.replaceChildren(icon(severityOf(incident).sign), title);
+    });
   }
 
   /** How far apart two points of a chart lie: looks, or the steps of the watcher's history. */
@@ -124,7 +138,8 @@ export class Target {
     setText(this.callout, signals?.why_not ?? "");
     const shown = [...this.engines.values()].sort((a, b) => a.label.localeCompare(b.label, "en", { numeric: true }));
     keyed(this.engineList, shown, (engine) => engine.label, (engine) => engine,
-      (engine) => engine.draw(signals?.engines[engine.label] ?? null, { t: end, now, span: this.page.span, interval: this.interval(), alone: shown.length === 1 }));
+      (engine) => engine.draw(signals?.engines[engine.label] ?? null, { t: end, now, span: this.page.span, interval: this.interval(), alone: shown.length === 1,
+        marks: this.marks.filter((mark) => mark.engine === null || mark.engine === engine.label) }));
     facts(this.identity, identityOf(data, now));
     this.drawSources(now);
   }
@@ -146,6 +161,21 @@ export class Target {
         texts.forEach((text, i) => setText(cells[i], text));
       });
   }
+}
+
+/** The tone of a row: that of its state, or of its worst open incident. */
+function worse(tone, [incident]) {
+  const ranks = ["bad", "warn", "info", "good", "quiet"];
+  const told = incident && incident.severity !== "info" ? severityOf(incident).tone : "quiet";
+  return ranks.indexOf(told) < ranks.indexOf(tone) ? told : tone;
+}
+
+/** The span of an incident on a chart's time axis. */
+function markOf(incident) {
+  const { id, engine, opened_timestamp_seconds: from, resolved_timestamp_seconds: to } = incident;
+  const when = from === null ? "" : ` since ${format.clock(from)}`;
+  const title = to === null ? `${incidentTitle(incident)}${when}` : `${incidentTitle(incident)}${when}, until ${format.clock(to)}`;
+  return { key: id, engine, from: from ?? 0, to, tone: to === null ? severityOf(incident).tone : "quiet", title };
 }
 
 function modelOf({ signals, group }) {

@@ -1,0 +1,207 @@
+"""Stalls: work without steps, by several witnesses; and all that only looks like one."""
+
+import pytest
+
+from tests.detectors.looks import (
+    T,
+    engine,
+    first_firing,
+    gpu,
+    judge,
+    last,
+    seen,
+    silent,
+    unanswered,
+)
+from vllm_watch.detectors.engine_stalled import Detector, Settings
+
+HEALTHY = [seen(s) for s in range(0, 60, 5)]  # 60 s at one look in 5 s, ever more steps
+
+
+def stalls(observations):
+    return judge(Detector(Settings()), observations)
+
+
+def frozen(start, end, step=5, **fields):
+    """The same counters from `start` to `end`."""
+    server = {k: fields.pop(k) for k in ("gpus", "health") if k in fields}
+    rise = fields.pop("fds_rise", 0.0)
+    return [
+        seen(s, engine(1600, **fields), fds=50.0 + rise * (s - start), **server)
+        for s in range(start, end, step)
+    ]
+
+
+STORIES = {
+    "steps go on": (HEALTHY, None),
+    "no step for less than the notice": ([*HEALTHY, *frozen(60, 66)], None),
+    "no step with several running": ([*HEALTHY, *frozen(60, 120)], (70, "hang")),
+    "at one look in 30 s the first look without a step": (
+        [*[seen(s) for s in range(0, 300, 30)], *frozen(300, 400, 30)],
+        (330, "hang"),
+    ),
+    "a single request is one witness: it takes longer": (
+        [*HEALTHY, *frozen(60, 120, running=1.0)],
+        (80, "hang"),
+    ),
+    "... unless connections pile up": (
+        [*HEALTHY, *frozen(60, 120, running=1.0, fds_rise=1.0)],
+        (70, "hang"),
+    ),
+    "... or no GPU computes": (
+        [*HEALTHY, *frozen(60, 120, running=1.0, gpus=(gpu(utilization_ratio=0.0),))],
+        (70, "hang"),
+    ),
+    "... a computing GPU is no second witness": (
+        [*HEALTHY, *frozen(60, 120, running=1.0, gpus=(gpu(utilization_ratio=1.0),))],
+        (80, "hang"),
+    ),
+    "idle: nothing to do": ([*HEALTHY, *frozen(60, 600, running=0.0, kv=0.0)], None),
+    "idle by its gauges, while users pile up outside": (
+        [*HEALTHY, *frozen(60, 200, running=0.0, kv=0.0, fds_rise=0.4)],
+        (130, "hang"),
+    ),
+    "idle, and a proxy opened its pool at once": (
+        [*HEALTHY, *[seen(s, engine(1600, running=0.0), fds=250.0) for s in range(60, 400, 5)]],
+        None,
+    ),
+    "none running, some waiting, cache empty": (
+        [*HEALTHY, *frozen(60, 180, running=0.0, waiting=5.0, kv=0.0)],
+        (120, "admission_deadlock"),
+    ),
+    "the same while the queue grows": (
+        [
+            *HEALTHY,
+            *[seen(s, engine(1600, running=0.0, waiting=float(s), kv=0.0)) for s in range(60, 180, 5)],
+        ],
+        (120, "admission_deadlock"),
+    ),
+    "none running, some waiting, cache full: not that": (
+        [*HEALTHY, *frozen(60, 180, running=0.0, waiting=5.0, kv=0.9)],
+        (120, "hang"),
+    ),
+    "requests wait, and others are finished": (
+        [seen(s, engine(1000 + s, running=0.0, waiting=3.0, kv=0.0)) for s in range(0, 300, 5)],
+        None,
+    ),
+    "the cache moves: the scheduler lives": (
+        [*HEALTHY, *[seen(s, engine(1600, kv=0.3 + s / 1000)) for s in range(60, 180, 5)]],
+        None,
+    ),
+    "no step counter: one prefill may be one step": (
+        [seen(0, engine(0, counted=False)), *frozen(5, 100, counted=False)],
+        (35, "hang"),
+    ),
+    "asleep": (
+        [*HEALTHY, *frozen(60, 300, engine_sleep_state={"awake": 0.0, "weights_offloaded": 1.0})],
+        None,
+    ),
+    "no answer in between: the silence counts": (
+        [*HEALTHY, *frozen(60, 66), silent(70, "read_timeout"), *frozen(75, 90)],
+        (75, "hang"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("observations", "expected"), STORIES.values(), ids=STORIES)
+def test_a_story(observations, expected):
+    """When it is first said, and of what cause."""
+    found = first_firing(stalls(observations), "0")
+    assert (found and (found[0], found[1].cause)) == expected
+
+
+def test_while_it_warms_up_a_minute_is_granted():
+    """A process of some minutes that has hardly stepped compiles its kernels."""
+    looks = [seen(s, engine(5), process_start_time=T - 100) for s in range(0, 120, 5)]
+    second, _ = first_firing(stalls(looks), "0")
+    assert second == 60
+
+
+def test_paused_is_not_stalled():
+    """After /pause requests stay where they are until /resume."""
+    looks = [*HEALTHY, *[seen(s, engine(1600), paused=True) for s in range(60, 600, 5)]]
+    assert first_firing(stalls(looks), "0") is None
+
+
+def test_a_restart_is_advised_only_later():
+    """Noticed at once; acted upon when it has lasted a minute."""
+    said = stalls([*HEALTHY, *frozen(60, 180)])
+    advised = next(s for s, (verdict,) in said if verdict.restart_advised)
+    assert (first_firing(said, "0")[0], advised) == (70, 120)
+
+
+def test_what_it_has_survived_puts_the_advice_off():
+    """After a stall of 100 s that healed itself, twice that is waited for."""
+    looks = [*HEALTHY, *frozen(60, 161), *[seen(s) for s in range(165, 200, 5)]]
+    looks += [seen(s, engine(9000)) for s in range(200, 500, 5)]
+    said = [(s, v) for s, v in stalls(looks) if s >= 200]
+    assert first_firing(said, "0")[0] == 210
+    assert next(s for s, (verdict,) in said if verdict.restart_advised) == 400
+
+
+def test_usual_pauses_put_the_notice_off():
+    """An engine that pauses for 10 s again and again is not called stalled at 8."""
+    looks, steps = [], 1000
+    for second in range(0, 300, 5):
+        steps += 0 if second % 15 else 500  # one step in three looks
+        looks.append(seen(second, engine(steps)))
+    looks += [seen(s, engine(steps)) for s in range(300, 400, 5)]
+    said = [(s, v) for s, v in stalls(looks) if s > 100]
+    assert first_firing(said, "0")[0] == 300  # 15 s after the last step
+
+
+def test_a_lost_gpu_is_no_reason_to_restart():
+    """It comes back with its host, not with a process."""
+    said = stalls([seen(0, gpus=(gpu(),)), *HEALTHY[1:], *frozen(60, 300, gpus=())])
+    verdict = last(said, "0")
+    assert (verdict.state, verdict.restart_advised) == ("firing", False)
+    assert "1 GPU lost" in [evidence.text for evidence in verdict.evidence_for]
+
+
+def test_it_is_clear_when_steps_go_on():
+    """The first step is enough; before it nothing is known to be well."""
+    said = stalls([*HEALTHY, *frozen(60, 100), seen(100), seen(105)])
+    assert [verdict.state for _, (verdict,) in said[-3:]] == ["firing", "clear", "clear"]
+
+
+def test_of_several_engines_one_may_stall():
+    """Each has a heartbeat of its own, and connections tell nothing of one while another moves."""
+    looks = [
+        seen(s, engine(1000 + s), engine(5000, name="1", running=1.0), fds=50.0 + s)
+        for s in range(0, 100, 5)
+    ]
+    said = stalls(looks)
+    assert first_firing(said, "0") is None
+    assert first_firing(said, "1")[0] == 20
+
+
+def test_across_lost_time_nothing_is_concluded():
+    """After a clock step the silence begins anew."""
+    said = stalls([*HEALTHY, *frozen(60, 66), *frozen(9000, 9008)])
+    assert first_firing(said, "0") is None
+
+
+CANARIES = {
+    "one unanswered": ([unanswered()], None),
+    "two in a row": ([unanswered(), unanswered()], "idle_wedged"),
+    "an answer between": ([unanswered(), None, unanswered(0.5)], None),
+    "refused quickly: a wrong key": ([unanswered(0.1)] * 5, None),
+}
+
+
+@pytest.mark.parametrize(("canaries", "cause"), CANARIES.values(), ids=CANARIES)
+def test_an_idle_engine_that_does_not_answer(canaries, cause):
+    """Only canaries can tell, and one is not enough."""
+    looks = [seen(s, engine(1000, running=0.0)) for s in range(0, 30, 5)]
+    looks += [
+        seen(30 + 30 * n, engine(1000, running=0.0), canary=canary)
+        for n, canary in enumerate(canaries)
+    ]
+    found = first_firing(stalls(looks), "0")
+    assert (found and found[1].cause) == cause
+
+
+def test_without_counters_nothing_is_known():
+    """An engine that shows no counter of its work cannot be judged: unknown, not clear."""
+    bare = seen(0).reading.engines[0].__class__(engine="0", requests_running=1.0)
+    assert last(stalls([seen(s, bare) for s in range(0, 100, 5)]), "0").state == "unknown"

@@ -1,0 +1,97 @@
+"""More work than the engine can do; and queues that are none of its business."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.detectors.made_up_engine import Engine, Told, view
+from vllm_watch.detectors.overload import Detector, Settings
+
+CALM = {"running": 40.0, "kv": 0.3}
+FULL = {"running": 130.0, "kv": 0.98}  # finishes some 25 requests a second
+
+
+def calm(interval=5.0):
+    return Told(Detector(Settings()), interval).part(300, **CALM)
+
+
+@pytest.mark.parametrize("interval", [1.0, 5.0, 15.0, 30.0])
+def test_a_long_queue_that_does_not_shrink_is_overload(interval):
+    """A minute's worth of work waits for 20 seconds."""
+    told = calm(interval).part(120, **FULL, waiting=3000.0)
+    assert told.first is not None
+    seconds, verdict = told.first
+    assert seconds <= max(30.0, 3 * interval)
+    assert (verdict.cause, verdict.severity, verdict.restart_advised) == ("demand", "ticket", False)
+    assert verdict.evidence_for[0].text in verdict.summary
+
+
+QUIET = {
+    "no queue": {**FULL, "waiting": 0.0},
+    "a queue of a second": {**FULL, "waiting": 20.0},
+    "a queue of half a minute": {**FULL, "waiting": 500.0},
+}
+
+
+@pytest.mark.parametrize("load", QUIET.values(), ids=QUIET)
+def test_no_overload(load):
+    told = calm().part(600, **load)
+    assert told.first is None
+    assert told.verdict.state == "clear"
+
+
+def test_a_burst_that_is_worked_off_is_no_overload():
+    """The queue is long at first, and shrinks."""
+    told = calm()
+    for waiting in range(3000, 0, -100):
+        told.part(5, **FULL, waiting=float(waiting))
+        assert told.first is None
+
+
+def test_it_is_over_when_the_queue_is_short():
+    """At 30 per cent of the delay that began it."""
+    told = calm().part(120, **FULL, waiting=3000.0)
+    assert told.part(30, **FULL, waiting=1200.0).verdict.state == "firing"
+    assert told.part(30, **FULL, waiting=100.0).verdict.state == "clear"
+
+
+def test_how_long_a_queue_is_cannot_be_told_before_a_minute_of_work():
+    """Nor where nothing is said of finished requests."""
+    told = Told(Detector(Settings()))
+    assert told.part(30, **FULL, waiting=3000.0).verdict.state == "unknown"
+
+
+def test_each_engine_has_its_own_queue():
+    detector, a, b = Detector(Settings()), Engine("0"), Engine("1")
+    for second in range(100):
+        waiting = 3000.0 if second > 60 else 0.0
+        verdicts = detector.update(
+            view(a.at_s, a.run(5, **CALM), b.run(5, **FULL, waiting=waiting))
+        )
+    assert [(each.engine, each.state) for each in verdicts] == [("0", "clear"), ("1", "firing")]
+    (verdict,) = detector.update(view(a.at_s + 5, a.run(5, **CALM)))
+    assert verdict.engine == "0"
+
+
+def test_what_is_not_seen_is_unknown():
+    """A failed scrape; after a step of unknown length the count of seconds begins anew."""
+    told = calm()
+    (verdict,) = told.detector.update(view(told.engine.at_s, answered=False))
+    assert verdict.state == "unknown"
+    told.part(15, **FULL, waiting=3000.0)
+    sample = told.engine.run(5, **FULL, waiting=3000.0)
+    (verdict,) = told.detector.update(view(told.engine.at_s, sample, known=False))
+    assert verdict.state == "clear"
+    told.part(15, **FULL, waiting=3000.0)
+    assert told.first is None
+    assert told.part(15, **FULL, waiting=3000.0).first is not None
+
+
+def test_lost_time_is_remembered_until_the_next_reading():
+    """The look that lost it had no answer; its steps would seem to have taken no time."""
+    told = calm()
+    told.detector.update(view(told.engine.at_s + 5, answered=False, known=False))
+    told.engine.at_s += 5.0
+    sample = replace(told.engine).run(3600.0, **CALM)
+    (verdict,) = told.detector.update(view(told.engine.at_s, sample))
+    assert verdict.state == "clear"

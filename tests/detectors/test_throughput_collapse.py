@@ -1,0 +1,275 @@
+"""An engine does far less than it did when fresh; and all that only looks so."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.detectors.made_up_engine import Engine, Told, gpu, view
+from vllm_watch.detectors.throughput_collapse import Detector, Settings
+from vllm_watch.samples.process import ProcessSample
+
+FRESH = {"running": 40.0, "kv": 0.3}
+INTERVALS = [1.0, 5.0, 15.0, 30.0]
+
+
+def fresh(seconds=600, interval=5.0):
+    told = Told(Detector(Settings()), interval)
+    return told.part(seconds, **FRESH)
+
+
+HEALTHY = {
+    "steady": FRESH,
+    "load drops": {"running": 2.0, "kv": 0.015},
+    "idle": {"running": 0.0, "kv": 0.0},
+    "three times the load": {"running": 120.0, "kv": 0.9},
+    "saturated: the cache is full, requests wait": {"running": 130.0, "kv": 0.99, "waiting": 500.0},
+    "longer prompts, few run, requests wait: it computes more than ever": {
+        "running": 20.0, "kv": 0.98, "waiting": 50.0, "prompt": 4000.0,
+    },
+    "longer outputs": {"running": 60.0, "kv": 0.5, "output": 800.0},
+    "steps a tenth longer": {**FRESH, "slow": 1.1},
+    "the cache is full of a few, and nobody waits": {"running": 4.0, "kv": 0.95},
+    "somebody waits, and the cache is half empty": {"running": 4.0, "kv": 0.5, "waiting": 3.0},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("load", HEALTHY.values(), ids=HEALTHY)
+@pytest.mark.parametrize("interval", INTERVALS)
+def test_no_collapse(load, interval):
+    """Another load is not another engine."""
+    told = fresh(interval=interval).part(900, **load)
+    assert told.first is None
+    assert told.verdict.state == "clear"
+
+
+COLLAPSED = {
+    "steps take twice as long": ({**FRESH, "slow": 2.0}, "slow_engine", "page", True),
+    "... and requests wait": (
+        {"running": 130.0, "kv": 0.99, "waiting": 90.0, "slow": 3.0}, "slow_engine", "page", True,
+    ),
+    "pages are held by a few who run": (
+        {"running": 3.0, "kv": 0.99, "waiting": 60.0}, "kv_pinning", "page", False,
+    ),
+    "pages are held by nobody": (
+        {"running": 3.0, "kv": 0.99, "waiting": 60.0, "read": 0.03}, "kv_pinning", "page", True,
+    ),
+    "requests grew ten times as long and preempt each other": (
+        {"running": 5.0, "kv": 0.97, "waiting": 4.0, "prompt": 2000.0, "output": 2000.0,
+         "preempted": 0.5},
+        "preemption_thrash", "ticket", False,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("load", "cause", "severity", "restart"), COLLAPSED.values(), ids=COLLAPSED
+)
+def test_collapse_and_its_cause(load, cause, severity, restart):
+    """Found within half a minute, and named within two."""
+    told = fresh().part(240, **load)
+    assert told.first is not None
+    assert told.first[0] <= 30
+    verdict = told.verdict
+    assert (verdict.state, verdict.cause) == ("firing", cause)
+    assert (verdict.severity, verdict.restart_advised) == (severity, restart)
+    assert verdict.evidence_for
+    assert all(each.text for each in (*verdict.evidence_for, *verdict.evidence_against))
+
+
+@pytest.mark.parametrize("interval", INTERVALS)
+@pytest.mark.parametrize("case", ["steps take twice as long", "pages are held by nobody"])
+def test_at_every_interval(interval, case):
+    """Seven seconds at one look a second; two or three looks where they are rare."""
+    told = fresh(900, interval).part(300, **COLLAPSED[case][0])
+    assert told.first is not None
+    assert told.first[0] <= max(20.0, 3 * interval)
+
+
+def test_a_leak_is_told_from_pinned_pages_by_how_slowly_it_came():
+    """Usage rises over half an hour at equal load; then requests begin to wait."""
+    told = fresh()
+    for share in range(30, 98, 2):
+        told.part(60, running=40.0, kv=share / 100, read=0.3 / (share / 100))
+        assert told.first is None
+    told.part(120, running=4.0, kv=0.99, waiting=80.0, read=0.03)
+    assert told.first is not None
+    assert told.verdict.cause == "kv_leak"
+    assert told.verdict.restart_advised
+
+
+def test_a_slowdown_that_creeps_in_does_not_become_the_norm():
+    """One per cent more each half minute, for an hour."""
+    told = fresh()
+    found = None
+    for percent in range(100, 220):
+        told.part(30, **FRESH, slow=percent / 100)
+        if told.first is not None and found is None:
+            found = percent
+    assert found is not None
+    assert found <= 160
+
+
+def test_thrash_pages_when_the_queue_doubles():
+    told = fresh()
+    load = COLLAPSED["requests grew ten times as long and preempt each other"][0]
+    assert told.part(240, **load).verdict.severity == "ticket"
+    assert told.part(60, **{**load, "waiting": 40.0}).verdict.severity == "page"
+
+
+def test_it_is_over_within_a_minute_of_health():
+    told = fresh().part(120, **FRESH, slow=3.0)
+    assert told.verdict.state == "firing"
+    assert told.part(60, **FRESH).verdict.state == "clear"
+    told.part(120, running=3.0, kv=0.99, waiting=60.0)
+    assert told.verdict.state == "firing"
+    assert told.part(60, **FRESH).verdict.state == "clear"
+
+
+def test_an_engine_that_falls_idle_while_slow_is_not_known_to_be_well():
+    told = fresh().part(120, **FRESH, slow=3.0)
+    assert told.part(120, running=0.0, kv=0.0).verdict.state == "unknown"
+
+
+def test_one_odd_block_is_no_collapse():
+    """However slow: a pause of one look, at any interval."""
+    for interval in INTERVALS:
+        told = fresh(900, interval).part(interval, **FRESH, slow=20.0)
+        told.part(interval, **FRESH)
+        assert told.first is None
+
+
+def test_nothing_is_known_at_first():
+    """Until a dozen blocks and 40 seconds of work were seen."""
+    told = Told(Detector(Settings()))
+    assert told.part(30, **FRESH, slow=9.0).verdict.state == "unknown"
+    assert told.part(90, **FRESH, slow=9.0).verdict.state == "clear"
+
+
+RESTARTS = {
+    "counters begin anew": lambda engine: Engine(at_s=engine.at_s),
+    "another configuration": lambda engine: replace(engine, config={"num_gpu_blocks": "500"}),
+}
+
+
+@pytest.mark.parametrize("restart", RESTARTS.values(), ids=RESTARTS)
+def test_another_engine_behind_the_name_is_learnt_anew(restart):
+    """What is slow by the old yardstick may be all that the new one can do."""
+    told = fresh()
+    told.engine = restart(told.engine)
+    assert told.part(30, **FRESH, slow=3.0).verdict.state == "unknown"
+    told.part(600, **FRESH, slow=3.0)
+    assert told.first is None
+    assert told.verdict.state == "clear"
+
+
+def process(pid, **fields):
+    return ProcessSample(pid=pid, type=fields.pop("type", "compute"), **fields)
+
+
+ENGINE = process(1, name="VLLM::EngineCore", used_bytes=70 << 30, sm_utilization_ratio=0.9)
+XORG = process(2, name="Xorg", type="graphics", sm_utilization_ratio=0.5)
+TRAIN = process(3, name="python", cmdline=("python", "train.py"), sm_utilization_ratio=0.5)
+IDLE = process(4, name="jupyter", sm_utilization_ratio=0.01)
+HIDDEN = process(5, name="python")
+HOT = {"throttle_reasons": ("hw_thermal_slowdown",), "temperature_celsius": 92.0}
+
+GPUS = {
+    "no GPU is visible": (None, "slow_engine"),
+    "all is well with it": ((gpu(processes=(ENGINE,)),), "slow_engine"),
+    "hot, and the clock is low": (
+        (gpu(sm_clock_hz=3e8, sm_clock_max_hz=1.4e9, **HOT),), "thermal_throttle",
+    ),
+    "hot, the clock is not known": ((gpu(**HOT),), "thermal_throttle"),
+    "hot, but at full clock": (
+        (gpu(sm_clock_hz=1.4e9, sm_clock_max_hz=1.4e9, **HOT),), "slow_engine",
+    ),
+    "power cap at full clock is normal": (
+        (gpu(throttle_reasons=("sw_power_cap",), sm_clock_hz=1.3e9, sm_clock_max_hz=1.4e9),),
+        "slow_engine",
+    ),
+    "power cap at half the clock is not": (
+        (gpu(throttle_reasons=("sw_power_cap",), sm_clock_hz=7e8, sm_clock_max_hz=1.4e9),),
+        "thermal_throttle",
+    ),
+    "another process computes": ((gpu(processes=(ENGINE, TRAIN)),), "neighbour_contention"),
+    "a desktop and an idle notebook": ((gpu(processes=(ENGINE, XORG, IDLE)),), "slow_engine"),
+    "a new process whose share is hidden": (
+        (gpu(processes=(ENGINE, HIDDEN)),), "neighbour_contention",
+    ),
+    "the engine is the largest where none has its name": (
+        (gpu(processes=(replace(TRAIN, used_bytes=70 << 30), IDLE)),), "slow_engine",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("gpus", "cause"), GPUS.values(), ids=GPUS)
+def test_why_steps_are_slow(gpus, cause):
+    """The GPU says it, or else it is the engine."""
+    told = fresh()
+    told.gpus = gpus
+    verdict = told.part(60, **FRESH, slow=3.0).verdict
+    assert verdict.cause == cause
+    assert verdict.restart_advised == (cause == "slow_engine")
+
+
+def test_a_process_that_was_there_before_is_not_the_cause():
+    """Its share of the SMs is hidden, but the engine was well beside it."""
+    told = Told(Detector(Settings()))
+    told.gpus = (gpu(processes=(ENGINE, HIDDEN)),)
+    told.part(600, **FRESH)
+    assert told.part(60, **FRESH, slow=3.0).verdict.cause == "slow_engine"
+
+
+def test_the_cause_stays_while_the_engine_recovers():
+    """The GPU has cooled down, the alarm still holds."""
+    told = fresh()
+    told.gpus = GPUS["hot, the clock is not known"][0]
+    told.part(60, **FRESH, slow=3.0)
+    told.gpus = (gpu(),)
+    told.part(10, **FRESH)
+    assert (told.verdict.state, told.verdict.cause) == ("firing", "thermal_throttle")
+
+
+def test_each_engine_is_judged_alone():
+    """Two engines behind one server, one of them slow; then it goes away."""
+    detector, a, b = Detector(Settings()), Engine("0"), Engine("1")
+    for second in range(900):
+        slow = 3.0 if second > 600 else 1.0
+        samples = a.run(5, **FRESH), b.run(5, **FRESH, slow=slow)
+        verdicts = detector.update(view(a.at_s, *samples))
+    assert [(each.engine, each.state) for each in verdicts] == [("0", "clear"), ("1", "firing")]
+    (only,) = detector.update(view(a.at_s + 5, a.run(5, **FRESH)))
+    assert only.engine == "0"
+
+
+def test_what_is_not_seen_is_unknown():
+    """A scrape that failed, and a look of which is not known how long ago the last one was."""
+    told = fresh()
+    (verdict,) = told.detector.update(view(told.engine.at_s + 5, answered=False))
+    assert verdict.state == "unknown"
+    sample = told.engine.run(5, **FRESH)
+    (verdict,) = told.detector.update(view(told.engine.at_s, sample, known=False))
+    assert verdict.state == "unknown"
+    assert told.part(10, **FRESH).verdict.state == "clear"
+
+
+def test_the_throughput_ratio_is_what_it_does_now_by_what_it_did():
+    told = fresh()
+    ratio = told.detector.throughput_ratio
+    assert ratio("0") == pytest.approx(1.0, abs=0.05)
+    told.part(60, **FRESH, slow=2.0)
+    assert ratio("0") == pytest.approx(0.5, abs=0.05)
+    told.part(60, running=3.0, kv=0.99, waiting=60.0)
+    assert ratio("0") < 0.3
+    assert ratio("7") is None
+    assert Detector(Settings()).throughput_ratio("0") is None
+
+
+def test_lost_time_is_remembered_until_the_next_reading():
+    """The look that lost it had no answer; its steps would seem to have taken no time."""
+    told = fresh()
+    told.detector.update(view(told.engine.at_s + 5, answered=False, known=False))
+    told.engine.at_s += 5.0
+    sample = replace(told.engine).run(3600.0, **FRESH)
+    (verdict,) = told.detector.update(view(told.engine.at_s, sample))
+    assert verdict.state == "unknown"

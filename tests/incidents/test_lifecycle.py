@@ -1,0 +1,331 @@
+"""From verdicts to incidents: opened once, sharpened, subsumed, linked and ended."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from vllm_watch.detectors.base import Evidence, Verdict, View
+from vllm_watch.incidents.incident import identity
+from vllm_watch.incidents.lifecycle import Lifecycle
+from vllm_watch.samples.observation import Call, Observation
+from vllm_watch.signals.records import EngineSignals, TargetSignals
+
+T = 1_700_000_000.0
+SIGNALS = TargetSignals(
+    target="x", t=T, up=True, outcome="ok", state="serving", state_text="",
+    process_start_time=1.0, engines={"0": EngineSignals(engine="0")},
+)  # fmt: skip
+RESTARTED = replace(SIGNALS, process_start_time=2.0)
+SILENT = replace(SIGNALS, up=False)
+
+
+def verdict(kind, state="firing", *, engine="0", cause="unknown", severity="page", **fields):
+    return Verdict(
+        state=state, kind=kind, engine=engine, cause=cause, severity=severity, summary="s", **fields
+    )
+
+
+def collapse(state="firing", **fields):
+    return verdict("throughput_collapse", state, **fields)
+
+
+def stall(state="firing", **fields):
+    return verdict("engine_stalled", state, cause="hang", **fields)
+
+
+def down(state="firing", **fields):
+    return verdict("engine_down", state, engine=None, **{"cause": "crash", **fields})
+
+
+def overload(state="firing", **fields):
+    return verdict("overload", state, cause="demand", severity="ticket", **fields)
+
+
+def gpu_fault(state="firing", severity="page"):
+    return verdict("gpu_fault", state, engine=None, cause="xid", severity=severity)
+
+
+class Story:
+    """One lifecycle, looked at every `step` seconds."""
+
+    def __init__(self, step=5.0):
+        self.lifecycle = Lifecycle("x")
+        self.step = step
+        self.now = 0.0
+        self.events = []
+
+    def look(self, *verdicts, times=1, signals=SIGNALS):
+        for _ in range(times):
+            observation = Observation(t=T + self.now, target="x", scrape=Call(outcome="ok"))
+            view = View(at_s=self.now, known=True, observation=observation, signals=signals)
+            self.events += self.lifecycle.update(view, verdicts)
+            self.now += self.step
+        return self
+
+    @property
+    def told(self):
+        """(second, event, kind) and, at the end, the resolution."""
+        return [
+            (
+                round(each["t"] - T),
+                each["event"],
+                each["kind"],
+                *([each["resolution"]] if "resolution" in each else []),
+            )
+            for each in self.events
+        ]
+
+
+def test_an_event_is_what_was_published():
+    """Exactly the keys of the contract, and numbers that JSON knows."""
+    evidence = Evidence(name="n", value=float("nan"), unit="s", expected=1.0, text="t")
+    found = stall(evidence_for=(evidence,), restart_advised=True)
+    (event,) = Story().look(found).events
+
+    assert json.loads(json.dumps(event, allow_nan=False)) == {
+        "t": T,
+        "event": "opened",
+        "id": identity("x", "0", "engine_stalled", T),
+        "target": "x",
+        "engine": "0",
+        "kind": "engine_stalled",
+        "cause": "hang",
+        "severity": "page",
+        "summary": "s",
+        "evidence": {
+            "for": [{"name": "n", "value": None, "unit": "s", "expected": 1.0, "text": "t"}],
+            "against": [],
+        },
+        "restart_advised": True,
+    }
+
+
+def test_an_id_is_the_same_whoever_watches():
+    """It depends on what, where and when, and on nothing else."""
+    assert identity("a", None, "engine_down", T) == identity("a", None, "engine_down", T)
+    others = {
+        identity("b", None, "engine_down", T),
+        identity("a", "0", "engine_down", T),
+        identity("a", None, "engine_stalled", T),
+        identity("a", None, "engine_down", T + 1),
+    }
+    assert len(others | {identity("a", None, "engine_down", T)}) == 5
+    assert identity("a", None, "engine_down", T).startswith("engine_down-1700000000-")
+
+
+def test_one_problem_is_one_incident():
+    """It opens once, however long it lasts, and ends when it was quiet for half a minute."""
+    story = Story().look(stall(), times=10).look(stall("clear"), times=20)
+    assert story.told == [
+        (0, "opened", "engine_stalled"),
+        (80, "resolved", "engine_stalled", "healthy"),
+    ]
+    assert story.lifecycle.incidents == ()
+
+
+def test_what_comes_and_goes_is_one_incident():
+    """A sign within the quiet time goes on with the same incident."""
+    story = Story().look(stall(), times=2)
+    for _ in range(5):
+        story.look(stall("clear"), times=5).look(stall())
+    assert story.told == [(0, "opened", "engine_stalled")]
+
+
+def test_what_returns_soon_after_its_end_is_given_longer():
+    """Each end that came too early doubles the quiet time, up to three minutes."""
+    story = Story()
+    for _ in range(4):
+        story.look(stall()).look(stall("clear"), times=60)
+    lasted = [
+        end["t"] - start["t"]
+        for start, end in zip(story.events[::2], story.events[1::2], strict=True)
+    ]
+    assert lasted == [35, 65, 125, 185]
+
+
+def test_at_slow_scrapes_three_looks_must_be_quiet():
+    """One look in 30 s: half a minute would be a single one."""
+    story = Story(step=30.0).look(stall(), times=3).look(stall("clear"), times=10)
+    assert story.told[-1] == (180, "resolved", "engine_stalled", "healthy")
+
+
+def test_unknown_changes_nothing():
+    """Neither does it open, nor does time without knowledge count as quiet."""
+    assert Story().look(stall("unknown"), times=99).told == []
+    story = Story().look(stall()).look(stall("unknown"), times=99)
+    assert story.told == [(0, "opened", "engine_stalled")]
+    story.look(stall("clear"), times=3).look(stall("unknown"), times=99)
+    assert len(story.told) == 1
+
+
+def test_another_process_means_restarted():
+    """The end says how it came about."""
+    story = Story().look(stall()).look(stall("clear"), times=9, signals=RESTARTED)
+    assert story.told[-1][-1] == "restarted"
+
+
+def test_counters_that_began_anew_mean_restarted():
+    """Where no start time is known, the counters tell."""
+    anew = replace(SIGNALS, engines={"0": EngineSignals(engine="0", restarts=1)})
+    story = Story().look(stall()).look(stall("clear"), times=9, signals=anew)
+    assert story.told[-1][-1] == "restarted"
+
+
+def test_an_engine_that_the_server_no_longer_has():
+    """A scale-down ends the incidents of what is gone, once it is sure."""
+    without = replace(SIGNALS, engines={"1": EngineSignals(engine="1")})
+    story = Story().look(stall()).look(times=9, signals=without)
+    assert story.told[-1] == (35, "resolved", "engine_stalled", "target_gone")
+
+
+def test_a_server_that_is_silent_has_not_lost_its_engines():
+    """What is not heard is unknown."""
+    story = Story().look(stall()).look(times=99, signals=replace(SILENT, engines={}))
+    assert len(story.told) == 1
+
+
+def test_a_target_that_is_no_longer_watched():
+    """All that is open ends with it."""
+    story = Story().look(stall())
+    (event,) = story.lifecycle.close(T + 5)
+    assert (event["event"], event["resolution"]) == ("resolved", "target_gone")
+
+
+SUBSUMED = {
+    "a queue before a collapse": (collapse(), overload()),
+    "a queue before a stall": (stall(), overload()),
+    "nothing generated in a stall": (stall(), collapse()),
+    "a queue when it went down": (down(), overload()),
+}
+
+
+@pytest.mark.parametrize(("cause", "effect"), SUBSUMED.values(), ids=SUBSUMED)
+def test_an_effect_opens_nothing(cause, effect):
+    """Whichever verdict of a look comes first; and if the effect was first, it closes."""
+    assert [kind for _, _, kind in Story().look(effect, cause).told] == [cause.kind]
+    story = Story().look(effect).look(cause, effect, times=20)
+    first, superseded, opened = story.events[:3]
+    assert story.told[1][1:] == ("resolved", effect.kind, "superseded")
+    assert (opened["kind"], opened["related"]) == (cause.kind, [first["id"]])
+    assert superseded["id"] == first["id"]
+    assert len(story.events) == 3
+
+
+def test_a_stall_that_becomes_a_crash():
+    """The stall closes as superseded and the crash opens at once."""
+    story = Story().look(stall(), times=3).look(down(), stall("unknown"), signals=SILENT)
+    assert story.told == [
+        (0, "opened", "engine_stalled"),
+        (15, "resolved", "engine_stalled", "superseded"),
+        (15, "opened", "engine_down"),
+    ]
+
+
+def test_another_engines_queue_is_its_own():
+    """One engine's stall does not explain what another has."""
+    story = Story().look(stall(), overload(engine="1"))
+    assert [kind for _, _, kind in story.told] == ["engine_stalled", "overload"]
+
+
+def test_a_pause_within_a_collapse_is_no_stall():
+    """Few steps are what a collapse is; half a minute without any is more."""
+    story = Story().look(collapse()).look(collapse(), stall(), times=4).look(collapse(), times=4)
+    assert [kind for _, _, kind in story.told] == ["throughput_collapse"]
+    story = Story().look(collapse()).look(collapse(), stall(), times=9)
+    assert story.told[1:] == [
+        (35, "resolved", "throughput_collapse", "superseded"),
+        (35, "opened", "engine_stalled"),
+    ]
+
+
+def test_a_restart_while_collapsed_is_the_cure():
+    """A server that goes is being restarted; only if it stays away it is down."""
+    gone = (down(), collapse("unknown"))
+    story = Story().look(collapse(), times=2).look(*gone, times=11, signals=SILENT)
+    story.look(down("clear"), collapse("clear"), times=20, signals=RESTARTED)
+    assert story.told[1:] == [(125, "resolved", "throughput_collapse", "restarted")]
+
+    story = Story().look(collapse(), times=2).look(*gone, times=20, signals=SILENT)
+    assert story.told[2] == (70, "opened", "engine_down")
+
+
+def test_the_queue_that_an_incident_leaves_is_part_of_it():
+    """Two minutes to drain; what still waits then is demand."""
+    story = Story().look(stall()).look(stall("clear"), overload(), times=60)
+    assert story.told[1:] == [
+        (35, "resolved", "engine_stalled", "healthy"),
+        (155, "opened", "overload"),
+    ]
+
+
+def test_a_cause_may_sharpen():
+    """From unknown at once; from one to another when it is said three times in a row."""
+    story = Story().look(collapse()).look(collapse(cause="kv_leak"))
+    assert [(e["event"], e["cause"]) for e in story.events] == [
+        ("opened", "unknown"),
+        ("updated", "kv_leak"),
+    ]
+    story.look(collapse(cause="kv_pinning"), times=2).look(collapse(cause="kv_leak"))
+    story.look(collapse(cause="kv_pinning"), times=2).look(collapse(), times=9)
+    assert len(story.events) == 2
+    story.look(collapse(cause="kv_pinning"), times=3)
+    assert (story.events[-1]["event"], story.events[-1]["cause"]) == ("updated", "kv_pinning")
+
+
+def test_an_explanation_is_not_lost_as_it_ends():
+    """Throttled steps are slow for some looks more than the clock is."""
+    hot, slow = collapse(cause="thermal_throttle"), collapse(cause="slow_engine")
+    story = Story().look(hot).look(slow, times=50)
+    assert len(story.events) == 1
+    story.look(slow, times=20)
+    assert story.told[-1] == (305, "updated", "throughput_collapse")
+    assert len(Story().look(slow).look(hot, times=3).events) == 2
+
+
+def test_an_advice_comes_at_once_and_goes_slowly():
+    """Who acts upon it shall not see it flicker."""
+    advised = stall(restart_advised=True)
+    story = Story().look(stall()).look(advised).look(stall(), times=2).look(advised)
+    assert [e["restart_advised"] for e in story.events] == [False, True]
+    story.look(stall(), times=3)
+    assert [e["restart_advised"] for e in story.events] == [False, True, False]
+
+
+def test_severity_only_grows():
+    """Who was woken is not told that it was nothing; who was not, may be."""
+    ticket = down(severity="ticket")
+    story = Story().look(ticket, times=2).look(down()).look(ticket, times=5)
+    assert [e["severity"] for e in story.events] == ["ticket", "page"]
+
+
+def test_what_stands_beside_is_linked():
+    """A GPU fault and the crash it causes are two incidents, and only the cause pages."""
+    story = Story().look(gpu_fault()).look(gpu_fault(), down())
+    fault, crash = story.events
+    assert (crash["related"], crash["severity"]) == ([fault["id"]], "ticket")
+
+
+def test_a_cause_that_is_seen_later():
+    """The effect learns of it, and pages no more."""
+    story = Story().look(down()).look(down(), gpu_fault(), times=9)
+    crash, fault, linked = story.events
+    assert fault["related"] == [crash["id"]]
+    assert (linked["event"], linked["id"]) == ("updated", crash["id"])
+    assert (linked["related"], linked["severity"]) == ([fault["id"]], "ticket")
+
+
+def test_a_cause_that_does_not_page_leaves_the_page_to_the_effect():
+    """Somebody must be told that users suffer."""
+    story = Story().look(gpu_fault(severity="ticket")).look(down())
+    assert story.events[-1]["severity"] == "page"
+
+
+def test_an_open_incident_shows_the_newest_numbers():
+    """Events are few; the record follows every look."""
+    story = Story().look(stall()).look(replace(stall(), summary="no step for 99 s"))
+    assert len(story.events) == 1
+    assert story.lifecycle.incidents[0].summary == "no step for 99 s"
+    assert story.lifecycle.firing == story.lifecycle.incidents
+    story.look(stall("clear"))
+    assert (len(story.lifecycle.incidents), story.lifecycle.firing) == (1, ())

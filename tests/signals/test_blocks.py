@@ -1,0 +1,119 @@
+"""Looks are joined until enough happened; what is not known stays unknown."""
+
+from dataclasses import replace
+
+import pytest
+
+from vllm_watch.samples.engine import EngineSample, Histogram
+from vllm_watch.signals.blocks import Blocks
+
+FIRST = EngineSample(
+    engine="0", requests_running=4.0, requests_waiting=0.0, kv_cache_usage=0.2, preemptions=1.0,
+    prompt_tokens=1000.0, generation_tokens=500.0, request_success={"stop": 5.0, "length": 1.0},
+    iteration_tokens=Histogram(100.0, 1500.0), inter_token_latency=Histogram(400.0, 8.0),
+    request_prompt_tokens=Histogram(6.0, 900.0), request_generation_tokens=Histogram(6.0, 400.0),
+    prefix_cache_queries=1000.0, prefix_cache_hits=0.0,
+)  # fmt: skip
+LATER = replace(
+    FIRST, requests_running=6.0, requests_waiting=2.0, kv_cache_usage=0.4, preemptions=3.0,
+    prompt_tokens=1400.0, generation_tokens=1000.0, request_success={"stop": 8.0, "length": 2.0},
+    iteration_tokens=Histogram(200.0, 2400.0), inter_token_latency=Histogram(900.0, 28.0),
+    request_prompt_tokens=Histogram(10.0, 1500.0), request_generation_tokens=Histogram(10.0, 800.0),
+    prefix_cache_queries=1400.0, prefix_cache_hits=100.0,
+)  # fmt: skip
+
+
+def block(first=FIRST, later=LATER, seconds=5.0):
+    blocks = Blocks()
+    assert blocks.add(0.0, first, anew=False) is None
+    return blocks.add(seconds, later, anew=False)
+
+
+def test_what_a_block_says():
+    """Means of gauges, growth of counters, prompt tokens less those that the cache gave."""
+    found = block()
+    assert (found.at_s, found.seconds, found.steps) == (5.0, 5.0, 100.0)
+    assert found.step_seconds == pytest.approx(0.04)  # the latency; elapsed is 0.05
+    assert found.tokens_per_step == pytest.approx((500 + 400 * 0.75) / 100)
+    assert (found.running, found.running_min, found.waiting, found.waiting_min) == (5, 4, 1, 0)
+    assert found.kv_usage == pytest.approx(0.3)
+    assert found.generated == 100.0
+    assert found.prompted == 60.0
+    assert (found.finished, found.finished_tokens, found.preempted) == (4.0, 1000.0, 2.0)
+
+
+MISSING = {
+    "steps are not counted: each gives every request a token": (
+        {"iteration_tokens": None}, "steps", pytest.approx(125.0),
+    ),
+    "nor is the latency known": (
+        {"iteration_tokens": None, "inter_token_latency": None}, "steps", None,
+    ),
+    "no latency: time by steps, while it was busy": (
+        {"inter_token_latency": None}, "step_seconds", pytest.approx(0.05),
+    ),
+    "... and nothing while it was idle in between": (
+        {"inter_token_latency": None, "requests_running": 0.0}, "step_seconds", None,
+    ),
+    "no usage": ({"kv_cache_usage": None}, "kv_usage", None),
+    "no preemptions": ({"preemptions": None}, "preempted", None),
+    "no finished requests": ({"request_success": None}, "finished", None),
+    "no lengths": ({"request_prompt_tokens": None}, "finished_tokens", None),
+    "no prompt tokens": ({"prompt_tokens": None}, "prompted", None),
+    "no cache counters": ({"prefix_cache_queries": None}, "prompted", pytest.approx(80.0)),
+    "no gauges": ({"requests_running": None, "requests_waiting": None}, "running", 0.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "name", "value"), MISSING.values(), ids=MISSING)
+def test_what_is_missing(fields, name, value):
+    found = block(replace(FIRST, **fields), replace(LATER, **fields))
+    assert getattr(found, name) == value
+
+
+def steps(count):
+    return replace(
+        FIRST, iteration_tokens=Histogram(float(count), 0.0), generation_tokens=float(count)
+    )
+
+
+def test_a_block_lasts_two_seconds_and_twenty_steps_or_eight_seconds():
+    blocks = Blocks()
+    blocks.add(0.0, steps(0), anew=False)
+    assert blocks.add(1.0, steps(50), anew=False) is None
+    assert blocks.add(2.0, steps(100), anew=False).steps == 100
+    assert blocks.add(4.0, steps(119), anew=False) is None
+    assert blocks.add(6.0, steps(120), anew=False).steps == 20
+    assert blocks.add(13.0, steps(121), anew=False) is None
+    assert blocks.add(14.0, steps(121), anew=False).steps == 1
+
+
+def test_an_idle_stretch_is_a_block_at_once():
+    """No step at all: nothing to wait for."""
+    blocks = Blocks()
+    blocks.add(0.0, steps(7), anew=False)
+    assert blocks.add(2.0, steps(7), anew=False).step_seconds is None
+
+
+ANEW = {
+    "tokens fell": replace(LATER, generation_tokens=3.0),
+    "prompt tokens fell": replace(LATER, prompt_tokens=3.0),
+    "steps fell": replace(LATER, iteration_tokens=Histogram(3.0, 3.0)),
+}
+
+
+@pytest.mark.parametrize("later", ANEW.values(), ids=ANEW)
+def test_no_block_across_a_restart(later):
+    assert block(later=later) is None
+
+
+def test_no_block_across_another_creation():
+    """The counters of the new process may already be beyond the old one's."""
+    assert block(replace(FIRST, created_time=1.0), replace(LATER, created_time=2.0)) is None
+    assert block(replace(FIRST, created_time=1.0), replace(LATER, created_time=1.0)) is not None
+
+
+def test_no_block_across_what_is_not_comparable():
+    blocks = Blocks()
+    blocks.add(0.0, FIRST, anew=False)
+    assert blocks.add(5.0, LATER, anew=True) is None

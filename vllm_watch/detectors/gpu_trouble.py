@@ -1,0 +1,44 @@
+"""What the GPUs say when an engine stops: one that has gone, or an error code of the driver's.
+
+A witness for the detectors of this folder; GPU faults are judged by a detector of their own.
+"""
+
+from vllm_watch.detectors.base import Evidence
+from vllm_watch.samples.gpu import GpuSample
+
+GPUS_MAX = 64
+"""Bound of what is remembered; hosts have 8 to 16."""
+
+
+class GpuTrouble:
+    """Follows the GPUs of one host."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()  # UUIDs seen
+        self.lost: tuple[str, ...] = ()  # UUIDs that were there and are not, or that say so
+        self.xids: tuple[int, ...] = ()  # codes that the driver reports now
+
+    def look(self, gpus: tuple[GpuSample, ...] | None) -> None:
+        """Take one look; None (nobody asked, or no answer) changes nothing."""
+        if gpus is None:
+            return
+        here = {gpu.uuid for gpu in gpus if not gpu.lost}
+        if len(self._known) < GPUS_MAX:
+            self._known |= here
+        self.lost = tuple(sorted(self._known - here))
+        self.xids = tuple(sorted({code for gpu in gpus for code in gpu.xid_errors or ()}))
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        """The same for a verdict: at most one."""
+        return (Evidence(name="gpu_trouble", value=self.text, text=self.text),) if self.text else ()
+
+    @property
+    def text(self) -> str:
+        """What is wrong, in words; empty where nothing is."""
+        said = []
+        if self.lost:
+            said.append(f"{len(self.lost)} GPU{'s' * (len(self.lost) > 1)} lost")
+        if self.xids:
+            said.append("Xid " + ", ".join(map(str, self.xids)))
+        return "; ".join(said)

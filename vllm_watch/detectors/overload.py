@@ -1,0 +1,135 @@
+"""More work than the engine can do at its usual throughput: the engine is well, there is too much to do.
+
+Source: vLLM's own advice on `num_requests_waiting`; a queue alone is no incident, one that holds is.
+Runbook: docs/detectors/overload.md
+"""
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.signals.blocks import Block, Blocks
+from vllm_watch.signals.throughput import Mean
+
+KIND = "overload"
+
+RATE_SECONDS = 60.0
+"""The rate at which requests finish is averaged over this."""
+
+USUAL_SECONDS = 3600.0
+"""... and the usual rate, while requests run, over this: after an idle time the rate of the last minute
+says too little."""
+
+DRAIN_SHARE = 0.3
+"""It is over when the queue would be worked off in this share of the delay that began it."""
+
+
+class Settings(BaseModel):
+    """When a queue is too long."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    delay_seconds: float = Field(default=45.0, gt=0)
+    """A request that arrives now would wait so long: well beyond the ten seconds after which people leave
+    (Nielsen, 1993), and beyond what bursts of arrivals do to an engine that is large enough on average."""
+
+    hold_seconds: float = Field(default=20.0, gt=0)
+    """... and has to, for so long, in which the queue does not shrink: a burst is worked off before anybody
+    could act."""
+
+
+class EngineJudge:
+    """Follows one engine's queue."""
+
+    def __init__(self, engine: str, settings: Settings) -> None:
+        self.engine = engine
+        self._settings = settings
+        self._blocks = Blocks()
+        self._finished = Mean(RATE_SECONDS)
+        self._usual = Mean(USUAL_SECONDS)
+        self._since_s: float | None = None
+        self._since_waiting = 0.0
+        self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
+
+    def update(self, at_s: float, known: bool, sample: EngineSample) -> Verdict:
+        """Take a look in; the verdict changes at the end of a block only."""
+        if not known:
+            self._since_s = None
+        block = self._blocks.add(at_s, sample, anew=not known)
+        if block is not None:
+            self.verdict = self._judge(block)
+        return self.verdict
+
+    def _judge(self, block: Block) -> Verdict:
+        delay = self._delay(block)
+        if delay is None:
+            return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
+        firing = self.verdict.state == FIRING
+        limit = self._settings.delay_seconds * (DRAIN_SHARE if firing else 1.0)
+        if block.waiting_min < 1.0 or delay < limit:
+            self._since_s = None
+            return Verdict(state=CLEAR, kind=KIND, engine=self.engine)
+        if self._since_s is None:
+            self._since_s, self._since_waiting = block.at_s - block.seconds, block.waiting
+        held = block.at_s - self._since_s >= self._settings.hold_seconds
+        if not firing and not (held and block.waiting >= self._since_waiting):
+            return Verdict(state=CLEAR, kind=KIND, engine=self.engine)
+        return self._overloaded(block, delay)
+
+    def _delay(self, block: Block) -> float | None:
+        """Seconds until the queue would be worked off at the usual rate; None while that is not known."""
+        if not block.waiting:
+            delay: float | None = 0.0
+        else:
+            rate = max(self._finished.value, self._usual.value)
+            known = self._finished.weight >= RATE_SECONDS and rate > 0.0
+            delay = block.waiting / rate if known else None
+        if block.finished is not None:
+            self._finished.add(block.finished / block.seconds, block.seconds)
+            if block.running_min > 0.0:
+                self._usual.add(block.finished / block.seconds, block.seconds)
+        return delay
+
+    def _overloaded(self, block: Block, delay: float) -> Verdict:
+        limit = self._settings.delay_seconds
+        text = f"{block.waiting:.0f} requests wait, {delay:.0f} s of work at the usual rate"
+        queue = Evidence(
+            name="queue_delay_seconds", value=delay, unit="s", expected=limit, text=text
+        )
+        return Verdict(
+            state=FIRING,
+            kind=KIND,
+            engine=self.engine,
+            cause="demand",
+            severity="ticket",
+            summary=f"Engine {self.engine}: {text}",
+            evidence_for=(queue,),
+        )
+
+
+class Detector:
+    """One judge per engine."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._judges: dict[str, EngineJudge] = {}
+        self._known = True  # False: since the last reading, time was lost
+
+    def update(self, view: View) -> Sequence[Verdict]:
+        """See `detectors.base.Detector`."""
+        reading = view.observation.reading
+        self._known = self._known and view.known
+        if reading is None:
+            return [Verdict(state=UNKNOWN, kind=KIND, engine=name) for name in self._judges]
+        for gone in self._judges.keys() - {sample.engine for sample in reading.engines}:
+            del self._judges[gone]
+        verdicts, known = [], self._known
+        self._known = True
+        for sample in reading.engines:
+            judge = self._judges.get(sample.engine)
+            if judge is None:
+                judge = self._judges[sample.engine] = EngineJudge(sample.engine, self._settings)
+            verdicts.append(judge.update(view.at_s, known, sample))
+        return verdicts

@@ -1,0 +1,282 @@
+"""What verdicts mean over time: one problem is one incident, from its first sign to its end.
+
+A finding opens an incident at once (detectors know how long they must look), unless it is the effect
+of one that is open. It is resolved when nothing was found for a while, so that a problem that comes
+and goes is one incident. A cause may sharpen. `unknown` changes nothing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vllm_watch.detectors.base import CLEAR, FIRING, Verdict, View
+from vllm_watch.incidents import relations
+from vllm_watch.incidents.incident import Incident, Key, identity, to_event
+
+QUIET_SECONDS = 30.0
+"""An incident ends when nothing has been found for so long: users' retries and drained queues make a
+problem flicker for some seconds as it ends. Far within the five minutes in which an end must be told."""
+
+QUIET_SECONDS_OF = {"throughput_collapse": 60.0}
+"""A collapse is seen in the rates of a minute, which random load makes flicker about any limit."""
+
+QUIET_LOOKS = 3.0
+"""... and for at least so many usual intervals: one look alone proves no recovery."""
+
+QUIET_SECONDS_MAX = 180.0
+"""... but never longer than this, so that the end is told within five minutes of it."""
+
+FLAPPING_SECONDS = 900.0
+"""An incident that comes back this soon after its end ended too early: next time we wait twice as long."""
+
+SETTLED_LOOKS = 3
+"""A known cause gives way to another only when so many looks in a row said so: near a boundary between
+two causes verdicts alternate. That an advice is withdrawn, too. To learn a cause takes no time."""
+
+_SEVERITIES = ("info", "ticket", "page")
+
+Life = tuple[float | None, int]  # of a process: its start, and how often counters began anew
+
+
+@dataclass(slots=True)
+class _Followed:
+    """An open incident and what is needed to follow it."""
+
+    incident: Incident
+    life: Life  # of the engine or server when it opened
+    firing: bool = True  # did the last verdict that knew anything still find it?
+    quiet_s: float = 0.0  # for how long nothing was found
+    quiet_needed_s: float = QUIET_SECONDS
+    rival: tuple[str, bool] | None = None  # a cause and advice that would replace the present ones
+    rival_looks: int = 0
+    rival_since_s: float = 0.0
+
+
+class Lifecycle:
+    """Follows the incidents of one target from look to look."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._followed: dict[Key, _Followed] = {}
+        self._firing_since_s: dict[Key, float] = {}  # findings that have opened nothing (yet)
+        self._ended: dict[Key, tuple[float, float]] = {}  # when, and what quiet time it had needed
+        self._at_s: float | None = None
+        self._usual_s = 0.0
+
+    @property
+    def incidents(self) -> tuple[Incident, ...]:
+        """The open ones, oldest first."""
+        return tuple(followed.incident for followed in self._followed.values())
+
+    @property
+    def firing(self) -> tuple[Incident, ...]:
+        """The open ones that the last verdict still found, oldest first."""
+        return tuple(each.incident for each in self._followed.values() if each.firing)
+
+    def update(self, view: View, verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
+        """Take one look's verdicts; return the events they lead to, in order."""
+        passed_s = 0.0 if self._at_s is None else view.at_s - self._at_s
+        self._at_s = view.at_s
+        if passed_s > 0:
+            self._usual_s += (passed_s - self._usual_s) / (8.0 if self._usual_s else 1.0)
+        events: list[dict[str, Any]] = []
+        for verdict in sorted(verdicts, key=_rank):
+            if verdict.state == FIRING:
+                events += self._found(view, verdict)
+            elif verdict.state == CLEAR:
+                events += self._cleared(view, verdict, passed_s)
+        if self._followed and view.signals.up:
+            events += self._without_engine(view, passed_s)
+        return events
+
+    def close(self, t: float, resolution: str = "target_gone") -> list[dict[str, Any]]:
+        """End all that is open, for the target itself is no longer watched."""
+        return [self._end(key, t, resolution) for key in tuple(self._followed)]
+
+    def _found(self, view: View, verdict: Verdict) -> list[dict[str, Any]]:
+        key = verdict.kind, verdict.engine
+        followed = self._followed.get(key)
+        if followed is not None:
+            return self._renew(followed, view, verdict)
+        open_ = self.incidents
+        since_s = self._firing_since_s.setdefault(key, view.at_s)
+        if any(relations.covers(outer, *key) for outer in open_):
+            return []
+        if any(
+            view.at_s - ended_s < relations.aftermath_seconds(*key, ended)
+            for ended, (ended_s, _) in self._ended.items()
+        ):
+            return []
+        if view.at_s - since_s < relations.hold_seconds(*key, open_):
+            return []
+        return self._open(view, verdict, open_)
+
+    def _open(
+        self, view: View, verdict: Verdict, open_: Sequence[Incident]
+    ) -> list[dict[str, Any]]:
+        key = verdict.kind, verdict.engine
+        t = view.observation.t
+        effects = [each for each in open_ if verdict.kind != each.kind and _is_effect(each, key)]
+        events = [self._end(each.key, t, "superseded") for each in effects]
+        beside = [each for each in open_ if relations.linked(verdict.kind, each)]
+        incident = Incident(
+            id=identity(self._target, verdict.engine, verdict.kind, t),
+            target=self._target,
+            engine=verdict.engine,
+            kind=verdict.kind,
+            cause=verdict.cause,
+            severity=relations.severity_beside(verdict.kind, verdict.severity, open_),
+            summary=verdict.summary,
+            evidence_for=verdict.evidence_for,
+            evidence_against=verdict.evidence_against,
+            restart_advised=verdict.restart_advised,
+            related=tuple(each.id for each in (*effects, *beside)),
+            opened_t=t,
+        )
+        life = _life(view, verdict.engine)
+        self._followed[key] = _Followed(
+            incident, life, quiet_needed_s=self._quiet_needed_s(key, view.at_s)
+        )
+        self._firing_since_s.pop(key, None)
+        events.append(to_event(incident, "opened", t))
+        events += self._link_back(incident, t)
+        return events
+
+    def _link_back(self, cause: Incident, t: float) -> list[dict[str, Any]]:
+        """What a new cause has led to learns of it; if it is the cause that pages, it alone does."""
+        events = []
+        if cause.kind in relations.CAUSES_BESIDE:
+            for followed in self._followed.values():
+                effect = followed.incident
+                if relations.linked(cause.kind, effect):
+                    severity = relations.severity_beside(effect.kind, effect.severity, (cause,))
+                    related = (*effect.related, cause.id)
+                    followed.incident = replace(effect, related=related, severity=severity)
+                    events.append(to_event(followed.incident, "updated", t))
+        return events
+
+    def _renew(self, followed: _Followed, view: View, verdict: Verdict) -> list[dict[str, Any]]:
+        followed.firing, followed.quiet_s = True, 0.0
+        known = followed.incident
+        if not _takes_over(followed, verdict, view.at_s):
+            return []
+        changed_cause = verdict.cause != known.cause
+        severity = relations.severity_beside(verdict.kind, verdict.severity, self.incidents)
+        if not changed_cause:
+            # People were told already: an incident grows no milder but by its end or another cause.
+            severity = max(severity, known.severity, key=_SEVERITIES.index)
+            severity = relations.severity_beside(verdict.kind, severity, self.incidents)
+        followed.incident = replace(
+            known,
+            cause=verdict.cause,
+            severity=severity,
+            summary=verdict.summary,
+            evidence_for=verdict.evidence_for,
+            evidence_against=verdict.evidence_against,
+            restart_advised=verdict.restart_advised,
+        )
+        if (verdict.cause, severity, verdict.restart_advised) == (
+            known.cause,
+            known.severity,
+            known.restart_advised,
+        ):
+            return []
+        return [to_event(followed.incident, "updated", view.observation.t)]
+
+    def _cleared(self, view: View, verdict: Verdict, passed_s: float) -> list[dict[str, Any]]:
+        key = verdict.kind, verdict.engine
+        self._firing_since_s.pop(key, None)
+        return self._quieter(key, view, passed_s, target_gone=False)
+
+    def _without_engine(self, view: View, passed_s: float) -> list[dict[str, Any]]:
+        """An engine that the server no longer has takes its incidents with it."""
+        engines = view.signals.engines
+        gone = [key for key in self._followed if key[1] is not None and key[1] not in engines]
+        return [
+            event for key in gone for event in self._quieter(key, view, passed_s, target_gone=True)
+        ]
+
+    def _quieter(
+        self, key: Key, view: View, passed_s: float, *, target_gone: bool
+    ) -> list[dict[str, Any]]:
+        followed = self._followed.get(key)
+        if followed is None:
+            return []
+        # The time from the last sign to the first look without one is not known to be quiet.
+        followed.quiet_s += 0.0 if followed.firing else passed_s
+        followed.firing = False
+        needed_s = max(followed.quiet_needed_s, QUIET_LOOKS * self._usual_s)
+        if followed.quiet_s < min(needed_s, QUIET_SECONDS_MAX):
+            return []
+        if target_gone:
+            resolution = "target_gone"
+        else:
+            anew = _life(view, key[1]) != followed.life
+            resolution = "restarted" if anew else "healthy"
+        return [self._end(key, view.observation.t, resolution)]
+
+    def _end(self, key: Key, t: float, resolution: str) -> dict[str, Any]:
+        followed = self._followed.pop(key)
+        if resolution in ("healthy", "restarted") and self._at_s is not None:
+            self._ended[key] = self._at_s, followed.quiet_needed_s
+            self._ended = {
+                each: ended
+                for each, ended in self._ended.items()
+                if self._at_s - ended[0] <= FLAPPING_SECONDS
+            }
+        ended = replace(
+            followed.incident, resolved_t=t, resolution=resolution, restart_advised=False
+        )
+        return to_event(ended, "resolved", t)
+
+    def _quiet_needed_s(self, key: Key, at_s: float) -> float:
+        usual_s = QUIET_SECONDS_OF.get(key[0], QUIET_SECONDS)
+        ended_s, needed_s = self._ended.pop(key, (None, usual_s))
+        if ended_s is None or at_s - ended_s > FLAPPING_SECONDS:
+            return usual_s
+        return min(2.0 * needed_s, QUIET_SECONDS_MAX)
+
+
+def _rank(verdict: Verdict) -> int:
+    return relations.rank(verdict.kind)
+
+
+def _is_effect(open_: Incident, key: Key) -> bool:
+    kind, engine = key
+    return open_.kind in relations.SUBSUMES.get(kind, ()) and engine in (None, open_.engine)
+
+
+def _takes_over(followed: _Followed, verdict: Verdict, at_s: float) -> bool:
+    """Is what this verdict says to be believed over what is known?"""
+    known = followed.incident
+    claim = (verdict.cause, verdict.restart_advised)
+    if verdict.cause == known.cause:
+        milder = known.restart_advised and not verdict.restart_advised
+        if not milder:
+            followed.rival = None
+            return True
+    elif verdict.cause == "unknown":
+        return False
+    elif known.cause == "unknown":
+        followed.rival = None
+        return True
+    if followed.rival != claim:
+        followed.rival, followed.rival_looks, followed.rival_since_s = claim, 0, at_s
+    followed.rival_looks += 1
+    lasted_s = at_s - followed.rival_since_s
+    if followed.rival_looks < SETTLED_LOOKS:
+        return False
+    if lasted_s < relations.settling_seconds(known.cause, verdict.cause):
+        return False
+    followed.rival = None
+    return True
+
+
+def _life(view: View, engine: str | None) -> Life:
+    """What changes when the process behind an engine (None: any of them) is another."""
+    engines: Mapping[str, Any] = view.signals.engines
+    if engine is None:
+        restarts = sum(each.restarts for each in engines.values())
+    else:
+        restarts = engines[engine].restarts if engine in engines else 0
+    return view.signals.process_start_time, restarts

@@ -1,0 +1,92 @@
+"""Which incidents are one problem: what is the effect of what, and what stands beside what."""
+
+from collections.abc import Iterable
+
+from vllm_watch.incidents.incident import Incident, Key
+
+SUBSUMES: dict[str, tuple[str, ...]] = {
+    "engine_down": ("engine_stalled", "throughput_collapse", "overload"),
+    "engine_stalled": ("throughput_collapse", "overload"),
+    "throughput_collapse": ("overload",),
+}
+"""What an incident explains away on the same engine: a server that is gone serves nothing, an engine
+without steps generates nothing, and the queue before either is no demand of its own."""
+
+ORDER = ("engine_down", "engine_stalled", "throughput_collapse", "overload")
+"""Causes are opened before their effects, so that of one look's verdicts the right one opens."""
+
+CAUSES_BESIDE = ("gpu_fault", "stale_vram", "host_memory_growth")
+"""These stay incidents of their own beside what they cause: they have an end and a remedy of their own."""
+
+_EFFECTS = ("engine_down", "engine_stalled", "throughput_collapse")
+
+STALL_OVER_COLLAPSE_SECONDS = 30.0
+"""An engine that has collapsed makes few steps: a pause between two of them is no new problem. A stall
+takes over only when it has lasted so long."""
+
+
+DOWN_OVER_COLLAPSE_SECONDS = 60.0
+"""A restart is what cures most collapses, and people have been told to do it: a server that goes while
+it is collapsed is being restarted more likely than it crashes. It is down as well only if it stays so."""
+
+AFTERMATH_SECONDS = {"overload": 120.0, "throughput_collapse": 60.0}
+"""What a stall, a crash or a collapse leaves behind is a queue, and clients that all come back at once:
+for so long after its end that is still the same problem. A queue that is still there then is demand."""
+
+EXPLAINED_BY: dict[str, tuple[str, ...]] = {
+    "slow_engine": ("thermal_throttle", "neighbour_contention"),
+}
+"""A cause and the causes of it: what is known of why steps are slow is not lost again because, as it
+ends, the heat goes before the delay has left the averages."""
+
+EXPLAINED_SECONDS = 300.0
+"""... unless the engine stays slow for so long without it."""
+
+
+def rank(kind: str) -> int:
+    """Causes first."""
+    return ORDER.index(kind) if kind in ORDER else len(ORDER)
+
+
+def covers(outer: Incident, kind: str, engine: str | None) -> bool:
+    """Is a finding of this kind on this engine an effect of the open incident `outer`?"""
+    return kind in SUBSUMES.get(outer.kind, ()) and outer.engine in (None, engine)
+
+
+def hold_seconds(kind: str, engine: str | None, open_: Iterable[Incident]) -> float:
+    """How long a finding must have lasted before it takes the place of what is open."""
+    collapsed = [each.engine for each in open_ if each.kind == "throughput_collapse"]
+    if kind == "engine_stalled" and engine in collapsed:
+        return STALL_OVER_COLLAPSE_SECONDS
+    if kind == "engine_down" and collapsed:
+        return DOWN_OVER_COLLAPSE_SECONDS
+    return 0.0
+
+
+def aftermath_seconds(kind: str, engine: str | None, ended: Key) -> float:
+    """For how long after the end of `ended` a finding of this kind still belongs to it."""
+    ended_kind, ended_engine = ended
+    if kind in SUBSUMES.get(ended_kind, ()) and ended_engine in (None, engine):
+        return AFTERMATH_SECONDS.get(kind, 0.0)
+    return 0.0
+
+
+def settling_seconds(known: str, rival: str) -> float:
+    """How long another cause must have been said before it takes the place of the known one."""
+    return EXPLAINED_SECONDS if known in EXPLAINED_BY.get(rival, ()) else 0.0
+
+
+def linked(kind: str, other: Incident) -> bool:
+    """Do a finding of this kind and an incident of the same target belong together?"""
+    return (kind in CAUSES_BESIDE and other.kind in _EFFECTS) or (
+        kind in _EFFECTS and other.kind in CAUSES_BESIDE
+    )
+
+
+def severity_beside(kind: str, severity: str, open_: Iterable[Incident]) -> str:
+    """Only the cause pages: an effect whose cause has paged already is a ticket."""
+    if severity == "page" and kind in _EFFECTS:
+        causes = [each for each in open_ if each.kind in CAUSES_BESIDE]
+        if any(each.severity == "page" for each in causes):
+            return "ticket"
+    return severity

@@ -1,0 +1,233 @@
+"""What one engine was when fresh, and how it compares now, block by block. Shared by detectors.
+
+Two ways of collapse are followed, each by a CUSUM:
+slow: each step takes longer than this engine's steps of the same load took;
+starved: work waits, the KV cache is (nearly) full, and with it far fewer requests run, and less gets
+done, than ran and got done when fresh.
+
+While either is in doubt nothing is learnt, so that a collapse does not become the norm.
+"""
+
+from dataclasses import dataclass
+from math import exp, log
+
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.signals.blocks import Block, Blocks, began_anew
+from vllm_watch.signals.cusum import Cusum
+from vllm_watch.signals.step_model import StepModel
+from vllm_watch.signals.throughput import Throughput
+
+SLOW_TOLERANCE = 0.18
+"""Log ratio of step time that is never held against an engine (1.2 times): request mixes differ so."""
+
+SLOW_DEVIATIONS = 2.0
+"""... plus so many standard deviations of what is normal here, at this load."""
+
+SLOW_ALARM_SECONDS = 7.0
+"""However slow, seconds until it is said: long prefills and host hiccups last a second or two."""
+
+UNHURRIED = 0.5
+"""While nobody waits, the same evidence counts for so much: there is time to be sure."""
+
+STARVED_RATIO = 0.85
+"""Throughput below this share of what was usual, with work waiting, is a loss: saturation swings by 20 to 30 %
+around its mean on a real engine (a peak, then 70 to 80 % of it)."""
+
+STARVED_DEVIATION = 0.08
+"""Scatter of the smoothed log throughput ratio of a saturated engine."""
+
+STARVED_RUNNING = 0.7
+"""Fewer than this share of the requests that ran at equal KV usage when fresh is few."""
+
+STARVED_USAGE_MIN = 0.7
+"""KV usage below which the cache is not what requests wait for (one huge request may wait for a third of it)."""
+
+STARVED_ALARM_SECONDS = 7.0
+"""As for slow steps."""
+
+DRAIN_SECONDS = 40.0
+"""Healthy seconds until an alarm is taken back: admissions come in waves while pages are held."""
+
+DOUBT = 0.3
+"""CUSUM level from which nothing is learnt."""
+
+DRIFT = 0.1
+"""Log ratio of step time, smoothed, beyond which step times are not learnt: a slowdown that creeps in stays
+below every sudden threshold for minutes, and must not teach the model that it is normal."""
+
+DRIFT_BLOCKS = 8.0
+"""Blocks over which that is smoothed."""
+
+EXCURSION_BLOCKS_MAX = 30
+"""Blocks of an excursion that are kept until it is known whether it heals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One block against what the engine was when fresh. None is unknown."""
+
+    block: Block
+    known: bool  # has enough been learnt to judge?
+    slow_log_ratio: float | None  # of step time to what it should be; 0 as ever, 0.7 twice as long
+    expected_step_seconds: float | None
+    tolerated_log_ratio: float | None
+    deviation: float | None  # standard deviation of the log ratio at this load
+    throughput_ratio: float | None  # now ÷ fresh
+    running_expected: float | None  # at equal KV usage
+    slow: bool  # the alarm holds
+    slow_now: bool  # this block is part of its reason
+    starved: bool
+    starved_now: bool
+
+
+class Baseline:
+    """Follows one engine."""
+
+    def __init__(self) -> None:
+        self._blocks = Blocks()
+        self._last: EngineSample | None = None
+        self._fingerprint: object = None
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all that was learnt: another process, model or configuration stands behind the name."""
+        self.model = StepModel()
+        self.throughput = Throughput()
+        self.slow = Cusum(SLOW_ALARM_SECONDS, DRAIN_SECONDS)
+        self.starved = Cusum(STARVED_ALARM_SECONDS, DRAIN_SECONDS)
+        self.comparison: Comparison | None = None
+        self.drift = 0.0
+        self._excursion: list[float] = []
+
+    def update(self, at_s: float, sample: EngineSample, *, known: bool) -> Comparison | None:
+        """Take a look in; return the comparison of the block that it completes, else None."""
+        fingerprint = _fingerprint(sample)
+        restarted = self._last is not None and began_anew(self._last, sample)
+        if restarted or (self._fingerprint is not None and fingerprint != self._fingerprint):
+            self.reset()
+            known = False
+        self._last, self._fingerprint = sample, fingerprint
+        block = self._blocks.add(at_s, sample, anew=not known)
+        if block is None:
+            return None
+        self.comparison = self._compare(block)
+        return self.comparison
+
+    def _compare(self, block: Block) -> Comparison:
+        self.throughput.see(block)
+        ratio, expected, tolerated = self._slowness(block)
+        if self.model.ready and ratio is not None and tolerated is not None:
+            self._score_slow(ratio, tolerated, block)
+        else:
+            self.slow.silence(block.seconds)
+        running_expected = self.throughput.running_expected(block.kv_usage or 0.0)
+        starvation = self._starvation(block, running_expected)
+        if self.throughput.ready:
+            self.starved.add(starvation, block.seconds)
+        comparison = Comparison(
+            block=block,
+            known=self.model.ready or self.throughput.ready,
+            slow_log_ratio=ratio if self.model.ready else None,
+            expected_step_seconds=expected if self.model.ready else None,
+            tolerated_log_ratio=tolerated,
+            deviation=None if tolerated is None else (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS,
+            throughput_ratio=self._throughput_ratio(block, ratio),
+            running_expected=running_expected,
+            slow=self.slow.alarm,
+            slow_now=ratio is not None and tolerated is not None and ratio > tolerated,
+            starved=self.starved.alarm,
+            starved_now=starvation > 0.0,
+        )
+        self._learn(block, ratio, tolerated)
+        return comparison
+
+    def _score_slow(self, ratio: float, tolerated: float, block: Block) -> None:
+        deviation = (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS
+        score = (ratio - tolerated) / deviation
+        hurried = score < 0.0 or block.waiting > 0.0
+        self.slow.add(score, block.seconds * (1.0 if hurried else UNHURRIED))
+        above = ratio - self.drift  # a slow drift is no excursion
+        self.drift += above / DRIFT_BLOCKS
+        if self.slow.level <= 0.0:
+            self.model.widen(self._excursion)
+            self._excursion = []
+        elif self.slow.alarm:
+            self._excursion = []
+        elif len(self._excursion) < EXCURSION_BLOCKS_MAX:
+            self._excursion.append(above)
+
+    def _slowness(self, block: Block) -> tuple[float | None, float | None, float | None]:
+        """(log ratio of step time to the expected, the expected, what is tolerated) of a block."""
+        if block.step_seconds is None or block.tokens_per_step is None:
+            return None, None, None
+        usage = block.kv_usage or 0.0
+        expected = self.model.seconds_of(block.tokens_per_step, usage)
+        if expected is None:
+            return None, None, None
+        deviation = self.model.deviation(block.tokens_per_step, usage)
+        return (
+            log(block.step_seconds / expected),
+            expected,
+            SLOW_TOLERANCE + SLOW_DEVIATIONS * deviation,
+        )
+
+    def _starvation(self, block: Block, running_expected: float | None) -> float:
+        """Score of a block: positive where requests wait for pages and less gets done than was usual."""
+        ratio = self.throughput.ratio()
+        if (
+            block.waiting_min < 1.0
+            or not block.steps
+            or ratio is None
+            or running_expected is None
+            or (block.kv_usage or 0.0) < STARVED_USAGE_MIN
+            or not self._is_crowded(block)
+        ):
+            return -1e9
+        return (log(STARVED_RATIO) - log(max(ratio, 1e-3))) / STARVED_DEVIATION
+
+    def _throughput_ratio(self, block: Block, slow_log_ratio: float | None) -> float | None:
+        """Now ÷ fresh at equal load: with work waiting by what gets done, else by how fast steps are."""
+        ratio = self.throughput.ratio()
+        if (
+            ratio is not None
+            and block.waiting_min >= 1.0
+            and (block.kv_usage or 0.0) >= STARVED_USAGE_MIN
+        ):
+            return ratio
+        if slow_log_ratio is None or not self.model.ready:
+            return None
+        return exp(-slow_log_ratio)
+
+    def _learn(self, block: Block, ratio: float | None, tolerated: float | None) -> None:
+        if max(self.slow.level, self.starved.level) >= DOUBT:
+            return
+        ready = self.model.ready
+        if not ready or not block.waiting_min or ratio is None or ratio < SLOW_TOLERANCE:
+            self.throughput.learn(block)
+        if block.step_seconds is None or block.tokens_per_step is None:
+            return
+        if ready and tolerated is not None and self.drift > self._drift_allowed(tolerated):
+            return
+        if ready and self._is_crowded(block):
+            return
+        self.model.learn(
+            block.step_seconds, block.tokens_per_step, block.kv_usage or 0.0, block.seconds
+        )
+
+    def _is_crowded(self, block: Block) -> bool:
+        """Do requests wait while pages are in use that so few requests never used? Whether anybody reads
+        those is not known, so such steps teach nothing of what reading costs."""
+        expected = self.throughput.running_expected(block.kv_usage or 0.0)
+        if expected is None or block.waiting <= 0.0:
+            return False
+        return block.running < STARVED_RUNNING * expected
+
+    def _drift_allowed(self, tolerated: float) -> float:
+        """More where the load is new, so that new loads are learnt."""
+        unknown = (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS - self.model.scatter
+        return DRIFT + SLOW_DEVIATIONS * unknown
+
+
+def _fingerprint(sample: EngineSample) -> object:
+    config = sample.cache_config_info
+    return sample.model_name, None if config is None else tuple(sorted(config.items()))

@@ -1,0 +1,184 @@
+"""Looks joined into blocks: the smallest stretch of time whose means can be trusted.
+
+At one look a second an engine takes a handful of steps between looks, and tokens are counted a step
+later than the time they took. So looks are joined until enough happened; at 15 s between looks a block
+is one interval. Everything that judges speed works on blocks and so behaves alike at every interval.
+"""
+
+from dataclasses import dataclass
+
+from vllm_watch.samples.engine import EngineSample, Histogram
+
+BLOCK_SECONDS_MIN = 1.9
+"""A block lasts at least two looks at one a second: prompt tokens are counted when a prefill ends."""
+
+BLOCK_STEPS_MIN = 20.0
+"""... and at least so many steps, whose mean then scatters by a few per cent."""
+
+BLOCK_SECONDS_MAX = 8.0
+"""... but no longer than this, or a slow engine, the one that matters most, is never judged."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """What one engine did between two looks. None is unknown."""
+
+    at_s: float  # its end
+    seconds: float
+    steps: float | None
+    step_seconds: float | None  # mean; idle time is not in it as far as that can be known
+    latency_seconds: float | None  # mean inter-token latency: the same, and waits of the preempted
+    tokens_per_step: float | None  # computed: prompt tokens that came from the cache are not in it
+    kv_usage: float | None  # ratio, mean
+    running: float  # mean
+    waiting: float  # mean
+    waiting_min: float
+    running_min: float
+    generated: float  # tokens per second
+    prompted: float | None  # prompt tokens per second that were computed, not cached
+    finished: float | None  # requests
+    finished_tokens: float | None  # sum of the finished requests' prompt and output tokens
+    preempted: float | None  # times
+
+
+class Blocks:
+    """Joins one engine's looks into blocks."""
+
+    def __init__(self) -> None:
+        self._first: EngineSample | None = None
+        self._last: EngineSample | None = None
+        self._first_at_s = 0.0
+        self._sums = [0.0, 0.0, 0.0, 0.0]  # looks, running, waiting, usage
+        self._lows = [0.0, 0.0]  # running, waiting
+
+    def add(self, at_s: float, sample: EngineSample, *, anew: bool) -> Block | None:
+        """Take a look in; return the block that it completes. `anew`: what was before is not comparable."""
+        if anew or self._first is None or began_anew(self._first, sample):
+            self._begin(at_s, sample)
+            return None
+        self._note(sample)
+        seconds = at_s - self._first_at_s
+        if seconds < BLOCK_SECONDS_MIN:
+            return None
+        if seconds < BLOCK_SECONDS_MAX and not _enough(self._first, sample):
+            return None
+        block = self._block(at_s, seconds, self._first, sample)
+        self._begin(at_s, sample)
+        return block
+
+    def _begin(self, at_s: float, sample: EngineSample) -> None:
+        self._first, self._first_at_s = sample, at_s
+        running, waiting = sample.requests_running or 0.0, sample.requests_waiting or 0.0
+        self._sums = [1.0, running, waiting, sample.kv_cache_usage or 0.0]
+        self._lows = [running, waiting]
+
+    def _note(self, sample: EngineSample) -> None:
+        running, waiting = sample.requests_running or 0.0, sample.requests_waiting or 0.0
+        seen = (1.0, running, waiting, sample.kv_cache_usage or 0.0)
+        self._sums = [a + b for a, b in zip(self._sums, seen, strict=True)]
+        self._lows = [min(self._lows[0], running), min(self._lows[1], waiting)]
+
+    def _block(self, at_s: float, seconds: float, a: EngineSample, b: EngineSample) -> Block:
+        looks, running, waiting, usage = self._sums
+        generated = _grown(a.generation_tokens, b.generation_tokens) or 0.0
+        prompted = _computed_prompt(a, b)
+        latency = _mean(a.inter_token_latency, b.inter_token_latency)
+        steps = _steps(a, b, seconds, latency, busy=self._lows[0] > 0)
+        step_seconds = _step_seconds(seconds, steps, latency, busy=self._lows[0] > 0)
+        return Block(
+            at_s=at_s,
+            seconds=seconds,
+            steps=steps,
+            step_seconds=step_seconds,
+            latency_seconds=latency,
+            tokens_per_step=(generated + (prompted or 0.0)) / steps if steps else None,
+            kv_usage=usage / looks if b.kv_cache_usage is not None else None,
+            running=running / looks,
+            waiting=waiting / looks,
+            waiting_min=self._lows[1],
+            running_min=self._lows[0],
+            generated=generated / seconds,
+            prompted=None if prompted is None else prompted / seconds,
+            finished=_finished(a, b),
+            finished_tokens=_finished_tokens(a, b),
+            preempted=_grown(a.preemptions, b.preemptions),
+        )
+
+
+def began_anew(before: EngineSample, now: EngineSample) -> bool:
+    """Did the counters start from zero between these two looks?"""
+    if before.created_time is not None and now.created_time is not None:
+        return before.created_time != now.created_time
+    pairs = (
+        (before.generation_tokens, now.generation_tokens),
+        (before.prompt_tokens, now.prompt_tokens),
+        (_count(before.iteration_tokens), _count(now.iteration_tokens)),
+    )
+    return any(a is not None and b is not None and b < a for a, b in pairs)
+
+
+def _enough(a: EngineSample, b: EngineSample) -> bool:
+    steps = _grown(_count(a.iteration_tokens), _count(b.iteration_tokens))
+    return steps is None or steps >= BLOCK_STEPS_MIN or steps == 0
+
+
+def _count(h: Histogram | None) -> float | None:
+    return None if h is None else h.count
+
+
+def _grown(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None or b < a else b - a
+
+
+def _sum_grown(a: Histogram | None, b: Histogram | None) -> float | None:
+    return None if a is None or b is None else _grown(a.sum, b.sum)
+
+
+def _mean(a: Histogram | None, b: Histogram | None) -> float | None:
+    count, total = _grown(_count(a), _count(b)), _sum_grown(a, b)
+    return total / count if count and total else None
+
+
+def _computed_prompt(a: EngineSample, b: EngineSample) -> float | None:
+    """Prompt tokens less the share that the prefix cache gave: the counter has both (hits may be blocks)."""
+    prompt = _grown(a.prompt_tokens, b.prompt_tokens)
+    if prompt is None:
+        return None
+    queries = _grown(a.prefix_cache_queries, b.prefix_cache_queries)
+    hits = _grown(a.prefix_cache_hits, b.prefix_cache_hits)
+    return prompt * (1.0 - min(1.0, hits / queries)) if queries and hits else prompt
+
+
+def _steps(
+    a: EngineSample, b: EngineSample, seconds: float, latency: float | None, *, busy: bool
+) -> float | None:
+    """Steps taken. Engines without a step counter: a busy one's every step hands each request a token."""
+    counted = _grown(_count(a.iteration_tokens), _count(b.iteration_tokens))
+    if counted is not None:
+        return counted
+    return seconds / latency if latency and busy else None
+
+
+def _step_seconds(
+    seconds: float, steps: float | None, latency: float | None, *, busy: bool
+) -> float | None:
+    """The lesser of elapsed ÷ steps, which idle time inflates, and the mean inter-token latency, which
+    waits of the preempted inflate; None where an engine was idle in between and no latency is known."""
+    if not steps:
+        return None
+    elapsed = seconds / steps
+    if latency is None:
+        return elapsed if busy else None
+    return min(elapsed, latency)
+
+
+def _finished(a: EngineSample, b: EngineSample) -> float | None:
+    if a.request_success is None or b.request_success is None:
+        return None
+    return _grown(sum(a.request_success.values()), sum(b.request_success.values()))
+
+
+def _finished_tokens(a: EngineSample, b: EngineSample) -> float | None:
+    prompt = _sum_grown(a.request_prompt_tokens, b.request_prompt_tokens)
+    output = _sum_grown(a.request_generation_tokens, b.request_generation_tokens)
+    return None if prompt is None or output is None else prompt + output

@@ -1,0 +1,182 @@
+"""How long this engine's steps take when it is well: a + b · tokens per step + c · KV cache in use.
+
+A step reads the weights once (a), computes its tokens (b) and reads the context of its requests (c):
+the roofline of decoding (Source: vLLM's own estimates of flops and read bytes per step). All three are
+at least 0. The fit is online, in relative error, and forgets nothing: what the engine did when fresh
+weighs as much as what it does today, so a slowdown that creeps in does not become the norm, while
+loads that were never met before are learnt at once, since there nothing is known yet.
+"""
+
+from itertools import combinations
+from math import inf, log, sqrt
+
+PRIOR = 1e-3
+"""Weight of the prior (each part explains a third of the first step time) against one block: enough
+to keep the equations solvable, too little to be seen after a minute."""
+
+SCATTER_FIRST = 0.25
+"""Assumed scatter of the log ratio until it was measured: healthy blocks of a real engine differ so."""
+
+SCATTER_MIN = 0.05
+"""The scatter is not taken to be less: a model of three numbers is never better than this."""
+
+SCATTER_MEMORY_BLOCKS = 150.0
+"""Blocks over which the scatter is averaged: 10 minutes at 5 s, enough for two digits."""
+
+READY_BLOCKS = 12
+"""Blocks until the model may judge: four for each of its numbers."""
+
+READY_SECONDS = 40.0
+"""... and seconds of work in them. Restarted engines are so covered again within a minute or two."""
+
+NEWS = 0.02
+"""A block whose load is known better than this (its leverage) changes the fit by less than what can be seen:
+the equations are then solved only ..."""
+
+SOLVE_EVERY = 8
+"""... at every eighth such block."""
+
+_PARTS = (0, 1, 2)
+_SUBSETS = [subset for size in (3, 2, 1) for subset in combinations(_PARTS, size)]
+
+Vector = tuple[float, float, float]
+
+
+class StepModel:
+    """The fit, and how far healthy blocks scatter around it."""
+
+    def __init__(self) -> None:
+        self.blocks = 0
+        self.seconds = 0.0
+        self.coefficients: Vector = (0.0, 0.0, 0.0)
+        self._gram: list[list[float]] = [[0.0] * 3 for _ in _PARTS]
+        self._moment = [0.0, 0.0, 0.0]
+        self._inverse: list[Vector] = []
+        self._unsolved = 0
+        self._scatter_square = SCATTER_FIRST**2
+
+    @property
+    def ready(self) -> bool:
+        return self.blocks >= READY_BLOCKS and self.seconds >= READY_SECONDS
+
+    @property
+    def scatter(self) -> float:
+        """Standard deviation of the log ratio of healthy blocks."""
+        return max(SCATTER_MIN, sqrt(self._scatter_square))
+
+    def seconds_of(self, tokens_per_step: float, kv_usage: float) -> float | None:
+        """What a step of this load took when the engine was well; None while nothing is known."""
+        a, b, c = self.coefficients
+        expected = a + b * tokens_per_step + c * kv_usage
+        return expected if expected > 0 else None
+
+    def deviation(self, tokens_per_step: float, kv_usage: float) -> float:
+        """Standard deviation of the log ratio at this load: the scatter, more where little is known."""
+        expected = self.seconds_of(tokens_per_step, kv_usage)
+        if expected is None or not self._inverse:
+            return SCATTER_FIRST
+        row = (1.0 / expected, tokens_per_step / expected, kv_usage / expected)
+        return self.scatter * sqrt(1.0 + self._leverage(row))
+
+    def _leverage(self, row: Vector) -> float:
+        """How little is known of such a load: 0 is well known, beyond 1 is guessed."""
+        if not self._inverse:
+            return inf
+        x, y, z = row
+        (a, b, c), (_, d, e), (_, _, f) = self._inverse
+        return max(
+            0.0, a * x * x + d * y * y + f * z * z + 2.0 * (b * x * y + c * x * z + e * y * z)
+        )
+
+    def learn(
+        self, step_seconds: float, tokens_per_step: float, kv_usage: float, seconds: float
+    ) -> None:
+        """Take a healthy block in."""
+        if self.blocks == 0:
+            self._begin(step_seconds, tokens_per_step, kv_usage)
+        else:
+            self._measure(step_seconds, tokens_per_step, kv_usage)
+        # In relative error, and by what it should be where it is less: an odd short step weighs no more.
+        scale = max(step_seconds, self.seconds_of(tokens_per_step, kv_usage) or 0.0)
+        row = (1.0 / scale, tokens_per_step / scale, kv_usage / scale)
+        for i in _PARTS:
+            self._moment[i] += row[i] * step_seconds / scale
+            for j in _PARTS:
+                self._gram[i][j] += row[i] * row[j]
+        self.blocks += 1
+        self.seconds += seconds
+        self._unsolved += 1
+        if self._leverage(row) > NEWS or self._unsolved >= SOLVE_EVERY:
+            self._unsolved = 0
+            self._solve()
+
+    def widen(self, log_ratios: list[float]) -> None:
+        """Excursions that healed by themselves belong to what is normal here."""
+        for log_ratio in log_ratios:
+            self._note(log_ratio)
+
+    def _begin(self, step_seconds: float, tokens_per_step: float, kv_usage: float) -> None:
+        scales = (
+            step_seconds,
+            step_seconds / max(tokens_per_step, 1.0),
+            step_seconds / max(kv_usage, 0.05),
+        )
+        for i, scale in enumerate(scales):
+            self._gram[i][i] += PRIOR / scale**2
+            self._moment[i] += PRIOR / 3.0 / scale
+
+    def _measure(self, step_seconds: float, tokens_per_step: float, kv_usage: float) -> None:
+        """Average the square of how far off the model is before it learns this block."""
+        expected = self.seconds_of(tokens_per_step, kv_usage)
+        if expected is None or self.blocks < len(_PARTS):
+            return
+        self._note(log(step_seconds / expected))
+
+    def _note(self, log_ratio: float) -> None:
+        limit = 4.0 * sqrt(self._scatter_square)
+        off = max(-limit, min(limit, log_ratio))
+        share = 1.0 / min(self.blocks, SCATTER_MEMORY_BLOCKS)
+        self._scatter_square += share * (off * off - self._scatter_square)
+
+    def _solve(self) -> None:
+        """Least squares with no part below 0: three parts have seven subsets, so all are tried."""
+        best, least = None, 0.0
+        for subset in _SUBSETS:
+            found = _solution(self._gram, self._moment, subset)
+            if found is None or min(found) < 0.0:
+                continue
+            gain = sum(found[i] * self._moment[i] for i in _PARTS)
+            if best is None or gain > least:
+                best, least = found, gain
+            if len(subset) == len(_PARTS):
+                break
+        if best is not None:
+            self.coefficients = best
+        self._inverse = _inverse(self._gram)
+
+
+def _solution(
+    gram: list[list[float]], moment: list[float], subset: tuple[int, ...]
+) -> Vector | None:
+    size = len(subset)
+    rows = [[gram[i][j] for j in subset] + [moment[i]] for i in subset]
+    for k in range(size):
+        if rows[k][k] <= 0.0:
+            return None
+        for i in range(k + 1, size):
+            factor = rows[i][k] / rows[k][k]
+            for j in range(k, size + 1):
+                rows[i][j] -= factor * rows[k][j]
+    values = [0.0] * size
+    for k in reversed(range(size)):
+        rest = sum(rows[k][j] * values[j] for j in range(k + 1, size))
+        values[k] = (rows[k][size] - rest) / rows[k][k]
+    full = [0.0, 0.0, 0.0]
+    for i, value in zip(subset, values, strict=True):
+        full[i] = value
+    return full[0], full[1], full[2]
+
+
+def _inverse(gram: list[list[float]]) -> list[Vector]:
+    columns = [_solution(gram, [1.0 if i == k else 0.0 for i in _PARTS], _PARTS) for k in _PARTS]
+    return [column for column in columns if column is not None] if None not in columns else []

@@ -1,0 +1,111 @@
+"""What an engine got done when it was well, and how much of that it gets done now.
+
+Work is of two kinds, tokens generated and prompt tokens computed, and a shift of the workload trades
+one for the other. So each is compared with its own past, and the better of the two counts: an engine
+that computes longer prompts and therefore generates less has lost nothing.
+"""
+
+from math import exp
+
+from vllm_watch.signals.blocks import Block
+
+MEMORY_SECONDS = 3600.0
+"""The reference is the mean of so much healthy working time: long enough to span bursts and their gaps."""
+
+SMOOTH_SECONDS = 8.0
+"""What is compared is smoothed over this: prompt tokens are counted in lumps, when a prefill ends."""
+
+READY_SECONDS = 40.0
+"""Healthy working time until the reference may be used."""
+
+
+class Mean:
+    """A mean weighted by time; nothing is forgotten until `memory` seconds, then slowly."""
+
+    def __init__(self, memory: float) -> None:
+        self._memory = memory
+        self._weight = 0.0
+        self.value = 0.0
+
+    @property
+    def weight(self) -> float:
+        return self._weight
+
+    def add(self, value: float, seconds: float) -> None:
+        self._weight = min(self._memory, self._weight + seconds)
+        self.value += (value - self.value) * seconds / self._weight
+
+
+class Smooth:
+    """An exponential mean over `SMOOTH_SECONDS`."""
+
+    def __init__(self) -> None:
+        self.value: float | None = None
+
+    def add(self, value: float, seconds: float) -> float:
+        if self.value is None:
+            self.value = value
+        else:
+            self.value += (value - self.value) * (1.0 - exp(-seconds / SMOOTH_SECONDS))
+        return self.value
+
+
+class Throughput:
+    """One engine's rates when well, and now."""
+
+    def __init__(self) -> None:
+        self.generated = Mean(MEMORY_SECONDS)
+        self.prompted = Mean(MEMORY_SECONDS)
+        self.running = Mean(MEMORY_SECONDS)
+        self.kv_usage = Mean(MEMORY_SECONDS)
+        self.finished = Mean(MEMORY_SECONDS)  # requests per second
+        self.finished_tokens = Mean(MEMORY_SECONDS)  # per second
+        self.running_peak = 0.0
+        self.generated_now = Smooth()
+        self.prompted_now = Smooth()
+
+    @property
+    def ready(self) -> bool:
+        return self.generated.weight >= READY_SECONDS
+
+    def see(self, block: Block) -> None:
+        """Follow what it does now."""
+        self.generated_now.add(block.generated, block.seconds)
+        self.prompted_now.add(block.prompted or 0.0, block.seconds)
+
+    def learn(self, block: Block) -> None:
+        """Take a healthy block in, if there was work."""
+        if block.running <= 0.0 and block.generated <= 0.0:
+            return
+        self.generated.add(block.generated, block.seconds)
+        self.prompted.add(block.prompted or 0.0, block.seconds)
+        self.running.add(block.running, block.seconds)
+        self.running_peak = max(self.running_peak, block.running)
+        if block.kv_usage is not None:
+            self.kv_usage.add(block.kv_usage, block.seconds)
+        if block.finished is not None and block.finished_tokens is not None:
+            self.finished.add(block.finished / block.seconds, block.seconds)
+            self.finished_tokens.add(block.finished_tokens / block.seconds, block.seconds)
+
+    def ratio(self) -> float | None:
+        """What it does now ÷ what it did when well; None until known."""
+        if not self.ready or self.generated_now.value is None:
+            return None
+        pairs = (
+            (self.generated_now.value, self.generated.value),
+            (self.prompted_now.value or 0.0, self.prompted.value),
+        )
+        ratios = [now / then for now, then in pairs if then > 0.0]
+        return max(ratios) if ratios else None
+
+    def running_expected(self, kv_usage: float) -> float | None:
+        """How many requests ran, when well, with so much of the KV cache in use; None until known."""
+        if not self.ready or self.kv_usage.value <= 0.0:
+            return None
+        return kv_usage * self.running.value / self.kv_usage.value
+
+    def request_tokens(self) -> float | None:
+        """Prompt and output tokens of a request that finished, mean, when well; None until known."""
+        if self.finished.value <= 0.0 or self.finished_tokens.value <= 0.0:
+            return None
+        return self.finished_tokens.value / self.finished.value
