@@ -8,8 +8,8 @@ import time
 import zlib
 
 import pytest
-from tests.sources.wire import wire
 
+from tests.sources.wire import wire
 from vllm_watch.sources import http
 
 BOMB = gzip.compress(b"x" * 50_000_000)

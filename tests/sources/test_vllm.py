@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.sources.wire import wire
 
+from tests.sources.wire import wire
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http
