@@ -196,7 +196,7 @@ class Daemon:
             await asyncio.sleep(min(1.0, self._config.discovery.refresh_seconds))
             try:
                 await self._discover()
-            except Exception:  # the targets that are known go on
+            except Exception:  # noqa: BLE001 - the targets that are known go on
                 _log.exception("discovery_failed")
 
     async def _discover(self, *, even_if_unchanged: bool = False) -> None:
@@ -257,7 +257,7 @@ class Daemon:
             began_s = time.monotonic()
             try:
                 self._publish_gpus(await self._gpu_source.read())
-            except Exception:  # the engines go on being watched
+            except Exception:  # noqa: BLE001 - the engines go on being watched
                 _log.exception("gpu_poll_failed")
             left = self._config.gpu.interval_seconds - (time.monotonic() - began_s)
             await asyncio.sleep(max(0.1, left))
