@@ -72,6 +72,7 @@ class Daemon:
         self._make_gpu_source = make_gpu_source
         self._running: dict[str, _Running] = {}
         self._waiting_for: set[str] = set()
+        self._targets: tuple[TargetConfig, ...] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading = asyncio.Lock()
         self._session: aiohttp.ClientSession | None = None
@@ -205,7 +206,8 @@ class Daemon:
             self._targets = found
         elif not even_if_unchanged:
             return
-        self._reconcile(self._targets)
+        if self._targets is not None:
+            self._reconcile(self._targets)
 
     def _reconcile(self, targets: tuple[TargetConfig, ...]) -> None:
         wanted = {target.name: target for target in targets}
@@ -272,6 +274,8 @@ class Daemon:
     # --- what the server asks
 
     def _not_ready(self) -> str | None:
+        if self._targets is None:
+            return "targets are still being looked for"
         if not self._waiting_for:
             return None
         return (

@@ -47,6 +47,7 @@ class TargetLoop:
         self._publish = publish
         self._news: str | None = None
         self._restarts = 0
+        self._failing = False
         # How much later than planned the last looks began.
         self.lateness_seconds: deque[float] = deque(maxlen=_LATENESS_KEPT)
 
@@ -70,15 +71,19 @@ class TargetLoop:
             tick = max(tick + 1, passed)
 
     async def _look(self) -> None:
+        look = await self._source.observe()
         try:
-            look = await self._source.observe()
             self._watch.observe(look.observation)
             signals = self._watch.signals
-            if signals is not None:
-                self._publish(look, signals)
-                self._tell(look.observation, signals)
+            self._failing = False
         except Exception:  # noqa: BLE001 - one target's bug must not blind us to the others
-            _log.exception("look_failed", target=self.target.name)
+            if not self._failing:
+                _log.exception("judgement_failed", target=self.target.name)
+            self._failing = True
+            signals = _not_judged(look.observation)
+        if signals is not None:
+            self._publish(look, signals)
+            self._tell(look.observation, signals)
 
     def _tell(self, observation: Observation, signals: TargetSignals) -> None:
         news = _NEWS[signals.state]
@@ -96,3 +101,15 @@ class TargetLoop:
         if restarts > self._restarts:
             _log.info("counters_began_anew", target=self.target.name, t=observation.t)
         self._restarts = restarts
+
+
+def _not_judged(observation: Observation) -> TargetSignals:
+    """What is shown of a look that our own judgement failed on: nothing of the one before."""
+    return TargetSignals(
+        target=observation.target,
+        t=observation.t,
+        up=observation.reading is not None,
+        outcome=observation.scrape.outcome,
+        state="unknown",
+        state_text="vllm-watch itself failed to judge this; its log says how",
+    )

@@ -74,8 +74,10 @@ class Watch:
 
     def _heard(self, observation: Observation, reading: Reading, at_s: float) -> TargetSignals:
         samples = reading.engines[:ENGINES_MAX] if reading.vllm else ()
-        for gone in self._engines.keys() - {sample.engine for sample in samples}:
-            del self._engines[gone]
+        # A server that has just started may answer without a single series: its engines are not gone.
+        if samples:
+            for gone in self._engines.keys() - {sample.engine for sample in samples}:
+                del self._engines[gone]
         engines: dict[str, EngineSignals] = {}
         for sample in samples:
             tracker = self._engines.get(sample.engine)

@@ -175,6 +175,23 @@ async def test_an_old_servers_redirect_is_followed_once():
         assert len(asked(server, "/metrics")) == 1
 
 
+async def test_a_server_that_no_longer_redirects_is_found_again():
+    """After an upgrade the old place is gone; the configured one is asked again."""
+
+    async def there(request):
+        await request.answer(status="307 Temporary Redirect", headers={"Location": "/metrics/"})
+
+    async with wire(metrics=there) as server:
+        server.on("/metrics/", BODY)
+        source, session = new_source(server)
+        async with session:
+            await source.observe()
+            server.on("/metrics", BODY)
+            del server.routes["/metrics/"]
+            outcomes = [(await source.observe()).observation.scrape.outcome for _ in range(2)]
+    assert outcomes == ["http", "ok"]
+
+
 @pytest.mark.parametrize(
     ("body", "content_type", "words"),
     [
