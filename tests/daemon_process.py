@@ -11,6 +11,13 @@ from pathlib import Path
 import aiohttp
 
 ROOT = Path(__file__).parent.parent
+# Quick looks, and patience with a machine that runs other tests at the same time.
+SETTINGS = {
+    "VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": "0.2",
+    "VLLM_WATCH_SCRAPE__TIMEOUT_SECONDS": "20",
+    "VLLM_WATCH_SCRAPE__CONNECT_TIMEOUT_SECONDS": "20",
+    "VLLM_WATCH_LOG__FORMAT": "json",
+}
 START_SECONDS = 30.0  # on a machine busy with other tests; alone it takes half a second
 
 
@@ -90,7 +97,7 @@ async def daemon(*arguments, environ=None, command="run", listen="127.0.0.1:0"):
         sys.executable, "-m", "vllm_watch", command, "--listen", listen, *map(str, arguments),
         cwd=ROOT, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
         env={k: v for k, v in os.environ.items() if not k.startswith("VLLM_")}
-        | {"VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": "0.2", "VLLM_WATCH_LOG__FORMAT": "json"} | (environ or {}),
+        | SETTINGS | (environ or {}),
     )  # fmt: skip
     running = DaemonProcess(process)
     try:

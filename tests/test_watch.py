@@ -162,6 +162,15 @@ def test_engines_that_go_are_gone():
     assert list(follow(seen(0, 1.0, engines=3), seen(5, 2.0, engines=1)).engines) == ["0"]
 
 
+def test_an_answer_without_a_series_does_not_forget_the_engines():
+    """A server that has just started may say nothing at first; what was counted before stays."""
+    nothing = Observation(
+        t=10, target="x", scrape=Call(outcome="ok"), reading=Reading(vllm=False, why_not="empty")
+    )
+    engine = follow(seen(0, 100.0), seen(5, 200.0), nothing, seen(15, 10.0)).engines["0"]
+    assert (engine.restarts, engine.generation_tokens_per_second) == (1, pytest.approx(110 / 15))
+
+
 def test_the_worst_engine_speaks_for_the_target():
     """One stalled engine among data-parallel ones is not hidden by the others."""
     step = EngineSample(engine="0", generation_tokens=1.0, requests_running=0.0)

@@ -72,6 +72,7 @@ class Daemon:
         self._make_gpu_source = make_gpu_source
         self._running: dict[str, _Running] = {}
         self._waiting_for: set[str] = set()
+        self._targets: tuple[TargetConfig, ...] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading = asyncio.Lock()
         self._session: aiohttp.ClientSession | None = None
@@ -183,6 +184,8 @@ class Daemon:
         if config.gpu != old.gpu:
             await self._gpu_source.close()
             self._gpu_source = self._make_gpu_source(config.gpu, config)
+            # Switched off, it would grow older and older, as if it had failed.
+            self.board.host_sources.pop("nvml", None)
         self.board.window_seconds = config.signals.window_seconds
         self._discovery.reconfigure(config)
         await self._discover(even_if_unchanged=True)
@@ -192,7 +195,10 @@ class Daemon:
     async def _discover_on(self) -> None:
         while True:
             await asyncio.sleep(min(1.0, self._config.discovery.refresh_seconds))
-            await self._discover()
+            try:
+                await self._discover()
+            except Exception:  # noqa: BLE001 - the targets that are known go on
+                _log.exception("discovery_failed")
 
     async def _discover(self, *, even_if_unchanged: bool = False) -> None:
         found = await self._discovery.refresh(time.monotonic())
@@ -200,7 +206,8 @@ class Daemon:
             self._targets = found
         elif not even_if_unchanged:
             return
-        self._reconcile(self._targets)
+        if self._targets is not None:
+            self._reconcile(self._targets)
 
     def _reconcile(self, targets: tuple[TargetConfig, ...]) -> None:
         wanted = {target.name: target for target in targets}
@@ -252,17 +259,25 @@ class Daemon:
     async def _poll_gpus(self) -> None:
         while True:
             began_s = time.monotonic()
-            reading = await self._gpu_source.read()
-            if self._config.gpu.enabled != "off":
-                self.board.call("nvml", "", reading.status, reading.duration_s, reading.t)
-                self.board.publish_gpus(reading)
-                self.recorder.observe_gpus(reading)
+            try:
+                self._publish_gpus(await self._gpu_source.read())
+            except Exception:  # noqa: BLE001 - the engines go on being watched
+                _log.exception("gpu_poll_failed")
             left = self._config.gpu.interval_seconds - (time.monotonic() - began_s)
             await asyncio.sleep(max(0.1, left))
+
+    def _publish_gpus(self, reading: GpuReading) -> None:
+        if self._config.gpu.enabled == "off":
+            return
+        self.board.call("nvml", "", reading.status, reading.duration_s, reading.t)
+        self.board.publish_gpus(reading)
+        self.recorder.observe_gpus(reading)
 
     # --- what the server asks
 
     def _not_ready(self) -> str | None:
+        if self._targets is None:
+            return "targets are still being looked for"
         if not self._waiting_for:
             return None
         return (

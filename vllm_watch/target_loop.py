@@ -54,6 +54,8 @@ class TargetLoop:
         self._publish = publish
         self._news: str | None = None
         self._restarts = 0
+        self._failing = False
+        self._failures: dict[str, str] = {}
         # How much later than planned the last looks began.
         self.lateness_seconds: deque[float] = deque(maxlen=_LATENESS_KEPT)
 
@@ -77,17 +79,28 @@ class TargetLoop:
             tick = max(tick + 1, passed)
 
     async def _look(self) -> None:
+        look = await self._source.observe()
         try:
-            look = await self._source.observe()
             events = self._watch.observe(look.observation)
             signals = self._watch.signals
-            if signals is not None:
-                self._publish(look, signals, events)
-                self._tell(look.observation, signals)
-            for event in events:
-                tell_incident(event)
+            self._failing = False
         except Exception:  # noqa: BLE001 - one target's bug must not blind us to the others
-            _log.exception("look_failed", target=self.target.name)
+            if not self._failing:
+                _log.exception("judgement_failed", target=self.target.name)
+            self._failing = True
+            signals, events = _not_judged(look.observation), []
+        if signals is not None:
+            self._publish(look, signals, events)
+            self._tell(look.observation, signals)
+        for event in events:
+            tell_incident(event)
+        self._tell_failures()
+
+    def _tell_failures(self) -> None:
+        for slug, error in self._watch.failures.items():
+            if self._failures.get(slug) != error:
+                _log.error("detector_failed", target=self.target.name, detector=slug, error=error)
+        self._failures = dict(self._watch.failures)
 
     def _tell(self, observation: Observation, signals: TargetSignals) -> None:
         news = _NEWS[signals.state]
@@ -121,3 +134,15 @@ def tell_ended(incident: Incident) -> None:
     """Log that an incident has ended with its target, which no look will tell of any more."""
     told = {name: getattr(incident, name) for name in _TOLD}
     _log.info("incident_resolved", **told, resolution=incident.resolution)
+
+
+def _not_judged(observation: Observation) -> TargetSignals:
+    """What is shown of a look that our own judgement failed on: nothing of the one before."""
+    return TargetSignals(
+        target=observation.target,
+        t=observation.t,
+        up=observation.reading is not None,
+        outcome=observation.scrape.outcome,
+        state="unknown",
+        state_text="vllm-watch itself failed to judge this; its log says how",
+    )

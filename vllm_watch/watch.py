@@ -99,7 +99,7 @@ class Watch:
             self._last_success_t = observation.t
             self.signals = self._heard(observation, observation.reading, at_s)
             self.reading = observation.reading
-            windows = {name: tracker._window for name, tracker in self._engines.items()}
+            windows = {name: tracker.window for name, tracker in self._engines.items()}
         view = View(
             at_s=at_s, known=known, observation=observation, signals=self.signals, windows=windows
         )
@@ -130,8 +130,10 @@ class Watch:
 
     def _heard(self, observation: Observation, reading: Reading, at_s: float) -> TargetSignals:
         samples = reading.engines[:ENGINES_MAX] if reading.vllm else ()
-        for gone in self._engines.keys() - {sample.engine for sample in samples}:
-            del self._engines[gone]
+        # A server that has just started may answer without a single series: its engines are not gone.
+        if samples:
+            for gone in self._engines.keys() - {sample.engine for sample in samples}:
+                del self._engines[gone]
         engines: dict[str, EngineSignals] = {}
         for sample in samples:
             tracker = self._engines.get(sample.engine)

@@ -125,8 +125,11 @@ def test_each_target_is_judged_by_itself(trace, capsys):
 
 
 def test_incidents_are_all_that_json_prints(trace, capsys):
-    """No detector judges yet: nothing stands on stdout."""
-    assert replay(capsys, trace(crash()), "--json") == ""
+    """One JSON object a line for each incident event, and nothing else on stdout."""
+    events = [json.loads(line) for line in replay(capsys, trace(crash()), "--json").splitlines()]
+    assert [(e["event"], e["kind"], e["cause"], e["engine"]) for e in events] == [
+        ("opened", "engine_down", "crash", None)
+    ]
 
 
 def test_without_json_a_summary_is_printed(trace, capsys):

@@ -4,18 +4,15 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 
 import pytest
-import pytest_asyncio
-from playwright.async_api import Browser, Page, async_playwright, expect
+from playwright.async_api import expect
 
+from tests.export.browsing import EVIL, LAPTOP, LONGEST, PHONE, UNKNOWN, WALL, resolve
 from tests.export.demo_board import (
     STORIES,
-    event,
     fill,
-    incident_events,
     reading,
     signals,
     step,
@@ -25,95 +22,6 @@ from vllm_watch.export.server import Server
 from vllm_watch.samples.target import Target
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
-UNKNOWN = "\u2013"  # how the page writes what it does not know
-EVIL = "<img src=x onerror=alert(1)>"
-PHONE, LAPTOP, WALL = (375, 812), (1280, 800), (2560, 1440)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser() -> AsyncIterator[Browser]:
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
-        )
-        yield browser
-        await browser.close()
-
-
-@pytest.fixture
-def board() -> Board:
-    """Every story of the demo, with its last ten minutes."""
-    board = Board()
-    fill(board, extra=0, now=time.time())
-    return board
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def server(board) -> AsyncIterator[Server]:
-    server = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
-    await server.start()
-    yield server
-    await server.stop()
-
-
-@pytest_asyncio.fixture(loop_scope="module")
-async def opened(browser) -> AsyncIterator[Callable[..., Awaitable["Tab"]]]:
-    """Opens the page of a server and waits until it is live; closes all at the end."""
-    contexts = []
-
-    async def open_page(
-        server: Server, size: tuple[int, int] = LAPTOP, scheme: str = "light"
-    ) -> Tab:
-        context = await browser.new_context(
-            viewport={"width": size[0], "height": size[1]}, color_scheme=scheme
-        )
-        contexts.append(context)
-        tab = Tab(await context.new_page(), f"http://127.0.0.1:{server.port}/")
-        await tab.page.goto(tab.url)
-        await expect(tab.page.locator("#live")).to_have_attribute("data-state", "live")
-        return tab
-
-    yield open_page
-    for context in contexts:
-        await context.close()
-
-
-class Tab:
-    """A page that keeps what must not happen: errors, and requests to anyone else."""
-
-    def __init__(self, page: Page, url: str) -> None:
-        self.page = page
-        self.url = url
-        self.complaints: list[str] = []
-        page.on(
-            "console",
-            lambda said: (
-                self.complaints.append(said.text) if said.type in {"error", "warning"} else None
-            ),
-        )
-        page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
-        page.on("request", self._requested)
-
-    def _requested(self, request) -> None:
-        if not request.url.startswith(self.url):
-            self.complaints.append(f"asked elsewhere: {request.url}")
-
-    def row(self, name: str):
-        return self.page.locator(f'details.target[id="target-{name}"]')
-
-
-def resolve(board: Board, *targets: str) -> None:
-    """End what is open of these targets."""
-    for name in targets:
-        end = {"event": "resolved", "t": time.time(), "resolution": "healthy"}
-        opened = incident_events(name, time.time())[-1]
-        for incident_id in list(board.targets[name].incidents.open):
-            board.incident_events(name, [opened | end | {"id": incident_id}])
-
-
-def card(tab: "Tab", title: str):
-    return tab.page.locator(".incident", has=tab.page.locator("h3", has_text=title))
 
 
 async def test_says_first_what_is_wrong(opened, server):
@@ -174,210 +82,6 @@ async def test_names_from_outside_are_text(opened, server):
     await expect(row.locator(".chart").first).to_be_visible()
     assert await tab.page.locator("main img, main b").count() == 0
     assert tab.complaints == []
-
-
-async def test_each_open_incident_is_a_card(opened, server):
-    """What wakes people comes first: kind and cause in words, whose it is, since when, why, and whether a restart helps."""
-    tab = await opened(server)
-    await expect(tab.page.locator(".incident h3")).to_have_text([
-        "Stalled: hang", "Down: crash", "Overloaded: more demand than it can serve", "Host memory grows: leak",
-        "Stale GPU memory: an orphaned worker",
-    ])  # fmt: skip
-    assert await tab.page.locator(".incident .severity").all_inner_texts() == [
-        "page", "page", "ticket", "ticket", "info",
-    ]  # fmt: skip
-    stalled, crashed = card(tab, "Stalled: hang"), card(tab, "Down: crash")
-    await expect(stalled.locator(".incident-where")).to_have_text("llama-70b-bengine 0")
-    await expect(crashed.locator(".incident-where")).to_have_text("llama-8b-canary")
-    await expect(stalled.locator(".incident-summary")).to_have_text(
-        "No step has ended for 94 s although 41 requests run and 17 wait."
-    )
-    pro, contra = await stalled.locator(".evidence section").all_inner_texts()
-    assert pro.replace("\u202f", " ").split("\n") == [
-        "What speaks for it",
-        "No step has ended for 94 s; the longest pause before was 1.3 s.", "0 steps/s", "expected 31 steps/s",
-        "41 requests are running and none has received a token.", "41 requests",
-        "The GPU is busy all the time, which a kernel that never returns is.", "100 %", "expected 93 %",
-    ]  # fmt: skip
-    assert contra.split("\n") == [
-        "What speaks against it", "/health still answers; it does while an engine hangs.", "HTTP 200",
-    ]  # fmt: skip
-    await expect(crashed.locator(".evidence section").nth(1)).to_contain_text(
-        "Nothing was found that does."
-    )
-    await expect(stalled.locator(".restart")).to_have_text("A restart is known to cure this.")
-    await expect(crashed.locator(".restart")).to_have_text("A restart does not help here.")
-    await expect(stalled.locator(".runbook")).to_have_text(
-        "Runbook docs/detectors/engine_stalled.md"
-    )
-    top = await tab.page.locator(".incident").first.bounding_box()
-    assert top is not None
-    assert top["y"] < LAPTOP[1] / 2
-    assert tab.complaints == []
-
-
-async def test_age_of_an_incident_ticks(opened, server, board):
-    """It grows by itself, with nothing new from the watcher, and moves nothing."""
-    tab = await opened(server)
-    age, title = (card(tab, "Stalled: hang").locator(part) for part in (".age", "h3"))
-    before, place = await age.inner_text(), await title.bounding_box()
-    await expect(age).not_to_have_text(before)
-    assert re.fullmatch("1\u202fmin (3[4-9]|[45][0-9])\u202fs", await age.inner_text())
-    assert await title.bounding_box() == place
-
-
-async def test_incidents_are_live(opened, server, board):
-    """A new one appears and is announced, a sharper cause changes it in place, an end takes it to the past ones."""
-    tab = await opened(server)
-    story = {"engine": "0", "kind": "throughput_collapse", "cause": "unknown", "severity": "page", "summary": "It generates 310 tokens per second where 1,420 are usual."}  # fmt: skip
-    now = time.time()
-    begun = event("embeddings", story, now - 30)
-    board.incident_events("embeddings", [begun])
-    first = tab.page.locator(".incident").first
-    await expect(first.locator("h3")).to_have_text("Collapsed: cause unknown")
-    await expect(first.locator(".restart")).to_have_text("Whether a restart helps is not known.")
-    await expect(tab.page.locator("#announce")).to_contain_text(
-        "embeddings has collapsed: cause unknown"
-    )
-    await expect(tab.row("embeddings").locator(".flag")).to_have_text("Collapsed: cause unknown")
-    sharper = begun | {"event": "updated", "t": now, "cause": "kv_leak", "restart_advised": True}
-    board.incident_events("embeddings", [sharper])
-    await expect(first.locator("h3")).to_have_text("Collapsed: the KV cache leaks")
-    await expect(first.locator(".restart")).to_have_text("A restart is known to cure this.")
-    await expect(tab.page.locator(".incident")).to_have_count(6)
-    board.incident_events(
-        "embeddings", [sharper | {"event": "resolved", "t": now, "resolution": "restarted"}]
-    )
-    await expect(tab.page.locator(".incident")).to_have_count(5)
-    await expect(tab.row("embeddings").locator(".flag")).to_have_count(0)
-    newest = tab.page.locator(".ended").first
-    await expect(newest.locator(".ended-title")).to_have_text(
-        "Collapsed: the KV cache leaksembeddings, engine 0"
-    )
-    await expect(newest.locator(".ended-resolution")).to_have_text("after a restart")
-    await expect(newest.locator(".ended-lasted")).to_have_text("lasted 30\u202fs")
-    assert tab.complaints == []
-
-
-async def test_past_incidents_are_a_short_list(opened, server):
-    """The last that ended first, and the older ones when asked for."""
-    tab = await opened(server)
-    await expect(tab.page.locator(".ended")).to_have_count(6)
-    await expect(tab.page.locator(".ended .ended-resolution")).to_have_text([
-        "became another incident", "after a restart", "healthy again", "healthy again", "healthy again", "the target is gone",
-    ])  # fmt: skip
-    await tab.page.locator("#history-more").click()
-    await expect(tab.page.locator(".ended")).to_have_count(7)
-    await expect(tab.page.locator("#history-more")).to_be_hidden()
-
-
-async def test_without_incidents_there_is_nothing_to_see_of_them(opened):
-    """No empty headings."""
-    board = Board()
-    board.add_target(Target(name="calm", url="http://h:1"), 5.0)
-    server = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
-    await server.start()
-    tab = await opened(server)
-    for part in ("#incidents", "#incidents-link", "#history"):
-        await expect(tab.page.locator(part)).to_be_hidden()
-    await tab.page.close()
-    await server.stop()
-
-
-async def test_incidents_lead_to_their_target_and_mark_it(opened, server):
-    """The row says what is open, the way there is a link, and the charts show since when."""
-    tab = await opened(server)
-    row = tab.row("llama-70b-b")
-    await expect(row.locator(".flag")).to_have_text("Stalled: hang")
-    await expect(row).to_have_attribute("data-tone", "bad")
-    await expect(tab.row(EVIL)).to_have_attribute("data-tone", "warn")
-    await expect(tab.row("qwen3-moe")).to_have_attribute("data-tone", "good")
-    await expect(tab.row("qwen3-moe").locator(".flag")).to_have_text("Stale GPU memory: an orphaned worker, engine 1")  # fmt: skip
-    await card(tab, "Stalled: hang").locator(".incident-target").focus()
-    await tab.page.keyboard.press("Enter")
-    await expect(row).to_have_attribute("open", "")
-    await expect(row).to_be_in_viewport()
-    mark = row.locator(".chart .mark").first
-    left, width = await mark.evaluate("e => [parseFloat(e.style.left), parseFloat(e.style.width)]")
-    assert left == pytest.approx(100 * (1 - 94 / 600), abs=2)
-    assert left + width == pytest.approx(100)
-    assert (await mark.get_attribute("title")).startswith("Stalled: hang since ")
-    assert "Stalled: hang since" in await row.locator(".plot").first.get_attribute("aria-label")
-    await expect(row.locator(".spark rect")).to_have_count(1)
-
-
-async def test_marks_are_of_their_engine_and_of_the_span_that_is_charted(opened, server):
-    """Another engine's incident is not marked; one that began before the chart marks all of it; one that ended, its part."""
-    tab = await opened(server)
-    two = tab.row("qwen3-moe")
-    await two.locator("summary").first.click()
-    await expect(two.locator(".engine").nth(1).locator(".mark")).to_have_count(7)
-    await expect(two.locator(".engine").first.locator(".mark")).to_have_count(0)
-    whole = await two.locator(".mark").first.evaluate("e => [e.style.left, e.style.width]")
-    assert whole == ["0%", "100%"]
-    past = tab.row("llama-70b-a")
-    await past.locator("summary").first.click()
-    mark = past.locator(".chart .mark-quiet").first
-    left, width = await mark.evaluate("e => [parseFloat(e.style.left), parseFloat(e.style.width)]")
-    assert left == pytest.approx(100 * (1 - 420 / 600), abs=2)
-    assert width == pytest.approx(100 * 190 / 600, abs=2)
-
-
-@pytest.mark.parametrize(
-    ("told", "words"),
-    [
-        ({"restart_advised": True}, "A restart is known to cure this."),
-        ({"kind": "overload", "cause": "demand"}, "A restart does not help here."),
-        ({"cause": "unknown"}, "Whether a restart helps is not known."),
-        ({}, "No restart is advised yet: it may recover by itself."),
-    ],
-    ids=["advised", "useless", "unknown", "too early"],
-)
-async def test_says_of_a_restart_no_more_than_is_known(opened, server, told, words):
-    """A hang may end by itself, and of an unknown cause the cure is unknown."""
-    tab = await opened(server)
-    incident = {"kind": "engine_stalled", "cause": "hang", "restart_advised": False} | told
-    script = "async (incident) => (await import('./page/words.js')).restartWords(incident).text"
-    assert await tab.page.evaluate(script, incident) == words
-
-
-async def test_incident_words_that_are_not_ours_are_shown_as_text(opened, server, board):
-    """Kinds and causes may grow, and a value may be missing."""
-    tab = await opened(server)
-    story = {"engine": None, "kind": "new_kind", "cause": "<b>odd_cause</b>", "severity": "alarm", "summary": EVIL,
-             "for": [("some_number", None, "", None, "")]}  # fmt: skip
-    board.incident_events("embeddings", [event("embeddings", story, time.time())])
-    odd = card(tab, "New kind: <b>odd cause</b>")
-    await expect(odd.locator(".severity")).to_have_text("alarm")
-    await expect(odd.locator(".incident-summary")).to_have_text(EVIL)
-    await odd.locator(".evidence > summary").click()
-    await expect(odd.locator("li")).to_have_text(f"Some number {UNKNOWN}")
-    assert await tab.page.locator("main img, main b").count() == 0
-    assert tab.complaints == []
-
-
-async def test_a_storm_of_incidents_stays_quick(opened):
-    """Of five hundred at once the first are cards, the others a button; drawing them is a matter of a moment."""
-    board = Board()
-    fill(board, extra=491, now=time.time(), back_seconds=10)
-    server = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
-    await server.start()
-    tab = await opened(server)
-    await tab.page.evaluate(LONGEST)
-    down = {"engine": None, "kind": "engine_down", "cause": "unreachable", "severity": "page", "summary": "No answer for 15 s."}  # fmt: skip
-    for i in range(491):
-        name = f"fleet-{i:03d}"
-        board.incident_events(name, [event(name, down, time.time())])
-    await expect(tab.page.locator("#incidents-title")).to_have_text("496 open incidents")
-    await expect(tab.page.locator("h1")).to_have_text("495 of 500 targets need attention")
-    await expect(tab.page.locator(".incident")).to_have_count(8)
-    assert await tab.page.locator(".evidence[open]").count() <= 3
-    assert await tab.page.evaluate("window.longest") < 1500  # on a busy two-core machine
-    await tab.page.locator("#incidents-more").click()
-    await expect(tab.page.locator(".incident")).to_have_count(496)
-    assert tab.complaints == []
-    await tab.page.close()
-    await server.stop()
 
 
 async def test_is_live(opened, server, board):
@@ -602,7 +306,6 @@ async def test_numbers_are_written_as_people_read_them(opened, server):
 
 
 # Keeps the longest time for which the page did not answer, in milliseconds.
-LONGEST = "window.longest = 0; new PerformanceObserver((list) => { for (const e of list.getEntries()) window.longest = Math.max(window.longest, e.duration); }).observe({type: 'longtask'})"
 
 # Every piece of visible text against what is painted behind it, by WCAG 2's formula.
 CONTRAST = """() => {

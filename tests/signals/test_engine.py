@@ -161,9 +161,9 @@ def test_without_objectives_or_observations_there_is_no_goodput():
 def test_counters_of_a_restarted_engine_go_on():
     """The rate counts what was generated before and after; the restart is counted, progress goes on."""
     signals = follow(
-        sample(generation_tokens=1000.0, created_time=1.0),
-        sample(generation_tokens=1500.0, created_time=1.0),
-        sample(generation_tokens=100.0, created_time=2.0),
+        sample(generation_tokens=1000.0, created_time=900.0),
+        sample(generation_tokens=1500.0, created_time=900.0),
+        sample(generation_tokens=100.0, created_time=1007.0),
     )
     assert signals.generation_tokens_per_second == pytest.approx(60.0)
     assert signals.restarts == 1
@@ -173,13 +173,13 @@ def test_counters_of_a_restarted_engine_go_on():
     ("before", "after", "restarts"),
     [
         (
-            {"created_time": 1.0, "generation_tokens": 5.0},
-            {"created_time": 2.0, "generation_tokens": 9.0},
+            {"created_time": 900.0, "generation_tokens": 5.0},
+            {"created_time": 1002.0, "generation_tokens": 9.0},
             1,
         ),
         (
-            {"process_start_time": 1.0, "generation_tokens": 5.0},
-            {"process_start_time": 2.0, "generation_tokens": 0.0},
+            {"process_start_time": 900.0, "generation_tokens": 5.0},
+            {"process_start_time": 1002.0, "generation_tokens": 0.0},
             1,
         ),
         (
@@ -195,8 +195,8 @@ def test_counters_of_a_restarted_engine_go_on():
             0,
         ),
         (
-            {"created_time": 1.0, "generation_tokens": 5.0},
-            {"created_time": 1.0, "generation_tokens": 9.0},
+            {"created_time": 900.0, "generation_tokens": 5.0},
+            {"created_time": 900.0, "generation_tokens": 9.0},
             0,
         ),
     ],
@@ -250,7 +250,7 @@ def engine(step, **fields):
         ([engine(5, **BUSY), engine(6, **IDLE)], "serving"),  # the last request just ended
         ([engine(5, **IDLE), engine(5, **IDLE)], "idle"),
         ([engine(5, **BUSY), engine(5, **BUSY)], "stalled"),  # five seconds without a step
-        ([engine(5, **IDLE), engine(5, **BUSY)], "prefilling"),  # work came this very moment
+        ([engine(5, **IDLE), engine(5, **BUSY)], "serving"),  # work came this very moment
         ([engine(5, **IDLE), engine(5, **BUSY), engine(5, **BUSY)], "stalled"),
         ([engine(5, **BUSY), engine(5, **BUSY), engine(6, **BUSY)], "serving"),  # it came back
         ([engine(5, requests_running=0.0, requests_waiting=4.0)] * 3, "stalled"),  # admits nobody
@@ -267,6 +267,12 @@ def engine(step, **fields):
 def test_the_state_of_an_engine(samples, expected):
     """In one word, at a look every five seconds."""
     assert state(*samples) == expected
+
+
+def test_one_still_look_at_a_quick_pace_is_nothing():
+    """At a look a second, a second between two steps is no prefill; three are."""
+    assert state(*[engine(5, **BUSY)] * 2, every_s=1.0) == "serving"
+    assert state(*[engine(5, **BUSY)] * 4, every_s=1.0) == "prefilling"
 
 
 def test_a_prefill_in_steps_is_prefilling():
@@ -298,3 +304,40 @@ def test_forgetting_the_rates_begins_the_window_and_the_stillness_anew():
     tracker.forget_rates()
     signals = tracker.update(900, 1900, engine(5, **BUSY), ServerSample(), 1)
     assert (signals.state, signals.generation_tokens_per_second) == ("serving", None)
+
+
+def test_replicas_behind_one_address_are_not_restarts():
+    """Two servers that answer in turn have other counters, made long ago: nothing is known across them."""
+    a = [sample(generation_tokens=1000.0 + n, created_time=100.0) for n in range(3)]
+    b = [sample(generation_tokens=9000.0 + n, created_time=200.0) for n in range(3)]
+    signals = follow(a[0], b[0], a[1], b[1], a[2], b[2])
+    assert (signals.generation_tokens_per_second, signals.restarts) == (None, 0)
+
+
+def test_a_clock_that_is_a_little_behind_does_not_hide_a_restart():
+    """The engine's host may be some seconds behind ours."""
+    before = sample(generation_tokens=50.0, created_time=100.0)
+    assert follow(before, sample(generation_tokens=1.0, created_time=990.0)).restarts == 1
+
+
+@pytest.mark.parametrize("value", [float("nan"), inf, -5.0])
+def test_what_is_no_count_is_unknown(value):
+    """A gauge or counter that is NaN, infinite or negative is not passed on, and is no progress."""
+    odd = sample(
+        requests_running=value, kv_cache_usage=value, generation_tokens=value,
+        request_success={"stop": value}, iteration_tokens=steps(value, 1.0),
+    )  # fmt: skip
+    signals = follow(odd, odd, odd)
+    assert (signals.requests_running, signals.kv_cache_usage_ratio) == (None, None)
+    assert (signals.generation_tokens_per_second, signals.requests_finished_per_second) == (
+        None,
+        None,
+    )
+    assert (signals.state, signals.last_progress_timestamp_seconds) == ("idle", None)
+
+
+def test_a_cache_that_says_it_is_overfull_has_no_room_and_no_debt():
+    """Usage above 1 gives no negative tokens and no negative time."""
+    config = {"num_gpu_blocks": "100", "block_size": "16"}
+    signals = follow(*(sample(kv_cache_usage=u, cache_config_info=config) for u in (0.9, 1.2)))
+    assert (signals.kv_cache_free_tokens, signals.kv_cache_time_to_full_seconds) == (0.0, 0.0)

@@ -34,6 +34,7 @@ def tokens(count):
         ([(0, 100), (5, 10), (10, 5), (15, 8)], (18, 15)),  # two restarts in one window
         ([(0, None), (5, 10), (10, 40)], (30, 5)),  # it appeared later: from where it appeared
         ([(0, 10), (5, None), (10, 40)], (30, 10)),  # it was absent once
+        ([(0, 100), (5, 150), (10, None), (15, 30)], (80, 15)),  # it was absent as it began anew
         ([(0, 10), (5, 40), (10, None)], None),  # it is gone: nothing is known of now
         ([(0, 100), (30, 130), (61, 161)], (31, 31)),  # the oldest look left the window
         ([(0, 100), (60, 160)], (60, 60)),  # and at its very edge it has not

@@ -241,10 +241,10 @@ def test_an_openmetrics_body_without_its_end_is_refused():
 
 def test_bodies_beyond_all_reason_are_refused_before_they_are_parsed():
     """A body of too many lines, or of strange lines in a long body, would stop the event loop."""
-    with pytest.raises(ExpositionError, match="has 200002 lines, more than 200000"):
-        Parser().parse("x 1\n" * 200_001)
+    with pytest.raises(ExpositionError, match="has 50002 lines, more than 50000"):
+        Parser().parse("x 1\n" * 50_001)
     with pytest.raises(ExpositionError, match="line 1: .* is beyond the plain text format"):
-        Parser().parse("x 1 1700000000\n" * 150_000)
+        Parser().parse("x 1 1700000000\n" * 20_000)
 
 
 def test_a_layout_with_timestamps_is_kept_while_its_series_stay():

@@ -8,8 +8,8 @@ import time
 import zlib
 
 import pytest
-from tests.sources.wire import wire
 
+from tests.sources.wire import wire
 from vllm_watch.sources import http
 
 BOMB = gzip.compress(b"x" * 50_000_000)
@@ -71,6 +71,11 @@ async def cut_gzip(request):
     await request.answer(gzip.compress(b"x" * 5000)[:-12], headers={"Content-Encoding": "gzip"})
 
 
+async def more_than_gzip(request):
+    packed = gzip.compress(b"a 1\n") + gzip.compress(b"b 2\n")
+    await request.answer(packed, headers={"Content-Encoding": "gzip"})
+
+
 async def false_gzip(request):
     await request.answer(b"this is not gzip", headers={"Content-Encoding": "gzip"})
 
@@ -94,6 +99,7 @@ async def server_error(request):
         (endless, "too_large", 200, "longer than 100000 bytes"),
         (bomb, "too_large", 200, "longer than 100000 bytes"),
         (cut_gzip, "garbled", 200, "the gzip body ends early"),
+        (more_than_gzip, "garbled", 200, "bytes follow the end"),
         (false_gzip, "garbled", None, "cannot be unpacked"),
         (brotli, "garbled", None, "was not asked for"),
         (server_error, "http", 500, "HTTP 500"),
@@ -245,6 +251,17 @@ async def test_a_redirect_to_another_server_is_not_followed():
         answer = await get(server.url + "/metrics", headers={"Authorization": "Bearer secret"})
     assert (answer.call.outcome, answer.call.status) == ("http", 302)
     assert other.requests == []
+
+
+@pytest.mark.parametrize("location", ["http://[::1", "//", "http://", ""])
+async def test_a_redirect_to_nowhere_is_the_answer_itself(location):
+    """A Location that is no address is not followed, and raises nothing."""
+
+    async def nowhere(request):
+        await request.answer(status="302 Found", headers={"Location": location})
+
+    answer = await ends(nowhere)
+    assert (answer.call.outcome, answer.call.status) == ("http", 302)
 
 
 async def test_a_redirect_in_a_circle_ends():

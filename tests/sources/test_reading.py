@@ -1,5 +1,6 @@
 """Every field that a vLLM offers is read, whatever its release calls it, and none is made up."""
 
+import time
 from dataclasses import fields
 from math import inf
 from pathlib import Path
@@ -9,7 +10,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from vllm_watch.samples.engine import EngineSample, Histogram
-from vllm_watch.sources.reading import Reader
+from vllm_watch.sources.reading import ENGINES_MAX, LABEL_VALUES_MAX, Reader
 from vllm_watch.sources.vllm_names import FIELDS, Kind
 
 CAPTURES = {path.stem: path for path in sorted((Path(__file__).parent / "captures").glob("*.txt"))}
@@ -180,6 +181,24 @@ def test_several_served_models_on_one_engine_are_added():
     )
     engine = Reader().read(body).engines[0]
     assert (engine.requests_running, engine.kv_cache_usage) == (5.0, 0.3)
+
+
+def test_labels_without_end_are_summed():
+    """A server that invents reasons at every scrape cannot fill memory or the metrics."""
+    body = "".join(
+        f'vllm:request_success_total{{engine="0",finished_reason="r{n}"}} 1\n' for n in range(1000)
+    )
+    success = Reader().read(body).engines[0].request_success
+    assert len(success) == LABEL_VALUES_MAX + 1
+    assert (sum(success.values()), success["other"]) == (1000, 1000 - LABEL_VALUES_MAX)
+
+
+def test_thousands_of_engines_are_read_in_part_and_quickly():
+    """The first so many engines are read; what the others say costs next to nothing."""
+    body = "".join(f'vllm:num_requests_running{{engine="{n}"}} 1\n' for n in range(5000))
+    began = time.process_time()
+    assert len(Reader().read(body).engines) == ENGINES_MAX
+    assert time.process_time() - began < 3  # it took 7 s when each engine looked at all rows
 
 
 def test_the_newest_lora_series_is_the_one_that_holds():

@@ -1,5 +1,6 @@
 """Discovery: what stands in files and names is watched, and what goes wrong takes nothing away."""
 
+import asyncio
 import json
 import socket
 import threading
@@ -334,6 +335,22 @@ async def test_a_new_configuration_remembers_what_stays(tmp_path):
 
     discovery.reconfigure(config(tmp_path))
     assert names(await discovery.refresh(2)) == []
+
+
+async def test_a_reload_while_a_name_is_looked_up_is_not_answered_with_the_old_one(tmp_path):
+    """What the old configuration found is dropped, nothing fails, and the new one is looked at at once."""
+    dns = Dns("10.0.0.1")
+    hosts = [{"host": "a.svc"}, {"host": "b.svc"}]
+    discovery = Discovery(config(tmp_path, dns=hosts), dns)
+    dns.go_on.clear()
+    looking = asyncio.create_task(discovery.refresh(0))
+    while dns.asked < 2:
+        await asyncio.sleep(0.01)
+    discovery.reconfigure(config(tmp_path, targets=[{"url": "http://new:1"}]))
+    dns.go_on.set()
+
+    assert await looking is None
+    assert names(await discovery.refresh(1)) == ["new-1"]
 
 
 def config(folder, *, targets=(), **discovery):

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.sources.wire import wire
 
+from tests.sources.wire import wire
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http
@@ -173,6 +173,23 @@ async def test_an_old_servers_redirect_is_followed_once():
         server.on("/metrics/", BODY)
         assert (await look(server, times=3)).observation.scrape.outcome == "ok"
         assert len(asked(server, "/metrics")) == 1
+
+
+async def test_a_server_that_no_longer_redirects_is_found_again():
+    """After an upgrade the old place is gone; the configured one is asked again."""
+
+    async def there(request):
+        await request.answer(status="307 Temporary Redirect", headers={"Location": "/metrics/"})
+
+    async with wire(metrics=there) as server:
+        server.on("/metrics/", BODY)
+        source, session = new_source(server)
+        async with session:
+            await source.observe()
+            server.on("/metrics", BODY)
+            del server.routes["/metrics/"]
+            outcomes = [(await source.observe()).observation.scrape.outcome for _ in range(2)]
+    assert outcomes == ["http", "ok"]
 
 
 @pytest.mark.parametrize(

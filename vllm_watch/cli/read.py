@@ -3,8 +3,10 @@
 import argparse
 import asyncio
 import gzip
+import io
 import json
 import sys
+import zlib
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
@@ -95,13 +97,13 @@ def _from_file(name: str) -> str:
     try:
         raw = sys.stdin.buffer.read(_BODY_BYTES_MAX + 1) if name == "-" else _bytes_of(Path(name))
         if raw[:2] == b"\x1f\x8b":
-            raw = gzip.decompress(raw)
+            raw = gzip.GzipFile(fileobj=io.BytesIO(raw)).read(_BODY_BYTES_MAX + 1)
     except OSError as error:
         raise WatchError(
             f"{name} cannot be read: {error.strerror or error}", "name a file or a URL"
         ) from None
-    except EOFError:
-        raise WatchError(f"{name} is gzip and ends early", "fetch it again") from None
+    except (EOFError, zlib.error):
+        raise WatchError(f"{name} is damaged gzip", "fetch it again") from None
     if len(raw) > _BODY_BYTES_MAX:
         raise WatchError(
             f"{name} is longer than {_BODY_BYTES_MAX >> 20} MiB", "give one body of /metrics"

@@ -24,7 +24,9 @@ class View:
     known: bool  # False: how long ago the look before was is not known; begin anew
     observation: Observation
     signals: TargetSignals
-    windows: Mapping[str, Window] = field(default_factory=dict)  # by engine; the newest entry is this look
+    windows: Mapping[str, Window] = field(
+        default_factory=dict
+    )  # by engine; the newest entry is this look
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,18 +10,16 @@ vLLM 0.32 whose EngineCore was stopped. Runbook: docs/detectors/engine_stalled.m
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.detectors import stall_witnesses
+from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Verdict, View
 from vllm_watch.detectors.gpu_trouble import GpuTrouble
+from vllm_watch.detectors.stall_witnesses import FDS_GROWN_MIN, PAUSES_KEPT, Engine
 from vllm_watch.samples.engine import EngineSample
-from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.state import (
     STALL_NOTICE_COARSE_SECONDS,
-    WARM_UP_SECONDS,
-    WARM_UP_STEPS,
 )
 
 KIND = "engine_stalled"
@@ -71,15 +69,8 @@ class Settings(BaseModel):
     """One canary may meet a pause; a second one does not."""
 
 
-PAUSES_KEPT = 16
-"""Pauses with work from which an engine recovered by itself: the longest of the last ones tell what
-it has been seen to survive."""
-
 PAUSES_USUAL = 3
 """A pause is usual for an engine when so many of the last ones were as long."""
-
-PAUSE_SECONDS_MIN = 2.0
-"""Shorter ones are steps."""
 
 NOTICE_FACTOR = 1.5
 """Beyond its usual pauses by half, an engine does what it has not done before."""
@@ -87,17 +78,11 @@ NOTICE_FACTOR = 1.5
 ADVISE_FACTOR = 2.0
 """For a restart: twice the longest that it has survived."""
 
-FDS_GROWN_MIN = 3.0
-"""Connections that were opened during the silence, net: one or two may be a scraper's or a browser's."""
-
 FDS_GROWN_UNSEEN_MIN = 8.0
 """... where they are the only sign of demand: idle proxies open a few spare connections."""
 
 FDS_RISES_UNSEEN_MIN = 4
 """... in so many looks: a pool of idle connections opens at once, waiting users come one by one."""
-
-GPU_IDLE_RATIO = 0.05
-"""Below this share of time with a kernel, no GPU is computing a long step."""
 
 CANARY_SECONDS_MIN = 2.0
 """A canary that fails faster was refused (a wrong key, a wrong model name), which is no wedge."""
@@ -109,39 +94,12 @@ _ADVICE = {
 }
 
 
-@dataclass(slots=True)
-class _Engine:
-    """What is remembered of one engine."""
-
-    counters: tuple[float | None, ...]
-    gauges: tuple[float | None, ...]
-    waiting: float
-    work: float  # requests that run, wait or are swapped out
-    restarts: int
-    last_s: float  # of the last look
-    still_s: float  # the last look that saw a step, or that first saw work
-    queued_s: float  # since when none runs and some wait
-    looks: int = 0  # that saw no step, since then
-    pauses: deque[float] = field(default_factory=lambda: deque(maxlen=PAUSES_KEPT))
-    fds: float | None = None  # open when the steps stopped
-    fds_now: float | None = None
-    fds_rises: int = 0
-    fds_idle: float = 0.0  # by how much they grew in idle times that were nothing but idle
-    unseen_s: float | None = None  # since when connections pile up
-    canary_failures: int = 0  # in a row, without a step between
-    canary_s: float = 0.0  # the first of them
-
-    @property
-    def fds_grown(self) -> float:
-        return 0.0 if self.fds is None or self.fds_now is None else self.fds_now - self.fds
-
-
 class Detector:
     """Follows the heartbeat of every engine of one target."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._engines: dict[str, _Engine] = {}
+        self._engines: dict[str, Engine] = {}
         self._gpus = GpuTrouble()
 
     def update(self, view: View) -> Sequence[Verdict]:
@@ -166,18 +124,24 @@ class Detector:
         restarts = view.signals.engines[sample.engine].restarts
         if engine is None or engine.restarts != restarts or not view.known:
             pauses = engine.pauses if engine is not None else deque(maxlen=PAUSES_KEPT)
-            self._engines[sample.engine] = _first_look(view, sample, restarts, pauses)
+            self._engines[sample.engine] = stall_witnesses.first_look(
+                view, sample, restarts, pauses
+            )
             return False
-        counters, gauges, waiting = _counters(sample), _gauges(sample), _known(sample, "waiting")
+        counters, gauges, waiting = (
+            stall_witnesses.counters(sample),
+            stall_witnesses.gauges(sample),
+            stall_witnesses.known(sample, "waiting"),
+        )
         served = counters != engine.counters
         moved = served or gauges != engine.gauges or waiting < engine.waiting
         if moved:
-            _learn(engine, young=_is_young(view, sample))
-            _begin(engine, view)
+            stall_witnesses.learn(engine, young=stall_witnesses.is_young(view, sample))
+            stall_witnesses.begin(engine, view)
         else:
             engine.looks += 1
-            _count_connections(engine, view)
-        work = _work(sample)
+            stall_witnesses.count_connections(engine, view)
+        work = stall_witnesses.work(sample)
         if not moved and work and not engine.work:
             engine.still_s = view.at_s  # it may have come a moment ago
         if served or sample.requests_running or not waiting:
@@ -189,7 +153,7 @@ class Detector:
     def _judge(self, view: View, sample: EngineSample, *, steps: bool, alone: bool) -> Verdict:
         engine = self._engines[sample.engine]
         if view.signals.engines[sample.engine].state == "sleeping":
-            _begin(engine, view)
+            stall_witnesses.begin(engine, view)
             return Verdict(state=CLEAR, kind=KIND, engine=sample.engine)
         if not any(value is not None for value in engine.counters):
             return Verdict(
@@ -208,7 +172,7 @@ class Detector:
         state = UNKNOWN if doubtful or engine.canary_failures else CLEAR
         return Verdict(state=state, kind=KIND, engine=sample.engine)
 
-    def _queue(self, view: View, engine: _Engine, sample: EngineSample) -> tuple[str, float] | None:
+    def _queue(self, view: View, engine: Engine, sample: EngineSample) -> tuple[str, float] | None:
         """None running, some waiting, for long."""
         queued_s = view.at_s - engine.queued_s
         if queued_s < self._settings.notice_waiting_seconds:
@@ -218,7 +182,7 @@ class Detector:
         return ("admission_deadlock" if empty else "hang"), queued_s
 
     def _frozen(
-        self, view: View, engine: _Engine, sample: EngineSample, *, alone: bool
+        self, view: View, engine: Engine, sample: EngineSample, *, alone: bool
     ) -> tuple[str, float] | None:
         """Some running, and no step."""
         still_s = view.at_s - engine.still_s
@@ -227,10 +191,10 @@ class Detector:
         return "hang", still_s
 
     def _notice_seconds(
-        self, view: View, engine: _Engine, sample: EngineSample, *, alone: bool
+        self, view: View, engine: Engine, sample: EngineSample, *, alone: bool
     ) -> float:
         settings = self._settings
-        if _is_young(view, sample):
+        if stall_witnesses.is_young(view, sample):
             return settings.notice_young_seconds
         if sample.iteration_tokens is None:
             return settings.notice_coarse_seconds
@@ -241,13 +205,13 @@ class Detector:
         second = alone and (
             engine.fds_grown >= FDS_GROWN_MIN
             or engine.canary_failures > 0
-            or _gpus_idle(view.observation)
+            or stall_witnesses.gpus_idle(view.observation)
         )
         if engine.work <= 1 and not second:
             return max(notice_s, settings.notice_one_request_seconds)
         return notice_s
 
-    def _unseen(self, view: View, engine: _Engine) -> tuple[str, float] | None:
+    def _unseen(self, view: View, engine: Engine) -> tuple[str, float] | None:
         """Idle by its gauges, while those who ask pile up outside."""
         if engine.unseen_s is None or engine.fds_rises < FDS_RISES_UNSEEN_MIN:
             return None
@@ -256,7 +220,7 @@ class Detector:
         unseen_s = view.at_s - engine.unseen_s
         return ("hang", unseen_s) if unseen_s >= self._settings.notice_unseen_seconds else None
 
-    def _canary(self, view: View, engine: _Engine) -> tuple[str, float] | None:
+    def _canary(self, view: View, engine: Engine) -> tuple[str, float] | None:
         """Idle by its gauges, and it does not answer one token."""
         if len(self._engines) > 1:
             return None  # which of them was to answer is not known
@@ -272,13 +236,13 @@ class Detector:
         return "idle_wedged", view.at_s - engine.canary_s
 
     def _firing(
-        self, view: View, engine: _Engine, sample: EngineSample, cause: str, still_s: float
+        self, view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float
     ) -> Verdict:
         settings = self._settings
         survived_s = max(engine.pauses, default=0.0)
         limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
-        load = f"{_known(sample, 'running'):.0f} running, {_known(sample, 'waiting'):.0f} waiting"
+        load = f"{stall_witnesses.known(sample, 'running'):.0f} running, {stall_witnesses.known(sample, 'waiting'):.0f} waiting"
         return Verdict(
             state=FIRING,
             kind=KIND,
@@ -289,157 +253,10 @@ class Detector:
             restart_advised=still_s >= limit_s and not self._gpus.lost,
             summary=f"{_ADVICE[cause]}: nothing done for {still_s:.0f} s with {load}",
             evidence_for=(
-                *_evidence_for(view, engine, sample, still_s, survived_s),
+                *stall_witnesses.evidence_for(view, engine, sample, still_s, survived_s),
                 *self._gpus.evidence,
             ),
-            evidence_against=_evidence_against(view, engine, still_s, limit_s, survived_s),
+            evidence_against=stall_witnesses.evidence_against(
+                view, engine, still_s, limit_s, survived_s
+            ),
         )
-
-
-def _first_look(view: View, sample: EngineSample, restarts: int, pauses: "deque[float]") -> _Engine:
-    engine = _Engine(
-        counters=_counters(sample),
-        gauges=_gauges(sample),
-        waiting=_known(sample, "waiting"),
-        work=_work(sample),
-        restarts=restarts,
-        last_s=view.at_s,
-        still_s=view.at_s,
-        queued_s=view.at_s,
-        pauses=pauses,
-    )
-    _begin(engine, view)
-    return engine
-
-
-def _begin(engine: _Engine, view: View) -> None:
-    """A step was seen: whatever stands still does so from now on."""
-    engine.still_s, engine.looks = view.at_s, 0
-    engine.fds = engine.fds_now = view.signals.process_open_fds
-    engine.fds_rises, engine.unseen_s, engine.canary_failures = 0, None, 0
-
-
-def _learn(engine: _Engine, *, young: bool) -> None:
-    """A silence has ended by itself: what was it?"""
-    if not engine.looks:
-        return
-    if engine.work:
-        pause_s = engine.last_s - engine.still_s
-        if pause_s >= PAUSE_SECONDS_MIN and not young:
-            engine.pauses.append(pause_s)
-    else:
-        engine.fds_idle = max(engine.fds_idle, engine.fds_grown)
-
-
-def _count_connections(engine: _Engine, view: View) -> None:
-    now = view.signals.process_open_fds
-    if now is None:
-        return
-    if engine.fds_now is not None and now > engine.fds_now:
-        engine.fds_rises += 1
-    engine.fds_now = now
-    if engine.fds is None or now < engine.fds:
-        engine.fds = now
-    if engine.fds_grown < FDS_GROWN_MIN:
-        engine.unseen_s = None
-    elif engine.unseen_s is None:
-        engine.unseen_s = view.at_s
-
-
-def _counters(sample: EngineSample) -> tuple[float | None, ...]:
-    """What grows when an engine does anything for anybody; its steps first."""
-    steps, success = sample.iteration_tokens, sample.request_success
-    return (
-        None if steps is None else steps.count,
-        sample.generation_tokens,
-        sample.prompt_tokens,
-        None if success is None else sum(success.values()),
-        sample.preemptions,
-    )
-
-
-def _gauges(sample: EngineSample) -> tuple[float | None, ...]:
-    """What only a scheduler that lives changes. More that wait are no sign of it: they come by themselves."""
-    return sample.requests_running, sample.requests_swapped, sample.kv_cache_usage
-
-
-def _known(sample: EngineSample, which: str) -> float:
-    value = sample.requests_running if which == "running" else sample.requests_waiting
-    return value or 0.0
-
-
-def _work(sample: EngineSample) -> float:
-    return (
-        (sample.requests_running or 0.0)
-        + (sample.requests_waiting or 0.0)
-        + (sample.requests_swapped or 0.0)
-    )
-
-
-def _is_young(view: View, sample: EngineSample) -> bool:
-    started = view.signals.process_start_time
-    if started is None or view.observation.t - started >= WARM_UP_SECONDS:
-        return False
-    steps = sample.iteration_tokens
-    return steps is None or steps.count < WARM_UP_STEPS
-
-
-def _gpus_idle(observation: Observation) -> bool:
-    shares = [gpu.utilization_ratio for gpu in observation.gpus or ()]
-    known = [share for share in shares if share is not None]
-    return bool(known) and max(known) < GPU_IDLE_RATIO
-
-
-def _evidence_for(
-    view: View, engine: _Engine, sample: EngineSample, still_s: float, survived_s: float
-) -> tuple[Evidence, ...]:
-    longest = f"the longest pause it recovered from was {survived_s:.0f} s"
-    found = [
-        Evidence(
-            name="seconds_without_progress",
-            value=round(still_s, 1),
-            unit="s",
-            expected=round(survived_s, 1),
-            text=f"no step for {still_s:.0f} s; "
-            + (longest if survived_s else "it was not seen to pause before"),
-        ),
-        Evidence(
-            name="requests_in_engine",
-            value=engine.work,
-            expected=0.0,
-            text=f"{_known(sample, 'running'):.0f} running and {_known(sample, 'waiting'):.0f} waiting",
-        ),
-    ]
-    if engine.fds_grown >= FDS_GROWN_MIN:
-        text = f"{engine.fds_grown:.0f} connections more than when the steps stopped"
-        found.append(
-            Evidence(name="open_fds_grown", value=engine.fds_grown, expected=0.0, text=text)
-        )
-    if engine.canary_failures:
-        text = f"{engine.canary_failures} one-token requests in a row were not answered"
-        found.append(
-            Evidence(name="canary_failures", value=engine.canary_failures, expected=0.0, text=text)
-        )
-    if _gpus_idle(view.observation):
-        text = "no GPU of this host computes"
-        found.append(Evidence(name="gpu_utilization", value=0.0, unit="ratio", text=text))
-    return tuple(found)
-
-
-def _evidence_against(
-    view: View, engine: _Engine, still_s: float, limit_s: float, survived_s: float
-) -> tuple[Evidence, ...]:
-    found = []
-    if view.signals.health_status == 200:  # noqa: PLR2004 - HTTP
-        text = "/health answers 200, which a hung engine core does not change"
-        found.append(Evidence(name="health_status", value=200.0, text=text))
-    if engine.work == 1:
-        text = "a single request stands for the work"
-        found.append(Evidence(name="requests_in_engine", value=1.0, text=text))
-    if still_s < limit_s:
-        why = f"it has survived {survived_s:.0f} s" if survived_s else "most pauses end sooner"
-        text = f"a restart is not advised before {limit_s:.0f} s: {why}"
-        found.append(
-            Evidence(name="restart_advised_after", value=round(limit_s, 1), unit="s", text=text)
-        )
-    return tuple(found)

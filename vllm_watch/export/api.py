@@ -86,8 +86,8 @@ class Api:
         if self._reload is None:
             return refusal(404, "There is no configuration to reload", "Start with --config FILE")
         try:
-            async with asyncio.timeout(RELOAD_SECONDS):
-                await self._reload()
+            # Shielded: a reload that is cut off half-way would leave neither configuration.
+            await asyncio.wait_for(asyncio.shield(self._reload()), RELOAD_SECONDS)
         except WatchError as error:
             return refusal(500, error.cause, f"{error.remedy}. The old configuration goes on")
         except TimeoutError:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from math import isfinite
 from typing import Any
+from zlib import crc32
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
@@ -153,6 +154,8 @@ def _labels(names: tuple[str, ...], values: tuple[str, ...]) -> str:
 
 
 def _label(name: str, value: str) -> str:
-    value = value[:_LABEL_CHARACTERS_MAX]
+    if len(value) > _LABEL_CHARACTERS_MAX:
+        # What tells two long values apart may stand at their end, and no series may come twice.
+        value = f"{value[:_LABEL_CHARACTERS_MAX]}~{crc32(value.encode('utf-8', 'replace')):08x}"
     value = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'{name}="{value}"'

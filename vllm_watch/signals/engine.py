@@ -1,17 +1,33 @@
 """One engine's signals: what its samples say over the window. Pure; one object per engine."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from math import inf
 
-from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import ServerSample
 from vllm_watch.settings.stages import SloSettings
 from vllm_watch.signals import capacity, quantiles, state
 from vllm_watch.signals.records import EngineSignals, Quantiles
-from vllm_watch.signals.window import Growth, Window
+from vllm_watch.signals.window import COUNTERS, HISTOGRAMS, Growth, Window
 
 FILLING_RATIO_MIN = 0.01
 """Growth of KV usage over the window below which the cache is not said to be filling: it moves by
 this much with every request that comes and goes."""
+
+SKEW_SECONDS = 60.0
+"""How far the clocks of the engine's host and ours may be apart: NTP keeps them within a second, a host
+without it drifts by seconds a day."""
+
+_COUNTS = (
+    *COUNTERS,
+    "requests_running",
+    "requests_waiting",
+    "requests_swapped",
+    "kv_cache_usage",
+    "created_time",
+    "process_start_time",
+)
 
 _OBJECTIVES = (
     ("time_to_first_token", "time_to_first_token_seconds", "ttft"),
@@ -30,6 +46,12 @@ class EngineTracker:
         self._last_progress_t: float | None = None
         self._still_since_s: float | None = None
         self._had_work = False
+        self._last_t = 0.0
+
+    @property
+    def window(self) -> Window:
+        """The looks that rates are taken over; the newest is the last one seen."""
+        return self._window
 
     @property
     def restarts(self) -> int:
@@ -48,7 +70,12 @@ class EngineTracker:
         self, at_s: float, t: float, sample: EngineSample, server: ServerSample, engines: int
     ) -> EngineSignals:
         """Take one look into account. `engines`: how many the server has."""
+        sample = _credible(sample)
         before = self._window.last.sample if self._window.last else None
+        if before is not None and self._is_another_server(before, sample):
+            self.forget_rates()
+            before = None
+        self._last_t = t
         restarted = before is not None and _began_anew(before, sample)
         if restarted:
             self._restarts += 1
@@ -61,6 +88,22 @@ class EngineTracker:
             sample, progress, sleeping=bool(sleeping), paused=bool(server.paused)
         )
         return self._signals(sample, engines, word, text, sleeping)
+
+    def _is_another_server(self, before: EngineSample, sample: EngineSample) -> bool:
+        """Did another server answer than at the look before, rather than a new life of the same one?
+
+        Behind one address several replicas may answer in turn. A new life began after the last look
+        at the old one; a counter made before that belongs to somebody else.
+        """
+        born = (sample.created_time, sample.process_start_time)
+        known = (before.created_time, before.process_start_time)
+        return any(
+            then is not None
+            and now is not None
+            and now != then
+            and now < self._last_t - SKEW_SECONDS
+            for then, now in zip(known, born, strict=True)
+        )
 
     def _progress(
         self,
@@ -125,7 +168,9 @@ class EngineTracker:
             requests_waiting_by_reason=sample.requests_waiting_by_reason,
             kv_cache_usage_ratio=usage,
             kv_cache_capacity_tokens=size,
-            kv_cache_free_tokens=None if size is None or usage is None else size * (1.0 - usage),
+            kv_cache_free_tokens=None
+            if size is None or usage is None
+            else max(0.0, size * (1.0 - usage)),
             kv_cache_time_to_full_seconds=self._time_to_full(),
             sleeping=sleeping,
             generation_tokens_per_second=self._rate("generation_tokens"),
@@ -172,7 +217,7 @@ class EngineTracker:
         then, now = first.sample.kv_cache_usage, last.sample.kv_cache_usage
         if then is None or now is None or now - then < FILLING_RATIO_MIN:
             return None
-        return (1.0 - now) * (last.at_s - first.at_s) / (now - then)
+        return max(0.0, 1.0 - now) * (last.at_s - first.at_s) / (now - then)
 
     def _objectives(self) -> Mapping[str, tuple[float, str]]:
         found = {}
@@ -190,6 +235,23 @@ class EngineTracker:
             if share is not None:
                 shares[name] = share
         return shares
+
+
+def _credible(sample: EngineSample) -> EngineSample:
+    """The sample without what is no count: NaN, infinite and negative values become unknown."""
+    wrong: dict[str, None] = {
+        name: None
+        for name in _COUNTS
+        if (value := getattr(sample, name)) is not None and not 0 <= value < inf
+    }
+    for name in HISTOGRAMS:
+        histogram: Histogram | None = getattr(sample, name)
+        if histogram is not None and not 0 <= histogram.count < inf:
+            wrong[name] = None
+    success = sample.request_success
+    if success is not None and not 0 <= sum(success.values()) < inf:
+        wrong["request_success"] = None
+    return replace(sample, **wrong) if wrong else sample  # type: ignore[arg-type]
 
 
 def _began_anew(before: EngineSample, now: EngineSample) -> bool:

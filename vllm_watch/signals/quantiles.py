@@ -14,10 +14,12 @@ def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> floa
     answer is the highest finite bound. Source: Prometheus documentation, "histogram_quantile()".
     """
     total = counts[-1] if counts else 0.0
-    if total <= 0:
+    if not 0 < total < inf:
         return None
     rank = q * total
-    index = next(i for i, count in enumerate(counts) if count >= rank and count > 0)
+    index = next((i for i, count in enumerate(counts) if count >= rank and count > 0), None)
+    if index is None:  # buckets that are no numbers
+        return None
     bound = bounds[index]
     if isinf(bound):
         return bounds[index - 1] if index else None
@@ -39,7 +41,7 @@ def share_within(limit: float, bounds: Sequence[float], counts: Sequence[float])
     None where nothing was observed. Observations beyond the highest finite bound are counted as above.
     """
     total = counts[-1] if counts else 0.0
-    if total <= 0:
+    if not 0 < total < inf:
         return None
     lower, below = 0.0, 0.0
     for bound, count in zip(bounds, counts, strict=True):

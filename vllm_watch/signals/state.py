@@ -19,6 +19,9 @@ _WORST_FIRST = (
     "idle", "sleeping",
 )  # fmt: skip
 
+STILL_SECONDS = 2.0
+"""Up to here one look between two steps is nothing: a step of a long context takes about a second."""
+
 STALL_NOTICE_SECONDS = 5.0
 """Without a step for so long while work is present, an engine is shown as stalled. Steps of engines
 that count them (V1; V0 from 0.6.4) take milliseconds to a second, since prefills are chunked."""
@@ -78,6 +81,8 @@ def of_engine(
     if progress.first_look:
         return "serving", f"{load}, at first sight"
     still = progress.still_seconds
+    if still < STILL_SECONDS:
+        return "serving", load
     if still >= _notice_seconds(sample, progress.uptime_seconds):
         return "stalled", f"{load}, but no step for {still:.0f} s"
     return (

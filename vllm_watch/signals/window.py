@@ -7,7 +7,7 @@ as PromQL's increase() has it (without its extrapolation to the window's edges).
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vllm_watch.samples.engine import EngineSample, Histogram
 
@@ -57,13 +57,17 @@ class Window:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_MAX)
+        # The newest look with what it lacks from those before: a counter may be absent for a few
+        # looks (a server that has just restarted writes none) and come back lower.
+        self._known: EngineSample | None = None
 
     def add(self, at_s: float, sample: EngineSample, *, began_anew: bool) -> None:
         """Add the newest look. `began_anew`: every counter certainly started from zero since the last."""
         offsets = Offsets()
-        if self._entries:
+        if self._entries and self._known is not None:
             last = self._entries[-1]
-            offsets = _carried(last.offsets, last.sample, sample, began_anew=began_anew)
+            offsets = _carried(last.offsets, self._known, sample, began_anew=began_anew)
+        self._known = _filled(sample, self._known if self._entries else None)
         self._entries.append(Entry(at_s, sample, offsets))
         while self._entries[0].at_s < at_s - self.seconds:
             self._entries.popleft()
@@ -140,6 +144,18 @@ class Window:
             if known(entry) is not None:
                 return entry, last
         return None
+
+
+def _filled(sample: EngineSample, known: EngineSample | None) -> EngineSample:
+    """The sample, with counters that it lacks as they were last known."""
+    if known is None:
+        return sample
+    lacking = {
+        name: value
+        for name in (*COUNTERS, *HISTOGRAMS, *LABELLED)
+        if getattr(sample, name) is None and (value := getattr(known, name)) is not None
+    }
+    return replace(sample, **lacking) if lacking else sample
 
 
 def _total(entry: Entry, name: str) -> Histogram:

@@ -20,12 +20,13 @@ from weakref import WeakValueDictionary
 
 from vllm_watch.errors import ExpositionError
 
-SERIES_MAX = 200_000
-"""Most lines a body may have: twenty times a vLLM with 30 LoRA-labelled histograms and 16 engines."""
+SERIES_MAX = 50_000
+"""Most lines a body may have: four times a vLLM with 16 engines. Learning so many takes about half a
+second, in which the event loop stands still."""
 
-FOREIGN_BODY_CHARS_MAX = 2 * 2**20
-"""Longest body that is given to prometheus_client's parser, which needs about 15 µs a line:
-2 MiB are half a second, in which the event loop stands still."""
+FOREIGN_BODY_CHARS_MAX = 256 * 2**10
+"""Longest body that is given to prometheus_client's parser: five times a vLLM's, and again about half
+a second of standing still."""
 
 _EXCERPT_CHARS = 80
 

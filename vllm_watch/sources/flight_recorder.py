@@ -112,10 +112,13 @@ class FlightRecorder:
             gpus = await self._gpus.packed_groups(float("-inf"))
             lines = _lines(self._urls.get(target, target), groups, gpus, since)
         deflate = zlib.compressobj(_DUMP_LEVEL, wbits=_GZIP_MEMBER)
+        empty = True
         while batch := await asyncio.to_thread(_take, lines):
+            empty = False
             if piece := await asyncio.to_thread(deflate.compress, batch):
                 yield piece
-        yield deflate.flush()
+        if not empty:
+            yield deflate.flush()
 
     async def close(self) -> None:
         """End the spool's thread and remove its files; nothing is kept."""

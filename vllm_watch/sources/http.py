@@ -57,9 +57,8 @@ async def get(
         location = answer.headers.get("Location")
         if answer.call.status not in _REDIRECTS or location is None:
             break
-        there = urljoin(url, location)
-        # Another host could be anyone's: keys and trust end at the origin that was configured.
-        if urlsplit(there)[:2] != urlsplit(url)[:2]:
+        there = _on_same_server(url, location)
+        if there is None:
             break
         url = there
         left = max(0.001, deadline - time.monotonic())
@@ -73,6 +72,18 @@ async def get(
     )
     answer.url = url
     return answer
+
+
+def _on_same_server(url: str, location: str) -> str | None:
+    """Where a redirect leads; None: elsewhere, or nowhere.
+
+    Another host could be anyone's: keys and trust end at the origin that was configured.
+    """
+    try:
+        there = urljoin(url, location)
+        return there if urlsplit(there)[:2] == urlsplit(url)[:2] else None
+    except ValueError:
+        return None
 
 
 async def _get_once(
@@ -103,6 +114,11 @@ async def _receive(response: aiohttp.ClientResponse, bytes_max: int) -> Answer:
     room = bytes_max
     async for chunk in response.content.iter_any():
         part = unpack.decompress(chunk, room + 1) if unpack is not None else chunk
+        if unpack is not None and unpack.unused_data:
+            response.close()
+            said = "bytes follow the end of the gzip body"
+            call = Call(outcome="garbled", status=status, error=said)
+            return Answer(call, headers=headers)
         room -= len(part)
         if room < 0:
             response.close()

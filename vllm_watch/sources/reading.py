@@ -21,6 +21,13 @@ Values = list[float]
 Take = Callable[[Values], Any]
 
 _ENGINE_IF_UNNAMED = "0"
+ENGINES_MAX = 512
+"""Engines read of one body; vLLM's largest data-parallel deployments have some hundreds of ranks."""
+
+LABEL_VALUES_MAX = 64
+"""Values of a label that are kept apart; vLLM's own labels (finished_reason, source) have under ten."""
+
+OTHER_LABEL_VALUES = "other"
 _HISTOGRAM_SUFFIXES = ("_bucket", "_sum", "_count")
 _INFO = frozenset(
     name for field in FIELDS.values() if field.kind is Kind.INFO for name in field.names
@@ -90,9 +97,13 @@ def _bind(layout: Layout) -> _Binding:
     keys = _engine_keys(vllm)
     engines = []
     if vllm or _may_be_vllm(by_name):
-        engines = [_bind_engine(key, by_name, keys) for key in keys.all]
+        by_engine: dict[tuple[str, str | None], list[_Row]] = defaultdict(list)
+        for row in rows:
+            by_engine[row.name, keys.of(row)].append(row)
+        http = _bind_http(by_name)
+        engines = [_bind_engine(key, by_name, by_engine, http) for key in keys.all[:ENGINES_MAX]]
     process = {"process_start_time": "process_start_time_seconds", **vllm_names.PROCESS}
-    server = tuple((f, _sum_of(by_name[n])) for f, n in process.items() if n in by_name)
+    server = tuple((f, _max_of(by_name[n])) for f, n in process.items() if n in by_name)
     constant = {
         "vllm": bool(vllm),
         "why_not": why_not,
@@ -122,14 +133,18 @@ class _engine_keys:  # noqa: N801 - a function with two results
 
 
 def _bind_engine(
-    key: str, by_name: Mapping[str, list[_Row]], keys: _engine_keys
+    key: str,
+    by_name: Mapping[str, list[_Row]],
+    by_engine: Mapping[tuple[str, str | None], list[_Row]],
+    http: Take | None,
 ) -> tuple[dict[str, Any], tuple[tuple[str, Take], ...]]:
     def rows_of(name: str) -> list[_Row]:
-        rows = by_name.get(name, [])
-        own = [row for row in rows if keys.of(row) == key]
+        own = by_engine.get((name, key))
         if own or name not in _INFO:
-            return own or [row for row in rows if keys.of(row) is None]
-        return rows  # the configuration is the server's: every engine's says the same
+            return own or by_engine.get((name, None), [])
+        return by_name.get(
+            name, []
+        )  # the configuration is the server's: every engine's says the same
 
     takes = []
     for field_name, field in FIELDS.items():
@@ -139,7 +154,6 @@ def _bind_engine(
     created = rows_of("vllm:generation_tokens_created") or rows_of("vllm:prompt_tokens_created")
     if created:
         takes.append(("created_time", _max_of(created)))
-    http = _bind_http(by_name)
     if http is not None:
         takes.append(("http", http))
     return {"engine": key, "model_name": _model_name(rows_of)}, tuple(takes)
@@ -204,7 +218,9 @@ def _max_of(rows: list[_Row]) -> Take:
 def _labelled(rows: list[_Row], label: str) -> Take:
     groups: dict[str, list[_Row]] = defaultdict(list)
     for row in rows:
-        groups[row.labels.get(label, "")].append(row)
+        value = row.labels.get(label, "")
+        known = value in groups or len(groups) < LABEL_VALUES_MAX
+        groups[value if known else OTHER_LABEL_VALUES].append(row)
     takes = [(key, _sum_of(group)) for key, group in groups.items()]
     return lambda values: {key: take(values) for key, take in takes}
 

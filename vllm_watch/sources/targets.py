@@ -29,6 +29,7 @@ class Discovery:
         self._problems: dict[str, str] = {}
         self._targets: tuple[TargetConfig, ...] | None = None
         self._due_s = 0.0
+        self._one_at_a_time = asyncio.Lock()
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
@@ -49,10 +50,19 @@ class Discovery:
 
     async def refresh(self, now_monotonic: float) -> tuple[TargetConfig, ...] | None:
         """Return all targets where they changed since the last call; None: nothing new, or not due yet."""
+        async with self._one_at_a_time:
+            return await self._refreshed(now_monotonic)
+
+    async def _refreshed(self, now_monotonic: float) -> tuple[TargetConfig, ...] | None:
         if now_monotonic < self._due_s:
             return None
         self._due_s = now_monotonic + self._config.discovery.refresh_seconds
+        config = self._config
         found, problems = await self._found(now_monotonic)
+        if config is not self._config:
+            return (
+                None  # reconfigured meanwhile: what was found is the old one's, and it is due again
+            )
         targets = self._joined(found, problems)
         self._tell(problems)
         if targets == self._targets:
@@ -65,8 +75,9 @@ class Discovery:
         problems: dict[str, str] = {}
         if self._files.patterns:
             found, problems = await asyncio.to_thread(self._files.read)
-        looked_up = await asyncio.gather(*(name.read(now_monotonic) for name in self._names))
-        for name, targets in zip(self._names, looked_up, strict=True):
+        names = self._names
+        looked_up = await asyncio.gather(*(name.read(now_monotonic) for name in names))
+        for name, targets in zip(names, looked_up, strict=True):
             found += targets
             if name.problem:
                 problems[name.settings.host] = name.problem

@@ -6,7 +6,6 @@ what the daemon saw. Readers skip keys they do not know, and so do we.
 """
 
 import json
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +49,9 @@ class RawObservation:
     paused: bool | None = None
 
 
+_UNIX_SECONDS_MAX = 1e11  # the year 5138; beyond, no calendar of Python's can name the time
+
+
 def from_line(line: bytes) -> RawObservation:
     """Read one line.
 
@@ -62,7 +64,7 @@ def from_line(line: bytes) -> RawObservation:
     if not isinstance(said, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - one kind of error for damaged lines
     t = _typed(said, "t", (int, float))
-    if t is None or not math.isfinite(t):
+    if t is None or not 0 <= t < _UNIX_SECONDS_MAX:
         raise ValueError("t: no Unix time")
     metrics = _typed(said, "metrics", str)
     gpus, models = said.get("gpus"), _typed(said, "models", list)

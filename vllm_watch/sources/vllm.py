@@ -102,6 +102,8 @@ class VllmSource:
         self._arrived = time.time(), time.monotonic()
         if answer.call.outcome == "ok":
             self._metrics_url = answer.url  # so that an old vLLM's redirect is followed once
+        else:  # by the next answer it may be another vLLM
+            self._metrics_url = f"{self.target.url}/metrics"
         return answer
 
     def _read(self, answer: http.Answer) -> tuple[Call, Reading | None, str | None]:

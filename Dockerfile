@@ -1,0 +1,32 @@
+# vllm-watch beside an engine. Build: docker build -t vllm-watch .
+# BASE needs Python 3.11 or later with venv and pip, at the same place in both stages.
+ARG BASE=docker.io/library/python:3.12-slim
+
+FROM ${BASE} AS build
+WORKDIR /src
+# Without pip of its own: nothing can be installed into the running image.
+RUN python3 -m venv --without-pip /opt/vllm-watch
+COPY pyproject.toml README.md LICENSE ./
+COPY vllm_watch ./vllm_watch
+RUN python3 -m pip --python /opt/vllm-watch/bin/python install --no-cache-dir --disable-pip-version-check .
+
+FROM ${BASE}
+ARG VERSION=0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="vllm-watch" \
+      org.opencontainers.image.description="Watches vLLM engines and their GPUs" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}"
+# NVIDIA's container runtime puts libnvidia-ml into the container for these; elsewhere they do nothing.
+ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=utility PYTHONUNBUFFERED=1
+COPY --from=build /opt/vllm-watch /opt/vllm-watch
+# A number, so that Kubernetes' runAsNonRoot can see that it is not root.
+USER 65532:65532
+EXPOSE 9470
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=15s --timeout=5s --start-period=15s --retries=3 \
+    CMD ["/opt/vllm-watch/bin/python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:9470/-/healthy', timeout=4)"]
+ENTRYPOINT ["/opt/vllm-watch/bin/vllm-watch"]
+# Within the container only; publishing the port is what opens it.
+CMD ["run", "--listen", "0.0.0.0:9470"]

@@ -1,0 +1,112 @@
+# The whole development loop. `make` alone lists what there is.
+#
+# Two environments, each made on first use and again when pyproject.toml changes: .venv has what users
+# get and nothing else (so the demo shows that nothing is missing), .venv-dev has the tools.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+LISTEN ?= 127.0.0.1:9470
+# Tests mostly wait for sockets and processes, so one more at a time than a small machine has cores.
+WORKERS ?= 3
+VENV := .venv
+DEV := .venv-dev
+BIN := $(DEV)/bin
+CODE := vllm_watch tests benchmarks dashboards docs
+
+# command:Debian package, of what tests drive that pip cannot bring; make deps installs them.
+TOOLS := prometheus:prometheus promtool:prometheus chromium:chromium gcc:gcc
+PACKAGES := prometheus chromium gcc libc6-dev python3-venv
+
+.PHONY: help demo test check format format-check generate lint types imports test-vllm bench screenshots dist deps tools clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/.installed  ## watch a simulated fleet on http://127.0.0.1:9470 (LISTEN=HOST:PORT to change)
+	@echo "The page will be on http://$(LISTEN)/ and the metrics on http://$(LISTEN)/metrics; Ctrl-C ends it."
+	@exec $(VENV)/bin/vllm-watch demo --listen $(LISTEN)
+
+test: tools $(DEV)/.installed  ## run all tests but those against a real vLLM
+	$(BIN)/pytest -q -m 'not real_vllm' -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+# Two at a time: the tests wait much, and the linters fill the gaps.
+check: $(DEV)/.installed  ## all that must hold before a commit, under two minutes
+	@$(MAKE) --jobs=2 --output-sync=target --keep-going test format-check lint types imports
+
+format-check: $(DEV)/.installed
+	$(BIN)/ruff format --check $(CODE)
+
+lint: $(DEV)/.installed
+	$(BIN)/ruff check $(CODE)
+
+types: $(DEV)/.installed
+	$(BIN)/mypy
+	$(BIN)/mypy --strict dashboards/build.py docs/*.py
+
+imports: $(DEV)/.installed
+	$(BIN)/lint-imports
+
+format: $(DEV)/.installed  ## format the code and mend what ruff can mend
+	$(BIN)/ruff format $(CODE)
+	$(BIN)/ruff check --fix-only $(CODE)
+
+generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs, dashboards
+	$(BIN)/python -m vllm_watch.export.families --markdown > docs/metrics.md
+	$(BIN)/python docs/generate_configuration.py
+	$(BIN)/python docs/generate_cli.py
+	$(BIN)/python dashboards/build.py
+
+test-vllm: $(DEV)/.installed  ## install a real vLLM (CPU, 3.5 GB, minutes) and test against it
+	bash tests/real_vllm/install.sh
+	$(BIN)/pytest -q -m real_vllm tests/real_vllm $(PYTEST_ARGS)
+
+bench: $(DEV)/.installed  ## run every benchmark, one after another, and print its table
+	@for bench in benchmarks/bench_*.py; do echo "== $$bench"; $(BIN)/python "$$bench"; done
+
+screenshots: tools $(DEV)/.installed  ## take the pictures of docs/images anew, from the running demo
+	$(BIN)/python docs/take_screenshots.py
+
+dist: $(DEV)/.installed  ## build the wheel and the source distribution into dist/
+	rm -rf dist
+	$(BIN)/python -m build --quiet --outdir dist
+	@ls -l dist
+
+deps:  ## install the Debian packages that the tests drive (as root)
+	@if [ "$$(id -u)" != 0 ]; then echo "make deps installs Debian packages: run it as root, or: apt-get install $(PACKAGES)" >&2; exit 1; fi
+	apt-get update -qq
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES)
+
+tools:
+	@missing=""; for tool in $(TOOLS); do \
+		command -v "$${tool%%:*}" > /dev/null || missing="$$missing $${tool%%:*} (Debian package $${tool##*:})"; done; \
+	if [ -n "$$missing" ]; then \
+		echo "The tests drive programs that are not here:$$missing." >&2; \
+		echo "As root, make deps installs them all." >&2; exit 1; fi
+
+clean:  ## remove the environments, caches and build results
+	rm -rf $(VENV) .venv-dev .venv-vllm dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# $(1) is the folder of a new environment.
+define make_venv
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Python 3.11 or later is needed; name one with make PYTHON=python3.12 …" >&2; exit 1; }
+	@rm -rf $(1); $(PYTHON) -m venv $(1) \
+		|| { rm -rf $(1); echo "$(PYTHON) -m venv failed; on Debian the package python3-venv is needed." >&2; exit 1; }
+endef
+
+$(VENV)/.installed: pyproject.toml
+	$(call make_venv,$(VENV))
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable .
+	@touch $@
+
+# pip below 25.1 does not know dependency groups, and Python 3.11 brings 23.
+$(DEV)/.installed: pyproject.toml
+	$(call make_venv,$(DEV))
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[top]' --group dev
+	@touch $@

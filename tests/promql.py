@@ -1,0 +1,56 @@
+"""What a PromQL expression asks for, held against the table of what we export."""
+
+import re
+from collections.abc import Iterator
+
+import promql_parser
+
+from vllm_watch.export.families import FAMILIES
+from vllm_watch.export.target_families import GPU_STATUSES
+from vllm_watch.samples.observation import OUTCOMES
+from vllm_watch.signals.state import STATES
+
+NAME = re.compile(r"\bvllm_watch_[a-z0-9_]+")
+LABELS = {family.name: set(family.all_labels) for family in FAMILIES}
+SCRAPE_LABELS = {"job", "instance"}  # given by Prometheus
+# Not ours: of Prometheus, and of prometheus_client's process collector, which /metrics carries too.
+FOREIGN = {
+    "up": SCRAPE_LABELS, "process_start_time_seconds": SCRAPE_LABELS,
+}  # fmt: skip
+VALUES = {
+    "state": set(STATES),
+    "outcome": set(OUTCOMES),
+    "status": set(GPU_STATUSES),
+    "quantile": {"0.5", "0.95", "0.99"},
+    "source": {"metrics", "health", "version", "models", "sleep", "nvml"},
+}
+
+
+def selectors(expression: str) -> Iterator[promql_parser.VectorSelector]:
+    """Every series selector in it, those within ranges too. Raises ValueError for no PromQL."""
+    found: list[promql_parser.VectorSelector] = []
+
+    def visit(node: promql_parser.Expr) -> None:
+        if isinstance(node, promql_parser.VectorSelector):
+            found.append(node)
+
+    promql_parser.walk(promql_parser.parse(expression), pre_visit=visit)
+    return iter(found)
+
+
+def complaints(expression: str) -> list[str]:
+    """What it asks for that does not exist: series, labels, values of labels."""
+    found: list[str] = []
+    for selector in selectors(expression):
+        labels = LABELS.get(selector.name, FOREIGN.get(selector.name))
+        if labels is None:
+            found.append(f"{selector.name} is not exported")
+            continue
+        for matcher in selector.matchers.matchers:
+            if matcher.name not in labels | SCRAPE_LABELS:
+                found.append(f"{selector.name} has no label {matcher.name}")
+            known = VALUES.get(matcher.name)
+            if known and "$" not in matcher.value:
+                unknown = set(matcher.value.split("|")) - known
+                found += [f"{matcher.name} is never {value}" for value in sorted(unknown)]
+    return found

@@ -1,0 +1,123 @@
+"""What a reader may count on in every file, without opening it."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from vllm_watch.__main__ import COMMANDS
+
+ROOT = Path(__file__).parents[1]
+FUNCTION_LINES_MAX = 60  # a screen
+FILE_LINES_MAX = 400  # one concept; the aim is 100 to 250
+TEST_FILE_LINES_MAX = 600  # tables of cases grow with what they test
+CODE = sorted(
+    file
+    for folder in ("vllm_watch", "tests", "benchmarks", "dashboards", "docs")
+    for file in (ROOT / folder).rglob("*.py")
+)
+SOURCES = [file for file in CODE if file.is_relative_to(ROOT / "vllm_watch")]
+# Not text, or not ours: captures are of other people's servers, and the licence is Apache's.
+NOT_READ = {".png", ".gz", ".ico", ".woff2"}
+# Every machine has these, so a path that begins so says nothing about this one.
+EVERYWHERE = {"/", "/app", "/home", "/mnt", "/opt", "/root", "/src", "/srv", "/tmp", "/usr", "/var", "/var/tmp"}  # fmt: skip
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def in_the_repository() -> list[Path]:
+    """The files of the repository, those that are not committed yet among them."""
+    try:
+        done = subprocess.run(
+            ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+            cwd=ROOT, capture_output=True, text=True, timeout=30, check=True,
+        )  # fmt: skip
+    except (OSError, subprocess.CalledProcessError):  # an unpacked archive
+        return [path for path in ROOT.rglob("*") if path.is_file() and "/." not in str(path)]
+    return [ROOT / line for line in done.stdout.splitlines() if (ROOT / line).is_file()]
+
+
+@pytest.mark.parametrize("path", CODE, ids=name)
+def test_file_says_what_it_is(path: Path) -> None:
+    """Every module begins with a docstring of at least a sentence."""
+    docstring = ast.get_docstring(ast.parse(path.read_text()))
+    assert docstring, "start with what this file is, and why"
+    assert re.search(r"[.:?]$", docstring.split("\n\n")[0].strip()), "a sentence"
+
+
+@pytest.mark.parametrize("path", CODE, ids=name)
+def test_file_fits_in_the_head(path: Path) -> None:
+    """No function is longer than a screen, and no file holds more than one concept can need."""
+    text = path.read_text()
+    lines_max = FILE_LINES_MAX if path in SOURCES else TEST_FILE_LINES_MAX
+    lines = len(text.splitlines())
+    assert lines <= lines_max, f"{lines} lines: split it"
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert lines <= FUNCTION_LINES_MAX, f"{node.name} has {lines} lines: split it"
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=name)
+def test_nothing_is_left_for_later(path: Path) -> None:
+    """What is to be done is an issue; a note in the code is read by nobody."""
+    assert not re.search(r"\b(TODO|FIXME|XXX|HACK)\b", path.read_text())
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "vllm_watch").rglob("__init__.py")), ids=name)
+def test_package_only_says_what_it_is(path: Path) -> None:
+    """An __init__ holds a docstring and the version at most: importing a package loads nothing."""
+    body = ast.parse(path.read_text()).body[1:]
+    assert [ast.unparse(node).partition(" = ")[0] for node in body] in ([], ["__version__"])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command_is_documented(command: str) -> None:
+    """Every command has a heading in docs/cli.md."""
+    headings = re.findall(r"^## (.+)$", (ROOT / "docs/cli.md").read_text(), re.MULTILINE)
+    assert f"`{command}`" in headings or command in headings
+
+
+def test_every_page_of_docs_is_on_the_map() -> None:
+    """docs/index.md leads to every page."""
+    linked = set(re.findall(r"\]\(([\w./-]+\.md)[)#]", (ROOT / "docs/index.md").read_text()))
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    assert pages - {"index.md"} <= linked
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    """No page points at a file that is not there."""
+    broken = []
+    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")]:
+        for link in re.findall(r"\]\(([^)#\s]+)", page.read_text()):
+            if "://" not in link and not (page.parent / link).exists():
+                broken.append(f"{name(page)}: {link}")
+    assert broken == []
+
+
+def test_generated_pages_are_in_step() -> None:
+    """docs/cli.md and docs/configuration.md say what the program does, and not what it did."""
+    for generator in ("generate_cli.py", "generate_configuration.py"):
+        done = subprocess.run(
+            [sys.executable, ROOT / "docs" / generator, "--check"],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+
+
+def test_no_file_names_a_place_on_this_machine() -> None:
+    """A path that exists where a file was written works nowhere else."""
+    places = {str(ROOT), str(ROOT.parent), str(Path.home())} - EVERYWHERE
+    found = []
+    for path in in_the_repository():
+        if path.suffix in NOT_READ:
+            continue
+        for number, line in enumerate(path.read_text(errors="replace").splitlines(), 1):
+            if any(re.search(rf"(?<![\w.]){re.escape(place)}/", line) for place in places):
+                found.append(f"{name(path)}:{number}: {line.strip()[:80]}")
+    assert found == []

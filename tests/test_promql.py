@@ -1,0 +1,27 @@
+"""The check of the queries is itself checked: it must see a name, a label and a value that is not."""
+
+import pytest
+
+from tests.promql import complaints, selectors
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("vllm_watch_target_up == 0", []),
+        ("sum by (job) (rate(vllm_watch_source_errors_total[5m]))", []),
+        ("rate(vllm_watch_source_failures_total[5m])", ["vllm_watch_source_failures_total is not exported"]),
+        ('vllm_watch_target_up{pod="a"}', ["vllm_watch_target_up has no label pod"]),
+        ('vllm_watch_engine_state{state=~"down|asleep"}', ["state is never asleep"]),
+        ("up unless vllm_watch_up", ["vllm_watch_up is not exported"]),
+    ],
+)  # fmt: skip
+def test_what_does_not_exist_is_named(expression: str, expected: list[str]) -> None:
+    """Series, labels and values of labels that we do not export are each named."""
+    assert complaints(expression) == expected
+
+
+def test_selectors_within_ranges_and_subqueries_are_seen() -> None:
+    """No selector hides in a range or a subquery."""
+    found = selectors("max_over_time(rate(a[1m])[5m:1m]) + on (x) b offset 5m")
+    assert [selector.name for selector in found] == ["a", "b"]

@@ -1,0 +1,206 @@
+"""What is remembered of one engine while its heartbeat is followed, and what of it is evidence."""
+
+from collections import deque
+from dataclasses import dataclass, field
+
+from vllm_watch.detectors.base import Evidence, View
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.observation import Observation
+from vllm_watch.signals.state import WARM_UP_SECONDS, WARM_UP_STEPS
+
+PAUSES_KEPT = 16
+"""Pauses with work from which an engine recovered by itself: the longest of the last ones tell what
+it has been seen to survive."""
+
+PAUSE_SECONDS_MIN = 2.0
+"""Shorter ones are steps."""
+
+FDS_GROWN_MIN = 3.0
+"""Connections that were opened during the silence, net: one or two may be a scraper's or a browser's."""
+
+GPU_IDLE_RATIO = 0.05
+"""Below this share of time with a kernel, no GPU is computing a long step."""
+
+
+@dataclass(slots=True)
+class Engine:
+    """What is remembered of one engine."""
+
+    counters: tuple[float | None, ...]
+    gauges: tuple[float | None, ...]
+    waiting: float
+    work: float  # requests that run, wait or are swapped out
+    restarts: int
+    last_s: float  # of the last look
+    still_s: float  # the last look that saw a step, or that first saw work
+    queued_s: float  # since when none runs and some wait
+    looks: int = 0  # that saw no step, since then
+    pauses: deque[float] = field(default_factory=lambda: deque(maxlen=PAUSES_KEPT))
+    fds: float | None = None  # open when the steps stopped
+    fds_now: float | None = None
+    fds_rises: int = 0
+    fds_idle: float = 0.0  # by how much they grew in idle times that were nothing but idle
+    unseen_s: float | None = None  # since when connections pile up
+    canary_failures: int = 0  # in a row, without a step between
+    canary_s: float = 0.0  # the first of them
+
+    @property
+    def fds_grown(self) -> float:
+        return 0.0 if self.fds is None or self.fds_now is None else self.fds_now - self.fds
+
+
+def first_look(view: View, sample: EngineSample, restarts: int, pauses: "deque[float]") -> Engine:
+    """Begin to follow an engine; `pauses` are those that it is already known to have survived."""
+    engine = Engine(
+        counters=counters(sample),
+        gauges=gauges(sample),
+        waiting=known(sample, "waiting"),
+        work=work(sample),
+        restarts=restarts,
+        last_s=view.at_s,
+        still_s=view.at_s,
+        queued_s=view.at_s,
+        pauses=pauses,
+    )
+    begin(engine, view)
+    return engine
+
+
+def begin(engine: Engine, view: View) -> None:
+    """A step was seen: whatever stands still does so from now on."""
+    engine.still_s, engine.looks = view.at_s, 0
+    engine.fds = engine.fds_now = view.signals.process_open_fds
+    engine.fds_rises, engine.unseen_s, engine.canary_failures = 0, None, 0
+
+
+def learn(engine: Engine, *, young: bool) -> None:
+    """A silence has ended by itself: what was it?"""
+    if not engine.looks:
+        return
+    if engine.work:
+        pause_s = engine.last_s - engine.still_s
+        if pause_s >= PAUSE_SECONDS_MIN and not young:
+            engine.pauses.append(pause_s)
+    else:
+        engine.fds_idle = max(engine.fds_idle, engine.fds_grown)
+
+
+def count_connections(engine: Engine, view: View) -> None:
+    """Follow how many connections were opened since the steps stopped."""
+    now = view.signals.process_open_fds
+    if now is None:
+        return
+    if engine.fds_now is not None and now > engine.fds_now:
+        engine.fds_rises += 1
+    engine.fds_now = now
+    if engine.fds is None or now < engine.fds:
+        engine.fds = now
+    if engine.fds_grown < FDS_GROWN_MIN:
+        engine.unseen_s = None
+    elif engine.unseen_s is None:
+        engine.unseen_s = view.at_s
+
+
+def counters(sample: EngineSample) -> tuple[float | None, ...]:
+    """What grows when an engine does anything for anybody; its steps first."""
+    steps, success = sample.iteration_tokens, sample.request_success
+    return (
+        None if steps is None else steps.count,
+        sample.generation_tokens,
+        sample.prompt_tokens,
+        None if success is None else sum(success.values()),
+        sample.preemptions,
+    )
+
+
+def gauges(sample: EngineSample) -> tuple[float | None, ...]:
+    """What only a scheduler that lives changes. More that wait are no sign of it: they come by themselves."""
+    return sample.requests_running, sample.requests_swapped, sample.kv_cache_usage
+
+
+def known(sample: EngineSample, which: str) -> float:
+    """The gauge, 0 where it is not offered."""
+    value = sample.requests_running if which == "running" else sample.requests_waiting
+    return value or 0.0
+
+
+def work(sample: EngineSample) -> float:
+    """Requests that run, wait or are swapped out."""
+    return (
+        (sample.requests_running or 0.0)
+        + (sample.requests_waiting or 0.0)
+        + (sample.requests_swapped or 0.0)
+    )
+
+
+def is_young(view: View, sample: EngineSample) -> bool:
+    """May it still be compiling, shape by shape?"""
+    started = view.signals.process_start_time
+    if started is None or view.observation.t - started >= WARM_UP_SECONDS:
+        return False
+    steps = sample.iteration_tokens
+    return steps is None or steps.count < WARM_UP_STEPS
+
+
+def gpus_idle(observation: Observation) -> bool:
+    """Does no GPU of this host compute? False where that is not known."""
+    shares = [gpu.utilization_ratio for gpu in observation.gpus or ()]
+    known = [share for share in shares if share is not None]
+    return bool(known) and max(known) < GPU_IDLE_RATIO
+
+
+def evidence_for(
+    view: View, engine: Engine, sample: EngineSample, still_s: float, survived_s: float
+) -> tuple[Evidence, ...]:
+    """What says that it hangs."""
+    longest = f"the longest pause it recovered from was {survived_s:.0f} s"
+    found = [
+        Evidence(
+            name="seconds_without_progress",
+            value=round(still_s, 1),
+            unit="s",
+            expected=round(survived_s, 1),
+            text=f"no step for {still_s:.0f} s; "
+            + (longest if survived_s else "it was not seen to pause before"),
+        ),
+        Evidence(
+            name="requests_in_engine",
+            value=engine.work,
+            expected=0.0,
+            text=f"{known(sample, 'running'):.0f} running and {known(sample, 'waiting'):.0f} waiting",
+        ),
+    ]
+    if engine.fds_grown >= FDS_GROWN_MIN:
+        text = f"{engine.fds_grown:.0f} connections more than when the steps stopped"
+        found.append(
+            Evidence(name="open_fds_grown", value=engine.fds_grown, expected=0.0, text=text)
+        )
+    if engine.canary_failures:
+        text = f"{engine.canary_failures} one-token requests in a row were not answered"
+        found.append(
+            Evidence(name="canary_failures", value=engine.canary_failures, expected=0.0, text=text)
+        )
+    if gpus_idle(view.observation):
+        text = "no GPU of this host computes"
+        found.append(Evidence(name="gpu_utilization", value=0.0, unit="ratio", text=text))
+    return tuple(found)
+
+
+def evidence_against(
+    view: View, engine: Engine, still_s: float, limit_s: float, survived_s: float
+) -> tuple[Evidence, ...]:
+    """What says that it may not, or that waiting is better than acting."""
+    found = []
+    if view.signals.health_status == 200:  # noqa: PLR2004 - HTTP
+        text = "/health answers 200, which a hung engine core does not change"
+        found.append(Evidence(name="health_status", value=200.0, text=text))
+    if engine.work == 1:
+        text = "a single request stands for the work"
+        found.append(Evidence(name="requests_in_engine", value=1.0, text=text))
+    if still_s < limit_s:
+        why = f"it has survived {survived_s:.0f} s" if survived_s else "most pauses end sooner"
+        text = f"a restart is not advised before {limit_s:.0f} s: {why}"
+        found.append(
+            Evidence(name="restart_advised_after", value=round(limit_s, 1), unit="s", text=text)
+        )
+    return tuple(found)
