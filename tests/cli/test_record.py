@@ -112,9 +112,10 @@ def test_a_server_that_is_not_there_is_recorded_as_such(tmp_path):
 
     assert main(command(url, out, "--duration", "0.25")) == 0
 
-    outcomes = [(raw.scrape.outcome, raw.health.outcome, raw.metrics) for raw in read(out)]
-    assert outcomes
-    assert set(outcomes) == {("refused", "refused", None)}
+    found = list(read(out))
+    assert {(raw.scrape.outcome, raw.metrics) for raw in found} == {("refused", None)}
+    # Two looks that a busy machine brings close together ask for the health once.
+    assert {raw.health.outcome for raw in found if raw.health} == {"refused"}
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
