@@ -339,7 +339,11 @@ async def test_gpus_are_shown_with_their_holders(tmp_path):
     async with daemon("--target", "a=http://127.0.0.1:1", environ=stub.env()) as process:
         status = await process.until(lambda s: s["gpus"] and s["gpus"]["status"] == "ok")
         _, text = await process.get("/metrics")
+        await process.until(lambda s: target(s)["sources"]["metrics"]["calls"] >= 8)
+        kept = gzip.decompress(await process.bytes("/api/v1/recording?target=a&minutes=5"))
     gpu = status["gpus"]["gpus"][0]
+    # What is judged of a server on this host is judged with its GPUs, live as in the recording.
+    assert json.loads(kept.splitlines()[-1])["gpus"][0]["uuid"] == gpu["uuid"]
     assert gpu["processes"][0]["used_bytes"] == 7 << 30
     assert (
         values(text)["vllm_watch_gpu_memory_total_bytes", (("gpu", gpu["uuid"]),)]

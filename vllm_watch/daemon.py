@@ -18,11 +18,11 @@ from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
 from vllm_watch.export.board import Board
 from vllm_watch.export.server import Server
-from vllm_watch.samples.gpu import GpuReading
+from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.signals.records import TargetSignals
-from vllm_watch.sources import http
+from vllm_watch.sources import http, trace_gpus
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.targets import Discovery
 from vllm_watch.sources.vllm import Look, VllmSource
@@ -72,6 +72,7 @@ class Daemon:
         self._make_gpu_source = make_gpu_source
         self._running: dict[str, _Running] = {}
         self._waiting_for: set[str] = set()
+        self._gpus: tuple[GpuSample, ...] | None = None  # as last polled
         self._targets: tuple[TargetConfig, ...] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading = asyncio.Lock()
@@ -186,6 +187,7 @@ class Daemon:
             self._gpu_source = self._make_gpu_source(config.gpu, config)
             # Switched off, it would grow older and older, as if it had failed.
             self.board.host_sources.pop("nvml", None)
+            self._gpus = None
         self.board.window_seconds = config.signals.window_seconds
         self._discovery.reconfigure(config)
         await self._discover(even_if_unchanged=True)
@@ -229,7 +231,7 @@ class Daemon:
         identity, scrape = target.identity(), self._config.scrape_for(target)
         source = VllmSource(identity, scrape, self._session)
         watch = Watch(identity.name, self._config.signals, self._config.slo_for(target))
-        loop = TargetLoop(identity, scrape, source, watch, self._publish)
+        loop = TargetLoop(identity, scrape, source, watch, self._publish, lambda: self._gpus)
         self.board.add_target(identity, scrape.interval_seconds)
         self.recorder.name_url(identity.name, identity.url)
         self._waiting_for.add(identity.name)
@@ -272,6 +274,7 @@ class Daemon:
         self.board.call("nvml", "", reading.status, reading.duration_s, reading.t)
         self.board.publish_gpus(reading)
         self.recorder.observe_gpus(reading)
+        self._gpus = trace_gpus.known(reading)
 
     # --- what the server asks
 

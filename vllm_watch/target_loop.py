@@ -5,11 +5,13 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import structlog
 
 from vllm_watch.export.incidents import Incident
+from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
@@ -31,6 +33,7 @@ _LATENESS_KEPT = 120
 Event = Mapping[str, Any]
 """What judgement tells of an incident: opened, updated or resolved."""
 
+Gpus = Callable[[], tuple[GpuSample, ...] | None]
 Publish = Callable[[Look, TargetSignals, Sequence[Event]], None]
 
 _TOLD = ("id", "target", "engine", "kind", "cause", "severity", "summary")
@@ -46,12 +49,14 @@ class TargetLoop:
         source: VllmSource,
         watch: Watch,
         publish: Publish,
+        gpus: Gpus,
     ) -> None:
         self.target = target
         self._interval_seconds = scrape.interval_seconds
         self._source = source
         self._watch = watch
         self._publish = publish
+        self._gpus = gpus
         self._news: str | None = None
         self._restarts = 0
         self._failing = False
@@ -80,6 +85,9 @@ class TargetLoop:
 
     async def _look(self) -> None:
         look = await self._source.observe()
+        if self._source.local:
+            # Here and not before the look: what is judged is then what the recorder keeps with it.
+            look = look._replace(observation=replace(look.observation, gpus=self._gpus()))
         try:
             events = self._watch.observe(look.observation)
             signals = self._watch.signals

@@ -1,7 +1,9 @@
 """What the board keeps of incidents: the open ones, the last that ended, and how many there were."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import pytest
 from structlog.testing import capture_logs
@@ -160,6 +162,8 @@ async def test_listener_is_told_of_each_incident_once():
 class Source:
     """Looks at nothing, and says so."""
 
+    local = False
+
     async def observe(self) -> Look:
         call = Call(outcome="refused", latency_s=0.001)
         return Look(Observation(t=T, target="chat", scrape=call), None, ())
@@ -169,6 +173,7 @@ class Judge:
     """A pipeline that tells these events at its first look."""
 
     signals = SERVING
+    failures: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, events: list[dict]) -> None:
         self.events = events
@@ -189,7 +194,7 @@ async def test_loop_hands_events_on_and_logs_begin_and_end():
         looked.set()
 
     target = Target(name="chat", url="http://h:1")
-    loop = TargetLoop(target, ScrapeSettings(), Source(), Judge(events), publish)
+    loop = TargetLoop(target, ScrapeSettings(), Source(), Judge(events), publish, lambda: None)
     with capture_logs() as logs:
         task = asyncio.create_task(loop.run(spread=False))
         async with asyncio.timeout(5):

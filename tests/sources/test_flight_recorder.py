@@ -29,6 +29,11 @@ def seen(second, target="one", **fields):
     return Observation(t=1.7e9 + second, monotonic_s=float(second), target=target, **fields)
 
 
+def judged_with_gpus(second, **fields):
+    """An observation of a server on this host, which was judged with the GPUs that were known then."""
+    return seen(second, gpus=(), **fields)
+
+
 def gpu_reading(second, used_bytes=5, status="ok"):
     holder = ProcessSample(pid=9, used_bytes=used_bytes, type="compute", cmdline=("a b", "ü\n"))
     gpu = GpuSample(index=0, uuid="GPU-a", memory_used_bytes=used_bytes, processes=(holder,))
@@ -151,25 +156,26 @@ async def test_a_step_of_the_wall_clock_changes_nothing(make, tmp_path):
 
 
 async def test_gpus_are_joined_as_they_were_known(make, tmp_path):
-    """One series for the host; each observation of each target gets the newest reading before it."""
+    """One series for the host; each observation that had GPUs gets the newest reading before it."""
     recorder = make()
     recorder.observe(seen(0), "a 0\n")
     recorder.observe_gpus(gpu_reading(1, used_bytes=100))
-    recorder.observe(seen(2), "a 2\n")
-    recorder.observe(seen(2, target="two"), "b 2\n")
+    recorder.observe(judged_with_gpus(2), "a 2\n")
+    recorder.observe(judged_with_gpus(2, target="two"), "b 2\n")
     recorder.observe_gpus(gpu_reading(3, used_bytes=200))
-    recorder.observe(seen(4), "a 4\n")
+    recorder.observe(judged_with_gpus(4), "a 4\n")
+    recorder.observe(seen(4.5), "a 4.5\n")  # a target elsewhere: these are not its GPUs
     recorder.observe_gpus(gpu_reading(5, status="hung"))
     recorder.observe(seen(6), "a 6\n")
     recorder.observe_gpus(gpu_reading(7, status="no_driver"))
-    recorder.observe(seen(8), "a 8\n")
-    recorder.observe(seen(69), "a 69\n")
+    recorder.observe(judged_with_gpus(8), "a 8\n")
+    recorder.observe(judged_with_gpus(69), "a 69\n")
 
     found = await dumped(recorder, tmp_path / "one.jsonl.gz")
     other = await dumped(recorder, tmp_path / "two.jsonl.gz", target="two")
 
     first, second = gpu_reading(1, used_bytes=100).gpus, gpu_reading(3, used_bytes=200).gpus
-    assert [raw.gpus for raw in found] == [None, first, second, None, (), None]
+    assert [raw.gpus for raw in found] == [None, first, second, None, None, (), None]
     assert [raw.gpus for raw in other] == [first]
 
 

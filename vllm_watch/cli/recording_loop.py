@@ -12,11 +12,10 @@ from pathlib import Path
 
 from vllm_watch import config as configuration
 from vllm_watch import logs
-from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.observation import Call
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import GpuSettings, LogSettings, ScrapeSettings
-from vllm_watch.sources import http
+from vllm_watch.sources import http, trace_gpus
 from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
 from vllm_watch.sources.recording import Writer
@@ -90,7 +89,9 @@ class _Recording:
 
     async def _look(self, source: VllmSource, gpus: NvmlSource, began: float) -> None:
         look, reading = await asyncio.gather(source.observe(), gpus.read())
-        observation = replace(look.observation, gpus=_seen(reading))
+        observation = replace(
+            look.observation, gpus=trace_gpus.known(reading) if source.local else None
+        )
         line = to_line(observation, look.body, target=self._target.url)
         await asyncio.to_thread(self._writer.write, line)
         scrape = observation.scrape
@@ -108,10 +109,6 @@ class _Recording:
             f"{self._failed} failed, {self._writer.size_bytes / 1e6:.1f} MB, last: {said}"
             "  (Ctrl-C ends)\x1b[K"
         )
-
-
-def _seen(reading: GpuReading) -> tuple[GpuSample, ...] | None:
-    return () if reading.status == "no_driver" else reading.gpus
 
 
 async def _wait(stopping: asyncio.Event, seconds: float) -> None:

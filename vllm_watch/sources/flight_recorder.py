@@ -65,18 +65,20 @@ class FlightRecorder:
         self._urls[target] = url
 
     def observe(self, observation: Observation, body: str | None) -> None:
-        """Keep an observation and the metrics text it was read from. Its `gpus` are not looked at."""
+        """Keep an observation and the metrics text it was read from. Of its `gpus` only whether there are any."""
         tape = self._tapes.get(observation.target)
         if tape is None:
             tape = self._tapes[observation.target] = self._new_tape()
         clock = observation.monotonic_s
-        head = f"{self._gpu_reading}\t{observation.t!r}\t{trace_line.remainder(observation)}"
+        # GPUs are the host's, kept once; an observation says only whether it was judged with them.
+        gpu_reading = 0 if observation.gpus is None else self._gpu_reading
+        head = f"{gpu_reading}\t{observation.t!r}\t{trace_line.remainder(observation)}"
         self._append(tape, observation.t if clock is None else clock, head, body)
 
     def observe_gpus(self, reading: GpuReading) -> None:
         """Keep a reading of this host's GPUs, for all observations from now on."""
         self._gpu_reading += 1
-        gpus = () if reading.status == "no_driver" else reading.gpus
+        gpus = trace_gpus.known(reading)
         body = None if gpus is None else _encode_by_lines(trace_gpus.to_json(gpus))
         self._append(self._gpus, reading.t, f"{self._gpu_reading}\t{reading.t!r}", body)
 
@@ -166,7 +168,9 @@ class _GpuReadings:
         self._json = "null"
 
     def at(self, number: int, t: float) -> str:
-        """Return the newest of the first `number` readings, "null" where it is too old at `t`."""
+        """Return the newest of the first `number` readings, "null" for none or where it is too old at `t`."""
+        if not number:
+            return "null"
         while self._next and int((said := self._next[0].split("\t"))[1]) <= number:
             lines = self._next[1]
             self._json = "null" if lines is None else "".join(lines)

@@ -7,13 +7,18 @@ A field that is null or absent is unknown. Processes carry nvidia-smi's letters 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 
 _LETTERS = {"compute": "C", "graphics": "G", "mps": "M"}
 _WORDS = {letter: word for word, letter in _LETTERS.items()}
 
 Convert = Callable[[Any], Any]
+
+
+def known(reading: GpuReading) -> tuple[GpuSample, ...] | None:
+    """The GPUs that an observation carries: () on a machine without, None where they are not known."""
+    return () if reading.status == "no_driver" else reading.gpus
 
 
 def _number(value: Any) -> float | int:

@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from vllm_watch.errors import ExpositionError
-from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
@@ -60,7 +59,8 @@ class VllmSource:
         self._metrics_url = f"{target.url}/metrics"
         host = urlsplit(target.url).hostname or ""
         # Between machines a body of 50 kB is worth packing; on one machine it only costs the engine.
-        packed = "identity" if host.startswith(_LOOPBACK) else "gzip"
+        self.local = host.startswith(_LOOPBACK)  # are this host's GPUs those it may run on?
+        packed = "identity" if self.local else "gzip"
         self._headers = {"Accept": _ACCEPT_TEXT, "Accept-Encoding": packed}
         self._arrived = (0.0, 0.0)
         self._next_health_s = float("-inf")
@@ -70,7 +70,7 @@ class VllmSource:
         # Whether /is_sleeping and /is_paused exist here (they need vLLM's development mode).
         self._switches: dict[str, str] = {}
 
-    async def observe(self, gpus: tuple[GpuSample, ...] | None = None) -> Look:
+    async def observe(self) -> Look:
         """Look once. The observation's time is that at which the metrics arrived, or failed to."""
         now_s = time.monotonic()
         health_due = now_s >= self._next_health_s
@@ -92,7 +92,7 @@ class VllmSource:
             reading = replace(reading, server=replace(reading.server, **self._known))
         observation = Observation(
             t=t, monotonic_s=monotonic_s, target=self.target.name,
-            scrape=scrape, health=health, reading=reading, gpus=gpus,
+            scrape=scrape, health=health, reading=reading,
         )  # fmt: skip
         return Look(observation, body, tuple(calls))
 
