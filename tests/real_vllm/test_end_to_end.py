@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -197,10 +198,26 @@ def test_read_counts_what_the_client_counts(vllm: RealVllm) -> None:
     assert 0 < after["e2e_latency"]["sum"] - before["e2e_latency"]["sum"] <= slowest_possible
 
 
+@contextmanager
+def stopped_at_work(vllm: RealVllm, role: str) -> Iterator[None]:
+    """Stop one process at a moment when the gauges say that a request runs.
+
+    All clients may be between two requests at once, on a busy machine above all: then let it go on,
+    and try again.
+    """
+    for _ in range(30):
+        with vllm.stopped(role):
+            if read(vllm)["requests_running"] > 0:
+                yield
+                return
+        time.sleep(1)
+    pytest.fail("at no moment did a request run")
+
+
 def assert_stall_is_seen(vllm: RealVllm, role: str, watch: Daemon) -> None:
     """Stop one process with work in hand and continue it: a stall, and service again."""
     eventually(watch, is_serving)
-    with vllm.stopped(role):
+    with stopped_at_work(vllm, role):
         metrics = seen(watch, lambda _: True, since=time.time(), looks=1)
         last_progress = of_engine(metrics, "last_progress_timestamp_seconds")
         metrics = seen(watch, lambda m: state(m) == "stalled", since=last_progress)
