@@ -110,12 +110,12 @@ class Watch:
             return [f"all: {error!r}"]
         self.signals, self._kept = signals, dict(state["engines"])
         self._last_success_t = signals.last_success_timestamp_seconds
-        lost = []
         try:
             self._lifecycle.restore(state["lifecycle"], self._detectors)
         except kept.DAMAGE as error:
-            lost.append(f"lifecycle: {error!r}")
-        return [*lost, *watch_state.restore_detectors(self._detectors, state, away_s)]
+            # An alarm whose incident is lost must be found anew, or it would be told a second time.
+            return [f"lifecycle: {error!r}"]
+        return watch_state.restore_detectors(self._detectors, state, away_s)
 
     def inherit(self, state: kept.Kept) -> list[str]:
         """Begin as patient as another server of the same group has taught; returns what could not be used."""
