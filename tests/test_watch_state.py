@@ -195,7 +195,10 @@ def test_what_is_damaged_is_left_out(well, slow, damage, part):
     for each in slow[61:70]:
         watch.observe(each)
     assert watch.failures == {}
-    assert watch.signals.state == "serving"
+    of_no_use = {"all", "lifecycle", "throughput_collapse"} & {
+        each.partition(":")[0] for each in lost
+    }
+    assert watch.signals.state == ("serving" if of_no_use else "collapsed")
 
 
 def test_an_incident_is_the_same_after_it_was_kept(slow):
