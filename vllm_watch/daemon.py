@@ -14,15 +14,17 @@ from typing import Protocol
 import aiohttp
 import structlog
 
+from vllm_watch.canary_rounds import CanaryRounds
 from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
 from vllm_watch.export.board import Board
 from vllm_watch.export.server import Server
 from vllm_watch.samples.gpu import GpuReading, GpuSample
-from vllm_watch.settings.stages import GpuSettings
+from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.sources import http, trace_gpus
+from vllm_watch.sources.canary import CanarySource
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.targets import Discovery
 from vllm_watch.sources.vllm import Look, VllmSource
@@ -224,20 +226,37 @@ class Daemon:
 
     def _made_of(self, target: TargetConfig) -> tuple[object, ...]:
         config = self._config
-        return target.identity(), config.scrape_for(target), config.slo_for(target), config.signals
+        return (
+            target.identity(),
+            config.scrape_for(target),
+            config.slo_for(target),
+            config.signals,
+            config.canary_for(target),
+        )
 
     def _begin(self, target: TargetConfig, *, spread: bool) -> None:
         assert self._session is not None  # noqa: S101 - begun in start()
         identity, scrape = target.identity(), self._config.scrape_for(target)
         source = VllmSource(identity, scrape, self._session)
         watch = Watch(identity.name, self._config.signals, self._config.slo_for(target))
-        loop = TargetLoop(identity, scrape, source, watch, self._publish, lambda: self._gpus)
+        loop = TargetLoop(
+            identity, scrape, source, watch, self._publish, lambda: self._gpus,
+            self._canary_rounds(target, scrape),
+        )  # fmt: skip
         self.board.add_target(identity, scrape.interval_seconds)
         self.recorder.name_url(identity.name, identity.url)
         self._waiting_for.add(identity.name)
         task = asyncio.create_task(loop.run(spread=spread), name=f"target {identity.name}")
         self._running[identity.name] = _Running(self._made_of(target), loop, task)
         _log.info("target_added", target=identity.name, url=identity.url)
+
+    def _canary_rounds(self, target: TargetConfig, scrape: ScrapeSettings) -> CanaryRounds | None:
+        assert self._session is not None  # noqa: S101 - begun in start()
+        settings = self._config.canary_for(target)
+        if not settings.enabled:
+            return None
+        source = CanarySource(target.identity(), settings, scrape, self._session)
+        return CanaryRounds(target.name, settings, source)
 
     def _end(self, name: str) -> None:
         running = self._running.pop(name)
@@ -247,7 +266,9 @@ class Daemon:
             tell_ended(incident)
         self.recorder.forget(name)
 
-    def _publish(self, look: Look, signals: TargetSignals, events: Sequence[Event]) -> None:
+    def _publish(
+        self, look: Look, signals: TargetSignals, events: Sequence[Event]
+    ) -> Sequence[Event]:
         name, now = look.observation.target, look.observation.t
         for source, call in look.calls:
             self.board.call(source, name, call.outcome, call.latency_s, now)
@@ -255,6 +276,7 @@ class Daemon:
         self.board.publish(signals)
         self.board.incident_events(name, events)
         self._waiting_for.discard(name)
+        return events
 
     # --- GPUs
 

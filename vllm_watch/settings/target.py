@@ -20,7 +20,7 @@ from vllm_watch.settings.base import (
     problems,
     quoted,
 )
-from vllm_watch.settings.stages import ScrapeSettings, SloSettings
+from vllm_watch.settings.stages import CanarySettings, ScrapeSettings, SloSettings
 
 TARGETS_MAX = (
     10_000  # a name and a few windows each; one process keeps up with some hundreds, see docs
@@ -104,6 +104,11 @@ class TargetConfig(Settings):
     slo: SloSettings = Field(
         SloSettings(),
         description="The keys of `slo` that differ for this target; the others are taken from there.",
+    )
+
+    canary: CanarySettings = Field(
+        CanarySettings(),
+        description="The keys of `canary` that differ for this target; the others are taken from there.",
     )
 
     def identity(self) -> Target:
