@@ -50,8 +50,10 @@ class CanaryRounds:
     ) -> None:
         """Send a canary if one is due. `wanted`: engine → is it suspected?; `engines`: of the server."""
         first_s = now_s + random.uniform(0.0, self._interval_seconds)  # noqa: S311 - no secret
-        kept = {name: due_s for name, due_s in self._due_s.items() if due_s > now_s}
-        self._due_s = {name: self._due_s.get(name, first_s) for name in wanted} | kept
+        # An engine that is busy now and then keeps its turn; one that was busy for long begins anew.
+        oldest_s = now_s - self._interval_seconds
+        kept = {name: due_s for name, due_s in self._due_s.items() if due_s > oldest_s}
+        self._due_s = dict.fromkeys(wanted, first_s) | kept
         if self._task is not None or self._brought is not None or now_s < self._not_before_s:
             return
         due = [name for name, urgent in wanted.items() if urgent or now_s >= self._due_s[name]]

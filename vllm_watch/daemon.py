@@ -1,7 +1,7 @@
 """THE wiring: builds every object once, starts the tasks, changes them on reload, stops them on SIGTERM.
 
-Nothing is decided here. The flow: each target's loop looks, its Watch judges, the recorder keeps, the
-board shows; GPUs are polled once for all.
+Nothing is decided here. The flow: each target's loop looks, its Watch judges, the Fleet asks whether it
+is one problem of many, the recorder keeps, the board shows; GPUs are polled once for all.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import aiohttp
 import structlog
@@ -19,6 +20,7 @@ from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
 from vllm_watch.export.board import Board
 from vllm_watch.export.server import Server
+from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
@@ -77,6 +79,8 @@ class Daemon:
         self._gpus: tuple[GpuSample, ...] | None = None  # as last polled
         self._targets: tuple[TargetConfig, ...] | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._fleet = Fleet(config.fleet.share, config.fleet.targets_min)
+        self._hosts: dict[str, str] = {}  # by target: what falls silent together
         self._reloading = asyncio.Lock()
         self._session: aiohttp.ClientSession | None = None
         self._discovery = Discovery(config)
@@ -174,7 +178,7 @@ class Daemon:
     async def _change_to(self, config: Config) -> None:
         fixed = [
             k
-            for k in ("listen", "state_dir", "recorder", "procfs")
+            for k in ("listen", "state_dir", "recorder", "procfs", "fleet")
             if getattr(config, k) != getattr(self._config, k)
         ]
         if fixed:
@@ -245,6 +249,7 @@ class Daemon:
         )  # fmt: skip
         self.board.add_target(identity, scrape.interval_seconds)
         self.recorder.name_url(identity.name, identity.url)
+        self._hosts[identity.name] = identity.node or urlsplit(identity.url).hostname or ""
         self._waiting_for.add(identity.name)
         task = asyncio.create_task(loop.run(spread=spread), name=f"target {identity.name}")
         self._running[identity.name] = _Running(self._made_of(target), loop, task)
@@ -262,6 +267,8 @@ class Daemon:
         running = self._running.pop(name)
         running.task.cancel()
         self._waiting_for.discard(name)
+        self._fleet.forget(name)
+        self._hosts.pop(name, None)
         for incident in self.board.remove_target(name):
             tell_ended(incident)
         self.recorder.forget(name)
@@ -274,9 +281,12 @@ class Daemon:
             self.board.call(source, name, call.outcome, call.latency_s, now)
         self.recorder.observe(look.observation, look.body)
         self.board.publish(signals)
-        self.board.incident_events(name, events)
+        late_s = self._running[name].loop.lateness_seconds[-1] if name in self._running else 0.0
+        told = self._fleet.take(look.observation, self._hosts.get(name, ""), events, late_s)
+        for event in told:
+            self.board.incident_events(event["target"], [event])
         self._waiting_for.discard(name)
-        return events
+        return told
 
     # --- GPUs
 

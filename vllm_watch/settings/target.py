@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, Field, field_validator
 
-from vllm_watch.samples.target import Target
+from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.settings.base import (
     FilePattern,
     Port,
@@ -36,6 +36,8 @@ _NAME_REMEDY = (
 def _name(value: str) -> str:
     if value and not _NAME.fullmatch(value):
         raise problem(f"{quoted(value)} is not a name", _NAME_REMEDY)
+    if value == WATCHER:
+        raise problem(f"{quoted(value)} is the watcher's own name", "choose another name")
     return value
 
 
