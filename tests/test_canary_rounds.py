@@ -6,11 +6,13 @@ from itertools import pairwise
 import pytest
 from structlog.testing import capture_logs
 
+from tests.detectors.looks import engine, seen
 from vllm_watch.canary_rounds import GAP_SECONDS_MIN, REFUSED_SECONDS, CanaryRounds
 from vllm_watch.errors import WatchError
 from vllm_watch.samples.observation import Call, CanaryCall
 from vllm_watch.settings.stages import CanarySettings
 from vllm_watch.sources.canary import Asked
+from vllm_watch.watch import Watch
 
 IDLE, SUSPECTED = {"0": False}, {"0": True}
 
@@ -132,3 +134,55 @@ async def test_it_ends_with_its_target(held):
     await rounds.stop()
     await asyncio.sleep(0)
     assert not [task for task in asyncio.all_tasks() if task.get_name() == "canary t"]
+
+
+class Wedges:
+    """An idle engine that hangs at a moment; a canary to it takes 0.1 s before, and its timeout after."""
+
+    def __init__(self, wedged_s):
+        self.wedged_s, self.now_s, self.steps = wedged_s, 0.0, 1000
+        self.until_s = 0.0
+
+    async def ask(self, model, engine):
+        fine = self.now_s < self.wedged_s
+        latency_s = 0.1 if fine else 10.0
+        self.until_s = self.now_s + latency_s
+        while self.now_s < self.until_s:
+            await asyncio.sleep(0)
+        self.steps += fine
+        outcome = "ok" if fine else "unanswered"
+        return Asked(
+            CanaryCall(ok=fine, latency_s=latency_s, outcome=outcome), Call(outcome="ok"), None
+        )
+
+    async def pass_to(self, now_s):
+        self.now_s = now_s
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+async def found_after(interval_s, wedged_s=200.0):
+    """Seconds from the wedge to the incident; (None, events) where anything was said before it."""
+    source, watch = Wedges(wedged_s), Watch("x")
+    rounds = CanaryRounds("x", CanarySettings(enabled=True), source)
+    now_s = 0.0
+    while now_s < 1000.0:
+        await source.pass_to(now_s)
+        asked = rounds.take()
+        look = seen(now_s, engine(source.steps, running=0.0), canary=asked and asked.canary)
+        if watch.observe(look):
+            await rounds.stop()
+            return now_s - wedged_s
+        rounds.send(watch.canary_wanted, "m", 1, now_s)
+        await source.pass_to(now_s)
+        now_s += interval_s
+    await rounds.stop()
+    return None
+
+
+@pytest.mark.parametrize(("interval_s", "worst_s"), [(1, 92), (5, 102), (15, 140), (30, 160)])
+async def test_how_soon_an_idle_engine_that_wedged_is_found(interval_s, worst_s):
+    """The canary's turn, two timeouts, and a look after each; never before it wedged."""
+    found = [await found_after(interval_s) for _ in range(20)]
+    assert min(found) > 0
+    assert max(found) <= worst_s
