@@ -90,6 +90,16 @@ def test_a_story(observations, second):
     assert found is None or found[1].cause == "idle_wedged"
 
 
+def test_a_canary_behind_others_is_no_sign():
+    """Two that wait are a queue: whether it is one for ever is told by the queue itself."""
+    queue = [
+        idle(s, waiting=2.0, kv=0.0, canary=NO if s in (75, 90) else None)
+        for s in range(60, 200, 5)
+    ]
+    second, verdict = first_firing(said_of([*looks({}, until=60), *queue]), "0")
+    assert (second, verdict.cause) == (115, "admission_deadlock")
+
+
 def test_while_it_warms_up_a_minute_is_granted():
     """The first request of a young engine may compile kernels for half a minute."""
     observations = looks({65: NO, 80: NO}, steps=5, process_start_time=T - 10)

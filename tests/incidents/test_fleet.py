@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.detectors.looks import T, engine, seen, silent
+from tests.detectors.looks import DEAD, T, engine, seen, silent
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.samples.observation import ProcessState
 from vllm_watch.samples.target import WATCHER
@@ -155,21 +155,75 @@ def test_who_stays_away_while_the_others_came_back_pages_for_himself():
     )
 
 
+class ByHand:
+    """Four targets whose judgement is told by hand; their single incidents do not end by themselves."""
+
+    def __init__(self):
+        self.fleet = Fleet()
+        self.told = []
+        for second in (0, 5):
+            self.look(second, "")
+
+    def look(self, second, silent_ones, events=()):
+        """All four, at one second; `silent_ones` by their numbers."""
+        for number in "0123":
+            one = silent(second, "read_timeout") if number in silent_ones else seen(second)
+            one = type(one)(t=T + second, target=f"t{number}", scrape=one.scrape)
+            own = [event for event in events if event["target"] == one.target]
+            self.told += self.fleet.take(one, "h", own)
+
+    def event(self, number, event="opened", **more):
+        return {"id": f"down-{number}", "event": event, "target": f"t{number}", "kind": "engine_down",
+                "severity": "page", "restart_advised": False, **more}  # fmt: skip
+
+    def fall(self):
+        """All fall silent, and each is called down."""
+        self.look(50, "0123")
+        self.look(55, "0123", [self.event(number) for number in "0123"])
+
+    def between(self, first, last, silent_ones):
+        for second in range(first, last + 1, 5):
+            self.look(second, silent_ones)
+
+    def released(self):
+        """When somebody was told to be paged for himself: [(second, target)]."""
+        return [
+            (event["t"] - T, event["target"]) for event in self.told
+            if event["severity"] == "page" and event["target"] != WATCHER
+        ]  # fmt: skip
+
+
 def test_who_was_released_stays_so():
-    """Its advice comes while the others' incidents still wait for their end: it is told as judged."""
-    many = Many()
-    many.until(100)
-    many.lose(7, "refused")
-    many.lose(names=["t7"], way="connect_timeout")
-    many.until(150)
-    many.ways = {"t7": "read_timeout"}  # what was not reached is a hang by now
-    told = many.until(400)
-    newest = [e for e in told if e["target"] == "t7"][-1]
-    assert (newest["severity"], newest["cause"], newest["restart_advised"]) == (
-        "page",
-        "api_hang",
-        True,
-    )
+    """A later word of it is told as judged, while the common incident still waits for the others."""
+    hand = ByHand()
+    hand.fall()
+    hand.between(60, 95, "0")
+    assert hand.released() == [(90, "t0")]
+    assert hand.fleet.incident is not None
+    hand.look(100, "0", [hand.event(0, "updated", restart_advised=True)])
+    assert (hand.told[-1]["severity"], hand.told[-1]["restart_advised"]) == ("page", True)
+
+
+def test_one_look_without_an_answer_releases_nobody():
+    """Of those that are back one may miss a look: half a minute of silence is asked of it too."""
+    hand = ByHand()
+    hand.fall()
+    hand.between(60, 100, "")
+    hand.look(105, "1")
+    hand.between(110, 150, "")
+    assert hand.released() == []
+    hand.between(155, 190, "1")
+    assert hand.released() == [(185, "t1")]
+
+
+def test_most_must_be_back_for_half_a_minute_at_a_stretch():
+    """A short return does not count."""
+    hand = ByHand()
+    hand.fall()
+    hand.between(60, 75, "0")
+    hand.between(80, 85, "0123")
+    hand.between(90, 130, "0")
+    assert hand.released() == [(120, "t0")]
 
 
 def test_while_they_come_and_go_it_stays_one_incident():
@@ -234,7 +288,7 @@ def test_a_server_that_answers_badly_is_its_own_trouble():
     for name in ("t1", "t2", "t3"):
         look = silent(5)
         fleet.take(type(look)(t=T + 5, target=name, scrape=look.scrape), "h", [])
-    look = seen(6)
+    look = silent(6, "read_timeout", health=DEAD)
     answered = type(look)(t=T + 6, target="t0", scrape=look.scrape, health=look.health)
     assert fleet.take(answered, "h", [event]) == [event]
 

@@ -17,9 +17,9 @@ from vllm_watch.sources.canary import CanarySource
 TOKEN = json.dumps({"choices": [{"index": 0, "text": " world"}]})
 
 
-async def ask(url, *, model="example/model-8b", engine=None, scrape=None, **settings):
+async def ask(url, *, model="example/model-8b", engine=None, scrape=None, named=""):
     """One canary; the timeout is the shortest that can be set."""
-    canary = CanarySettings(**{"enabled": True, "timeout_seconds": 2.0} | settings)
+    canary = CanarySettings(enabled=True, timeout_seconds=2.0, model=named)
     async with http.new_session() as session:
         target = Target(name="t", url=url)
         source = CanarySource(target, canary, scrape or ScrapeSettings(), session)
@@ -114,22 +114,18 @@ async def test_a_connection_that_breaks_or_never_comes_about_tells_nothing():
 
 async def test_what_is_sent():
     """One token, recognisable, of the model that is served, with nothing of anybody in it."""
-    bodies = []
-
-    async def answer(request):
-        length = int(request.headers["content-length"])
-        bodies.append(json.loads(await request.reader.readexactly(length)))
-        await request.answer(TOKEN)
-
     async with wire() as server:
-        server.on("/v1/completions", answer)
+        server.on("/v1/completions", TOKEN)
         await ask(server.url)
         await ask(server.url, model=None)
+        await ask(server.url, named="served")
+    bodies = [json.loads(request.body) for request in server.requests if request.body]
     assert bodies[0] == {
         "model": "example/model-8b", "prompt": "Hello", "max_tokens": 1, "temperature": 0,
         "ignore_eos": True, "stream": False,
     }  # fmt: skip
     assert "model" not in bodies[1]
+    assert bodies[2]["model"] == "served"
     headers = posted(server).headers
     assert headers["x-request-id"].startswith("vllm-watch-canary-")
     assert "authorization" not in headers
