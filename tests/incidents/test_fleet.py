@@ -200,8 +200,10 @@ def test_who_was_released_stays_so():
     hand.between(60, 95, "0")
     assert hand.released() == [(90, "t0")]
     assert hand.fleet.incident is not None
+    hand.told.clear()
     hand.look(100, "0", [hand.event(0, "updated", restart_advised=True)])
-    assert (hand.told[-1]["severity"], hand.told[-1]["restart_advised"]) == ("page", True)
+    (told,) = hand.told
+    assert (told["severity"], told["restart_advised"]) == ("page", True)
 
 
 def test_one_look_without_an_answer_releases_nobody():
