@@ -17,6 +17,8 @@ from vllm_watch.settings import overrides, yaml_text
 from vllm_watch.settings.base import FilePath, Problem, Sections, problem, problems, quoted
 from vllm_watch.settings.errors import InvalidConfigError, KeyPath, explained
 from vllm_watch.settings.stages import (
+    CanarySettings,
+    FleetSettings,
     GpuSettings,
     LogSettings,
     RecorderSettings,
@@ -71,6 +73,8 @@ class Config(Sections):
     )
     discovery: DiscoverySettings = DiscoverySettings()
     scrape: ScrapeSettings = ScrapeSettings()
+    canary: CanarySettings = CanarySettings()
+    fleet: FleetSettings = FleetSettings()
     signals: SignalsSettings = SignalsSettings()
     slo: SloSettings = SloSettings()
     gpu: GpuSettings = GpuSettings()
@@ -116,6 +120,11 @@ class Config(Sections):
         if not own:
             return self.scrape
         return ScrapeSettings.model_validate(self.scrape.model_dump(exclude_unset=True) | own)
+
+    def canary_for(self, target: TargetConfig) -> CanarySettings:
+        """Return what holds for this target: its own keys over those of `canary`."""
+        own = target.canary.model_dump(exclude_unset=True)
+        return self.canary.model_copy(update=own) if own else self.canary
 
     def slo_for(self, target: TargetConfig) -> SloSettings:
         """Return what holds for this target: its own keys over those of `slo`."""

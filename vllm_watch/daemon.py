@@ -1,7 +1,7 @@
 """THE wiring: builds every object once, starts the tasks, changes them on reload, stops them on SIGTERM.
 
-Nothing is decided here. The flow: each target's loop looks, its Watch judges, the recorder keeps, the
-board shows; GPUs are polled once for all.
+Nothing is decided here. The flow: each target's loop looks, its Watch judges, the Fleet asks whether it
+is one problem of many, the recorder keeps, the board shows; GPUs are polled once for all.
 """
 
 import asyncio
@@ -10,20 +10,24 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import aiohttp
 import structlog
 
+from vllm_watch.canary_rounds import CanaryRounds
 from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
 from vllm_watch.export.board import Board
 from vllm_watch.export.server import Server
+from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.remembering import Memory
 from vllm_watch.samples.gpu import GpuReading, GpuSample
-from vllm_watch.settings.stages import GpuSettings
+from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.sources import http, trace_gpus
+from vllm_watch.sources.canary import CanarySource
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.targets import Discovery
 from vllm_watch.sources.vllm import Look, VllmSource
@@ -78,6 +82,8 @@ class Daemon:
         self._gpus: tuple[GpuSample, ...] | None = None  # as last polled
         self._targets: tuple[TargetConfig, ...] | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._fleet = Fleet(config.fleet.share, config.fleet.targets_min)
+        self._hosts: dict[str, str] = {}  # by target: what falls silent together
         self._reloading = asyncio.Lock()
         self._session: aiohttp.ClientSession | None = None
         self._discovery = Discovery(config)
@@ -180,7 +186,7 @@ class Daemon:
     async def _change_to(self, config: Config) -> None:
         fixed = [
             k
-            for k in ("listen", "state_dir", "recorder", "procfs")
+            for k in ("listen", "state_dir", "recorder", "procfs", "fleet")
             if getattr(config, k) != getattr(self._config, k)
         ]
         if fixed:
@@ -235,7 +241,13 @@ class Daemon:
 
     def _made_of(self, target: TargetConfig) -> tuple[object, ...]:
         config = self._config
-        return target.identity(), config.scrape_for(target), config.slo_for(target), config.signals
+        return (
+            target.identity(),
+            config.scrape_for(target),
+            config.slo_for(target),
+            config.signals,
+            config.canary_for(target),
+        )
 
     def _begin(self, target: TargetConfig, *, spread: bool) -> None:
         assert self._session is not None  # noqa: S101 - begun in start()
@@ -245,16 +257,26 @@ class Daemon:
         self._memory.recall(watch, identity)
         loop = TargetLoop(
             identity, scrape, source, watch, self._publish, lambda: self._gpus,
-            lambda watch, events: self._memory.keep(watch, identity.group, events),
+            keep=lambda watch, events: self._memory.keep(watch, identity.group, events),
+            canary=self._canary_rounds(target, scrape),
         )  # fmt: skip
         self.board.add_target(identity, scrape.interval_seconds)
         self._memory.show(watch)
         self.recorder.name_url(identity.name, identity.url)
+        self._hosts[identity.name] = identity.node or urlsplit(identity.url).hostname or ""
         self._waiting_for.add(identity.name)
         task = asyncio.create_task(loop.run(spread=spread), name=f"target {identity.name}")
         made_of, group = self._made_of(target), identity.group
         self._running[identity.name] = _Running(made_of, watch, group, loop, task)
         _log.info("target_added", target=identity.name, url=identity.url)
+
+    def _canary_rounds(self, target: TargetConfig, scrape: ScrapeSettings) -> CanaryRounds | None:
+        assert self._session is not None  # noqa: S101 - begun in start()
+        settings = self._config.canary_for(target)
+        if not settings.enabled:
+            return None
+        source = CanarySource(target.identity(), settings, scrape, self._session)
+        return CanaryRounds(target.name, settings, source)
 
     def _halt(self, name: str) -> None:
         """Stop a loop, and keep what it knows for the one that takes its place."""
@@ -270,18 +292,26 @@ class Daemon:
         last_t = watch.signals.t if watch.signals is not None else time.time()
         self._memory.save(watch, group, watch.close(last_t))
         self._memory.forget_pace(name)
+        self._fleet.forget(name)
+        self._hosts.pop(name, None)
         for incident in self.board.remove_target(name):
             tell_ended(incident)
         self.recorder.forget(name)
 
-    def _publish(self, look: Look, signals: TargetSignals, events: Sequence[Event]) -> None:
+    def _publish(
+        self, look: Look, signals: TargetSignals, events: Sequence[Event]
+    ) -> Sequence[Event]:
         name, now = look.observation.target, look.observation.t
         for source, call in look.calls:
             self.board.call(source, name, call.outcome, call.latency_s, now)
         self.recorder.observe(look.observation, look.body)
         self.board.publish(signals)
-        self.board.incident_events(name, events)
+        late_s = self._running[name].loop.lateness_seconds[-1] if name in self._running else 0.0
+        told = self._fleet.take(look.observation, self._hosts.get(name, ""), events, late_s)
+        for event in told:
+            self.board.incident_events(event["target"], [event])
         self._waiting_for.discard(name)
+        return told
 
     # --- GPUs
 

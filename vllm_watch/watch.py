@@ -72,6 +72,14 @@ class Watch:
         """The open ones, oldest first."""
         return self._lifecycle.incidents
 
+    @property
+    def canary_wanted(self) -> dict[str, bool]:
+        """Of which engines a one-token request would tell something → is it suspected?"""
+        wanted: dict[str, bool] = {}
+        for detector in self._detectors.values():
+            wanted |= getattr(detector, "canary_wanted", {})
+        return wanted
+
     def close(self, t: float) -> list[dict[str, Any]]:
         """Return the events that end all open incidents: the target is no longer to be watched."""
         return self._lifecycle.close(t)

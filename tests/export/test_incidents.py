@@ -189,9 +189,10 @@ async def test_loop_hands_events_on_and_logs_begin_and_end():
     published: list = []
     looked = asyncio.Event()
 
-    def publish(_look, signals, events) -> None:
+    def publish(_look, signals, events) -> list:
         published.append((signals, events))
         looked.set()
+        return events
 
     target = Target(name="chat", url="http://h:1")
     loop = TargetLoop(target, ScrapeSettings(), Source(), Judge(events), publish, lambda: None)

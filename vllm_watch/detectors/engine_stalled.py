@@ -20,10 +20,9 @@ from vllm_watch.detectors.gpu_trouble import GpuTrouble
 from vllm_watch.detectors.stall_witnesses import FDS_GROWN_MIN, PAUSES_KEPT, Engine
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import kept
+from vllm_watch.signals.engine import work_done
 from vllm_watch.signals.life import model_of
-from vllm_watch.signals.state import (
-    STALL_NOTICE_COARSE_SECONDS,
-)
+from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS
 
 KIND = "engine_stalled"
 
@@ -69,7 +68,8 @@ class Settings(BaseModel):
     """A cache this empty could take in any request that waits."""
 
     canary_failures: int = Field(2, ge=1)
-    """One canary may meet a pause; a second one does not."""
+    """One canary may meet a pause; a second one does not. Together they must have waited for as long as
+    is granted to one request without a step, so that a warm-up or a long prefill ahead is no wedge."""
 
 
 STATE_VERSION = 1
@@ -93,9 +93,6 @@ FDS_GROWN_UNSEEN_MIN = 8.0
 FDS_RISES_UNSEEN_MIN = 4
 """... in so many looks: a pool of idle connections opens at once, waiting users come one by one."""
 
-CANARY_SECONDS_MIN = 2.0
-"""A canary that fails faster was refused (a wrong key, a wrong model name), which is no wedge."""
-
 _ADVICE = {
     "hang": "the engine core does not step",
     "admission_deadlock": "the scheduler admits nothing",
@@ -112,9 +109,12 @@ class Detector:
         self._gpus = GpuTrouble()
         # Pauses that engines of this model were seen to survive, in an earlier run or elsewhere.
         self._inherited: dict[str, deque[float]] = {}
+        self.canary_wanted: dict[str, bool] = {}
+        """Of which engines a one-token request would tell something → is it suspected?"""
 
     def update(self, view: View) -> Sequence[Verdict]:
         self._gpus.look(view.observation.gpus)
+        self.canary_wanted = {}
         reading = view.observation.reading
         if reading is None:
             return [Verdict(state=UNKNOWN, kind=KIND, engine=name) for name in self._engines]
@@ -137,11 +137,13 @@ class Detector:
             self._engines[sample.engine] = self._begun(view, sample, restarts)
             return False
         counters, gauges, waiting = (
-            stall_witnesses.counters(sample),
+            work_done(sample),
             stall_witnesses.gauges(sample),
             stall_witnesses.known(sample, "waiting"),
         )
         served = counters != engine.counters
+        if served:
+            stall_witnesses.served(engine, view)
         moved = served or gauges != engine.gauges or waiting < engine.waiting
         if moved:
             stall_witnesses.learn(engine, young=stall_witnesses.is_young(view, sample))
@@ -200,6 +202,7 @@ class Detector:
         engine = self._engines[sample.engine]
         if view.signals.engines[sample.engine].state == "sleeping":
             stall_witnesses.begin(engine, view)
+            stall_witnesses.served(engine, view)
             return Verdict(state=CLEAR, kind=KIND, engine=sample.engine)
         if not any(value is not None for value in engine.counters):
             return Verdict(
@@ -209,8 +212,12 @@ class Detector:
         finding = self._queue(view, engine, sample)
         if finding is None and not steps and engine.work and sample.requests_running:
             finding = self._frozen(view, engine, sample, alone=alone)
+        stall_witnesses.hear_canary(engine, view, sample.engine, alone=len(self._engines) == 1)
+        self._want_canary(view, engine, sample.engine, alone=alone)
+        if finding is None:
+            finding = self._canary(view, engine, sample, alone=alone)
         if finding is None and not steps and not engine.work and alone:
-            finding = self._unseen(view, engine) or self._canary(view, engine)
+            finding = self._unseen(view, engine)
         if finding is not None:
             cause, still_s = finding
             return self._firing(view, engine, sample, cause, still_s)
@@ -249,9 +256,7 @@ class Detector:
             usual_s = sorted(engine.pauses)[-PAUSES_USUAL]
             notice_s = max(notice_s, min(NOTICE_FACTOR * usual_s, settings.notice_seconds_max))
         second = alone and (
-            engine.fds_grown >= FDS_GROWN_MIN
-            or engine.canary_failures > 0
-            or stall_witnesses.gpus_idle(view.observation)
+            engine.fds_grown >= FDS_GROWN_MIN or stall_witnesses.gpus_idle(view.observation)
         )
         if engine.work <= 1 and not second:
             return max(notice_s, settings.notice_one_request_seconds)
@@ -266,20 +271,23 @@ class Detector:
         unseen_s = view.at_s - engine.unseen_s
         return ("hang", unseen_s) if unseen_s >= self._settings.notice_unseen_seconds else None
 
-    def _canary(self, view: View, engine: Engine) -> tuple[str, float] | None:
+    def _want_canary(self, view: View, engine: Engine, name: str, *, alone: bool) -> None:
+        """Of an engine that works its counters tell more; one that is found needs no haste."""
+        if engine.work or engine.served_s == view.at_s:
+            return
+        failures = engine.canary_failures
+        suspected = failures == 0 and alone and engine.unseen_s is not None
+        self.canary_wanted[name] = suspected or 0 < failures < self._settings.canary_failures
+
+    def _canary(
+        self, view: View, engine: Engine, sample: EngineSample, *, alone: bool
+    ) -> tuple[str, float] | None:
         """Idle by its gauges, and it does not answer one token."""
-        if len(self._engines) > 1:
-            return None  # which of them was to answer is not known
-        canary = view.observation.canary
-        if canary is not None and canary.ok:
-            engine.canary_failures = 0
-        elif canary is not None and canary.latency_s >= CANARY_SECONDS_MIN:
-            engine.canary_failures += 1
-            if engine.canary_failures == 1:
-                engine.canary_s = view.at_s - canary.latency_s
         if engine.canary_failures < self._settings.canary_failures:
             return None
-        return "idle_wedged", view.at_s - engine.canary_s
+        still_s = view.at_s - engine.canary_s
+        notice_s = self._notice_seconds(view, engine, sample, alone=alone)
+        return ("idle_wedged", still_s) if still_s >= notice_s else None
 
     def _firing(
         self, view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float
@@ -288,7 +296,6 @@ class Detector:
         survived_s = max(engine.pauses, default=0.0)
         limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
-        load = f"{stall_witnesses.known(sample, 'running'):.0f} running, {stall_witnesses.known(sample, 'waiting'):.0f} waiting"
         return Verdict(
             state=FIRING,
             kind=KIND,
@@ -297,7 +304,7 @@ class Detector:
             severity="page",
             # A GPU that is lost comes back with its host, not with a process.
             restart_advised=still_s >= limit_s and not self._gpus.lost,
-            summary=f"{_ADVICE[cause]}: nothing done for {still_s:.0f} s with {load}",
+            summary=_summary(engine, sample, cause, still_s),
             evidence_for=(
                 *stall_witnesses.evidence_for(view, engine, sample, still_s, survived_s),
                 *self._gpus.evidence,
@@ -306,3 +313,13 @@ class Detector:
                 view, engine, still_s, limit_s, survived_s
             ),
         )
+
+
+def _summary(engine: Engine, sample: EngineSample, cause: str, still_s: float) -> str:
+    if cause == "idle_wedged":
+        asked = f"{engine.canary_failures} one-token requests in a row"
+        return f"{_ADVICE[cause]}: {asked} unanswered, the first sent {still_s:.0f} s ago"
+    running = stall_witnesses.known(sample, "running")
+    waiting = stall_witnesses.known(sample, "waiting")
+    load = f"{running:.0f} running, {waiting:.0f} waiting"
+    return f"{_ADVICE[cause]}: nothing done for {still_s:.0f} s with {load}"

@@ -14,7 +14,7 @@ from vllm_watch.export.incidents import Incident, Incidents, TargetIncidents
 from vllm_watch.export.store_health import StoreHealth
 from vllm_watch.export.updates import Listeners, Updates
 from vllm_watch.samples.gpu import GpuReading
-from vllm_watch.samples.target import Target
+from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.signals.records import TargetSignals
 
 # A machine without a driver answered, so it is no error; but no reading came, so no success either.
@@ -72,6 +72,8 @@ class Board:
         self.store: StoreHealth | None = None  # None: there is no state folder
         self.xid_errors: dict[str, dict[int, int]] = {}  # GPU's UUID → Xid code → times seen
         self.incidents = Incidents()
+        self.own = TargetEntry(Target(name=WATCHER, url=""), 0.0)
+        """Incidents of the watcher itself, or of what all targets share."""
         self.listeners = Listeners()
         self._targets: dict[str, TargetEntry] = {}
         self.targets: Mapping[str, TargetEntry] = MappingProxyType(self._targets)
@@ -126,13 +128,14 @@ class Board:
 
     def incident_events(self, target: str, events: Sequence[Mapping[str, Any]]) -> None:
         """Show what a target's judgement tells, in order. Of a target removed meanwhile it is dropped."""
-        entry = self._targets.get(target)
+        entry = self.own if target == WATCHER else self._targets.get(target)
         if entry is None:
             return
         for event in events:
             incident = self.incidents.take(entry.incidents, event)
             entry.revision += 1
-            self.listeners.mark(changed=target)
+            if entry is not self.own:
+                self.listeners.mark(changed=target)
             self.listeners.mark(incident=incident.id)
 
     def restore_incidents(

@@ -56,6 +56,19 @@ def with_fault(slug: str) -> Script:
     return script
 
 
+def idle_wedged(scene: Scene) -> Iterator[float]:
+    """Nobody asks any more, and then the engine core stops: nothing shows it but a request."""
+    vllm, workload = scene["vllm"], _open(scene["vllm"])
+    yield HEALTH_SECONDS
+    workload.per_second = 0.0
+    yield TROUBLE_SECONDS / 3
+    vllm.fault("hang")
+    yield TROUBLE_SECONDS
+    vllm.clear("hang")
+    yield TROUBLE_SECONDS / 3
+    workload.per_second = USUAL_PER_SECOND
+
+
 def overload(scene: Scene) -> Iterator[float]:
     """The load grows beyond what the engine can do."""
     workload = _open(scene["vllm"])

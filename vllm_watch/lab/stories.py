@@ -110,6 +110,11 @@ _ALL = [
     Story("fleet", "Ten healthy servers at one request a second each, without GPUs.", _fleet),
     *_fault_stories(),
     Story(
+        "idle_wedged",
+        "An idle engine core stops: every gauge reads 0, as before, and no request is answered.",
+        _one(scripts.idle_wedged),
+    ),
+    Story(
         "overload",
         "More requests than the engine can serve, then the usual again.",
         _one(scripts.overload),
@@ -117,7 +122,10 @@ _ALL = [
     Story(
         "pooling",
         "An embedding model: prompts only, never a generated token.",
-        _one(workload=lambda rng: load(rng, 8.0, prompt_tokens=300, output_tokens=0)),
+        _one(
+            workload=lambda rng: load(rng, 8.0, prompt_tokens=300, output_tokens=0),
+            generates=False,
+        ),
     ),
     Story(
         "prefill_only",

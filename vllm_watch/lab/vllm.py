@@ -40,8 +40,12 @@ class SimulatedVllm:
         group: str = "",
         epoch: float = 0.0,
         serving: bool = True,
+        generates: bool = True,
     ) -> None:
-        """`spec_tokens` drafted per step with speculative decoding (then `config.step_tokens` come of it)."""
+        """`generates`: has it the routes for completions? A pooling model has not.
+
+        `spec_tokens` drafted per step with speculative decoding (then `config.step_tokens` come of it).
+        """
         self.name = name
         self.group = group
         self.workload = workload or Workload()
@@ -53,6 +57,7 @@ class SimulatedVllm:
         self.max_loras = max_loras
         self.spec_tokens = spec_tokens
         self.api_key = api_key
+        self.generates = generates
         self.epoch = epoch
         self.t = 0.0
         self.engines: list[Engine] = []

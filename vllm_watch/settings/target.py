@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, Field, field_validator
 
-from vllm_watch.samples.target import Target
+from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.settings.base import (
     FilePattern,
     Port,
@@ -20,7 +20,7 @@ from vllm_watch.settings.base import (
     problems,
     quoted,
 )
-from vllm_watch.settings.stages import ScrapeSettings, SloSettings
+from vllm_watch.settings.stages import CanarySettings, ScrapeSettings, SloSettings
 
 TARGETS_MAX = (
     10_000  # a name and a few windows each; one process keeps up with some hundreds, see docs
@@ -36,6 +36,8 @@ _NAME_REMEDY = (
 def _name(value: str) -> str:
     if value and not _NAME.fullmatch(value):
         raise problem(f"{quoted(value)} is not a name", _NAME_REMEDY)
+    if value == WATCHER:
+        raise problem(f"{quoted(value)} is the watcher's own name", "choose another name")
     return value
 
 
@@ -104,6 +106,11 @@ class TargetConfig(Settings):
     slo: SloSettings = Field(
         SloSettings(),
         description="The keys of `slo` that differ for this target; the others are taken from there.",
+    )
+
+    canary: CanarySettings = Field(
+        CanarySettings(),
+        description="The keys of `canary` that differ for this target; the others are taken from there.",
     )
 
     def identity(self) -> Target:

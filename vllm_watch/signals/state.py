@@ -94,10 +94,17 @@ def of_engine(
 def _notice_seconds(sample: EngineSample, uptime_seconds: float | None) -> float:
     if sample.iteration_tokens is None:
         return STALL_NOTICE_COARSE_SECONDS
-    young = uptime_seconds is not None and uptime_seconds < WARM_UP_SECONDS
-    if young and sample.iteration_tokens.count < WARM_UP_STEPS:
+    if is_warming_up(sample, uptime_seconds):
         return STALL_NOTICE_COARSE_SECONDS
     return STALL_NOTICE_SECONDS
+
+
+def is_warming_up(sample: EngineSample, uptime_seconds: float | None) -> bool:
+    """May it still be compiling, shape by shape?"""
+    if uptime_seconds is None or uptime_seconds >= WARM_UP_SECONDS:
+        return False
+    steps = sample.iteration_tokens
+    return steps is None or steps.count < WARM_UP_STEPS
 
 
 def _sleep_text(states: Mapping[str, float] | None) -> str:
