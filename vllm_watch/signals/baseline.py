@@ -23,6 +23,10 @@ SLOW_TOLERANCE = 0.18
 SLOW_DEVIATIONS = 2.0
 """... plus so many standard deviations of what is normal here, at this load."""
 
+SURE_DEVIATIONS = 4.0
+"""A load that was never met must be beyond twice as many before its steps are called slow for sure: the
+deviation is itself an estimate there."""
+
 SLOW_ALARM_SECONDS = 7.0
 """However slow, seconds until it is said: long prefills and host hiccups last a second or two."""
 
@@ -74,6 +78,7 @@ class Comparison:
     deviation: float | None  # standard deviation of the log ratio at this load
     throughput_ratio: float | None  # now ÷ fresh
     running_expected: float | None  # at equal KV usage
+    sure: bool  # is it known well enough what steps of this load take to say that these are slow?
     slow: bool  # the alarm holds
     slow_now: bool  # this block is part of its reason
     starved: bool
@@ -124,15 +129,18 @@ class Baseline:
         starvation = self._starvation(block, running_expected)
         if self.throughput.ready:
             self.starved.add(starvation, block.seconds)
+        deviation = None if tolerated is None else (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS
+        crowded = self._is_crowded(block)
         comparison = Comparison(
             block=block,
             known=self.model.ready or self.throughput.ready,
             slow_log_ratio=ratio if self.model.ready else None,
             expected_step_seconds=expected if self.model.ready else None,
             tolerated_log_ratio=tolerated,
-            deviation=None if tolerated is None else (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS,
+            deviation=deviation,
             throughput_ratio=self._throughput_ratio(block, ratio),
             running_expected=running_expected,
+            sure=deviation is not None and not crowded and self._is_sure(ratio, deviation),
             slow=self.slow.alarm,
             slow_now=ratio is not None and tolerated is not None and ratio > tolerated,
             starved=self.starved.alarm,
@@ -221,6 +229,10 @@ class Baseline:
         if expected is None or block.waiting <= 0.0:
             return False
         return block.running < STARVED_RUNNING * expected
+
+    def _is_sure(self, ratio: float | None, deviation: float) -> bool:
+        beyond = (ratio or 0.0) - SLOW_TOLERANCE >= SURE_DEVIATIONS * deviation
+        return beyond or self.model.familiar(deviation)
 
     def _drift_allowed(self, tolerated: float) -> float:
         """More where the load is new, so that new loads are learnt."""

@@ -36,6 +36,13 @@ the equations are then solved only ..."""
 SOLVE_EVERY = 8
 """... at every eighth such block."""
 
+REPEAT_SECONDS = 15.0
+"""Blocks within so long say much the same, for the same requests are in them (an answer takes 10 to 60 s): they
+count as one when it is asked how well a load is known."""
+
+FAMILIAR = 2.0
+"""A load is familiar while what is not known of it widens the deviation no more than this."""
+
 _PARTS = (0, 1, 2)
 _SUBSETS = [subset for size in (3, 2, 1) for subset in combinations(_PARTS, size)]
 
@@ -76,7 +83,12 @@ class StepModel:
         if expected is None or not self._inverse:
             return SCATTER_FIRST
         row = (1.0 / expected, tokens_per_step / expected, kv_usage / expected)
-        return self.scatter * sqrt(1.0 + self._leverage(row))
+        repeats = max(1.0, REPEAT_SECONDS * self.blocks / self.seconds) if self.seconds else 1.0
+        return self.scatter * sqrt(1.0 + repeats * self._leverage(row))
+
+    def familiar(self, deviation: float) -> bool:
+        """Is that the deviation of a load which this engine has met?"""
+        return deviation <= FAMILIAR * self.scatter
 
     def _leverage(self, row: Vector) -> float:
         """How little is known of such a load: 0 is well known, beyond 1 is guessed."""
