@@ -56,11 +56,26 @@ LENGTH_HALF_SECONDS = 120.0
 LENGTH_REQUESTS_MIN = 8.0
 """Finished requests needed to speak of their length: the first to finish are those that were nearly done."""
 
+LATE_REQUESTS_MIN = 3.0
+"""... and of those that finish later: fewer tell, for they are of today's kind."""
+
+LATE_LIVES = 2.0
+"""A request from before the trouble is through after so many usual times in the engine ..."""
+
+LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
+"""... or, since it may be preempted, and since steps may be longer, after these at least and at most."""
+
 PREEMPTED_SHARE_MIN = 0.1
 """Preemptions per finished request, at least, to call it thrash."""
 
 PREEMPTED_MIN = 0.5
 """What is left of one preemption after LENGTH_HALF_SECONDS."""
+
+LONG_PROMPT = 5.0
+"""Prompts that many times as long as whole requests were are not of the usual kind; ..."""
+
+LONG_PROMPTS_SHARE = 0.4
+"""... when they fill so much of the cache, they are what the others lack."""
 
 THROTTLES = frozenset(
     ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown", "hw_power_brake_slowdown")
@@ -109,10 +124,9 @@ class Finished:
         self._tokens = self._tokens * keep + (block.finished_tokens or 0.0)
         self._preempted = self._preempted * keep + (block.preempted or 0.0)
 
-    @property
-    def tokens(self) -> float | None:
+    def tokens(self, at_least: float = LENGTH_REQUESTS_MIN) -> float | None:
         """Prompt and output tokens of a request, mean; None while too few finished."""
-        return self._tokens / self._requests if self._requests >= LENGTH_REQUESTS_MIN else None
+        return self._tokens / self._requests if self._requests >= at_least else None
 
     @property
     def preempting(self) -> bool:
@@ -123,6 +137,35 @@ class Finished:
     def preempted_share(self) -> float | None:
         """Preemptions for each request that finished; None while none did."""
         return self._preempted / self._requests if self._requests > 0.0 else None
+
+
+def late_seconds(life_seconds: float) -> float:
+    """How long after the trouble began those that finish are of its time. `life_seconds`: of a request, usual."""
+    return min(LATE_SECONDS_MAX, max(LATE_SECONDS_MIN, LATE_LIVES * life_seconds))
+
+
+class LongPrompts:
+    """Prompts that came lately and are far longer than requests were when fresh."""
+
+    def __init__(self) -> None:
+        self.tokens = 0.0  # of all of them
+        self._prompts = 0.0
+
+    def add(self, block: Block, request_tokens: float | None) -> None:
+        """Take a block in; `request_tokens`: of a request when fresh."""
+        keep = 0.5 ** (block.seconds / LENGTH_HALF_SECONDS)
+        self.tokens, self._prompts = self.tokens * keep, self._prompts * keep
+        if not block.prompts or block.prompted is None or request_tokens is None:
+            return
+        tokens = block.prompted * block.seconds
+        if tokens >= LONG_PROMPT * request_tokens * block.prompts:
+            self.tokens += tokens
+            self._prompts += block.prompts
+
+    @property
+    def each(self) -> float:
+        """Tokens of one of them, mean; 0 where there were none."""
+        return self.tokens / self._prompts if self._prompts > 0.0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +280,9 @@ class Starvation:
     length_ratio: float | None  # of requests that finished lately to those when fresh
     preempted_share: float | None  # preemptions for each request that finished
     preempting: bool  # requests were preempted since it began
+    long_prompts_share: float | None  # of the cache, that prompts far longer than usual took lately
+    long_prompt_tokens: float  # ... of one of them
+    late_length_ratio: float | None  # of requests that finished once those from before were through
     unexplained: float | None  # share of the cache beyond what so many requests held when fresh
     rise_seconds: float | None  # in which that came
     unheld: float | None  # share of the cache for which no request in flight accounts
@@ -305,7 +351,16 @@ def _held_by_few(facts: Starvation) -> Cause:
         f"the tokens in flight account for the pages in use: {facts.running:.0f} requests hold them"
     )
     held = Evidence(name="kv_unheld_ratio", value=facts.unheld, expected=0.0, text=text)
-    if facts.length_ratio is None and facts.preempting:
+    late = facts.late_length_ratio
+    if late is not None and late < LONG_REQUESTS:
+        text = f"others still come and go, {late:.1f} times as long as when fresh"
+        short = Evidence(name="request_length_ratio", value=late, expected=1.0, text=text)
+        return Cause(KV_PINNING, (held, short))
+    if (facts.long_prompts_share or 0.0) >= LONG_PROMPTS_SHARE:
+        text = f"prompts of {facts.long_prompt_tokens:.0f} tokens each came and fill {facts.long_prompts_share:.0%} of it"
+        long = Evidence(name="long_prompt_tokens", value=facts.long_prompt_tokens, text=text)
+        return Cause(KV_PINNING, (held, long))
+    if facts.preempting:
         open_ = Evidence(
             name="request_length_ratio",
             value=None,

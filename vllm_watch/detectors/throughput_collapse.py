@@ -85,8 +85,12 @@ class EngineJudge:
         self._past = self.baseline.throughput
         self._pages = Pages()
         self._creep = causes.Creep()
+        self._capacity_tokens: float | None = None
+        self._long_prompts = causes.LongPrompts()
         self._finished = causes.Finished()
+        self._finished_late = causes.Finished()  # once those from before were through
         self._starving = False
+        self._starving_since_s = 0.0
         self._rise_seconds: float | None = None  # as it was when the engine began to starve
         self._unheld_rise_seconds: float | None = None  # as it was when that was found
         self._waiting_first = 0.0  # ... then, too
@@ -115,7 +119,11 @@ class EngineJudge:
         capacity_tokens: float | None,
     ) -> None:
         block = comparison.block
+        self._capacity_tokens = capacity_tokens
+        self._long_prompts.add(block, self._past.request_tokens())
         self._finished.add(block)
+        if at_s - self._starving_since_s >= causes.late_seconds(self._past.life_seconds()):
+            self._finished_late.add(block)
         if comparison.slow_log_ratio is not None:
             self.quiet_ratio += 0.3 * (comparison.slow_log_ratio - self.quiet_ratio)
         unexplained = self._unexplained(comparison)
@@ -125,7 +133,8 @@ class EngineJudge:
         self._pages.note(block, capacity_tokens, well=not starving)
         if starving and not self._starving:
             self._rise_seconds = self._creep.rise_seconds(unexplained or 0.0)
-            self._finished, self._waiting_first = causes.Finished(), block.waiting
+            self._finished, self._finished_late = causes.Finished(), causes.Finished()
+            self._starving_since_s, self._waiting_first = at_s, block.waiting
             self._unread_seconds = 0.0
         self._starving = starving
         if starving:
@@ -224,14 +233,19 @@ class EngineJudge:
         return self._cause or found
 
     def _facts(self, comparison: Comparison) -> causes.Starvation:
-        was, length = self.baseline.throughput.request_tokens(), self._finished.tokens
-        block = comparison.block
+        was = self.baseline.throughput.request_tokens()
+        length = self._finished.tokens()
+        late = self._finished_late.tokens(causes.LATE_REQUESTS_MIN)
+        block, size = comparison.block, self._capacity_tokens
         if self._unheld_rise_seconds is None:  # later, requests that come and go blur it
             self._unheld_rise_seconds = self._pages.rise_seconds()
         return causes.Starvation(
             running=block.running,
             usage=block.kv_usage or 0.0,
             length_ratio=None if was is None or length is None else length / was,
+            long_prompts_share=self._long_prompts.tokens / size if size else None,
+            long_prompt_tokens=self._long_prompts.each,
+            late_length_ratio=None if was is None or late is None else late / was,
             preempted_share=self._finished.preempted_share,
             preempting=self._finished.preempting,
             unexplained=self._unexplained(comparison),

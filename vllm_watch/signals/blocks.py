@@ -39,6 +39,7 @@ class Block:
     finished: float | None  # requests
     finished_tokens: float | None  # sum of the finished requests' prompt and output tokens
     preempted: float | None  # times
+    prompts: float | None = None  # requests whose first token came
     kv_usage_end: float | None = None  # ratio, at its end
     tokens_in_flight: float | None = None  # at its end: came in less finished, from an unknown zero
 
@@ -104,6 +105,7 @@ class Blocks:
             finished=_finished(a, b),
             finished_tokens=_finished_tokens(a, b),
             preempted=_grown(a.preemptions, b.preemptions),
+            prompts=_grown(_count(a.ttft), _count(b.ttft)),
             kv_usage_end=b.kv_cache_usage,
             tokens_in_flight=_tokens_in_flight(b),
         )
