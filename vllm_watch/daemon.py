@@ -254,6 +254,8 @@ class Daemon:
         self.recorder.observe(look.observation, look.body)
         self.board.publish(signals)
         self.board.incident_events(name, events)
+        if name in self._running:
+            self.board.incident_news(name, self._running[name].loop.incidents, now)
         self._waiting_for.discard(name)
 
     # --- GPUs

@@ -231,8 +231,9 @@ class Baseline:
         return block.running < STARVED_RUNNING * expected
 
     def _is_sure(self, ratio: float | None, deviation: float) -> bool:
-        beyond = (ratio or 0.0) - SLOW_TOLERANCE >= SURE_DEVIATIONS * deviation
-        return beyond or self.model.familiar(deviation)
+        doubt = self.model.doubt(deviation)
+        beyond = (ratio or 0.0) - SLOW_TOLERANCE >= SURE_DEVIATIONS * doubt
+        return beyond or self.model.familiar(doubt)
 
     def _drift_allowed(self, tolerated: float) -> float:
         """More where the load is new, so that new loads are learnt."""

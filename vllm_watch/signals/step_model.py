@@ -83,12 +83,17 @@ class StepModel:
         if expected is None or not self._inverse:
             return SCATTER_FIRST
         row = (1.0 / expected, tokens_per_step / expected, kv_usage / expected)
-        repeats = max(1.0, REPEAT_SECONDS * self.blocks / self.seconds) if self.seconds else 1.0
-        return self.scatter * sqrt(1.0 + repeats * self._leverage(row))
+        return self.scatter * sqrt(1.0 + self._leverage(row))
 
-    def familiar(self, deviation: float) -> bool:
-        """Is that the deviation of a load which this engine has met?"""
-        return deviation <= FAMILIAR * self.scatter
+    def doubt(self, deviation: float) -> float:
+        """The same without the belief that every block told something new: what a name may rest on."""
+        repeats = max(1.0, REPEAT_SECONDS * self.blocks / self.seconds) if self.seconds else 1.0
+        leverage = (deviation / self.scatter) ** 2 - 1.0
+        return self.scatter * sqrt(1.0 + repeats * max(0.0, leverage))
+
+    def familiar(self, doubt: float) -> bool:
+        """Is that the doubt about a load which this engine has met?"""
+        return doubt <= FAMILIAR * self.scatter
 
     def _leverage(self, row: Vector) -> float:
         """How little is known of such a load: 0 is well known, beyond 1 is guessed."""
