@@ -140,7 +140,7 @@ class Baseline:
             deviation=deviation,
             throughput_ratio=self._throughput_ratio(block, ratio),
             running_expected=running_expected,
-            sure=deviation is not None and not crowded and self._is_sure(ratio, deviation),
+            sure=deviation is not None and not crowded and self._is_sure(block, ratio, deviation),
             slow=self.slow.alarm,
             slow_now=ratio is not None and tolerated is not None and ratio > tolerated,
             starved=self.starved.alarm,
@@ -230,10 +230,25 @@ class Baseline:
             return False
         return block.running < STARVED_RUNNING * expected
 
-    def _is_sure(self, ratio: float | None, deviation: float) -> bool:
+    def _is_sure(self, block: Block, ratio: float | None, deviation: float) -> bool:
+        """Whatever is not known of this load, are its steps slow?"""
+        if ratio is None or ratio < SLOW_TOLERANCE:
+            return False
         doubt = self.model.doubt(deviation)
-        beyond = (ratio or 0.0) - SLOW_TOLERANCE >= SURE_DEVIATIONS * doubt
-        return beyond or self.model.familiar(doubt)
+        if self.model.familiar(doubt):
+            return True
+        beyond = ratio - SLOW_TOLERANCE
+        return beyond >= SURE_DEVIATIONS * doubt or self._beyond_limit(block)
+
+    def _beyond_limit(self, block: Block) -> bool:
+        """Are steps longer than any load that was met allows at this one?"""
+        longest = self.model.met.longest_seconds(
+            block.tokens_per_step or 0.0, block.kv_usage or 0.0
+        )
+        if longest is None or block.step_seconds is None:
+            return False
+        limit = SLOW_TOLERANCE + SLOW_DEVIATIONS * self.model.scatter
+        return log(block.step_seconds / longest) > limit
 
     def _drift_allowed(self, tolerated: float) -> float:
         """More where the load is new, so that new loads are learnt."""

@@ -10,6 +10,8 @@ loads that were never met before are learnt at once, since there nothing is know
 from itertools import combinations
 from math import inf, log, sqrt
 
+from vllm_watch.signals.loads_met import LoadsMet
+
 PRIOR = 1e-3
 """Weight of the prior (each part explains a third of the first step time) against one block: enough
 to keep the equations solvable, too little to be seen after a minute."""
@@ -60,6 +62,7 @@ class StepModel:
         self._moment = [0.0, 0.0, 0.0]
         self._inverse: list[Vector] = []
         self._unsolved = 0
+        self.met = LoadsMet()
         self._scatter_square = SCATTER_FIRST**2
 
     @property
@@ -120,6 +123,7 @@ class StepModel:
             self._moment[i] += row[i] * step_seconds / scale
             for j in _PARTS:
                 self._gram[i][j] += row[i] * row[j]
+        self.met.learn(step_seconds, tokens_per_step, kv_usage)
         self.blocks += 1
         self.seconds += seconds
         self._unsolved += 1
