@@ -293,3 +293,16 @@ GONE_UNUSED = {
 def test_gone_without_use(looks, severity):
     """Only who is known to have been asked nothing for a minute never pages."""
     assert last(judge(engine_down.Detector(engine_down.Settings()), looks)).severity == severity
+
+
+def test_the_throughput_ratio_is_a_signal():
+    """Unknown at first, 1 while all is well, a fraction while steps are slow."""
+    told = Told("healthy", 5.0)
+    (watch,) = told.watches.values()
+    told.until(10)
+    assert watch.signals.engines["0"].throughput_ratio is None
+    told.until(300)
+    assert watch.signals.engines["0"].throughput_ratio == pytest.approx(1.0, abs=0.2)
+    told.scene["vllm"].fault("slow", factor=4.0)
+    told.until(360)
+    assert watch.signals.engines["0"].throughput_ratio < 0.4

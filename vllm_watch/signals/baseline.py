@@ -194,17 +194,19 @@ class Baseline:
         return (log(STARVED_RATIO) - log(max(ratio, 1e-3))) / STARVED_DEVIATION
 
     def _throughput_ratio(self, block: Block, slow_log_ratio: float | None) -> float | None:
-        """Now ÷ fresh at equal load: with work waiting by what gets done, else by how fast steps are."""
+        """Now ÷ fresh at equal load: by how fast steps are, and with work waiting also by what gets done.
+
+        The lesser counts: a slow engine with a queue may well do as much as it did when there was less to do.
+        """
+        pace = exp(-slow_log_ratio) if slow_log_ratio is not None and self.model.ready else None
         ratio = self.throughput.ratio()
         if (
             ratio is not None
             and block.waiting_min >= 1.0
             and (block.kv_usage or 0.0) >= STARVED_USAGE_MIN
         ):
-            return ratio
-        if slow_log_ratio is None or not self.model.ready:
-            return None
-        return exp(-slow_log_ratio)
+            return ratio if pace is None else min(ratio, pace)
+        return pace
 
     def _learn(self, block: Block, ratio: float | None, tolerated: float | None) -> None:
         if max(self.slow.level, self.starved.level) >= DOUBT:
