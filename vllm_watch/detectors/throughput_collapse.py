@@ -206,7 +206,7 @@ class EngineJudge:
         grown = QUEUE_GROWTH * (self._waiting_first + QUEUE_REQUESTS_MIN)
         self._queue_grew = self._queue_grew or block.waiting >= grown
         cause = self._held(causes.of_starvation(facts), comparison)
-        done = comparison.throughput_ratio or 0.0
+        done = self.baseline.throughput.ratio() or 0.0
         text = f"{done:.0%} of its usual throughput, with {block.waiting:.0f} requests waiting"
         few = Evidence(
             name="requests_running", value=block.running, expected=comparison.running_expected,
