@@ -310,6 +310,8 @@ class Daemon:
         told = self._fleet.take(look.observation, self._hosts.get(name, ""), events, late_s)
         for event in told:
             self.board.incident_events(event["target"], [event])
+        if name in self._running:
+            self.board.incident_news(name, self._running[name].loop.incidents, now)
         self._waiting_for.discard(name)
         return told
 

@@ -12,6 +12,7 @@ import structlog
 
 from vllm_watch.canary_rounds import CanaryRounds
 from vllm_watch.export.incidents import Incident
+from vllm_watch.incidents import incident as judged
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.target import Target
@@ -72,6 +73,11 @@ class TargetLoop:
         self._failures: dict[str, str] = {}
         # How much later than planned the last looks began.
         self.lateness_seconds: deque[float] = deque(maxlen=_LATENESS_KEPT)
+
+    @property
+    def incidents(self) -> tuple[judged.Incident, ...]:
+        """The open ones, as the last look found them."""
+        return self._watch.incidents
 
     async def run(self, *, spread: bool) -> None:
         """Look for ever. With `spread` the first look waits for this target's own moment in the interval,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from vllm_watch import plugins, watch_state
+from vllm_watch.detectors import throughput_collapse
 from vllm_watch.detectors.base import Detector, Verdict, View
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.incidents.lifecycle import Lifecycle
@@ -159,6 +160,7 @@ class Watch:
             at_s=at_s, known=known, observation=observation, signals=self.signals, windows=windows
         )
         events = self._lifecycle.update(view, self._verdicts(view))
+        self.signals = self._with_ratios(self.signals)
         if self._lifecycle.incidents:
             self.signals = _with_states(self.signals, self._lifecycle.firing)
         return events
@@ -171,6 +173,19 @@ class Watch:
             except Exception as error:  # noqa: BLE001 - one detector's bug must not blind the others
                 self.failures[slug] = f"{type(error).__name__}: {error}"
         return verdicts
+
+    def _with_ratios(self, signals: TargetSignals) -> TargetSignals:
+        """What a detector knows of an engine's throughput is a signal, too."""
+        collapse = self._detectors.get("throughput_collapse")
+        if not signals.up or not isinstance(collapse, throughput_collapse.Detector):
+            return signals
+        ratios = {name: collapse.throughput_ratio(name) for name in signals.engines}
+        known = {
+            name: replace(signals.engines[name], throughput_ratio=ratio)
+            for name, ratio in ratios.items()
+            if ratio is not None
+        }
+        return replace(signals, engines={**signals.engines, **known}) if known else signals
 
     def _is_late(self, observation: Observation) -> bool:
         if not self._timeline.is_late(observation.t, observation.monotonic_s):

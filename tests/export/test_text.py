@@ -145,7 +145,7 @@ def test_every_family_of_the_table_can_be_shown():
     assert entry.signals is not None
     engine = replace(
         entry.signals.engines["0"], kv_cache_time_to_full_seconds=60.0, spec_acceptance_ratio=0.7,
-        goodput_requests_per_second=2.0, prefix_cache_hit_ratio=0.5,
+        goodput_requests_per_second=2.0, prefix_cache_hit_ratio=0.5, throughput_ratio=0.9,
     )  # fmt: skip
     board.publish(replace(entry.signals, engines={"0": engine}))
     gpu = replace(

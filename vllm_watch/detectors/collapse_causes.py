@@ -9,7 +9,7 @@ is the engine itself.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vllm_watch.detectors.base import Evidence
@@ -20,9 +20,21 @@ from vllm_watch.signals.blocks import Block
 
 KV_PINNING, PREEMPTION_THRASH, KV_LEAK = "kv_pinning", "preemption_thrash", "kv_leak"
 SLOW_ENGINE, THERMAL, NEIGHBOUR = "slow_engine", "thermal_throttle", "neighbour_contention"
+UNKNOWN = "unknown"
 
-VAGUE = frozenset((SLOW_ENGINE,))
-"""A cause that is said for want of a better one, and may sharpen while the alarm holds."""
+VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
+"""Causes that are said for want of a better one, and may sharpen while the alarm holds."""
+
+UNREAD_SHARE = 0.5
+"""Of the pages in use, at least this share belongs to no running request: then those who run are not the cause."""
+
+LEAK_SHARE_MIN = 0.2
+"""Share of the cache that no request accounts for, from which it is said: prompts under way and requests that
+wait preempted blur the books by less."""
+
+LEAK_RISE_SECONDS = 20.0
+"""Lost pages that came over longer than this were lost bit by bit; what is taken at once is there within a
+look or two."""
 
 CREEP_SECONDS = 240.0
 """Leaked pages add up over longer than this; pinned ones are taken by a few prefills, within a minute."""
@@ -45,8 +57,26 @@ LENGTH_HALF_SECONDS = 120.0
 LENGTH_REQUESTS_MIN = 8.0
 """Finished requests needed to speak of their length: the first to finish are those that were nearly done."""
 
+LATE_REQUESTS_MIN = 3.0
+"""... and of those that finish later: fewer tell, for they are of today's kind."""
+
+LATE_LIVES = 2.0
+"""A request from before the trouble is through after so many usual times in the engine ..."""
+
+LATE_SECONDS_MIN, LATE_SECONDS_MAX = 15.0, 90.0
+"""... or, since it may be preempted, and since steps may be longer, after these at least and at most."""
+
 PREEMPTED_SHARE_MIN = 0.1
 """Preemptions per finished request, at least, to call it thrash."""
+
+PREEMPTED_MIN = 0.5
+"""What is left of one preemption after LENGTH_HALF_SECONDS."""
+
+LONG_PROMPT = 5.0
+"""Prompts that many times as long as whole requests were are not of the usual kind; ..."""
+
+LONG_PROMPTS_SHARE = 0.4
+"""... when they fill so much of the cache, they are what the others lack."""
 
 THROTTLES = frozenset(
     ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown", "hw_power_brake_slowdown")
@@ -112,15 +142,56 @@ class Finished:
         self._tokens = self._tokens * keep + (block.finished_tokens or 0.0)
         self._preempted = self._preempted * keep + (block.preempted or 0.0)
 
-    @property
-    def tokens(self) -> float | None:
+    def tokens(self, at_least: float = LENGTH_REQUESTS_MIN) -> float | None:
         """Prompt and output tokens of a request, mean; None while too few finished."""
-        return self._tokens / self._requests if self._requests >= LENGTH_REQUESTS_MIN else None
+        return self._tokens / self._requests if self._requests >= at_least else None
+
+    @property
+    def preempting(self) -> bool:
+        """Were requests preempted lately?"""
+        return self._preempted > PREEMPTED_MIN
 
     @property
     def preempted_share(self) -> float | None:
         """Preemptions for each request that finished; None while none did."""
         return self._preempted / self._requests if self._requests > 0.0 else None
+
+
+def late_seconds(life_seconds: float) -> float:
+    """How long after the trouble began those that finish are of its time. `life_seconds`: of a request, usual."""
+    return min(LATE_SECONDS_MAX, max(LATE_SECONDS_MIN, LATE_LIVES * life_seconds))
+
+
+class LongPrompts:
+    """Prompts that came lately and are far longer than requests were when fresh."""
+
+    def __init__(self) -> None:
+        self.tokens = 0.0  # of all of them
+        self._prompts = 0.0
+
+    def export_state(self) -> list[float]:
+        """Return the sums as plain values."""
+        return [self.tokens, self._prompts]
+
+    def restore(self, state: Sequence[float]) -> None:
+        """Go on with the sums."""
+        self.tokens, self._prompts = kept.numbers(state, 2)
+
+    def add(self, block: Block, request_tokens: float | None) -> None:
+        """Take a block in; `request_tokens`: of a request when fresh."""
+        keep = 0.5 ** (block.seconds / LENGTH_HALF_SECONDS)
+        self.tokens, self._prompts = self.tokens * keep, self._prompts * keep
+        if not block.prompts or block.prompted is None or request_tokens is None:
+            return
+        tokens = block.prompted * block.seconds
+        if tokens >= LONG_PROMPT * request_tokens * block.prompts:
+            self.tokens += tokens
+            self._prompts += block.prompts
+
+    @property
+    def each(self) -> float:
+        """Tokens of one of them, mean; 0 where there were none."""
+        return self.tokens / self._prompts if self._prompts > 0.0 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +230,13 @@ def of_slow_steps(gpus: Sequence[GpuSample] | None, known_pids: frozenset[int]) 
             ),
         ),
     )
+
+
+def of_strange_load(found: Cause) -> Cause:
+    """Steps are long, but at a load that this engine never had before: its long contexts may be why."""
+    text = "the engine never ran at such a load, so what its steps should take there is a guess"
+    strange = Evidence(name="load", value="not met before", text=text)
+    return Cause(UNKNOWN, found.evidence_for, (*found.evidence_against, strange))
 
 
 def _throttled(gpu: GpuSample) -> Evidence | None:
@@ -219,31 +297,115 @@ def pids_of(gpus: Sequence[GpuSample] | None) -> frozenset[int]:
     return frozenset(p.pid for gpu in gpus or () for p in gpu.processes or ())
 
 
-def of_starvation(facts: Mapping[str, float | None]) -> Cause:
-    """Why pages lack. Facts: `length_ratio` of finished requests to those when fresh, `preempted_share`
-    (preemptions per finished request), `unexplained` usage now, `rise_seconds` in which it came."""
-    length, preempted = facts["length_ratio"], facts["preempted_share"]
-    now, rise = facts["unexplained"] or 0.0, facts["rise_seconds"]
-    if length is not None and length >= LONG_REQUESTS and (preempted or 0.0) >= PREEMPTED_SHARE_MIN:
-        return Cause(
-            PREEMPTION_THRASH,
-            (
-                Evidence(
-                    name="request_length_ratio", value=length, expected=1.0,
-                    text=f"finished requests are {length:.1f} times as long as when fresh",
-                ),
-                Evidence(
-                    name="preemptions_per_request", value=preempted,
-                    text=f"{preempted:.2f} preemptions for each request that finishes",
-                ),
-            ),
-        )  # fmt: skip
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starvation:
+    """What is known of an engine that lacks pages. None is unknown."""
+
+    running: float
+    usage: float  # share of the cache in use
+    length_ratio: float | None  # of requests that finished lately to those when fresh
+    preempted_share: float | None  # preemptions for each request that finished
+    preempting: bool  # requests were preempted since it began
+    long_prompts_share: float | None  # of the cache, that prompts far longer than usual took lately
+    long_prompt_tokens: float  # ... of one of them
+    late_length_ratio: float | None  # of requests that finished once those from before were through
+    unexplained: float | None  # share of the cache beyond what so many requests held when fresh
+    rise_seconds: float | None  # in which that came
+    unheld: float | None  # share of the cache for which no request in flight accounts
+    unheld_rise_seconds: float | None  # in which that came
+    unheld_surely: bool  # for so long that no prompt under way can be it
+
+
+def of_starvation(facts: Starvation) -> Cause:
+    """Why pages lack."""
+    length, preempted = facts.length_ratio, facts.preempted_share
+    lost = facts.unheld is not None and facts.unheld >= UNREAD_SHARE * facts.usage
+    long_ones = length is not None and length >= LONG_REQUESTS
+    if long_ones and (preempted or 0.0) >= PREEMPTED_SHARE_MIN and not lost:
+        return _thrash(length or 0.0, preempted or 0.0)
+    if facts.unheld is None:
+        return _by_usual_use(facts)
+    rise = facts.unheld_rise_seconds or 0.0
+    if facts.unheld >= LEAK_SHARE_MIN and rise >= LEAK_RISE_SECONDS:
+        return _leak(facts, facts.unheld, rise)
+    return _lost(facts.unheld) if lost else _held_by_few(facts)
+
+
+def _thrash(length: float, preempted: float) -> Cause:
+    longer = Evidence(
+        name="request_length_ratio",
+        value=length,
+        expected=1.0,
+        text=f"finished requests are {length:.1f} times as long as when fresh",
+    )
+    pushed = Evidence(
+        name="preemptions_per_request",
+        value=preempted,
+        text=f"{preempted:.2f} preemptions for each request that finishes",
+    )
+    return Cause(PREEMPTION_THRASH, (longer, pushed))
+
+
+def _leak(facts: Starvation, share: float, rise: float) -> Cause:
+    """Pages that no request accounts for, lost bit by bit."""
+    text = f"{_UNHELD.format(share)}; most of it came over {rise / 60:.1f} minutes"
+    found = (Evidence(name="kv_unheld_ratio", value=share, expected=0.0, text=text),)
+    if facts.unheld_surely or rise >= CREEP_SECONDS:
+        return Cause(KV_LEAK, found)
+    return Cause(UNKNOWN, found, (_PREFILLING,))
+
+
+def _lost(share: float) -> Cause:
+    """... or at once."""
+    text = f"{_UNHELD.format(share)}; it came at once"
+    found = Evidence(name="kv_unheld_ratio", value=share, expected=0.0, text=text)
+    return Cause(KV_PINNING, (found,))
+
+
+_UNHELD = "{:.0%} of the cache is held by no request that runs: the tokens in flight do not account for it"
+
+_PREFILLING = Evidence(
+    name="prefill",
+    value=None,
+    text="a long prompt under way takes pages before it is counted; some seconds more will tell",
+)
+
+
+def _held_by_few(facts: Starvation) -> Cause:
+    """Pages that requests in flight account for: few long ones, or many that grew long."""
+    text = (
+        f"the tokens in flight account for the pages in use: {facts.running:.0f} requests hold them"
+    )
+    held = Evidence(name="kv_unheld_ratio", value=facts.unheld, expected=0.0, text=text)
+    late = facts.late_length_ratio
+    if late is not None and late < LONG_REQUESTS:
+        text = f"others still come and go, {late:.1f} times as long as when fresh"
+        short = Evidence(name="request_length_ratio", value=late, expected=1.0, text=text)
+        return Cause(KV_PINNING, (held, short))
+    if (facts.long_prompts_share or 0.0) >= LONG_PROMPTS_SHARE:
+        text = f"prompts of {facts.long_prompt_tokens:.0f} tokens each came and fill {facts.long_prompts_share:.0%} of it"
+        long = Evidence(name="long_prompt_tokens", value=facts.long_prompt_tokens, text=text)
+        return Cause(KV_PINNING, (held, long))
+    if facts.preempting:
+        open_ = Evidence(
+            name="request_length_ratio",
+            value=None,
+            text="requests push each other out, and too few have finished to say whether all became long",
+        )
+        return Cause(UNKNOWN, (held,), (open_,))
+    return Cause(KV_PINNING, (held,))
+
+
+def _by_usual_use(facts: Starvation) -> Cause:
+    """Where requests' tokens are not counted: by what so many requests held when fresh."""
+    now, rise = facts.unexplained or 0.0, facts.rise_seconds
+    said = f"{now:.0%} of the cache is held beyond what so many requests held when fresh"
     if rise is not None and rise >= CREEP_SECONDS:
-        text = f"{now:.0%} of the cache is held beyond what so many requests held when fresh; it came over {rise / 60:.0f} minutes and more"
+        text = f"{said}; it came over {rise / 60:.0f} minutes and more"
         return Cause(
             KV_LEAK, (Evidence(name="kv_unexplained_ratio", value=now, expected=0.0, text=text),)
         )
-    text = f"{now:.0%} of the cache is held beyond what so many requests held when fresh, and came at once"
+    text = f"{said}, and came at once"
     return Cause(
         KV_PINNING, (Evidence(name="kv_unexplained_ratio", value=now, expected=0.0, text=text),)
     )

@@ -4,20 +4,17 @@ Source: vLLM's own advice on `num_requests_waiting`; a queue alone is no inciden
 Runbook: docs/detectors/overload.md
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
-from vllm_watch.samples.engine import EngineSample
+from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict
+from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.signals import kept
 from vllm_watch.signals.blocks import Block, Blocks
 from vllm_watch.signals.throughput import Mean
 
 KIND = "overload"
-
-STATE_VERSION = 1
 
 FOLLOWED_SECONDS = 60.0
 """A queue that was followed when the watcher stopped is still that queue for so long."""
@@ -61,11 +58,11 @@ class EngineJudge:
         self._fired = False  # when the watcher was restarted, until the first block since
         self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
 
-    def update(self, at_s: float, known: bool, sample: EngineSample) -> Verdict:
+    def update(self, look: EngineLook) -> Verdict:
         """Take a look in; the verdict changes at the end of a block only."""
-        if not known:
+        if not look.known:
             self._since_s = None
-        block = self._blocks.add(at_s, sample, anew=not known)
+        block = self._blocks.add(look.at_s, look.sample, anew=not look.known)
         if block is not None:
             self.verdict = self._judge(block)
         return self.verdict
@@ -93,6 +90,10 @@ class EngineJudge:
     def _judge(self, block: Block) -> Verdict:
         delay = self._delay(block)
         if delay is None:
+            return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
+        if block.waiting and not block.running:
+            # Nobody is served: whatever this queue is, more replicas are not what it lacks.
+            self._since_s = None
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         firing = self.verdict.state == FIRING or self._fired
         self._fired = False
@@ -138,45 +139,8 @@ class EngineJudge:
         )
 
 
-class Detector:
+class Detector(PerEngine[EngineJudge]):
     """One judge per engine."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._judges: dict[str, EngineJudge] = {}
-        self._known = True  # False: since the last reading, time was lost
-        self._kept: dict[str, EngineJudge] = {}  # of an earlier run, until the engine is seen
-
-    def export_state(self, at_s: float) -> dict[str, Any]:
-        judges = {**self._kept, **self._judges}
-        engines = {name: judge.export_state() for name, judge in judges.items()}
-        return {"version": STATE_VERSION, "engines": engines}
-
-    def restore(self, state: kept.Kept, away_seconds: float) -> None:
-        kept.version(state, STATE_VERSION)
-        judges = {}
-        for name, each in kept.mapping(state["engines"]).items():
-            judges[name] = EngineJudge(name, self._settings)
-            judges[name].restore(each, away_seconds)
-        self._kept = judges
-
-    def update(self, view: View) -> Sequence[Verdict]:
-        """See `detectors.base.Detector`."""
-        reading = view.observation.reading
-        self._known = self._known and view.known
-        if reading is None:
-            return [Verdict(state=UNKNOWN, kind=KIND, engine=name) for name in self._judges]
-        for gone in self._judges.keys() - {sample.engine for sample in reading.engines}:
-            del self._judges[gone]
-        verdicts, known = [], self._known
-        self._known = True
-        for sample in reading.engines:
-            judge = self._judges.get(sample.engine)
-            if judge is None:
-                judge = self._kept.pop(sample.engine, None)
-                judge = judge or EngineJudge(sample.engine, self._settings)
-                self._judges[sample.engine] = judge
-            verdicts.append(judge.update(view.at_s, known, sample))
-        if reading.engines:
-            self._kept.clear()
-        return verdicts
+        super().__init__(KIND, lambda engine: EngineJudge(engine, settings))

@@ -4,7 +4,7 @@ So a scrape or an open page never triggers a collection, and what is removed is 
 view at once. Everything runs in one event loop; nothing here waits or locks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +13,7 @@ from vllm_watch.export.history import History
 from vllm_watch.export.incidents import Incident, Incidents, TargetIncidents
 from vllm_watch.export.store_health import StoreHealth
 from vllm_watch.export.updates import Listeners, Updates
+from vllm_watch.incidents import incident as judged
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.signals.records import TargetSignals
@@ -146,6 +147,15 @@ class Board:
         entry = self._targets.get(target)
         if entry is not None:
             entry.incidents.opened.update(opened)
+
+    def incident_news(self, target: str, latest: Iterable[judged.Incident], t: float) -> None:
+        """Let what is open of a target say what the look at Unix time `t` found."""
+        entry = self._targets.get(target)
+        for incident in latest if entry else ():
+            if entry and self.incidents.renew(entry.incidents, incident, t):
+                entry.revision += 1
+                self.listeners.mark(changed=target)
+                self.listeners.mark(incident=incident.id)
 
     def publish_gpus(self, reading: GpuReading) -> None:
         """Show a new reading; a GPU that is not in it is gone, its counts too.

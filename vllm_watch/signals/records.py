@@ -40,6 +40,7 @@ class EngineSignals:
     # shape of the work
     tokens_per_step: float | None = None
     step_time_seconds: float | None = None  # mean, while there were steps
+    throughput_ratio: float | None = None  # what it does now ÷ what it did when fresh at equal load
     prefix_cache_hit_ratio: float | None = None
     spec_acceptance_ratio: float | None = None
     # latencies
