@@ -15,6 +15,7 @@ from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.settings.stages import SignalsSettings, SloSettings
 from vllm_watch.signals import state
 from vllm_watch.signals.engine import EngineTracker
+from vllm_watch.signals.loading import Loading
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.signals.timeline import Timeline
 
@@ -59,6 +60,7 @@ class Watch:
         self._engines: dict[str, EngineTracker] = {}
         self._misses = 0
         self._began_s: float | None = None
+        self._loading = Loading()
         self._last_success_t: float | None = None
         self._health_status: int | None = None
         self._detectors = dict(all_detectors() if detectors is None else detectors)
@@ -90,6 +92,7 @@ class Watch:
                 tracker.forget_rates()
         if observation.health is not None:
             self._health_status = observation.health.status
+        self._loading.look(at_s, observation)
         if observation.reading is None:
             self._misses += 1
             self.signals = self._silent(observation, at_s)
@@ -153,8 +156,8 @@ class Watch:
     def _silent(self, observation: Observation, at_s: float) -> TargetSignals:
         began_s = self._began_s if self._began_s is not None else at_s
         word, text = state.of_silence(
-            observation.scrape, observation.health, self._misses,
-            ever_up=self._last_success_t is not None, waited_s=at_s - began_s,
+            observation.scrape, observation.health, self._misses, self._loading,
+            waited_s=at_s - began_s, at_s=at_s,
         )  # fmt: skip
         # What is not heard is not known: only what was counted before stays.
         engines = {

@@ -99,7 +99,9 @@ def test_gone_while_unused_it_pages_when_it_stays_away():
 def test_its_own_load_time_is_learnt():
     """A server that needed six minutes to come back is given nine."""
     looks = [*IDLE, *gone("refused", 60, 420)]
-    looks += [seen(s, engine(9, running=0.0)) for s in range(420, 1000, 5)]
+    looks += [
+        seen(s, engine(9, running=0.0), process_start_time=T + 60) for s in range(420, 1000, 5)
+    ]
     said = downs([*looks, *gone("refused", 1000, 1600)])
     pages = [s for s, (verdict,) in said if s >= 1000 and verdict.severity == "page"]
     assert pages[0] == 1540
