@@ -1,4 +1,4 @@
-"""Never cry wolf: `python benchmarks/bench_healthy.py [--hours 0.5] [--seed 1] [--only SLUG,...] [--jobs N]`.
+"""Never cry wolf: `python benchmarks/bench_healthy.py [--hours 0.25] [--seed 1] [--only SLUG,...] [--jobs N]`.
 
 Every healthy life of the lab is looked at by several watchers with habits of their own, in virtual time.
 A page or the advice to restart is a failure (exit status 1), and so is more than a ticket in three days.
@@ -94,7 +94,7 @@ def rows(told: list[Told]) -> bool:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--hours", type=float, default=1.0, help="of each life and watcher")
+    parser.add_argument("--hours", type=float, default=0.25, help="of each life and watcher")
     parser.add_argument("--watchers", type=int, default=2, help="of each life")
     parser.add_argument("--seed", type=int, default=1, help="of the first watcher")
     parser.add_argument("--only", default="", help="slugs, joined with commas")

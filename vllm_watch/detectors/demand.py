@@ -28,11 +28,14 @@ SILENCES_USUAL = 3
 """A silence is usual for this server when so many of the last ones were as long: it outlived those."""
 
 DRAINED_SHARE = 0.5
-"""What runs has at least halved since the last admission, where anything still runs."""
+"""What runs has at least halved since requests were admitted, where anything still runs."""
+
+RUNNING_SHARE = 0.3
+"""What ran is averaged over some three looks at which something was admitted."""
 
 ABORTS_MIN = 2.0
 ABORTED_SHARE_MAX = 0.05
-"""A server of which clients seldom go away, and that aborts several requests at once and admits none, was
+"""A server of which clients seldom go away, and that aborts several requests at once while it empties, was
 told to end (SIGTERM with --shutdown-timeout: vLLM 0.18 and later)."""
 
 GAP_SECONDS, GAP_LOOKS = 60.0, 4.0
@@ -57,7 +60,7 @@ class Demand:
     _rate_weight: float = 0.0
     _idle_since_s: float | None = None
     _admitted_s: float | None = None
-    _running_then: float = 0.0  # at the last admission
+    _running_usual: float = 0.0  # averaged over the last admissions
     _running: float = 0.0
     _served: bool = False  # were tokens generated since the look before?
     _at_s: float | None = None
@@ -72,7 +75,7 @@ class Demand:
 
     def look(self, view: View, reading: Reading) -> None:
         """A look with one."""
-        passed_s = self._tick(view)
+        passed_s, self.known = self._tick(view), True
         engines = reading.engines
         self._running = sum(each.requests_running or 0.0 for each in engines)
         self.waiting = sum(each.requests_waiting or 0.0 for each in engines)
@@ -93,10 +96,13 @@ class Demand:
         if finished is not None:
             self._average(finished, passed_s)
         self._idle(view.at_s, finished)
+        fallen = self._running <= DRAINED_SHARE * self._running_usual
+        self.aborting = (
+            aborted >= ABORTS_MIN
+            and _aborted_share(before) <= ABORTED_SHARE_MAX
+            and (fallen or not prompted)
+        )
         self._silence(view.at_s, prompted, finished)
-        share = _aborted_share(before)
-        self.aborting = aborted >= ABORTS_MIN and not prompted and share <= ABORTED_SHARE_MAX
-        self.known = True
 
     def _tick(self, view: View) -> float | None:
         """Seconds since the look before; None where nothing is known of that time."""
@@ -115,7 +121,7 @@ class Demand:
     def _began_anew(self, at_s: float) -> None:
         self._idle_since_s = self._admitted_s = at_s
         self.idle_s = self.silence_s = 0.0
-        self.aborting, self._running_then = False, self._running
+        self.aborting, self._running_usual = False, self._running
 
     def _average(self, finished: float, passed_s: float) -> None:
         if finished <= 0.0 and not self.in_flight:
@@ -138,7 +144,8 @@ class Demand:
         if self._admitted_s is None or came or finished is None:
             if self.silence_s >= DRAIN_SECONDS_MIN:
                 self._silences.append(self.silence_s)
-            self._admitted_s, self._running_then = at_s, self._running
+            self._admitted_s = at_s
+            self._running_usual += RUNNING_SHARE * (self._running - self._running_usual)
         self.silence_s = at_s - self._admitted_s
 
     @property
@@ -158,7 +165,7 @@ class Demand:
             return Evidence(name="aborting", value=1.0, expected=0.0, text=text)
         rate = self._rate / self._rate_weight if self._rate_weight else 0.0
         missed = rate * self.silence_s
-        ends = self._served and self._running <= DRAINED_SHARE * self._running_then
+        ends = self._served and self._running <= DRAINED_SHARE * self._running_usual
         if (
             self.waiting
             or (self._running and not ends)

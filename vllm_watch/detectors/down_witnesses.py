@@ -29,16 +29,12 @@ class Run:
     unused: bool = False  # it went when (almost) nobody used it, or was emptied first
 
 
-def signs(view: View, dead_s: float | None, run: Run) -> tuple[Evidence, ...]:
+def signs(view: View, dead_s: float | None) -> tuple[Evidence, ...]:
     """What says that this end was not asked for; `dead_s`: the last failed health check."""
     found = []
     if dead_s is not None and view.at_s - dead_s < SIGN_SECONDS:
         text = "/health said that the engine core is dead, just before"
         found.append(Evidence(name="health_status", value=503.0, expected=200.0, text=text))
-    process = view.observation.process
-    if process is not None and process.alive is False and not run.told_to_end:
-        text = f"process {process.pid} has ended"
-        found.append(Evidence(name="process_alive", value=0.0, expected=1.0, text=text))
     return tuple(found)
 
 

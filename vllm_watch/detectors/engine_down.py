@@ -71,6 +71,10 @@ class Settings(BaseModel):
     """A silent server is restarted only when it has been silent for twice as long as any silence it
     recovered from, and for no less than this."""
 
+    exit_seconds: float = Field(3.0, gt=0)
+    """When its engine core dies, the API server exits within a second. A process that lives on for longer
+    behind a closed port was told to end, and finishes what it has (seen: 40 s after SIGTERM)."""
+
     loop_starts: int = Field(3, ge=2)
     """So many processes were started one after the other, and none of them ever answered."""
 
@@ -136,7 +140,8 @@ class Detector:
         observation = view.observation
         if observation.reading is not None or _healthy(observation.health):
             return (self._answered(view, observation.reading),)
-        self._demand.missed(view)
+        if self._run is None:
+            self._demand.missed(view)
         if self._dead_looks >= self._settings.dead_looks and not down_witnesses.turned_away(
             observation
         ):
@@ -173,7 +178,9 @@ class Detector:
         lasted_s = view.at_s - run.began_s
         if run.refused:
             self._up_since_s = view.at_s
-            if run.unused:
+            if run.unused and lasted_s > self._loading.patience_s(
+                self._settings.page_after_seconds
+            ):
                 self._away_s = min(max(self._away_s, lasted_s), AWAY_SECONDS_MAX)
         elif run.silent and self._answered_s is not None:
             self._silences.append(lasted_s)
@@ -211,16 +218,19 @@ class Detector:
         if self._answered_s is None:
             return self._never_up(view, run)
         loading, process = self._loading, view.observation.process
-        run.told_to_end = run.told_to_end or loading.is_ending(process)
-        alive = process is not None and process.alive is True and process.start_time is None
-        lives = loading.is_ending(process) or alive
+        lives = loading.is_ending(process)
+        run.told_to_end = run.told_to_end or (lives and down_s >= self._settings.exit_seconds)
+        lives = lives or (
+            process is not None and process.alive is True and process.start_time is None
+        )
         if lives and down_s < loading.patience_s(START_SECONDS):
             why = (
                 f"refused for {down_s:.0f} s; its process lives: it starts, or ends in its own time"
             )
             return Verdict(state=UNKNOWN, kind=KIND, summary=why)
-        signs = (*down_witnesses.signs(view, self._dead_s, run), *self._gpus.evidence)
-        if run.looks < self._settings.refused_looks and not signs:
+        gone = process is not None and process.alive is False
+        signs = (*down_witnesses.signs(view, self._dead_s), *self._gpus.evidence)
+        if run.looks < self._settings.refused_looks and not (signs or gone):
             return Verdict(state=UNKNOWN, kind=KIND, summary="refused at one look")
         if loading.attempts >= self._settings.loop_starts:
             self._looping = True
@@ -237,6 +247,7 @@ class Detector:
         run.unused = True
         down_s = view.at_s - run.began_s
         patience_s = self._loading.patience_s(self._settings.page_after_seconds)
+        cut_off = self._demand.drained is None
         if not self._demand.in_flight:
             patience_s = max(patience_s, self._settings.away_factor * self._away_s)
         if down_s < patience_s or self._loading.in_time(view.at_s):
@@ -246,7 +257,7 @@ class Detector:
             state=FIRING,
             kind=KIND,
             cause="crash",
-            severity="ticket",
+            severity="page" if self._demand.in_flight >= IN_FLIGHT_MIN and cut_off else "ticket",
             summary=f"stopped {down_s / 60:.0f} min ago, as it seems on purpose, and not back",
             evidence_for=(
                 down_witnesses.seconds("seconds_refused", down_s, 0.0, run.said),
@@ -315,8 +326,7 @@ class Detector:
 
     def _is_idle(self) -> bool:
         """Had it been unused for so long that an autoscaler may have taken it?"""
-        demand = self._demand
-        enough_s = self._settings.idle_seconds
+        demand, enough_s = self._demand, self._settings.idle_seconds
         if not self._away_s:
             enough_s = max(enough_s, demand.usual_silence_s)
         return demand.known and demand.idle_s >= enough_s
@@ -352,13 +362,11 @@ class Detector:
                 state=UNKNOWN, kind=KIND, summary=f"no answer for {silent_s:.0f} s: {run.said}"
             )
         limit_s = max(settings.advise_seconds, 2.0 * max(self._silences, default=0.0))
-        what = "connections are accepted and nothing is answered" if hang else "it is not reached"
-        against = []
+        what = "connections are taken and not answered" if hang else "it is not reached"
+        against, requests = [], self._demand.in_flight
         if self._busy:
-            text = f"it was busy when it last answered ({self._demand.in_flight:.0f} requests)"
-            against.append(
-                Evidence(name="requests_in_flight", value=self._demand.in_flight, text=text)
-            )
+            text = f"it was busy when it last answered ({requests:.0f} requests)"
+            against.append(Evidence(name="requests_in_flight", value=requests, text=text))
         return Verdict(
             state=FIRING,
             kind=KIND,

@@ -129,7 +129,7 @@ class Loading:
             for process in gpu.processes or ():
                 begun = process.create_time
                 is_vllm = "vllm" in " ".join((process.name or "", *(process.cmdline or ()))).lower()
-                if is_vllm and begun is not None and begun > self._answered_t:
+                if is_vllm and begun is not None and begun >= self._answered_t:
                     self._begins(
                         at_s, observation.t - begun, f"process {process.pid} on GPU {gpu.index}"
                     )
