@@ -200,22 +200,20 @@ def elastic(rng: Random) -> Script:
 
 
 def _end_in_order(scene: Scene, rng: Random) -> Iterator[float]:
-    """Readiness off or --shutdown-timeout; then the port closes, and the process may linger."""
+    """Readiness off, so that requests go elsewhere; then SIGTERM, after which the process may linger."""
     vllm, workload = scene["vllm"], _loop(scene)
-    if rng.random() < _DRAINED_BEFORE:
-        workload.per_second = 0.0
-        yield from _until_done(vllm)
-        yield rng.uniform(0.0, 30.0)
-    else:
-        vllm.drain()
-        yield from _until_done(vllm)
+    workload.per_second = 0.0
+    yield from _until_done(vllm)
+    yield rng.uniform(*_OUT_OF_SERVICE_SECONDS)
     linger_seconds = rng.uniform(0.0, _LINGER_SECONDS)
     vllm.stop(linger_seconds)
-    workload.per_second = 0.0
     yield linger_seconds
 
 
-_DRAINED_BEFORE = 0.5
+_OUT_OF_SERVICE_SECONDS = (
+    45.0,
+    90.0,
+)  # longer than the longest interval: what no look sees none can tell
 
 
 def _start(scene: Scene, load_seconds: float, per_second: float) -> Iterator[float]:
