@@ -9,7 +9,7 @@ import os
 import sys
 import time
 import zlib
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from random import Random
 from typing import NamedTuple
 
@@ -107,7 +107,11 @@ def main() -> int:
             for slug in slugs
             for number in range(said.watchers)
         ]
-        return 0 if rows([job.result() for job in jobs]) else 1
+        for number, job in enumerate(as_completed(jobs), 1):
+            done = job.result()
+            said_of = f"{done.slug} {done.seed}: {len(done.opened)} opened, {done.pages} pages"
+            print(f"[{number}/{len(jobs)}] {said_of}", file=sys.stderr, flush=True)
+    return 0 if rows([job.result() for job in jobs]) else 1
 
 
 if __name__ == "__main__":
