@@ -1,5 +1,7 @@
 """Silence: what it means depends on how it comes, for how long, and on what was there before."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.detectors.looks import DEAD, OK, T, engine, first_firing, gpu, judge, last, seen, silent
@@ -145,6 +147,21 @@ def test_an_end_that_was_asked_for_is_told_from_a_crash(before, fields, expected
     said = downs([*before, *gone("refused", began, began + 900, **fields)])
     found = first_firing(said)
     assert (found and (found[0], found[1].severity)) == expected
+
+
+def test_a_silence_of_a_server_that_is_seldom_asked_is_no_sign():
+    """One request in ten seconds: half a minute without any is chance."""
+    looks = [served(s, done=s // 10) for s in range(0, 600, 5)]
+    looks += [served(s, done=60, running=0.0) for s in range(600, 630, 5)]
+    assert first_firing(downs([*looks, *gone("refused", 630, 700)]))[0] == 635
+
+
+def test_after_a_gap_it_is_not_known_what_was_in_flight():
+    """The monotonic clock says that nobody looked for two minutes: it may have been drained in them."""
+    looks = [*used(), *gone("refused", 720, 1000)]
+    said = downs([replace(look, monotonic_s=look.t) for look in looks])
+    found = first_firing(said)
+    assert (found[0], found[1].severity, last(said).severity) == (725, "ticket", "page")
 
 
 def test_a_silence_that_is_usual_here_is_no_sign_of_draining():

@@ -97,7 +97,7 @@ STATES = {
         [up(0), *refused(65, 70, gpus=new_on_gpu(create_time=NEW))], "starting",
     ),
     "gone, and its old engine core is on the GPU": (
-        [up(0), *refused(65, 70, gpus=new_on_gpu(create_time=OLD))], "down",
+        [up(0), *refused(65, 70, gpus=new_on_gpu(create_time=T - 100.0))], "down",
     ),
     "it loads for longer than ever": (
         [up(0), *refused(65, 100, process=process()), up(120, NEW),
