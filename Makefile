@@ -21,7 +21,7 @@ CODE := vllm_watch tests benchmarks dashboards docs
 TOOLS := prometheus:prometheus promtool:prometheus chromium:chromium gcc:gcc
 PACKAGES := prometheus chromium gcc libc6-dev python3-venv
 
-.PHONY: help demo test check format format-check generate lint types imports test-vllm bench screenshots dist deps tools clean
+.PHONY: help demo test check format format-check generate lint types imports test-vllm bench soak-healthy screenshots dist deps tools clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,9 @@ test-vllm: $(DEV)/.installed  ## install a real vLLM (CPU, 3.5 GB, minutes) and 
 
 bench: $(DEV)/.installed  ## run every benchmark, one after another, and print its table
 	@for bench in benchmarks/bench_*.py; do echo "== $$bench"; $(BIN)/python "$$bench"; done
+
+soak-healthy: $(DEV)/.installed  ## watch more than ten healthy engine-days in virtual time; any page fails (SOAK_ARGS='--seed 7 --hours 12')
+	$(BIN)/python benchmarks/bench_healthy.py --hours 6 $(SOAK_ARGS)
 
 screenshots: tools $(DEV)/.installed  ## take the pictures of docs/images anew, from the running demo
 	$(BIN)/python docs/take_screenshots.py

@@ -17,6 +17,7 @@ from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.settings.stages import SignalsSettings, SloSettings
 from vllm_watch.signals import kept, state
 from vllm_watch.signals.engine import EngineTracker
+from vllm_watch.signals.loading import Loading
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.signals.timeline import Timeline
 
@@ -61,6 +62,7 @@ class Watch:
         self._engines: dict[str, EngineTracker] = {}
         self._misses = 0
         self._began_s: float | None = None
+        self._loading = Loading()
         self._last_success_t: float | None = None
         self._health_status: int | None = None
         self._detectors = dict(all_detectors() if detectors is None else detectors)
@@ -100,6 +102,7 @@ class Watch:
             "target": self.target,
             **clock,
             "server": watch_state.of_server(signals),
+            "loading": self._loading.export_state(),
             "engines": {**self._kept, **watch_state.of_engines(self._engines, self.reading)},
             "lifecycle": self._lifecycle.export_state(),
             "detectors": watch_state.of_detectors(self._detectors, clock["at_s"]),
@@ -114,9 +117,11 @@ class Watch:
         try:
             away_s = watch_state.away_seconds(state, self.target, t)
             signals = watch_state.restored_signals(state, self.target, away_s)
+            loading = Loading.restored(kept.mapping(state["loading"]))
             self._timeline.restore(state)
         except kept.DAMAGE as error:
             return [f"all: {error!r}"]
+        self._loading = loading
         self.signals, self._kept = signals, dict(state["engines"])
         self._last_success_t = signals.last_success_timestamp_seconds
         try:
@@ -146,6 +151,7 @@ class Watch:
                 tracker.forget_rates()
         if observation.health is not None:
             self._health_status = observation.health.status
+        self._loading.look(at_s, observation)
         if observation.reading is None:
             self._misses += 1
             self.signals = self._silent(observation, at_s)
@@ -231,8 +237,8 @@ class Watch:
     def _silent(self, observation: Observation, at_s: float) -> TargetSignals:
         began_s = self._began_s if self._began_s is not None else at_s
         word, text = state.of_silence(
-            observation.scrape, observation.health, self._misses,
-            ever_up=self._last_success_t is not None, waited_s=at_s - began_s,
+            observation.scrape, observation.health, self._misses, self._loading,
+            waited_s=at_s - began_s, at_s=at_s,
         )  # fmt: skip
         # What is not heard is not known: only what was counted before stays.
         engines = {

@@ -246,18 +246,6 @@ def test_overload_is_a_ticket(interval_s):
     assert [e["resolution"] for e in of(events, event="resolved")] == ["healthy"]
 
 
-@pytest.mark.parametrize("interval_s", INTERVALS)
-def test_an_update_that_cuts_requests_off_is_a_crash_to_their_users(interval_s):
-    """Without draining first nothing tells it from a crash; it ends as what it was, a restart."""
-    told = Told("rolling_update", interval_s)
-    told.until(600)
-    opened, resolved = of(told.events), of(told.events, event="resolved")
-    assert [(e["kind"], e["cause"], e["restart_advised"]) for e in opened] == [
-        ("engine_down", "crash", False)
-    ]
-    assert [e["resolution"] for e in resolved] == ["restarted"]
-
-
 def test_scaled_to_zero_is_a_ticket_however_long():
     """Nobody had asked anything when it went: an hour without it costs nobody anything that shows."""
     told = Told("scaled_down", 5.0)

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from vllm_watch.detectors.demand import Demand
+from vllm_watch.detectors.down_witnesses import Run
 from vllm_watch.signals import kept
-from vllm_watch.signals.state import START_SECONDS
+from vllm_watch.signals.loading import Loading
 
 STATE_VERSION = 1
 
@@ -22,9 +24,8 @@ it may have been stopped, moved or scaled to zero meanwhile. Updates and restart
 LIVES_KEPT = 8
 SILENCES_KEPT = 8
 
-_TIMES = ("began_s", "answered_s", "up_since_s", "dead_s", "process_start")
+_TIMES = ("began_s", "answered_s", "up_since_s", "dead_s")
 _FLAGS = ("busy", "crashed", "looping")
-_COUNTS = ("looks", "refused", "silent")
 
 
 def export_state(of: Mapping[str, Any]) -> dict[str, Any]:
@@ -33,48 +34,56 @@ def export_state(of: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "version": STATE_VERSION,
         **{name: of["_" + name] for name in (*_TIMES, *_FLAGS)},
-        "in_flight": of["_in_flight"],
         "lives": list(of["_lives"]),
-        "demand": asdict(of["_demand"]),
+        "demand": of["_demand"].export_state(),
+        "loading": of["_loading"].export_state(),
         "run": None if run is None else asdict(run),
-        "load_s": of["_load_s"],
+        "away_s": of["_away_s"],
         "silences": list(of["_silences"]),
     }
 
 
-def learnt(state: kept.Kept) -> dict[str, Any]:
-    """What holds for a day and for every server of a group. Raises one of kept.DAMAGE, as the others do."""
-    kept.version(state, STATE_VERSION)
-    silences = deque(kept.numbers(state["silences"]), maxlen=SILENCES_KEPT)
-    load_s = min(kept.number(state["load_s"], 0.0), START_SECONDS)
-    return {"_load_s": load_s, "_silences": silences}
-
-
-def followed(state: kept.Kept) -> dict[str, Any]:
-    """What was being followed, by the detector's variables."""
-    return {
+def restored(state: kept.Kept, away_seconds: float) -> dict[str, Any]:
+    """The detector's variables, `away_seconds` after they were kept. Raises one of kept.DAMAGE."""
+    variables, run = learnt(state), _run(state["run"])
+    demand = Demand.restored(kept.mapping(state["demand"]))
+    followed: dict[str, Any] = {
         **{"_" + name: kept.maybe(state[name]) for name in _TIMES},
         **{"_" + name: kept.flag(state[name]) for name in _FLAGS},
-        "_in_flight": kept.number(state["in_flight"]),
         "_lives": deque(kept.numbers(state["lives"]), maxlen=LIVES_KEPT),
+        "_run": run,
+        "_demand": demand,
+        "_loading": Loading.restored(kept.mapping(state["loading"])),
+    }
+    if away_seconds > AWAY_SECONDS_MAX:
+        return variables
+    if run is None:
+        demand.known = False  # if it is gone now, it went while nobody looked
+    return variables | followed
+
+
+def learnt(state: kept.Kept) -> dict[str, Any]:
+    """What holds for a day and for every server of a group. Raises one of kept.DAMAGE."""
+    kept.version(state, STATE_VERSION)
+    loading = Loading()
+    loading.starts_s.extend(Loading.restored(kept.mapping(state["loading"])).starts_s)
+    return {
+        "_silences": deque(kept.numbers(state["silences"]), maxlen=SILENCES_KEPT),
+        "_away_s": kept.number(state["away_s"], 0.0),
+        "_loading": loading,
     }
 
 
-def run(state: kept.Kept) -> dict[str, Any] | None:
+def _run(told: Any) -> Run | None:
     """The row of looks without an answer that it was in."""
-    told = state["run"]
     if told is None:
         return None
-    counts = {name: kept.whole(told[name]) for name in _COUNTS}
-    return {"began_s": kept.number(told["began_s"]), "said": kept.text(told["said"]), **counts}
-
-
-def demand(state: kept.Kept) -> dict[str, Any]:
-    """For how long nobody had asked anything."""
-    told = state["demand"]
-    return {
-        "idle_s": kept.number(told["idle_s"]),
-        "since_s": kept.maybe(told["since_s"]),
-        "finished": kept.maybe(told["finished"]),
-        "canaries": kept.number(told["canaries"]),
-    }
+    return Run(
+        began_s=kept.number(told["began_s"]),
+        said=kept.text(told["said"]),
+        looks=kept.whole(told["looks"]),
+        refused=kept.whole(told["refused"]),
+        silent=kept.whole(told["silent"]),
+        told_to_end=kept.flag(told["told_to_end"]),
+        unused=kept.flag(told["unused"]),
+    )

@@ -172,8 +172,18 @@ _ALL = [
     Story("legacy", "vLLM 0.7.3 with the V0 engine.", _one(release=V0)),
     Story(
         "rolling_update",
-        "Another, slower model comes up under the same name after a minute of refused connections.",
+        "Drained, then another, slower model comes up under the same name after a minute.",
         _one(scripts.rolling_update),
+    ),
+    Story(
+        "sigterm_update",
+        "The same without draining: SIGTERM with requests in flight, and a process that lingers.",
+        _one(scripts.sigterm_update),
+    ),
+    Story(
+        "shutdown_timeout_update",
+        "The same with --shutdown-timeout: running requests end, new ones are aborted.",
+        _one(scripts.shutdown_timeout_update),
     ),
     Story(
         "cold_start",

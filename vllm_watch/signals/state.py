@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call
+from vllm_watch.signals.loading import START_SECONDS, Loading
 
 STATES = (
     "starting", "idle", "serving", "prefilling", "overloaded", "collapsed", "stalled",
@@ -35,10 +36,6 @@ WARM_UP_SECONDS = 300.0
 
 WARM_UP_STEPS = 100
 """... but an engine that has taken so many steps has met its shapes."""
-
-START_SECONDS = 1800.0
-"""How long a server that was never seen to answer is taken to be starting: loading the weights of the
-largest models from network storage takes 10 to 20 minutes."""
 
 _UNREACHABLE = frozenset(("connect_timeout", "read_timeout", "disconnected"))
 _MISSES_UNTIL_DOWN = 2
@@ -125,14 +122,15 @@ def is_asleep(states: Mapping[str, float] | None) -> bool | None:
 
 
 def of_silence(
-    call: Call, health: Call | None, misses: int, *, ever_up: bool, waited_s: float
+    call: Call, health: Call | None, misses: int, loading: Loading, *, waited_s: float, at_s: float
 ) -> tuple[str, str]:
-    """(state, sentence) of a server whose metrics could not be read `misses` times in a row."""
+    """(state, sentence) of a server whose metrics could not be read `misses` times in a row.
+
+    `waited_s`: since it was first looked at.
+    """
     said = call.error or call.outcome
     if call.outcome == "refused":
-        if not ever_up and waited_s < START_SECONDS:
-            return "starting", f"{said}; vLLM refuses connections until its weights are loaded"
-        return "down", said
+        return _of_refusal(said, loading, waited_s, at_s)
     if call.outcome in _UNREACHABLE:
         if misses < _MISSES_UNTIL_DOWN:
             return "unknown", f"{said}; one look alone may have met a busy server"
@@ -140,6 +138,17 @@ def of_silence(
     if call.outcome == "http" and health is not None and (health.status or 0) >= _SERVER_ERROR:
         return "down", f"/metrics and /health both fail ({said}, /health HTTP {health.status})"
     return "unknown", f"/metrics cannot be read: {said}"
+
+
+def _of_refusal(said: str, loading: Loading, waited_s: float, at_s: float) -> tuple[str, str]:
+    loads_s, longest_s = loading.for_s(at_s), loading.longest_s
+    before = "" if longest_s is None else f"; its starts took up to {longest_s:.0f} s"
+    if loads_s is not None:
+        text = f"{said}; {loading.by} has been loading for {loads_s:.0f} s{before}"
+        return ("starting" if loading.in_time(at_s) else "down"), text
+    if not loading.ever_up and not loading.is_gone and waited_s < START_SECONDS:
+        return "starting", f"{said}; vLLM refuses connections until its weights are loaded"
+    return "down", said + before
 
 
 def worst(states: list[tuple[str, str]]) -> tuple[str, str]:
