@@ -130,6 +130,7 @@ class EngineJudge:
             "quiet_ratio": self.quiet_ratio,
             "pids": sorted(self._pids),
             "waiting_first": self._waiting_first,
+            "unread_seconds": self._unread_seconds,
             "queue_grew": self._queue_grew,
             "restart": self._restart,
         }
@@ -153,6 +154,7 @@ class EngineJudge:
         self.quiet_ratio = kept.number(state["quiet_ratio"])
         self._pids = frozenset(kept.whole(pid) for pid in state["pids"])
         self._waiting_first = kept.number(state["waiting_first"])
+        self._unread_seconds = kept.number(state["unread_seconds"])
         self._queue_grew = kept.flag(state["queue_grew"])
         self._restart = kept.flag(state["restart"])
 
