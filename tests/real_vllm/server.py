@@ -119,8 +119,9 @@ class RealVllm:
     def start(self) -> None:
         """Launch and return once /health answers 200; fails with the end of the log."""
         flags, environment = LAYOUTS[self._layout]
-        # timeout(1) bounds the life of the whole group; nice(1) leaves the machine to its neighbours.
-        bounded = ("nice", "-n", "10", "timeout", "--signal=KILL", str(LIFETIME_SECONDS_MAX))
+        # timeout(1) bounds the life of the whole group. No nice(1): an engine that makes way for its
+        # neighbours, the load's client among them, is slower than it was, and would rightly be called so.
+        bounded = ("timeout", "--signal=KILL", str(LIFETIME_SECONDS_MAX))
         serve = (self.venv / "bin" / "vllm", "serve", self._model, "--port", str(self._port))
         own = {
             "VLLM_CACHE_ROOT": str(self.venv / "cache"),
@@ -177,6 +178,10 @@ class RealVllm:
     def processes(self) -> dict[str, int]:
         """Role ("api_server", "engine_core", "worker") → PID of those that run, orphans too."""
         return {role: pid for pid, argv in self._group() if (role := self._role(argv))}
+
+    def pid(self, role: str) -> int:
+        """PID as of the last start."""
+        return self._pids[role]
 
     def kill(self, role: str) -> None:
         """SIGKILL one process."""

@@ -14,6 +14,7 @@ from typing import Any
 from tests.real_vllm.daemon import Daemon
 from tests.real_vllm.load import Load, under_load
 from tests.real_vllm.server import RealVllm, Size
+from tests.real_vllm.witness import turns
 
 TARGET = "tiny"
 EVERY_SECOND = {
@@ -30,8 +31,11 @@ RESOLVED_SECONDS_MAX = 300.0
 # Learning takes 40 s of work; the faults of the recordings came after 100 s.
 LEARNT_SECONDS = 75.0
 
+# An engine that waits for a CPU for a quarter of its time takes steps a third longer at least.
+CROWDED_SHARE = 0.25
+CROWDED_TRIES = 3
 # Of what the engine at hand can do; measured, since machines differ by several times.
-USUAL_SHARE = 0.6
+USUAL_SHARE = 0.5
 MEASURED_SECONDS = 8.0
 LOAD_SECONDS_MAX = 3600.0  # outlives every test; the end of the block ends it
 
@@ -145,13 +149,31 @@ class Ward:
         return [name for name in told if name not in self._known]
 
     def passes(self, seconds: float) -> None:
-        """Let a time pass in which nothing may page; what is open then is looked at to its end."""
+        """Let a time pass in which nothing may page.
+
+        Where the machine had no CPU for the engine, steps did take longer, and whoever says so is right:
+        then the time begins anew, a few times.
+        """
+        for _ in range(CROWDED_TRIES):
+            began = turns(self.vllm.pid("engine_core"))
+            paged = self._paged_within(seconds)
+            if paged is None:
+                return
+            waited = turns(self.vllm.pid("engine_core")).waited_share(began)
+            assert paged["cause"] == "slow_engine", self.said()
+            assert waited >= CROWDED_SHARE, f"{waited:.0%} waited for a CPU:\n{self.said()}"
+            TIMES.append(f"once more: the engine waited for a CPU {waited:.0%} of its time")
+            self.settled()
+        raise AssertionError(f"the machine is too busy for this test:\n{self.said()}")
+
+    def _paged_within(self, seconds: float) -> Incident | None:
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
-            self.look()
-            paged = {name for name, said in self.claims.items() if _pages(said)} - self._known
-            assert not paged, self.said()
+            for each in self.look():
+                if each["severity"] == "page" and each["id"] not in self._known:
+                    return each
             time.sleep(POLL_SECONDS)
+        return None
 
     def said(self) -> str:
         """What it told, in words."""
@@ -169,14 +191,8 @@ class Ward:
                 if is_it(each):
                     return each
             time.sleep(POLL_SECONDS)
-        status = self.daemon.status(TARGET)
-        raise AssertionError(
-            f"{failure} in {seconds_max:.0f} s. The engine: {status['state_text']}. It told:\n{self.said()}"
-        )
-
-
-def _pages(said: list[Claim]) -> bool:
-    return any(severity == "page" for _, severity, _ in said)
+        state = self.daemon.status(TARGET)["state_text"]
+        raise AssertionError(f"{failure} in {seconds_max:.0f} s: {state}. It told:\n{self.said()}")
 
 
 def start(vllm: RealVllm, folder: Path) -> Daemon:

@@ -9,6 +9,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.real_vllm.by_hand import parse
 
@@ -89,3 +90,25 @@ def comes_to(
         if is_so(found):
             return found
     raise AssertionError(f"the load never brought the engine there in {seconds_max:.0f} s: {found}")
+
+
+@dataclass(frozen=True)
+class Turns:
+    """How long the main thread of a process has had a CPU, and how long it has waited for one, in seconds."""
+
+    had: float
+    waited: float
+
+    def waited_share(self, since: "Turns") -> float:
+        """Of the time in which it had something to do, the share in which others had the CPU."""
+        had, waited = self.had - since.had, self.waited - since.waited
+        return waited / (had + waited) if had + waited > 0 else 0.0
+
+
+def turns(pid: int) -> Turns:
+    """Ask the kernel (proc(5), schedstat); one that does not tell is taken to let nobody wait."""
+    try:
+        had, waited, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+    except FileNotFoundError:
+        return Turns(0.0, 0.0)
+    return Turns(int(had) / 1e9, int(waited) / 1e9)
