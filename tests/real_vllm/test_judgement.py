@@ -1,9 +1,10 @@
 """The verdicts, live: a real engine is hurt in six ways, each of which is named; and when it is well, nobody is woken.
 
-One engine and one daemon serve all tests of this file, since each fault needs an engine that was seen
-healthy for a while. The tests may run alone or in any order; in the order of the file they wait least.
+One engine and one daemon serve nearly all tests of this file, since each fault needs an engine that was
+seen healthy for a while. The tests may run alone or in any order; in the order of the file they wait least.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -12,9 +13,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.real_vllm.daemon import Daemon
 from tests.real_vllm.faults import slowed, stopped_at_work
 from tests.real_vllm.load import Load, under_load
 from tests.real_vllm.server import SMALL, USUAL, RealVllm
@@ -32,37 +35,53 @@ PINNING = Load(clients=6, prompt_tokens=(5900, 6000), output_tokens=(2000, 2100)
 THRASHING = Load(clients=12, prompt_tokens=(30, 60), output_tokens=(1700, 1900))
 # Never all between two requests at once.
 BUSY = Load(clients=4, prompt_tokens=(16, 64), output_tokens=(600, 1200))
+MINUTES = 60.0  # of recording: all there is
 REACHED_SECONDS_MAX = 90.0  # to bring an engine to where a fault is one
 
 
-@pytest.fixture(scope="module")
-def shared_ward(shared_vllm: RealVllm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
-    folder = tmp_path_factory.mktemp("judgement")
-    with start(shared_vllm, folder) as daemon:
-        ward = Ward(shared_vllm, daemon)
+@contextlib.contextmanager
+def opened(vllm: RealVllm, folder: Path) -> Iterator[Ward]:
+    """A ward of its own; what its daemon saw is kept beside its log, for a test that fails."""
+    with start(vllm, folder) as daemon:
+        ward = Ward(vllm, daemon)
         try:
             yield ward
         finally:
             ward.without_load()
             kept = folder / "recording.jsonl.gz"
-            kept.write_bytes(daemon.recorded(TARGET, minutes=60))
-            print(f"\n{kept}\n{daemon.log}\n{ward.said()}")
+            with contextlib.suppress(
+                OSError
+            ):  # a daemon that died: its end is told when it is left
+                kept.write_bytes(daemon.recorded(TARGET, MINUTES))
+                print(f"\n{kept}\n{daemon.log}\n{ward.said()}")
+
+
+@pytest.fixture(scope="module")
+def shared_ward(shared_vllm: RealVllm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ward]:
+    with opened(shared_vllm, tmp_path_factory.mktemp("judgement")) as ward:
+        yield ward
 
 
 @pytest.fixture
 def ward(shared_ward: Ward) -> Ward:
-    """An engine of the usual size, learnt and well, under a light mixed load."""
+    """An engine of the usual size, learnt and well, under a mixed load."""
     shared_ward.admit(USUAL, MIXED)
     shared_ward.healthy()
     return shared_ward
 
 
 @pytest.fixture
-def small_ward(shared_ward: Ward) -> Ward:
-    """The same with a KV cache that a few long generations fill, under short requests."""
-    shared_ward.admit(SMALL, SHORT)
-    shared_ward.healthy()
-    return shared_ward
+def small_ward(shared_ward: Ward, tmp_path: Path) -> Iterator[Ward]:
+    """The same with a KV cache that a few long generations fill, under short requests.
+
+    It has a daemon of its own: to one that has just seen a collapse end, the next looks like its return, and
+    it waits for twice as long before it says that it is over.
+    """
+    shared_ward.without_load()
+    with opened(shared_ward.vllm, tmp_path) as ward:
+        ward.admit(SMALL, SHORT)
+        ward.healthy()
+        yield ward
 
 
 def is_so(incident: Incident, *, severity: str, restart_advised: bool) -> None:
@@ -151,8 +170,8 @@ def test_crash(ward: Ward) -> None:
         incident = ward.opens("engine_down", "crash", began)
     is_so(incident, severity="page", restart_advised=False)
     ward.vllm.wait_gone()
-    # Small already, as the next test wants it: after a crash an engine is learnt anew in any case.
-    ward.admit(SMALL, SHORT)
+    ward.without_load()
+    ward.vllm.restart(SMALL)  # as the next test wants it
     ward.resolves(incident, "restarted")
 
 
@@ -180,23 +199,27 @@ def test_preemption_thrash(small_ward: Ward) -> None:
     assert not any(restart for _, _, restart in ward.claims[incident["id"]])
 
 
+def told_by(daemon: Daemon) -> list[dict[str, Any]]:
+    """Every incident that was opened or resolved, in order."""
+    said = ("incident_opened", "incident_resolved")
+    return [each for each in daemon.logged() if each["event"] in said]
+
+
 def test_recording_says_the_same(shared_ward: Ward, tmp_path: Path) -> None:
     """Replayed, all that the daemon saw leads to the very incidents that it told of while it saw it."""
-    trace = tmp_path / "recording.jsonl.gz"
-    trace.write_bytes(shared_ward.daemon.recorded(TARGET, minutes=60))
+    daemon, trace = shared_ward.daemon, tmp_path / "recording.jsonl.gz"
+    while True:  # until nothing is told in between: a recording and a log of the same looks
+        told = told_by(daemon)
+        trace.write_bytes(daemon.recorded(TARGET, MINUTES))
+        if told_by(daemon) == told:
+            break
     replay = [sys.executable, "-m", "vllm_watch", "replay", str(trace), "--json"]
     said = subprocess.run(replay, check=True, capture_output=True, timeout=300, text=True).stdout
     events = [json.loads(line) for line in said.splitlines()]
-    told = [
-        each
-        for each in shared_ward.daemon.logged()
-        if each["event"] in ("incident_opened", "incident_resolved")
-    ]
 
     def plain(each: Incident) -> tuple[str, str, str, str]:
         # The id holds the target's name, which a recording lacks.
         return each["kind"], each["cause"], each["severity"], each["summary"]
 
-    assert [plain(each) for each in events if each["event"] != "updated"] == [
-        plain(each) for each in told
-    ]
+    expected = [plain(each) for each in told]
+    assert [plain(each) for each in events if each["event"] != "updated"] == expected

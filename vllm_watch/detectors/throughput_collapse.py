@@ -143,7 +143,8 @@ class EngineJudge:
         )
         self._restart = self._restart or self._unread_seconds >= UNREAD_SECONDS
         grown = QUEUE_GROWTH * (self._waiting_first + QUEUE_REQUESTS_MIN)
-        self._queue_grew = self._queue_grew or block.waiting >= grown
+        # A queue while the alarm drains is of the recovery: those who come back are being served.
+        self._queue_grew |= comparison.starved_now and block.waiting >= grown
         cause = self._held(causes.of_starvation(self._facts(comparison)), comparison)
         done = comparison.throughput_ratio or 0.0
         text = f"{done:.0%} of its usual throughput, with {block.waiting:.0f} requests waiting"
