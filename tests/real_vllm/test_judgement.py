@@ -102,13 +102,16 @@ def test_mixed_load_pages_nobody(shared_ward: Ward) -> None:
 
 
 def test_saturation_pages_nobody(ward: Ward) -> None:
-    """Half as much again as the engine can do: it is busy, not ill."""
-    too_much = replace(
-        MIXED, requests_per_second=1.2 * ward.requests_per_second_max, in_flight_max=600, seed=1
+    """Nearly twice what the engine can do, the usual load among it: it is busy, not ill."""
+    more = replace(
+        MIXED,
+        requests_per_second=1.2 * ward.requests_per_second_max,
+        in_flight_max=600,
+        requests_max=1_000_000,
+        seconds_max=2 * HEALTHY_SECONDS,
+        seed=1,
     )
-    with under_load(ward.vllm.url, replace(too_much, requests_max=100_000, seconds_max=3600)):
-        comes_to(ward.vllm.url, lambda now: now.last.waiting > 10, REACHED_SECONDS_MAX)
-        ward.passes(HEALTHY_SECONDS)
+    ward.passes(HEALTHY_SECONDS, more)
 
 
 def test_slow_engine(ward: Ward) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from tests.real_vllm.daemon import Daemon
 from tests.real_vllm.load import Load, under_load
 from tests.real_vllm.server import RealVllm, Size
-from tests.real_vllm.witness import turns
+from tests.real_vllm.witness import comes_to, turns
 
 TARGET = "tiny"
 EVERY_SECOND = {
@@ -34,6 +34,7 @@ LEARNT_SECONDS = 75.0
 # An engine that waits for a CPU for a quarter of its time takes steps a third longer at least.
 CROWDED_SHARE = 0.25
 CROWDED_TRIES = 3
+QUEUE_SECONDS_MAX = 60.0  # until more than the engine can do has made a queue; a few seconds
 # Of what the engine at hand can do; measured, since machines differ by several times.
 USUAL_SHARE = 0.5
 MEASURED_SECONDS = 8.0
@@ -148,15 +149,18 @@ class Ward:
         told = [each["id"] for each in self.daemon.logged() if each["event"] == "incident_opened"]
         return [name for name in told if name not in self._known]
 
-    def passes(self, seconds: float) -> None:
-        """Let a time pass in which nothing may page.
+    def passes(self, seconds: float, more: Load | None = None) -> None:
+        """Let a time pass, under `more` than the usual load, in which nothing may page.
 
         Where the machine had no CPU for the engine, steps did take longer, and whoever says so is right:
         then the time begins anew, a few times.
         """
         for _ in range(CROWDED_TRIES):
             began = turns(self.vllm.pid("engine_core"))
-            paged = self._paged_within(seconds)
+            with under_load(self.vllm.url, more) if more else contextlib.nullcontext():
+                if more:
+                    comes_to(self.vllm.url, lambda now: now.last.waiting > 10, QUEUE_SECONDS_MAX)
+                paged = self._paged_within(seconds)
             if paged is None:
                 return
             waited = turns(self.vllm.pid("engine_core")).waited_share(began)
