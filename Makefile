@@ -21,10 +21,10 @@ CODE := vllm_watch tests benchmarks dashboards docs
 TOOLS := prometheus:prometheus promtool:prometheus chromium:chromium gcc:gcc
 PACKAGES := prometheus chromium gcc libc6-dev python3-venv
 
-.PHONY: help demo test check format format-check generate lint types imports test-vllm bench soak-healthy screenshots dist deps tools clean
+.PHONY: help demo test check format format-check generate lint types imports test-vllm test-vllm-long bench soak-healthy screenshots dist deps tools clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed  ## watch a simulated fleet on http://127.0.0.1:9470 (LISTEN=HOST:PORT to change)
 	@echo "The page will be on http://$(LISTEN)/ and the metrics on http://$(LISTEN)/metrics; Ctrl-C ends it."
@@ -63,6 +63,9 @@ generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs
 test-vllm: $(DEV)/.installed  ## install a real vLLM (CPU, 3.5 GB, minutes) and test against it
 	bash tests/real_vllm/install.sh
 	$(BIN)/pytest -q -m real_vllm tests/real_vllm $(PYTEST_ARGS)
+
+test-vllm-long:  ## the same with ten healthy minutes under each load instead of two
+	@REAL_VLLM_HEALTHY_SECONDS=600 $(MAKE) test-vllm
 
 bench: $(DEV)/.installed  ## run every benchmark, one after another, and print its table
 	@for bench in benchmarks/bench_*.py; do echo "== $$bench"; $(BIN)/python "$$bench"; done

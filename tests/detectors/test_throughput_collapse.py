@@ -116,6 +116,15 @@ def test_thrash_pages_when_the_queue_doubles():
     assert told.part(60, **{**load, "waiting": 40.0}).verdict.severity == "page"
 
 
+def test_thrash_that_is_over_does_not_page_for_those_who_come_back():
+    """They queue for some seconds, and are served: the alarm still drains, but nobody is hurt."""
+    told = fresh().part(
+        240, **COLLAPSED["requests grew ten times as long and preempt each other"][0]
+    )
+    told.part(20, running=130.0, kv=0.6, waiting=40.0)
+    assert (told.verdict.state, told.verdict.severity) == ("firing", "ticket")
+
+
 def test_it_is_over_within_a_minute_of_health():
     told = fresh().part(120, **FRESH, slow=3.0)
     assert told.verdict.state == "firing"

@@ -251,7 +251,8 @@ class EngineJudge:
         most = facts.unheld is None or facts.unheld >= causes.UNREAD_SHARE * facts.usage
         self._restart = self._restart or (most and self._unread_seconds >= UNHELD_SECONDS)
         grown = QUEUE_GROWTH * (self._waiting_first + QUEUE_REQUESTS_MIN)
-        self._queue_grew = self._queue_grew or block.waiting >= grown
+        # A queue while the alarm drains is of the recovery: those who come back are being served.
+        self._queue_grew |= comparison.starved_now and block.waiting >= grown
         cause = self._held(causes.of_starvation(facts), comparison)
         done = self.baseline.throughput.ratio() or 0.0
         text = f"{done:.0%} of its usual throughput, with {block.waiting:.0f} requests waiting"
