@@ -9,6 +9,7 @@ from typing import Any
 
 from vllm_watch import plugins
 from vllm_watch.detectors.base import Detector, Verdict, View
+from vllm_watch.detectors.needs import Sights
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.incidents.lifecycle import Lifecycle
 from vllm_watch.samples.observation import Observation, Reading
@@ -62,6 +63,7 @@ class Watch:
         self._last_success_t: float | None = None
         self._health_status: int | None = None
         self._detectors = dict(all_detectors() if detectors is None else detectors)
+        self._sights = Sights(self._detectors)
         self._lifecycle = Lifecycle(target)
         self.failures: dict[str, str] = {}  # a detector's slug → the error it last broke with
 
@@ -88,6 +90,7 @@ class Watch:
         if not known:
             for tracker in self._engines.values():
                 tracker.forget_rates()
+        self._sights.look(at_s, observation)
         if observation.health is not None:
             self._health_status = observation.health.status
         if observation.reading is None:
@@ -112,7 +115,7 @@ class Watch:
         verdicts: list[Verdict] = []
         for slug, detector in self._detectors.items():
             try:
-                verdicts += detector.update(view)
+                verdicts += self._sights.believed(slug, detector.update(view))
             except Exception as error:  # noqa: BLE001 - one detector's bug must not blind the others
                 self.failures[slug] = f"{type(error).__name__}: {error}"
         return verdicts
@@ -192,6 +195,7 @@ class Watch:
             health_status=self._health_status,
             last_success_timestamp_seconds=self._last_success_t,
             engines=engines,
+            detectors=self._sights.known,
         )
         if reading is None:
             return replace(signals, process_open_fds=None)
