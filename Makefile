@@ -21,10 +21,10 @@ CODE := vllm_watch tests benchmarks dashboards docs
 TOOLS := prometheus:prometheus promtool:prometheus chromium:chromium gcc:gcc
 PACKAGES := prometheus chromium gcc libc6-dev python3-venv
 
-.PHONY: help demo test check format format-check generate lint types imports test-vllm bench screenshots dist deps tools clean
+.PHONY: help demo test check format format-check generate lint types imports test-vllm bench bench-detection screenshots dist deps tools clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed  ## watch a simulated fleet on http://127.0.0.1:9470 (LISTEN=HOST:PORT to change)
 	@echo "The page will be on http://$(LISTEN)/ and the metrics on http://$(LISTEN)/metrics; Ctrl-C ends it."
@@ -58,6 +58,7 @@ generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs
 	$(BIN)/python -m vllm_watch.export.families --markdown > docs/metrics.md
 	$(BIN)/python docs/generate_configuration.py
 	$(BIN)/python docs/generate_cli.py
+	$(BIN)/python docs/generate_thresholds.py
 	$(BIN)/python dashboards/build.py
 
 test-vllm: $(DEV)/.installed  ## install a real vLLM (CPU, 3.5 GB, minutes) and test against it
@@ -66,6 +67,9 @@ test-vllm: $(DEV)/.installed  ## install a real vLLM (CPU, 3.5 GB, minutes) and 
 
 bench: $(DEV)/.installed  ## run every benchmark, one after another, and print its table
 	@for bench in benchmarks/bench_*.py; do echo "== $$bench"; $(BIN)/python "$$bench"; done
+
+bench-detection: $(DEV)/.installed  ## judge all labelled runs of the lab and write docs/detection.md
+	$(BIN)/python benchmarks/bench_detection.py --full --page
 
 screenshots: tools $(DEV)/.installed  ## take the pictures of docs/images anew, from the running demo
 	$(BIN)/python docs/take_screenshots.py

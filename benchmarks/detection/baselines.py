@@ -191,7 +191,9 @@ def page_hinkley(told: Told, seen: Tracks) -> None:
     """A drop of the rate by Page-Hinkley (delta 0.05, threshold 3); over at 80 % of the old mean."""
     for engine, track in seen.engines.items():
         rates = _minutes(track)
-        scale = max(sorted(rate for _, rate in rates[:15])[len(rates[:15]) // 2], 1.0) if rates else 1.0
+        scale = (
+            max(sorted(rate for _, rate in rates[:15])[len(rates[:15]) // 2], 1.0) if rates else 1.0
+        )
         mean = total = 0.0
         count, peak, name, reference, opened = 0, 0.0, None, 0.0, 0.0
         past: list[float] = []

@@ -101,8 +101,8 @@ def text(kept: dict[str, Any]) -> str:
     """The whole page."""
     days = kept[LAB]["whose"][bench.OURS]["days"] if LAB in kept else 0.0
     parts = [_HEAD + _RULES.replace("{days:.1f}", f"{days:.1f}")]
-    for title in (LAB, *sorted(set(kept) - {LAB})):
-        parts.append(_section(title, kept[title]))
+    titles = [LAB] * (LAB in kept) + sorted(set(kept) - {LAB})
+    parts += [_section(title, kept[title]) for title in titles]
     parts.append(_scenarios())
     return "\n".join(parts)
 

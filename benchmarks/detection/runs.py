@@ -261,9 +261,7 @@ def _look(stage: Stage, run: Run) -> Observation:
 def _changed(stage: Stage, gpu: GpuSample) -> GpuSample:
     if not stage.gpu_changes and not stage.gpu_guests:
         return gpu
-    return replace(
-        gpu, **stage.gpu_changes, processes=(*(gpu.processes or ()), *stage.gpu_guests)
-    )
+    return replace(gpu, **stage.gpu_changes, processes=(*(gpu.processes or ()), *stage.gpu_guests))
 
 
 def _truth(run: Run, stage: Stage) -> dict[str, Any]:

@@ -343,13 +343,13 @@ _CRAMPED: dict[str, tuple[tuple[str, ...], tuple[str, ...], tuple[float, ...]]] 
 """Scenarios that need requests large enough, and many enough, to fill a cache."""
 
 
-def runs(seed: int = 0, *, repeat: int = 1) -> list[Run]:
+def runs(seed: int = 0) -> list[Run]:
     """All runs, each scenario on several kinds of hardware, load and interval; another seed, other ones."""
-    made = []
+    made: list[Run] = []
     for place, scenario in enumerate(SCRIPTS):
-        count = (_FAULT_RUNS if scenario in FAULTS else _CONFUSER_RUNS) * repeat
-        for number in range(seed * count, (seed + 1) * count):
-            made.append(_run(place, scenario, number))
+        count = _FAULT_RUNS if scenario in FAULTS else _CONFUSER_RUNS
+        numbers = range(seed * count, (seed + 1) * count)
+        made += [_run(place, scenario, number) for number in numbers]
     return made
 
 

@@ -71,7 +71,9 @@ def _judge(seen: list) -> None:  # type: ignore[type-arg]
 def lines(spent: dict[str, float]) -> list[str]:
     """For people."""
     looks = spent["looks"]
-    said = [f"replay of an hour of one target at 5 s, {looks:.0f} looks, CPU time, best of {BEST_OF}"]
+    said = [
+        f"replay of an hour of one target at 5 s, {looks:.0f} looks, CPU time, best of {BEST_OF}"
+    ]
     for name, text in (
         ("floor", "unpack and read the JSON, nothing else"),
         ("replay", f"vllm-watch replay, whole path (bar {BAR:,.0f})"),

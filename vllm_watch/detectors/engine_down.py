@@ -92,6 +92,7 @@ PATIENCE_FACTOR = 1.5
 
 LIVES_KEPT = 8
 SILENCES_KEPT = 8
+"""Bounds of what is remembered; what happened longer ago says little of today's server."""
 
 _SILENT = frozenset(("read_timeout", "disconnected"))  # a connection was accepted
 _UNREACHED = frozenset(("connect_timeout", "dns"))

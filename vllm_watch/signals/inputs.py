@@ -32,7 +32,9 @@ class Input:
     mend: str  # how to get it, in words
     scope: str
     there: Callable[..., bool]
-    lasts_seconds: float = 0.0  # not asked at each look: seen so long ago it is still taken to be there
+    lasts_seconds: float = (
+        0.0  # not asked at each look: seen so long ago it is still taken to be there
+    )
 
 
 def _field(name: str) -> Callable[[EngineSample], bool]:
@@ -114,7 +116,9 @@ class Inputs:
             if each.there(observation):
                 self._last_s[name] = at_s
         reading = observation.reading
-        served = [] if reading is None else [(name, each.there(reading)) for name, each in _OF_SERVER]
+        served = (
+            [] if reading is None else [(name, each.there(reading)) for name, each in _OF_SERVER]
+        )
         told = [
             (sample.engine, _has_worked(sample), [(name, each.there(sample)) for name, each in _OF_ENGINE])
             for sample in (() if reading is None else reading.engines)

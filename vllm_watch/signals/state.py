@@ -42,6 +42,8 @@ largest models from network storage takes 10 to 20 minutes."""
 
 _UNREACHABLE = frozenset(("connect_timeout", "read_timeout", "disconnected"))
 _MISSES_UNTIL_DOWN = 2
+"""One look without an answer may have met a busy server."""
+
 _SERVER_ERROR = 500  # HTTP status of the first kind of server errors
 
 
