@@ -10,6 +10,7 @@ from typing import Any
 from vllm_watch import plugins, watch_state
 from vllm_watch.detectors import throughput_collapse
 from vllm_watch.detectors.base import Detector, Verdict, View
+from vllm_watch.detectors.needs import Sights
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.incidents.lifecycle import Lifecycle
 from vllm_watch.samples.engine import EngineSample
@@ -66,6 +67,7 @@ class Watch:
         self._last_success_t: float | None = None
         self._health_status: int | None = None
         self._detectors = dict(all_detectors() if detectors is None else detectors)
+        self._sights = Sights(self._detectors)
         self._lifecycle = Lifecycle(target)
         self._kept: dict[str, kept.Kept] = {}  # by engine, of an earlier run, until it is seen
         self.failures: dict[str, str] = {}  # a detector's slug → the error it last broke with
@@ -149,6 +151,7 @@ class Watch:
         if not known:
             for tracker in self._engines.values():
                 tracker.forget_rates()
+        self._sights.look(at_s, observation)
         if observation.health is not None:
             self._health_status = observation.health.status
         self._loading.look(at_s, observation)
@@ -175,7 +178,7 @@ class Watch:
         verdicts: list[Verdict] = []
         for slug, detector in self._detectors.items():
             try:
-                verdicts += detector.update(view)
+                verdicts += self._sights.believed(slug, detector.update(view))
             except Exception as error:  # noqa: BLE001 - one detector's bug must not blind the others
                 self.failures[slug] = f"{type(error).__name__}: {error}"
         return verdicts
@@ -276,6 +279,7 @@ class Watch:
             health_status=self._health_status,
             last_success_timestamp_seconds=self._last_success_t,
             engines=engines,
+            detectors=self._sights.known,
         )
         if reading is None:
             return replace(signals, process_open_fds=None)

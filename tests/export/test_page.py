@@ -176,6 +176,23 @@ async def test_target_that_is_down_still_shows_what_it_did_before(opened, server
     await expect(row.locator(".callout")).to_contain_text("connection refused")
 
 
+async def test_says_what_is_not_seen_of_a_target(opened, server):
+    """What is blind first, as text, with how to mend it; what sees all is not listed."""
+    tab = await opened(server)
+    row = tab.row("llama-70b-a")
+    await row.locator("summary").click()
+    lines = row.locator(".blind li")
+    await expect(lines).to_have_text([
+        "throughput collapse is blind: no <b>counter</b> of generated tokens: what gets done is not known.",
+        "engine stalled sees in part: no canary: an engine that only looks idle is never tried. To mend: switch it on.",
+    ])  # fmt: skip
+    assert [await line.get_attribute("data-tone") for line in await lines.all()] == [
+        "warn",
+        "quiet",
+    ]
+    assert tab.complaints == []
+
+
 async def test_gpus_show_who_holds_their_memory(opened, server):
     """Bytes, process, user, age and state of each holder; a zombie stands out; secrets are not shown."""
     tab = await opened(server)

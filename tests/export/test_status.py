@@ -33,8 +33,9 @@ def test_fields_are_those_of_the_records():
         "signals",
         "sources",
         "incidents",
+        "detectors",
     }
-    assert chat["signals"].keys() == names(TargetSignals)
+    assert chat["signals"].keys() == names(TargetSignals) - {"detectors"}
     assert chat["signals"]["engines"]["0"].keys() == names(EngineSignals)
     assert status["gpus"].keys() == names(GpuReading)
     assert status["gpus"]["gpus"][0].keys() == names(GpuSample) | {"xid_errors_total"}

@@ -104,6 +104,7 @@ SLOW_ANSWER_SECONDS = 0.5
 
 AWAY_SECONDS_MAX = 7 * 86_400.0
 """Bound of what is learnt of absences: a week covers the weekend."""
+
 _SILENT = frozenset(("read_timeout", "disconnected"))  # a connection was accepted
 _UNREACHED = frozenset(("connect_timeout", "dns"))
 _SERVER_ERROR = 500

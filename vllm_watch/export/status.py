@@ -19,6 +19,7 @@ from vllm_watch.export.gpu_families import distinct_holders
 from vllm_watch.export.incidents import Incident, in_order
 from vllm_watch.redaction import HIDDEN, is_secret_name, redacted
 from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.signals.records import TargetSignals
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -134,10 +135,18 @@ def _target(entry: TargetEntry) -> dict[str, object]:
         "interval_seconds": entry.interval_seconds,
         "state": signals.state if signals else "unknown",
         "state_text": signals.state_text if signals else _NOT_YET,
-        "signals": signals,
+        "detectors": signals.detectors if signals else {},
+        "signals": None if signals is None else _signals(signals),
         "sources": entry.sources,
         "incidents": [_incident(each) for each in in_order(entry.incidents.open.values())],
     }
+
+
+def _signals(signals: TargetSignals) -> dict[str, object]:
+    """How its detectors see stands beside them, not in them."""
+    said = _record(signals)
+    del said["detectors"]
+    return said
 
 
 def _incident(incident: Incident) -> dict[str, object]:

@@ -62,6 +62,14 @@ class EngineSignals:
     restarts: int = 0  # times the counters were seen to begin anew
 
 
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """How well one detector sees on a target, by what the target exports."""
+
+    state: str  # "sees" | "partly" | "blind" | "unknown": too few looks yet
+    text: str  # what is missing, what that costs, how to mend it; empty where nothing is
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSignals:
     """One target now."""
@@ -86,3 +94,4 @@ class TargetSignals:
     process_open_fds: float | None = None
     engines: Mapping[str, EngineSignals] = field(default_factory=dict)  # by engine label, ascending
     unknown_families: tuple[str, ...] = ()
+    detectors: Mapping[str, Sight] = field(default_factory=dict)  # by slug

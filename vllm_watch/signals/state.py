@@ -39,6 +39,8 @@ WARM_UP_STEPS = 100
 
 _UNREACHABLE = frozenset(("connect_timeout", "read_timeout", "disconnected"))
 _MISSES_UNTIL_DOWN = 2
+"""One look without an answer may have met a busy server."""
+
 _SERVER_ERROR = 500  # HTTP status of the first kind of server errors
 
 
