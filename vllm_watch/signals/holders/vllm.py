@@ -1,0 +1,54 @@
+"""vLLM's own processes: of a living engine, or left behind by one that is gone."""
+
+from vllm_watch.signals.holders import orphans, roles
+from vllm_watch.signals.holders.case import Case
+from vllm_watch.signals.holders.records import ORPHANED_WORKER, STALE, VLLM, Judged
+from vllm_watch.signals.holders.words import seconds
+
+_WORDS = {
+    roles.SERVER: "vLLM's server, by its command line",
+    roles.CORE: "a vLLM engine core, by its title",
+    roles.WORKER: "a vLLM worker, by its title",
+}
+
+
+def orphan(case: Case) -> Judged | None:
+    """Its server is gone."""
+    if case.role not in (roles.CORE, roles.WORKER):
+        return None
+    return orphaned(case, case.limits.orphan_seconds)
+
+
+def orphaned(case: Case, patience_s: float) -> Judged | None:
+    """Judge a worker of any pool by what became of its parent."""
+    track, process = case.track, case.process
+    found = orphans.sign(track, case.others, case.limits)
+    if found is None:
+        return None
+    text, since_s = found
+    lasted_s = case.at_s - since_s
+    if lasted_s < patience_s or track.gpu_idle_for_s() < patience_s:
+        return None
+    # Somebody answers: if no younger engine is seen that does, it may be this one after all.
+    if case.served and not orphans.is_superseded(process, track, case.others):
+        return None
+    evidence = [text, f"its GPU has done nothing for it for {seconds(track.gpu_idle_for_s())}"]
+    if track.cpu_share is not None and track.cpu_share > 0.5:  # noqa: PLR2004 - half a core is no sleep
+        evidence.append(f"it spins in vain on {track.cpu_share:.1f} cores")
+    remedy = f"end it: kill {process.pid}, and kill -9 {process.pid} if it stays; no request can reach it"
+    return Judged(
+        verdict=STALE, reason=ORPHANED_WORKER, evidence=tuple(evidence), remedy=remedy, since_s=since_s
+    )  # fmt: skip
+
+
+def living(case: Case) -> Judged | None:
+    """Whatever is vLLM's and not shown to be left behind."""
+    if case.role not in roles.VLLM_ROLES:
+        return None
+    evidence = [_WORDS[case.role]]
+    server = next(filter(roles.is_vllm_command, case.process.ancestors or ()), None)
+    if server is not None:
+        evidence.append(f"its server lives: {server[:80]}")
+    if case.process.state in ("T", "t"):
+        evidence.append("it is stopped (a signal or a debugger)")
+    return Judged(verdict=VLLM, evidence=tuple(evidence))
