@@ -249,8 +249,8 @@ class Detector:
             engine=sample.engine,
             cause=cause,
             severity="page",
-            # A GPU that is lost comes back with its host, not with a process.
-            restart_advised=still_s >= limit_s and not self._gpus.lost,
+            # A GPU that is lost, or must be reset, does not come back with a process.
+            restart_advised=still_s >= limit_s and not self._gpus.needs_hands,
             summary=f"{_ADVICE[cause]}: nothing done for {still_s:.0f} s with {load}",
             evidence_for=(
                 *stall_witnesses.evidence_for(view, engine, sample, still_s, survived_s),

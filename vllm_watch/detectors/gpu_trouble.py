@@ -5,6 +5,7 @@ A witness for the detectors of this folder; GPU faults are judged by a detector 
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.signals import xid
 from vllm_watch.signals.gpu_roster import GpuRoster
 
 
@@ -23,6 +24,11 @@ class GpuTrouble:
         self._roster.look(gpus)
         self.lost = tuple(gpu.uuid for gpu in self._roster.lost)
         self.xids = tuple(sorted({code for gpu in gpus for code in gpu.xid_errors or ()}))
+
+    @property
+    def needs_hands(self) -> bool:
+        """Is it what no restart of a process cures: a GPU that is lost, or that must be reset?"""
+        return bool(self.lost) or any(map(xid.needs_hands, self.xids))
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
