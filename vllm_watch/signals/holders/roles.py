@@ -7,6 +7,7 @@ Source: vllm/utils/system_utils.py set_process_title; vllm/v1/engine/core.py; vl
 """
 
 import re
+from functools import lru_cache
 
 from vllm_watch.samples.process import ProcessSample
 
@@ -50,6 +51,9 @@ _REAPERS = re.compile(
     r"slurmstepd\S*|launchd|openrc\S*|busybox|podman|nohup|setsid)\)?:?$"
 )
 
+COMMANDS_KEPT = 1024
+"""Ancestors' commands whose answer is kept: all workers of a host share a dozen."""
+
 
 def role(process: ProcessSample) -> str | None:
     """One of the words above; None where name and command line tell nothing or are not known."""
@@ -70,17 +74,20 @@ def role(process: ProcessSample) -> str | None:
     return None
 
 
+@lru_cache(COMMANDS_KEPT)
 def is_vllm_command(command: str) -> bool:
     """Is this the command of a server of vLLM's, as an ancestor tells it?"""
     sample = ProcessSample(pid=0, cmdline=tuple(command.split(" ")))
     return role(sample) == SERVER
 
 
+@lru_cache(COMMANDS_KEPT)
 def is_vllm_part(command: str) -> bool:
     """Is this an engine core or a worker, which has a parent of vLLM's itself?"""
     return role(ProcessSample(pid=0, cmdline=tuple(command.split(" ")))) in (CORE, WORKER)
 
 
+@lru_cache(COMMANDS_KEPT)
 def is_reaper(command: str) -> bool:
     """Does this program never compute, so that an engine core below it was not born there?"""
     first, _, _ = command.partition(" ")
