@@ -64,6 +64,16 @@ class TargetLoop:
         # How much later than planned the last looks began.
         self.lateness_seconds: deque[float] = deque(maxlen=_LATENESS_KEPT)
 
+    @property
+    def local(self) -> bool:
+        """Does it run on this host, whose GPUs we see?"""
+        return self._source.local
+
+    @property
+    def up(self) -> bool:
+        """Did it answer the last look?"""
+        return self._watch.signals is not None and self._watch.signals.up
+
     async def run(self, *, spread: bool) -> None:
         """Look for ever. With `spread` the first look waits for this target's own moment in the interval,
         so that many targets do not all fall on the same one."""

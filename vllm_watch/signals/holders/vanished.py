@@ -15,7 +15,7 @@ from vllm_watch.signals.holders.words import seconds
 
 _REMEDY = (
     "it cannot be killed: look in the kernel's log (dmesg) for NVRM and Xid, stop the other processes on this GPU, "
-    "then reset it (nvidia-smi --gpu-reset -i INDEX) or reboot"
+    "then reset it (nvidia-smi --gpu-reset) or reboot"
 )
 _PARENT_REMEDY = (
     "end its parent, process {ppid}, which has not reaped it; if the memory stays: " + _REMEDY
@@ -45,7 +45,7 @@ def dead(case: Case) -> Judged | None:
         return Judged(verdict=ACTIVE, evidence=(text,))
     dead_s = case.at_s - track.state_s
     what = "the process is gone" if gone else "the process has ended (a zombie)"
-    text = f"{what} since at least {seconds(dead_s)}, and the driver still charges its memory to it"
+    text = f"{what} for {seconds(dead_s)} at least, and the driver still charges its memory to it"
     if dead_s < case.limits.dead_seconds:
         return Judged(verdict=UNKNOWN, evidence=(text, "it may be giving it back just now"))
     child = not gone and process.ppid not in (None, 0, 1)
