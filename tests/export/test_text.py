@@ -31,6 +31,7 @@ from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.observation import OUTCOMES
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import Target
+from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.records import Quantiles, TargetSignals
 from vllm_watch.signals.state import STATES
 
@@ -153,7 +154,8 @@ def test_every_family_of_the_table_can_be_shown():
         sm_clock_hz=1e9, sm_clock_max_hz=2e9, ecc_uncorrected=0, remapped_rows_pending=False,
         remapped_rows_failed=False, lost=False,
     )  # fmt: skip
-    board.publish_gpus(GpuReading(status="ok", t=T, gpus=(gpu,)))
+    judged = HolderJudge().look(0.0, T, (gpu,))
+    board.publish_gpus(GpuReading(status="ok", t=T, gpus=(gpu,)), judged)
     shown = {line.split()[2] for line in text_of(board).splitlines() if line.startswith("# TYPE")}
     assert shown == {family.name for family in FAMILIES}
 

@@ -57,7 +57,7 @@ class Ancestry:
         return tuple(commands)
 
     def _left_behind(self, facts: ProcessFacts, parent: ProcessFacts | None) -> bool | None:
-        if parent is None or facts.pgid is None or parent.pgid is None:
+        if parent is None or not facts.pgid:  # 0: a group of another namespace
             return None
         if facts.pgid in (facts.pid, parent.pgid):
             return False

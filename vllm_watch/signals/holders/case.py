@@ -17,7 +17,7 @@ class Case:
     track: Track
     role: str | None
     others: Sequence[ProcessSample]  # the other vLLM processes on this host's GPUs
-    served: bool  # is a vLLM of this host known to answer?
+    served: bool | None  # does a vLLM of this host answer? None: nobody asked
     limits: Limits
 
     @property

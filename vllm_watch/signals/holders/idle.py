@@ -58,7 +58,10 @@ def notebook(case: Case) -> Judged | None:
 
 def process(case: Case) -> Judged | None:
     """What a person started in a session and left."""
-    if not place.in_user_session(case.process.cgroup) or roles.may_serve(case.process):
+    in_hand = case.process.state == "t"  # a debugger's: somebody is at it
+    if in_hand or not place.in_user_session(case.process.cgroup):
+        return None
+    if roles.may_serve(case.process):
         return None
     remedy = f"ask its user, or end it: kill {case.process.pid}"
     what = "started in a user's session, no service"

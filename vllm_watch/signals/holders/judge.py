@@ -12,7 +12,7 @@ from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals.holders import idle, roles, vanished, vllm
 from vllm_watch.signals.holders.case import Case
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders, Holder, Judged, Limits
-from vllm_watch.signals.holders.track import Track, begin, follow, is_same
+from vllm_watch.signals.holders.track import DEAD_STATES, Track, begin, follow, is_same
 from vllm_watch.signals.holders.unaccounted import Account
 
 TRACKS_MAX = 4096
@@ -42,12 +42,12 @@ class HolderJudge:
         self._accounts: dict[str, Account] = {}
 
     def look(
-        self, at_s: float, t: float, gpus: Sequence[GpuSample], *, served: bool = False
+        self, at_s: float, t: float, gpus: Sequence[GpuSample], *, served: bool | None = None
     ) -> tuple[GpuHolders, ...]:
         """Judge one look.
 
-        `at_s` is on a timeline that never steps, `t` Unix time of the same moment; `served`: a vLLM of
-        this host is known to answer, so that one of its engines is alive.
+        `at_s` is on a timeline that never steps, `t` Unix time of the same moment; `served`: does a
+        vLLM of this host answer, so that one of its engines is alive? None: nobody asked.
         """
         looked = [self._tracked(at_s, gpu) for gpu in gpus]
         tracks = [track for each in looked for track in each]
@@ -81,7 +81,9 @@ class HolderJudge:
 
     def _tracked(self, at_s: float, gpu: GpuSample) -> list[Track]:
         processes = gpu.processes or ()
-        computing = {process.pid for process in processes if process.type != "graphics"}
+        computing = {
+            p.pid for p in processes if p.type != "graphics" and p.state not in DEAD_STATES
+        }
         return [
             self._follow(at_s, gpu, process, alone=computing == {process.pid})
             for process in processes

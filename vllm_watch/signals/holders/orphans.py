@@ -1,8 +1,8 @@
 """An engine core or worker whose server is gone, wherever it was re-parented.
 
 No single sign is enough: in a container a healthy core's parent may be process 1, and an idle engine
-computes nothing for hours. So a sign that the parent died, and no work on the GPU since, and no engine
-that answers which this could be.
+computes nothing for hours. So a sign that the parent died, and no work on the GPU since (or nobody who
+answers, for long: an orphan may spin on its GPU), and no engine that answers which this could be.
 Source: vLLM #55510, #42017, #34643, #43060: the API server was killed, the core lives on as a child of
 whatever had launched vLLM, spinning on its queue or asleep.
 """
@@ -18,34 +18,27 @@ SUCCESSOR_FACTOR = 5.0
 """Without a word about its ancestors, an older core beside a younger one must have been idle longer."""
 
 
-def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> tuple[str, float] | None:
-    """What shows that its server is gone, in words, and since when; None where nothing does.
+def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str | None:
+    """What shows that its server is gone, in words; None where nothing does.
 
     `others` are the other vLLM processes on the GPUs of this host.
     """
     process = track.process
     if process.ancestors is not None and any(map(roles.is_vllm_command, process.ancestors)):
         return None  # its server lives
-    reparented_s = track.reparented_s
-    # A driver's sample of load may be of just before; one that comes later is work: it is being served.
-    if reparented_s is not None and track.gpu_idle_s <= reparented_s + limits.orphan_seconds:
-        text = (
+    if track.reparented_s is not None:
+        return (
             f"its parent, process {track.ppid}, died; it is now a child of process {process.ppid}"
         )
-        return text, max(reparented_s, track.gpu_idle_s)
-    # Signs that do not say when it happened: so its GPU must have been idle while we looked.
-    since_s = max(track.gpu_idle_s, track.first_s)
     if (told := _by_ancestors(process)) is not None:
-        return told, since_s
+        return told
     younger = _successor(process, others)
-    idle_s = track.last_s - since_s
-    if younger is not None and idle_s >= SUCCESSOR_FACTOR * limits.orphan_seconds:
-        text = (
-            f"it is a child of process 1, while process {younger.pid} of the same unit or container, "
-            f"started later, has a server of its own"
-        )
-        return text, since_s
-    return None
+    if younger is None or track.gpu_idle_for_s() < SUCCESSOR_FACTOR * limits.orphan_seconds:
+        return None
+    return (
+        f"it is a child of process 1, while process {younger.pid} of the same unit or container, "
+        "started later, has a server of its own"
+    )
 
 
 def is_superseded(process: ProcessSample, track: Track, others: Sequence[ProcessSample]) -> bool:

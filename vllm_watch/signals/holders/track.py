@@ -36,6 +36,7 @@ class Track:
     worked: bool = False  # was it ever seen to work?
     work_known: bool = False  # has any sign of work been readable?
     reparented_s: float | None = None
+    orphaned_s: float | None = None  # since when something shows that its server is gone
     cpu_share: float | None = None  # of the last interval, in cores
 
     def idle_for_s(self) -> float:
@@ -74,7 +75,8 @@ def follow(
 ) -> None:
     """Take one look. `alone`: no other process computes on this GPU, so that its load is this one's."""
     before, passed_s = track.process, at_s - track.last_s
-    gpu_works = _gpu_works(process, gpu, alone=alone)
+    dead = process.state is not None and process.state in DEAD_STATES
+    gpu_works = _gpu_works(process, gpu, alone=alone and not dead)
     track.cpu_share = _cpu_share(before, process, passed_s)
     grew = (
         None not in (before.used_bytes, process.used_bytes)
@@ -91,7 +93,6 @@ def follow(
     if process.state is not None and before.state is not None and process.state != before.state:
         track.state_s = at_s
     # A parent changes once in a life: when it dies.
-    dead = process.state is not None and process.state in DEAD_STATES
     if not dead and None not in (before.ppid, process.ppid) and before.ppid != process.ppid:
         track.reparented_s = at_s
     if (before.name, before.cmdline, before.cgroup) != (

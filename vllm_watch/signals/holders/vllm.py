@@ -5,6 +5,10 @@ from vllm_watch.signals.holders.case import Case
 from vllm_watch.signals.holders.records import ORPHANED_WORKER, STALE, VLLM, Judged
 from vllm_watch.signals.holders.words import seconds
 
+SPINNING_FACTOR = 5.0
+"""One that keeps its GPU busy (a collective that waits for ranks that are gone) must have had no server
+that answers for so many times longer."""
+
 _WORDS = {
     roles.SERVER: "vLLM's server, by its command line",
     roles.CORE: "a vLLM engine core, by its title",
@@ -22,17 +26,28 @@ def orphan(case: Case) -> Judged | None:
 def orphaned(case: Case, patience_s: float) -> Judged | None:
     """Judge a worker of any pool by what became of its parent."""
     track, process = case.track, case.process
-    found = orphans.sign(track, case.others, case.limits)
-    if found is None:
+    text = orphans.sign(track, case.others, case.limits)
+    if text is None:
+        track.orphaned_s = None
         return None
-    text, since_s = found
-    lasted_s = case.at_s - since_s
-    if lasted_s < patience_s or track.gpu_idle_for_s() < patience_s:
+    if track.orphaned_s is None:
+        track.orphaned_s = case.at_s if track.reparented_s is None else track.reparented_s
+    since_s = track.orphaned_s
+    gpu_idle_s = track.gpu_idle_for_s()
+    # Work on the GPU long after may be for somebody: for API servers that outlived their launcher.
+    idle = (
+        min(gpu_idle_s, case.at_s - since_s) >= patience_s
+        and track.gpu_idle_s <= since_s + patience_s
+    )
+    spins = case.served is False and case.at_s - since_s >= SPINNING_FACTOR * patience_s
+    if not idle and not spins:
         return None
     # Somebody answers: if no younger engine is seen that does, it may be this one after all.
     if case.served and not orphans.is_superseded(process, track, case.others):
         return None
-    evidence = [text, f"its GPU has done nothing for it for {seconds(track.gpu_idle_for_s())}"]
+    evidence = [text, f"its GPU has done nothing for it for {seconds(gpu_idle_s)}"]
+    if gpu_idle_s < patience_s:
+        evidence[-1] = "it keeps its GPU busy, though no server has answered since"
     if track.cpu_share is not None and track.cpu_share > 0.5:  # noqa: PLR2004 - half a core is no sleep
         evidence.append(f"it spins in vain on {track.cpu_share:.1f} cores")
     remedy = f"end it: kill {process.pid}, and kill -9 {process.pid} if it stays; no request can reach it"
