@@ -108,13 +108,13 @@ def test_an_orphan_beside_its_successor_is_told_apart():
 
 
 def test_an_orphan_that_was_one_before_we_looked():
-    """Without a word of its ancestors: an older core of the same unit, a child of 1, idle for five minutes."""
+    """Without a word of its ancestors: an older core of the same unit, a child of 1, idle for six minutes."""
 
     def at(second):
         return gpu(core(99, ppid=1), core(200, ppid=198, create_time=core().create_time + 3600))
 
-    assert verdicts(look_on(at, seconds=290, served=True))[99][0] == "vllm"
-    assert verdicts(look_on(at, seconds=310, served=True)) == {99: ORPHAN, 200: ("vllm", None)}
+    assert verdicts(look_on(at, seconds=350, served=True))[99][0] == "vllm"
+    assert verdicts(look_on(at, seconds=370, served=True)) == {99: ORPHAN, 200: ("vllm", None)}
 
 
 DEAD = ("stale", "zombie_context")

@@ -14,8 +14,6 @@ export function troubles(reading) {
   const found = [];
   for (const gpu of reading.gpus ?? []) {
     if (gpu.lost) found.push(`GPU ${gpu.index} fell off the bus`);
-    const stale = (gpu.processes ?? []).filter((process) => process.verdict === "stale").length;
-    if (stale) found.push(`GPU ${gpu.index} has ${stale === 1 ? "a stale holder" : `${stale} stale holders`} of memory`);
     if (gpu.remapped_rows_failed) found.push(`GPU ${gpu.index} has memory that cannot be repaired`);
   }
   return found;
