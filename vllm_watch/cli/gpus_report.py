@@ -5,12 +5,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from vllm_watch.export.status import public_arguments
+from vllm_watch.signals.holders import groups
 from vllm_watch.signals.holders.records import STALE, GpuHolders, Holder
 
 
 def report(gpus: Sequence[GpuHolders], *, local: bool) -> dict[str, Any]:
     """The published form. `local`: users are of this host, so that they have names here."""
-    return {"gpus": [_gpu(each, local=local) for each in gpus]}
+    return {
+        "gpus": [_gpu(each, local=local) for each in gpus],
+        "remarks": list(groups.remarks(gpus)),
+    }
 
 
 def _gpu(judged: GpuHolders, *, local: bool) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from vllm_watch.cli import gpus_report
+from vllm_watch.signals.holders import groups
 from vllm_watch.signals.holders.records import (
     ACTIVE,
     STALE,
@@ -36,7 +37,8 @@ def table(judgement: "Judgement", *, columns: int, colours: Mapping[str, str], l
     lines: list[str] = []
     for each in judgement.gpus:
         lines += [*_gpu(each, columns, colours, local=local), ""]
-    return "\n".join([*lines, _end(judgement, colours)])
+    told = [line for text in groups.remarks(judgement.gpus) for line in _note(text, columns)]
+    return "\n".join([*lines, *told, _end(judgement, colours)])
 
 
 def _gpu(judged: GpuHolders, columns: int, colours: Mapping[str, str], *, local: bool) -> list[str]:
@@ -104,6 +106,8 @@ def _holder(holder: Holder, columns: int, colours: Mapping[str, str], *, local: 
     lines = [line + _cut(command + place, room)]
     if judged.verdict in (STALE, UNKNOWN):
         lines += _reasons(judged, columns, colours)
+    elif judged.verdict == VLLM and "more than" in judged.evidence[-1]:
+        lines += _wrapped(judged.evidence[-1], columns, colours["dim"], colours["end"])
     elif judged.verdict == ACTIVE and judged.evidence and "ago" in judged.evidence[0]:
         lines += _wrapped(judged.evidence[0], columns, colours["dim"], colours["end"])
     return lines
@@ -133,6 +137,10 @@ def _end(judgement: "Judgement", colours: Mapping[str, str]) -> str:
     if not judgement.stale:
         return "nothing is stale"
     return f"{colours[STALE]}{size(stale)} are stale{colours['end']}"
+
+
+def _note(text: str, columns: int) -> list[str]:
+    return textwrap.wrap(text, columns, initial_indent="! ", subsequent_indent="  ")
 
 
 def _cut(text: str, characters: int) -> str:

@@ -33,6 +33,7 @@ class Track:
     role: str | None  # of signals.holders.roles
     place: str | None  # container, pod, unit or session, in words
     outside: bool  # shown to be in no container
+    first_bytes: int | None  # what it held when first seen
     worked: bool = False  # was it ever seen to work?
     work_known: bool = False  # has any sign of work been readable?
     reparented_s: float | None = None
@@ -51,7 +52,7 @@ def begin(at_s: float, process: ProcessSample) -> Track:
     return Track(
         first_s=at_s, last_s=at_s, process=process, ppid=process.ppid,
         idle_s=at_s, gpu_idle_s=at_s, state_s=at_s,
-        role=roles.role(process), place=place.describe(process.cgroup),
+        first_bytes=process.used_bytes, role=roles.role(process), place=place.describe(process.cgroup),
         outside=place.is_outside(process.cgroup),
     )  # fmt: skip
 

@@ -3,11 +3,17 @@
 from vllm_watch.signals.holders import orphans, roles
 from vllm_watch.signals.holders.case import Case
 from vllm_watch.signals.holders.records import ORPHANED_WORKER, STALE, VLLM, Judged
-from vllm_watch.signals.holders.words import seconds
+from vllm_watch.signals.holders.words import seconds, size
 
 SPINNING_FACTOR = 5.0
 """One that keeps its GPU busy (a collective that waits for ranks that are gone) must have had no server
 that answers for so many times longer."""
+
+GROWN_BYTES_MIN = 2**30
+"""vLLM takes its memory at the start; graphs and workspaces of new shapes add some hundred MiB at first."""
+
+STEADY_SECONDS = 1800.0
+"""Younger than this it may still be loading and warming up."""
 
 _WORDS = {
     roles.SERVER: "vLLM's server, by its command line",
@@ -64,6 +70,22 @@ def living(case: Case) -> Judged | None:
     server = next(filter(roles.is_vllm_command, case.process.ancestors or ()), None)
     if server is not None:
         evidence.append(f"its server lives: {server[:80]}")
+    evidence += _grown(case)
     if case.process.state in ("T", "t"):
         evidence.append("it is stopped (a signal or a debugger)")
     return Judged(verdict=VLLM, evidence=tuple(evidence))
+
+
+def _grown(case: Case) -> list[str]:
+    """That a steady engine takes more and more: evidence for a person, no verdict (it may have woken up)."""
+    track, process = case.track, case.process
+    if None in (track.first_bytes, process.used_bytes, process.create_time):
+        return []
+    grown = (process.used_bytes or 0) - (track.first_bytes or 0)
+    watched_s = track.last_s - track.first_s
+    steady = case.t - watched_s - (process.create_time or 0.0) >= STEADY_SECONDS
+    if grown < GROWN_BYTES_MIN or not steady:
+        return []
+    return [
+        f"it holds {size(grown)} more than {seconds(watched_s)} ago, when it was steady already"
+    ]
