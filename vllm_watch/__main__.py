@@ -19,6 +19,7 @@ COMMANDS = {
     "read": "show what one /metrics says, in our fields",
     "record": "write what a server says into a trace file",
     "replay": "run a trace file through the same judgement as live",
+    "gpus": "show who holds the memory of the GPUs, and what of it is stale",
     "top": "look at a running vllm-watch in the terminal",
     "check-config": "say what a configuration means, or all that is wrong with it",
 }

@@ -25,7 +25,9 @@ from vllm_watch.remembering import Memory
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
+from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.signals.standing_xids import StandingXids
 from vllm_watch.sources import http, trace_gpus
 from vllm_watch.sources.canary import CanarySource
 from vllm_watch.sources.flight_recorder import FlightRecorder
@@ -80,6 +82,8 @@ class Daemon:
         self._running: dict[str, _Running] = {}
         self._waiting_for: set[str] = set()
         self._gpus: tuple[GpuSample, ...] | None = None  # as last polled
+        self._holders = HolderJudge()
+        self._xids = StandingXids()
         self._targets: tuple[TargetConfig, ...] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._fleet = Fleet(config.fleet.share, config.fleet.targets_min)
@@ -331,9 +335,16 @@ class Daemon:
         if self._config.gpu.enabled == "off":
             return
         self.board.call("nvml", "", reading.status, reading.duration_s, reading.t)
-        self.board.publish_gpus(reading)
-        self.recorder.observe_gpus(reading)
-        self._gpus = trace_gpus.known(reading)
+        now_s = time.monotonic()
+        loops = (running.loop for running in self._running.values())
+        served = any(loop.local and loop.up for loop in loops)
+        gpus = reading.gpus
+        judged = () if gpus is None else self._holders.look(now_s, reading.t, gpus, served=served)
+        self.board.publish_gpus(reading, judged)
+        # The board counts what was told now; targets look at their own pace, and must not miss it.
+        standing = self._xids.look(now_s, reading)
+        self.recorder.observe_gpus(standing)
+        self._gpus = trace_gpus.known(standing)
 
     # --- what the server asks
 

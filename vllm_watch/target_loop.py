@@ -79,6 +79,16 @@ class TargetLoop:
         """The open ones, as the last look found them."""
         return self._watch.incidents
 
+    @property
+    def local(self) -> bool:
+        """Does it run on this host, whose GPUs we see?"""
+        return self._source.local
+
+    @property
+    def up(self) -> bool:
+        """Did it answer the last look?"""
+        return self._watch.signals is not None and self._watch.signals.up
+
     async def run(self, *, spread: bool) -> None:
         """Look for ever. With `spread` the first look waits for this target's own moment in the interval,
         so that many targets do not all fall on the same one."""

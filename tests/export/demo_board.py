@@ -12,6 +12,7 @@ from vllm_watch.export.server import Server
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import Target
+from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.records import EngineSignals, Quantiles, Sight, TargetSignals
 
 GIB = 2**30
@@ -246,7 +247,11 @@ def step(board: Board, stories: dict[str, tuple[str, str]], t: float) -> None:
         board.publish(signals(name, state, text, t, phase))
         board.call("metrics", name, "refused" if failed else "ok", 0.0042, t)
         board.call("health", name, "refused" if failed else "ok", 0.0011, t)
-    board.publish_gpus(reading(t))
+    now = reading(t)
+    judge = HolderJudge()
+    for second in (-60.0, 0.0):  # seen so for a minute
+        judged = judge.look(t + second, t + second, now.gpus or ())
+    board.publish_gpus(now, judged)
     board.call("nvml", "", "ok", 0.011, t)
 
 

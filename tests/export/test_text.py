@@ -31,6 +31,7 @@ from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.observation import OUTCOMES
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import Target
+from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.records import Quantiles, TargetSignals
 from vllm_watch.signals.state import STATES
 
@@ -151,9 +152,10 @@ def test_every_family_of_the_table_can_be_shown():
     gpu = replace(
         GPU, memory_reserved_bytes=1, temperature_celsius=60.0, power_watts=300.0, power_limit_watts=700.0,
         sm_clock_hz=1e9, sm_clock_max_hz=2e9, ecc_uncorrected=0, remapped_rows_pending=False,
-        remapped_rows_failed=False, lost=False,
+        remapped_rows_failed=False, lost=False, processes=GPU.processes[:1] if GPU.processes else None,
     )  # fmt: skip
-    board.publish_gpus(GpuReading(status="ok", t=T, gpus=(gpu,)))
+    judged = HolderJudge().look(0.0, T, (gpu,))
+    board.publish_gpus(GpuReading(status="ok", t=T, gpus=(gpu,)), judged)
     shown = {line.split()[2] for line in text_of(board).splitlines() if line.startswith("# TYPE")}
     assert shown == {family.name for family in FAMILIES}
 

@@ -396,7 +396,7 @@ class Detector:
             kind=KIND,
             cause="engine_dead",
             severity="page",
-            restart_advised=not self._gpus.lost,
+            restart_advised=not self._gpus.needs_hands,
             summary=f"the API server answers, its engine core is dead: {evidence.text}",
             evidence_for=(evidence, *self._gpus.evidence),
         )

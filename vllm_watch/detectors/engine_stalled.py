@@ -302,8 +302,8 @@ class Detector:
             engine=sample.engine,
             cause=cause,
             severity="page",
-            # A GPU that is lost comes back with its host, not with a process.
-            restart_advised=still_s >= limit_s and not self._gpus.lost,
+            # A GPU that is lost, or must be reset, does not come back with a process.
+            restart_advised=still_s >= limit_s and not self._gpus.needs_hands,
             summary=_summary(engine, sample, cause, still_s),
             evidence_for=(
                 *stall_witnesses.evidence_for(view, engine, sample, still_s, survived_s),

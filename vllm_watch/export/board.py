@@ -16,6 +16,7 @@ from vllm_watch.export.updates import Listeners, Updates
 from vllm_watch.incidents import incident as judged
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.target import WATCHER, Target
+from vllm_watch.signals.holders.records import GpuHolders
 from vllm_watch.signals.records import TargetSignals
 
 # A machine without a driver answered, so it is no error; but no reading came, so no success either.
@@ -69,6 +70,7 @@ class Board:
         self.window_seconds = window_seconds
         self.history_seconds = history_seconds
         self.gpus: GpuReading | None = None
+        self.holders: dict[str, GpuHolders] = {}  # by UUID, of the last reading, judged
         self.host_sources: dict[str, SourceHealth] = {}
         self.store: StoreHealth | None = None  # None: there is no state folder
         self.xid_errors: dict[str, dict[int, int]] = {}  # GPU's UUID → Xid code → times seen
@@ -157,12 +159,13 @@ class Board:
                 self.listeners.mark(changed=target)
                 self.listeners.mark(incident=incident.id)
 
-    def publish_gpus(self, reading: GpuReading) -> None:
-        """Show a new reading; a GPU that is not in it is gone, its counts too.
+    def publish_gpus(self, reading: GpuReading, holders: Sequence[GpuHolders] = ()) -> None:
+        """Show a new reading and what was judged of it; a GPU that is not in it is gone, its counts too.
 
         A reading without GPUs (`gpus` is None) says nothing about which exist: counts are kept.
         """
         self.gpus = reading
+        self.holders = {each.gpu.uuid: each for each in holders}
         if reading.gpus is not None:
             seen = {gpu.uuid: self.xid_errors.get(gpu.uuid, {}) for gpu in reading.gpus}
             for gpu in reading.gpus:

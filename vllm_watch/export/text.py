@@ -106,6 +106,7 @@ def _gpu_rows(board: Board) -> Rows:
                 host=host,
                 driver_version=driver,
                 xid_errors=board.xid_errors.get(gpu.uuid, {}),
+                judged=board.holders.get(gpu.uuid),
             ),
         )
         for gpu in reading.gpus
