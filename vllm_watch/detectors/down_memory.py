@@ -21,8 +21,12 @@ AWAY_SECONDS_MAX = 600.0
 """A watcher that was away for longer knows no more of a server that refuses than one which has just begun:
 it may have been stopped, moved or scaled to zero meanwhile. Updates and restarts of the watcher take less."""
 
+ABSENCE_SECONDS_MAX = 7 * 86_400.0
+"""Bound of what is learnt of absences: a week covers the weekend."""
+
 LIVES_KEPT = 8
 SILENCES_KEPT = 8
+"""Bounds of what is remembered; what happened longer ago says little of today's server."""
 
 _TIMES = ("began_s", "answered_s", "up_since_s", "dead_s")
 _FLAGS = ("busy", "crashed", "looping")

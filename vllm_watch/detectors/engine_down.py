@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from vllm_watch.detectors import down_memory, down_witnesses
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.detectors.demand import Demand
-from vllm_watch.detectors.down_memory import LIVES_KEPT, SILENCES_KEPT
+from vllm_watch.detectors.down_memory import ABSENCE_SECONDS_MAX, LIVES_KEPT, SILENCES_KEPT
 from vllm_watch.detectors.down_witnesses import Run
 from vllm_watch.detectors.gpu_trouble import GpuTrouble
 from vllm_watch.samples.observation import Call, Reading
@@ -101,9 +101,6 @@ BUSY_FDS = 500.0
 
 SLOW_ANSWER_SECONDS = 0.5
 """An idle API server answers /metrics within 30 ms; one that took this long was busy."""
-
-AWAY_SECONDS_MAX = 7 * 86_400.0
-"""Bound of what is learnt of absences: a week covers the weekend."""
 
 _SILENT = frozenset(("read_timeout", "disconnected"))  # a connection was accepted
 _UNREACHED = frozenset(("connect_timeout", "dns"))
@@ -190,7 +187,7 @@ class Detector:
             if run.unused and lasted_s > self._loading.patience_s(
                 self._settings.page_after_seconds
             ):
-                self._away_s = min(max(self._away_s, lasted_s), AWAY_SECONDS_MAX)
+                self._away_s = min(max(self._away_s, lasted_s), ABSENCE_SECONDS_MAX)
         elif run.silent and self._answered_s is not None:
             self._silences.append(lasted_s)
         self._run, self._crashed = None, False

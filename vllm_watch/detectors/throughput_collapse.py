@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from vllm_watch.detectors import collapse_causes as causes
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.detectors.finished import LATE_REQUESTS_MIN, Finished, LongPrompts, late_seconds
 from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals import capacity, kept
@@ -87,9 +88,9 @@ class EngineJudge:
         self._pages = Pages()
         self._creep = causes.Creep()
         self._capacity_tokens: float | None = None
-        self._long_prompts = causes.LongPrompts()
-        self._finished = causes.Finished()
-        self._finished_late = causes.Finished()  # once those from before were through
+        self._long_prompts = LongPrompts()
+        self._finished = Finished()
+        self._finished_late = Finished()  # once those from before were through
         self._starving = False
         self._starving_since_s = 0.0
         self._rise_seconds: float | None = None  # as it was when the engine began to starve
@@ -169,7 +170,7 @@ class EngineJudge:
         self._capacity_tokens = capacity_tokens
         self._long_prompts.add(block, self._past.request_tokens())
         self._finished.add(block)
-        if at_s - self._starving_since_s >= causes.late_seconds(self._past.life_seconds()):
+        if at_s - self._starving_since_s >= late_seconds(self._past.life_seconds()):
             self._finished_late.add(block)
         if comparison.slow_log_ratio is not None:
             self.quiet_ratio += 0.3 * (comparison.slow_log_ratio - self.quiet_ratio)
@@ -180,7 +181,7 @@ class EngineJudge:
         self._pages.note(block, capacity_tokens, well=not starving)
         if starving and not self._starving:
             self._rise_seconds = self._creep.rise_seconds(unexplained or 0.0)
-            self._finished, self._finished_late = causes.Finished(), causes.Finished()
+            self._finished, self._finished_late = Finished(), Finished()
             self._starving_since_s, self._waiting_first = at_s, block.waiting
             self._unread_seconds = 0.0
         self._starving = starving
@@ -283,7 +284,7 @@ class EngineJudge:
     def _facts(self, comparison: Comparison) -> causes.Starvation:
         was = self.baseline.throughput.request_tokens()
         length = self._finished.tokens()
-        late = self._finished_late.tokens(causes.LATE_REQUESTS_MIN)
+        late = self._finished_late.tokens(LATE_REQUESTS_MIN)
         block, size = comparison.block, self._capacity_tokens
         if self._unheld_rise_seconds is None:  # later, requests that come and go blur it
             self._unheld_rise_seconds = self._pages.rise_seconds()
