@@ -15,7 +15,7 @@ from vllm_watch.lab.live import Live
 from vllm_watch.lab.stories import STORIES
 from vllm_watch.store import file
 
-PATIENCE = 60.0  # of a machine that is busy with other tests; alone each step takes some seconds
+PATIENCE = 100.0  # an engine that has just begun is granted a minute of silence for its warm-up
 
 
 @asynccontextmanager
