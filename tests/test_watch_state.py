@@ -140,13 +140,13 @@ def test_a_sibling_gives_its_patience_and_nothing_else(well, slow):
     """Another server of the group may run on other hardware: its speed is no yardstick."""
     state = json.loads(json.dumps(well))
     state["detectors"]["engine_stalled"]["engines"]["0"]["pauses"] = [30.0, 31.0, 32.0]
-    state["detectors"]["engine_down"]["load_s"] = 700.0
+    state["detectors"]["engine_down"]["loading"]["starts_s"] = [700.0]
     watch = Watch("sibling")
     assert watch.inherit(state) == []
     assert pages([event for each in slow[64:] for event in watch.observe(each)]) == []
     detectors = watch.export_state()["detectors"]
     assert detectors["engine_stalled"]["engines"]["0"]["pauses"][:3] == [30.0, 31.0, 32.0]
-    assert detectors["engine_down"]["load_s"] == 700.0
+    assert detectors["engine_down"]["loading"]["starts_s"] == [700.0]
 
 
 def damaged(path, value):

@@ -119,7 +119,7 @@ class Watch:
         try:
             away_s = watch_state.away_seconds(state, self.target, t)
             signals = watch_state.restored_signals(state, self.target, away_s)
-            loading = Loading.restored(kept.mapping(state["loading"]))
+            loading = watch_state.restored_loading(state, away_s)
             self._timeline.restore(state)
         except kept.DAMAGE as error:
             return [f"all: {error!r}"]

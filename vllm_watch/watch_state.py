@@ -14,6 +14,7 @@ from vllm_watch.samples.observation import Reading, ServerSample
 from vllm_watch.signals import kept
 from vllm_watch.signals.engine import EngineTracker
 from vllm_watch.signals.life import Life, life_of
+from vllm_watch.signals.loading import Loading
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 
 VERSION = 1
@@ -92,6 +93,16 @@ def restored_signals(state: kept.Kept, target: str, away_s: float) -> TargetSign
         last_success_timestamp_seconds=last_t if away_s <= AWAY_SECONDS_MAX else None,
         engines=engines,
     )
+
+
+def restored_loading(state: kept.Kept, away_s: float) -> Loading:
+    """What its starts took, and, if that was not long ago, how it was last seen. May raise kept.DAMAGE."""
+    known = Loading.restored(kept.mapping(state["loading"]))
+    if away_s <= AWAY_SECONDS_MAX:
+        return known
+    loading = Loading()
+    loading.starts_s.extend(known.starts_s)
+    return loading
 
 
 def restore_detectors(

@@ -16,6 +16,7 @@ from vllm_watch.signals import kept
 from vllm_watch.signals.loading import Loading
 
 STATE_VERSION = 1
+"""Of the form in which its memory is kept: what was kept in another one is left out."""
 
 AWAY_SECONDS_MAX = 600.0
 """A watcher that was away for longer knows no more of a server that refuses than one which has just begun:

@@ -73,6 +73,7 @@ class Settings(BaseModel):
 
 
 STATE_VERSION = 1
+"""Of the form in which its memory is kept: what was kept in another one is left out."""
 
 FOLLOWED_SECONDS = 600.0
 """After so long without a look nothing is taken to have stood still all the time: whether the same clock,

@@ -149,6 +149,7 @@ class Detector:
 
 
 EVIDENCE_MAX = 12
+"""Findings told of one host: more than a person reads; the rest is in the metrics."""
 
 
 def _lost(gpu: GpuSample) -> _Finding:

@@ -20,6 +20,7 @@ from vllm_watch.signals import kept
 KIND = "host_memory_growth"
 
 STATE_VERSION = 1
+"""Of the form in which its memory is kept: what was kept in another one is left out."""
 
 
 class Settings(BaseModel):

@@ -80,6 +80,8 @@ NEEDS: dict[str, Needs] = {
             Need(("open_fds",), "memory of many connections counts as growth"),
         ),
     ),
+    "stale_vram": Needs(must=(Need(("gpus",), "nobody who holds GPU memory is seen"),)),
+    "gpu_fault": Needs(must=(Need(("gpus",), "the GPUs and their driver's errors are not seen"),)),
 }  # fmt: skip
 """By detector."""
 

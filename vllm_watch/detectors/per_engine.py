@@ -39,6 +39,7 @@ class Judge(Protocol):
 J = TypeVar("J", bound=Judge)
 
 STATE_VERSION = 1
+"""Of the form in which its memory is kept: what was kept in another one is left out."""
 
 KEPT_SECONDS = 6 * 3600.0
 """What was learnt of a process is its yardstick again when nobody watched it for so long at most. Beyond

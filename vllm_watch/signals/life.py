@@ -91,6 +91,7 @@ class Life:
 
 
 _COUNTERS = 3
+"""Steps, generated and prompt tokens: what every version counts."""
 
 
 def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life:
