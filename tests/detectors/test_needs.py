@@ -51,9 +51,9 @@ def captured(name, looks=LOOKS_MIN + 1):
         ("0.9.2-v1-api2.txt", SEES, PARTLY, SEES, SEES, BLIND),
         ("0.8.2-v1-openmetrics.txt", SEES, SEES, SEES, SEES, SEES),
         ("0.7.3-v1.txt", SEES, SEES, PARTLY, SEES, SEES),
-        ("0.10.2-v0-multiproc.txt", SEES, PARTLY, SEES, SEES, BLIND),
-        ("0.6.6.post1-v0-single.txt", SEES, SEES, SEES, SEES, SEES),
-        ("0.6.4.post1-v0-multiproc.txt", SEES, PARTLY, SEES, SEES, BLIND),
+        ("0.10.2-v0-multiproc.txt", SEES, PARTLY, PARTLY, SEES, BLIND),
+        ("0.6.6.post1-v0-single.txt", SEES, SEES, PARTLY, SEES, SEES),
+        ("0.6.4.post1-v0-multiproc.txt", SEES, PARTLY, PARTLY, SEES, BLIND),
         ("0.6.1.post2-v0-multiproc.txt", SEES, PARTLY, PARTLY, SEES, BLIND),
         ("0.5.4-v0-default-no-vllm-metrics.txt", PARTLY, BLIND, BLIND, BLIND, SEES),
         ("0.4.3-v0.txt", SEES, PARTLY, PARTLY, SEES, SEES),
@@ -97,6 +97,7 @@ def whole(steps, **without):
     fields = {
         "inter_token_latency": lengths, "request_success": {"stop": steps / 100},
         "request_prompt_tokens": lengths, "request_generation_tokens": lengths, "preemptions": 0.0,
+        "prefix_cache_queries": 1.0,
     }  # fmt: skip
     return engine(steps, **(fields | without))
 
@@ -112,6 +113,9 @@ def whole(steps, **without):
         ({"gpus": ()}, "throughput_collapse", PARTLY, "heat and a neighbour on the GPU"),
         ({"counted": False}, "throughput_collapse", PARTLY, "vLLM counts them from 0.6.4 on"),
         ({"counted": False, "inter_token_latency": None}, "throughput_collapse", BLIND, "the time of a step"),
+        ({}, "throughput_collapse", SEES, ""),
+        ({"prefix_cache_queries": None}, "throughput_collapse", PARTLY, "prefix cache went cold"),
+        ({"prefix_cache_queries": None, "prefix_cache_hit_rate": -1.0}, "throughput_collapse", SEES, ""),
         ({"kv": None}, "throughput_collapse", PARTLY, "starve of KV pages"),
         ({"running": None}, "engine_stalled", BLIND, "no number of running requests"),
         ({"waiting": None}, "overload", BLIND, "the queue is not seen"),

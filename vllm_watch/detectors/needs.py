@@ -62,6 +62,7 @@ NEEDS: dict[str, Needs] = {
             Need(("waiting",), "engines that starve of KV pages are not found, and slow ones later"),
             Need(("steps",), "steps are reckoned from latencies"),
             Need(("latency",), "only stretches without a pause are judged"),
+            Need(("prefix_cache",), "an engine whose prefix cache went cold may be called slow"),
             Need(("lengths",), "requests that grew too long are taken for pinned pages"),
             Need(("preemptions",), "requests that grew too long are taken for pinned pages"),
             Need(("gpus",), "heat and a neighbour on the GPU are not told from a slow engine"),

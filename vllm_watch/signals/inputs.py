@@ -45,6 +45,11 @@ def _lengths(sample: EngineSample) -> bool:
     return sample.request_prompt_tokens is not None and sample.request_generation_tokens is not None
 
 
+def _prefix_cache(sample: EngineSample) -> bool:
+    """Are hits counted, or is the cache off? V0 gives a ratio since its start only, -1 where it is off."""
+    return sample.prefix_cache_queries is not None or (sample.prefix_cache_hit_rate or 0.0) < 0.0
+
+
 def _server(name: str) -> Callable[[Reading], bool]:
     return lambda reading: getattr(reading.server, name) is not None
 
@@ -65,6 +70,7 @@ INPUTS: dict[str, Input] = {
     "finished": Input("counter of finished requests", "vLLM has it from 0.4.3 on", _ENGINE, _field("request_success")),
     "lengths": Input("lengths of finished requests", "vLLM has them from 0.4.3 on", _ENGINE, _lengths),
     "preemptions": Input("counter of preemptions", "vLLM has it from 0.4.3 on, its V1 engine from 0.8.0", _ENGINE, _field("preemptions")),
+    "prefix_cache": Input("counter of prefix cache hits", "V1 engines count them", _ENGINE, _prefix_cache),
     "open_fds": Input("process_open_fds", _PROCESS, _SERVER, _server("process_open_fds")),
     "resident_memory": Input("process_resident_memory_bytes", _PROCESS, _SERVER, _server("process_resident_memory_bytes")),
     "process_start": Input("process_start_time_seconds", _PROCESS, _SERVER, _server("process_start_time")),
