@@ -55,7 +55,7 @@ class Config(Sections):
     )
     state_dir: FilePath | None = Field(
         None,
-        description="Folder for what should outlive a restart of the watcher; made if it is missing.",
+        description="Folder for what should outlive a restart of the watcher (incidents, what was learnt, recordings); made if it is missing.",
         json_schema_extra={
             "default": "none: all stays in memory",
             "why": "A sidecar may have no disk.",

@@ -27,3 +27,7 @@ class RecordingError(WatchError):
 
 class ServeError(WatchError):
     """The daemon cannot serve: the address is taken or not ours."""
+
+
+class StateError(WatchError):
+    """The state folder cannot be used; watching goes on without memory."""
