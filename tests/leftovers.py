@@ -12,6 +12,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 PATIENCE_SECONDS = 30.0
 
@@ -65,6 +66,27 @@ class Leftovers:
         leader.kill()
         leader.wait(PATIENCE_SECONDS)
         return pids
+
+    def orphans_with_child(self, title, child):
+        """One orphan that has a child of its own."""
+        inner = f"exec -a {child} sleep 600"
+        program = 'import subprocess,sys,time; subprocess.Popen(["bash","-c",sys.argv[1]]); time.sleep(600)'
+        before = f"exec -a {title} {sys.executable} -c '{program}' '{inner}'; "
+        (pid,) = self.orphans(title, before=before)
+        children = Path(f"/proc/{pid}/task/{pid}/children")
+        wait_for(lambda: child.encode() in _read(_first(children), "cmdline"))
+        return Orphan(pid, _first(children))
+
+
+class Orphan(NamedTuple):
+    """PIDs of an orphan and its child."""
+
+    pid: int
+    child: int
+
+
+def _first(children):
+    return int((children.read_text().split() or ["0"])[0])
 
 
 def state(pid):

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--reclaim", metavar="PID", type=_pid, help="end this process, if it is stale, and confirm that its memory came back")  # fmt: skip
     add("--yes", action="store_true", help="with --reclaim: do not ask")
     add("--look", metavar="SECONDS", type=_seconds, default=LOOK_SECONDS,
-        help="with --reclaim: look for so long before it is refused (default %(default)g; a notebook is called idle after 1800)")  # fmt: skip
+        help="with --reclaim: look for so long before it is refused (default and least %(default)g; a notebook is called idle after 1800)")  # fmt: skip
     add("--term-wait", metavar="SECONDS", type=_seconds, default=TERM_SECONDS,
         help="with --reclaim: from SIGTERM to SIGKILL (default %(default)g)")  # fmt: skip
     add("--state-dir", metavar="DIR", type=Path,
@@ -84,7 +84,7 @@ def _reclaim(arguments: argparse.Namespace) -> int:
     order = gpus_reclaim.Order(
         pid=arguments.reclaim, yes=arguments.yes, as_json=arguments.json, procfs=arguments.procfs,
         state_dir=arguments.state_dir, no_journal=arguments.no_journal,
-        look_seconds=arguments.look, patience=Patience(term_seconds=arguments.term_wait),
+        look_seconds=max(arguments.look, LOOK_SECONDS), patience=Patience(term_seconds=arguments.term_wait),
     )  # fmt: skip
     return exit_status.FINE if gpus_reclaim.reclaim(order) else exit_status.FOUND
 

@@ -36,7 +36,10 @@ def block(plan: Plan, patience: Patience, folder: Path | None) -> str:
         text = f"process {child.pid}, which it started, is left alone ({verdict}): {held(child)}"
         lines += _row("not", text)
     for other in plan.others[:OTHERS_SHOWN]:
-        lines += _row("not", f"process {other.pid} is stale too and no part of this: {held(other)}")
+        lines += _row(
+            "also",
+            f"process {other.pid} is stale too, and stays until it is reclaimed itself: {held(other)}",
+        )
     how = f"SIGTERM, and SIGKILL if it stays for {patience.term_seconds:g} s"
     where = "not written down" if folder is None else f"written down in {folder}"
     return "\n".join([*lines, *_row("how", f"{how}; {where}")])
