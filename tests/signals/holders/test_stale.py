@@ -121,6 +121,13 @@ DEAD = ("stale", "zombie_context")
 OTHERS = {
     "a zombie": (lambda s: gpu(process(7, "python3", "eval.py", state="Z")), 30, DEAD),
     "a zombie without its command line": (lambda s: gpu(process(7, state="Z")), 30, DEAD),
+    "a zombie on a GPU that is busy with something": (
+        lambda s: gpu(
+            process(7, "python3", state="Z", sm_utilization_ratio=None), utilization_ratio=0.9
+        ),
+        30,
+        DEAD,
+    ),
     "a process that the host no longer has": (lambda s: gpu(process(7, state="X")), 30, DEAD),
     "a zombie of vLLM's": (lambda s: gpu(core(state="Z")), 30, DEAD),
     "stuck in the kernel": (

@@ -5,6 +5,10 @@ from vllm_watch.signals.holders.case import Case
 from vllm_watch.signals.holders.records import ORPHANED_WORKER, STALE, VLLM, Judged
 from vllm_watch.signals.holders.words import seconds, size
 
+LAG_SECONDS = 20.0
+"""A driver's sample of load may be of the poll before; work that is seen later than this was asked for by
+somebody after the parent had died."""
+
 SPINNING_FACTOR = 5.0
 """One that keeps its GPU busy (a collective that waits for ranks that are gone) must have had no server
 that answers for so many times longer."""
@@ -43,7 +47,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
     # Work on the GPU long after may be for somebody: for API servers that outlived their launcher.
     idle = (
         min(gpu_idle_s, case.at_s - since_s) >= patience_s
-        and track.gpu_idle_s <= since_s + patience_s
+        and track.gpu_idle_s <= since_s + LAG_SECONDS
     )
     spins = case.served is False and case.at_s - since_s >= SPINNING_FACTOR * patience_s
     if not idle and not spins:
