@@ -273,10 +273,11 @@ def test_an_old_file_takes_the_steps_it_lacks(tmp_path, monkeypatch):
     """What it held stays; a step that fails leaves the file as it was."""
     file.connect(tmp_path).close()
     rows(tmp_path, "INSERT INTO watch VALUES ('a', 'g', 1.0, ?)", json.dumps({"x": 1}))
-    added = "CREATE TABLE attempt (id TEXT PRIMARY KEY);"
+    steps = len(schema.MIGRATIONS)
+    added = "CREATE TABLE made_up (id TEXT PRIMARY KEY);"
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, added, "nonsense;"))
     with pytest.raises(sqlite3.OperationalError, match="nonsense"):
         file.connect(tmp_path)
-    assert rows(tmp_path, "PRAGMA user_version") == [(2,)]
+    assert rows(tmp_path, "PRAGMA user_version") == [(steps + 1,)]
     assert rows(tmp_path, "SELECT target FROM watch") == [("a",)]
-    assert rows(tmp_path, "SELECT * FROM attempt") == []
+    assert rows(tmp_path, "SELECT * FROM made_up") == []

@@ -44,7 +44,7 @@ class Ancestry:
         chain = self._chains[facts.ppid]
         if chain is None:
             return None, None
-        return chain, self._left_behind(facts, self._facts(facts.ppid))
+        return chain, self._left_behind(facts)
 
     def _chain(self, pid: int | None) -> tuple[str, ...] | None:
         commands: list[str] = []
@@ -56,7 +56,13 @@ class Ancestry:
             pid = facts.ppid
         return tuple(commands)
 
-    def _left_behind(self, facts: ProcessFacts, parent: ProcessFacts | None) -> bool | None:
+    def _left_behind(self, facts: ProcessFacts) -> bool | None:
+        """Told of the topmost of vLLM's own: the workers of a core that was left behind are so with it."""
+        parent = self._facts(facts.ppid or 0)
+        for _ in range(ANCESTORS_MAX):
+            if parent is None or not is_titled(parent):
+                break
+            facts, parent = parent, self._facts(parent.ppid or 0)
         if parent is None or not facts.pgid:  # 0: a group of another namespace
             return None
         if facts.pgid in (facts.pid, parent.pgid):
@@ -73,6 +79,11 @@ def is_worker(facts: ProcessFacts) -> bool:
     """May this be a worker, whose parent tells whether it is still needed?"""
     text = f"{facts.name or ''} {' '.join((facts.cmdline or ())[:ARGUMENTS_MAX])}".lower()
     return any(title in text for title in _TITLES)
+
+
+def is_titled(facts: ProcessFacts) -> bool:
+    """Does vLLM say of itself what it is? None of these is started by hand."""
+    return (facts.cmdline or (facts.name or "",))[0].startswith("VLLM::")
 
 
 def command(facts: ProcessFacts) -> str:

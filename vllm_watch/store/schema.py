@@ -31,6 +31,14 @@ MIGRATIONS: tuple[str, ...] = (
         state TEXT NOT NULL        -- what vllm_watch/watch_state.py exports, in JSON
     );
     """,
+    # 2: the journal.
+    """
+    CREATE TABLE audit (           -- who wanted what, and what came of it; never changed
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        t REAL NOT NULL,           -- Unix seconds
+        said TEXT NOT NULL         -- in JSON
+    );
+    """,
 )
 
 
