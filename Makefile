@@ -34,7 +34,7 @@ test: tools $(DEV)/.installed  ## run all tests but those against a real vLLM
 	$(BIN)/pytest -q -m 'not real_vllm' -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 # Two at a time: the tests wait much, and the linters fill the gaps.
-check: $(DEV)/.installed  ## all that must hold before a commit, under two minutes
+check: $(DEV)/.installed  ## all that must hold before a commit
 	@$(MAKE) --jobs=2 --output-sync=target --keep-going test format-check lint types imports
 
 format-check: $(DEV)/.installed
