@@ -20,7 +20,7 @@ COMMANDS = {
     "record": "write what a server says into a trace file",
     "replay": "run a trace file through the same judgement as live",
     "gpus": "show who holds the memory of the GPUs, and what of it is stale",
-    "journal": "show what was done to processes and engines, by whom, and what came of it",
+    "journal": "show what was done, by whom, and what came of it",
     "top": "look at a running vllm-watch in the terminal",
     "check-config": "say what a configuration means, or all that is wrong with it",
 }
