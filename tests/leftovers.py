@@ -57,7 +57,7 @@ class Leftovers:
         )  # fmt: skip
         pids = [int(leader.stdout.readline()) for _ in titles]
         for pid, title in zip(pids, titles, strict=True):
-            wait_for(lambda pid=pid, title=title: title.encode() in _read(pid, "cmdline"))
+            wait_for(lambda pid=pid, title=title: _is_titled(pid, title))
         return leader, pids
 
     def orphans(self, *titles, before=""):
@@ -74,7 +74,7 @@ class Leftovers:
         before = f"exec -a {title} {sys.executable} -c '{program}' '{inner}'; "
         (pid,) = self.orphans(title, before=before)
         children = Path(f"/proc/{pid}/task/{pid}/children")
-        wait_for(lambda: child.encode() in _read(_first(children), "cmdline"))
+        wait_for(lambda: _is_titled(_first(children), child))
         return Orphan(pid, _first(children))
 
 
@@ -83,6 +83,11 @@ class Orphan(NamedTuple):
 
     pid: int
     child: int
+
+
+def _is_titled(pid, title):
+    """Has its shell become what it is to be? The shell's arguments name the title, too."""
+    return _read(pid, "cmdline").startswith(title.encode())
 
 
 def _first(children):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.leftovers import Leftovers, wait_for
+from tests.leftovers import Leftovers, state, wait_for
 from vllm_watch.sources.ancestry import Ancestry
 from vllm_watch.sources.processes import ProcReader
 
@@ -31,6 +31,14 @@ def test_a_worker_below_a_living_server(left):
 def test_a_core_whose_server_was_killed(left):
     """It is of a process group without its leader, below one of another group."""
     (core,) = left.orphans("VLLM::EngineCore")
+    assert of(core)[1] is True
+
+
+def test_a_core_whose_server_was_killed_and_not_reaped(left):
+    """Whoever launched it has not asked for its end: the leader is a zombie, and no less gone."""
+    server, (core,) = left.server("VLLM::EngineCore")
+    server.kill()
+    wait_for(lambda: state(server.pid) == "Z")
     assert of(core)[1] is True
 
 

@@ -62,8 +62,14 @@ class Pinned:
     def state(self, procfs: Path = Path("/proc")) -> str | None:
         """Its state's letter now; None where it is gone."""
         facts = ProcReader(procfs).read(self.pid)
-        same = facts is not None and facts.start_ticks == self.facts.start_ticks
-        return facts.state if facts is not None and same else None
+        return facts.state if facts is not None and self._is_there() else None
+
+    def _is_there(self) -> bool:
+        """Is it not reaped yet, so that its number is still its own?"""
+        try:
+            return self.send(0)
+        except PermissionError:
+            return True
 
     def close(self) -> None:
         """Let it go."""

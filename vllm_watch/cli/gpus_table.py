@@ -122,7 +122,7 @@ def _reasons(judged: Judged, columns: int, colours: Mapping[str, str]) -> list[s
 
 
 def _wrapped(text: str, columns: int, before: str, after: str) -> list[str]:
-    width = max(COLUMNS_MIN, columns) - len(_INDENT)
+    width = columns - len(_INDENT)
     found = textwrap.wrap(text, width, break_long_words=True, break_on_hyphens=False)
     return [f"{_INDENT}{before}{line}{after}" for line in found]
 

@@ -72,24 +72,24 @@ async def _read(folder: Path, since_t: float) -> tuple[Entry, ...]:
 
 def _text(entries: Sequence[Entry], folder: Path) -> str:
     if not entries:
-        return f"nothing was done in that time, as {folder} says"
+        return f"nothing was written down in that time in {folder}"
     columns = min(max(shutil.get_terminal_size((100, 24)).columns, _COLUMNS_MIN), _COLUMNS_MAX) - 1
     bold, plain = ("\033[1m", "\033[0m") if sys.stdout.isatty() else ("", "")
     lines: list[str] = []
     for entry in entries:
         when = datetime.fromtimestamp(entry.t).astimezone().isoformat(" ", "seconds")
         head = f"{entry.action.replace('_', ' ')}: {entry.target}" if entry.target else entry.action
-        lines.append(f"{when}  {bold}{head}{plain}  by {entry.actor} ({entry.source})")
-        for text in filter(
-            None, (entry.reason, entry.before and f"before: {entry.before}", entry.after)
-        ):
+        lines.append(f"{when}  {bold}{head}{plain}")
+        told = (
+            f"by {entry.actor} ({entry.source})",
+            entry.reason,
+            entry.before and f"before: {entry.before}",
+            entry.after,
+        )
+        for text in filter(None, told):
             lines += textwrap.wrap(
-                text,
-                columns,
-                initial_indent=" " * 4,
-                subsequent_indent=" " * 6,
-                break_on_hyphens=False,
-            )
+                text, columns, initial_indent=" " * 4, subsequent_indent=" " * 6, break_on_hyphens=False
+            )  # fmt: skip
     return "\n".join(lines)
 
 

@@ -12,6 +12,9 @@ ANCESTORS_MAX = 12
 ARGUMENTS_MAX = 6
 """`python -u -m vllm.entrypoints.openai.api_server`: what a program is stands before its options."""
 
+DEAD_STATES = ("Z", "X")
+"""A leader that has ended and was not reaped starts nothing any more, and takes no care of what it did."""
+
 _TITLES = ("vllm", "worker", "multiprocessing")
 
 Kin = tuple[tuple[str, ...] | None, bool | None]  # commands of the ancestors; left behind?
@@ -67,7 +70,8 @@ class Ancestry:
             return None
         if facts.pgid in (facts.pid, parent.pgid):
             return False
-        return self._facts(facts.pgid) is None
+        leader = self._facts(facts.pgid)
+        return leader is None or leader.state in DEAD_STATES
 
     def _facts(self, pid: int) -> ProcessFacts | None:
         if pid not in self._read:

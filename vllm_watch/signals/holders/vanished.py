@@ -82,7 +82,7 @@ def container_gone(case: Case) -> Judged | None:
     )
     if case.role in roles.VLLM_ROLES:
         text += "; no server can reach it"
-    remedy = f"end it: kill {process.pid}, and kill -9 {process.pid} if it stays"
+    remedy = f"end it: vllm-watch gpus --reclaim {process.pid}, or kill {process.pid}, and kill -9 {process.pid} if it stays"
     return _stale(CONTAINER_GONE, (text,), remedy, track.gpu_idle_s)
 
 

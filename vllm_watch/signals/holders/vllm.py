@@ -60,7 +60,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
         evidence[-1] = "it keeps its GPU busy, though no server has answered since"
     if track.cpu_share is not None and track.cpu_share > 0.5:  # noqa: PLR2004 - half a core is no sleep
         evidence.append(f"it spins in vain on {track.cpu_share:.1f} cores")
-    remedy = f"end it: kill {process.pid}, and kill -9 {process.pid} if it stays; no request can reach it"
+    remedy = f"end it: vllm-watch gpus --reclaim {process.pid}, or kill {process.pid}, and kill -9 {process.pid} if it stays; no request can reach it"
     return Judged(
         verdict=STALE, reason=ORPHANED_WORKER, evidence=tuple(evidence), remedy=remedy, since_s=since_s
     )  # fmt: skip
