@@ -106,6 +106,27 @@ def test_a_live_zombie(tmp_path):
         assert holder["user"] is not None
 
 
+HIDDEN = {
+    "a driver that says the host's numbers": "525.147.05",
+    "a driver that says ours": "580.65.06",
+    "a driver of which that is not known": "535.54.03",
+}
+
+
+@pytest.mark.parametrize("driver", HIDDEN.values(), ids=HIDDEN)
+def test_from_inside_a_pid_namespace_nobody_outside_is_stale(tmp_path, driver):
+    """In a real PID namespace of its own: a real zombie outside, and a number that means another process inside."""
+    stub = NvmlStub(tmp_path)
+    with subprocess.Popen(["true"]) as zombie:
+        stub.set_state(driver=driver, gpus={0: h200(processes={zombie.pid: 20 * GIB, 1: 30 * GIB})})
+        inside = ("unshare", "--pid", "--fork", "--mount-proc")
+        done = gpus_process(stub.env(), "--json", inside=inside)
+        assert done.returncode == 0, done.stdout + done.stderr
+        holders = json.loads(done.stdout)["gpus"][0]["holders"]
+        assert {holder["pid"] for holder in holders} == {zombie.pid, 1}
+        assert {(holder["verdict"], holder["reason"]) for holder in holders} == {("unknown", None)}
+
+
 def test_it_looks_on_until_it_is_stopped(tmp_path):
     """One JSON object a look; Ctrl-C is the normal end."""
     stub = NvmlStub(tmp_path)
@@ -120,9 +141,9 @@ def test_it_looks_on_until_it_is_stopped(tmp_path):
     assert all(look["gpus"][0]["holders"] == [] for look in looks)
 
 
-def gpus_process(environment, *arguments):
+def gpus_process(environment, *arguments, inside=()):
     return subprocess.run(
-        [sys.executable, "-m", "vllm_watch", "gpus", *arguments],
+        [*inside, sys.executable, "-m", "vllm_watch", "gpus", *arguments],
         capture_output=True, text=True, timeout=60, env=os.environ | environment, check=False,
     )  # fmt: skip
 
