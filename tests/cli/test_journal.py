@@ -63,10 +63,18 @@ def test_as_json(folder, capsys):
     assert [json.loads(line) for line in out.splitlines()] == [asdict(OLD), asdict(NEW)]
 
 
-SINCE = {"2h": 1, "2d": 2, "90s": 1, "10s": 0, f"{NOW - 3600}": 1, "2020-01-01": 2, "2020-01-01T10:00+02:00": 2}  # fmt: skip
+SINCE = {
+    "two hours": ("2h", 1),
+    "two days": ("2d", 2),
+    "seconds": ("3000s", 1),
+    "too short": ("10s", 0),
+    "Unix seconds": (f"{NOW - 3600}", 1),
+    "a date": ("2020-01-01", 2),
+    "a date with its zone": ("2020-01-01T10:00+02:00", 2),
+}
 
 
-@pytest.mark.parametrize(("since", "count"), SINCE.items(), ids=SINCE)
+@pytest.mark.parametrize(("since", "count"), SINCE.values(), ids=SINCE)
 def test_from_when_on(folder, capsys, since, count):
     """Ago, as Unix seconds, or a date."""
     _, out, _ = run(capsys, "--state-dir", folder, "--json", "--since", since)
