@@ -26,6 +26,7 @@ from vllm_watch.export.board import Board
 from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.gpu_families import THROTTLE_REASONS
 from vllm_watch.export.incidents import KINDS
+from vllm_watch.export.store_health import StoreHealth
 from vllm_watch.export.text import render, wants_openmetrics
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.observation import OUTCOMES
@@ -156,6 +157,9 @@ def test_every_family_of_the_table_can_be_shown():
     )  # fmt: skip
     judged = HolderJudge().look(0.0, T, (gpu,))
     board.publish_gpus(GpuReading(status="ok", t=T, gpus=(gpu,)), judged)
+    board.store = StoreHealth("state")
+    board.store.count("full", "no room", T)
+    board.store.count(None, None, T)
     shown = {line.split()[2] for line in text_of(board).splitlines() if line.startswith("# TYPE")}
     assert shown == {family.name for family in FAMILIES}
 
