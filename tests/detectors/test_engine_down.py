@@ -164,6 +164,16 @@ def test_after_a_gap_it_is_not_known_what_was_in_flight():
     assert (found[0], found[1].severity, last(said).severity) == (725, "ticket", "page")
 
 
+def test_after_a_gap_one_that_was_taken_away_before_may_have_been_again():
+    """An autoscaler took it once, after an idle time; while nobody looked it may have fallen idle again."""
+    idle = [served(s, done=1200, running=0.0) for s in range(600, 1000, 5)]
+    back = [served(s, done=2 * (s - 2000)) for s in range(2000, 2600, 5)]
+    looks = [*used(), *idle, *gone("refused", 1000, 2000), *back, *gone("refused", 3200, 3700)]
+    said = downs([replace(look, monotonic_s=look.t) for look in looks])
+    pages = [s for s, (verdict,) in said if s >= 3200 and verdict.severity == "page"]
+    assert (pages, last(said).severity) == ([], "ticket")
+
+
 def test_a_silence_that_is_usual_here_is_no_sign_of_draining():
     """Bursts with a minute of calm between them: who goes in a calm may well have crashed."""
     calm = [s for s in range(0, 1200, 5) if s % 60 >= 30]

@@ -305,19 +305,18 @@ class Detector:
         unused = few and not signs and not self._looping
         run.unused = run.unused or unused
         early = down_s < self._loading.patience_s(self._settings.page_after_seconds)
+        # It may have fallen idle and been taken away as before, while nobody looked.
+        taken = not demand.known and down_s < self._settings.away_factor * self._away_s
         slow = self._slow_load(view, run)
+        refused = down_witnesses.seconds("seconds_refused", down_s, 0.0, run.said)
         return Verdict(
             state=FIRING,
             kind=KIND,
             cause="crash_loop" if self._looping else "crash",
-            severity="ticket" if unused and (early or self._is_idle()) else "page",
+            severity="ticket" if unused and (early or taken or self._is_idle()) else "page",
             summary=self._how_it_crashed() + "".join(f"; {each.text}" for each in slow),
-            evidence_for=(
-                down_witnesses.seconds("seconds_refused", down_s, 0.0, run.said),
-                *signs,
-                *slow,
-            ),
-            evidence_against=down_witnesses.why_not_a_crash(self._demand, idle=self._is_idle())
+            evidence_for=(refused, *signs, *slow),
+            evidence_against=down_witnesses.why_not_a_crash(demand, idle=self._is_idle())
             if unused
             else (),
         )
