@@ -164,6 +164,15 @@ def test_after_a_gap_it_is_not_known_what_was_in_flight():
     assert (found[0], found[1].severity, last(said).severity) == (725, "ticket", "page")
 
 
+def test_after_a_suspend_it_is_not_known_what_was_in_flight():
+    """The monotonic clock stands still while the host sleeps; Unix time tells how long that was."""
+    looks = [replace(look, monotonic_s=look.t) for look in used()]
+    slept = [replace(look, monotonic_s=look.t - 595) for look in gone("refused", 1200, 1500)]
+    said = downs([*looks, *slept])
+    found = first_firing(said)
+    assert (found[1].severity, last(said).severity) == ("ticket", "page")
+
+
 def test_after_a_gap_one_that_was_taken_away_before_may_have_been_again():
     """An autoscaler took it once, after an idle time; while nobody looked it may have fallen idle again."""
     idle = [served(s, done=1200, running=0.0) for s in range(600, 1000, 5)]

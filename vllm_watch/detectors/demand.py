@@ -49,7 +49,7 @@ Counts = tuple[float | None, float | None, float, float]
 
 
 _FLAGS = ("known", "aborting", "_served")
-_TIMES = ("_idle_since_s", "_admitted_s", "_at_s")
+_TIMES = ("_idle_since_s", "_admitted_s", "_at_s", "_t")
 _NUMBERS = (
     "in_flight", "waiting", "idle_s", "silence_s", "_rate", "_rate_weight", "_running_usual", "_running",
     "_usual_s", "_canaries",
@@ -74,6 +74,7 @@ class Demand:
     _running: float = 0.0
     _served: bool = False  # were tokens generated since the look before?
     _at_s: float | None = None
+    _t: float | None = None  # Unix time of the last look
     _usual_s: float = 0.0  # between looks
     _canaries: float = 0.0  # that may still be counted
     _counts: Counts | None = None
@@ -144,13 +145,16 @@ class Demand:
     def _tick(self, view: View) -> float | None:
         """Seconds since the look before; None where nothing is known of that time."""
         before, self._at_s = self._at_s, view.at_s
+        before_t, self._t = self._t, view.observation.t
         if before is None or not view.known:
             self.known = False
             return None
         passed_s = view.at_s - before
         limit_s = max(GAP_SECONDS, GAP_LOOKS * self._usual_s)
         self._usual_s += (passed_s - self._usual_s) / (8.0 if self._usual_s else 1.0)
-        if passed_s > limit_s:
+        # A host that was suspended has no monotonic time of it; its Unix time has.
+        slept_s = 0.0 if before_t is None else self._t - before_t - passed_s
+        if max(passed_s, slept_s) > limit_s:
             self.known = False
             return None
         return passed_s
