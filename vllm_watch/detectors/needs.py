@@ -8,7 +8,7 @@ input takes away. The names are those of `signals.inputs`.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from vllm_watch.detectors.base import CLEAR, UNKNOWN, Verdict
+from vllm_watch.detectors.base import UNKNOWN, Verdict
 from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.inputs import INPUTS, Inputs
 from vllm_watch.signals.records import Sight
@@ -157,13 +157,13 @@ class Sights:
         return self._known
 
     def believed(self, slug: str, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
-        """A detector that lacks what it must have cannot say that all is well: then it is unknown."""
+        """A detector that lacks what it must have can neither say that all is well nor that it is not."""
         needs = self._needs.get(slug)
         if needs is None or not needs.must:
             return verdicts
         return [
             verdict
-            if verdict.state != CLEAR or self._can_clear(slug, needs, verdict.engine)
+            if verdict.state == UNKNOWN or self._can_clear(slug, needs, verdict.engine)
             else replace(verdict, state=UNKNOWN)
             for verdict in verdicts
         ]
