@@ -8,7 +8,7 @@ input takes away. The names are those of `signals.inputs`.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from vllm_watch.detectors.base import UNKNOWN, Verdict
+from vllm_watch.detectors.base import CLEAR, UNKNOWN, Verdict
 from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.inputs import INPUTS, Inputs
 from vllm_watch.signals.records import Sight
@@ -157,13 +157,16 @@ class Sights:
         return self._known
 
     def believed(self, slug: str, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
-        """A detector that lacks what it must have can neither say that all is well nor that it is not."""
+        """A detector that lacks what it must have cannot say that all is well, nor call an engine ill."""
         needs = self._needs.get(slug)
         if needs is None or not needs.must:
             return verdicts
         return [
             verdict
-            if verdict.state == UNKNOWN or self._can_clear(slug, needs, verdict.engine)
+            # What is said of the server may rest on just that: a GPU that is not seen any more.
+            if verdict.state == UNKNOWN
+            or (verdict.state != CLEAR and verdict.engine is None)
+            or self._can_clear(slug, needs, verdict.engine)
             else replace(verdict, state=UNKNOWN)
             for verdict in verdicts
         ]
