@@ -61,7 +61,9 @@ MISSING = {
     "no lengths": ({"request_prompt_tokens": None}, "finished_tokens", None),
     "no prompt tokens": ({"prompt_tokens": None}, "prompted", None),
     "no cache counters": ({"prefix_cache_queries": None}, "prompted", pytest.approx(80.0)),
-    "no gauges": ({"requests_running": None, "requests_waiting": None}, "running", 0.0),
+    "no queue": ({"requests_waiting": None}, "waiting", 0.0),
+    "... and it is said": ({"requests_waiting": None}, "lacks", {"requests_waiting"}),
+    "all there": ({}, "lacks", frozenset()),
 }  # fmt: skip
 
 
@@ -69,6 +71,26 @@ MISSING = {
 def test_what_is_missing(fields, name, value):
     found = block(replace(FIRST, **fields), replace(LATER, **fields))
     assert getattr(found, name) == value
+
+
+@pytest.mark.parametrize("field", ["requests_running", "generation_tokens"])
+def test_no_block_without_what_says_whether_it_works(field):
+    """Nor one across the look that lacked it."""
+    blocks = Blocks()
+    blocks.add(0.0, FIRST, anew=False)
+    assert blocks.add(5.0, replace(LATER, **{field: None}), anew=False) is None
+    assert blocks.add(10.0, LATER, anew=False) is None
+    assert blocks.add(15.0, LATER, anew=False).seconds == 5.0
+
+
+def test_what_one_of_its_looks_lacks_a_block_lacks():
+    """Half of the looks would give half of the usage."""
+    blocks = Blocks()
+    blocks.add(0.0, steps(0), anew=False)
+    blocks.add(1.0, replace(steps(50), kv_cache_usage=None), anew=False)
+    found = blocks.add(2.0, steps(100), anew=False)
+    assert found.kv_usage is None
+    assert found.lacks == {"kv_cache_usage"}
 
 
 def steps(count):

@@ -39,7 +39,8 @@ NEEDS: dict[str, Needs] = {
     ),
     "engine_stalled": Needs(
         must=(
-            Need(("steps", "generated", "finished", "preemptions"), "an engine at work cannot be told from one that hangs"),
+            # What finishes or is preempted is no heartbeat: long answers take minutes without either.
+            Need(("steps", "generated"), "an engine at work cannot be told from one that hangs"),
             Need(("running",), "work that stands still is not seen"),
         ),
         sharpens=(

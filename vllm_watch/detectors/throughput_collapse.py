@@ -215,8 +215,8 @@ class EngineJudge:
             self._cause = None
             self._restart = self._queue_grew = False
             self._unheld_rise_seconds = None
-        if comparison.slow and comparison.slow_log_ratio is None and not comparison.starved:
-            return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)  # idle: cannot be judged
+        if comparison.unseen:
+            return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         if comparison.slow:
             found = causes.of_slow_steps(gpus, self._pids)
             # Who lacks pages is not slow for that: few requests with long contexts take long steps.
@@ -229,7 +229,9 @@ class EngineJudge:
         return Verdict(state=CLEAR, kind=KIND, engine=self.engine)
 
     def _slow(self, comparison: Comparison, found: causes.Cause) -> Verdict:
-        if found.name == causes.SLOW_ENGINE and not comparison.sure:
+        if found.name == causes.SLOW_ENGINE and comparison.block.kv_usage is None:
+            found = causes.of_unseen_contexts(found)
+        elif found.name == causes.SLOW_ENGINE and not comparison.sure:
             found = causes.of_strange_load(found)
         known = self._cause.name if self._cause else causes.UNKNOWN
         sharper = known in causes.VAGUE and comparison.slow_now and found.name != causes.UNKNOWN

@@ -5,7 +5,9 @@ slow: each step takes longer than this engine's steps of the same load took;
 starved: work waits, the KV cache is (nearly) full, and with it far fewer requests run, and less gets
 done, than ran and got done when fresh.
 
-While either is in doubt nothing is learnt, so that a collapse does not become the norm.
+While either is in doubt nothing is learnt, so that a collapse does not become the norm. What a step
+takes is learnt, and judged, apart for looks that do not carry the same: a load of which a part is not
+seen any more looks lighter than it is.
 """
 
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from typing import Any
 
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import kept
-from vllm_watch.signals.blocks import Block, Blocks, began_anew
+from vllm_watch.signals.blocks import LOAD, Block, Blocks, began_anew
 from vllm_watch.signals.cusum import CEILING, Cusum
 from vllm_watch.signals.step_model import StepModel
 from vllm_watch.signals.throughput import Throughput
@@ -67,6 +69,8 @@ DRIFT_BLOCKS = 8.0
 EXCURSION_BLOCKS_MAX = 30
 """Blocks of an excursion that are kept until it is known whether it heals."""
 
+_LOAD = frozenset(LOAD)
+_STARVATION = frozenset(("kv_cache_usage", "requests_waiting"))
 
 ALARM_KEPT_SECONDS = 60.0
 """An alarm that held when the watcher stopped holds on for so long: its incident cannot have ended since."""
@@ -93,6 +97,14 @@ class Comparison:
     slow_now: bool  # this block is part of its reason
     starved: bool
     starved_now: bool
+    starved_seen: bool  # did this block tell whether requests starve?
+
+    @property
+    def unseen(self) -> bool:
+        """Does an alarm hold of which this block tells nothing?"""
+        if self.starved:
+            return not self.starved_seen
+        return self.slow and self.slow_log_ratio is None
 
 
 class Baseline:
@@ -106,13 +118,19 @@ class Baseline:
 
     def reset(self) -> None:
         """Forget all that was learnt: another process, model or configuration stands behind the name."""
-        self.model = StepModel()
+        self._lacks: frozenset[str] = frozenset()  # of LOAD, the last block
+        self._models = {self._lacks: StepModel()}  # by what their blocks lack
         self.throughput = Throughput()
         self.slow = Cusum(SLOW_ALARM_SECONDS, DRAIN_SECONDS)
         self.starved = Cusum(STARVED_ALARM_SECONDS, DRAIN_SECONDS)
         self.comparison: Comparison | None = None
         self.drift = 0.0
         self._excursion: list[float] = []
+
+    @property
+    def model(self) -> StepModel:
+        """What is known of steps, from blocks that carried what the last one did."""
+        return self._models[self._lacks]
 
     def update(self, at_s: float, sample: EngineSample, *, known: bool) -> Comparison | None:
         """Take a look in; return the comparison of the block that it completes, else None."""
@@ -131,6 +149,7 @@ class Baseline:
     def export_state(self) -> dict[str, Any]:
         """Return what was learnt, and what is in doubt, as plain values."""
         return {
+            "lacks": sorted(self._lacks),
             "model": self.model.export_state(),
             "throughput": self.throughput.export_state(),
             "slow": self.slow.export_state(),
@@ -146,6 +165,8 @@ class Baseline:
         """
         level_max = CEILING if away_seconds <= ALARM_KEPT_SECONDS else RESTORED_LEVEL_MAX
         try:
+            self._lacks = _LOAD.intersection(kept.texts(state["lacks"]))
+            self._models = {self._lacks: StepModel()}
             self.model.restore(state["model"])
             self.throughput.restore(state["throughput"], away_seconds)
             self.slow.restore(state["slow"], level_max)
@@ -157,6 +178,9 @@ class Baseline:
 
     def _compare(self, block: Block) -> Comparison:
         self.throughput.see(block)
+        self._lacks = block.lacks & _LOAD
+        if self._lacks not in self._models:
+            self._models[self._lacks] = StepModel()
         ratio, expected, tolerated = self._slowness(block)
         if self.model.ready and ratio is not None and tolerated is not None:
             self._score_slow(ratio, tolerated, block)
@@ -164,7 +188,9 @@ class Baseline:
             self.slow.silence(block.seconds)
         running_expected = self.throughput.running_expected(block.kv_usage or 0.0)
         starvation = self._starvation(block, running_expected)
-        if self.throughput.ready:
+        if starvation is None:
+            self.starved.silence(block.seconds)
+        elif self.throughput.ready:
             self.starved.add(starvation, block.seconds)
         deviation = None if tolerated is None else (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS
         crowded = self._is_crowded(block)
@@ -181,7 +207,8 @@ class Baseline:
             slow=self.slow.alarm,
             slow_now=ratio is not None and tolerated is not None and ratio > tolerated,
             starved=self.starved.alarm,
-            starved_now=starvation > 0.0,
+            starved_now=starvation is not None and starvation > 0.0,
+            starved_seen=starvation is not None,
         )
         self._learn(block, ratio, tolerated)
         return comparison
@@ -216,18 +243,24 @@ class Baseline:
             SLOW_TOLERANCE + SLOW_DEVIATIONS * deviation,
         )
 
-    def _starvation(self, block: Block, running_expected: float | None) -> float:
-        """Score of a block: positive where requests wait for pages and less gets done than was usual."""
+    def _starvation(self, block: Block, running_expected: float | None) -> float | None:
+        """Score of a block: positive where requests wait for pages and less gets done than was usual.
+
+        None: what that takes is not seen.
+        """
+        if not block.lacks.isdisjoint(_STARVATION):
+            return None
         ratio = self.throughput.ratio()
         if (
             block.waiting_min < 1.0
             or not block.steps
-            or ratio is None
             or running_expected is None
             or (block.kv_usage or 0.0) < STARVED_USAGE_MIN
             or not self._is_crowded(block)
         ):
             return -1e9
+        if ratio is None:
+            return None
         return (log(STARVED_RATIO) - log(max(ratio, 1e-3))) / STARVED_DEVIATION
 
     def _throughput_ratio(self, block: Block, slow_log_ratio: float | None) -> float | None:
@@ -262,10 +295,13 @@ class Baseline:
         )
 
     def _is_crowded(self, block: Block) -> bool:
-        """Do requests wait while pages are in use that so few requests never used? Whether anybody reads
-        those is not known, so such steps teach nothing of what reading costs."""
+        """Do requests wait (as far as that is told) while pages are in use that so few requests never used?
+
+        Whether anybody reads those is not known, so such steps teach nothing of what reading costs.
+        """
         expected = self.throughput.running_expected(block.kv_usage or 0.0)
-        if expected is None or block.waiting <= 0.0:
+        none_waits = block.waiting <= 0.0 and "requests_waiting" not in block.lacks
+        if expected is None or none_waits:
             return False
         return block.running < STARVED_RUNNING * expected
 
