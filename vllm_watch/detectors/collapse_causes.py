@@ -144,13 +144,6 @@ def of_strange_load(found: Cause) -> Cause:
     return Cause(UNKNOWN, found.evidence_for, (*found.evidence_against, strange))
 
 
-def of_unseen_contexts(found: Cause) -> Cause:
-    """Steps are long, but how much of the KV cache they read is not seen."""
-    text = "the usage of the KV cache is not seen, and long contexts make steps long, too"
-    unseen = Evidence(name="kv_cache_usage", value=None, text=text)
-    return Cause(UNKNOWN, found.evidence_for, (*found.evidence_against, unseen))
-
-
 def _throttled(gpu: GpuSample) -> Evidence | None:
     reasons = THROTTLES.intersection(gpu.throttle_reasons or ())
     clock, top = gpu.sm_clock_hz, gpu.sm_clock_max_hz

@@ -192,12 +192,12 @@ class EngineJudge:
 
     def _follow_unread(self, comparison: Comparison) -> None:
         """For how long have most pages in use been held by nobody who runs?"""
-        block, unheld = comparison.block, self._pages.unheld()
+        block, slow, unheld = comparison.block, comparison.slow_log_ratio, self._pages.unheld()
         if unheld is None:
             unread = self._unread(comparison)
         elif unheld < causes.LEAK_SHARE_MIN:
             unread = False
-        elif none_prefilling(block) and (comparison.slow_log_ratio or 0.0) < SLOW_TOLERANCE:
+        elif none_prefilling(block) and slow is not None and slow < SLOW_TOLERANCE:
             unread = True
         else:
             return  # perhaps a prompt under way, which makes steps long: neither said nor denied
@@ -229,9 +229,7 @@ class EngineJudge:
         return Verdict(state=CLEAR, kind=KIND, engine=self.engine)
 
     def _slow(self, comparison: Comparison, found: causes.Cause) -> Verdict:
-        if found.name == causes.SLOW_ENGINE and comparison.block.kv_usage is None:
-            found = causes.of_unseen_contexts(found)
-        elif found.name == causes.SLOW_ENGINE and not comparison.sure:
+        if found.name == causes.SLOW_ENGINE and not comparison.sure:
             found = causes.of_strange_load(found)
         known = self._cause.name if self._cause else causes.UNKNOWN
         sharper = known in causes.VAGUE and comparison.slow_now and found.name != causes.UNKNOWN
@@ -311,7 +309,12 @@ class EngineJudge:
         block, model = comparison.block, self.baseline.model
         a, b, c = model.coefficients
         sure = max(UNREAD_LOG_RATIO, UNREAD_DEVIATIONS * (comparison.deviation or 0.0))
-        if -self.quiet_ratio < sure or not block.kv_usage or c <= 0.0:
+        if (
+            comparison.slow_log_ratio is None
+            or -self.quiet_ratio < sure
+            or not block.kv_usage
+            or c <= 0.0
+        ):
             return False
         expected = comparison.expected_step_seconds or 0.0
         read = (expected * exp(self.quiet_ratio) - a - b * (block.tokens_per_step or 0.0)) / c

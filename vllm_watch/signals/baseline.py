@@ -5,9 +5,8 @@ slow: each step takes longer than this engine's steps of the same load took;
 starved: work waits, the KV cache is (nearly) full, and with it far fewer requests run, and less gets
 done, than ran and got done when fresh.
 
-While either is in doubt nothing is learnt, so that a collapse does not become the norm. What a step
-takes is learnt, and judged, apart for looks that do not carry the same: a load of which a part is not
-seen any more looks lighter than it is.
+While either is in doubt nothing is learnt, so that a collapse does not become the norm. Looks that do not
+tell the load are left out; what a step takes is learnt, and judged, apart for looks that tell it otherwise.
 """
 
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import Any
 
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import kept
-from vllm_watch.signals.blocks import LOAD, Block, Blocks, began_anew
+from vllm_watch.signals.blocks import LOAD, Block, Blocks, began_anew, tells_load
 from vllm_watch.signals.cusum import CEILING, Cusum
 from vllm_watch.signals.step_model import StepModel
 from vllm_watch.signals.throughput import Throughput
@@ -70,7 +69,6 @@ EXCURSION_BLOCKS_MAX = 30
 """Blocks of an excursion that are kept until it is known whether it heals."""
 
 _LOAD = frozenset(LOAD)
-_STARVATION = frozenset(("kv_cache_usage", "requests_waiting"))
 
 ALARM_KEPT_SECONDS = 60.0
 """An alarm that held when the watcher stopped holds on for so long: its incident cannot have ended since."""
@@ -78,6 +76,9 @@ ALARM_KEPT_SECONDS = 60.0
 RESTORED_LEVEL_MAX = 0.5
 """After longer, half the way to an alarm is left: nothing is learnt until blocks of today have cleared the
 doubt, and only blocks of today can make an alarm."""
+
+Fingerprint = tuple[str | None, tuple[tuple[str, str], ...] | None]
+"""Model and configuration; None is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +114,7 @@ class Baseline:
     def __init__(self) -> None:
         self._blocks = Blocks()
         self._last: EngineSample | None = None
-        self._fingerprint: object = None
+        self._fingerprint: Fingerprint = (None, None)
         self.reset()
 
     def reset(self) -> None:
@@ -134,9 +135,11 @@ class Baseline:
 
     def update(self, at_s: float, sample: EngineSample, *, known: bool) -> Comparison | None:
         """Take a look in; return the comparison of the block that it completes, else None."""
-        fingerprint = _fingerprint(sample)
+        if not tells_load(sample):
+            self.comparison = None
+        fingerprint = _fingerprint(sample, self._fingerprint)
         restarted = self._last is not None and began_anew(self._last, sample)
-        if restarted or (self._fingerprint is not None and fingerprint != self._fingerprint):
+        if restarted or _differ(fingerprint, self._fingerprint):
             self.reset()
             known = False
         self._last, self._fingerprint = sample, fingerprint
@@ -246,21 +249,20 @@ class Baseline:
     def _starvation(self, block: Block, running_expected: float | None) -> float | None:
         """Score of a block: positive where requests wait for pages and less gets done than was usual.
 
-        None: what that takes is not seen.
+        None: the queue is not seen.
         """
-        if not block.lacks.isdisjoint(_STARVATION):
+        if "requests_waiting" in block.lacks:
             return None
         ratio = self.throughput.ratio()
         if (
             block.waiting_min < 1.0
             or not block.steps
+            or ratio is None
             or running_expected is None
             or (block.kv_usage or 0.0) < STARVED_USAGE_MIN
             or not self._is_crowded(block)
         ):
             return -1e9
-        if ratio is None:
-            return None
         return (log(STARVED_RATIO) - log(max(ratio, 1e-3))) / STARVED_DEVIATION
 
     def _throughput_ratio(self, block: Block, slow_log_ratio: float | None) -> float | None:
@@ -331,6 +333,12 @@ class Baseline:
         return DRIFT + SLOW_DEVIATIONS * unknown
 
 
-def _fingerprint(sample: EngineSample) -> object:
+def _fingerprint(sample: EngineSample, before: Fingerprint) -> Fingerprint:
+    """What the engine serves; what this look does not say is as it was."""
     config = sample.cache_config_info
-    return sample.model_name, None if config is None else tuple(sorted(config.items()))
+    said = sample.model_name, None if config is None else tuple(sorted(config.items()))
+    return said[0] or before[0], said[1] or before[1]
+
+
+def _differ(now: Fingerprint, before: Fingerprint) -> bool:
+    return any(b is not None and a != b for a, b in zip(now, before, strict=True))

@@ -18,13 +18,12 @@ BLOCK_STEPS_MIN = 20.0
 BLOCK_SECONDS_MAX = 8.0
 """... but no longer than this, or a slow engine, the one that matters most, is never judged."""
 
-LOAD = (
-    "kv_cache_usage", "iteration_tokens", "inter_token_latency", "prompt_tokens", "prefix_cache_queries",
-    "prefix_cache_hits",
-)  # fmt: skip
+NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tokens")
+"""Without any of these a look does not tell the load: what is left of it looks lighter than it is."""
+
+LOAD = ("iteration_tokens", "inter_token_latency", "prefix_cache_queries", "prefix_cache_hits")
 """What the load and the time of a step are reckoned from, as far as a look carries it."""
 
-_NEEDED = ("requests_running", "generation_tokens")
 _WATCHED = (*LOAD, "requests_waiting")
 _NOTHING: frozenset[str] = frozenset()
 
@@ -69,9 +68,9 @@ class Blocks:
     def add(self, at_s: float, sample: EngineSample, *, anew: bool) -> Block | None:
         """Take a look in; return the block that it completes. `anew`: what was before is not comparable.
 
-        A look without running requests or generated tokens says nothing of load: what follows begins anew.
+        A look that does not tell the load ends what was begun; the next one begins anew.
         """
-        if any(getattr(sample, name) is None for name in _NEEDED):
+        if not tells_load(sample):
             self._first = None
             return None
         if anew or self._first is None or began_anew(self._first, sample):
@@ -115,7 +114,7 @@ class Blocks:
             step_seconds=step_seconds,
             latency_seconds=latency,
             tokens_per_step=(generated + (prompted or 0.0)) / steps if steps else None,
-            kv_usage=None if "kv_cache_usage" in self._lacks else usage / looks,
+            kv_usage=usage / looks,
             running=running / looks,
             waiting=waiting / looks,
             waiting_min=self._lows[1],
@@ -142,6 +141,11 @@ def began_anew(before: EngineSample, now: EngineSample) -> bool:
         (_count(before.iteration_tokens), _count(now.iteration_tokens)),
     )
     return any(a is not None and b is not None and b < a for a, b in pairs)
+
+
+def tells_load(sample: EngineSample) -> bool:
+    """Does this look carry what the load is made of?"""
+    return all(getattr(sample, name) is not None for name in NEEDED)
 
 
 def _lacking(sample: EngineSample) -> frozenset[str]:

@@ -97,18 +97,14 @@ class Throughput:
     def see(self, block: Block) -> None:
         """Follow what it does now."""
         self.generated_now.add(block.generated, block.seconds)
-        if block.prompted is None:
-            self.prompted_now = Smooth()
-        else:
-            self.prompted_now.add(block.prompted, block.seconds)
+        self.prompted_now.add(block.prompted or 0.0, block.seconds)
 
     def learn(self, block: Block) -> None:
         """Take a healthy block in, if there was work."""
         if block.running <= 0.0 and block.generated <= 0.0:
             return
         self.generated.add(block.generated, block.seconds)
-        if block.prompted is not None:
-            self.prompted.add(block.prompted, block.seconds)
+        self.prompted.add(block.prompted or 0.0, block.seconds)
         self.running.add(block.running, block.seconds)
         self.running_peak = max(self.running_peak, block.running)
         if block.kv_usage is not None:
@@ -118,16 +114,14 @@ class Throughput:
             self.finished_tokens.add(block.finished_tokens / block.seconds, block.seconds)
 
     def ratio(self) -> float | None:
-        """What it does now ÷ what it did when well; None until known, and where half of it is not seen any more."""
-        if not self.ready:
+        """What it does now ÷ what it did when well; None until known."""
+        if not self.ready or self.generated_now.value is None:
             return None
         pairs = (
             (self.generated_now.value, self.generated.value),
-            (self.prompted_now.value, self.prompted.value),
+            (self.prompted_now.value or 0.0, self.prompted.value),
         )
-        if any(now is None for now, then in pairs if then > 0.0):
-            return None
-        ratios = [(now or 0.0) / then for now, then in pairs if then > 0.0]
+        ratios = [now / then for now, then in pairs if then > 0.0]
         return max(ratios) if ratios else None
 
     def running_expected(self, kv_usage: float) -> float | None:
