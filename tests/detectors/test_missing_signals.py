@@ -4,9 +4,10 @@ from dataclasses import fields, replace
 from functools import cache
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from vllm_watch.lab.virtual import observations
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import ServerSample
@@ -99,7 +100,7 @@ subsets = st.sets(st.sampled_from(REMOVABLE), max_size=8).map(sorted)
 
 
 @given(name=st.sampled_from(HEALTHY), removed=subsets, from_look=st.integers(0, 60))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(40, suppress_health_check=[HealthCheck.too_slow])
 def test_any_signals_less_make_no_incident(name, removed, from_look):
     """Several at once, from the start or from some moment on."""
     assert kinds(name, removed, from_look) == set()
@@ -122,7 +123,7 @@ NO_HEARTBEAT = of_engine("generation_tokens iteration_tokens kv_cache_usage requ
 @example(name="overload", removed=NO_PROMPTS, from_look=40)
 @example(name="pinning", removed=NO_HEARTBEAT, from_look=15)
 @given(name=st.sampled_from(sorted(KIND_OF)), removed=subsets, from_look=st.integers(0, 60))
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(40, suppress_health_check=[HealthCheck.too_slow])
 def test_any_signals_less_give_no_wrong_kind(name, removed, from_look):
     """Several at once, from the start or from some moment on."""
     assert kinds(name, removed, from_look) - {"overload"} <= {KIND_OF[name]}
