@@ -47,6 +47,7 @@ class Flags:
     quantization: str | None = None
     enforce_eager: bool = False
     enable_prefix_caching: bool = True
+    async_scheduling: bool | None = None
     kv_cache_memory_bytes: int | None = None
     num_gpu_blocks_override: int | None = None
     enable_lora: bool = False

@@ -121,9 +121,7 @@ def _state(model: Model, settings: Settings) -> list[LayerCache]:
     element = dtype_bytes(settings.dtype)
     convolution = ceil_div(channels, ranks) * (state.conv_kernel - 1 + ahead) * element
     heads = ceil_div(state.state_heads, ranks)
-    recurrent = (
-        heads
-        * state.state_elements_per_head
-        * (dtype_bytes(state.state_dtype) if state.state_dtype else element)
-    )
+    # The CPU's kernels want float32, whatever the model's dtype.
+    said = state.state_dtype or ("float32" if settings.cpu else settings.dtype)
+    recurrent = heads * state.state_elements_per_head * dtype_bytes(said)
     return [LayerCache(0, state_bytes=convolution + recurrent)]

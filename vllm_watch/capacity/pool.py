@@ -167,7 +167,8 @@ def _keeps_prefix_states(settings: Settings) -> bool:
 
 
 def _batches_in_flight(settings: Settings) -> int:
-    stages = settings.flags.pipeline_parallel_size
+    """Steps whose tokens are not settled yet; a window keeps the blocks of all of them."""
+    stages, asked = settings.flags.pipeline_parallel_size, settings.flags.async_scheduling
     if settings.release < releases.WINDOW_KEEPS_IN_FLIGHT:
         return 1
-    return stages + 1 if stages > 1 else 2
+    return stages + (0 if asked is False else 1)

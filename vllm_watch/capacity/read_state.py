@@ -101,7 +101,9 @@ def _mamba2(config: Config, hidden: int) -> RecurrentState:
         conv_kernel=kernel,
         state_heads=heads,
         state_elements_per_head=head_dim * size,
-        state_dtype=config.get("mamba_ssm_cache_dtype") or config.get("mamba_ssm_dtype"),
+        state_dtype=config.get("mamba_ssm_cache_dtype")
+        or config.get("mamba_ssm_dtype")
+        or ("float32" if config.get("model_type") == "nemotron_h" else None),
         grouped_channels=2 * groups * size,
         groups=groups,
     )

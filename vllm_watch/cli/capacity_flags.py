@@ -68,9 +68,11 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(*names, metavar=metavar, type=kind, help=said)
     parser.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs")
     parser.add_argument("--enable-lora", action="store_true", help="room for adapters")
-    parser.add_argument(
-        "--enable-prefix-caching", action=argparse.BooleanOptionalAction, default=True, help="states are kept for prefixes too"
-    )  # fmt: skip
+    for name, default, said in (
+        ("--enable-prefix-caching", True, "states are kept for prefixes too"),
+        ("--async-scheduling", None, "the next step is scheduled while one runs"),
+    ):
+        parser.add_argument(name, action=argparse.BooleanOptionalAction, default=default, help=said)
 
 
 def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
@@ -121,6 +123,7 @@ def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
         enforce_eager=arguments.enforce_eager,
         enable_lora=arguments.enable_lora,
         enable_prefix_caching=arguments.enable_prefix_caching,
+        async_scheduling=arguments.async_scheduling,
         cpu_offload_bytes=int(offload * GIB),
         drafter=_drafter(arguments.speculative_config, model),
     )
