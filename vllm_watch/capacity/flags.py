@@ -19,12 +19,13 @@ _UTILIZATION_OLD, _UTILIZATION_NEW = 0.9, 0.92
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """Speculative decoding: how many tokens ahead, and how many cached layers the drafter adds."""
+    """Speculative decoding: how many tokens ahead, and what cached layers the drafter adds."""
 
     method: str
     tokens: int
     layers: int
-    weights_bytes: int = 0
+    model: Model | None = None
+    """A draft model of its own; None: layers shaped as the target's full attention."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,8 @@ class LayerCache:
     chunked: bool = False
     state_bytes: int = 0
     """Per request, whatever its length."""
+    checkpoints: int = 0
+    """States kept beside the two of a cached prefix."""
     latent: bool = False
 
 
@@ -57,9 +59,13 @@ def layer_caches(
 
 
 def draft_caches(model: Model, settings: Settings) -> list[LayerCache]:
-    """The drafter's layers: shaped as the model's full attention, which EAGLE and MTP heads are."""
+    """The drafter's layers: its own, else shaped as the model's full attention, as EAGLE and MTP are."""
     drafter = settings.flags.drafter
-    return [] if drafter is None else _full(model, settings) * drafter.layers
+    if drafter is None:
+        return []
+    if drafter.model is not None:
+        return layer_caches(drafter.model, settings, drafter.model.layer_kinds)
+    return _full(model, settings) * drafter.layers
 
 
 def _of_kind(kind: LayerKind, model: Model, settings: Settings) -> list[LayerCache]:
@@ -124,4 +130,5 @@ def _state(model: Model, settings: Settings) -> list[LayerCache]:
     # The CPU's kernels want float32, whatever the model's dtype.
     said = state.state_dtype or ("float32" if settings.cpu else settings.dtype)
     recurrent = heads * state.state_elements_per_head * dtype_bytes(said)
-    return [LayerCache(0, state_bytes=convolution + recurrent)]
+    checkpoints = state.checkpoints if settings.release >= releases.STATE_CHECKPOINTS else 0
+    return [LayerCache(0, state_bytes=convolution + recurrent, checkpoints=checkpoints)]

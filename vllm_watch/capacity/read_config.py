@@ -39,6 +39,19 @@ _PLAIN_MLPS = (
     "starcoder2",
     "gpt_bigcode",
 )
+# Where the family's configuration class ties the output head to the embeddings unless told otherwise.
+_TIED = (
+    "falcon",
+    "mpt",
+    "gpt2",
+    "bloom",
+    "gemma",
+    "gemma2",
+    "gemma3",
+    "gemma3_text",
+    "opt",
+    "gpt_bigcode",
+)
 _LONGEST_KEY = 1 << 40  # a config is written by people: larger is a mistake
 
 
@@ -74,7 +87,12 @@ def read_config(config: Config) -> Model:
         intermediate_size=_intermediate(text, hidden),
         max_position_embeddings=_first(text, "positions"),
         dtype=_dtype(config, text),
-        tied_embeddings=bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),
+        tied_embeddings=bool(
+            config.get(
+                "tie_word_embeddings",
+                text.get("tie_word_embeddings", text.get("model_type") in _TIED),
+            )
+        ),
         gated_mlp=text.get("model_type") not in _PLAIN_MLPS,
         sliding_window=_optional(text.get("sliding_window")),
         chunk_size=_optional(text.get("attention_chunk_size")),

@@ -32,8 +32,9 @@ def weights_on_gpu(
     else:
         share, what = _counted(model, settings, ranks)
     share += _lora_bytes(model, settings)
-    if flags.drafter is not None:
-        share += ceil_div(flags.drafter.weights_bytes, ranks)
+    drafted = flags.drafter.model if flags.drafter else None
+    if drafted is not None:
+        share += ceil_div(count_parameters(drafted).total * dtype_bytes(drafted.dtype), ranks)
     offloaded = min(share, flags.cpu_offload_bytes)
     return Weights(share - offloaded, f"{what}, over {ranks} GPUs" if ranks > 1 else what)
 

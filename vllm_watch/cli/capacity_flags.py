@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from vllm_watch.capacity.flags import Drafter, Flags
-from vllm_watch.capacity.kv_types import dtype_bytes, head_bytes
+from vllm_watch.capacity.kv_types import head_bytes
 from vllm_watch.capacity.model import Model
 from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.read_config import read_config
@@ -18,7 +18,6 @@ from vllm_watch.errors import WatchError
 _SUFFIXES = {
     "k": 10**3, "m": 10**6, "g": 10**9, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30,
 }  # fmt: skip
-_OWN_LAYERS = ("mtp", "eagle", "eagle3", "medusa", "dflash")
 _NO_LAYERS = ("ngram", "suffix")
 
 
@@ -163,14 +162,7 @@ def _drafter(text: str | None, model: Model) -> Drafter | None:
     config = _local_config(given.get("model"))
     if config is not None:
         drafted = read_config(config)
-        from vllm_watch.capacity.parameters import count_parameters  # noqa: PLC0415 - drafters are rare
-
-        return Drafter(
-            method,
-            tokens,
-            drafted.num_layers,
-            count_parameters(drafted).total * dtype_bytes(drafted.dtype),
-        )
+        return Drafter(method, tokens, drafted.num_layers, drafted)
     layers = model.draft_layers if model.draft_layers and method not in ("eagle", "eagle3") else 1
     return Drafter(method, tokens, layers)
 
