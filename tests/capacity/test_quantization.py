@@ -3,7 +3,6 @@
 import pytest
 
 from vllm_watch.capacity.quantization import find_quantization
-from vllm_watch.errors import WatchError
 
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True}
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}
@@ -36,6 +35,8 @@ TABLE = (
     ("bitsandbytes 8 bit", None, {"quant_method": "bitsandbytes", "load_in_4bit": False}, 1.0),
     ("GGUF", "gguf", None, 4.85 / 8),
     ("AWQ by the flag", "awq_marlin", None, (4 + 20 / 128) / 8),
+    ("a name that says its format", "bnb-4bit", None, 0.53),
+    ("a flag that is newer than the table", "q9", None, None),
     ("a method that is not known is no reduction", None, {"quant_method": "spqr"}, None),
 )
 
@@ -53,10 +54,3 @@ def test_bytes_per_weight(
 def test_mxfp4_shrinks_experts_alone() -> None:
     """gpt-oss keeps its attention in bfloat16."""
     assert find_quantization(None, {"quant_method": "mxfp4"}).only_experts
-
-
-def test_unknown_flag_is_refused() -> None:
-    """With all names that are known."""
-    with pytest.raises(WatchError, match="--quantization q9 is not known here") as refused:
-        find_quantization("q9", None)
-    assert "awq" in refused.value.remedy

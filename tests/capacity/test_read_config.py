@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.capacity.models import DEEPSEEK_V3, GEMMA_3_27B, LLAMA_31_8B, Config
+from tests.capacity.models import DEEPSEEK_V3, GEMMA_3_27B, LLAMA_31_8B, MODELS, Config
+from tests.capacity.planning import plan
 from vllm_watch.capacity.model import LayerKind
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.errors import WatchError
@@ -108,5 +109,25 @@ def test_refused(config: Config, cause: str) -> None:
 
 def test_what_is_not_said_is_noted() -> None:
     """A default that was taken stands among the assumptions."""
-    assert read_config(of(1)).notes == ("bfloat16: the config names no torch_dtype",)
+    assert read_config(of(1)).notes == (
+        "bfloat16: the config names no torch_dtype",
+        "the config has no vocab_size: what depends on it is guessed",
+    )
     assert read_config(LLAMA_31_8B).notes == ()
+
+
+WRECKS = ("x", [None], {"a": 1}, -1, 1.5, None)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_damaged_values_are_refused_or_survived(name: str) -> None:
+    """Any value of any key may be of another kind: there is a plan or a WatchError, never another error."""
+    outcomes = set()
+    for key in MODELS[name]:
+        for wreck in WRECKS:
+            try:
+                plan(MODELS[name] | {key: wreck}, max_model_len=4096)
+                outcomes.add("planned")
+            except WatchError:
+                outcomes.add("refused")
+    assert outcomes == {"planned", "refused"}

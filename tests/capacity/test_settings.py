@@ -6,6 +6,7 @@ from tests.capacity.models import DEEPSEEK_V3, GEMMA_3_27B, LLAMA_31_8B
 from tests.capacity.planning import plan
 from vllm_watch.capacity.gpus import cuda_memory_bytes, find_gpu
 from vllm_watch.capacity.release import NEWEST, Release, parse_release
+from vllm_watch.capacity.suggestions import suggestions
 from vllm_watch.errors import WatchError
 
 GIB = 1 << 30
@@ -54,19 +55,32 @@ def test_block_sizes() -> None:
     assert found == [16, 64, 128, 128, 16]
 
 
+OBSTACLES = (
+    ({"tensor_parallel_size": 3}, "--tensor-parallel-size 3 does not divide the model's 32 attention heads", "--tensor-parallel-size 2"),
+    ({"pipeline_parallel_size": 33}, "--pipeline-parallel-size 33 is more than the model's 32 layers", "--pipeline-parallel-size 32"),
+    ({"decode_context_parallel_size": 2}, "--decode-context-parallel-size 2 does not divide --tensor-parallel-size 1", "--decode-context-parallel-size 1"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("flags", "why", "instead"), OBSTACLES)
+def test_what_vllm_refuses_does_not_fit(flags: dict[str, object], why: str, instead: str) -> None:
+    """Whatever the memory, with what would start."""
+    found = plan(LLAMA_31_8B, **flags)  # type: ignore[arg-type]
+    first = suggestions(found)[0]
+    assert (found.fits, found.obstacle) == (False, why)
+    assert (f"{first.flag} {first.value}", first.why) == (instead, why)
+
+
 REFUSED = (
-    ({"tensor_parallel_size": 3}, "--tensor-parallel-size 3 does not divide the model's 32 attention heads"),
-    ({"pipeline_parallel_size": 33}, "--pipeline-parallel-size 33 is more than the model's 32 layers"),
-    ({"decode_context_parallel_size": 2}, "--decode-context-parallel-size 2 does not divide --tensor-parallel-size 1"),
     ({"kv_cache_dtype": "fp5"}, "--kv-cache-dtype fp5 is not known here"),
     ({"dtype": "int3"}, "--dtype int3 is not known here"),
     ({"version": "latest"}, "'latest' is no vLLM release"),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(("flags", "cause"), REFUSED)
 def test_refused(flags: dict[str, object], cause: str) -> None:
-    """What vLLM would refuse is named with its value and a remedy."""
+    """What no number can be given for is named with its value and a remedy."""
     with pytest.raises(WatchError) as refused:
         plan(LLAMA_31_8B, **flags)  # type: ignore[arg-type]
     assert refused.value.cause == cause

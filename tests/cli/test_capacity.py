@@ -169,6 +169,16 @@ def test_hub_is_asked_only_on_request(hub: str, capsys: pytest.CaptureFixture[st
     assert json.loads(out)["weights_bytes_per_gpu"] == 4096
 
 
+def test_length_that_fits_is_found(llama: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--max-model-len auto takes what fits, as vLLM does."""
+    status, out, _ = run(
+        capsys, llama, "--gpu-name", "RTX 4090", "--max-model-len", "auto", "--json"
+    )
+    said = json.loads(out)
+    assert (status, said["fits"]) == (0, True)
+    assert said["max_model_len"] == said["max_model_len_that_fits"] == 41488
+
+
 def test_gated_model_and_no_network(
     hub: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,7 +227,6 @@ WRONG = (
     (("{model}", "--gpu-name", "H100", "--max-num-seqs", "0"), "--max-num-seqs 0 is not above 0"),
     (("{model}", "--gpu-name", "H100", "--gpu-memory-utilization", "1.5"), "--gpu-memory-utilization 1.5 is not above 0 and up to 1"),
     (("{model}", "--gpu-name", "H100", "--speculative-config", "mtp"), "--speculative-config 'mtp' is no JSON object"),
-    (("{model}", "--gpu-name", "H100", "--quantization", "q9"), "--quantization q9 is not known here"),
     (("{model}", "--gpu-name", "H100", "--cpu-offload-gb", "-1"), "--cpu-offload-gb -1 is below 0"),
 )  # fmt: skip
 

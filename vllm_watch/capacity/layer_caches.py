@@ -3,17 +3,18 @@
 Source: vLLM's attention specs (kv_cache_interface.py) and Mamba state shapes; before V1 its CacheEngine.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vllm_watch.capacity import release as releases
 from vllm_watch.capacity.flags import Settings
-from vllm_watch.capacity.kv_types import DS_MLA_ROW_BYTES, dtype_bytes, head_bytes
+from vllm_watch.capacity.kv_types import DS_MLA_ROW_BYTES, dtype_bytes, head_bytes, key_value_bytes
 from vllm_watch.capacity.model import LayerKind, Model
 from vllm_watch.capacity.units import ceil_div, round_up
 
 _V0_PAD_ELEMENTS = 128  # 0.7.1 and 0.7.2 rounded MLA's 576 up to a multiple of this: 640
 _PLAIN_MLA_HEAD = 256  # before MLA's own cache, heads of 192 were padded to the kernel's next size
 _INDEXER_SCALE_BYTES = 4
+_PLAIN_EDGE = 2  # layers at either end
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +53,20 @@ def layer_caches(
     """The caches of these layers, those of a drafter's not among them."""
     first_shared = model.num_layers - model.shared_layers
     cached = kinds[:first_shared] if len(kinds) == model.num_layers else kinds
+    plain = _kept_plain(cached, settings)
     caches: list[LayerCache] = []
-    for kind in cached:
-        caches += _of_kind(kind, model, settings)
+    for index, kind in enumerate(cached):
+        own = replace(settings, kv_cache_dtype="auto") if index in plain else settings
+        caches += _of_kind(kind, model, own)
     return caches
+
+
+def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[int]:
+    """TurboQuant leaves the outermost layers of a model without states as they are."""
+    if not settings.kv_cache_dtype.startswith("turboquant_") or LayerKind.STATE in kinds:
+        return frozenset()
+    count = len(kinds)
+    return frozenset((*range(_PLAIN_EDGE), *range(count - _PLAIN_EDGE, count)))
 
 
 def draft_caches(model: Model, settings: Settings) -> list[LayerCache]:
@@ -112,7 +123,7 @@ def _heads_here(heads: int, settings: Settings) -> int:
 
 
 def _key_and_value(head_dim: int, settings: Settings) -> int:
-    return 2 * head_bytes(head_dim, settings.kv_cache_dtype, settings.dtype)
+    return key_value_bytes(head_dim, settings.kv_cache_dtype, settings.dtype)
 
 
 def _state(model: Model, settings: Settings) -> list[LayerCache]:

@@ -3,6 +3,9 @@
 Source: vLLM's MambaStateShapeCalculator and the get_mamba_state_shape of each family.
 """
 
+from dataclasses import fields
+
+from vllm_watch.capacity.kv_types import dtype_bytes
 from vllm_watch.capacity.layer_pattern import Config
 from vllm_watch.capacity.model import RecurrentState
 
@@ -11,7 +14,21 @@ _GDN_HEAD_DIM, _GDN_KEY_HEADS, _CONV_KERNEL = 128, 16, 4
 
 
 def read_state(config: Config, hidden: int, heads: int, head_dim: int) -> RecurrentState:
-    """What one such layer keeps per sequence."""
+    """What one such layer keeps per sequence.
+
+    Raises: ValueError, where a size is none.
+    """
+    state = _of_family(config, hidden, heads, head_dim)
+    for field in fields(RecurrentState):
+        value = getattr(state, field.name)
+        if field.name != "state_dtype" and (not isinstance(value, int) or value < 0):
+            raise ValueError(f"{value!r} as {field.name} of the recurrent state")
+    if state.state_dtype is not None:
+        dtype_bytes(state.state_dtype)
+    return state
+
+
+def _of_family(config: Config, hidden: int, heads: int, head_dim: int) -> RecurrentState:
     family = str(config.get("model_type") or "")
     if "linear_num_value_heads" in config:
         return _gated_delta_net(config)

@@ -43,8 +43,8 @@ def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
     """Changes, best first."""
     if plan.fits:
         return tuple(_waste(plan))
-    if plan.gpus_needed > plan.machine.count:
-        return (_more_gpus(plan),)
+    if plan.obstacle is not None or plan.gpus_needed > plan.machine.count:
+        return (_other_split(plan),)
     found = [made for ways in _WAYS for made in ways(plan)]
     single = tuple(
         suggestion
@@ -279,15 +279,18 @@ def _weights(plan: Plan) -> Iterator[_Change]:
             return
 
 
-def _more_gpus(plan: Plan) -> Suggestion:
-    flags = plan.settings.flags
-    why = f"these flags want {plan.gpus_needed} GPUs and there are {plan.machine.count}"
+def _other_split(plan: Plan) -> Suggestion:
+    flags, heads = plan.settings.flags, plan.model.num_attention_heads
+    why = (
+        plan.obstacle
+        or f"these flags want {plan.gpus_needed} GPUs and there are {plan.machine.count}"
+    )
+    if flags.pipeline_parallel_size > plan.model.num_layers:
+        return Suggestion("--pipeline-parallel-size", str(plan.model.num_layers), why)
+    if heads % flags.tensor_parallel_size == 0 and plan.obstacle:
+        return Suggestion("--decode-context-parallel-size", "1", why)
     room = plan.machine.count // (flags.pipeline_parallel_size * flags.data_parallel_size)
-    possible = [
-        ranks
-        for ranks in (1, *_PARALLEL)
-        if ranks <= room and plan.model.num_attention_heads % ranks == 0
-    ]
+    possible = [ranks for ranks in (1, *_PARALLEL) if ranks <= room and heads % ranks == 0]
     if not possible:
         return Suggestion("--pipeline-parallel-size", "1", why)
     return Suggestion("--tensor-parallel-size", str(possible[-1]), why)

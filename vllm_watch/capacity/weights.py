@@ -51,7 +51,9 @@ def _counted(model: Model, settings: Settings, ranks: int) -> tuple[int, str]:
         parameters.embeddings * element * stages, ranks * stages
     )
     whole = parameters.small * element // stages
-    how = f" as {quantization.name}" if size else f" as {settings.dtype}"
+    how = f" as {quantization.name if size else settings.dtype}"
+    if size is None and quantization.name != "none":
+        how += f", since {quantization.name} does not say how small it makes them"
     return (
         split + whole,
         f"{parameters.total / 1e9:.2f} billion parameters counted from the config{how}",
