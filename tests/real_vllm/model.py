@@ -7,6 +7,7 @@ vLLM is then started with `--load-format dummy`, so the folder holds no weights 
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 VOCAB_SIZE = 1024
 MAX_POSITION_EMBEDDINGS = 8192
@@ -44,8 +45,8 @@ CORPUS = (
 )
 
 
-def make_model(folder: Path) -> None:
-    """Write config.json, tokenizer.json and tokenizer_config.json into `folder`."""
+def make_model(folder: Path, config: dict[str, Any] | None = None) -> None:
+    """Write config.json, tokenizer.json and tokenizer_config.json into `folder`; None: the usual Llama."""
     # Here, since those who import our constants have no tokenizers.
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers  # type: ignore[import-not-found]  # noqa: PLC0415
 
@@ -61,7 +62,7 @@ def make_model(folder: Path) -> None:
     )
     tokenizer.train_from_iterator(CORPUS, trainer)
     tokenizer.save(str(folder / "tokenizer.json"))
-    (folder / "config.json").write_text(json.dumps(CONFIG, indent=1))
+    (folder / "config.json").write_text(json.dumps(config or CONFIG, indent=1))
     (folder / "tokenizer_config.json").write_text(json.dumps(TOKENIZER_CONFIG, indent=1))
 
 

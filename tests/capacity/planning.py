@@ -1,0 +1,27 @@
+"""A plan from a config and flags in one line."""
+
+from typing import Any
+
+from vllm_watch.capacity.flags import Flags
+from vllm_watch.capacity.gpus import cuda_memory_bytes, find_gpu
+from vllm_watch.capacity.plan import Checkpoint, Machine, Plan, make_plan
+from vllm_watch.capacity.read_config import read_config
+from vllm_watch.capacity.release import parse_release
+
+
+def plan(
+    config: dict[str, Any],
+    *,
+    gpu: str = "H100",
+    gib: float | None = None,
+    gpus: int | None = None,
+    version: str | None = None,
+    weights_gib: float | None = None,
+    **flags: Any,
+) -> Plan:
+    given = Flags(release=parse_release(version), **flags)
+    known = find_gpu(gpu, gib)
+    memory, source = cuda_memory_bytes(gib or (known.catalogue_gib if known else 0), known)
+    needed = given.tensor_parallel_size * given.pipeline_parallel_size * given.data_parallel_size
+    machine = Machine(memory, source, known, gpu, gpus if gpus is not None else needed)
+    return make_plan(read_config(config), given, machine, Checkpoint(given_gib=weights_gib))

@@ -1,0 +1,179 @@
+"""KV cache bytes per token: each kind of attention, cache type, parallel split and release."""
+
+import pytest
+
+from tests.capacity.models import (
+    DEEPSEEK_V3,
+    FALCON_7B,
+    GEMMA_3_27B,
+    GPT_OSS_20B,
+    LLAMA_2_7B,
+    LLAMA_31_8B,
+    LLAMA_33_70B,
+    MISTRAL_01_7B,
+    MPT_7B,
+    QWEN35_27B,
+    Config,
+)
+from tests.capacity.planning import plan
+from tests.real_vllm.shapes import FLAGS, SHAPES
+from vllm_watch.capacity.flags import Drafter
+
+GIB = 1 << 30
+# Blocks, tokens and block size, as that vLLM said them for 64 MiB.
+REAL = {
+    "multi-head": (2048, 65536, 32),
+    "grouped-query": (4096, 131072, 32),
+    "multi-query": (3276, 104832, 32),
+    "fp8 cache": (8192, 262144, 32),
+    "float32": (1024, 65536, 64),
+    "latent (MLA)": (1213, 19408, 16),
+    "window in every layer": (4096, 342392, 32),
+    "window in most layers": (4096, 57260, 32),
+    "gated delta net hybrid": (409, 52352, 160),
+    "short convolution hybrid": (4096, 127100, 32),
+    "Mamba 2 hybrid": (455, 88746, 288),
+    "Mamba 2 hybrid, no prefix caching": (455, 109628, 288),
+}
+# Story, config, flags, bytes per token and GPU.
+PER_TOKEN: tuple[tuple[str, Config, dict[str, object], int], ...] = (
+    ("every head has its own cache", LLAMA_2_7B, {}, 524288),
+    ("8 of 32 heads are cached", LLAMA_31_8B, {}, 131072),
+    ("one head for all, whatever num_kv_heads says", FALCON_7B, {}, 32 * 2 * 64 * 2),
+    ("old names of the sizes", MPT_7B, {}, 524288),
+    ("an fp8 cache is half", LLAMA_31_8B, {"kv_cache_dtype": "fp8"}, 65536),
+    ("float32 is double", LLAMA_31_8B, {"dtype": "float32"}, 262144),
+    ("int8 with a scale per token and head", LLAMA_31_8B,
+     {"kv_cache_dtype": "int8_per_token_head"}, 32 * 8 * 2 * (128 + 4)),
+    ("nvfp4: half a byte and a scale to 16", LLAMA_31_8B, {"kv_cache_dtype": "nvfp4"},
+     32 * 8 * 2 * (64 + 8)),
+    ("TurboQuant, but for two layers at either end", LLAMA_31_8B,
+     {"kv_cache_dtype": "turboquant_4bit_nc"}, 28 * 8 * (64 + 2 + 64 + 4) + 4 * 8 * 2 * 128 * 2),
+    ("two ranks share the heads", LLAMA_31_8B, {"tensor_parallel_size": 2}, 65536),
+    ("more ranks than heads hold copies", LLAMA_31_8B, {"tensor_parallel_size": 16}, 32 * 2 * 128 * 2),
+    ("stages share the layers", LLAMA_33_70B, {"pipeline_parallel_size": 2}, 163840),
+    ("the stage with most layers decides", LLAMA_31_8B, {"pipeline_parallel_size": 3}, 11 * 4096),
+    ("latent attention is one vector", DEEPSEEK_V3, {}, 61 * 576 * 2),
+    ("which no tensor parallelism splits", DEEPSEEK_V3, {"tensor_parallel_size": 8}, 61 * 576 * 2),
+    ("0.7.2 padded it to 640", DEEPSEEK_V3, {"version": "0.7.2"}, 61 * 640 * 2),
+    ("0.6 knew no latent cache", DEEPSEEK_V3, {"version": "0.6.6", "tensor_parallel_size": 8},
+     61 * 16 * 2 * 256 * 2),
+    ("V0 kept what a window forgets", GEMMA_3_27B, {"version": "0.8.3", "use_v0": True},
+     62 * 2 * 16 * 128 * 2),
+    ("0.11 printed tokens as if it did too", GPT_OSS_20B, {"version": "0.11.0"}, 24 * 2 * 8 * 64 * 2),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "flags", "expected"), [row[1:] for row in PER_TOKEN], ids=[row[0] for row in PER_TOKEN])  # fmt: skip
+def test_bytes_per_token(config: Config, flags: dict[str, object], expected: int) -> None:
+    """What one token that vLLM prints costs on each GPU."""
+    assert plan(config, max_model_len=4096, **flags).bytes_per_token == pytest.approx(
+        expected, rel=1e-4
+    )  # type: ignore[arg-type]
+
+
+def test_hybrid_of_today_as_printed() -> None:
+    """A start of Qwen3.8-27B, the shape of Qwen3.5-27B, printed 302,921 tokens for 4.99 GiB (2.31 requests).
+
+    Source: https://github.com/mitchross/talos-argocd-proxmox/pull/1995
+    """
+    found = plan(
+        QWEN35_27B, gpu="RTX 3090", version="0.26.1", tensor_parallel_size=2, max_model_len=131072,
+        kv_cache_dtype="fp8", kv_cache_memory_bytes=int(4.99 * GIB),
+    )  # fmt: skip
+    assert found.tokens == 302921
+    assert round(found.concurrency, 2) == 2.31
+    assert found.pool.block_size == 1568
+
+
+def test_hybrid_before_prefixes_were_cached() -> None:
+    """0.19 printed 290,864 tokens and 33.04 requests of 32,768: one state per request, tokens ÷ groups.
+
+    Source: https://github.com/vllm-project/vllm/issues/40691
+    """
+    found = plan(QWEN35_27B, version="0.19.0", max_model_len=32768, num_gpu_blocks_override=1487)
+    assert found.tokens == 290864
+    assert round(found.concurrency, 2) == 33.04
+
+
+def test_drafter_adds_layers_and_states() -> None:
+    """Two tokens ahead of a hybrid: a layer more in each group, two states more per request, longer blocks.
+
+    Source: https://github.com/noonghunna/club-3090, dual nvfp4 with MTP: 841,541 tokens, 3.21 requests, 14.68 GiB.
+    """
+    found = plan(
+        QWEN35_27B, gpu="RTX 5090", version="0.25.1", tensor_parallel_size=2, max_model_len=262144,
+        kv_cache_dtype="fp8", kv_cache_memory_bytes=int(14.68 * GIB), drafter=Drafter("mtp", 2, 1),
+    )  # fmt: skip
+    assert found.tokens == 841541
+    assert round(found.concurrency, 2) == 3.21
+
+
+def test_window_costs_less_than_length() -> None:
+    """Olmo 3 printed 23.73 requests of 6,144 tokens and, in as many blocks, 11.12 of 34,048.
+
+    Of its layers 24 of 32 have a window of 4,096. Source: https://github.com/vllm-project/vllm/pull/29796
+    """
+    olmo = {
+        "num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "vocab_size": 100278,
+        "sliding_window": 4096, "max_position_embeddings": 65536, "torch_dtype": "bfloat16",
+        "layer_types": (["sliding_attention"] * 3 + ["full_attention"]) * 8,
+    }  # fmt: skip
+    printed = {6144: 23.73, 34048: 11.12}
+    found = {
+        length: plan(
+            olmo, version="0.11.2", max_model_len=length, max_num_batched_tokens=2048,
+            num_gpu_blocks_override=36520,
+        ).concurrency
+        for length in printed
+    }  # fmt: skip
+    assert {length: round(each, 2) for length, each in found.items()} == printed
+
+
+def test_window_in_every_layer_bounds_a_request() -> None:
+    """Where every layer has a window, a request of any length needs no more than window and batch."""
+    short, long = (
+        plan(
+            MISTRAL_01_7B, max_model_len=length, max_num_batched_tokens=2048, async_scheduling=False
+        )
+        for length in (8192, 32768)
+    )
+    blocks = {each.pool.blocks_per_request(each.settings.max_model_len) for each in (short, long)}
+    assert blocks == {(4095 + 2048 + 15) // 16 + 1}
+
+
+def test_context_parallelism_multiplies_tokens() -> None:
+    """Four ranks that share each token's cache hold four times the tokens in the same memory."""
+    alone = plan(DEEPSEEK_V3, gib=2000, gpu="?", tensor_parallel_size=8, max_model_len=8192)
+    shared = plan(
+        DEEPSEEK_V3, gib=2000, gpu="?", tensor_parallel_size=8, max_model_len=8192,
+        decode_context_parallel_size=4,
+    )  # fmt: skip
+    assert shared.tokens == pytest.approx(4 * alone.tokens, rel=1e-3)
+
+
+def test_a_group_is_padded_rather_than_split() -> None:
+    """12 windowed and 13 full layers (gpt-oss with a draft layer) are two groups of 13, not three of 12."""
+    found = plan(GPT_OSS_20B, max_model_len=8192, drafter=Drafter("eagle3", 1, 1))
+    assert [group.layers for group in found.pool.groups] == [13, 13]
+
+
+def test_shared_layers_keep_nothing() -> None:
+    """Layers that read an earlier layer's cache (Gemma 3n) cost no token anything."""
+    sharing = LLAMA_31_8B | {"num_kv_shared_layers": 16}
+    assert plan(sharing, max_model_len=4096).bytes_per_token == pytest.approx(65536)
+
+
+def test_sparse_attention_keeps_an_index_beside() -> None:
+    """DeepSeek V3.2: a row of 656 bytes and an index of 132, in each of 61 layers."""
+    sparse = DEEPSEEK_V3 | {"index_topk": 2048, "index_head_dim": 128}
+    found = plan(sparse, kv_cache_dtype="fp8", max_model_len=4096)
+    assert found.bytes_per_token == pytest.approx(61 * (656 + 132))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_as_a_real_vllm_had_it(name: str) -> None:
+    """What vLLM 0.32 made of twelve tiny models; tests/real_vllm asks it anew."""
+    config, flags = SHAPES[name]
+    found = plan(config, gpu="cpu", gib=8, **(FLAGS | flags))
+    assert (found.num_blocks, found.tokens, found.pool.block_size) == REAL[name]

@@ -1,0 +1,186 @@
+"""The engine's flags, as given and as vLLM would settle them: its defaults move with release and GPU."""
+
+from dataclasses import dataclass
+
+from vllm_watch.capacity import release as releases
+from vllm_watch.capacity.gpus import Gpu
+from vllm_watch.capacity.model import LayerKind, Model
+from vllm_watch.capacity.release import Release
+from vllm_watch.capacity.units import GIB
+
+LENGTH_UNSAID = 2048  # tokens: what vLLM takes where the config says nothing
+_LONG_CONTEXT = 32768  # tokens: above, V0 cuts prefills into chunks by itself
+_LARGE_GPU_BYTES, _HUGE_GPU_BYTES = 70 * GIB, 160 * GIB  # as in vLLM's get_batch_defaults
+_MULTIMODAL_BATCH = 5120  # V0's floor for models with an encoder
+_CPU_NAMES = ("cpu",)
+_UTILIZATION_OLD, _UTILIZATION_NEW = 0.9, 0.92
+
+
+@dataclass(frozen=True, slots=True)
+class Drafter:
+    """Speculative decoding: how many tokens ahead, and what cached layers the drafter adds."""
+
+    method: str
+    tokens: int
+    layers: int
+    model: Model | None = None
+    """A draft model of its own; None: layers shaped as the target's full attention."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What was asked for. None: left to vLLM."""
+
+    release: Release = releases.NEWEST
+    use_v0: bool | None = None
+    max_model_len: int | None = None
+    gpu_memory_utilization: float | None = None
+    tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    data_parallel_size: int = 1
+    decode_context_parallel_size: int = 1
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    kv_cache_dtype: str = "auto"
+    block_size: int | None = None
+    dtype: str = "auto"
+    quantization: str | None = None
+    enforce_eager: bool = False
+    enable_prefix_caching: bool = True
+    async_scheduling: bool | None = None
+    kv_cache_memory_bytes: int | None = None
+    num_gpu_blocks_override: int | None = None
+    enable_lora: bool = False
+    max_loras: int = 1
+    max_lora_rank: int = 16
+    cpu_offload_bytes: int = 0
+    drafter: Drafter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The flags as they take effect."""
+
+    flags: Flags
+    engine: str
+    """"V0" or "V1"."""
+    max_model_len: int
+    gpu_memory_utilization: float
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    block_size: int
+    dtype: str
+    kv_cache_dtype: str
+    cpu: bool
+
+    @property
+    def tensor_parallel_size(self) -> int:
+        return self.flags.tensor_parallel_size
+
+    @property
+    def release(self) -> Release:
+        return self.flags.release
+
+
+def settle(
+    flags: Flags, model: Model, gpu: Gpu | None, memory_bytes: int, gpu_name: str | None
+) -> Settings:
+    """Every flag with the value that vLLM of this release would take on this GPU."""
+    release = flags.release
+    length = flags.max_model_len or model.max_position_embeddings or LENGTH_UNSAID
+    v0 = flags.use_v0 if flags.use_v0 is not None else _defaults_to_v0(flags, gpu)
+    cpu = (gpu_name or "").lower() in _CPU_NAMES
+    tokens, seqs = (
+        _batch_v0(flags, model, length) if v0 else _batch_v1(flags, gpu, memory_bytes, cpu=cpu)
+    )
+    if flags.max_num_batched_tokens is None and not v0:
+        tokens = min(tokens, (flags.max_num_seqs or seqs) * length)
+    tokens = flags.max_num_batched_tokens or tokens
+    utilization = flags.gpu_memory_utilization
+    if utilization is None:
+        utilization = _UTILIZATION_NEW if release >= releases.UTILIZATION_92 else _UTILIZATION_OLD
+    return Settings(
+        flags=flags,
+        engine="V0" if v0 else "V1",
+        max_model_len=length,
+        gpu_memory_utilization=utilization,
+        max_num_seqs=min(flags.max_num_seqs or seqs, tokens),
+        max_num_batched_tokens=tokens,
+        block_size=_block_size(flags, model, cpu=cpu),
+        dtype=model.dtype if flags.dtype == "auto" else flags.dtype,
+        kv_cache_dtype=flags.kv_cache_dtype,
+        cpu=cpu,
+    )
+
+
+def obstacle(flags: Flags, model: Model) -> str | None:
+    """Why vLLM would refuse these flags whatever the memory; None: it would not."""
+    heads, ranks = model.num_attention_heads, flags.tensor_parallel_size
+    if heads % ranks:
+        return f"--tensor-parallel-size {ranks} does not divide the model's {heads} attention heads"
+    stages = flags.pipeline_parallel_size
+    if stages > model.num_layers:
+        return (
+            f"--pipeline-parallel-size {stages} is more than the model's {model.num_layers} layers"
+        )
+    wide = flags.decode_context_parallel_size
+    if ranks % wide:
+        return (
+            f"--decode-context-parallel-size {wide} does not divide --tensor-parallel-size {ranks}"
+        )
+    return None
+
+
+def _defaults_to_v0(flags: Flags, gpu: Gpu | None) -> bool:
+    """V1 came by default with 0.8 and fell back to V0 for what it could not do yet."""
+    if flags.release < releases.V1_BY_DEFAULT:
+        return True
+    if flags.release >= releases.V0_IS_GONE:
+        return False
+    too_old = gpu is not None and gpu.name in ("T4", "V100", "V100 32GB", "P100")
+    # 0.8 could neither read GGUF nor keep an fp8 cache on most cards.
+    unable = flags.quantization == "gguf" or flags.drafter is not None
+    return too_old or (unable and flags.release < releases.HYBRID_POOL)
+
+
+def _batch_v0(flags: Flags, model: Model, length: int) -> tuple[int, int]:
+    release = flags.release
+    if release < Release(0, 2, 2):
+        return 2560, 256
+    if (
+        release >= releases.CHUNKED_PREFILL_OF_LONG_CONTEXT
+        and length > _LONG_CONTEXT
+        and not model.multimodal
+    ):
+        return (2048 if release >= releases.CHUNK_OF_2048 else 512), 256
+    return max(length, 2048, _MULTIMODAL_BATCH if model.multimodal else 0), 256
+
+
+def _batch_v1(flags: Flags, gpu: Gpu | None, memory_bytes: int, *, cpu: bool) -> tuple[int, int]:
+    ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size
+    if cpu:
+        return 2048 * ranks, 128 * ranks
+    a100 = (
+        gpu is not None
+        and gpu.name.startswith("A100")
+        and flags.release >= releases.SMALL_BATCH_OF_A100
+    )
+    if flags.release < releases.BATCH_DEFAULTS_BY_GPU:
+        return (8192 if memory_bytes >= _LARGE_GPU_BYTES else 2048), 1024
+    if memory_bytes >= _HUGE_GPU_BYTES and flags.release >= releases.LARGE_BATCH_OF_160_GIB:
+        return 16384, 1024
+    if memory_bytes >= _LARGE_GPU_BYTES and not a100:
+        return 8192, 1024
+    return 2048, 256
+
+
+def _block_size(flags: Flags, model: Model, *, cpu: bool) -> int:
+    if cpu and model.latent is not None:
+        return 16  # the only size its kernel has
+    if flags.block_size is not None:
+        return flags.block_size
+    if cpu:
+        return 128
+    latent_kernel = model.latent is not None and flags.release >= Release(0, 8, 5)
+    hybrid = any(kind is LayerKind.STATE for kind in model.layer_kinds)
+    return 64 if latent_kernel and not hybrid else 16

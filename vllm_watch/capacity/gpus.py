@@ -1,0 +1,115 @@
+"""GPUs by name: the memory that CUDA offers, which is less than the catalogue says.
+
+Source: `total_memory` as vLLM, PyTorch and nvidia-smi print it in public start-up logs. A card's own
+driver, ECC and a display take more; where the machine can be asked (NVML), that is taken instead.
+"""
+
+import re
+from dataclasses import dataclass
+
+from vllm_watch.capacity.units import GIB
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One kind of card."""
+
+    name: str
+    catalogue_gib: float
+    cuda_gib: float
+
+
+# The more special name first: a name is looked up by the first pattern that it contains.
+_GPUS: tuple[tuple[str, Gpu], ...] = tuple(
+    (pattern, Gpu(name, catalogue, cuda))
+    for pattern, name, catalogue, cuda in (
+        (r"gb300|b300", "B300", 288, 268.6),
+        (r"gb200|b200", "B200", 180, 178.35),
+        (r"gh200", "GH200", 96, 94.5),
+        (r"h200", "H200", 141, 139.8),
+        (r"h100.*nvl|h100.*94", "H100 NVL", 94, 93.1),
+        (r"h100|h800", "H100", 80, 79.18),
+        (r"h20\b", "H20", 96, 95.08),
+        (r"a100|a800", "A100", 80, 79.15),
+        (r"a100|a800", "A100 40GB", 40, 39.39),
+        (r"l40s", "L40S", 48, 44.4),
+        (r"l40", "L40", 48, 44.4),
+        (r"\bl20\b", "L20", 48, 44.4),
+        (r"\bl4\b", "L4", 24, 22.03),
+        (r"\ba10g\b", "A10G", 24, 22.04),
+        (r"\ba10\b", "A10", 24, 22.04),
+        (r"\ba30\b", "A30", 24, 23.6),
+        (r"\ba40\b", "A40", 48, 44.4),
+        (r"pro 6000", "RTX PRO 6000", 96, 94.97),
+        (r"6000 ada", "RTX 6000 Ada", 48, 47.4),
+        (r"a6000", "RTX A6000", 48, 47.4),
+        (r"a5000", "RTX A5000", 24, 23.6),
+        (r"5090", "RTX 5090", 32, 31.36),
+        (r"5080", "RTX 5080", 16, 15.47),
+        (r"5070 ti", "RTX 5070 Ti", 16, 15.47),
+        (r"5060 ti", "RTX 5060 Ti", 16, 15.48),
+        (r"4090", "RTX 4090", 24, 23.6),
+        (r"4080", "RTX 4080", 16, 15.6),
+        (r"4060 ti", "RTX 4060 Ti", 16, 15.6),
+        (r"3090", "RTX 3090", 24, 23.64),
+        (r"3060", "RTX 3060", 12, 11.76),
+        (r"\bt4\b", "T4", 16, 14.6),
+        (r"v100", "V100 32GB", 32, 31.73),
+        (r"v100", "V100", 16, 15.77),
+        (r"p100", "P100", 16, 15.9),
+        (r"mi300x", "MI300X", 192, 191.98),
+        (r"mi325x", "MI325X", 256, 255.98),
+        (r"910b", "Ascend 910B", 64, 61.0),
+        (r"gb10|spark", "GB10", 128, 119.7),
+    )
+)
+# A card that is not in the table loses about this share to ECC, firmware and rounding (the spread above
+# is 0.0 to 0.09 of the catalogue's figure, most of it 0.01 to 0.03).
+_UNKNOWN_SHARE = 0.985
+_CATALOGUE_SPREAD = 1.08  # people write 98 for 96, and gigabytes of ten for those of two
+_CATALOGUE_SIZES = (
+    8,
+    10,
+    11,
+    12,
+    16,
+    20,
+    24,
+    32,
+    40,
+    48,
+    64,
+    80,
+    94,
+    96,
+    128,
+    141,
+    180,
+    192,
+    256,
+    288,
+)
+
+
+def find_gpu(name: str | None, memory_gib: float | None = None) -> Gpu | None:
+    """The card of this name, and of this size where it comes in several; None: not known."""
+    if not name:
+        return None
+    named = [gpu for pattern, gpu in _GPUS if re.search(pattern, name.lower())]
+    if memory_gib is not None:
+        named.sort(key=lambda gpu: abs(gpu.catalogue_gib - memory_gib))
+    return named[0] if named else None
+
+
+def cuda_memory_bytes(memory_gib: float, gpu: Gpu | None) -> tuple[int, str]:
+    """What CUDA will offer, and where that figure comes from.
+
+    A size that only the catalogue uses (24, 80) is taken as the card's name; any other as measured.
+    """
+    if gpu is not None and gpu.cuda_gib < memory_gib < gpu.catalogue_gib * _CATALOGUE_SPREAD:
+        what = "" if memory_gib == gpu.catalogue_gib else f" ({memory_gib:g} given)"
+        return int(gpu.cuda_gib * GIB), f"{gpu.name}: {gpu.cuda_gib:g} GiB as CUDA reports it{what}"
+    if gpu is None and memory_gib in _CATALOGUE_SIZES:
+        taken = memory_gib * _UNKNOWN_SHARE
+        return int(taken * GIB), f"{taken:.2f} of {memory_gib:g} GiB: no card of that size is named"
+    return int(memory_gib * GIB), f"{memory_gib:g} GiB as given"

@@ -1,0 +1,145 @@
+"""What each layer of one GPU keeps: bytes per token, a window of tokens, or a state per request.
+
+Source: vLLM's attention specs (kv_cache_interface.py) and Mamba state shapes; before V1 its CacheEngine.
+"""
+
+from dataclasses import dataclass, replace
+
+from vllm_watch.capacity import release as releases
+from vllm_watch.capacity.flags import Settings
+from vllm_watch.capacity.kv_types import DS_MLA_ROW_BYTES, dtype_bytes, head_bytes, key_value_bytes
+from vllm_watch.capacity.model import LayerKind, Model
+from vllm_watch.capacity.units import ceil_div, round_up
+
+_V0_PAD_ELEMENTS = 128  # 0.7.1 and 0.7.2 rounded MLA's 576 up to a multiple of this: 640
+_PLAIN_MLA_HEAD = 256  # before MLA's own cache, heads of 192 were padded to the kernel's next size
+_INDEXER_SCALE_BYTES = 4
+_PLAIN_EDGE = 2  # layers at either end
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCache:
+    """One layer's cache on one GPU. Exactly one of the two sizes is not 0."""
+
+    bytes_per_token: int
+    window_tokens: int | None = None
+    """Tokens that stay readable; None: all."""
+    chunked: bool = False
+    state_bytes: int = 0
+    """Per request, whatever its length."""
+    checkpoints: int = 0
+    """States kept beside the two of a cached prefix."""
+    latent: bool = False
+
+
+def stage_layers(model: Model, stages: int) -> tuple[tuple[LayerKind, ...], ...]:
+    """The layers of each pipeline stage; what does not divide goes to the middle, as vLLM does it."""
+    count = model.num_layers
+    sizes = [count // stages] * stages
+    rest = count % stages
+    # vLLM adds the rest from the last stage but one backwards: the last one has the head to hold.
+    for index in range(rest):
+        sizes[(stages - 2 - index) % stages] += 1
+    cut, parts = 0, []
+    for size in sizes:
+        parts.append(model.layer_kinds[cut : cut + size])
+        cut += size
+    return tuple(parts)
+
+
+def layer_caches(
+    model: Model, settings: Settings, kinds: tuple[LayerKind, ...]
+) -> list[LayerCache]:
+    """The caches of these layers, those of a drafter's not among them."""
+    first_shared = model.num_layers - model.shared_layers
+    cached = kinds[:first_shared] if len(kinds) == model.num_layers else kinds
+    plain = _kept_plain(cached, settings)
+    caches: list[LayerCache] = []
+    for index, kind in enumerate(cached):
+        own = replace(settings, kv_cache_dtype="auto") if index in plain else settings
+        caches += _of_kind(kind, model, own)
+    return caches
+
+
+def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[int]:
+    """TurboQuant leaves the outermost layers of a model without states as they are."""
+    if not settings.kv_cache_dtype.startswith("turboquant_") or LayerKind.STATE in kinds:
+        return frozenset()
+    count = len(kinds)
+    return frozenset((*range(_PLAIN_EDGE), *range(count - _PLAIN_EDGE, count)))
+
+
+def draft_caches(model: Model, settings: Settings) -> list[LayerCache]:
+    """The drafter's layers: its own, else shaped as the model's full attention, as EAGLE and MTP are."""
+    drafter = settings.flags.drafter
+    if drafter is None:
+        return []
+    if drafter.model is not None:
+        return layer_caches(drafter.model, settings, drafter.model.layer_kinds)
+    return _full(model, settings) * drafter.layers
+
+
+def _of_kind(kind: LayerKind, model: Model, settings: Settings) -> list[LayerCache]:
+    if kind is LayerKind.NONE:
+        return []
+    if kind is LayerKind.STATE:
+        return _state(model, settings)
+    if kind is LayerKind.STATE_AND_FULL:
+        return _state(model, settings) + _full(model, settings)
+    if kind is LayerKind.FULL:
+        return _full(model, settings)
+    window = model.sliding_window if kind is LayerKind.SLIDING else model.chunk_size
+    heads = _heads_here(model.num_key_value_heads, settings)
+    per_token = heads * _key_and_value(model.head_dim, settings)
+    return [LayerCache(per_token, window_tokens=window, chunked=kind is LayerKind.CHUNKED)]
+
+
+def _full(model: Model, settings: Settings) -> list[LayerCache]:
+    latent = model.latent
+    if latent is None:
+        heads = _heads_here(model.kv_heads_of_full, settings)
+        return [LayerCache(heads * _key_and_value(model.kv_head_dim_of_full, settings))]
+    if settings.release < releases.MLA_LATENT_CACHE:
+        heads = _heads_here(model.num_key_value_heads, settings)
+        return [LayerCache(heads * _key_and_value(_PLAIN_MLA_HEAD, settings))]
+    row = latent.lora_rank + latent.rope_dim
+    if settings.release < releases.MLA_UNPADDED:
+        row = round_up(row, _V0_PAD_ELEMENTS)
+    if settings.kv_cache_dtype == "fp8_ds_mla" or (
+        latent.indexer_dim and settings.kv_cache_dtype.startswith("fp8")
+    ):
+        per_token = DS_MLA_ROW_BYTES
+    else:
+        per_token = head_bytes(row, settings.kv_cache_dtype, settings.dtype)
+    caches = [LayerCache(per_token, latent=True)]
+    if latent.indexer_dim:
+        caches.append(LayerCache(latent.indexer_dim + _INDEXER_SCALE_BYTES, latent=True))
+    return caches
+
+
+def _heads_here(heads: int, settings: Settings) -> int:
+    """KV heads of one rank; with more ranks than heads each rank holds a copy of one."""
+    return max(1, heads // settings.tensor_parallel_size)
+
+
+def _key_and_value(head_dim: int, settings: Settings) -> int:
+    return key_value_bytes(head_dim, settings.kv_cache_dtype, settings.dtype)
+
+
+def _state(model: Model, settings: Settings) -> list[LayerCache]:
+    state = model.state
+    if state is None:
+        return []
+    ranks = settings.tensor_parallel_size
+    channels = state.conv_channels
+    if state.groups and state.groups % ranks:  # B and C: whole groups on every rank
+        channels += state.grouped_channels // state.groups * (ranks - state.groups)
+    ahead = settings.flags.drafter.tokens if settings.flags.drafter else 0
+    element = dtype_bytes(settings.dtype)
+    convolution = ceil_div(channels, ranks) * (state.conv_kernel - 1 + ahead) * element
+    heads = ceil_div(state.state_heads, ranks)
+    # The CPU's kernels want float32, whatever the model's dtype.
+    said = state.state_dtype or ("float32" if settings.cpu else settings.dtype)
+    recurrent = heads * state.state_elements_per_head * dtype_bytes(said)
+    checkpoints = state.checkpoints if settings.release >= releases.STATE_CHECKPOINTS else 0
+    return [LayerCache(0, state_bytes=convolution + recurrent, checkpoints=checkpoints)]

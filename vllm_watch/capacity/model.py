@@ -1,0 +1,110 @@
+"""What of a model decides its memory, whatever words its config uses for it."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+
+class LayerKind(Enum):
+    """How a layer remembers what it has read."""
+
+    FULL = "full attention"
+    SLIDING = "sliding window"
+    CHUNKED = "chunked attention"
+    STATE = "recurrent state"
+    STATE_AND_FULL = "recurrent state beside full attention"
+    NONE = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class LatentAttention:
+    """Multi-head latent attention (DeepSeek's MLA): one vector per token for all heads."""
+
+    lora_rank: int
+    rope_dim: int
+    nope_dim: int
+    value_dim: int
+    query_rank: int | None = None
+    indexer_dim: int | None = None
+    """Sparse attention's own key per token (DeepSeek V3.2), in elements; None: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecurrentState:
+    """What a Mamba, GDN or convolution layer keeps per sequence, before tensor parallelism."""
+
+    conv_channels: int
+    conv_kernel: int
+    state_heads: int
+    state_elements_per_head: int
+    state_dtype: str | None
+    """None: as the model's."""
+    projected_channels: int
+    """Columns of the matrices in and out, for counting parameters."""
+    checkpoints: int = 0
+    """States kept beside the two of a cached prefix, in releases that keep them."""
+    grouped_channels: int = 0
+    """Of `conv_channels`, those of B and C, which are kept whole groups per rank."""
+    groups: int = 0
+    assumed: bool = False
+    """The config did not say: sizes follow from the attention layers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """A mixture of experts."""
+
+    count: int
+    active: int
+    intermediate_size: int
+    shared_intermediate_size: int
+    first_dense_layers: int
+    layer_step: int = 1
+    """One layer of so many is a mixture."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model's shape. Sizes in elements, of the whole model, before any split over GPUs."""
+
+    model_type: str | None
+    layer_kinds: tuple[LayerKind, ...]
+    hidden_size: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    vocab_size: int
+    intermediate_size: int | None
+    max_position_embeddings: int | None
+    dtype: str
+    tied_embeddings: bool
+    gated_mlp: bool
+    sliding_window: int | None = None
+    chunk_size: int | None = None
+    full_head_dim: int | None = None
+    """Of full-attention layers where they differ from the sliding ones (Gemma 4)."""
+    full_key_value_heads: int | None = None
+    shared_layers: int = 0
+    """The last so many layers read the cache of an earlier one and keep none."""
+    latent: LatentAttention | None = None
+    state: RecurrentState | None = None
+    experts: Experts | None = None
+    draft_layers: int = 0
+    """Multi-token-prediction layers in the checkpoint."""
+    multimodal: bool = False
+    encoder_parameters: int = 0
+    quantization: dict[str, Any] | None = None
+    notes: tuple[str, ...] = ()
+    """What was assumed since the config does not say it."""
+
+    @property
+    def num_layers(self) -> int:
+        return len(self.layer_kinds)
+
+    @property
+    def kv_head_dim_of_full(self) -> int:
+        return self.full_head_dim or self.head_dim
+
+    @property
+    def kv_heads_of_full(self) -> int:
+        return self.full_key_value_heads or self.num_key_value_heads

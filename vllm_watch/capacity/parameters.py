@@ -1,0 +1,120 @@
+"""How many parameters a model has, counted from its shape: where no checkpoint is at hand to ask.
+
+Counts what is quantized (the layers' matrices) apart from what is not (embeddings, head, norms).
+"""
+
+from dataclasses import dataclass
+
+from vllm_watch.capacity.model import LatentAttention, LayerKind, Model
+
+
+@dataclass(frozen=True, slots=True)
+class Parameters:
+    """Elements, of the whole model."""
+
+    matrices: int
+    """In the layers: quantization shrinks them, tensor parallelism splits them."""
+    experts: int
+    """Of `matrices`, those of routed experts."""
+    embeddings: int
+    """Input embeddings, and the output head where it is not the same tensor."""
+    small: int
+    """Norms, biases and convolutions, kept whole and unquantized."""
+
+    @property
+    def total(self) -> int:
+        return self.matrices + self.embeddings + self.small
+
+
+def count_parameters(model: Model) -> Parameters:
+    """All parameters of the language model and its encoder."""
+    matrices = experts = 0
+    small = model.hidden_size
+    for index, kind in enumerate(model.layer_kinds):
+        matrices += _mixer(model, kind)
+        dense, routed = _feed_forward(model, index, kind)
+        matrices += dense + routed
+        experts += routed
+        small += 2 * model.hidden_size
+    tables = 1 if model.tied_embeddings else 2
+    return Parameters(
+        matrices=matrices,
+        experts=experts,
+        embeddings=tables * model.vocab_size * model.hidden_size,
+        small=small + model.encoder_parameters,
+    )
+
+
+def infer_intermediate(model: Model, parameters: int) -> int | None:
+    """The MLP's width, from how many parameters there are in all; None: not plausible."""
+    matrices = 3 if model.gated_mlp else 2
+    attention = sum(_mixer(model, kind) for kind in model.layer_kinds)
+    tables = (1 if model.tied_embeddings else 2) * model.vocab_size * model.hidden_size
+    width = (parameters - tables - attention) // (matrices * model.hidden_size * model.num_layers)
+    return width if model.hidden_size * 1.5 <= width <= model.hidden_size * 8 else None
+
+
+def _mixer(model: Model, kind: LayerKind) -> int:
+    if kind is LayerKind.NONE:
+        return 0
+    if kind is LayerKind.STATE:
+        return _state(model)
+    if kind is LayerKind.STATE_AND_FULL:
+        return _state(model) + _attention(model, model.num_key_value_heads, model.head_dim)
+    if model.latent is not None:
+        return _latent(model, model.latent)
+    if kind is LayerKind.FULL:
+        return _attention(model, model.kv_heads_of_full, model.kv_head_dim_of_full)
+    return _attention(model, model.num_key_value_heads, model.head_dim)
+
+
+def _attention(model: Model, kv_heads: int, head_dim: int) -> int:
+    queries = model.num_attention_heads * head_dim
+    return model.hidden_size * (2 * queries + 2 * kv_heads * head_dim)
+
+
+def _latent(model: Model, latent: LatentAttention) -> int:
+    hidden, heads = model.hidden_size, model.num_attention_heads
+    query = heads * (latent.nope_dim + latent.rope_dim)
+    down = (
+        hidden * latent.query_rank + latent.query_rank * query
+        if latent.query_rank
+        else hidden * query
+    )
+    return (
+        down
+        + hidden * (latent.lora_rank + latent.rope_dim)
+        + latent.lora_rank * heads * (latent.nope_dim + latent.value_dim)
+        + heads * latent.value_dim * hidden
+    )
+
+
+def _state(model: Model) -> int:
+    """In and out projections of a recurrent layer."""
+    return model.hidden_size * model.state.projected_channels if model.state else 0
+
+
+def _feed_forward(model: Model, index: int, kind: LayerKind) -> tuple[int, int]:
+    if model.intermediate_size is None and model.experts is None:
+        width = 4 * model.hidden_size if not model.gated_mlp else model.hidden_size * 8 // 3
+    else:
+        width = model.intermediate_size or 0
+    hidden, experts = model.hidden_size, model.experts
+    per_expert = 3 if model.gated_mlp else 2
+    if (
+        experts is not None
+        and index >= experts.first_dense_layers
+        and (index + 1) % experts.layer_step == 0
+    ):
+        size = experts.intermediate_size or width
+        router = hidden * experts.count
+        shared = per_expert * hidden * experts.shared_intermediate_size
+        return shared + router, per_expert * hidden * size * experts.count
+    if kind is LayerKind.STATE and model.model_type in (
+        "mamba",
+        "mamba2",
+        "falcon_mamba",
+        "nemotron_h",
+    ):
+        return 0, 0  # the mixer is the whole layer
+    return per_expert * hidden * width, 0

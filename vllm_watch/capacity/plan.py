@@ -1,0 +1,146 @@
+"""The whole plan: from model, flags and GPU to fits or not, with every part of the memory named."""
+
+from dataclasses import dataclass
+
+from vllm_watch.capacity.activation import Activation, activation
+from vllm_watch.capacity.flags import Flags, Settings, obstacle, settle
+from vllm_watch.capacity.gpus import Gpu
+from vllm_watch.capacity.kv_types import dtype_bytes
+from vllm_watch.capacity.layer_caches import draft_caches, layer_caches, stage_layers
+from vllm_watch.capacity.model import Model
+from vllm_watch.capacity.overheads import graph_bytes, non_torch_bytes
+from vllm_watch.capacity.parameters import infer_intermediate
+from vllm_watch.capacity.pool import Pool, make_pool
+from vllm_watch.capacity.quantization import find_quantization
+from vllm_watch.capacity.weights import Weights, weights_on_gpu
+
+_NO_LIMIT = 1 << 24  # tokens, where the config names none: longer than anything that is served
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """The GPUs, all alike."""
+
+    memory_bytes: int
+    memory_source: str
+    gpu: Gpu | None = None
+    gpu_name: str | None = None
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What is known of the weights beside the config."""
+
+    given_gib: float | None = None
+    bytes_total: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One GPU's memory (the fullest one's), and what it is worth. Sizes in bytes."""
+
+    model: Model
+    settings: Settings
+    machine: Machine
+    checkpoint: Checkpoint
+    budget_bytes: int
+    """What --gpu-memory-utilization allows."""
+    weights: Weights
+    activation: Activation
+    non_torch_bytes: int
+    graph_bytes: int
+    kv_bytes: int
+    """Left for the KV cache; 0 or less: nothing is."""
+    pool: Pool
+    num_blocks: int
+    longest: int
+    """The longest request that fits, up to the model's own limit."""
+
+    @property
+    def gpus_needed(self) -> int:
+        flags = self.settings.flags
+        ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size
+        return ranks * flags.data_parallel_size
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether one request of max_model_len finds room on these GPUs."""
+        if not self.pool.groups:
+            return self.kv_bytes > 0
+        return self.num_blocks > 0 and self.pool.fits(self.num_blocks, self.settings.max_model_len)
+
+    @property
+    def fits(self) -> bool:
+        return self.obstacle is None and self.has_memory and self.gpus_needed <= self.machine.count
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why vLLM would refuse the flags whatever the memory."""
+        return obstacle(self.settings.flags, self.model)
+
+    @property
+    def tokens(self) -> int:
+        """What vLLM prints as the size of the KV cache."""
+        return self.pool.logged_tokens(self.num_blocks, self.settings.max_model_len)
+
+    @property
+    def concurrency(self) -> float:
+        return self.pool.concurrency(self.num_blocks, self.settings.max_model_len)
+
+    @property
+    def bytes_per_token(self) -> float:
+        """KV cache bytes of one GPU behind each token that vLLM prints."""
+        many = 1 << 20
+        tokens = self.pool.logged_tokens(many, self.settings.max_model_len)
+        return self.pool.bytes_per_block * many / tokens if tokens else 0.0
+
+
+def make_plan(model: Model, flags: Flags, machine: Machine, checkpoint: Checkpoint) -> Plan:
+    """What this comes to."""
+    settings = settle(flags, model, machine.gpu, machine.memory_bytes, machine.gpu_name)
+    weights = weights_on_gpu(
+        model, settings, given_gib=checkpoint.given_gib, checkpoint_bytes=checkpoint.bytes_total
+    )
+    peak = activation(model, settings, intermediate=_intermediate(model, settings, weights))
+    budget = int(machine.memory_bytes * settings.gpu_memory_utilization)
+    non_torch, graphs = non_torch_bytes(settings), graph_bytes(settings)
+    left = budget - weights.bytes_per_gpu - peak.peak_bytes - non_torch - graphs
+    if flags.kv_cache_memory_bytes is not None:
+        left = flags.kv_cache_memory_bytes
+    pool = _fullest_pool(model, settings)
+    blocks = max(0, left) // pool.bytes_per_block if pool.bytes_per_block else 0
+    if flags.num_gpu_blocks_override is not None:
+        blocks = flags.num_gpu_blocks_override
+    limit = max(model.max_position_embeddings or _NO_LIMIT, settings.max_model_len)
+    return Plan(
+        model, settings, machine, checkpoint, budget, weights, peak, non_torch, graphs, left, pool,
+        blocks, longest=pool.longest(blocks, limit),
+    )  # fmt: skip
+
+
+def with_flags(plan: Plan, flags: Flags, checkpoint: Checkpoint | None = None) -> Plan:
+    """The same model and machine under other flags."""
+    return make_plan(plan.model, flags, plan.machine, checkpoint or plan.checkpoint)
+
+
+def _fullest_pool(model: Model, settings: Settings) -> Pool:
+    """Of the pipeline's stages the one whose blocks are largest: all take as many as it can."""
+    parts = stage_layers(model, min(settings.flags.pipeline_parallel_size, model.num_layers))
+    pools = []
+    for index, kinds in enumerate(parts):
+        caches = layer_caches(model, settings, kinds)
+        if index == len(parts) - 1:
+            caches += draft_caches(model, settings)
+        pools.append(make_pool(caches, settings))
+    return max(pools, key=lambda pool: pool.bytes_per_block)
+
+
+def _intermediate(model: Model, settings: Settings, weights: Weights) -> int | None:
+    """The MLP's width: the config's, else what the weights leave room for."""
+    if model.intermediate_size is not None or model.experts is not None:
+        return model.intermediate_size
+    size = find_quantization(settings.flags.quantization, model.quantization).bytes_per_weight
+    ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
+    parameters = int(weights.bytes_per_gpu * ranks / (size or dtype_bytes(settings.dtype)))
+    return infer_intermediate(model, parameters)

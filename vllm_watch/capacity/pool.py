@@ -1,0 +1,177 @@
+"""One GPU's pool of KV blocks: how layers share it, what a request takes of it, what the log says.
+
+Layers that keep the same kind of memory form groups of as many layers each, and all groups draw blocks
+from one pool, so a block is as large as one group's pages. Source: vLLM's kv_cache_utils.py, of the
+releases that `release.py` names.
+"""
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+from vllm_watch.capacity import release as releases
+from vllm_watch.capacity.flags import Settings
+from vllm_watch.capacity.layer_caches import LayerCache
+from vllm_watch.capacity.units import ceil_div
+
+_LATENT_ALIGNMENT = 128  # MLA beside states: kernels want blocks of whole 128 tokens
+_KERNEL_BLOCK, _CPU_KERNEL_BLOCK = 16, 32
+# Fewer layers than this many times the smallest kind: pad the smaller kind instead of splitting.
+_PAD_RATHER_THAN_SPLIT = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Layers that share one block table."""
+
+    layers: int
+    block_tokens: int
+    """Tokens to a block; 0: a block holds one state."""
+    window_tokens: int | None = None
+    chunked: bool = False
+    checkpoints: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """How blocks of one size serve all groups."""
+
+    bytes_per_block: int
+    groups: tuple[Group, ...]
+    settings: Settings
+
+    @property
+    def block_size(self) -> int:
+        """Tokens to a block, as vLLM would say it."""
+        return min((each.block_tokens for each in self.groups if each.block_tokens), default=0)
+
+    def blocks_per_request(self, length: int) -> int:
+        """Blocks that one request of this length holds at most."""
+        return sum(self._blocks_of(group, length) for group in self.groups)
+
+    def _blocks_of(self, group: Group, length: int) -> int:
+        settings = self.settings
+        ahead = settings.flags.drafter.tokens if settings.flags.drafter else 0
+        if not group.block_tokens:
+            kept = 2 + group.checkpoints if _keeps_prefix_states(settings) else 1
+            return kept + ahead
+        if group.window_tokens is not None:
+            in_flight = settings.max_num_batched_tokens * _batches_in_flight(settings)
+            before = group.window_tokens - (0 if group.chunked else 1)
+            tokens = min(before + in_flight, length)
+            return ceil_div(tokens, group.block_tokens) + (0 if group.chunked else 1)
+        return ceil_div(
+            ceil_div(length, settings.flags.decode_context_parallel_size), group.block_tokens
+        )
+
+    def fits(self, blocks: int, length: int) -> bool:
+        """Whether vLLM would start: one request of this length finds room."""
+        reserved = 1 if self.settings.release >= releases.NULL_BLOCK_RESERVED else 0
+        if not self.groups:
+            return True
+        if self.settings.engine == "V0":
+            return blocks * self.block_size >= length
+        return self.blocks_per_request(length) <= blocks - reserved
+
+    def longest(self, blocks: int, limit: int) -> int:
+        """The longest request that fits, up to the limit; 0: none does."""
+        low, high = 0, limit
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.fits(blocks, middle) else (low, middle - 1)
+        return low
+
+    def concurrency(self, blocks: int, length: int) -> float:
+        """How many requests of this length fit at once."""
+        if not self.groups:
+            return math.inf
+        if self.settings.engine == "V0":
+            return blocks * self.block_size / length
+        return blocks / self.blocks_per_request(length)
+
+    def logged_tokens(self, blocks: int, length: int) -> int:
+        """The tokens that vLLM prints at start."""
+        if not self.groups:
+            return 0
+        if not self.block_size:  # states alone: a block is a request, however long
+            return blocks * length
+        if self.settings.release >= releases.TOKENS_FROM_CONCURRENCY:
+            return int(self.concurrency(blocks, length) * length)
+        wide = self.settings.flags.decode_context_parallel_size
+        return blocks // len(self.groups) * self.block_size * wide
+
+
+def make_pool(caches: list[LayerCache], settings: Settings) -> Pool:
+    """The pool that these layers of one GPU share."""
+    if settings.engine == "V0" or settings.release < releases.HYBRID_POOL:
+        return _uniform_pool(caches, settings)
+    states = [each for each in caches if each.state_bytes]
+    tokens = [each for each in caches if each.bytes_per_token]
+    block = settings.block_size
+    if states and tokens:
+        block = _aligned_block(states, tokens, settings)
+    return _grouped_pool(tokens, states, block, settings)
+
+
+def _uniform_pool(caches: list[LayerCache], settings: Settings) -> Pool:
+    """Before hybrid pools: every layer with a cache keeps every token, window or not."""
+    per_token = sum(each.bytes_per_token for each in caches)
+    groups = (Group(len(caches), settings.block_size),) if per_token else ()
+    return Pool(per_token * settings.block_size, groups, settings)
+
+
+def _aligned_block(states: list[LayerCache], tokens: list[LayerCache], settings: Settings) -> int:
+    """Blocks long enough that a page of tokens holds one state."""
+    kernel = _CPU_KERNEL_BLOCK if settings.cpu else _KERNEL_BLOCK
+    step = max(kernel, settings.block_size)
+    if tokens[0].latent:
+        step = max(step, _LATENT_ALIGNMENT)
+    page = max(each.state_bytes for each in states)
+    return max(settings.block_size, step * ceil_div(page, step * tokens[0].bytes_per_token))
+
+
+def _grouped_pool(
+    tokens: list[LayerCache], states: list[LayerCache], block: int, settings: Settings
+) -> Pool:
+    kinds: dict[LayerCache, int] = defaultdict(int)
+    for each in (*tokens, *states):
+        kinds[each] += 1
+    if not kinds:
+        return Pool(0, (), settings)
+    if len({(each.window_tokens, each.chunked, bool(each.state_bytes)) for each in kinds}) == 1:
+        per_block = sum(_page(each, block) * count for each, count in kinds.items())
+        each = next(iter(kinds))
+        return Pool(per_block, (_group(each, sum(kinds.values()), block),), settings)
+    page = max(_page(each, block) for each in kinds)
+    fewest, most = min(kinds.values()), max(kinds.values())
+    size = most if most < fewest * _PAD_RATHER_THAN_SPLIT else fewest
+    groups: list[Group] = []
+    for each, count in kinds.items():
+        own = _page(each, block)
+        length = block * (page // own if page % own == 0 else 1)
+        groups += [_group(each, size, length)] * ceil_div(count, size)
+    return Pool(page * size, tuple(groups), settings)
+
+
+def _group(cache: LayerCache, layers: int, block: int) -> Group:
+    tokens = 0 if cache.state_bytes else block
+    return Group(layers, tokens, cache.window_tokens, cache.chunked, cache.checkpoints)
+
+
+def _page(cache: LayerCache, block: int) -> int:
+    return cache.state_bytes or cache.bytes_per_token * block
+
+
+def _keeps_prefix_states(settings: Settings) -> bool:
+    return (
+        settings.flags.enable_prefix_caching
+        and settings.release >= releases.STATE_PAGES_FOR_PREFIXES
+    )
+
+
+def _batches_in_flight(settings: Settings) -> int:
+    """Steps whose tokens are not settled yet; a window keeps the blocks of all of them."""
+    stages, asked = settings.flags.pipeline_parallel_size, settings.flags.async_scheduling
+    if settings.release < releases.WINDOW_KEEPS_IN_FLIGHT:
+        return 1
+    return stages + (0 if asked is False else 1)

@@ -1,0 +1,281 @@
+"""Reads a Hugging Face config.json into a `Model`: many families, one meaning.
+
+What a config leaves out is filled with what vLLM or transformers would take, and noted.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from vllm_watch.capacity.layer_pattern import Config, layer_kinds
+from vllm_watch.capacity.model import Experts, LatentAttention, LayerKind, Model
+from vllm_watch.capacity.read_state import read_state
+from vllm_watch.errors import WatchError
+
+# Where a multimodal config keeps its language model.
+_TEXT_CONFIGS = (
+    "text_config", "llm_config", "language_config", "thinker_config", "language_model_config",
+)  # fmt: skip
+_KEYS: dict[str, tuple[str, ...]] = {
+    "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
+    "hidden": ("hidden_size", "n_embd", "d_model"),
+    "heads": ("num_attention_heads", "n_head", "n_heads"),
+    "vocab": ("vocab_size", "padded_vocab_size"),
+    "intermediate": ("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim", "d_ff"),
+    "positions": ("max_position_embeddings", "max_seq_len", "n_positions", "seq_length",
+                  "model_max_length", "max_sequence_length"),
+    "experts": ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"),
+    "active": ("num_experts_per_tok", "moe_topk", "num_experts_per_token", "moe_k", "top_k_experts"),
+    "draft": ("num_nextn_predict_layers", "mtp_num_hidden_layers"),
+}  # fmt: skip
+# Families whose MLP has one matrix up and none beside it.
+_PLAIN_MLPS = (
+    "gpt2",
+    "gpt_neox",
+    "opt",
+    "mpt",
+    "falcon",
+    "bloom",
+    "phi",
+    "starcoder2",
+    "gpt_bigcode",
+)
+# Where the family's configuration class ties the output head to the embeddings unless told otherwise.
+_TIED = (
+    "falcon",
+    "mpt",
+    "gpt2",
+    "bloom",
+    "gemma",
+    "gemma2",
+    "gemma3",
+    "gemma3_text",
+    "opt",
+    "gpt_bigcode",
+)
+_LONGEST_KEY = 1 << 40  # a config is written by people: larger is a mistake
+
+
+def read_config(config: Config) -> Model:
+    """The model that this config describes.
+
+    Raises: WatchError, naming the key, where what decides memory is missing or impossible.
+    """
+    try:
+        return _read(config)
+    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, IndexError) as error:
+        # A config is outside input: a list where a number is expected is its fault and not ours.
+        raise WatchError(
+            f"the config cannot be understood: {type(error).__name__}: {error}",
+            "take the config.json of the checkpoint as it was published",
+        ) from None
+
+
+def _read(config: Config) -> Model:
+    text = _text_config(config)
+    count = _positive(text, "layers")
+    cached = _key_value_heads(text, 1)
+    heads = _positive(text, "heads", default=cached)
+    stated = _optional(text.get("head_dim"))
+    hidden = _positive(text, "hidden", default=heads * stated if stated else None)
+    kinds = layer_kinds(text, count)
+    if len(kinds) != count:
+        raise WatchError(
+            f"the config names {len(kinds)} layer kinds for {count} layers",
+            "take the config.json that belongs to the checkpoint",
+        )
+    head_dim = _head_dim(text, hidden, heads)
+    state, notes = None, [*_dtype_notes(config, text), *_size_notes(text)]
+    if any(kind in (LayerKind.STATE, LayerKind.STATE_AND_FULL) for kind in kinds):
+        state = read_state(text, hidden, heads, head_dim)
+        if state.assumed:
+            notes.append("recurrent state sized as in Qwen3-Next: the config does not give it")
+    return Model(
+        model_type=str(text.get("model_type") or config.get("model_type") or "") or None,
+        layer_kinds=kinds,
+        hidden_size=hidden,
+        num_attention_heads=heads,
+        num_key_value_heads=_key_value_heads(text, heads),
+        head_dim=head_dim,
+        vocab_size=_positive(text, "vocab", default=32000),
+        intermediate_size=_intermediate(text, hidden),
+        max_position_embeddings=_first(text, "positions"),
+        dtype=_dtype(config, text),
+        tied_embeddings=bool(
+            config.get(
+                "tie_word_embeddings",
+                text.get("tie_word_embeddings", text.get("model_type") in _TIED),
+            )
+        ),
+        gated_mlp=text.get("model_type") not in _PLAIN_MLPS,
+        sliding_window=_optional(text.get("sliding_window")),
+        chunk_size=_optional(text.get("attention_chunk_size")),
+        full_head_dim=_optional(text.get("global_head_dim")),
+        full_key_value_heads=_optional(text.get("num_global_key_value_heads")),
+        shared_layers=_optional(text.get("num_kv_shared_layers")) or 0,
+        latent=_latent(text),
+        state=state,
+        experts=_experts(text),
+        draft_layers=_first(text, "draft") or 0,
+        multimodal=text is not config,
+        encoder_parameters=_encoder_parameters(config),
+        quantization=_quantization(config, text),
+        notes=tuple(notes),
+    )  # fmt: skip
+
+
+def _text_config(config: Config) -> Config:
+    for key in _TEXT_CONFIGS:
+        inner = config.get(key)
+        found = _text_config(inner) if isinstance(inner, Mapping) else {}
+        if any(name in found for name in _KEYS["layers"]):
+            return found
+    return config
+
+
+def _first(config: Config, field: str) -> int | None:
+    for key in _KEYS[field]:
+        value = config.get(key)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return None
+
+
+def _positive(config: Config, field: str, default: int | None = None) -> int:
+    value = _first(config, field)
+    if value is None:
+        value = default
+    if value is None:
+        raise WatchError(
+            f"the config has no {_KEYS[field][0]}",
+            "give the config.json of a text model (of a multimodal one, with its text_config)",
+        )
+    if not 0 < value < _LONGEST_KEY:
+        raise WatchError(
+            f"{_KEYS[field][0]}: {value} is not possible", "take the config.json of the checkpoint"
+        )
+    return value
+
+
+def _optional(value: Any) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None
+
+
+def _head_dim(config: Config, hidden: int, heads: int) -> int:
+    given = config.get("head_dim") or config.get("kv_channels") or config.get("attention_head_dim")
+    return _optional(given) or max(1, hidden // heads)
+
+
+def _key_value_heads(config: Config, heads: int) -> int:
+    for key in ("num_key_value_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num",
+                "num_query_groups", "num_kv_attention_heads"):  # fmt: skip
+        value = config.get(key)
+        if isinstance(value, list | tuple) and value:
+            return max(int(each) for each in value)
+        # Falcon's old configs say multi_query and carry a num_kv_heads that means nothing.
+        if isinstance(value, int) and value > 0 and not _old_multi_query(config):
+            return value
+    attention = config.get("attn_config")  # MPT, DBRX
+    if isinstance(attention, Mapping) and _optional(attention.get("kv_n_heads")):
+        return int(attention["kv_n_heads"])
+    return 1 if config.get("multi_query") else heads
+
+
+def _old_multi_query(config: Config) -> bool:
+    return bool(config.get("multi_query")) and not config.get(
+        "new_decoder_architecture", config.get("model_type") != "falcon"
+    )
+
+
+def _intermediate(config: Config, hidden: int) -> int | None:
+    value = config.get("intermediate_size")
+    if isinstance(value, list | tuple) and value:
+        return max(int(each) for each in value)
+    if config.get("model_type") in ("mpt", "gpt2", "bloom", "falcon", "gpt_bigcode"):
+        return _first(config, "intermediate") or int(config.get("expansion_ratio", 4) * hidden)
+    return _first(config, "intermediate")
+
+
+def _dtype(config: Config, text: Config) -> str:
+    for each in (text, config):
+        for key in ("torch_dtype", "dtype"):
+            if isinstance(each.get(key), str):
+                return cast("str", each[key]).removeprefix("torch.")
+    return "bfloat16"
+
+
+def _dtype_notes(config: Config, text: Config) -> tuple[str, ...]:
+    said = any(
+        isinstance(each.get(key), str)
+        for each in (config, text)
+        for key in ("torch_dtype", "dtype")
+    )
+    return () if said else ("bfloat16: the config names no torch_dtype",)
+
+
+def _size_notes(text: Config) -> Iterator[str]:
+    for field in ("hidden", "heads", "vocab"):
+        if _first(text, field) is None:
+            yield f"the config has no {_KEYS[field][0]}: what depends on it is guessed"
+
+
+def _latent(config: Config) -> LatentAttention | None:
+    rank, rope = _optional(config.get("kv_lora_rank")), _optional(config.get("qk_rope_head_dim"))
+    if rank is None or rope is None:
+        return None
+    return LatentAttention(
+        lora_rank=rank,
+        rope_dim=rope,
+        nope_dim=_optional(config.get("qk_nope_head_dim")) or 128,
+        value_dim=_optional(config.get("v_head_dim")) or 128,
+        query_rank=_optional(config.get("q_lora_rank")),
+        indexer_dim=_optional(config.get("index_head_dim")) if config.get("index_topk") else None,
+    )
+
+
+def _experts(config: Config) -> Experts | None:
+    feed = config.get("ffn_config")  # DBRX
+    count = _first(feed if isinstance(feed, Mapping) else config, "experts")
+    if not count or count == 1:
+        return None
+    size = config.get("moe_intermediate_size") or _first(config, "intermediate")
+    if isinstance(size, list | tuple):
+        size = max(size)
+    if size is None and isinstance(feed, Mapping):
+        size = feed.get("ffn_hidden_size")
+    shared = _optional(config.get("shared_expert_intermediate_size")) or (
+        (_optional(config.get("n_shared_experts")) or 0) * (_optional(size) or 0)
+    )
+    return Experts(
+        count=count,
+        # Configs that leave it out: 2 of 8 (Mixtral), 8 of more (DeepSeek, Qwen).
+        active=_first(config, "active") or (2 if count <= 16 else 8),  # noqa: PLR2004 - as said above
+        intermediate_size=_optional(size) or 0,
+        shared_intermediate_size=shared,
+        first_dense_layers=_optional(config.get("first_k_dense_replace")) or 0,
+        layer_step=_optional(config.get("decoder_sparse_step"))
+        or _optional(config.get("interleave_moe_layer_step"))
+        or _optional(config.get("moe_layer_freq"))
+        or _optional(config.get("expert_layer_period"))
+        or 1,
+    )
+
+
+def _encoder_parameters(config: Config) -> int:
+    """Of the vision tower: its blocks, which are nearly all of it. 0 where there is none."""
+    vision = config.get("vision_config")
+    if not isinstance(vision, Mapping):
+        return 0
+    layers = vision.get("num_hidden_layers") or vision.get("depth") or 0
+    width = vision.get("embed_dim") or vision.get("hidden_size") or 0
+    inner = vision.get("intermediate_size") or 4 * width
+    if not all(isinstance(each, int) for each in (layers, width, inner)):
+        return 0
+    return int(layers * (4 * width * width + 2 * width * inner))
+
+
+def _quantization(config: Config, text: Config) -> dict[str, Any] | None:
+    for each in (config, text):
+        found = each.get("quantization_config") or each.get("compression_config")
+        if isinstance(found, Mapping):
+            return dict(found)
+    return None

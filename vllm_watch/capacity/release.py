@@ -1,0 +1,62 @@
+"""A vLLM release, and what changed in which one: every rule that depends on it asks here.
+
+Source: vLLM's tags and the pull requests named; a release that is not known is taken as the newest one
+that this file was checked against.
+"""
+
+import re
+from typing import NamedTuple
+
+from vllm_watch.errors import WatchError
+
+
+class Release(NamedTuple):
+    """Major, minor, patch."""
+
+    major: int
+    minor: int
+    patch: int = 0
+
+    def __str__(self) -> str:
+        return ".".join(map(str, self))
+
+
+NEWEST = Release(0, 32, 0)  # what the rules below were read from and tested against
+
+PROFILES_TORCH_PEAK = Release(0, 0, 0)  # total − torch's peak: CUDA context and NCCL are not seen
+PROFILES_DEVICE = Release(0, 2, 7)  # total − what is free after profiling: all is seen
+PROFILES_CLEAN_DEVICE = Release(0, 6, 4)  # peak above what is left once the cache is emptied
+CHUNKED_PREFILL_OF_LONG_CONTEXT = Release(0, 5, 4)  # on by default above 32,768 tokens
+CHUNK_OF_2048 = Release(0, 6, 4)  # before: 512
+MLA_LATENT_CACHE = Release(0, 7, 1)  # before: MLA models are cached as if they had plain heads
+MLA_UNPADDED = Release(0, 7, 3)  # 0.7.1 and 0.7.2 pad 576 to 640 elements (PR 13022 and after)
+V1_BY_DEFAULT = Release(0, 8, 0)
+BATCH_DEFAULTS_BY_GPU = Release(0, 8, 3)  # large GPUs take 8192 tokens and 1024 sequences
+MOE_SHARES_BUFFER = Release(0, 9, 0)  # before: the experts' three buffers lay side by side
+SMALL_BATCH_OF_A100 = Release(0, 9, 0)  # the A100 takes the small defaults (PR 17885)
+HYBRID_POOL = Release(0, 9, 2)  # sliding windows and states get pages of their own (PR 17996)
+V0_IS_GONE = Release(0, 11, 0)
+LARGE_BATCH_OF_160_GIB = Release(0, 21, 0)
+STATE_PAGES_FOR_PREFIXES = Release(
+    0, 20, 0
+)  # hybrids cache prefixes by default: two states a request
+STATE_CHECKPOINTS = Release(0, 32, 0)  # seen there: Mamba 2 and KDA keep one more for prefixes
+TOKENS_FROM_CONCURRENCY = Release(0, 21, 0)  # the log says concurrency × max_model_len (PR 40694)
+GRAPHS_IN_BUDGET = Release(
+    0, 21, 0
+)  # CUDA graphs are profiled and taken from the KV cache (PR 30515)
+UTILIZATION_92 = Release(0, 20, 0)  # the default was 0.90
+WINDOW_KEEPS_IN_FLIGHT = Release(0, 26, 0)  # windows reserve for two batches under async scheduling
+NULL_BLOCK_RESERVED = Release(
+    0, 26, 0
+)  # one block is kept back when it is checked whether a request fits
+
+
+def parse_release(text: str | None) -> Release:
+    """A release from what people write: 0.11.0, v0.8.5.post1, 0.26.1rc1.dev608+g1a2b3c."""
+    if text is None:
+        return NEWEST
+    found = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:[.+a-z].*)?", text.strip().lower())
+    if not found:
+        raise WatchError(f"'{text}' is no vLLM release", "write it as vllm --version does: 0.11.0")
+    return Release(int(found[1]), int(found[2]), int(found[3] or 0))

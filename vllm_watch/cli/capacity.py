@@ -1,0 +1,112 @@
+"""`vllm-watch capacity`: will it fit, before anything is started."""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from vllm_watch.capacity.assumptions import assumptions
+from vllm_watch.capacity.plan import make_plan, with_flags
+from vllm_watch.capacity.read_config import read_config
+from vllm_watch.capacity.report import report
+from vllm_watch.capacity.suggestions import suggestions
+from vllm_watch.cli import capacity_text, exit_status
+from vllm_watch.cli.capacity_flags import AUTO_LENGTH, add_engine_flags, read_flags
+from vllm_watch.cli.capacity_machine import find_machine
+from vllm_watch.cli.capacity_model import find_checkpoint
+from vllm_watch.errors import WatchError
+
+HELP = """\
+Says whether a model fits on these GPUs under these engine flags, before vLLM is started: tokens of KV
+cache, concurrency, the longest context, and the smallest change that makes it fit. Works from config.json
+alone; weights are taken from the checkpoint beside it, else counted. Exit status 0: fits, 3: does not.
+
+examples:
+  vllm-watch capacity ./Llama-3.1-8B-Instruct
+  vllm-watch capacity Qwen/Qwen3-32B --gpu-name H100 --tensor-parallel-size 2 --max-model-len 32k
+  vllm-watch capacity --model config.json --gpu-memory-gib 23.6 --kv-cache-dtype fp8 --json"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "source",
+        metavar="MODEL",
+        nargs="?",
+        help="a model's folder, its config.json, or a name in the local hub cache",
+    )
+    parser.add_argument("--model", metavar="MODEL", help="the same, as vLLM spells it")
+    parser.add_argument(
+        "--from-hub",
+        action="store_true",
+        help="fetch config.json from the hub where it is not here (HF_ENDPOINT)",
+    )
+    parser.add_argument(
+        "--gpu-name",
+        metavar="NAME",
+        help="such as H100 or 'RTX 4090' (default: this machine's GPUs)",
+    )
+    parser.add_argument(
+        "--gpu-memory-gib",
+        metavar="X",
+        type=float,
+        help="memory per GPU; a catalogue's size of a named card is corrected to what CUDA offers",
+    )
+    parser.add_argument(
+        "--gpus",
+        metavar="N",
+        type=int,
+        help="how many there are (default: this machine's, else as many as the flags need)",
+    )
+    parser.add_argument(
+        "--weights-gib", metavar="X", type=float, help="weights per GPU, where they are known"
+    )
+    add_engine_flags(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Plan; print; 0 when it fits, 3 when not."""
+    if (arguments.source is None) == (arguments.model is None):
+        raise WatchError(
+            "no model is named" if arguments.source is None else "two models are named",
+            "name a model's folder or its config.json, once",
+        )
+    found = find_checkpoint(
+        arguments.source or arguments.model,
+        dict(os.environ),
+        from_hub=arguments.from_hub,
+        weights_gib=_positive(arguments.weights_gib, "--weights-gib"),
+    )
+    model = read_config(found.config)
+    flags = read_flags(arguments, model)
+    needed = flags.tensor_parallel_size * flags.pipeline_parallel_size * flags.data_parallel_size
+    machine = find_machine(
+        name=arguments.gpu_name,
+        memory_gib=_positive(arguments.gpu_memory_gib, "--gpu-memory-gib"),
+        count=arguments.gpus,
+        needed=needed,
+        procfs=Path("/proc"),
+    )
+    plan = make_plan(model, flags, machine, found.checkpoint)
+    if arguments.max_model_len == AUTO_LENGTH and not plan.fits and plan.longest:
+        plan = with_flags(plan, replace(flags, max_model_len=plan.longest))
+    if arguments.json:
+        print(json.dumps(report(plan)))
+    else:
+        columns = shutil.get_terminal_size((100, 24)).columns
+        colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        lines = capacity_text.lines(
+            plan, found.name, suggestions(plan), assumptions(plan), columns=columns, colours=colours
+        )
+        print("\n".join(lines))
+    return exit_status.FINE if plan.fits else exit_status.NO_GO
+
+
+def _positive(value: float | None, flag: str) -> float | None:
+    if value is not None and not 0 < value < float("inf"):
+        raise WatchError(f"{flag} {value:g} is not above 0", "give GiB, such as 79.2")
+    return value

@@ -1,0 +1,174 @@
+"""The engine's flags on the command line, spelled as vLLM spells them."""
+
+import argparse
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from vllm_watch.capacity.flags import Drafter, Flags
+from vllm_watch.capacity.kv_types import head_bytes
+from vllm_watch.capacity.model import Model
+from vllm_watch.capacity.read_config import read_config
+from vllm_watch.capacity.release import parse_release
+from vllm_watch.capacity.units import GIB
+from vllm_watch.errors import WatchError
+
+AUTO_LENGTH = -1  # as vLLM: whatever fits
+_SUFFIXES = {
+    "k": 10**3, "m": 10**6, "g": 10**9, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30,
+}  # fmt: skip
+_NO_LAYERS = ("ngram", "suffix")
+
+
+def add_engine_flags(parser: argparse.ArgumentParser) -> None:
+    """Declare them; what is left out takes the value that this release of vLLM would."""
+    for names, metavar, kind, said in (
+        (("--vllm-version",), "V", str, "the release to plan for (default: the newest known)"),
+        (("--max-model-len",), "N", _tokens, "longest context, also as 32k or 1M; auto: what fits"),
+        (("--gpu-memory-utilization",), "X", float, "share of the GPU that vLLM may fill"),
+        (("--tensor-parallel-size", "-tp"), "N", int, "ranks that share each layer"),
+        (("--pipeline-parallel-size", "-pp"), "N", int, "stages that share the layers"),
+        (("--data-parallel-size", "-dp"), "N", int, "replicas, each with GPUs of its own"),
+        (
+            ("--decode-context-parallel-size", "-dcp"),
+            "N",
+            int,
+            "ranks that share each token's cache",
+        ),
+        (("--max-num-seqs",), "N", _tokens, "requests at once"),
+        (("--max-num-batched-tokens",), "N", _tokens, "tokens of one step"),
+        (("--kv-cache-dtype",), "TYPE", str, "auto, fp8, int8_per_token_head, nvfp4 and others"),
+        (("--block-size",), "N", int, "tokens to a block"),
+        (("--dtype",), "TYPE", str, "auto, bfloat16, half, float32"),
+        (
+            ("--quantization", "-q"),
+            "NAME",
+            str,
+            "awq, gptq, fp8 and others; a checkpoint says it itself",
+        ),
+        (
+            ("--kv-cache-memory-bytes",),
+            "N",
+            _tokens,
+            "size of the KV cache per GPU, instead of a share",
+        ),
+        (("--num-gpu-blocks-override",), "N", int, "blocks, whatever the memory says"),
+        (("--max-loras",), "N", int, "adapters at once"),
+        (("--max-lora-rank",), "N", int, "their largest rank"),
+        (("--speculative-config",), "JSON", str, "method, model and num_speculative_tokens"),
+        (
+            ("--cpu-offload-gb",),
+            "X",
+            float,
+            "GiB of weights per GPU that stay in the host's memory",
+        ),
+    ):
+        parser.add_argument(*names, metavar=metavar, type=kind, help=said)
+    parser.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs")
+    parser.add_argument("--enable-lora", action="store_true", help="room for adapters")
+    for name, default, said in (
+        ("--enable-prefix-caching", True, "states are kept for prefixes too"),
+        ("--async-scheduling", None, "the next step is scheduled while one runs"),
+    ):
+        parser.add_argument(name, action=argparse.BooleanOptionalAction, default=default, help=said)
+
+
+def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
+    """The flags as the arithmetic wants them.
+
+    Raises: WatchError, naming the flag.
+    """
+    names = (
+        "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_loras",
+        "decode_context_parallel_size", "max_num_seqs", "max_num_batched_tokens", "block_size",
+        "kv_cache_memory_bytes", "num_gpu_blocks_override", "max_lora_rank", "max_model_len",
+    )  # fmt: skip
+    given: dict[str, Any] = {}
+    for name in names:
+        value = getattr(arguments, name)
+        if value is None or (name == "max_model_len" and value == AUTO_LENGTH):
+            continue
+        if value < 1:
+            raise WatchError(
+                f"--{name.replace('_', '-')} {value} is not above 0",
+                "give a whole number from 1 on",
+            )
+        given[name] = value
+    share = arguments.gpu_memory_utilization
+    if share is not None and not 0 < share <= 1:
+        raise WatchError(
+            f"--gpu-memory-utilization {share:g} is not above 0 and up to 1",
+            "give a share such as 0.9",
+        )
+    dtype = arguments.dtype or "auto"
+    kv_dtype = arguments.kv_cache_dtype or "auto"
+    head_bytes(
+        128, kv_dtype, model.dtype if dtype == "auto" else dtype
+    )  # fails where it is not known
+    offload = arguments.cpu_offload_gb or 0.0
+    if offload < 0:
+        raise WatchError(
+            f"--cpu-offload-gb {offload:g} is below 0", "give GiB per GPU, or leave it out"
+        )
+    return Flags(
+        **given,
+        release=parse_release(arguments.vllm_version),
+        gpu_memory_utilization=share,
+        dtype=dtype,
+        kv_cache_dtype=kv_dtype,
+        quantization=arguments.quantization,
+        enforce_eager=arguments.enforce_eager,
+        enable_lora=arguments.enable_lora,
+        enable_prefix_caching=arguments.enable_prefix_caching,
+        async_scheduling=arguments.async_scheduling,
+        cpu_offload_bytes=int(offload * GIB),
+        drafter=_drafter(arguments.speculative_config, model),
+    )
+
+
+def _tokens(text: str) -> int:
+    """A whole number as vLLM takes it: 4096, 32k (thousands), 8K (1024s), 0.5M, auto."""
+    if text in ("auto", "-1"):
+        return AUTO_LENGTH
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgKMG]?)", text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number such as 4096, 32k or 8K")
+    return int(float(found[1]) * _SUFFIXES.get(found[2], 1))
+
+
+def _drafter(text: str | None, model: Model) -> Drafter | None:
+    if text is None:
+        return None
+    try:
+        given = json.loads(text)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        raise WatchError(
+            f"--speculative-config '{text}' is no JSON object",
+            'write it as vLLM takes it: {"method": "mtp", "num_speculative_tokens": 2}',
+        )
+    method = str(given.get("method") or "draft_model")
+    tokens = given.get("num_speculative_tokens", 1)
+    if not isinstance(tokens, int) or tokens < 1:
+        raise WatchError(
+            f"num_speculative_tokens: {tokens} is no whole number above 0",
+            "give how many tokens are drafted at once",
+        )
+    if method in _NO_LAYERS:
+        return Drafter(method, tokens, 0)
+    config = _local_config(given.get("model"))
+    if config is not None:
+        drafted = read_config(config)
+        return Drafter(method, tokens, drafted.num_layers, drafted)
+    layers = model.draft_layers if model.draft_layers and method not in ("eagle", "eagle3") else 1
+    return Drafter(method, tokens, layers)
+
+
+def _local_config(name: Any) -> dict[str, Any] | None:
+    path = Path(str(name or "")) / "config.json"
+    if not name or not path.is_file():
+        return None
+    found = json.loads(path.read_text())
+    return found if isinstance(found, dict) else None

@@ -1,0 +1,149 @@
+"""Finds a model's config and how large its checkpoint is: a folder, a config.json, the hub's local cache.
+
+The hub itself is asked only on request, for two small files, with a limit and a deadline.
+"""
+
+import json
+import re
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vllm_watch.capacity.plan import Checkpoint
+from vllm_watch.errors import WatchError
+
+_CONFIG_BYTES_MAX = 16 << 20  # an index of a checkpoint of a trillion parameters has 8 MB
+_HUB = "https://huggingface.co"
+_HUB_SECONDS = 10.0
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+_INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+_WEIGHT_FILES = ("*.safetensors", "*.bin", "*.gguf", "*.pt")  # the first kind that is there
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A config, what the model is called, and what is known of its weights."""
+
+    name: str
+    config: dict[str, Any]
+    checkpoint: Checkpoint
+
+
+def find_checkpoint(
+    named: str, environment: Mapping[str, str], *, from_hub: bool, weights_gib: float | None
+) -> Found:
+    """The model that was named.
+
+    Raises: WatchError, saying where it was looked for.
+    """
+    path = Path(named).expanduser()
+    if path.is_file():
+        folder, config = path.parent, _read(path)
+        own = path.name == "config.json"
+        size = _checkpoint_bytes(folder) if own else None
+    elif path.is_dir() or (cached := _in_cache(named, environment)) is not None:
+        folder = path if path.is_dir() else cached  # type: ignore[assignment]
+        config, size = _read(folder / "config.json"), _checkpoint_bytes(folder)
+    elif from_hub and _REPOSITORY.fullmatch(named):
+        return _of_hub(named, environment, weights_gib)
+    else:
+        raise WatchError(
+            f"{named}: there is no such file or folder, nor is it in the hub's cache ({_cache(environment)})",
+            "give the model's folder or its config.json; --from-hub fetches the config",
+        )
+    quantized = folder / "hf_quant_config.json"  # ModelOpt keeps it apart
+    if quantized.is_file() and "quantization_config" not in config:
+        config["quantization_config"] = _read(quantized) | {"quant_method": "modelopt"}
+    return Found(named, config, Checkpoint(given_gib=weights_gib, bytes_total=size))
+
+
+def _cache(environment: Mapping[str, str]) -> Path:
+    home = Path(environment.get("HF_HOME") or "~/.cache/huggingface").expanduser()
+    return Path(environment.get("HF_HUB_CACHE") or home / "hub").expanduser()
+
+
+def _in_cache(named: str, environment: Mapping[str, str]) -> Path | None:
+    """The snapshot that 'main' names, else the newest one."""
+    if not _REPOSITORY.fullmatch(named):
+        return None
+    entry = _cache(environment) / f"models--{named.replace('/', '--')}"
+    main = entry / "refs" / "main"
+    if main.is_file():
+        snapshot = entry / "snapshots" / main.read_text().strip()
+        if (snapshot / "config.json").is_file():
+            return snapshot
+    snapshots = [each.parent for each in entry.glob("snapshots/*/config.json")]
+    return max(snapshots, key=lambda each: each.stat().st_mtime, default=None)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_CONFIG_BYTES_MAX + 1)
+    except OSError as error:
+        raise WatchError(
+            f"{path} cannot be read: {error.strerror}", "name a model's folder or its config.json"
+        ) from None
+    return _parse(raw, str(path))
+
+
+def _parse(raw: bytes, where: str) -> dict[str, Any]:
+    if len(raw) > _CONFIG_BYTES_MAX:
+        raise WatchError(
+            f"{where} is longer than {_CONFIG_BYTES_MAX >> 20} MiB", "name the model's config.json"
+        )
+    try:
+        config = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise WatchError(f"{where} is no JSON: {error}", "name the model's config.json") from None
+    if not isinstance(config, dict):
+        raise WatchError(f"{where} is no JSON object", "name the model's config.json")
+    return config
+
+
+def _checkpoint_bytes(folder: Path) -> int | None:
+    """All weights, from the index where there is one, else from the files; None: there are none."""
+    for name in _INDEXES:
+        if (folder / name).is_file():
+            size = _read(folder / name).get("metadata", {}).get("total_size")
+            if isinstance(size, int) and size > 0:
+                return size
+    for pattern in _WEIGHT_FILES:
+        files = [each for each in folder.glob(pattern) if not each.name.startswith("consolidated")]
+        if files:
+            return sum(each.stat().st_size for each in files)
+    return None
+
+
+def _of_hub(named: str, environment: Mapping[str, str], weights_gib: float | None) -> Found:
+    base = f"{environment.get('HF_ENDPOINT') or _HUB}/{named}/resolve/main"
+    config = _parse(_fetch(f"{base}/config.json"), f"{named}/config.json")
+    size = None
+    if weights_gib is None:
+        try:
+            index = _parse(_fetch(f"{base}/{_INDEXES[0]}"), f"{named}/{_INDEXES[0]}")
+            size = index.get("metadata", {}).get("total_size")
+        except WatchError:  # one file has no index: the weights are counted
+            size = None
+    return Found(named, config, Checkpoint(given_gib=weights_gib, bytes_total=size))
+
+
+def _fetch(url: str) -> bytes:
+    if not url.startswith(("https://", "http://")):
+        raise WatchError(f"HF_ENDPOINT: {url} is no web address", f"leave it out, or set {_HUB}")
+    try:
+        with urllib.request.urlopen(url, timeout=_HUB_SECONDS) as answer:  # noqa: S310 - checked above
+            return bytes(answer.read(_CONFIG_BYTES_MAX + 1))
+    except urllib.error.HTTPError as error:
+        raise WatchError(
+            f"{url} answers {error.code}",
+            "check the name; of a gated model give a local copy of its config.json",
+        ) from None
+    except (OSError, ValueError) as error:
+        raise WatchError(
+            f"{url} cannot be reached: {getattr(error, 'reason', error)}",
+            "give the model's folder or its config.json instead",
+        ) from None

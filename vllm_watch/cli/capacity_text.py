@@ -1,0 +1,99 @@
+"""A plan for people: one screen, whether it fits first, numbers in columns."""
+
+import math
+import textwrap
+from collections.abc import Sequence
+
+from vllm_watch.capacity.plan import Plan
+from vllm_watch.capacity.suggestions import Suggestion
+from vllm_watch.capacity.units import GIB
+
+_GOOD, _BAD, _DIM, _END = "\033[1;32m", "\033[1;31m", "\033[2m", "\033[0m"
+_BAR_CELLS = 32
+
+
+def lines(
+    plan: Plan,
+    name: str,
+    found: Sequence[Suggestion],
+    assumed: Sequence[str],
+    *,
+    columns: int,
+    colours: bool,
+) -> list[str]:
+    """The screen, line by line."""
+    columns = min(max(columns, 60), 120)
+    head = _verdict(plan, name)
+    if colours:
+        head = f"{_GOOD if plan.fits else _BAD}{head}{_END}"
+    out = [head, "", *_memory(plan), "", *_worth(plan)]
+    if found:
+        title = "It fits with room to spare" if plan.fits else "What makes it fit, best first"
+        out += ["", title, *_suggested(found, columns)]
+    told = textwrap.wrap("Assumed: " + "; ".join(assumed) + ".", columns)
+    return [*out, "", *([f"{_DIM}{line}{_END}" for line in told] if colours else told)]
+
+
+def _verdict(plan: Plan, name: str) -> str:
+    settings = plan.settings
+    asked = f"{name} at {settings.max_model_len:,} tokens"
+    if plan.fits:
+        return f"FITS: {asked}, {plan.concurrency:.2f} requests of that length at once"
+    if plan.obstacle is not None:
+        return f"DOES NOT START: {plan.obstacle}"
+    if plan.gpus_needed > plan.machine.count:
+        return f"DOES NOT FIT: {name} wants {plan.gpus_needed} GPUs, there are {plan.machine.count}"
+    if plan.kv_bytes <= 0:
+        return f"DOES NOT FIT: {asked}; the budget is {-plan.kv_bytes / GIB:.2f} GiB short before any KV cache"
+    blocks = plan.pool.blocks_per_request(settings.max_model_len)
+    need = blocks * plan.pool.bytes_per_block / GIB
+    return (
+        f"DOES NOT FIT: {asked} need {need:.2f} GiB of KV cache, {plan.kv_bytes / GIB:.2f} are left"
+    )
+
+
+def _memory(plan: Plan) -> list[str]:
+    total = plan.machine.memory_bytes
+    beyond = total - plan.budget_bytes
+    share = plan.settings.gpu_memory_utilization
+    rows = [
+        ("weights", plan.weights.bytes_per_gpu, ""),
+        ("activation peak", plan.activation.peak_bytes, ""),
+        ("CUDA graphs", plan.graph_bytes, ""),
+        ("context, libraries", plan.non_torch_bytes, ""),
+        (
+            "KV cache",
+            plan.kv_bytes,
+            f"{plan.num_blocks:,} blocks of {plan.pool.block_size:,} tokens",
+        ),
+        ("not vLLM's", beyond, f"--gpu-memory-utilization {share:g}"),
+    ]
+    gpus = f"each of {plan.gpus_needed} GPUs" if plan.gpus_needed > 1 else "the GPU"
+    out = [f"{'memory of ' + gpus:22}{total / GIB:9.2f} GiB"]
+    for label, size, said in rows:
+        bar = "█" * max(0, min(_BAR_CELLS, round(_BAR_CELLS * size / total)))
+        out.append(f"  {label:20}{size / GIB:9.2f} GiB  {bar:{_BAR_CELLS}} {said}".rstrip())
+    return out
+
+
+def _worth(plan: Plan) -> list[str]:
+    per_token = plan.bytes_per_token
+    concurrency = f"{plan.concurrency:9.2f}" if math.isfinite(plan.concurrency) else "unbounded"
+    rows = [
+        ("KV cache per token", f"{per_token / 1024:9.1f} KiB per GPU"),
+        ("KV cache", f"{plan.tokens:9,} tokens, as vLLM will print"),
+        ("concurrency", f"{concurrency} × {plan.settings.max_model_len:,} tokens"),
+        ("longest that fits", f"{plan.longest:9,} tokens"),
+    ]
+    return [f"{label:22}{said}" for label, said in rows]
+
+
+def _suggested(found: Sequence[Suggestion], columns: int) -> list[str]:
+    flags = [f"{each.flag} {each.value}".rstrip() for each in found]
+    width = max(map(len, flags)) + 2
+    out = []
+    for flag, each in zip(flags, found, strict=True):
+        wrapped = textwrap.wrap(each.why, max(30, columns - width - 2))
+        out.append(f"  {flag:{width}}{wrapped[0]}")
+        out += [f"  {'':{width}}{line}" for line in wrapped[1:]]
+    return out
