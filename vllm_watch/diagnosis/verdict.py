@@ -1,0 +1,80 @@
+"""From what was found in a log to one answer."""
+
+from vllm_watch.diagnosis import phases
+from vllm_watch.diagnosis.catalogue import FAILURES
+from vllm_watch.diagnosis.families import memory, serving
+from vllm_watch.diagnosis.finding import Finding
+from vllm_watch.diagnosis.life import Life
+from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN, Diagnosis
+from vllm_watch.diagnosis.rule import Rank, Told
+from vllm_watch.diagnosis.scanner import Scanner
+
+_CONFIDENCE = {
+    Rank.CAUSE: 0.95,
+    Rank.GENERAL: 0.85,
+    Rank.IMPORT: 0.75,
+    Rank.SYMPTOM: 0.7,
+    Rank.DEATH: 0.6,
+    Rank.REQUEST: 0.8,
+}
+"""How often a message of each rank named the cause; what others say of a failure is often not all."""
+
+_EARLIER_RATIO = 0.7
+"""An earlier start's failure is less sure to be what is asked for."""
+
+
+def of_log(scanner: Scanner) -> Diagnosis:
+    """Return the answer for all that the scanner has read so far; it may read on."""
+    life = scanner.life
+    if life.root is not None:
+        return _failed(life, life.root)
+    if life.ready or life.serving or scanner.before is None or scanner.before.root is None:
+        return _quiet(life, of_vllm=scanner.of_vllm)
+    # A new start has begun and says nothing yet: what ended the one before is the news.
+    earlier = _failed(scanner.before, scanner.before.root, ratio=_EARLIER_RATIO)
+    return earlier
+
+
+def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
+    slug, confidence = root.rule.failure, _CONFIDENCE[root.rule.rank]
+    if slug == memory.OOM:
+        slug, confidence = phases.of_out_of_memory(root.line, root.hints, root.phase)
+    failure = FAILURES[slug]
+    facts = life.facts.complete()
+    told = failure.numbers(root.text, facts) if failure.numbers is not None else Told()
+    sure = failure.deterministic if root.rule.deterministic is None else root.rule.deterministic
+    started = life.ready or life.serving or root.rule.rank >= Rank.DEATH
+    parts = [failure.sentence[0].upper() + failure.sentence[1:] + ".", told.explanation, failure.why]
+    if slug == serving.DEAD and life.error is not None:
+        parts.append(f"The first error that it shows: {life.error[1][:300]}")
+    return Diagnosis(
+        failure=slug,
+        confidence=round(confidence * ratio, 2),
+        sentence=failure.sentence,
+        root_cause_line=root.line,
+        line_number=root.number,
+        explanation=" ".join(part for part in parts if part),
+        fixes=(*told.fixes, *failure.fixes),
+        facts=facts,
+        ready=life.ready,
+        deterministic_start_failure=sure and not started,
+    )
+
+
+def _quiet(life: Life, *, of_vllm: bool) -> Diagnosis:
+    """No rule found a failure: is all well, or is it only not known?"""
+    facts = life.facts.complete()
+    ready = life.ready or life.serving or life.phase >= phases.SERVE
+    if not of_vllm and not ready:
+        return Diagnosis(failure=NOT_VLLM, confidence=0.8, sentence="this is no log of vLLM", explanation="Nothing in it is written as vLLM writes.")  # fmt: skip
+    if life.error is not None:
+        number, line = life.error
+        text = "It shows an error that no rule knows; the line is the first of it."
+        return Diagnosis(failure=UNKNOWN, confidence=0.3, sentence="something failed that no rule knows", root_cause_line=line, line_number=number, explanation=text, facts=facts, ready=life.ready)  # fmt: skip
+    harmless = life.lived_with or (None if ready else life.warned)
+    if harmless is not None:
+        number, line = harmless
+        text = "It went on after this line." if life.lived_with else "There are only warnings."
+        return Diagnosis(failure=NOISE, confidence=0.8 if ready else 0.6, sentence="nothing failed; the line looks worse than it is", root_cause_line=line, line_number=number, explanation=text, facts=facts, ready=life.ready)  # fmt: skip
+    text = "It came up and works." if ready else "Nothing is wrong so far; the start is not complete in this log."  # fmt: skip
+    return Diagnosis(failure=HEALTHY, confidence=0.9 if ready else 0.5, sentence="nothing failed", explanation=text, facts=facts, ready=life.ready)  # fmt: skip
