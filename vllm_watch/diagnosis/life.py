@@ -9,6 +9,9 @@ from vllm_watch.diagnosis.rule import Rank
 
 FINDINGS_PER_CLASS_MAX = 8
 
+HEALED_LINES = 30
+"""vLLM reports its throughput every ten seconds: five minutes of work after a stall, and it is over."""
+
 
 @dataclass(slots=True)
 class Life:
@@ -21,7 +24,10 @@ class Life:
     asked_to_stop: bool = False
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
     error: tuple[int, str] | None = None  # the first error no rule knows, since it last made progress
+    captured: tuple[int, str] | None = None  # the last line of a traceback through CUDA graph capture
+    explicit: bool = False  # does an unknown error say in words what it is?
     lived_with: tuple[int, str] | None = None  # an error it went on after
+    progress_lines: int = 0  # lines that showed tokens since the last finding that heals
     findings: dict[str, list[Finding]] = field(default_factory=dict)
 
     @property
@@ -43,6 +49,7 @@ class Life:
         if len(kept) >= FINDINGS_PER_CLASS_MAX:
             return False
         kept.append(finding)
+        self.progress_lines = 0
         return True
 
     def came_up(self) -> None:
@@ -51,10 +58,13 @@ class Life:
         self._live_with(self.root)
         self.findings.clear()
 
-    def made_tokens(self) -> None:
-        """It works: what heals has healed, and unknown errors did not stop it."""
+    def made_tokens(self, *, reported: bool) -> None:
+        """It works: unknown errors did not stop it, and what heals has healed after a while."""
         self.serving = True
         self._live_with(None)
+        self.progress_lines += reported
+        if self.progress_lines < HEALED_LINES:
+            return
         for failure, found in list(self.findings.items()):
             left = [each for each in found if not each.rule.heals]
             if left:

@@ -12,8 +12,9 @@ _SHOWN_BEFORE = 2000
 _COLOUR = re.compile(r"\x1b(?:\[[0-9;:?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _LEVEL = re.compile(
-    r"(?<![\w.'\"/-])(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|TRACE)(?=[\s:\]|,]|$)|\[([EWIF])(?:\d{4})? |\w*Warning(?=: )"
+    r"(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)(?= \d\d-\d\d \d\d:)|(?<![\w.'\"/-])(?:DEBUG|INFO|WARNING|WARN|ERROR|CRITICAL|FATAL|TRACE)(?=[\s:\]|,]|$)|\[([EWIF])(?:\d{4})? |\w*Warning(?=: )"
 )
+_DATE = re.compile(r" \d\d-\d\d \d\d:")
 _QUIET = frozenset(("DEBUG", "INFO", "WARNING", "TRACE"))
 _DOCKER = '{"log":"'
 
@@ -39,9 +40,11 @@ def _unwrapped(text: str) -> str:
 
 def is_quiet(text: str, at: int) -> bool:
     """Does what stands at `at` belong to a message of level WARNING or below? Lines without a level do not."""
-    level = None
+    level, dated = None, False
     for found in _LEVEL.finditer(text, 0, at + 1):
-        level = found
+        # vLLM's own stand before a date; such a word in a message is no level.
+        if _DATE.match(text, found.end()) or not dated:
+            level, dated = found, dated or _DATE.match(text, found.end()) is not None
     if level is None:
         return False
     if level[1]:

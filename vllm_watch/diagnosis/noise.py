@@ -1,6 +1,6 @@
 """Lines that frighten and mean nothing, lines that carry users' text, and lines that tell how far an engine is."""
 
-USERS_TEXT = (b"Received request", b"Generated response", b"Added request", b"prompt: '")
+USERS_TEXT = ("Received request", "Generated response", "Added request", "prompt: '")
 """A prompt may say "CUDA out of memory"; such lines are never read for errors."""
 
 HARMLESS = (
@@ -28,6 +28,7 @@ MARKS: dict[str, tuple[str, ...]] = {
     "banner": ("vLLM API server version", "  version "),
     "ready": ("Application startup complete", "Uvicorn running on", "Starting vLLM API server on"),
     "serving": ("throughput:", '" 200', "Finished request"),
+    "request": ("\"POST /v1/", "\"POST /generate"),
     "stop": (
         "shutdown triggered",
         "received signal=SIGTERM",
@@ -39,4 +40,4 @@ MARKS: dict[str, tuple[str, ...]] = {
     "warning": ("WARNING", "Warning:"),
     "error": ("ERROR", "CRITICAL", "Traceback (most recent call last)", "Error: ", "Exception: "),
 }
-"""A start begins; it is ready; it makes tokens; it was asked to end; a warning; an error no rule may know."""
+"""A start begins; it is ready; it makes tokens; it is asked for some; it was asked to end; a warning; an error no rule may know."""

@@ -32,21 +32,21 @@ PROGRESS: tuple[tuple[str, int], ...] = (
 
 HINTS = (
     "capture_model", "capture_graph", "_capture_cudagraphs", "warm_up_model", "compile_or_warm_up",
-    "_dummy_sampler_run", "kernel_warmup",
+    "_dummy_sampler_run", "kernel_warmup", "cuda/graphs.py", "capture_begin", "capture_end",
     "profile_run", "determine_available_memory", "determine_num_available_blocks",
     "profile_num_available_blocks", "initialize_kv_cache", "_allocate_kv_cache", "initialize_from_config",
     "init_cache_engine", "initialize_cache", "cache_engine.py", "profile_cudagraph_memory",
     "load_model", "load_weights", "process_weights_after_loading", "create_weights", "model_loader",
-    "initialize_model", "get_model(",
+    "initialize_model", "get_model(", "torch/utils/_device.py",
     "run_busy_loop", "execute_model", "run_engine_loop", "engine_step", "step_async", "step_fn",
     "sample_tokens", "_process_engine_step", "start_worker_execution_loop", "Error in model execution",
 )  # fmt: skip
 """Names in a traceback that tell the phase."""
 
 _OF_HINTS = (
-    (memory.CAPTURE, re.compile(r"capture_model|capture_graph|_capture_cudagraphs|warm_up_model|compile_or_warm_up|_dummy_sampler_run|kernel_warmup")),
+    (memory.CAPTURE, re.compile(r"capture_model|capture_graph|_capture_cudagraphs|warm_up_model|compile_or_warm_up|_dummy_sampler_run|kernel_warmup|cuda/graphs\.py|capture_begin|capture_end")),
     (memory.PROFILING, re.compile(r"profile_run|determine_available_memory|determine_num_available_blocks|profile_num_available|initialize_kv_cache|_allocate_kv_cache|initialize_from_config|init_cache_engine|initialize_cache|cache_engine\.py|profile_cudagraph_memory")),
-    (memory.LOADING, re.compile(r"load_model|load_weights|process_weights_after_loading|create_weights|model_loader|initialize_model|get_model\(")),
+    (memory.LOADING, re.compile(r"load_model|load_weights|process_weights_after_loading|create_weights|model_loader|initialize_model|get_model\(|torch/utils/_device\.py")),
     (memory.RUNTIME, re.compile(r"run_busy_loop|execute_model|run_engine_loop|engine_step|step_async|step_fn|sample_tokens|start_worker_execution_loop|Error in model execution")),
 )  # fmt: skip
 
@@ -67,12 +67,12 @@ _OTHERS = re.compile(r"Process \d+ has ([\d.]+) GiB memory in use")
 _OWN = re.compile(r"this process has ([\d.]+) GiB memory in use")
 _CAPACITY = re.compile(r"total capacity of ([\d.]+) GiB")
 
-CHURN_RATIO = 0.05
-"""Loading only allocates, so next to nothing is reserved beside it; a profiling run or a step frees what
-it used, and leaves more than this of the memory reserved."""
+LOADING_SPARE_GIB = 64 / 1024
+"""Loading only allocates, so what is reserved beside it is the rest of a few of PyTorch's 20 MiB segments;
+a profiling run or a step frees what it used, and leaves more."""
 
 LARGE_GIB = 4.0
-"""No single weight is so large; KV caches and the profiling run's logits are."""
+"""No single weight and no step is so large; KV caches and the profiling run's logits are."""
 
 OTHERS_RATIO = 0.3
 """What others must hold of a GPU for them to be the reason; two vLLMs that share one on purpose hold more."""
@@ -89,6 +89,11 @@ def of_out_of_memory(text: str, hints: Sequence[str], phase: int) -> tuple[str, 
     if phase in _OF_PHASE:
         return _OF_PHASE[phase], 0.8
     return _of_numbers(text), 0.5
+
+
+def names_capture(hints: str) -> bool:
+    """Do these names of a traceback belong to the capture of CUDA graphs?"""
+    return _OF_HINTS[0][1].search(hints) is not None
 
 
 def _held_by_others(text: str) -> bool:
@@ -108,7 +113,7 @@ def _of_numbers(text: str) -> str:
         spare = (
             _gib(reserved[1], reserved[2]) if reserved[1] else _gib(reserved[3], reserved[4]) - used
         )
-        return memory.LOADING if spare <= CHURN_RATIO * used else memory.PROFILING
+        return memory.LOADING if spare <= LOADING_SPARE_GIB else memory.RUNTIME
     return memory.LOADING
 
 

@@ -9,6 +9,9 @@ from vllm_watch.diagnosis.scanner import Scanner
 LINE_BYTES_MAX = 1 << 20
 """A line that grows beyond this is taken in pieces, so that no input fills the memory."""
 
+_MAGIC_BYTES = 8
+"""So many are awaited before it is decided what this is; a shorter log is decided at its end."""
+
 _SNIFFED_BYTES = 4096
 _BINARY_RATIO = 0.1  # of NULs and controls; terminal logs with colours and bars stay far below
 _CONTROLS = bytes(each for each in range(32) if each not in (7, 8, 9, 10, 11, 12, 13, 27))
@@ -41,7 +44,7 @@ class LogReader:
         """Take the next bytes."""
         if not self._begun:
             piece, self._rest = self._rest + piece, b""
-            if len(piece) < 2:
+            if len(piece) < _MAGIC_BYTES:
                 self._rest = piece
                 return
             self._begin(piece)
@@ -72,6 +75,8 @@ class LogReader:
 
     def end(self) -> None:
         """There is no more: what stands after the last newline is a line, too."""
+        if not self._begun and self._rest:
+            self._begin(self._rest)
         if self._rest and self._refused is None:
             self._scanner.feed(self._rest)
         self._rest = b""

@@ -19,6 +19,11 @@ _CONFIDENCE = {
 }
 """How often a message of each rank named the cause; what others say of a failure is often not all."""
 
+_CUT_OFF_CONFIDENCE = 0.4
+
+_SURE = 0.6
+"""From this confidence on a failure may be called deterministic: not sure is no."""
+
 _EARLIER_RATIO = 0.7
 """An earlier start's failure is less sure to be what is asked for."""
 
@@ -26,13 +31,35 @@ _EARLIER_RATIO = 0.7
 def of_log(scanner: Scanner) -> Diagnosis:
     """Return the answer for all that the scanner has read so far; it may read on."""
     life = scanner.life
+    if life.captured and not life.ready and not life.explicit and _says_nothing(life.root):
+        return _in_capture(life, life.captured)
     if life.root is not None:
         return _failed(life, life.root)
     if life.ready or life.serving or scanner.before is None or scanner.before.root is None:
         return _quiet(life, of_vllm=scanner.of_vllm)
     # A new start has begun and says nothing yet: what ended the one before is the news.
-    earlier = _failed(scanner.before, scanner.before.root, ratio=_EARLIER_RATIO)
-    return earlier
+    return _failed(scanner.before, scanner.before.root, ratio=_EARLIER_RATIO)
+
+
+def _says_nothing(root: Finding | None) -> bool:
+    return root is None or root.rule.rank is Rank.DEATH
+
+
+def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
+    """A traceback through the capture of CUDA graphs whose end is missing: memory is what fails there."""
+    failure = FAILURES[memory.CAPTURE]
+    text = "A traceback goes through the capture of CUDA graphs, and its last line is missing; most often it is an out-of-memory error."  # fmt: skip
+    return Diagnosis(
+        failure=failure.slug,
+        confidence=_CUT_OFF_CONFIDENCE,
+        sentence="the capture of CUDA graphs failed, most likely for want of GPU memory",
+        root_cause_line=line[1],
+        line_number=line[0],
+        explanation=text,
+        fixes=failure.fixes,
+        facts=life.facts.complete(),
+        ready=life.ready,
+    )
 
 
 def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
@@ -57,7 +84,7 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
         fixes=(*told.fixes, *failure.fixes),
         facts=facts,
         ready=life.ready,
-        deterministic_start_failure=sure and not started,
+        deterministic_start_failure=sure and not started and confidence >= _SURE,
     )
 
 

@@ -15,7 +15,7 @@ PORT = "port_in_use"
 RULES = (
     rule(TP_GPUS, "World size (", pattern=r"World size \(\d+\) is larger than the number of available GPUs"),
     rule(TP_GPUS, "number of required", pattern=r"number of required \w+ exceeds the total number of available", quiet=True),
-    rule(TP_GPUS, "less than max local gpu count", "cannot be larger than the number of available GPUs", "Ray does not allocate any GPUs on the driver node", "Current node has no GPU available", "invalid device ordinal", "hipErrorInvalidDevice"),
+    rule(TP_GPUS, "less than max local gpu count", "cannot be larger than the number of available GPUs", "Current node has no GPU available", "invalid device ordinal", "hipErrorInvalidDevice"),
     rule(TP_GPUS, "is out of range for", "out of bounds", "assert", pattern=r"--device-ids index \d+ is out of range|DP adjusted local rank \d+ is out of bounds|device >= 0 && device < num_gpus"),
     rule(TP_HEADS, "must be divisible by", pattern=r"(?:heads?|layers|vocab\w*|size|partitions?)\b.{0,40}must be divisible by (?:the )?(?:tensor|pipeline|tp|TP|`?tensor_parallel|num_gpus|world)"),
     rule(TP_HEADS, "not divisible by", "divisible by tp", pattern=r"(?:AssertionError|ValueError|ShardError).{0,200}\bis not divisible by (?:tp_size|TP|total_num_kv_heads|min_|group_size|weight quantization block|pack_factor|\d+)|should be divisible by tp_size"),
@@ -33,6 +33,9 @@ RULES = (
     rule(SHM, "No available", pattern=r"No available (?:shared memory broadcast )?block found in \d+ ?(?:second|s\b)", rank=Rank.SYMPTOM, quiet=True, heals=True),
     rule(SHM, "RPC call to", pattern=r"RPC call to \w+ timed out", rank=Rank.SYMPTOM),
     rule(RAY, "aylet", pattern=r"Unable to register worker with raylet|Failed to register worker .*[Rr]aylet|Failed to connect to (?:the )?[Rr]aylet|[Rr]aylet.{0,40}(?:died|has failed|is dead|exited)"),
+    rule(TP_GPUS, "exceeds available GPUs", rank=Rank.GENERAL, quiet=True),
+    rule(RAY, "does not allocate any GPUs on the driver node"),
+    rule(RAY, "file_system_monitor", "Object creation will fail", rank=Rank.GENERAL, quiet=True),
     rule(RAY, "Could not find any running Ray instance", "node_ip_address.json", "Can't find a `node_ip_address", "Version mismatch: The cluster was started with", "Failed to connect to GCS", "Every node should have a unique IP", "Ray cluster does not have enough resources", "Failed to start the dashboard", "This node has an IP address of", "Ran into exception when trying to connect to Ray", "ray.init() has not been called", "Unable to connect to GCS", rank=Rank.GENERAL),
     rule(RAY, "placement group", pattern=r"(?:Cannot|Unable to) (?:provide|create|schedule) (?:a )?placement group|[Pp]lacement group.{0,80}(?:not ready|timed out|infeasible|cannot be (?:scheduled|created)|creation timed out)", rank=Rank.GENERAL),
     rule(RAY, "Waiting for creating a placement group", "No available node types can fulfill", rank=Rank.SYMPTOM, quiet=True, heals=True),
