@@ -38,7 +38,21 @@ def _warning() -> Iterator[str]:
 
 
 def _diverse() -> Iterator[str]:
-    words = ["token", "not", "error", "free", "world", "list", "river", "stone", "ghost", "hotel", "yellow", "kitchen", "motor"]
+    words = [
+        "token",
+        "not",
+        "error",
+        "free",
+        "world",
+        "list",
+        "river",
+        "stone",
+        "ghost",
+        "hotel",
+        "yellow",
+        "kitchen",
+        "motor",
+    ]
     n = 0
     while True:
         n += 1
@@ -89,13 +103,19 @@ def main() -> int:
     broken = False
     print(f"{'log':12}{'seconds':>9}{'MB/s':>8}{'peak MB':>9}{'plain loop':>12}{'ratio':>7}  class")
     with tempfile.TemporaryDirectory() as folder:
-        for name, lines in (("running", _running()), ("warning", _warning()), ("diverse", _diverse())):
+        for name, lines in (
+            ("running", _running()),
+            ("warning", _warning()),
+            ("diverse", _diverse()),
+        ):
             path = Path(folder) / f"{name}.log"
             _write(path, lines, size)
             seconds, peak, output = _measured(["diagnose", str(path), "--json"])
             plain = _plain_loop(path)
             said = json.loads(output)["class"]
-            print(f"{name:12}{seconds:9.2f}{size / 2**20 / seconds:8.0f}{peak:9.1f}{plain:11.2f}s{seconds / plain:7.1f}  {said}")
+            print(
+                f"{name:12}{seconds:9.2f}{size / 2**20 / seconds:8.0f}{peak:9.1f}{plain:11.2f}s{seconds / plain:7.1f}  {said}"
+            )
             broken |= seconds > BOUND_SECONDS * size / (200 << 20) + 0.5 or peak > BOUND_MB
             path.unlink()
     return int(broken)

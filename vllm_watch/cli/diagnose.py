@@ -27,13 +27,12 @@ examples:
 exit status: 0 no failure found, 1 a failure found, 2 the log cannot be read"""
 
 _PIECE_BYTES = 256 << 10
-_NAMES = {"gpu_memory_utilization": "utilization", "kv_cache_tokens": "KV cache tokens"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument(
-        "log", metavar="LOG|-", nargs="?", default="-", help="a file, or '-' (default) for stdin"
+        "log", metavar="LOG", nargs="?", default="-", help="a file, or '-' (default) for stdin"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object")
 
@@ -65,7 +64,9 @@ def _pieces(name: str) -> Iterator[bytes]:
             file.seek(0)
             yield from _read(cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if packed else file)
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise WatchError(f"{name} is damaged gzip", "copy it again, or unpack what there is") from None
+        raise WatchError(
+            f"{name} is damaged gzip", "copy it again, or unpack what there is"
+        ) from None
     except OSError as error:
         cause = f"{name} cannot be read: {error.strerror or error}"
         raise WatchError(cause, "name a file that can be read, or '-' for standard input") from None

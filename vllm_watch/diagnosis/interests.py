@@ -7,7 +7,7 @@ holds none of the pieces is dismissed with a few dozen searches.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from vllm_watch.diagnosis import noise, phases
+from vllm_watch.diagnosis import lines, noise, phases
 from vllm_watch.diagnosis.catalogue import RULES
 from vllm_watch.diagnosis.facts import FACTS, Pattern
 from vllm_watch.diagnosis.rule import Rule
@@ -85,7 +85,11 @@ _READ_BYTES_MAX = 16 << 10
 
 def of(line: bytes) -> Interest | None:
     """Return what this line may hold; None where it is of no interest."""
-    text = line[:_READ_BYTES_MAX].decode("latin-1")  # every byte is a character: only ASCII is looked for
+    text = line[:_READ_BYTES_MAX].decode(
+        "latin-1"
+    )  # every byte is a character: only ASCII is looked for
+    if "\x1b" in text:
+        text = lines.uncoloured(text)
     if any(each in text for each in noise.USERS_TEXT):
         return _REQUEST
     calm = "INFO" in text[:_LEVEL_BYTES] and "rror" not in text and "ERR" not in text

@@ -23,8 +23,12 @@ class Life:
     serving: bool = False
     asked_to_stop: bool = False
     warned: tuple[int, str] | None = None  # the first WARNING: line number, line
-    error: tuple[int, str] | None = None  # the first error no rule knows, since it last made progress
-    captured: tuple[int, str] | None = None  # the last line of a traceback through CUDA graph capture
+    error: tuple[int, str] | None = (
+        None  # the first error no rule knows, since it last made progress
+    )
+    captured: tuple[int, str] | None = (
+        None  # the last line of a traceback through CUDA graph capture
+    )
     explicit: bool = False  # does an unknown error say in words what it is?
     lived_with: tuple[int, str] | None = None  # an error it went on after
     progress_lines: int = 0  # lines that showed tokens since the last finding that heals

@@ -25,8 +25,13 @@ def clean(raw: bytes) -> str:
     if text.startswith(_DOCKER):
         text = _unwrapped(text)
     if "\x1b" in text:
-        text = _COLOUR.sub("", text)
+        text = uncoloured(text)
     return _CONTROL.sub("", text.rstrip("\r\n"))
+
+
+def uncoloured(text: str) -> str:
+    """Return it without what a terminal is told: colours may stand in the middle of a message."""
+    return _COLOUR.sub("", text)
 
 
 def _unwrapped(text: str) -> str:

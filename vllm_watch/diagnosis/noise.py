@@ -28,7 +28,7 @@ MARKS: dict[str, tuple[str, ...]] = {
     "banner": ("vLLM API server version", "  version "),
     "ready": ("Application startup complete", "Uvicorn running on", "Starting vLLM API server on"),
     "serving": ("throughput:", '" 200', "Finished request"),
-    "request": ("\"POST /v1/", "\"POST /generate"),
+    "request": ('"POST /v1/', '"POST /generate'),
     "stop": (
         "shutdown triggered",
         "received signal=SIGTERM",

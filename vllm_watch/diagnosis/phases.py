@@ -105,7 +105,11 @@ def _held_by_others(text: str) -> bool:
 
 
 def _of_numbers(text: str) -> str:
-    tried, allocated, reserved = _TRIED.search(text), _ALLOCATED.search(text), _RESERVED.search(text)
+    tried, allocated, reserved = (
+        _TRIED.search(text),
+        _ALLOCATED.search(text),
+        _RESERVED.search(text),
+    )
     if tried and (not tried[1][0].isdigit() or (tried[2] == "G" and float(tried[1]) >= LARGE_GIB)):
         return memory.PROFILING
     if allocated and reserved:

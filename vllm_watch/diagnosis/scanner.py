@@ -40,7 +40,9 @@ _EXPLICIT = re.compile(r"\w(?:Error|Exception): \S+ \S+ \S+")
 _SOURCE = re.compile(r"\braise [\w.]+\($")
 """A line of a program in a traceback: what it raises stands below, with its message."""
 
-_LOOKED_FOR_VLLM = 2000  # lines without any sign of vLLM, after which only lines of interest are asked
+_LOOKED_FOR_VLLM = (
+    2000  # lines without any sign of vLLM, after which only lines of interest are asked
+)
 
 
 def _site(line: bytes) -> bytes | None:
@@ -68,7 +70,9 @@ class Scanner:
         self._known: dict[bytes, Interest] = {}
         self._told: set[bytes] = set()  # shapes that have nothing more to say in this life
         self._sites: Counter[bytes] = Counter()  # dull lines by the place in vLLM that wrote them
-        self._calm: set[bytes] = set()  # shapes that show progress, told once while nothing is wrong
+        self._calm: set[bytes] = (
+            set()
+        )  # shapes that show progress, told once while nothing is wrong
         self._open: list[Finding] = []  # findings whose following lines are still of interest
         self._hints: deque[tuple[int, str]] = deque(maxlen=_HINTS_KEPT)
 
@@ -109,9 +113,7 @@ class Scanner:
         for finding in self._open:
             if len(finding.tail) < TAIL_LINES:
                 finding.tail.append(text)
-        self._open = [
-            each for each in self._open if self.lines - each.number < HINT_LINES_AFTER
-        ]
+        self._open = [each for each in self._open if self.lines - each.number < HINT_LINES_AFTER]
 
     def _read(self, text: str, interest: Interest) -> bool:
         """Take what the line says; has a line of this shape nothing to add to it in this life?"""

@@ -5,8 +5,8 @@ from vllm_watch.diagnosis.catalogue import FAILURES
 from vllm_watch.diagnosis.families import memory, serving
 from vllm_watch.diagnosis.finding import Finding
 from vllm_watch.diagnosis.life import Life
-from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN, Diagnosis
-from vllm_watch.diagnosis.rule import Rank, Told
+from vllm_watch.diagnosis.report import HEALTHY, NOISE, NOT_VLLM, UNKNOWN, Diagnosis, Fix
+from vllm_watch.diagnosis.rule import Failure, Rank, Told
 from vllm_watch.diagnosis.scanner import Scanner
 
 _CONFIDENCE = {
@@ -71,7 +71,11 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
     told = failure.numbers(root.text, facts) if failure.numbers is not None else Told()
     sure = failure.deterministic if root.rule.deterministic is None else root.rule.deterministic
     started = life.ready or life.serving or root.rule.rank >= Rank.DEATH
-    parts = [failure.sentence[0].upper() + failure.sentence[1:] + ".", told.explanation, failure.why]
+    parts = [
+        failure.sentence[0].upper() + failure.sentence[1:] + ".",
+        told.explanation,
+        failure.why,
+    ]
     if slug == serving.DEAD and life.error is not None:
         parts.append(f"The first error that it shows: {life.error[1][:300]}")
     return Diagnosis(
@@ -81,11 +85,20 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
         root_cause_line=root.line,
         line_number=root.number,
         explanation=" ".join(part for part in parts if part),
-        fixes=(*told.fixes, *failure.fixes),
+        fixes=_fixes(told, failure),
         facts=facts,
         ready=life.ready,
         deterministic_start_failure=sure and not started and confidence >= _SURE,
     )
+
+
+def _fixes(told: Told, failure: Failure) -> tuple[Fix, ...]:
+    """The log's own numbers first; general advice of the same flag has nothing to add to them."""
+    flags = {fix.command.split()[0] for fix in told.fixes if fix.command}
+    general = (
+        fix for fix in failure.fixes if not fix.command or fix.command.split()[0] not in flags
+    )
+    return (*told.fixes, *general)
 
 
 def _quiet(life: Life, *, of_vllm: bool) -> Diagnosis:

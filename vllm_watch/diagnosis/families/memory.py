@@ -18,7 +18,7 @@ OOM = "out_of_memory"
 
 RULES = (
     rule(KV, "max seq len", pattern=r"max seq len\s*\(?\d*\)?,? (?:\(?[\d.]+ Gi?B KV|is larger than the max)"),
-    rule(KV, "max seq len", pattern=r"^.*To serve at least one request with the models?'s max seq len"),
+    rule(KV, "To serve at least one request with"),
     rule(KV, "tokens that can be stored in KV cache", "available KV cache memory", pattern=r"larger than the (?:maximum number of tokens that can be stored in KV cache|available KV cache memory)"),
     rule(KV, "is needed, which is larger than the", "estimated maximum model length", rank=Rank.GENERAL),
     rule(KV, "available Mamba cache blocks"),
@@ -43,10 +43,20 @@ RULES = (
 _LESS_CONTEXT = Fix("allow shorter requests: lower --max-model-len", "--max-model-len N")
 _FP8_KV = Fix("store the KV cache in 8 bits: twice the tokens", "--kv-cache-dtype fp8")
 _MORE_GPUS = Fix("spread the model over more GPUs", "--tensor-parallel-size 2")
-_QUANTIZED = Fix("serve a quantized version of the model (AWQ, GPTQ, FP8): half or a quarter of the weights")
-_HOLDERS = Fix("see who else holds memory on this GPU", "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv")
-_MORE_UTILIZATION = Fix("give vLLM more of the GPU, not above 0.95", "--gpu-memory-utilization 0.95")
-_SMALLER_STEP = Fix("profile with smaller steps: fewer tokens and requests at once", "--max-num-batched-tokens 2048 --max-num-seqs 64")
+_QUANTIZED = Fix(
+    "serve a quantized version of the model (AWQ, GPTQ, FP8): half or a quarter of the weights"
+)
+_HOLDERS = Fix(
+    "see who else holds memory on this GPU",
+    "nvidia-smi --query-compute-apps=pid,used_memory,name --format=csv",
+)
+_MORE_UTILIZATION = Fix(
+    "give vLLM more of the GPU, not above 0.95", "--gpu-memory-utilization 0.95"
+)
+_SMALLER_STEP = Fix(
+    "profile with smaller steps: fewer tokens and requests at once",
+    "--max-num-batched-tokens 2048 --max-num-seqs 64",
+)
 
 FAILURES = (
     Failure(

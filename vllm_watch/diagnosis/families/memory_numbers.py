@@ -1,5 +1,6 @@
 """What the numbers in an out-of-memory message say: what would have fitted, and who has the rest."""
 
+import math
 import re
 
 from vllm_watch.diagnosis.report import Fix
@@ -15,7 +16,9 @@ UTILIZATION_MARGIN = 0.01
 """What is free at one moment is not quite free at the next."""
 
 _LENGTH = re.compile(r"max seq len\s*\(?(\d[\d,]*)")
-_GIB = re.compile(r"\(?([\d.]+) Gi?B KV\s+cache is needed.{0,80}?memory\s*\(([\d.]+) Gi?B", re.DOTALL)
+_GIB = re.compile(
+    r"\(?([\d.]+) Gi?B KV\s+cache is needed.{0,80}?memory\s*\(([\d.]+) Gi?B", re.DOTALL
+)
 _ESTIMATE = re.compile(r"estimated maximum model length is\s*([\d,]+)")
 _STORED = re.compile(r"stored in KV\s+cache\s*\(([\d,]+)")
 _FREE = re.compile(
@@ -61,8 +64,8 @@ def _share(missing_gib: float, facts: Facts) -> float | None:
     total, share = facts.get("gpu_memory_total_gib"), facts.get("gpu_memory_utilization")
     if not isinstance(total, (int, float)) or not isinstance(share, (int, float)) or total <= 0:
         return None
-    # Rounded up to a hundredth: less would not do.
-    needed = -(-(share + missing_gib / total) * 100 // 1) / 100
+    # Rounded up to a hundredth: less would not do. (The inner rounding takes binary fractions' dust away.)
+    needed = math.ceil(round((share + missing_gib / total) * 100, 6)) / 100
     return needed if share < needed <= UTILIZATION_MAX else None
 
 

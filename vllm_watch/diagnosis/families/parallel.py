@@ -46,7 +46,10 @@ RULES = (
     rule(PORT, "rrno", "ort", pattern=r"\[Errno 98\]|[Pp]ort \d+ is already (?:in use|allocated|being used)", numeric=True),
 )  # fmt: skip
 
-_DEBUG = Fix("run again with NCCL's own log, and read the first WARN of each rank", "NCCL_DEBUG=INFO vllm serve …")
+_DEBUG = Fix(
+    "run again with NCCL's own log, and read the first WARN of each rank",
+    "NCCL_DEBUG=INFO vllm serve …",
+)
 _SHM = Fix("in a container, give shared memory", "docker run --ipc=host …   (or --shm-size=16g)")
 
 FAILURES = (

@@ -10,7 +10,9 @@ _SIZE = re.compile(r"[Tt]ensor parallel size \(?(\d+)\)? cannot be .{0,60}?GPUs 
 _DIVIDES = re.compile(
     r"\(?(\d+)\)? (?:must be divisible by tensor parallel size \(|is not divisible by )(\d+)"
 )
-_HEADS = re.compile(r"\((\d+)\) must be divisible by (?:the )?tensor[ -]parallel (?:world )?size \((\d+)")
+_HEADS = re.compile(
+    r"\((\d+)\) must be divisible by (?:the )?tensor[ -]parallel (?:world )?size \((\d+)"
+)
 _PORT = re.compile(r"(?:'[^']*', |:)(\d{2,5})\b\)?(?=[)':\]]|: |$)|[Pp]ort (\d{2,5})\b")
 
 
@@ -20,7 +22,9 @@ def too_few_gpus(text: str, facts: Facts) -> Told:
     if not found:
         return Told()
     wanted, there = found.groups()
-    fixes = (Fix("ask for what is there", f"--tensor-parallel-size {there}"),) if there != "0" else ()
+    fixes = (
+        (Fix("ask for what is there", f"--tensor-parallel-size {there}"),) if there != "0" else ()
+    )
     return Told(f"{wanted} GPUs were asked for, {there} are visible.", fixes)
 
 

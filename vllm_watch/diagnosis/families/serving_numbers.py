@@ -7,7 +7,9 @@ from vllm_watch.diagnosis.rule import Facts, Told
 
 _XID = re.compile(r"[Xx][Ii][Dd][^:]{0,40}?:? ?(\d{1,3})\b")
 _NVRM = re.compile(r"Xid \((?:PCI:)?[^)]*\): (\d+)")
-_LONG = re.compile(r"maximum context length is (\d+) tokens.{0,40}?requested (?:about )?(\d+) (?:output )?tokens")
+_LONG = re.compile(
+    r"maximum context length is (\d+) tokens.{0,40}?requested (?:about )?(\d+) (?:output )?tokens"
+)
 _PROMPT = re.compile(r"prompt contains (?:at least )?(\d+) input tokens")
 
 # What NVIDIA's Xid catalogue says of those met on inference hosts.
@@ -51,5 +53,7 @@ def context(text: str, facts: Facts) -> Told:
     if prompt:
         left = max(0, int(limit) - int(prompt[1]))
         said = f"{prompt[1]} tokens of prompt and {wanted} of output, of at most {limit}."
-        return Told(said, (Fix("ask for no more than is left", f"max_tokens={left}"),) if left else ())
+        return Told(
+            said, (Fix("ask for no more than is left", f"max_tokens={left}"),) if left else ()
+        )
     return Told(f"{wanted} tokens of at most {limit}.")

@@ -39,7 +39,10 @@ RULES = (
     rule(IMPORT, "GLIBC", "GLIBCXX", "numpy.dtype size changed", "compiled using NumPy 1.x", pattern=r"version `GLIBC(?:XX)?_\S+' not found|numpy\.dtype size changed|A module that was compiled using NumPy 1", rank=Rank.IMPORT),
 )  # fmt: skip
 
-_IMAGE = Fix("use the release's own container image, in which the versions fit", "docker run --gpus all vllm/vllm-openai:latest …")
+_IMAGE = Fix(
+    "use the release's own container image, in which the versions fit",
+    "docker run --gpus all vllm/vllm-openai:latest …",
+)
 _EAGER = Fix("start without compilation, to serve meanwhile", "--enforce-eager")
 
 FAILURES = (
