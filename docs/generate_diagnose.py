@@ -64,7 +64,22 @@ The exit status is 0 when no failure was found, 1 when one was, 2 when the log c
 "Fails again" is what `deterministic_start_failure` rests on; "messages" counts the rules that lead to the class.
 """
 
-LIVE = ""
+LIVE = """\
+## While it runs
+
+`vllm-watch run --engine-log /var/log/vllm.log` (or `engine_log` in the configuration, of each target its own) follows
+the log of a server. What it fails of is added to the incident of an engine that is down or stalled: in the
+summary, and as evidence with the line. The status (`/api/v1/status`) has it as `signals.start_failure` of the target:
+
+```
+{"class": "kv_cache_too_small", "deterministic": true, "root_cause_line": "…", "explanation": "…"}
+```
+
+or null. The file is read beside the looks, at most 4 MiB between two of them, and of what was written before the watcher
+began the last 16 MiB. Rotation, by renaming or by truncation, is followed; a file that is not there yet may come. It
+must be a regular file: a pipe is not read. Recordings keep what was found, so that a replay says the same.
+
+"""
 
 
 def text() -> str:

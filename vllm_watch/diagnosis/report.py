@@ -39,6 +39,8 @@ class Diagnosis:
     sentence: str = ""
     ready: bool = False
     """Did the start that is judged come as far as serving?"""
+    fatal: bool = False
+    """Does it say why the engine is not there? False for a request that was refused."""
     deterministic_start_failure: bool = False
     """Would the next start fail the same way, with nothing changed?"""
 
@@ -59,16 +61,4 @@ def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "fixes": [{"what": fix.what, "command": fix.command} for fix in diagnosis.fixes],
         "facts": {**dict.fromkeys(FACTS), **diagnosis.facts},
         "deterministic_start_failure": diagnosis.deterministic_start_failure,
-    }
-
-
-def start_failure(diagnosis: Diagnosis) -> dict[str, Any] | None:
-    """Return what a restart must know of a start that failed; None where none did."""
-    if not diagnosis.failed:
-        return None
-    return {
-        "class": diagnosis.failure,
-        "deterministic": diagnosis.deterministic_start_failure,
-        "root_cause_line": diagnosis.root_cause_line,
-        "explanation": diagnosis.explanation,
     }

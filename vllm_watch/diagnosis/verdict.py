@@ -59,6 +59,7 @@ def _in_capture(life: Life, line: tuple[int, str]) -> Diagnosis:
         fixes=failure.fixes,
         facts=life.facts.complete(),
         ready=life.ready,
+        fatal=True,
     )
 
 
@@ -88,8 +89,17 @@ def _failed(life: Life, root: Finding, ratio: float = 1.0) -> Diagnosis:
         fixes=_fixes(told, failure),
         facts=facts,
         ready=life.ready,
+        fatal=_is_fatal(life, root, failure),
         deterministic_start_failure=sure and not started and confidence >= _SURE,
     )
+
+
+def _is_fatal(life: Life, root: Finding, failure: Failure) -> bool:
+    """Once it serves, what ends a start ends a request at most, unless the engine is said to be dead."""
+    if root.rule.rank is Rank.REQUEST:
+        return False
+    started = life.ready or life.serving
+    return not (started and failure.deterministic) or serving.DEAD in life.findings
 
 
 def _fixes(told: Told, failure: Failure) -> tuple[Fix, ...]:
