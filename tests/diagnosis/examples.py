@@ -1,6 +1,8 @@
 """One line per message that a rule knows, as vLLM, PyTorch, NCCL, Ray, Hugging Face or the kernel write it."""
 
-EXAMPLES: dict[str, tuple[str, ...]] = {
+from tests.diagnosis.more_examples import MORE
+
+FIRST: dict[str, tuple[str, ...]] = {
     "kv_cache_too_small": (
         "ValueError: The model's max seq len (16384) is larger than the maximum number of tokens that can be stored in KV cache (14528). Try increasing `gpu_memory_utilization` or decreasing `max_model_len` when initializing the engine.",
         "ERROR 07-11 06:23:05 [core.py:390] ValueError: To serve at least one request with the models's max seq len (118000), (6.30 GiB KV cache is needed, which is larger than the available KV cache memory (6.11 GiB). Based on the available memory, the estimated maximum model length is 114432.",
@@ -203,4 +205,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "Segmentation fault (core dumped)",
     ),
 }  # fmt: skip
+
+EXAMPLES = {failure: (*lines, *MORE.get(failure, ())) for failure, lines in FIRST.items()}
 """Class → lines, each of which alone is diagnosed as that class."""

@@ -19,13 +19,14 @@ class Finding:
     line: str
     number: int  # 1-based
     phase: int  # how far the start had come
+    at: int = 0  # where in its line the message begins
     tail: list[str] = field(default_factory=list)
     hints: list[str] = field(default_factory=list)
 
     @property
-    def order(self) -> tuple[Rank, int]:
+    def order(self) -> tuple[Rank, int, int]:
         """The smallest is nearest to the root."""
-        return self.rule.rank, self.number
+        return self.rule.rank, self.number, self.at
 
     @property
     def text(self) -> str:

@@ -19,6 +19,7 @@ HARMLESS = (
     "Failed to import from vllm.",
     "Failed to import from amdsmi",
     "Error importing OSS server tool",
+    "ras/client_support.cc",
     "nanobind: leaked",
     "Failed to load NCCL library from",
 )

@@ -152,7 +152,9 @@ class Scanner:
             if span is None or (not rule.quiet and lines.is_quiet(text, span[0])):
                 continue
             found = True
-            finding = Finding(rule, lines.shown(text, span[0]), self.lines, self.life.phase)
+            finding = Finding(
+                rule, lines.shown(text, span[0]), self.lines, self.life.phase, span[0]
+            )
             if self.life.add(finding):
                 finding.hints += [
                     hint for number, hint in self._hints if self.lines - number <= HINT_LINES_BEFORE
