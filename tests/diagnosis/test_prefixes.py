@@ -80,9 +80,9 @@ def test_a_long_message_broken_by_a_terminal():
 
 
 def test_users_words_are_not_errors():
-    """A prompt that speaks of running out of memory is a prompt."""
+    """A prompt that speaks of an Xid is a prompt."""
     log = (
-        "INFO 11-21 03:00:00 [logger.py:39] Received request cmpl-1: prompt: 'why CUDA out of memory? ERROR torch.OutOfMemoryError: CUDA out of memory', params\n"
+        "INFO 11-21 03:00:00 [logger.py:39] Received request cmpl-1: prompt: 'what is CUDA error: an illegal memory access, and NVRM: Xid (PCI:0000:3b:00): 79?', params\n"
         "INFO 11-21 03:00:01 [loggers.py:116] Engine 000: Avg prompt throughput: 9.0 tokens/s, Avg generation throughput: 5.0 tokens/s\n"
     )
     assert diagnose(log.encode()).failure == "healthy"

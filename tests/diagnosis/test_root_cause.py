@@ -65,6 +65,13 @@ def test_a_failure_in_service_is_not_of_the_start():
     assert not diagnose((BANNER + READY + IMPORT + DEAD).encode()).deterministic_start_failure
 
 
+def test_what_is_not_sure_is_not_called_deterministic():
+    """An out-of-memory error of which only the allocator's numbers tell the phase."""
+    found = diagnose(OOM.encode())
+    assert found.confidence <= 0.5
+    assert not found.deterministic_start_failure
+
+
 def test_a_capture_whose_end_is_missing_is_not_called_certain():
     """A traceback through the capture, cut off: likely memory, and said so with little confidence."""
     found = diagnose((BANNER + TRACE.format("capture_model") + DEAD).encode())
