@@ -62,6 +62,7 @@ generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs
 	$(BIN)/python docs/generate_configuration.py
 	$(BIN)/python docs/generate_cli.py
 	$(BIN)/python docs/generate_thresholds.py
+	$(BIN)/python docs/generate_diagnose.py
 	$(BIN)/python dashboards/build.py
 
 test-vllm: $(DEV)/.installed  ## install a real vLLM (CPU, 3.5 GB, minutes) and test against it

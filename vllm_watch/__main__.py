@@ -23,6 +23,7 @@ COMMANDS = {
     "gpus": "show who holds the memory of the GPUs, and what of it is stale",
     "journal": "show what was done, by whom, and what came of it",
     "top": "look at a running vllm-watch in the terminal",
+    "diagnose": "say why a vLLM did not start, or what it died of, from its log",
     "check-config": "say what a configuration means, or all that is wrong with it",
 }
 

@@ -68,6 +68,11 @@ class Config(Sections):
         description="Where the host's `/proc` is mounted, to say who holds GPU memory.",
         json_schema_extra={"why": "Outside a container it is the host's own."},
     )
+    engine_log: FilePath | None = Field(
+        None,
+        description="The file that the only target's output is written to; with several targets each names its own.",
+        json_schema_extra={"default": "none", "why": "Most logs go elsewhere than to a file here."},
+    )
     targets: tuple[TargetConfig, ...] = Field(
         (), max_length=TARGETS_MAX, description="The servers to watch, written out."
     )
@@ -104,6 +109,11 @@ class Config(Sections):
             )
             remedy = f"set it to {2 * slowest:g} or more, or scrape more often"
             found.append(Problem(("signals", "window_seconds"), cause, remedy))
+        several = len(self.targets) > 1 or self.discovery.file_sd or self.discovery.dns
+        if self.engine_log is not None and several:
+            cause = "it does not say which target's log this is"
+            remedy = "set engine_log in each entry of targets instead"
+            found.append(Problem(("engine_log",), cause, remedy))
         if found:
             raise problems(found)
         return self
@@ -125,6 +135,10 @@ class Config(Sections):
         """Return what holds for this target: its own keys over those of `canary`."""
         own = target.canary.model_dump(exclude_unset=True)
         return self.canary.model_copy(update=own) if own else self.canary
+
+    def engine_log_for(self, target: TargetConfig) -> Path | None:
+        """Return the file of this target's log; None where it has none."""
+        return target.engine_log or self.engine_log
 
     def slo_for(self, target: TargetConfig) -> SloSettings:
         """Return what holds for this target: its own keys over those of `slo`."""
@@ -156,6 +170,7 @@ def load(
     listen: str | None = None,
     state_dir: Path | None = None,
     procfs: Path | None = None,
+    engine_log: Path | None = None,
 ) -> Config:
     """Read the file (none is fine; `VLLM_WATCH_CONFIG` may name one), then `environ`, then the arguments.
 
@@ -170,7 +185,9 @@ def load(
     data, found = yaml_text.read(path, _FILE_BYTES_MAX) if path else ({}, [])
     merged = overrides.Overrides(file, data)
     merged.environment(Config, environ)
-    merged.arguments(targets=targets, listen=listen, state_dir=state_dir, procfs=procfs)
+    merged.arguments(
+        targets=targets, listen=listen, state_dir=state_dir, procfs=procfs, engine_log=engine_log
+    )
     errors = [ConfigError(f"{file}: {cause}", remedy) for cause, remedy in found] + merged.errors
     context: dict[str, Any] = {"folder": path.absolute().parent if path else Path.cwd()}
     try:

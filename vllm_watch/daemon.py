@@ -30,6 +30,7 @@ from vllm_watch.signals.records import TargetSignals
 from vllm_watch.signals.standing_xids import StandingXids
 from vllm_watch.sources import http, trace_gpus
 from vllm_watch.sources.canary import CanarySource
+from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.targets import Discovery
 from vllm_watch.sources.vllm import Look, VllmSource
@@ -251,6 +252,7 @@ class Daemon:
             config.slo_for(target),
             config.signals,
             config.canary_for(target),
+            config.engine_log_for(target),
         )
 
     def _begin(self, target: TargetConfig, *, spread: bool) -> None:
@@ -262,7 +264,7 @@ class Daemon:
         loop = TargetLoop(
             identity, scrape, source, watch, self._publish, lambda: self._gpus,
             keep=lambda watch, events: self._memory.keep(watch, identity.group, events),
-            canary=self._canary_rounds(target, scrape),
+            canary=self._canary_rounds(target, scrape), log=self._engine_log(target),
         )  # fmt: skip
         self.board.add_target(identity, scrape.interval_seconds)
         self._memory.show(watch)
@@ -273,6 +275,10 @@ class Daemon:
         made_of, group = self._made_of(target), identity.group
         self._running[identity.name] = _Running(made_of, watch, group, loop, task)
         _log.info("target_added", target=identity.name, url=identity.url)
+
+    def _engine_log(self, target: TargetConfig) -> EngineLog | None:
+        path = self._config.engine_log_for(target)
+        return None if path is None else EngineLog(target.name, path)
 
     def _canary_rounds(self, target: TargetConfig, scrape: ScrapeSettings) -> CanaryRounds | None:
         assert self._session is not None  # noqa: S101 - begun in start()

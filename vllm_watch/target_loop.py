@@ -18,6 +18,7 @@ from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.vllm import Look, VllmSource
 from vllm_watch.watch import Watch
 
@@ -56,6 +57,7 @@ class TargetLoop:
         gpus: Gpus,
         keep: Keep | None = None,
         canary: CanaryRounds | None = None,
+        log: EngineLog | None = None,
     ) -> None:
         """`keep` is shown each look's events before they are published; it must neither raise nor wait long."""
         self.target = target
@@ -66,6 +68,7 @@ class TargetLoop:
         self._gpus = gpus
         self._keep = keep
         self._canary = canary
+        self._log = log
         self._news: str | None = None
         known = watch.signals.engines if watch.signals is not None else {}
         self._restarts = sum(engine.restarts for engine in known.values())
@@ -97,6 +100,8 @@ class TargetLoop:
         finally:
             if self._canary is not None:
                 await self._canary.stop()
+            if self._log is not None:
+                self._log.close()
 
     async def _run(self, *, spread: bool) -> None:
         start_s = time.monotonic()
@@ -120,6 +125,10 @@ class TargetLoop:
         if self._source.local:
             # Here and not before the look: what is judged is then what the recorder keeps with it.
             look = look._replace(observation=replace(look.observation, gpus=self._gpus()))
+        if self._log is not None:
+            failed = self._log.start_failure
+            look = look._replace(observation=replace(look.observation, start_failure=failed))
+            self._log.read_on()
         if self._canary is not None and (asked := self._canary.take()) is not None:
             observation = replace(look.observation, canary=asked.canary)
             look = look._replace(

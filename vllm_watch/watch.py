@@ -11,6 +11,7 @@ from vllm_watch import plugins, watch_state
 from vllm_watch.detectors import throughput_collapse
 from vllm_watch.detectors.base import Detector, Verdict, View
 from vllm_watch.detectors.needs import Sights
+from vllm_watch.incidents import log_evidence
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.incidents.lifecycle import Lifecycle
 from vllm_watch.samples.engine import EngineSample
@@ -168,7 +169,8 @@ class Watch:
         view = View(
             at_s=at_s, known=known, observation=observation, signals=self.signals, windows=windows
         )
-        events = self._lifecycle.update(view, self._verdicts(view))
+        verdicts = log_evidence.added(self._verdicts(view), observation.start_failure)
+        events = self._lifecycle.update(view, verdicts)
         self.signals = self._with_ratios(self.signals)
         if self._lifecycle.incidents:
             self.signals = _with_states(self.signals, self._lifecycle.firing)
@@ -280,6 +282,7 @@ class Watch:
             last_success_timestamp_seconds=self._last_success_t,
             engines=engines,
             detectors=self._sights.known,
+            start_failure=observation.start_failure,
         )
         if reading is None:
             return replace(signals, process_open_fds=None)

@@ -48,6 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--procfs", type=Path, metavar="DIR", help="the host's /proc, where it is mounted elsewhere"
     )
 
+    parser.add_argument(
+        "--engine-log", type=Path, metavar="FILE",
+        help="the file that the only target's output is written to; told with its incidents",
+    )  # fmt: skip
+
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until told to stop."""
@@ -56,6 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         config = load(
             arguments.config, environ=os.environ, targets=arguments.target,
             listen=arguments.listen, state_dir=arguments.state_dir, procfs=arguments.procfs,
+            engine_log=arguments.engine_log,
         )  # fmt: skip
         if config.targets or config.discovery.file_sd or config.discovery.dns:
             return config

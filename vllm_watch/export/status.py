@@ -147,6 +147,8 @@ def _signals(signals: TargetSignals) -> dict[str, object]:
     """How its detectors see stands beside them, not in them."""
     said = _record(signals)
     del said["detectors"]
+    failed = signals.start_failure
+    said["start_failure"] = None if failed is None else plain(failed.published())
     return said
 
 

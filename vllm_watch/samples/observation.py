@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.engine_log import StartFailure
 from vllm_watch.samples.gpu import GpuSample
 
 OUTCOMES = (
@@ -92,3 +93,4 @@ class Observation:
     )
     process: ProcessState | None = None
     canary: CanaryCall | None = None
+    start_failure: StartFailure | None = None  # what its log says; None: nothing, or no log is read

@@ -60,12 +60,14 @@ class Overrides:
         listen: str | None,
         state_dir: Path | None,
         procfs: Path | None,
+        engine_log: Path | None = None,
     ) -> None:
         """Lay the command line over all; `--target` adds to the targets of the file."""
         self._add_targets("--target", targets)
         if listen is not None:
             self._set(("listen",), listen, "--listen")
-        for key, path in (("state_dir", state_dir), ("procfs", procfs)):
+        paths = (("state_dir", state_dir), ("procfs", procfs), ("engine_log", engine_log))
+        for key, path in paths:
             if path is not None:
                 self._set((key,), str(path.absolute()), f"--{key.replace('_', '-')}")
 

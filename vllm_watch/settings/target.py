@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, field_validator
 
 from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.settings.base import (
+    FilePath,
     FilePattern,
     Port,
     Problem,
@@ -111,6 +112,12 @@ class TargetConfig(Settings):
     canary: CanarySettings = Field(
         CanarySettings(),
         description="The keys of `canary` that differ for this target; the others are taken from there.",
+    )
+
+    engine_log: FilePath | None = Field(
+        None,
+        description="The file that this server's output is written to: what it fails of is then told with its incidents.",
+        json_schema_extra={"default": "none", "why": "Most logs go elsewhere than to a file here."},
     )
 
     def identity(self) -> Target:

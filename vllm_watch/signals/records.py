@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from vllm_watch.samples.engine_log import StartFailure
+
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
@@ -95,3 +97,4 @@ class TargetSignals:
     engines: Mapping[str, EngineSignals] = field(default_factory=dict)  # by engine label, ascending
     unknown_families: tuple[str, ...] = ()
     detectors: Mapping[str, Sight] = field(default_factory=dict)  # by slug
+    start_failure: StartFailure | None = None  # what its log says it failed of

@@ -106,6 +106,7 @@ def to_observation(raw: RawObservation, reader: Reader) -> Observation:
         gpus=raw.gpus,
         process=raw.process,
         canary=raw.canary,
+        start_failure=raw.start_failure,
     )
 
 

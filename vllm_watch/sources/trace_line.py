@@ -1,7 +1,7 @@
 """One line of a trace (recording): an observation as JSON, with the raw metrics text in it.
 
 The format is a contract that other programs read and write too. Keys of our own go beyond it
-(`monotonic_s`, `health_outcome`, `health_latency_s`, `models`, `max_model_len`): a replay then sees
+(`monotonic_s`, `health_outcome`, `health_latency_s`, `models`, `max_model_len`, `start_failure`): a replay then sees
 what the daemon saw. Readers skip keys they do not know, and so do we.
 """
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vllm_watch.redaction import redacted
+from vllm_watch.samples.engine_log import StartFailure
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import (
     CANARY_OUTCOMES,
@@ -49,6 +50,7 @@ class RawObservation:
     gpus: tuple[GpuSample, ...] | None = None
     process: ProcessState | None = None
     canary: CanaryCall | None = None
+    start_failure: StartFailure | None = None
     version: str | None = None
     models: tuple[str, ...] | None = None
     max_model_len: int | None = None
@@ -85,6 +87,7 @@ def from_line(line: bytes) -> RawObservation:
         gpus=None if gpus is None else trace_gpus.from_json(gpus),
         process=_process(said),
         canary=_canary(said),
+        start_failure=_start_failure(said),
         version=_typed(said, "version", str),
         models=None if models is None else tuple(map(str, models)),
         max_model_len=_typed(said, "max_model_len", int),
@@ -159,6 +162,19 @@ def _canary(said: dict[str, Any]) -> CanaryCall | None:
     )  # fmt: skip
 
 
+def _start_failure(said: dict[str, Any]) -> StartFailure | None:
+    entry = _typed(said, "start_failure", dict) or {}
+    failure, deterministic = _typed(entry, "class", str), _typed(entry, "deterministic", bool)
+    if failure is None or deterministic is None:
+        return None
+    return StartFailure(
+        failure=failure, deterministic=deterministic,
+        root_cause_line=_typed(entry, "root_cause_line", str),
+        explanation=_typed(entry, "explanation", str) or "",
+        sentence=_typed(entry, "sentence", str) or failure,
+    )  # fmt: skip
+
+
 def to_line(observation: Observation, body: str | None, *, target: str | None = None) -> bytes:
     """Write an observation and the text it was read from as one line, newline included.
 
@@ -200,6 +216,8 @@ def remainder(observation: Observation) -> str:
         }  # fmt: skip
     if observation.canary is not None:
         told["canary"] = _canary_to_json(observation.canary)
+    if (failed := observation.start_failure) is not None:
+        told["start_failure"] = {**failed.published(), "sentence": failed.sentence}
     if observation.reading is not None:
         server = observation.reading.server
         for name in ("version", "models", "max_model_len", "sleeping", "paused"):

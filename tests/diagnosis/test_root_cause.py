@@ -1,0 +1,89 @@
+"""Among many errors the one that caused the others is named."""
+
+import pytest
+
+from vllm_watch.diagnosis.reading import diagnose
+
+BANNER = "INFO 11-21 03:00:00 [api_server.py:1805] vLLM API server version 0.10.1\n"
+LOADING = "INFO 11-21 03:00:05 [gpu_model_runner.py:1] Starting to load model meta/llama...\n"
+LOADED = (
+    "INFO 11-21 03:00:30 [gpu_model_runner.py:2] Model loading took 14.99 GiB and 9.1 seconds\n"
+)
+KV = "INFO 11-21 03:00:40 [kv_cache_utils.py:5] GPU KV cache size: 613,024 tokens\n"
+CAPTURE = "INFO 11-21 03:00:41 [gpu_model_runner.py:9] Capturing cudagraphs for decoding.\n"
+READY = "INFO:     Application startup complete.\n"
+TOKENS = "INFO 11-21 03:05:00 [loggers.py:1] Engine 000: Avg prompt throughput: 9.0 tokens/s, Avg generation throughput: 61.0 tokens/s, Running: 2 reqs\n"
+OOM = "ERROR 11-21 03:00:50 [core.py:7] torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.27 GiB. GPU 0 has a total capacity of 79.33 GiB of which 109.81 MiB is free.\n"
+DEAD = "ERROR 11-21 03:00:51 [core.py:8] RuntimeError: Engine core initialization failed. See root cause above.\n"
+STALL = "INFO 11-21 03:06:00 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 seconds.\n"
+XID = "[81234.5] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n"
+ILLEGAL = "(Worker_TP1 pid=9) ERROR 11-21 03:07:00 [a.py:1] torch.AcceleratorError: CUDA error: an illegal memory access was encountered\n"
+TIMEOUT = "[rank0]:[E ProcessGroupNCCL.cpp:475] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=4)\n"
+IMPORT = "ModuleNotFoundError: No module named 'regex'\n"
+GONE = "INFO 11-21 04:00:00 [launcher.py:254] [shutdown] API server: shutdown triggered\n"
+TRACE = '(Worker pid=3) ERROR 11-21 03:00:49 [w.py:1]   File "/x/vllm/v1/worker/gpu_worker.py", line 5, in {}\n'
+
+STORIES = {
+    "the cause comes before the engine's death": (OOM + DEAD, "oom_loading_weights", 1),
+    "and even when it is printed after it": (DEAD + OOM, "oom_loading_weights", 2),
+    "memory runs out while loading": (BANNER + LOADING + OOM + DEAD, "oom_loading_weights", 3),
+    "after the weights, while profiling": (BANNER + LOADING + LOADED + OOM, "oom_kv_alloc_or_profiling", 4),
+    "while the cache is set up": (BANNER + LOADED + KV + OOM, "oom_kv_alloc_or_profiling", 4),
+    "while graphs are captured": (BANNER + LOADED + KV + CAPTURE + OOM, "oom_cuda_graph_capture", 5),
+    "while it serves": (BANNER + LOADED + READY + TOKENS + OOM + DEAD, "oom_runtime", 5),
+    "the traceback tells the phase": (TRACE.format("load_model") + OOM, "oom_loading_weights", 2),
+    "the traceback beats the progress": (LOADING + TRACE.format("profile_run") + OOM, "oom_kv_alloc_or_profiling", 3),
+    "a traceback after the message": (OOM + TRACE.format("capture_model"), "oom_cuda_graph_capture", 1),
+    "the GPU fell off, the rest waits": (READY + XID + STALL + TIMEOUT + DEAD, "xid_or_gpu_lost", 2),
+    "one rank crashed, the others wait": (READY + TIMEOUT + ILLEGAL + DEAD, "nccl_timeout", 2),
+    "a stall and then the end": (READY + TOKENS + STALL + DEAD, "shm_broadcast_hang", 3),
+    "an import that is missing is often lived with": (IMPORT + OOM, "oom_loading_weights", 2),
+    "or it is the cause": (IMPORT + DEAD, "missing_dependency_or_import_error", 1),
+    "an error that it started after": (BANNER + OOM + READY + TOKENS, "benign_warning_noise", 2),
+    "a stall during the start": (BANNER + STALL + READY, "benign_warning_noise", 2),
+    "a stall long ago": (READY + STALL + TOKENS * 30, "benign_warning_noise", 2),
+    "a stall just now": (READY + TOKENS * 30 + STALL + TOKENS, "shm_broadcast_hang", 32),
+    "it was asked to stop": (READY + TOKENS + GONE + DEAD, "healthy", None),
+    "only the death": (READY + DEAD, "engine_dead", 2),
+    "the last of several starts counts": (BANNER + LOADING + OOM + BANNER + READY, "healthy", None),
+    "the last of several failures": (BANNER + LOADING + OOM + BANNER + IMPORT + DEAD, "missing_dependency_or_import_error", 5),
+    "a new start says nothing yet": (BANNER + LOADING + OOM + DEAD + BANNER, "oom_loading_weights", 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("log", "failure", "line"), STORIES.values(), ids=STORIES)
+def test_story(log, failure, line):
+    """Class and line."""
+    found = diagnose(log.encode())
+    assert (found.failure, found.line_number) == (failure, line)
+
+
+def test_a_failure_in_service_is_not_of_the_start():
+    """Only what failed before it was ready may fail again at each start."""
+    assert diagnose((BANNER + LOADED + KV + CAPTURE + OOM).encode()).deterministic_start_failure
+    assert not diagnose((BANNER + READY + OOM).encode()).deterministic_start_failure
+    assert not diagnose((BANNER + READY + IMPORT + DEAD).encode()).deterministic_start_failure
+
+
+def test_what_is_not_sure_is_not_called_deterministic():
+    """An out-of-memory error of which only the allocator's numbers tell the phase."""
+    found = diagnose(OOM.encode())
+    assert found.confidence <= 0.5
+    assert not found.deterministic_start_failure
+
+
+def test_a_capture_whose_end_is_missing_is_not_called_certain():
+    """A traceback through the capture, cut off: likely memory, and said so with little confidence."""
+    found = diagnose((BANNER + TRACE.format("capture_model") + DEAD).encode())
+    assert found.failure == "oom_cuda_graph_capture"
+    assert found.confidence < 0.5
+    assert not found.deterministic_start_failure
+    named = BANNER + TRACE.format("capture_model") + "KeyError: no such graph here\n" + DEAD
+    assert diagnose(named.encode()).failure == "engine_dead"
+
+
+def test_an_error_that_no_rule_knows_is_unknown():
+    """It is shown, and not guessed at."""
+    found = diagnose((BANNER + LOADING + "ZeroDivisionError: division by zero here\n").encode())
+    assert (found.failure, found.line_number) == ("unknown", 3)
+    assert found.confidence < 0.5

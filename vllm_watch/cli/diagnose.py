@@ -1,0 +1,97 @@
+"""`vllm-watch diagnose`: why a vLLM did not start, or what it died of, from its log."""
+
+import argparse
+import gzip
+import json
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, cast
+
+from vllm_watch.cli import exit_status
+from vllm_watch.diagnosis.reading import LogReader
+from vllm_watch.diagnosis.report import Diagnosis, to_json
+from vllm_watch.errors import WatchError
+
+HELP = """\
+Reads a log of vLLM, of its start or of its end, and says what failed, which line shows it, why, and what
+to do. The log may come from a file (gzip too) or from standard input, with the prefixes of journalctl,
+kubectl, docker and Ray, colours, several workers interleaved, and of any size.
+
+examples:
+  vllm-watch diagnose vllm.log
+  kubectl logs --previous vllm-0 | vllm-watch diagnose -
+  journalctl -u vllm --since -1h | vllm-watch diagnose - --json
+
+exit status: 0 no failure found, 1 a failure found, 2 the log cannot be read"""
+
+_PIECE_BYTES = 256 << 10
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "log", metavar="LOG", nargs="?", default="-", help="a file, or '-' (default) for stdin"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read the log; print what it says."""
+    reader = LogReader()
+    for piece in _pieces(arguments.log):
+        reader.feed(piece)
+        if reader.refused:
+            break
+    reader.end()
+    diagnosis = reader.diagnosis()
+    if arguments.json:
+        json.dump(to_json(diagnosis), sys.stdout)
+        sys.stdout.write("\n")
+    else:
+        print("\n".join(_lines(diagnosis)))
+    return exit_status.FOUND if diagnosis.failed else exit_status.FINE
+
+
+def _pieces(name: str) -> Iterator[bytes]:
+    try:
+        if name == "-":
+            yield from _read(sys.stdin.buffer)
+            return
+        with Path(name).open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            yield from _read(cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if packed else file)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise WatchError(
+            f"{name} is damaged gzip", "copy it again, or unpack what there is"
+        ) from None
+    except OSError as error:
+        cause = f"{name} cannot be read: {error.strerror or error}"
+        raise WatchError(cause, "name a file that can be read, or '-' for standard input") from None
+
+
+def _read(file: IO[bytes]) -> Iterator[bytes]:
+    while piece := file.read(_PIECE_BYTES):
+        yield piece
+
+
+def _lines(diagnosis: Diagnosis) -> list[str]:
+    sure = f"({diagnosis.failure}, confidence {diagnosis.confidence:g})"
+    said = [f"{diagnosis.sentence[0].upper()}{diagnosis.sentence[1:]} {sure}"]
+    if diagnosis.root_cause_line is not None:
+        said += ["", f"  line {diagnosis.line_number}: {diagnosis.root_cause_line}"]
+    # The finding is the first sentence of the explanation of a failure, and stands there already.
+    repeated = f"{diagnosis.sentence[0].upper()}{diagnosis.sentence[1:]}."
+    said += ["", diagnosis.explanation.removeprefix(repeated).strip()]
+    if diagnosis.fixes:
+        said += ["", "what to do:"]
+        for fix in diagnosis.fixes:
+            said.append(f"  - {fix.what}")
+            if fix.command is not None:
+                said.append(f"      {fix.command}")
+    if diagnosis.facts:
+        said += ["", "what the log says of the engine:"]
+        said += [f"  {name:24}{value}" for name, value in sorted(diagnosis.facts.items())]
+    return said

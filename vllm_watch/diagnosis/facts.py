@@ -1,0 +1,107 @@
+"""What a log says of the engine: version, model, settings, what fitted, how long the start took."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+Value = str | float | int
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One fact and the texts it is read from."""
+
+    name: str
+    literals: tuple[str, ...]
+    pattern: re.Pattern[str]
+    value: Callable[[str], Value]
+
+
+def _whole(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def _setting(name: str, key: str, value: Callable[[str], Value], shape: str) -> tuple[Pattern, ...]:
+    """A setting, as vLLM prints its arguments and config, and as it stands in a command line."""
+    flag = "--" + key.replace("_", "-")
+    return (
+        Pattern(name, (key,), re.compile(rf"\b{key}['\"]?\s*[=:]\s*['\"]?({shape})"), value),
+        Pattern(name, (flag,), re.compile(rf"{flag}[= ]['\"]?({shape})"), value),
+    )
+
+
+_NUMBER, _DECIMAL, _WORD = r"\d+(?![\d.])", r"0?\.\d+|1(?:\.0)?\b", r"[A-Za-z][\w.-]*"
+
+FACTS: tuple[Pattern, ...] = (
+    Pattern("vllm_version", ("version",), re.compile(r"vLLM API server version v?([\w.+-]+)"), str),
+    Pattern("vllm_version", ("version",), re.compile(r"[█▀▄]\s+version v?(\d[\w.+-]*)"), str),
+    Pattern("vllm_version", ("LLM engine (v",), re.compile(r"LLM engine \(v([\w.+-]+)\)"), str),
+    Pattern("vllm_version", ("vllm", "vLLM"), re.compile(r"\bvllm[-=]=?v?(\d+\.\d+\.\d+[\w.+]*?)(?=[-/\s,'\"]|\.(?:cpu|egg)|$)|vLLM [Vv]ersion:? v?(\d+\.\d+\.\d+[\w.+]*)|vllm/vllm-openai:v(\d+\.\d+\.\d+)"), str),
+    Pattern("engine", ("V1 LLM engine", "V0 LLM engine"), re.compile(r"(V[01]) LLM engine"), str),
+    Pattern("engine", ("EngineCore", "/v1/engine", "/v1/worker", "GPU KV cache size"), re.compile(r"EngineCore|/vllm/v1/|GPU KV cache size"), lambda _: "V1"),
+    Pattern("engine", ("CPU blocks:", "Swapped:", "MQLLMEngine", "llm_engine.py:"), re.compile(r"# CPU blocks:|Swapped: \d+ reqs|MQLLMEngine|(?<!v1/engine/)\bllm_engine\.py:\d+"), lambda _: "V0"),
+    Pattern("model", ("model",), re.compile(r"(?<![\w])model['\"]?\s*[=:]\s*'([^'\s]{1,300})'"), str),
+    Pattern("model", ("--model", "vllm serve"), re.compile(r"(?:--model[= ]|vllm serve )['\"]?([\w./:@-]{2,300})"), str),
+    Pattern("max_model_len", ("max model len", "max_seq_len", "max seq len"), re.compile(r"(?:Using max model len|max_seq_len=|max seq len\s*\(?) ?(\d+)"), int),
+    *_setting("max_model_len", "max_model_len", int, _NUMBER),
+    Pattern("gpu_memory_utilization", ("gpu_memory_utilization (",), re.compile(r"gpu_memory_utilization \(([\d.]+)\)"), float),
+    Pattern("gpu_memory_utilization", ("GPU memory utilization (",), re.compile(r"GPU memory utilization \(([\d.]+),"), float),
+    *_setting("gpu_memory_utilization", "gpu_memory_utilization", float, _DECIMAL),
+    *_setting("tensor_parallel_size", "tensor_parallel_size", int, _NUMBER),
+    *_setting("pipeline_parallel_size", "pipeline_parallel_size", int, _NUMBER),
+    *_setting("data_parallel_size", "data_parallel_size", int, _NUMBER),
+    *_setting("max_num_seqs", "max_num_seqs", int, _NUMBER),
+    *_setting("max_num_batched_tokens", "max_num_batched_tokens", int, _NUMBER),
+    *_setting("kv_cache_dtype", "kv_cache_dtype", str, _WORD),
+    *_setting("quantization", "quantization", str, r"(?!None|null)" + _WORD),
+    *_setting("dtype", "dtype", lambda text: text.removeprefix("torch."), _WORD),
+    *_setting("port", "port", int, _NUMBER),
+    Pattern("kv_cache_tokens", ("KV cache size:",), re.compile(r"KV cache size: ([\d,]+) tokens"), _whole),
+    Pattern("num_gpu_blocks", ("blocks:",), re.compile(r"# (?:GPU|CUDA|cuda) blocks: (\d+)"), int),
+    *_setting("block_size", "block_size", int, _NUMBER),
+    Pattern("max_concurrency", ("Maximum concurrency for",), re.compile(r"Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x"), float),
+    Pattern("kv_cache_gib", ("KV cache memory:", "reserved for KV Cache is"), re.compile(r"(?:Available KV cache memory: |reserved for KV Cache is )(-?[\d.]+) ?Gi?B"), float),
+    Pattern("weights_gib", ("weights took", "odel loading took", "model weights take"), re.compile(r"(?:odel (?:loading|weights) took|model weights take) ([\d.]+) ?Gi?B"), float),
+    Pattern("weights_load_seconds", ("weights took", "odel loading took"), re.compile(r"(?:Loading weights took|[Mm]odel loading took [\d.]+ GiB(?: memory)? and) ([\d.]+) sec"), float),
+    Pattern("gpu_memory_total_gib", ("total_gpu_memory (", "total_gpu_memory="), re.compile(r"total_gpu_memory ?[(=]([\d.]+) ?Gi?B"), float),
+    Pattern("gpu_memory_total_gib", ("emory on device",), re.compile(r"memory on device\s*\S*\s*\([\d.]+/([\d.]+) GiB"), float),
+    Pattern("gpu_memory_total_gib", ("total capacity",), re.compile(r"total capacity of ([\d.]+) GiB|([\d.]+) GiB total capacity"), float),
+    Pattern("graph_capture_seconds", ("Graph capturing finished",), re.compile(r"Graph capturing finished in \W*(\d+) secs"), float),
+    Pattern("graph_capture_gib", ("Graph capturing finished",), re.compile(r"Graph capturing finished.*took (-?[\d.]+) GiB"), float),
+    Pattern("compile_seconds", ("torch.compile takes", "torch.compile took"), re.compile(r"torch\.compile (?:takes|took) \W*([\d.]+) s"), float),
+    Pattern("engine_init_seconds", ("init engine (",), re.compile(r"init engine \(.*\) took \W*([\d.]+) s"), float),
+    Pattern("attention_backend", ("backend",), re.compile(r"Using (?:AttentionBackendEnum\.)?(\w+) (?:attention )?backend|Using (Flash Attention|FlashInfer|Triton|XFormers|Torch SDPA|FlashMLA|Cutlass MLA) backend"), str),
+    Pattern("attention_backend", ("VLLM_ATTENTION_BACKEND=", "attention_backend="), re.compile(r"(?:VLLM_ATTENTION_BACKEND|attention_backend)=['\"]?([A-Z]\w+)"), str),
+    Pattern("architecture", ("architecture:",), re.compile(r"Resolved architectures?: (\w+)"), str),
+)  # fmt: skip
+"""The first that fits in a life counts; of two patterns for one fact the earlier in a log."""
+
+
+@dataclass(slots=True)
+class Facts:
+    """The facts of one life of an engine."""
+
+    known: dict[str, Value] = field(default_factory=dict)
+
+    def read(self, pattern: Pattern, text: str) -> None:
+        """Take a fact from a line; what is already known stays."""
+        if pattern.name in self.known:
+            return
+        found = pattern.pattern.search(text)
+        if found is None:
+            return
+        said = next((each for each in found.groups() if each), "")
+        if said or not found.re.groups:
+            try:
+                self.known[pattern.name] = pattern.value(said)
+            except ValueError:  # a number with two points, in a line cut off
+                return
+
+    def complete(self) -> dict[str, Value]:
+        """Return them with what follows from them."""
+        known = dict(self.known)
+        blocks = known.get("num_gpu_blocks")
+        if "kv_cache_tokens" not in known and isinstance(blocks, int) and blocks:
+            size = known.get("block_size", 16)
+            known["kv_cache_tokens"] = blocks * size if isinstance(size, int) else blocks * 16
+        return known

@@ -1,0 +1,50 @@
+"""What the numbers in a parallelism message say: how many GPUs, which sizes divide, which port."""
+
+import re
+
+from vllm_watch.diagnosis.report import Fix
+from vllm_watch.diagnosis.rule import Facts, Told
+
+_WORLD = re.compile(r"World size \((\d+)\) is larger than the number of available GPUs \((\d+)\)")
+_SIZE = re.compile(r"[Tt]ensor parallel size \(?(\d+)\)? cannot be .{0,60}?GPUs \(?(\d+)")
+_DIVIDES = re.compile(
+    r"\(?(\d+)\)? (?:must be divisible by tensor parallel size \(|is not divisible by )(\d+)"
+)
+_HEADS = re.compile(
+    r"\((\d+)\) must be divisible by (?:the )?tensor[ -]parallel (?:world )?size \((\d+)"
+)
+_PORT = re.compile(r"(?:'[^']*', |:)(\d{2,5})\b\)?(?=[)':\]]|: |$)|[Pp]ort (\d{2,5})\b")
+
+
+def too_few_gpus(text: str, facts: Facts) -> Told:
+    """How many were asked for and how many there are."""
+    found = _WORLD.search(text) or _SIZE.search(text)
+    if not found:
+        return Told()
+    wanted, there = found.groups()
+    fixes = (
+        (Fix("ask for what is there", f"--tensor-parallel-size {there}"),) if there != "0" else ()
+    )
+    return Told(f"{wanted} GPUs were asked for, {there} are visible.", fixes)
+
+
+def not_dividing(text: str, facts: Facts) -> Told:
+    """The sizes that would divide this dimension."""
+    found = _HEADS.search(text) or _DIVIDES.search(text)
+    if not found:
+        return Told()
+    dimension, parts = (int(each) for each in found.groups())
+    if not 0 < parts <= dimension:
+        return Told(f"{dimension} cannot be cut into {parts}.")
+    possible = max(each for each in range(1, parts) if dimension % each == 0) if parts > 1 else 1
+    said = f"{dimension} is not a multiple of {parts}; {possible} is the next smaller that divides."
+    return Told(said, (Fix("take a size that divides", f"--tensor-parallel-size {possible}"),))
+
+
+def port(text: str, facts: Facts) -> Told:
+    """Which port it was."""
+    found = _PORT.search(text)
+    if not found:
+        return Told()
+    number = found[1] or found[2]
+    return Told(f"Port {number}.", (Fix("see who listens there", f"ss -ltnp 'sport = :{number}'"),))

@@ -1,0 +1,59 @@
+"""What the numbers in a message of a running server say: which Xid, how long a request."""
+
+import re
+
+from vllm_watch.diagnosis.report import Fix
+from vllm_watch.diagnosis.rule import Facts, Told
+
+_XID = re.compile(r"[Xx][Ii][Dd][^:]{0,40}?:? ?(\d{1,3})\b")
+_NVRM = re.compile(r"Xid \((?:PCI:)?[^)]*\): (\d+)")
+_LONG = re.compile(
+    r"maximum context length is (\d+) tokens.{0,40}?requested (?:about )?(\d+) (?:output )?tokens"
+)
+_PROMPT = re.compile(r"prompt contains (?:at least )?(\d+) input tokens")
+
+# What NVIDIA's Xid catalogue says of those met on inference hosts.
+MEANING = {
+    13: "a kernel's exception: usually software",
+    31: "a kernel's page fault: usually software",
+    43: "a program's fault ended its channel: usually software",
+    45: "work was cancelled, as after another error or a kill",
+    48: "a double-bit ECC error: hardware",
+    62: "an internal fault of the GPU: reset it",
+    63: "a memory row was remapped: reset when idle",
+    64: "remapping a memory row failed: hardware",
+    69: "a graphics engine exception",
+    74: "an NVLink error: links or hardware",
+    79: "the GPU has fallen off the bus: reboot, then hardware",
+    92: "many single-bit ECC errors",
+    94: "a contained ECC error: restart the program",
+    95: "an uncontained ECC error: reset the GPU",
+    119: "the GPU's system processor timed out: reset, renew the driver",
+    120: "the GPU's system processor failed: reset, renew the driver",
+}
+
+
+def xid(text: str, facts: Facts) -> Told:
+    """Which Xid, and what that is."""
+    found = _NVRM.search(text) or _XID.search(text)
+    if not found:
+        return Told()
+    number = int(found[1])
+    meaning = MEANING.get(number, "see NVIDIA's catalogue of Xid errors")
+    return Told(f"Xid {number}: {meaning}.")
+
+
+def context(text: str, facts: Facts) -> Told:
+    """How long the request was, and how long one may be."""
+    found = _LONG.search(text)
+    if not found:
+        return Told()
+    limit, wanted = found.groups()
+    prompt = _PROMPT.search(text)
+    if prompt:
+        left = max(0, int(limit) - int(prompt[1]))
+        said = f"{prompt[1]} tokens of prompt and {wanted} of output, of at most {limit}."
+        return Told(
+            said, (Fix("ask for no more than is left", f"max_tokens={left}"),) if left else ()
+        )
+    return Told(f"{wanted} tokens of at most {limit}.")

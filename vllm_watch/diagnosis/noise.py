@@ -1,0 +1,44 @@
+"""Lines that frighten and mean nothing, lines that carry users' text, and lines that tell how far an engine is."""
+
+USERS_TEXT = ("Received request", "Generated response", "Added request", "prompt: '")
+"""A prompt may say "CUDA out of memory"; such lines are never read for errors."""
+
+HARMLESS = (
+    "Error retrieving file list",
+    "Error retrieving safetensors",
+    ", retrying ",
+    "Retrying with a new port",
+    "Cannot use FA version",
+    "Error ignored in is_in_the_same_node",
+    "Failed to initialize FlashInfer All",
+    "destroy_process_group() was not called",
+    "Unable to register cu",
+    "computation placer already registered",
+    "resource_tracker: There appear to be",
+    "Address family not supported by protocol",
+    "Failed to import from vllm.",
+    "Failed to import from amdsmi",
+    "Error importing OSS server tool",
+    "ras/client_support.cc",
+    "nanobind: leaked",
+    "Failed to load NCCL library from",
+)
+"""vLLM and what it is built on write these as errors, or near one, and go on."""
+
+MARKS: dict[str, tuple[str, ...]] = {
+    "banner": ("vLLM API server version", "  version "),
+    "ready": ("Application startup complete", "Uvicorn running on", "Starting vLLM API server on"),
+    "serving": ("throughput:", '" 200', "Finished request"),
+    "request": ('"POST /v1/', '"POST /generate'),
+    "stop": (
+        "shutdown triggered",
+        "received signal=SIGTERM",
+        "Gracefully stopping http server",
+        "SIGTERM received",
+        "Received SIGTERM",
+        "KeyboardInterrupt",
+    ),
+    "warning": ("WARNING", "Warning:"),
+    "error": ("ERROR", "CRITICAL", "Traceback (most recent call last)", "Error: ", "Exception: "),
+}
+"""A start begins; it is ready; it makes tokens; it is asked for some; it was asked to end; a warning; an error no rule may know."""

@@ -1,0 +1,125 @@
+"""In which phase of an engine's life memory ran out: loading, profiling, capturing or serving.
+
+Three witnesses, the surest first: the functions named in the message and in the traceback around it; how
+far the start had come when it was written; and the allocator's own numbers.
+"""
+
+import re
+from collections.abc import Sequence
+
+from vllm_watch.diagnosis.families import memory
+
+START, LOAD, PROFILE, ALLOCATE, CAPTURING, SERVE = range(6)
+"""How far a start has come, in order."""
+
+PROGRESS: tuple[tuple[str, int], ...] = (
+    ("Starting to load model", LOAD),
+    ("Loading safetensors checkpoint shards", LOAD),
+    ("Loading pt checkpoint shards", LOAD),
+    ("Loading weights took", PROFILE),
+    ("Loading model weights took", PROFILE),
+    ("odel loading took", PROFILE),
+    ("Available KV cache memory", ALLOCATE),
+    ("GPU blocks:", ALLOCATE),
+    ("CUDA blocks:", ALLOCATE),
+    ("cuda blocks:", ALLOCATE),
+    ("KV cache size:", ALLOCATE),
+    ("Capturing", CAPTURING),
+    ("Graph capturing finished", SERVE),
+    ("init engine (profile", SERVE),
+)
+"""What a start says when it enters a phase."""
+
+HINTS = (
+    "capture_model", "capture_graph", "_capture_cudagraphs", "warm_up_model", "compile_or_warm_up",
+    "_dummy_sampler_run", "kernel_warmup", "cuda/graphs.py", "capture_begin", "capture_end",
+    "profile_run", "determine_available_memory", "determine_num_available_blocks",
+    "profile_num_available_blocks", "initialize_kv_cache", "_allocate_kv_cache", "initialize_from_config",
+    "init_cache_engine", "initialize_cache", "cache_engine.py", "profile_cudagraph_memory",
+    "load_model", "load_weights", "process_weights_after_loading", "create_weights", "model_loader",
+    "initialize_model", "get_model(", "torch/utils/_device.py",
+    "run_busy_loop", "execute_model", "run_engine_loop", "engine_step", "step_async", "step_fn",
+    "sample_tokens", "_process_engine_step", "start_worker_execution_loop", "Error in model execution",
+)  # fmt: skip
+"""Names in a traceback that tell the phase."""
+
+_OF_HINTS = (
+    (memory.CAPTURE, re.compile(r"capture_model|capture_graph|_capture_cudagraphs|warm_up_model|compile_or_warm_up|_dummy_sampler_run|kernel_warmup|when warming up|cuda/graphs\.py|capture_begin|capture_end")),
+    (memory.PROFILING, re.compile(r"profile_run|determine_available_memory|determine_num_available_blocks|profile_num_available|initialize_kv_cache|_allocate_kv_cache|initialize_from_config|init_cache_engine|initialize_cache|cache_engine\.py|profile_cudagraph_memory")),
+    (memory.LOADING, re.compile(r"load_model|load_weights|process_weights_after_loading|create_weights|model_loader|initialize_model|get_model\(|torch/utils/_device\.py")),
+    (memory.RUNTIME, re.compile(r"run_busy_loop|execute_model|run_engine_loop|engine_step|step_async|step_fn|sample_tokens|start_worker_execution_loop|Error in model execution")),
+)  # fmt: skip
+
+_OF_PHASE = {
+    LOAD: memory.LOADING,
+    PROFILE: memory.PROFILING,
+    ALLOCATE: memory.PROFILING,
+    CAPTURING: memory.CAPTURE,
+    SERVE: memory.RUNTIME,
+}
+
+_ALLOCATED = re.compile(r"([\d.]+) ([MG])iB (?:is allocated by PyTorch|already allocated)")
+_RESERVED = re.compile(
+    r"([\d.]+) ([MG])iB is reserved by PyTorch but unallocated|([\d.]+) ([MG])iB reserved in total"
+)
+_TRIED = re.compile(r"[Tt]ried to allocate ([\d.]+|\w+) ([KMG])")
+_OTHERS = re.compile(r"Process \d+ has ([\d.]+) GiB memory in use")
+_OWN = re.compile(r"this process has ([\d.]+) GiB memory in use")
+_CAPACITY = re.compile(r"total capacity of ([\d.]+) GiB")
+
+LOADING_SPARE_GIB = 64 / 1024
+"""Loading only allocates, so what is reserved beside it is the rest of a few of PyTorch's 20 MiB segments;
+a profiling run or a step frees what it used, and leaves more."""
+
+LARGE_GIB = 4.0
+"""No single weight and no step is so large; KV caches and the profiling run's logits are."""
+
+OTHERS_RATIO = 0.3
+"""What others must hold of a GPU for them to be the reason; two vLLMs that share one on purpose hold more."""
+
+
+def of_out_of_memory(text: str, hints: Sequence[str], phase: int) -> tuple[str, float]:
+    """Return the class of an out-of-memory error and how sure that is."""
+    if _held_by_others(text):
+        return memory.OCCUPIED, 0.7
+    for source in (text, "\n".join(hints)):
+        for failure, pattern in _OF_HINTS:
+            if pattern.search(source):
+                return failure, 0.9
+    if phase in _OF_PHASE:
+        return _OF_PHASE[phase], 0.8
+    return _of_numbers(text), 0.5
+
+
+def names_capture(hints: str) -> bool:
+    """Do these names of a traceback belong to the capture of CUDA graphs?"""
+    return _OF_HINTS[0][1].search(hints) is not None
+
+
+def _held_by_others(text: str) -> bool:
+    own, capacity = _OWN.search(text), _CAPACITY.search(text)
+    if own is None or capacity is None:
+        return False  # a lone "Process N" may be this one, seen from outside its container
+    held = sum(float(each) for each in _OTHERS.findall(text))
+    return held > OTHERS_RATIO * float(capacity[1]) and held > float(own[1])
+
+
+def _of_numbers(text: str) -> str:
+    tried, allocated, reserved = (
+        _TRIED.search(text),
+        _ALLOCATED.search(text),
+        _RESERVED.search(text),
+    )
+    if tried and (not tried[1][0].isdigit() or (tried[2] == "G" and float(tried[1]) >= LARGE_GIB)):
+        return memory.PROFILING
+    if allocated and reserved:
+        used = _gib(allocated[1], allocated[2])
+        spare = (
+            _gib(reserved[1], reserved[2]) if reserved[1] else _gib(reserved[3], reserved[4]) - used
+        )
+        return memory.LOADING if spare <= LOADING_SPARE_GIB else memory.RUNTIME
+    return memory.LOADING
+
+
+def _gib(number: str, unit: str) -> float:
+    return float(number) / (1024 if unit == "M" else 1)

@@ -1,0 +1,64 @@
+"""What a diagnosis says: the class, the line that shows it, why, and what to do."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+HEALTHY = "healthy"
+NOISE = "benign_warning_noise"
+UNKNOWN = "unknown"
+NOT_VLLM = "not_a_vllm_log"
+NO_FAILURE = frozenset((HEALTHY, NOISE, UNKNOWN, NOT_VLLM))
+
+FACTS = (
+    "vllm_version", "model", "engine", "max_model_len", "kv_cache_tokens", "gpu_memory_utilization",
+    "tensor_parallel_size", "attention_backend",
+)  # fmt: skip
+"""Always present in the published form; null is unknown. Others stand beside them where they are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """One thing to do, best first, and the command or flag that does it."""
+
+    what: str
+    command: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """The answer for one log."""
+
+    failure: str
+    confidence: float  # 0..1
+    explanation: str
+    root_cause_line: str | None = None
+    line_number: int | None = None  # 1-based
+    fixes: tuple[Fix, ...] = ()
+    facts: Mapping[str, str | float | int] = field(default_factory=dict)
+    sentence: str = ""
+    ready: bool = False
+    """Did the start that is judged come as far as serving?"""
+    fatal: bool = False
+    """Does it say why the engine is not there? False for a request that was refused."""
+    deterministic_start_failure: bool = False
+    """Would the next start fail the same way, with nothing changed?"""
+
+    @property
+    def failed(self) -> bool:
+        """Does it name a failure?"""
+        return self.failure not in NO_FAILURE
+
+
+def to_json(diagnosis: Diagnosis) -> dict[str, Any]:
+    """Return the published form."""
+    return {
+        "class": diagnosis.failure,
+        "confidence": diagnosis.confidence,
+        "root_cause_line": diagnosis.root_cause_line,
+        "line_number": diagnosis.line_number,
+        "explanation": diagnosis.explanation,
+        "fixes": [{"what": fix.what, "command": fix.command} for fix in diagnosis.fixes],
+        "facts": {**dict.fromkeys(FACTS), **diagnosis.facts},
+        "deterministic_start_failure": diagnosis.deterministic_start_failure,
+    }

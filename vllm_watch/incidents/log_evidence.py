@@ -1,0 +1,32 @@
+"""What an engine's own log says of its end, added to what is found wrong with it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vllm_watch.detectors.base import FIRING, Evidence, Verdict
+from vllm_watch.samples.engine_log import StartFailure
+
+_KINDS = frozenset(("engine_down", "engine_stalled"))
+"""A log says why an engine is not there or does not move; not why it is slow."""
+
+
+def added(verdicts: Sequence[Verdict], failed: StartFailure | None) -> Sequence[Verdict]:
+    """Return the verdicts, those that find the engine gone or stuck with what its log says."""
+    if failed is None:
+        return verdicts
+    text = f"its log says: {failed.explanation}"
+    if failed.root_cause_line:
+        text += f" The line: {failed.root_cause_line}"
+    if failed.deterministic:
+        text += " The next start will fail the same way."
+    evidence = Evidence(name="engine_log", value=failed.failure, text=text)
+    return [
+        replace(
+            each,
+            summary=f"{each.summary}; its log says: {failed.sentence}",
+            evidence_for=(*each.evidence_for, evidence),
+        )
+        if each.state == FIRING and each.kind in _KINDS
+        else each
+        for each in verdicts
+    ]
