@@ -1,0 +1,34 @@
+"""The contract of every lock: at most N holders at once, and a holder that cannot renew stops before it acts.
+
+Time that a lock compares is the holder's own monotonic clock for "is my lease still mine?", with the
+lock's TTL less a margin; other people's leases are judged by when they were last seen to change.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What asking for the lock gave."""
+
+    held: bool | None  # None: it could not be asked, which is never a yes
+    text: str  # in words: who holds it, since when, until when
+
+
+class Lock(Protocol):
+    """One of N slots of one named lock."""
+
+    ttl_seconds: float
+
+    async def acquire(self, holder: str, attempt_id: str) -> Held:
+        """Take a slot, or say who has it. Taking it twice under one attempt id is taking it once."""
+
+    async def renew(self) -> Held:
+        """Prolong what is held. `held` other than True: stop before the next step that acts."""
+
+    def still_ours(self) -> bool:
+        """Is the lease surely ours at this moment, without asking anybody?"""
+
+    async def release(self, delay_seconds: float = 0.0) -> None:
+        """Give it back after the delay (the next one waits that long); never raises, a lost lock expires."""
