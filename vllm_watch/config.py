@@ -16,6 +16,8 @@ from vllm_watch.errors import ConfigError
 from vllm_watch.settings import overrides, yaml_text
 from vllm_watch.settings.base import FilePath, Problem, Sections, problem, problems, quoted
 from vllm_watch.settings.errors import InvalidConfigError, KeyPath, explained
+from vllm_watch.settings.hooks import HookSettings, HooksSettings
+from vllm_watch.settings.restart import RestartSettings, unusable
 from vllm_watch.settings.stages import (
     GpuSettings,
     LogSettings,
@@ -75,6 +77,8 @@ class Config(Sections):
     slo: SloSettings = SloSettings()
     gpu: GpuSettings = GpuSettings()
     recorder: RecorderSettings = RecorderSettings()
+    restart: RestartSettings = RestartSettings()
+    hooks: HooksSettings = HooksSettings()
     log: LogSettings = LogSettings()
 
     @field_validator("targets")
@@ -100,9 +104,28 @@ class Config(Sections):
             )
             remedy = f"set it to {2 * slowest:g} or more, or scrape more often"
             found.append(Problem(("signals", "window_seconds"), cause, remedy))
+        found += self._wrong_restarts()
         if found:
             raise problems(found)
         return self
+
+    def _wrong_restarts(self) -> list[Problem]:
+        hooks = self.hooks.by_name()
+        found = _twice(
+            [hook for kind in type(self.hooks).model_fields for hook in getattr(self.hooks, kind)]
+        )
+        places: list[tuple[KeyPath, RestartSettings]] = [(("restart",), self.restart)]
+        places += [
+            (("targets", number, "restart"), self.restart_for(target))
+            for number, target in enumerate(self.targets)
+            if target.restart.model_fields_set
+        ]
+        for path, restart in places:
+            found += [
+                Problem((*path, *key), cause, remedy)
+                for key, cause, remedy in unusable(restart, hooks, self.state_dir is not None)
+            ]
+        return found
 
     @property
     def listen_address(self) -> tuple[str, int]:
@@ -121,6 +144,26 @@ class Config(Sections):
         """Return what holds for this target: its own keys over those of `slo`."""
         own = target.slo.model_dump(exclude_unset=True)
         return self.slo.model_copy(update=own) if own else self.slo
+
+    def restart_for(self, target: TargetConfig) -> RestartSettings:
+        """Return what holds for this target: its own keys over those of `restart`, section by section."""
+        own = target.restart.model_dump(exclude_unset=True)
+        if not own:
+            return self.restart
+        merged = self.restart.model_dump(exclude_unset=True)
+        for key, value in own.items():
+            below = merged.get(key)
+            merged[key] = below | value if isinstance(below, dict) else value
+        return RestartSettings.model_validate(merged)
+
+
+def _twice(hooks: Sequence[HookSettings]) -> list[Problem]:
+    names = [hook.name for hook in hooks]
+    return [
+        Problem(("hooks",), f"{quoted(name)} is the name of two hooks", "give each its own name")
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
 
 
 def _misfits(path: KeyPath, own: ScrapeSettings, scrape: ScrapeSettings) -> list[Problem]:

@@ -10,7 +10,7 @@ from vllm_watch.actions.attempt import Attempt
 from vllm_watch.actions.facts import Answer, Facts, IncidentFact, Pause, Peers
 from vllm_watch.actions.policy import Policy
 from vllm_watch.actions.request import RestartRequest
-from vllm_watch.actions.windows import Freeze, parse
+from vllm_watch.settings.windows import Freeze, parse
 
 NOW = 1_790_000_000.0  # Mon 2026-09-21 14:13:20 UTC
 REQUEST = RestartRequest(

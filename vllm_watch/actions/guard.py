@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from vllm_watch.actions import windows
 from vllm_watch.actions.attempt import Attempt
 from vllm_watch.actions.facts import Facts
 from vllm_watch.actions.policy import Policy
 from vllm_watch.actions.request import RestartRequest
+from vllm_watch.settings import windows
 
 ACT, OBSERVE, APPROVE, ASK, WAIT, REFUSE = "act", "observe", "approve", "ask", "wait", "refuse"
 

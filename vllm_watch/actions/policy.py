@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
-from vllm_watch.actions.windows import Freeze, Window
+from vllm_watch.settings.windows import Freeze, Window
 
 MODES = ("off", "observe", "approve", "auto")
 

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, field_validator
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.base import (
     FilePattern,
+    Name,
     Port,
     Problem,
     Seconds,
@@ -20,23 +21,14 @@ from vllm_watch.settings.base import (
     problems,
     quoted,
 )
+from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.stages import ScrapeSettings, SloSettings
 
 TARGETS_MAX = (
     10_000  # a name and a few windows each; one process keeps up with some hundreds, see docs
 )
 _NAME_CHARACTERS_MAX = 63  # a DNS label: names become paths, labels and Kubernetes names
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
-_NAME_REMEDY = (
-    "use lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or digit"
-)
-
-
-def _name(value: str) -> str:
-    if value and not _NAME.fullmatch(value):
-        raise problem(f"{quoted(value)} is not a name", _NAME_REMEDY)
-    return value
 
 
 def _base_url(value: str) -> str:
@@ -70,7 +62,6 @@ def _split(text: str) -> tuple[SplitResult, int | None]:
     return parts, port
 
 
-Name = Annotated[str, AfterValidator(_name)]
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
 
 
@@ -104,6 +95,10 @@ class TargetConfig(Settings):
     slo: SloSettings = Field(
         SloSettings(),
         description="The keys of `slo` that differ for this target; the others are taken from there.",
+    )
+    restart: RestartSettings = Field(
+        RestartSettings(),
+        description="The keys of `restart` that differ for this target; the others are taken from there.",
     )
 
     def identity(self) -> Target:

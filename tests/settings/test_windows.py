@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from vllm_watch.actions import windows
-from vllm_watch.actions.windows import Freeze, parse
+from vllm_watch.settings import windows
+from vllm_watch.settings.windows import Freeze, parse
 
 BERLIN = ZoneInfo("Europe/Berlin")  # clocks go back on 2026-10-25 and forward on 2027-03-28
 
