@@ -1,11 +1,44 @@
 """The restart hooks that can be configured: one list per kind, one model per kind."""
 
+import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, model_validator
 
-from vllm_watch.settings.base import FilePath, HttpUrl, Name, Port, Seconds, Sections, Settings
+from vllm_watch.settings.base import (
+    FilePath,
+    HttpUrl,
+    Name,
+    Port,
+    Problem,
+    Seconds,
+    Sections,
+    Settings,
+    problem,
+    problems,
+    quoted,
+)
+
+SIGNAL_KILL_SECONDS = 10.0
+"""What SIGKILL may take for a server and its engines: the kernel gives back tens of GiB in seconds."""
+_DOCKER_ANSWER_SECONDS = 10.0  # what Docker takes to start the container, once it has stopped
+# systemd's own alphabet of names, without templates; one that begins with - would be an option.
+_UNIT = re.compile(r"[A-Za-z0-9:_.\\][A-Za-z0-9:_.\\-]*(@[A-Za-z0-9:_.\\-]+)?\.service")
+
+
+def _unit(value: str) -> str:
+    if not _UNIT.fullmatch(value):
+        remedy = "write its whole name, such as vllm.service or vllm@0.service"
+        raise problem(f"{quoted(value)} is not the name of a service unit", remedy)
+    return value
+
+
+def _too_short(key: str, seconds: float, more: float, timeout: float) -> Problem:
+    cause = f"{seconds:g} leaves no time for what follows within timeout_seconds ({timeout:g})"
+    remedy = f"set timeout_seconds to {seconds + more:g} or more"
+    return Problem((key,), cause, remedy)
+
 
 _TIMEOUT = Field(
     60.0,
@@ -84,6 +117,13 @@ class SignalHook(HookSettings):
         },
     )
 
+    @model_validator(mode="after")
+    def _kill_fits(self) -> "SignalHook":
+        if self.terminate_seconds + SIGNAL_KILL_SECONDS > self.timeout_seconds:
+            wrong = _too_short("terminate_seconds", self.terminate_seconds, SIGNAL_KILL_SECONDS, self.timeout_seconds)  # fmt: skip
+            raise problems([wrong])
+        return self
+
 
 class GateHook(HookSettings):
     """An exec probe in the engine's container asks, and Kubernetes restarts it: no rights needed."""
@@ -98,11 +138,8 @@ class GateHook(HookSettings):
 class SystemdHook(HookSettings):
     """A unit of the systemd of this host."""
 
-    unit: str = Field(min_length=1, max_length=255, description="Such as `vllm.service`.")
-    via: Literal["auto", "dbus", "systemctl"] = Field(
-        "auto",
-        description="How systemd is asked.",
-        json_schema_extra={"why": "D-Bus where its socket is there, else the command."},
+    unit: Annotated[str, AfterValidator(_unit)] = Field(
+        max_length=255, description="Such as `vllm.service`; systemd is asked through `systemctl`."
     )
     user: bool = Field(
         False,
@@ -126,6 +163,13 @@ class DockerHook(HookSettings):
         description="What Docker gives it from SIGTERM to SIGKILL.",
         json_schema_extra={"why": "vLLM ends in seconds; a hung engine never does."},
     )
+
+    @model_validator(mode="after")
+    def _start_fits(self) -> "DockerHook":
+        if self.stop_seconds + _DOCKER_ANSWER_SECONDS > self.timeout_seconds:
+            wrong = _too_short("stop_seconds", self.stop_seconds, _DOCKER_ANSWER_SECONDS, self.timeout_seconds)  # fmt: skip
+            raise problems([wrong])
+        return self
 
 
 class KubernetesHook(HookSettings):

@@ -1,17 +1,41 @@
 """The contract of every restart hook: it restarts one server, once, and says honestly how that ended.
 
-A hook is a module of this folder with a `Hook(settings)`; its settings are in settings/hooks.py. It judges
-nothing: whether it may be called is the guard's, whether it helped is verify's.
+A hook is a module of this folder with a `Hook(settings, tools)`; its settings are in settings/hooks.py. It
+judges nothing: whether it may be called is the guard's, whether it helped is verify's.
 """
 
-from dataclasses import dataclass, fields
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Protocol
+
+import aiohttp
 
 DONE, REFUSED, FAILED, UNCERTAIN = "done", "refused", "failed", "uncertain"
 """How a call ended: it did what it was asked; it would not and did nothing; it could not and surely did
 nothing that matters; it may have acted. Only `failed` may be tried again, within the same attempt."""
 
 ENVIRONMENT_PREFIX = "VLLM_WATCH_"
+
+
+def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.ClientSession:
+    """Return a session without cookies, and without the proxies and passwords of our environment."""
+    return aiohttp.ClientSession(
+        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What hooks need of the watcher, beside their settings: every kind is built alike."""
+
+    procfs: Path = Path("/proc")
+    namespace: str = ""  # our own Kubernetes namespace; empty: there is none
+    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    session: Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession] = new_session
+    unix_time: Callable[[], float] = time.time  # for timestamps that others read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
