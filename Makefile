@@ -31,7 +31,7 @@ demo: $(VENV)/.installed  ## watch a simulated fleet on http://127.0.0.1:9470 (L
 	@exec $(VENV)/bin/vllm-watch demo --listen $(LISTEN)
 
 test: tools $(DEV)/.installed  ## run all tests but those against a real vLLM
-	$(BIN)/pytest -q -m 'not real_vllm' -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/pytest -q -m 'not real_vllm and not podman' -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 # Two at a time: the tests wait much, and the linters fill the gaps.
 check: $(DEV)/.installed  ## all that must hold before a commit, under two minutes
