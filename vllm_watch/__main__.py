@@ -20,6 +20,7 @@ COMMANDS = {
     "record": "write what a server says into a trace file",
     "replay": "run a trace file through the same judgement as live",
     "top": "look at a running vllm-watch in the terminal",
+    "hook": "rehearse a restart hook: would it work, and would the server run again",
     "check-config": "say what a configuration means, or all that is wrong with it",
 }
 
