@@ -21,10 +21,10 @@ CODE := vllm_watch tests benchmarks dashboards docs
 TOOLS := prometheus:prometheus promtool:prometheus chromium:chromium gcc:gcc
 PACKAGES := prometheus chromium gcc libc6-dev python3-venv
 
-.PHONY: help demo test check format format-check generate lint types imports test-vllm bench screenshots dist deps tools clean
+.PHONY: help demo test check format format-check generate lint types imports test-vllm test-vllm-long bench bench-detection soak-healthy screenshots dist deps tools clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed  ## watch a simulated fleet on http://127.0.0.1:9470 (LISTEN=HOST:PORT to change)
 	@echo "The page will be on http://$(LISTEN)/ and the metrics on http://$(LISTEN)/metrics; Ctrl-C ends it."
@@ -34,7 +34,7 @@ test: tools $(DEV)/.installed  ## run all tests but those against a real vLLM
 	$(BIN)/pytest -q -m 'not real_vllm and not podman' -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 # Two at a time: the tests wait much, and the linters fill the gaps.
-check: $(DEV)/.installed  ## all that must hold before a commit, under two minutes
+check: $(DEV)/.installed  ## all that must hold before a commit
 	@$(MAKE) --jobs=2 --output-sync=target --keep-going test format-check lint types imports
 
 format-check: $(DEV)/.installed
@@ -58,14 +58,24 @@ generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs
 	$(BIN)/python -m vllm_watch.export.families --markdown > docs/metrics.md
 	$(BIN)/python docs/generate_configuration.py
 	$(BIN)/python docs/generate_cli.py
+	$(BIN)/python docs/generate_thresholds.py
 	$(BIN)/python dashboards/build.py
 
 test-vllm: $(DEV)/.installed  ## install a real vLLM (CPU, 3.5 GB, minutes) and test against it
 	bash tests/real_vllm/install.sh
 	$(BIN)/pytest -q -m real_vllm tests/real_vllm $(PYTEST_ARGS)
 
+test-vllm-long:  ## the same with ten healthy minutes under each load instead of two
+	@REAL_VLLM_HEALTHY_SECONDS=600 $(MAKE) test-vllm
+
 bench: $(DEV)/.installed  ## run every benchmark, one after another, and print its table
 	@for bench in benchmarks/bench_*.py; do echo "== $$bench"; $(BIN)/python "$$bench"; done
+
+soak-healthy: $(DEV)/.installed  ## watch more than ten healthy engine-days in virtual time; any page fails (SOAK_ARGS='--seed 7 --hours 12')
+	$(BIN)/python benchmarks/bench_healthy.py --hours 6 $(SOAK_ARGS)
+
+bench-detection: $(DEV)/.installed  ## judge all labelled runs of the lab and write docs/detection.md
+	$(BIN)/python benchmarks/bench_detection.py --full --page
 
 screenshots: tools $(DEV)/.installed  ## take the pictures of docs/images anew, from the running demo
 	$(BIN)/python docs/take_screenshots.py

@@ -1,4 +1,4 @@
-"""CPU time of one poll of 8 GPUs that hold 64 processes, over the fake driver: `python -m benchmarks.bench_nvml`.
+"""CPU time of one poll of 8 GPUs that hold 64 processes, judged, over the fake driver: `python -m benchmarks.bench_nvml`.
 
 The fake driver's own work (looking up its script) is in the number, a real driver's is not: it works in
 the kernel for some milliseconds more.
@@ -13,14 +13,15 @@ import structlog
 
 from tests.nvml_stub import GIB, NvmlStub, h200
 from vllm_watch.settings.stages import GpuSettings
+from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
 
 GPUS, PROCESSES_PER_GPU, POLLS, TARGET_MILLISECONDS = 8, 8, 100, 5.0
 
 
-async def poll(stub: NvmlStub, pids: list[int]) -> tuple[float, int]:
-    """CPU milliseconds of one warm poll, and how many holders it named."""
+async def poll(stub: NvmlStub, pids: list[int]) -> tuple[float, float, int]:
+    """CPU milliseconds of one warm poll, of judging it, and how many holders it named."""
     stamp = time.time_ns() // 1000
     share = [pids[i::GPUS] for i in range(GPUS)]
     stub.set_state(
@@ -40,25 +41,34 @@ async def poll(stub: NvmlStub, pids: list[int]) -> tuple[float, int]:
         reading = await source.read()
     spent_s = time.process_time() - begun_s
     await source.close()
+    judge, begun_s = HolderJudge(), time.process_time()
+    for number in range(POLLS):
+        judge.look(5.0 * number, reading.t + 5.0 * number, reading.gpus or ())
+    judged_s = time.process_time() - begun_s
     named = sum(bool(p.cmdline) for gpu in reading.gpus or () for p in gpu.processes or ())
-    return spent_s / POLLS * 1000, named
+    return spent_s / POLLS * 1000, judged_s / POLLS * 1000, named
 
 
 def main() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
-    holders = [subprocess.Popen(["sleep", "120"]) for _ in range(GPUS * PROCESSES_PER_GPU)]
+    # By their command line workers of vLLM's: the dearest to look at, for their ancestors are read too.
+    command = ["bash", "-c", "exec -a VLLM::Worker sleep 120"]
+    holders = [subprocess.Popen(command) for _ in range(GPUS * PROCESSES_PER_GPU)]
     try:
         with tempfile.TemporaryDirectory() as folder:
             stub = NvmlStub(folder)
             stub.load()
-            milliseconds, named = asyncio.run(poll(stub, [holder.pid for holder in holders]))
+            milliseconds, judging, named = asyncio.run(
+                poll(stub, [holder.pid for holder in holders])
+            )
     finally:
         for holder in holders:
             holder.kill()
             holder.wait()
     print(
-        f"nvml: {milliseconds:.2f} ms CPU per poll of {GPUS} GPUs with {named} named processes "
-        f"(target {TARGET_MILLISECONDS:.0f} ms); every 5 s: {milliseconds / 50:.3f} % of a core"
+        f"nvml: {milliseconds:.2f} ms CPU per poll of {GPUS} GPUs with {named} named processes, and "
+        f"{judging:.2f} ms to judge who holds what (target {TARGET_MILLISECONDS:.0f} ms together); "
+        f"every 5 s: {(milliseconds + judging) / 50:.3f} % of a core"
     )
 
 

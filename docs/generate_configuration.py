@@ -144,7 +144,7 @@ def _sections(model: type[BaseModel], path: str) -> Iterator[str]:
 
 
 def _below(model: type[BaseModel], name: str) -> type[BaseModel] | None:
-    # A target's own scrape and slo are the sections of that name: one row says so.
+    # A target's own scrape, canary and slo are the sections of that name: one row says so.
     return None if model is TargetConfig else model_at(model, (name,))
 
 
@@ -192,6 +192,8 @@ def _default(field: FieldInfo, extra: dict[str, Any]) -> str:
         return "none"
     if isinstance(field.default, BaseModel):
         return "as there"
+    if isinstance(field.default, bool):
+        return f"`{str(field.default).lower()}`"
     return f"`{field.default:g}`" if isinstance(field.default, float) else f"`{field.default}`"
 
 

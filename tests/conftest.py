@@ -1,7 +1,15 @@
 """What holds for all tests."""
 
+import pytest
 from hypothesis import settings
 
 # A time limit on each generated case says more about the machine than about the code.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
+
+# These wait for real time to pass, a minute each: begun first, they cost none.
+WAITING = ("test_canary_live.py", "test_restarts.py", "test_fleet_live.py", "test_gpus_reclaim.py")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in WAITING)

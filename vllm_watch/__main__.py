@@ -19,6 +19,8 @@ COMMANDS = {
     "read": "show what one /metrics says, in our fields",
     "record": "write what a server says into a trace file",
     "replay": "run a trace file through the same judgement as live",
+    "gpus": "show who holds the memory of the GPUs, and what of it is stale",
+    "journal": "show what was done, by whom, and what came of it",
     "top": "look at a running vllm-watch in the terminal",
     "hook": "rehearse a restart hook: would it work, and would the server run again",
     "check-config": "say what a configuration means, or all that is wrong with it",

@@ -19,6 +19,8 @@ from vllm_watch.settings.errors import InvalidConfigError, KeyPath, explained
 from vllm_watch.settings.hooks import HookSettings, HooksSettings
 from vllm_watch.settings.restart import RestartSettings, unusable
 from vllm_watch.settings.stages import (
+    CanarySettings,
+    FleetSettings,
     GpuSettings,
     LogSettings,
     RecorderSettings,
@@ -57,7 +59,7 @@ class Config(Sections):
     )
     state_dir: FilePath | None = Field(
         None,
-        description="Folder for what should outlive a restart of the watcher; made if it is missing.",
+        description="Folder for what should outlive a restart of the watcher (incidents, what was learnt, recordings); made if it is missing.",
         json_schema_extra={
             "default": "none: all stays in memory",
             "why": "A sidecar may have no disk.",
@@ -73,6 +75,8 @@ class Config(Sections):
     )
     discovery: DiscoverySettings = DiscoverySettings()
     scrape: ScrapeSettings = ScrapeSettings()
+    canary: CanarySettings = CanarySettings()
+    fleet: FleetSettings = FleetSettings()
     signals: SignalsSettings = SignalsSettings()
     slo: SloSettings = SloSettings()
     gpu: GpuSettings = GpuSettings()
@@ -139,6 +143,11 @@ class Config(Sections):
         if not own:
             return self.scrape
         return ScrapeSettings.model_validate(self.scrape.model_dump(exclude_unset=True) | own)
+
+    def canary_for(self, target: TargetConfig) -> CanarySettings:
+        """Return what holds for this target: its own keys over those of `canary`."""
+        own = target.canary.model_dump(exclude_unset=True)
+        return self.canary.model_copy(update=own) if own else self.canary
 
     def slo_for(self, target: TargetConfig) -> SloSettings:
         """Return what holds for this target: its own keys over those of `slo`."""

@@ -1,7 +1,7 @@
 """THE wiring: builds every object once, starts the tasks, changes them on reload, stops them on SIGTERM.
 
-Nothing is decided here. The flow: each target's loop looks, its Watch judges, the recorder keeps, the
-board shows; GPUs are polled once for all.
+Nothing is decided here. The flow: each target's loop looks, its Watch judges, the Fleet asks whether it
+is one problem of many, the recorder keeps, the board shows; GPUs are polled once for all.
 """
 
 import asyncio
@@ -10,19 +10,26 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import aiohttp
 import structlog
 
+from vllm_watch.canary_rounds import CanaryRounds
 from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
 from vllm_watch.export.board import Board
 from vllm_watch.export.server import Server
+from vllm_watch.incidents.fleet import Fleet
+from vllm_watch.remembering import Memory
 from vllm_watch.samples.gpu import GpuReading, GpuSample
-from vllm_watch.settings.stages import GpuSettings
+from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
+from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.signals.standing_xids import StandingXids
 from vllm_watch.sources import http, trace_gpus
+from vllm_watch.sources.canary import CanarySource
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.targets import Discovery
 from vllm_watch.sources.vllm import Look, VllmSource
@@ -54,6 +61,8 @@ class _Running:
     """A target's loop, and what it was made of."""
 
     made_of: tuple[object, ...]
+    watch: Watch
+    group: str
     loop: TargetLoop
     task: asyncio.Task[None]
 
@@ -73,13 +82,18 @@ class Daemon:
         self._running: dict[str, _Running] = {}
         self._waiting_for: set[str] = set()
         self._gpus: tuple[GpuSample, ...] | None = None  # as last polled
+        self._holders = HolderJudge()
+        self._xids = StandingXids()
         self._targets: tuple[TargetConfig, ...] | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._fleet = Fleet(config.fleet.share, config.fleet.targets_min)
+        self._hosts: dict[str, str] = {}  # by target: what falls silent together
         self._reloading = asyncio.Lock()
         self._session: aiohttp.ClientSession | None = None
         self._discovery = Discovery(config)
         self._gpu_source = make_gpu_source(config.gpu, config)
         self.board = Board(window_seconds=config.signals.window_seconds)
+        self._memory = Memory(config.state_dir, self.board)
         spool = config.state_dir / "recordings" if config.state_dir is not None else None
         self.recorder = FlightRecorder(
             seconds=config.recorder.minutes * 60,
@@ -118,6 +132,7 @@ class Daemon:
         await self.server.start()
         self._session = http.new_session()
         _log.info("serving", url=self.url)
+        await self._memory.open()
         await self._discover()
         self._tasks = [
             asyncio.create_task(self._discover_on(), name="discovery"),
@@ -139,7 +154,10 @@ class Daemon:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=STOP_SECONDS)
+        for running in self._running.values():
+            self._memory.save(running.watch, running.group)
         self._running.clear()
+        await self._memory.close()
         await self.server.stop()
         if self._session is not None:
             await self._session.close()
@@ -172,7 +190,7 @@ class Daemon:
     async def _change_to(self, config: Config) -> None:
         fixed = [
             k
-            for k in ("listen", "state_dir", "recorder", "procfs")
+            for k in ("listen", "state_dir", "recorder", "procfs", "fleet")
             if getattr(config, k) != getattr(self._config, k)
         ]
         if fixed:
@@ -199,6 +217,8 @@ class Daemon:
             await asyncio.sleep(min(1.0, self._config.discovery.refresh_seconds))
             try:
                 await self._discover()
+                if not self._discovery.problems:
+                    self._memory.end_orphans(self._running)
             except Exception:  # noqa: BLE001 - the targets that are known go on
                 _log.exception("discovery_failed")
 
@@ -214,47 +234,90 @@ class Daemon:
     def _reconcile(self, targets: tuple[TargetConfig, ...]) -> None:
         wanted = {target.name: target for target in targets}
         for name, running in list(self._running.items()):
-            if name not in wanted or running.made_of != self._made_of(wanted[name]):
+            if name not in wanted:
                 self._end(name)
-                if name not in wanted:
-                    _log.info("target_gone", target=name)
+                _log.info("target_gone", target=name)
+            elif running.made_of != self._made_of(wanted[name]):
+                self._halt(name)
         for name, target in wanted.items():
             if name not in self._running:
                 self._begin(target, spread=len(wanted) > SPREAD_ABOVE)
 
     def _made_of(self, target: TargetConfig) -> tuple[object, ...]:
         config = self._config
-        return target.identity(), config.scrape_for(target), config.slo_for(target), config.signals
+        return (
+            target.identity(),
+            config.scrape_for(target),
+            config.slo_for(target),
+            config.signals,
+            config.canary_for(target),
+        )
 
     def _begin(self, target: TargetConfig, *, spread: bool) -> None:
         assert self._session is not None  # noqa: S101 - begun in start()
         identity, scrape = target.identity(), self._config.scrape_for(target)
         source = VllmSource(identity, scrape, self._session)
         watch = Watch(identity.name, self._config.signals, self._config.slo_for(target))
-        loop = TargetLoop(identity, scrape, source, watch, self._publish, lambda: self._gpus)
+        self._memory.recall(watch, identity)
+        loop = TargetLoop(
+            identity, scrape, source, watch, self._publish, lambda: self._gpus,
+            keep=lambda watch, events: self._memory.keep(watch, identity.group, events),
+            canary=self._canary_rounds(target, scrape),
+        )  # fmt: skip
         self.board.add_target(identity, scrape.interval_seconds)
+        self._memory.show(watch)
         self.recorder.name_url(identity.name, identity.url)
+        self._hosts[identity.name] = identity.node or urlsplit(identity.url).hostname or ""
         self._waiting_for.add(identity.name)
         task = asyncio.create_task(loop.run(spread=spread), name=f"target {identity.name}")
-        self._running[identity.name] = _Running(self._made_of(target), loop, task)
+        made_of, group = self._made_of(target), identity.group
+        self._running[identity.name] = _Running(made_of, watch, group, loop, task)
         _log.info("target_added", target=identity.name, url=identity.url)
 
-    def _end(self, name: str) -> None:
+    def _canary_rounds(self, target: TargetConfig, scrape: ScrapeSettings) -> CanaryRounds | None:
+        assert self._session is not None  # noqa: S101 - begun in start()
+        settings = self._config.canary_for(target)
+        if not settings.enabled:
+            return None
+        source = CanarySource(target.identity(), settings, scrape, self._session)
+        return CanaryRounds(target.name, settings, source)
+
+    def _halt(self, name: str) -> None:
+        """Stop a loop, and keep what it knows for the one that takes its place."""
         running = self._running.pop(name)
         running.task.cancel()
         self._waiting_for.discard(name)
+        self._memory.save(running.watch, running.group)
+
+    def _end(self, name: str) -> None:
+        """Stop watching a target: it is gone, and its incidents with it."""
+        watch, group = self._running[name].watch, self._running[name].group
+        self._halt(name)
+        last_t = watch.signals.t if watch.signals is not None else time.time()
+        self._memory.save(watch, group, watch.close(last_t))
+        self._memory.forget_pace(name)
+        self._fleet.forget(name)
+        self._hosts.pop(name, None)
         for incident in self.board.remove_target(name):
             tell_ended(incident)
         self.recorder.forget(name)
 
-    def _publish(self, look: Look, signals: TargetSignals, events: Sequence[Event]) -> None:
+    def _publish(
+        self, look: Look, signals: TargetSignals, events: Sequence[Event]
+    ) -> Sequence[Event]:
         name, now = look.observation.target, look.observation.t
         for source, call in look.calls:
             self.board.call(source, name, call.outcome, call.latency_s, now)
         self.recorder.observe(look.observation, look.body)
         self.board.publish(signals)
-        self.board.incident_events(name, events)
+        late_s = self._running[name].loop.lateness_seconds[-1] if name in self._running else 0.0
+        told = self._fleet.take(look.observation, self._hosts.get(name, ""), events, late_s)
+        for event in told:
+            self.board.incident_events(event["target"], [event])
+        if name in self._running:
+            self.board.incident_news(name, self._running[name].loop.incidents, now)
         self._waiting_for.discard(name)
+        return told
 
     # --- GPUs
 
@@ -272,9 +335,16 @@ class Daemon:
         if self._config.gpu.enabled == "off":
             return
         self.board.call("nvml", "", reading.status, reading.duration_s, reading.t)
-        self.board.publish_gpus(reading)
-        self.recorder.observe_gpus(reading)
-        self._gpus = trace_gpus.known(reading)
+        now_s = time.monotonic()
+        loops = (running.loop for running in self._running.values())
+        served = any(loop.local and loop.up for loop in loops)
+        gpus = reading.gpus
+        judged = () if gpus is None else self._holders.look(now_s, reading.t, gpus, served=served)
+        self.board.publish_gpus(reading, judged)
+        # The board counts what was told now; targets look at their own pace, and must not miss it.
+        standing = self._xids.look(now_s, reading)
+        self.recorder.observe_gpus(standing)
+        self._gpus = trace_gpus.known(standing)
 
     # --- what the server asks
 

@@ -31,3 +31,11 @@ class HookError(WatchError):
 
 class ServeError(WatchError):
     """The daemon cannot serve: the address is taken or not ours."""
+
+
+class JournalError(WatchError):
+    """What has to be on disk before an act could not be written, or what was written cannot be read."""
+
+
+class StateError(WatchError):
+    """The state folder cannot be used; watching goes on without memory."""

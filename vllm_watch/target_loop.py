@@ -4,13 +4,15 @@ import asyncio
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import structlog
 
+from vllm_watch.canary_rounds import CanaryRounds
 from vllm_watch.export.incidents import Incident
+from vllm_watch.incidents import incident as judged
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.target import Target
@@ -34,7 +36,9 @@ Event = Mapping[str, Any]
 """What judgement tells of an incident: opened, updated or resolved."""
 
 Gpus = Callable[[], tuple[GpuSample, ...] | None]
-Publish = Callable[[Look, TargetSignals, Sequence[Event]], None]
+Publish = Callable[[Look, TargetSignals, Sequence[Event]], Sequence[Event]]
+"""Shows a look; returns the events as they were shown: many targets' may be found to be one problem."""
+Keep = Callable[[Watch, Sequence[Event]], Awaitable[None]]
 
 _TOLD = ("id", "target", "engine", "kind", "cause", "severity", "summary")
 
@@ -50,23 +54,51 @@ class TargetLoop:
         watch: Watch,
         publish: Publish,
         gpus: Gpus,
+        keep: Keep | None = None,
+        canary: CanaryRounds | None = None,
     ) -> None:
+        """`keep` is shown each look's events before they are published; it must neither raise nor wait long."""
         self.target = target
         self._interval_seconds = scrape.interval_seconds
         self._source = source
         self._watch = watch
         self._publish = publish
         self._gpus = gpus
+        self._keep = keep
+        self._canary = canary
         self._news: str | None = None
-        self._restarts = 0
+        known = watch.signals.engines if watch.signals is not None else {}
+        self._restarts = sum(engine.restarts for engine in known.values())
         self._failing = False
         self._failures: dict[str, str] = {}
         # How much later than planned the last looks began.
         self.lateness_seconds: deque[float] = deque(maxlen=_LATENESS_KEPT)
 
+    @property
+    def incidents(self) -> tuple[judged.Incident, ...]:
+        """The open ones, as the last look found them."""
+        return self._watch.incidents
+
+    @property
+    def local(self) -> bool:
+        """Does it run on this host, whose GPUs we see?"""
+        return self._source.local
+
+    @property
+    def up(self) -> bool:
+        """Did it answer the last look?"""
+        return self._watch.signals is not None and self._watch.signals.up
+
     async def run(self, *, spread: bool) -> None:
         """Look for ever. With `spread` the first look waits for this target's own moment in the interval,
         so that many targets do not all fall on the same one."""
+        try:
+            await self._run(spread=spread)
+        finally:
+            if self._canary is not None:
+                await self._canary.stop()
+
+    async def _run(self, *, spread: bool) -> None:
         start_s = time.monotonic()
         if spread:
             start_s += zlib.crc32(self.target.name.encode()) / 2**32 * self._interval_seconds
@@ -88,8 +120,13 @@ class TargetLoop:
         if self._source.local:
             # Here and not before the look: what is judged is then what the recorder keeps with it.
             look = look._replace(observation=replace(look.observation, gpus=self._gpus()))
+        if self._canary is not None and (asked := self._canary.take()) is not None:
+            observation = replace(look.observation, canary=asked.canary)
+            look = look._replace(
+                observation=observation, calls=(*look.calls, ("canary", asked.call))
+            )
         try:
-            events = self._watch.observe(look.observation)
+            events: Sequence[Event] = self._watch.observe(look.observation)
             signals = self._watch.signals
             self._failing = False
         except Exception:  # noqa: BLE001 - one target's bug must not blind us to the others
@@ -97,12 +134,28 @@ class TargetLoop:
                 _log.exception("judgement_failed", target=self.target.name)
             self._failing = True
             signals, events = _not_judged(look.observation), []
+        try:
+            if self._keep is not None:
+                await self._keep(self._watch, events)
+        finally:  # stopped while it waited for the disk: what happened has happened
+            self._show(look, signals, events)
+
+    def _show(self, look: Look, signals: TargetSignals | None, events: Sequence[Event]) -> None:
         if signals is not None:
-            self._publish(look, signals, events)
+            events = self._publish(look, signals, events)
             self._tell(look.observation, signals)
+        self._send_canary(look.observation)
         for event in events:
             tell_incident(event)
         self._tell_failures()
+
+    def _send_canary(self, observation: Observation) -> None:
+        reading = observation.reading
+        if self._canary is None or reading is None or self._failing:
+            return
+        models, engines = reading.server.models, len(reading.engines)
+        model = models[0] if models else None
+        self._canary.send(self._watch.canary_wanted, model, engines, time.monotonic())
 
     def _tell_failures(self) -> None:
         for slug, error in self._watch.failures.items():

@@ -7,14 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vllm_watch import plugins
+from vllm_watch import plugins, watch_state
+from vllm_watch.detectors import throughput_collapse
 from vllm_watch.detectors.base import Detector, Verdict, View
+from vllm_watch.detectors.needs import Sights
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.incidents.lifecycle import Lifecycle
+from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.settings.stages import SignalsSettings, SloSettings
-from vllm_watch.signals import state
+from vllm_watch.signals import kept, state
 from vllm_watch.signals.engine import EngineTracker
+from vllm_watch.signals.loading import Loading
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.signals.timeline import Timeline
 
@@ -59,10 +63,13 @@ class Watch:
         self._engines: dict[str, EngineTracker] = {}
         self._misses = 0
         self._began_s: float | None = None
+        self._loading = Loading()
         self._last_success_t: float | None = None
         self._health_status: int | None = None
         self._detectors = dict(all_detectors() if detectors is None else detectors)
+        self._sights = Sights(self._detectors)
         self._lifecycle = Lifecycle(target)
+        self._kept: dict[str, kept.Kept] = {}  # by engine, of an earlier run, until it is seen
         self.failures: dict[str, str] = {}  # a detector's slug → the error it last broke with
 
     @property
@@ -70,9 +77,65 @@ class Watch:
         """The open ones, oldest first."""
         return self._lifecycle.incidents
 
+    @property
+    def canary_wanted(self) -> dict[str, bool]:
+        """Of which engines a one-token request would tell something → is it suspected?"""
+        wanted: dict[str, bool] = {}
+        for detector in self._detectors.values():
+            wanted |= getattr(detector, "canary_wanted", {})
+        return wanted
+
     def close(self, t: float) -> list[dict[str, Any]]:
         """Return the events that end all open incidents: the target is no longer to be watched."""
         return self._lifecycle.close(t)
+
+    @property
+    def opened(self) -> Mapping[str, int]:
+        """How many incidents were ever opened, by kind."""
+        return self._lifecycle.opened
+
+    def export_state(self) -> dict[str, Any] | None:
+        """Return what should outlive the watcher as plain values; None while there is nothing."""
+        clock, signals = self._timeline.export_state(), self.signals
+        if clock is None or signals is None:
+            return None
+        return {
+            "version": watch_state.VERSION,
+            "target": self.target,
+            **clock,
+            "server": watch_state.of_server(signals),
+            "loading": self._loading.export_state(),
+            "engines": {**self._kept, **watch_state.of_engines(self._engines, self.reading)},
+            "lifecycle": self._lifecycle.export_state(),
+            "detectors": watch_state.of_detectors(self._detectors, clock["at_s"]),
+        }
+
+    def restore(self, state: kept.Kept, t: float) -> list[str]:
+        """Go on, at Unix time `t`, from what an earlier run exported; before the first observation only.
+
+        Returns what could not be used, in words. What was learnt of a process counts only if the first
+        look at its engine finds the same process.
+        """
+        try:
+            away_s = watch_state.away_seconds(state, self.target, t)
+            signals = watch_state.restored_signals(state, self.target, away_s)
+            loading = watch_state.restored_loading(state, away_s)
+            self._timeline.restore(state)
+        except kept.DAMAGE as error:
+            return [f"all: {error!r}"]
+        self._loading = loading
+        self.signals, self._kept = signals, dict(state["engines"])
+        self._last_success_t = signals.last_success_timestamp_seconds
+        try:
+            self._lifecycle.restore(state["lifecycle"], self._detectors)
+        except kept.DAMAGE as error:
+            # An alarm whose incident is lost must be found anew, or it would be told a second time.
+            return [f"lifecycle: {error!r}"]
+        return watch_state.restore_detectors(self._detectors, state, away_s)
+
+    def inherit(self, state: kept.Kept) -> list[str]:
+        """Begin as patient as another server of the same group has taught; returns what could not be used."""
+        return watch_state.inherit(self._detectors, state)
 
     def observe(self, observation: Observation) -> list[dict[str, Any]]:
         """Take one observation in; return the incident events it leads to, in order.
@@ -88,8 +151,10 @@ class Watch:
         if not known:
             for tracker in self._engines.values():
                 tracker.forget_rates()
+        self._sights.look(at_s, observation)
         if observation.health is not None:
             self._health_status = observation.health.status
+        self._loading.look(at_s, observation)
         if observation.reading is None:
             self._misses += 1
             self.signals = self._silent(observation, at_s)
@@ -104,6 +169,7 @@ class Watch:
             at_s=at_s, known=known, observation=observation, signals=self.signals, windows=windows
         )
         events = self._lifecycle.update(view, self._verdicts(view))
+        self.signals = self._with_ratios(self.signals)
         if self._lifecycle.incidents:
             self.signals = _with_states(self.signals, self._lifecycle.firing)
         return events
@@ -112,10 +178,23 @@ class Watch:
         verdicts: list[Verdict] = []
         for slug, detector in self._detectors.items():
             try:
-                verdicts += detector.update(view)
+                verdicts += self._sights.believed(slug, detector.update(view))
             except Exception as error:  # noqa: BLE001 - one detector's bug must not blind the others
                 self.failures[slug] = f"{type(error).__name__}: {error}"
         return verdicts
+
+    def _with_ratios(self, signals: TargetSignals) -> TargetSignals:
+        """What a detector knows of an engine's throughput is a signal, too."""
+        collapse = self._detectors.get("throughput_collapse")
+        if not signals.up or not isinstance(collapse, throughput_collapse.Detector):
+            return signals
+        ratios = {name: collapse.throughput_ratio(name) for name in signals.engines}
+        known = {
+            name: replace(signals.engines[name], throughput_ratio=ratio)
+            for name, ratio in ratios.items()
+            if ratio is not None
+        }
+        return replace(signals, engines={**signals.engines, **known}) if known else signals
 
     def _is_late(self, observation: Observation) -> bool:
         if not self._timeline.is_late(observation.t, observation.monotonic_s):
@@ -141,20 +220,28 @@ class Watch:
                 tracker = self._engines[sample.engine] = EngineTracker(
                     self._window_seconds, self._slo
                 )
+                self._resume(tracker, sample, reading)
             engines[sample.engine] = tracker.update(
                 at_s, observation.t, sample, reading.server, len(samples)
             )
         if engines:
+            self._kept.clear()
             word, text = _of_all(list(engines.values()))
         else:
             word, text = "unknown", reading.why_not or "no engine was found in the metrics"
         return self._target_signals(observation, reading, engines, word, text)
 
+    def _resume(self, tracker: EngineTracker, sample: EngineSample, reading: Reading) -> None:
+        """Count on from an earlier run; a life that ended while nobody looked is counted, too."""
+        before = self._kept.pop(sample.engine, None)
+        if before is not None:
+            watch_state.resume(tracker, before, sample, reading.server)
+
     def _silent(self, observation: Observation, at_s: float) -> TargetSignals:
         began_s = self._began_s if self._began_s is not None else at_s
         word, text = state.of_silence(
-            observation.scrape, observation.health, self._misses,
-            ever_up=self._last_success_t is not None, waited_s=at_s - began_s,
+            observation.scrape, observation.health, self._misses, self._loading,
+            waited_s=at_s - began_s, at_s=at_s,
         )  # fmt: skip
         # What is not heard is not known: only what was counted before stays.
         engines = {
@@ -192,6 +279,7 @@ class Watch:
             health_status=self._health_status,
             last_success_timestamp_seconds=self._last_success_t,
             engines=engines,
+            detectors=self._sights.known,
         )
         if reading is None:
             return replace(signals, process_open_fds=None)

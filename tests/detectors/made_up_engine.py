@@ -12,6 +12,8 @@ OK = Call(outcome="ok", status=200)
 SIGNALS = TargetSignals(target="x", t=0.0, up=True, outcome="ok", state="serving", state_text="")
 A, B, C = 0.010, 0.00005, 0.020  # seconds: a step, a token, a full KV cache
 
+CAPACITY_TOKENS = 16_000.0  # as the engine's configuration says
+
 
 def step_seconds(tokens, kv):
     return A + B * tokens + C * kv
@@ -33,6 +35,8 @@ class Engine:
     finished_prompts: float = 0.0
     finished_outputs: float = 0.0
     preempted: float = 0.0
+    held: float = 0.0  # tokens in flight
+    cached: float = 0.0  # prompt tokens that were not computed
     config: dict = field(default_factory=lambda: {"block_size": "16", "num_gpu_blocks": "1000"})
     turn: int = 0
 
@@ -61,16 +65,26 @@ class Engine:
         self.finished_prompts += done * prompt
         self.finished_outputs += done * output
         self.preempted += preempted * seconds
+        self._hold(CAPACITY_TOKENS * kv * read)
         return EngineSample(
             engine=self.name, model_name="m", requests_running=float(round(running)),
             requests_waiting=waiting, kv_cache_usage=kv, preemptions=self.preempted,
             prompt_tokens=self.prompted, generation_tokens=self.generated,
+            prefix_cache_queries=self.prompted, prefix_cache_hits=self.cached,
             request_success={"stop": self.finished}, cache_config_info=dict(self.config),
             iteration_tokens=Histogram(self.steps, self.tokens),
             inter_token_latency=Histogram(self.gaps, self.gaps_sum),
             request_prompt_tokens=Histogram(self.finished, self.finished_prompts),
             request_generation_tokens=Histogram(self.finished, self.finished_outputs),
         )  # fmt: skip
+
+    def _hold(self, tokens):
+        """Let so many tokens be in flight: more come as prompts out of the cache, fewer as longer finished ones."""
+        more = tokens - self.held
+        self.held = tokens
+        self.prompted += max(0.0, more)
+        self.cached += max(0.0, more)
+        self.finished_outputs += max(0.0, -more)
 
 
 def view(at_s, *samples, gpus=None, known=True, answered=True):

@@ -1,5 +1,7 @@
 """Silence: what it means depends on how it comes, for how long, and on what was there before."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.detectors.looks import DEAD, OK, T, engine, first_firing, gpu, judge, last, seen, silent
@@ -90,6 +92,181 @@ def test_a_story(observations, expected):
     assert (found and (found[0], found[1].cause, found[1].severity)) == expected
 
 
+def served(second, *, done, running=4.0, waiting=0.0, aborted=0, prompts=None, **fields):
+    """A server that has finished `done` requests of a hundred prompt tokens each, or `prompts` of them."""
+    one = engine(
+        100 + 10 * second, running=running, waiting=waiting,
+        request_success={"stop": done, "abort": aborted},
+        prompt_tokens=100.0 * (done if prompts is None else prompts),
+    )  # fmt: skip
+    return seen(second, one, **fields)
+
+
+def used(seconds=600, every=5):
+    """Two requests a second."""
+    return [served(s, done=2 * s) for s in range(0, seconds, every)]
+
+
+def emptied(seconds, running=0.0, **fields):
+    """... and then, for so long, none any more."""
+    return [
+        served(s, done=1200 + 4, prompts=1200, running=running, **fields)
+        for s in range(600, 600 + seconds, 5)
+    ]
+
+
+def process(start, *, alive=True, pid=7):
+    return ProcessState(pid=pid, start_time=start, alive=alive)
+
+
+OLD, NEW = T - 86400, T + 600
+ENDS = {
+    "in use": (used(), {}, (605, "page")),
+    "emptied first": ([*used(), *emptied(20)], {}, (800, "ticket")),
+    "... with one long answer to finish": ([*used(), *emptied(20, running=1.0)], {}, (800, "ticket")),
+    "... with as many running as before": ([*used(), *emptied(20, running=4.0)], {}, (625, "page")),
+    "... with a queue": ([*used(), *emptied(20, waiting=3.0)], {}, (625, "page")),
+    "silent for less than chance explains": (
+        [*used(), *emptied(5)], {}, (610, "ticket"),
+    ),
+    "it aborts what comes and finishes the rest": (
+        [*used(), served(600, done=1203, prompts=1196, aborted=5, running=2.0)], {},
+        (785, "ticket"),
+    ),
+    "its process lives on behind a closed port": (used(), {"process": process(OLD)}, None),
+    "another process loads already: it crashed": (used(), {"process": process(NEW)}, (605, "page")),
+    "its process has ended": (used(), {"process": process(OLD, alive=False)}, (600, "page")),
+    "nobody had looked for ten minutes": ([*used(0 + 60)], {}, (605, "ticket")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "fields", "expected"), ENDS.values(), ids=ENDS)
+def test_an_end_that_was_asked_for_is_told_from_a_crash(before, fields, expected):
+    """By what came before it, and by its process; gone for a quarter of an hour, it is at least a ticket."""
+    began = max(600, round(before[-1].t - T) + 5)
+    said = downs([*before, *gone("refused", began, began + 900, **fields)])
+    found = first_firing(said)
+    assert (found and (found[0], found[1].severity)) == expected
+
+
+def test_a_silence_of_a_server_that_is_seldom_asked_is_no_sign():
+    """One request in ten seconds: half a minute without any is chance."""
+    looks = [served(s, done=s // 10) for s in range(0, 600, 5)]
+    looks += [served(s, done=60, running=0.0) for s in range(600, 630, 5)]
+    assert first_firing(downs([*looks, *gone("refused", 630, 700)]))[0] == 635
+
+
+def test_after_a_gap_it_is_not_known_what_was_in_flight():
+    """The monotonic clock says that nobody looked for two minutes: it may have been drained in them."""
+    looks = [*used(), *gone("refused", 720, 1000)]
+    said = downs([replace(look, monotonic_s=look.t) for look in looks])
+    found = first_firing(said)
+    assert (found[0], found[1].severity, last(said).severity) == (725, "ticket", "page")
+
+
+def test_after_a_suspend_it_is_not_known_what_was_in_flight():
+    """The monotonic clock stands still while the host sleeps; Unix time tells how long that was."""
+    looks = [replace(look, monotonic_s=look.t) for look in used()]
+    slept = [replace(look, monotonic_s=look.t - 595) for look in gone("refused", 1200, 1500)]
+    said = downs([*looks, *slept])
+    found = first_firing(said)
+    assert (found[1].severity, last(said).severity) == ("ticket", "page")
+
+
+def test_after_a_gap_one_that_was_taken_away_before_may_have_been_again():
+    """An autoscaler took it once, after an idle time; while nobody looked it may have fallen idle again."""
+    idle = [served(s, done=1200, running=0.0) for s in range(600, 1000, 5)]
+    back = [served(s, done=2 * (s - 2000)) for s in range(2000, 2600, 5)]
+    looks = [*used(), *idle, *gone("refused", 1000, 2000), *back, *gone("refused", 3200, 3700)]
+    said = downs([replace(look, monotonic_s=look.t) for look in looks])
+    pages = [s for s, (verdict,) in said if s >= 3200 and verdict.severity == "page"]
+    assert (pages, last(said).severity) == ([], "ticket")
+
+
+def test_a_silence_that_is_usual_here_is_no_sign_of_draining():
+    """Bursts with a minute of calm between them: who goes in a calm may well have crashed."""
+    calm = [s for s in range(0, 1200, 5) if s % 60 >= 30]
+    looks = [
+        served(s, done=60 * (s // 60) + 2 * min(s % 60, 30), running=0.0 if s in calm else 4.0)
+        for s in range(0, 1200, 5)
+    ]
+    said = downs([*looks, *gone("refused", 1200, 1500)])
+    found = first_firing(said)
+    assert (found[0], found[1].severity) == (1205, "ticket")
+    assert last(said).severity == "page"
+
+
+def test_it_pages_for_an_idle_server_that_outlived_longer_silences():
+    """An autoscaler would have taken it then; the first time, it may be one that takes it now."""
+    life = []
+    for begin in range(0, 4000, 1000):  # 100 s of work, 900 s of nothing
+        life += [
+            served(s, done=begin // 5 + 2 * min(s - begin, 100))
+            for s in range(begin, begin + 100, 5)
+        ]
+        life += [
+            served(s, done=begin // 5 + 200, running=0.0)
+            for s in range(begin + 100, begin + 1000, 5)
+        ]
+    work = [served(s, done=800 + 2 * (s - 4000)) for s in range(4000, 4100, 5)]
+    lull = [served(s, done=1000, running=0.0) for s in range(4100, 4400, 5)]
+    outlived = downs([*life, *work, *lull, *gone("refused", 4400, 4800)])
+    assert last(outlived).severity == "page"
+    assert next(s for s, (v,) in outlived if v.severity == "page") == 4580
+
+    alone = [served(s - 4000, done=800 + 2 * (s - 4000)) for s in range(4000, 4100, 5)]
+    alone += [served(s - 4000, done=1000, running=0.0) for s in range(4100, 4400, 5)]
+    assert last(downs([*alone, *gone("refused", 400, 4400)])).severity == "ticket"
+
+
+def test_who_goes_unused_and_comes_back_may_do_so_again():
+    """The first absence is a ticket; the next one is only when it is twice as long."""
+
+    def spell(begin, absent):
+        work = [
+            served(s, done=2 * (s - begin), process_start_time=T + begin)
+            for s in range(begin, begin + 300, 5)
+        ]
+        idle = [
+            served(s, done=600, running=0.0, process_start_time=T + begin)
+            for s in range(begin + 300, begin + 600, 5)
+        ]
+        return [*work, *idle, *gone("refused", begin + 600, begin + 600 + absent)]
+
+    said = downs([*spell(0, 1000), *spell(1600, 3000)])
+    firing = [s for s, (verdict,) in said if verdict.state == "firing"]
+    assert firing[0] == 780
+    assert next(s for s in firing if s > 1600) == 2200 + 2000
+    assert {verdict.severity for _, (verdict,) in said if verdict.state == "firing"} == {"ticket"}
+
+
+PROXY = {
+    "behind a proxy, gone while in use": ([*used(), *gone("http", 600, 900, status=502)], (780, "page")),
+    "... for as long as an update takes": ([*used(), *gone("http", 600, 700, status=503)], None),
+    "... and its health, too": (
+        [*used(), *gone("http", 600, 900, status=503, health=DEAD)], (780, "page"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("looks", "expected"), PROXY.values(), ids=PROXY)
+def test_turned_away_is_not_dead(looks, expected):
+    """A proxy's 503 says that nobody is behind it (vLLM's own, that it scales): not that an engine died."""
+    found = first_firing(downs(looks))
+    assert (found and (found[0], found[1].severity)) == expected
+    assert found is None or (found[1].cause, found[1].restart_advised) == ("unreachable", False)
+
+
+def test_a_start_that_takes_longer_than_ever_is_said():
+    """Learnt from the start before: a minute; now it takes ten."""
+    looks = [*used(), *gone("refused", 600, 660)]
+    looks += [served(s, done=s, process_start_time=NEW) for s in range(660, 1200, 5)]
+    said = downs([*looks, *gone("refused", 1200, 1800)])
+    texts = {round(s): verdict.summary for s, (verdict,) in said}
+    assert "its starts took up to 60 s; this one has taken 95 s" in texts[1295]
+    assert "took" not in texts[1250]
+
+
 def test_gone_while_unused_it_pages_when_it_stays_away():
     """A restart on purpose takes less than three minutes; then it is none."""
     said = downs([*IDLE, *gone("refused", 60, 300)])
@@ -99,7 +276,9 @@ def test_gone_while_unused_it_pages_when_it_stays_away():
 def test_its_own_load_time_is_learnt():
     """A server that needed six minutes to come back is given nine."""
     looks = [*IDLE, *gone("refused", 60, 420)]
-    looks += [seen(s, engine(9, running=0.0)) for s in range(420, 1000, 5)]
+    looks += [
+        seen(s, engine(9, running=0.0), process_start_time=T + 60) for s in range(420, 1000, 5)
+    ]
     said = downs([*looks, *gone("refused", 1000, 1600)])
     pages = [s for s, (verdict,) in said if s >= 1000 and verdict.severity == "page"]
     assert pages[0] == 1540

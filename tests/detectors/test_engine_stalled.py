@@ -11,7 +11,6 @@ from tests.detectors.looks import (
     last,
     seen,
     silent,
-    unanswered,
 )
 from vllm_watch.detectors.engine_stalled import Detector, Settings
 
@@ -179,26 +178,6 @@ def test_across_lost_time_nothing_is_concluded():
     """After a clock step the silence begins anew."""
     said = stalls([*HEALTHY, *frozen(60, 66), *frozen(9000, 9008)])
     assert first_firing(said, "0") is None
-
-
-CANARIES = {
-    "one unanswered": ([unanswered()], None),
-    "two in a row": ([unanswered(), unanswered()], "idle_wedged"),
-    "an answer between": ([unanswered(), None, unanswered(0.5)], None),
-    "refused quickly: a wrong key": ([unanswered(0.1)] * 5, None),
-}
-
-
-@pytest.mark.parametrize(("canaries", "cause"), CANARIES.values(), ids=CANARIES)
-def test_an_idle_engine_that_does_not_answer(canaries, cause):
-    """Only canaries can tell, and one is not enough."""
-    looks = [seen(s, engine(1000, running=0.0)) for s in range(0, 30, 5)]
-    looks += [
-        seen(30 + 30 * n, engine(1000, running=0.0), canary=canary)
-        for n, canary in enumerate(canaries)
-    ]
-    found = first_firing(stalls(looks), "0")
-    assert (found and found[1].cause) == cause
 
 
 def test_without_counters_nothing_is_known():

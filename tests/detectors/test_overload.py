@@ -40,6 +40,13 @@ def test_no_overload(load):
     assert told.verdict.state == "clear"
 
 
+def test_a_queue_before_an_engine_that_runs_nothing_is_no_overload():
+    """What it lacks is not another replica; who admits nothing is found elsewhere."""
+    told = calm().part(120, running=0.0, kv=0.0, waiting=3000.0)
+    assert told.first is None
+    assert told.verdict.state == "unknown"
+
+
 def test_a_burst_that_is_worked_off_is_no_overload():
     """The queue is long at first, and shrinks."""
     told = calm()

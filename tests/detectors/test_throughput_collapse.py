@@ -116,6 +116,15 @@ def test_thrash_pages_when_the_queue_doubles():
     assert told.part(60, **{**load, "waiting": 40.0}).verdict.severity == "page"
 
 
+def test_thrash_that_is_over_does_not_page_for_those_who_come_back():
+    """They queue for some seconds, and are served: the alarm still drains, but nobody is hurt."""
+    told = fresh().part(
+        240, **COLLAPSED["requests grew ten times as long and preempt each other"][0]
+    )
+    told.part(20, running=130.0, kv=0.6, waiting=40.0)
+    assert (told.verdict.state, told.verdict.severity) == ("firing", "ticket")
+
+
 def test_it_is_over_within_a_minute_of_health():
     told = fresh().part(120, **FRESH, slow=3.0)
     assert told.verdict.state == "firing"
@@ -273,3 +282,58 @@ def test_lost_time_is_remembered_until_the_next_reading():
     sample = replace(told.engine).run(3600.0, **FRESH)
     (verdict,) = told.detector.update(view(told.engine.at_s, sample))
     assert verdict.state == "unknown"
+
+
+def test_a_load_that_was_never_met_is_no_proof_of_slowness():
+    """After two minutes of small contexts a few huge ones make steps long: a page, but no advice to restart."""
+    told = Told(Detector(Settings()))
+    told.part(120, running=10.0, kv=0.05)
+    told.part(60, running=10.0, kv=0.15, slow=3.0)
+    assert told.first is not None
+    verdict = told.first[1]
+    assert (verdict.cause, verdict.severity, verdict.restart_advised) == ("unknown", "page", False)
+    assert "never ran at such a load" in verdict.evidence_against[-1].text
+
+
+def test_pages_that_long_prompts_came_to_hold_are_no_reason_to_restart():
+    """However short the steps are: the tokens in flight account for the pages."""
+    told = fresh().part(240, running=3.0, kv=0.99, waiting=60.0, slow=0.5)
+    assert (told.verdict.cause, told.verdict.restart_advised) == ("kv_pinning", False)
+
+
+def test_long_requests_that_have_yet_to_finish_are_not_taken_for_pinned_ones():
+    """They push each other out; what they are is said once some have finished."""
+    load = {
+        "running": 5.0,
+        "kv": 0.97,
+        "waiting": 4.0,
+        "prompt": 2000.0,
+        "output": 2000.0,
+        "preempted": 0.5,
+    }
+    told = fresh(interval=1.0).part(240, **load)
+    assert told.first is not None
+    assert told.first[1].cause == "unknown"
+    assert told.verdict.cause == "preemption_thrash"
+
+
+SIBLINGS = {
+    "the others are well": (1.0, "it is this engine alone"),
+    "all are slow": (3.0, "what they share is slow"),
+}
+
+
+@pytest.mark.parametrize(("slow", "said"), SIBLINGS.values(), ids=SIBLINGS)
+def test_siblings_tell_whether_it_is_one_rank_or_what_all_share(slow, said):
+    """Ranks of one server are the same hardware with the same model."""
+    detector, engines = Detector(Settings()), [Engine("0"), Engine("1"), Engine("2")]
+    for turn in range(132):
+        late = turn >= 120
+        samples = [
+            e.run(5, **FRESH, slow=(3.0 if e is engines[0] else slow) if late else 1.0)
+            for e in engines
+        ]
+        verdicts = detector.update(view(engines[0].at_s, *samples))
+    evidence = (*verdicts[0].evidence_for, *verdicts[0].evidence_against)
+    assert verdicts[0].state == "firing"
+    assert any(said in each.text for each in evidence)

@@ -12,7 +12,8 @@ from vllm_watch.export.server import Server
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import Target
-from vllm_watch.signals.records import EngineSignals, Quantiles, TargetSignals
+from vllm_watch.signals.holders.judge import HolderJudge
+from vllm_watch.signals.records import EngineSignals, Quantiles, Sight, TargetSignals
 
 GIB = 2**30
 STORIES = {
@@ -27,6 +28,12 @@ STORIES = {
     "<img src=x onerror=alert(1)>": ("prefilling", "<b>Prefilling</b> a prompt of 120k tokens."),
 }  # fmt: skip
 
+SIGHTS = {
+    "engine_down": Sight("sees", ""),
+    "engine_stalled": Sight("partly", "no canary: an engine that only looks idle is never tried. To mend: switch it on."),
+    "throughput_collapse": Sight("blind", "no <b>counter</b> of generated tokens: what gets done is not known."),
+    "overload": Sight("unknown", "too few looks yet"),
+}  # fmt: skip
 
 Evidence = tuple[str, object, str, object, str]  # name, value, unit, expected, text
 INCIDENTS: dict[str, dict[str, object]] = {
@@ -162,7 +169,7 @@ def signals(name: str, state: str, text: str, t: float, phase: float = 0.0) -> T
         why_not=None if seen else "GET /metrics: connection refused by 127.0.0.1:8000",
         health_status=200 if seen else None, version="0.33.0", engine_kind="V1", models=(model,) if seen else (),
         last_success_timestamp_seconds=t if seen else t - 120, process_start_time=t - 86_400 * 3.2 if seen else None,
-        process_open_fds=118.0 if seen else None, engines=engines,
+        process_open_fds=118.0 if seen else None, engines=engines, detectors=SIGHTS,
     )  # fmt: skip
 
 
@@ -240,7 +247,11 @@ def step(board: Board, stories: dict[str, tuple[str, str]], t: float) -> None:
         board.publish(signals(name, state, text, t, phase))
         board.call("metrics", name, "refused" if failed else "ok", 0.0042, t)
         board.call("health", name, "refused" if failed else "ok", 0.0011, t)
-    board.publish_gpus(reading(t))
+    now = reading(t)
+    judge = HolderJudge()
+    for second in (-60.0, 0.0):  # seen so for a minute
+        judged = judge.look(t + second, t + second, now.gpus or ())
+    board.publish_gpus(now, judged)
     board.call("nvml", "", "ok", 0.011, t)
 
 

@@ -9,8 +9,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.export.small_board import SERVING, T, small_board
+from vllm_watch.detectors.base import Evidence
 from vllm_watch.export.board import Board
 from vllm_watch.export.incidents import KINDS, RESOLVED_MAX
+from vllm_watch.incidents import incident as judged
 from vllm_watch.incidents import relations
 from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.samples.target import Target
@@ -140,6 +142,39 @@ def test_target_that_goes_unseen_ends_its_incidents_when_they_were_last_told_of(
     assert ended.resolved_timestamp_seconds == T + 3
 
 
+def test_open_incident_says_what_the_last_look_found():
+    """Between two events only its numbers change; what it is called, and when it began, stay."""
+    board = board_of(told())
+    latest = judged.Incident(
+        id="engine_stalled-1", target="chat", engine="0", kind="engine_stalled", cause="hang",
+        severity="page", summary="No step for 93 s.", opened_t=T,
+        evidence_for=(Evidence(name="still_seconds", value=93.0, unit="s", text="93 s"),),
+    )  # fmt: skip
+    updates = board.listen()
+    board.incident_news("chat", [latest, replace(latest, id="unknown to the board")], T + 51)
+    board.incident_news("gone", [latest], T + 51)
+    incident = board.incidents.find("engine_stalled-1")
+    assert incident is not None
+    assert incident is board.targets["chat"].incidents.open["engine_stalled-1"]
+    assert incident.summary == "No step for 93 s."
+    assert [each["value"] for each in incident.evidence["for"]] == [93.0]
+    assert (incident.opened_timestamp_seconds, incident.updated_timestamp_seconds) == (T, T + 51)
+    assert open_ids(board) == ["engine_stalled-1"]
+    board.unlisten(updates)
+
+
+def test_what_says_the_same_is_no_news():
+    """A page that shows it is not told again and again."""
+    board = board_of(told())
+    same = judged.Incident(
+        id="engine_stalled-1", target="chat", engine="0", kind="engine_stalled", cause="hang",
+        severity="page", summary="No step for 42 s.", opened_t=T,
+    )  # fmt: skip
+    before = board.targets["chat"].revision
+    board.incident_news("chat", [same], T + 5)
+    assert board.targets["chat"].revision == before
+
+
 def test_events_of_a_target_removed_meanwhile_are_dropped():
     """What was under way may not bring it back."""
     board = small_board()
@@ -189,9 +224,10 @@ async def test_loop_hands_events_on_and_logs_begin_and_end():
     published: list = []
     looked = asyncio.Event()
 
-    def publish(_look, signals, events) -> None:
+    def publish(_look, signals, events) -> list:
         published.append((signals, events))
         looked.set()
+        return events
 
     target = Target(name="chat", url="http://h:1")
     loop = TargetLoop(target, ScrapeSettings(), Source(), Judge(events), publish, lambda: None)

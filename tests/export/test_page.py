@@ -176,8 +176,25 @@ async def test_target_that_is_down_still_shows_what_it_did_before(opened, server
     await expect(row.locator(".callout")).to_contain_text("connection refused")
 
 
+async def test_says_what_is_not_seen_of_a_target(opened, server):
+    """What is blind first, as text, with how to mend it; what sees all is not listed."""
+    tab = await opened(server)
+    row = tab.row("llama-70b-a")
+    await row.locator("summary").click()
+    lines = row.locator(".blind li")
+    await expect(lines).to_have_text([
+        "throughput collapse is blind: no <b>counter</b> of generated tokens: what gets done is not known.",
+        "engine stalled sees in part: no canary: an engine that only looks idle is never tried. To mend: switch it on.",
+    ])  # fmt: skip
+    assert [await line.get_attribute("data-tone") for line in await lines.all()] == [
+        "warn",
+        "quiet",
+    ]
+    assert tab.complaints == []
+
+
 async def test_gpus_show_who_holds_their_memory(opened, server):
-    """Bytes, process, user, age and state of each holder; a zombie stands out; secrets are not shown."""
+    """Bytes, process, user, age and verdict of each holder; a stale one says why and what to do; secrets are not shown."""
     tab = await opened(server)
     shared = tab.page.locator(".gpu").nth(1)
     await expect(shared.locator(".memory-text")).to_contain_text(
@@ -191,8 +208,10 @@ async def test_gpus_show_who_holds_their_memory(opened, server):
         "uid 1001",
         "9.3\u202fGiB",
         "14\u202fh 26\u202fmin",
-        "zombie",
+        "stale",
     ]
+    await expect(zombie.locator(".reason")).to_contain_text("has ended (a zombie)")
+    await expect(zombie.locator(".reason")).to_contain_text("To do:")
     hidden = tab.page.locator(".gpu").nth(2)
     await expect(hidden.locator(".holds")).to_have_text("unknown")
     await expect(hidden.locator(".memory-text")).to_contain_text("not told apart by process")

@@ -33,11 +33,17 @@ def test_fields_are_those_of_the_records():
         "signals",
         "sources",
         "incidents",
+        "detectors",
     }
-    assert chat["signals"].keys() == names(TargetSignals)
+    assert chat["signals"].keys() == names(TargetSignals) - {"detectors"}
     assert chat["signals"]["engines"]["0"].keys() == names(EngineSignals)
     assert status["gpus"].keys() == names(GpuReading)
-    assert status["gpus"]["gpus"][0].keys() == names(GpuSample) | {"xid_errors_total"}
+    assert status["gpus"]["gpus"][0].keys() == names(GpuSample) | {
+        "xid_errors_total",
+        "stale_bytes",
+        "unaccounted_bytes",
+        "unaccounted",
+    }
     assert (gone["state"], gone["state_text"]) == ("down", "Connection refused for 2 min.")
     assert gone["sources"]["metrics"]["errors"] == {"refused": 1}
     assert status["sources"]["nvml"]["calls"] == 1

@@ -26,11 +26,13 @@ from vllm_watch.export.board import Board
 from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.gpu_families import THROTTLE_REASONS
 from vllm_watch.export.incidents import KINDS
+from vllm_watch.export.store_health import StoreHealth
 from vllm_watch.export.text import render, wants_openmetrics
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.observation import OUTCOMES
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import Target
+from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.records import Quantiles, TargetSignals
 from vllm_watch.signals.state import STATES
 
@@ -145,15 +147,19 @@ def test_every_family_of_the_table_can_be_shown():
     assert entry.signals is not None
     engine = replace(
         entry.signals.engines["0"], kv_cache_time_to_full_seconds=60.0, spec_acceptance_ratio=0.7,
-        goodput_requests_per_second=2.0, prefix_cache_hit_ratio=0.5,
+        goodput_requests_per_second=2.0, prefix_cache_hit_ratio=0.5, throughput_ratio=0.9,
     )  # fmt: skip
     board.publish(replace(entry.signals, engines={"0": engine}))
     gpu = replace(
         GPU, memory_reserved_bytes=1, temperature_celsius=60.0, power_watts=300.0, power_limit_watts=700.0,
         sm_clock_hz=1e9, sm_clock_max_hz=2e9, ecc_uncorrected=0, remapped_rows_pending=False,
-        remapped_rows_failed=False, lost=False,
+        remapped_rows_failed=False, lost=False, processes=GPU.processes[:1] if GPU.processes else None,
     )  # fmt: skip
-    board.publish_gpus(GpuReading(status="ok", t=T, gpus=(gpu,)))
+    judged = HolderJudge().look(0.0, T, (gpu,))
+    board.publish_gpus(GpuReading(status="ok", t=T, gpus=(gpu,)), judged)
+    board.store = StoreHealth("state")
+    board.store.count("full", "no room", T)
+    board.store.count(None, None, T)
     shown = {line.split()[2] for line in text_of(board).splitlines() if line.startswith("# TYPE")}
     assert shown == {family.name for family in FAMILIES}
 

@@ -212,6 +212,26 @@ async def test_hang_answers_everything_but_completions():
         assert (await asked)[0] == 200
 
 
+async def test_a_hung_engine_does_not_hear_of_clients_that_go():
+    """As with a stopped EngineCore of vLLM: no counter moves, no gauge falls, until it goes on."""
+    async with Bench(max_model_len=10**9) as bench:
+        engine = bench.vllm.engines[0]
+        running = asyncio.create_task(bench.complete(prompt="x", max_tokens=10**8))
+        await bench.until(lambda: engine.num_running == 1)
+        bench.vllm.fault("hang")
+        unseen = asyncio.create_task(bench.complete(prompt="x", max_tokens=1))
+        await bench.until(lambda: bench.vllm.outstanding == 2)
+        running.cancel()
+        unseen.cancel()
+        await bench.until(lambda: bench.vllm.outstanding == 1)
+        await asyncio.sleep(0.2)
+        assert engine.num_running == 1
+        assert engine.ledger.success["abort"] == 0
+        bench.vllm.clear("hang")
+        await bench.until(lambda: engine.num_running == 0)
+        assert engine.ledger.success["abort"] == 1
+
+
 async def test_engine_dead_and_paused_refuse_work():
     """/health tells the first, and nothing but /is_paused the second."""
     async with Bench() as bench:

@@ -299,6 +299,30 @@ def test_rolling_update_brings_another_engine():
     assert engine(after).generation_tokens < engine(before).generation_tokens
 
 
+def test_sigterm_update_lingers_behind_a_closed_port():
+    """Refused with requests in flight, while the same process lives on; then another one loads."""
+    looks = list(observations("sigterm_update", 260, 1.0))
+    number = next(i for i, look in enumerate(looks) if look.scrape.outcome == "refused")
+    last, first, later = looks[number - 1], looks[number], looks[number + 60]
+
+    assert engine(last).requests_running >= 1
+    assert (first.process.pid, first.process.alive) == (last.process.pid, True)
+    assert (later.process.pid, later.process.alive) == (last.process.pid + 1, True)
+    assert looks[-1].scrape.outcome == "ok"
+
+
+def test_shutdown_timeout_update_finishes_and_aborts():
+    """What runs ends, what comes is counted as aborted, and then nothing listens."""
+    looks = list(observations("shutdown_timeout_update", 260, 1.0))
+    number = next(i for i, look in enumerate(looks) if look.scrape.outcome == "refused")
+    drained, before = engine(looks[number - 1]), engine(at(looks, HEALTHY_T))
+
+    assert drained.request_success["abort"] > before.request_success["abort"] == 0
+    assert drained.requests_running <= 1
+    assert drained.requests_waiting == 0
+    assert looks[-1].scrape.outcome == "ok"
+
+
 def test_cold_start_takes_a_quarter_of_an_hour():
     """Refused until the last second, then serving; the GPU fills meanwhile."""
     looks = list(observations("cold_start", 1000))

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.real_vllm.server import RealVllm
+from tests.real_vllm.server import USUAL, RealVllm
+from tests.real_vllm.ward import TIMES
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +18,12 @@ def shared_vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealVllm]:
 @pytest.fixture
 def vllm(shared_vllm: RealVllm) -> RealVllm:
     """The server, serving."""
-    if set(shared_vllm.processes()) != {"api_server", "engine_core"}:
+    if shared_vllm.size != USUAL or set(shared_vllm.processes()) != {"api_server", "engine_core"}:
         shared_vllm.restart()
     return shared_vllm
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show how soon each fault was told of: not asserted, since machines differ, but worth to be seen."""
+    for line in TIMES:
+        terminalreporter.write_line(line)

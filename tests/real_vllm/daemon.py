@@ -109,10 +109,27 @@ class Daemon:
         said: dict[str, Any] = next(each for each in found if each["name"] == target)
         return said
 
+    def incidents(self, target: str) -> list[dict[str, Any]]:
+        """Return what /api/v1/incidents says: those that are open, then those that ended."""
+        found: list[dict[str, Any]] = json.loads(self._get(f"/api/v1/incidents?target={target}"))[
+            "incidents"
+        ]
+        return found
+
+    def logged(self) -> list[dict[str, Any]]:
+        """Return the lines of its log so far, where they are JSON (`LOG__FORMAT`)."""
+        return [json.loads(line) for line in self.log.read_text().splitlines() if line[:1] == "{"]
+
     def recording(self, target: str, minutes: float = 10) -> list[dict[str, Any]]:
         """Return the flight recorder's observations, oldest first."""
-        packed = self._get(f"/api/v1/recording?target={target}&minutes={minutes:g}")
-        return [json.loads(line) for line in gzip.decompress(packed).splitlines()]
+        return [
+            json.loads(line)
+            for line in gzip.decompress(self.recorded(target, minutes)).splitlines()
+        ]
+
+    def recorded(self, target: str, minutes: float) -> bytes:
+        """Return the same as the trace file that it is."""
+        return self._get(f"/api/v1/recording?target={target}&minutes={minutes:g}")
 
     def _answers(self) -> bool:
         try:

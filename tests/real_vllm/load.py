@@ -21,7 +21,6 @@ from tests.real_vllm.model import VOCAB_SIZE
 from tests.real_vllm.server import MODEL_NAME
 
 REQUEST_SECONDS_MAX = 120.0  # a stopped engine must not hold a client for ever
-IN_FLIGHT_MAX = 200  # an open loop against a hung engine must end somewhere
 STOP_SECONDS_MAX = 10.0  # to abandon what is in flight
 PAUSE_AFTER_FAILURE_SECONDS = (
     0.2  # a refused connection fails at once: a client must not spin on it
@@ -39,6 +38,7 @@ class Load:
     shared_prefix_tokens: int = (
         0  # the first so many are the same in each prompt: prefix cache hits
     )
+    in_flight_max: int = 200  # an open loop against a hung engine must end somewhere
     requests_max: int = 10_000
     seconds_max: float = 600.0
     seed: int = 0
@@ -107,7 +107,7 @@ class _Sender:
 async def run_load(url: str, load: Load, report: Report) -> None:
     """Send until `requests_max` or `seconds_max` ends it, then wait for what is in flight."""
     timeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS_MAX)
-    connector = aiohttp.TCPConnector(limit=IN_FLIGHT_MAX)
+    connector = aiohttp.TCPConnector(limit=load.in_flight_max)
     async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
         sender = _Sender(url, session, report)
         await (_closed_loop if load.clients else _open_loop)(sender, load)
@@ -132,7 +132,7 @@ async def _open_loop(sender: _Sender, load: Load) -> None:
     arrivals = random.Random(load.seed)
     due = time.monotonic()
     ends = due + load.seconds_max
-    in_flight = asyncio.Semaphore(IN_FLIGHT_MAX)
+    in_flight = asyncio.Semaphore(load.in_flight_max)
 
     async def send(request: _Request) -> None:
         try:

@@ -20,25 +20,23 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 MODEL_NAME = "tiny"
 BLOCK_SIZE = 32  # the CPU build refuses 16
-NUM_GPU_BLOCKS = 512  # small enough that a few dozen requests fill it
-MAX_MODEL_LEN = 8192
 
 READY_SECONDS_MAX = 240.0  # 16 s on an idle machine with two cores
-GONE_SECONDS_MAX = 20.0  # a killed process gives back half a GiB
+GONE_SECONDS_MAX = 60.0  # 2 s; an API server that shares its core with others ends later
 LIFETIME_SECONDS_MAX = (
     3600  # nothing that we start outlives this, even when we are killed ourselves
 )
 
 FLAGS = (
     "--served-model-name", MODEL_NAME, "--load-format", "dummy", "--enforce-eager",
-    "--block-size", str(BLOCK_SIZE), "--num-gpu-blocks-override", str(NUM_GPU_BLOCKS),
-    "--max-num-seqs", "32", "--max-model-len", str(MAX_MODEL_LEN), "--host", "127.0.0.1",
+    "--block-size", str(BLOCK_SIZE), "--max-num-seqs", "32", "--host", "127.0.0.1",
 )  # fmt: skip
 ENVIRONMENT = {
     "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB; the block override above sets what is used of it
@@ -64,6 +62,24 @@ def find_venv() -> Path:
     return venv
 
 
+@dataclass(frozen=True)
+class Size:
+    """What a server can hold."""
+
+    num_gpu_blocks: int
+    max_model_len: int
+
+    def flags(self) -> tuple[str, ...]:
+        return (
+            "--num-gpu-blocks-override", str(self.num_gpu_blocks),
+            "--max-model-len", str(self.max_model_len),
+        )  # fmt: skip
+
+
+USUAL = Size(512, 8192)  # small enough that a few dozen requests fill it
+SMALL = Size(128, 2048)  # a few long generations do
+
+
 class RealVllm:
     """One `vllm serve`, in a process group of its own so that no orphan of it can be missed."""
 
@@ -72,6 +88,7 @@ class RealVllm:
         self.log = folder / "vllm.log"
         self._model = folder / "model"
         self._layout = layout
+        self.size = USUAL
         self._port = _free_port()
         self._leader: subprocess.Popen[bytes] | None = None
         self._pids: dict[str, int] = {}
@@ -102,8 +119,9 @@ class RealVllm:
     def start(self) -> None:
         """Launch and return once /health answers 200; fails with the end of the log."""
         flags, environment = LAYOUTS[self._layout]
-        # timeout(1) bounds the life of the whole group; nice(1) leaves the machine to its neighbours.
-        bounded = ("nice", "-n", "10", "timeout", "--signal=KILL", str(LIFETIME_SECONDS_MAX))
+        # timeout(1) bounds the life of the whole group. No nice(1): an engine that makes way for its
+        # neighbours, the load's client among them, is slower than it was, and would rightly be called so.
+        bounded = ("timeout", "--signal=KILL", str(LIFETIME_SECONDS_MAX))
         serve = (self.venv / "bin" / "vllm", "serve", self._model, "--port", str(self._port))
         own = {
             "VLLM_CACHE_ROOT": str(self.venv / "cache"),
@@ -111,7 +129,7 @@ class RealVllm:
         }
         with self.log.open("ab") as log:
             self._leader = subprocess.Popen(
-                [*bounded, *serve, *FLAGS, *flags],
+                [*bounded, *serve, *FLAGS, *self.size.flags(), *flags],
                 env={**os.environ, **ENVIRONMENT, **environment, **own},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -151,14 +169,19 @@ class RealVllm:
         self.wait_gone()
         self._leader = None
 
-    def restart(self) -> None:
+    def restart(self, size: Size = USUAL) -> None:
         """End what is left and start again on the same port."""
         self.stop()
+        self.size = size
         self.start()
 
     def processes(self) -> dict[str, int]:
         """Role ("api_server", "engine_core", "worker") → PID of those that run, orphans too."""
         return {role: pid for pid, argv in self._group() if (role := self._role(argv))}
+
+    def pid(self, role: str) -> int:
+        """PID as of the last start."""
+        return self._pids[role]
 
     def kill(self, role: str) -> None:
         """SIGKILL one process."""

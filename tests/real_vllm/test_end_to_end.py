@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,10 @@ import pytest
 
 from tests.real_vllm.by_hand import Found, Window
 from tests.real_vllm.daemon import Daemon, Metrics
+from tests.real_vllm.faults import stopped_at_work
 from tests.real_vllm.load import Load, Report, run_load, under_load
-from tests.real_vllm.server import BLOCK_SIZE, MAX_MODEL_LEN, MODEL_NAME, NUM_GPU_BLOCKS, RealVllm
+from tests.real_vllm.server import BLOCK_SIZE, MODEL_NAME, USUAL, RealVllm
+from tests.real_vllm.witness import comes_to
 
 pytestmark = pytest.mark.real_vllm
 
@@ -23,7 +24,9 @@ TARGET = "tiny"
 PREFIX = "vllm_watch_engine_"
 RATE = "generation_tokens_per_second"
 POLL_SECONDS = 0.2  # well below a scrape interval, so that no look is missed
-LOOKS_SECONDS_MAX = 60.0  # for two looks, five seconds apart when the machine has time
+LOOKS_SECONDS_MAX = 120.0  # a look takes five seconds when the machine has time
+# One that shares its core needs its time to work off what has piled up; faults have two looks to be seen in.
+RECOVERED_LOOKS = 20
 # Long answers, so that the engine has work in hand at any moment: vLLM tells its gauges at the end of a
 # step, and one that is hurt while idle goes on saying that it is.
 LIGHT = Load(clients=4, prompt_tokens=(16, 64), output_tokens=(600, 1200))
@@ -37,6 +40,8 @@ EVERY_SECOND = {
     "SIGNALS__WINDOW_SECONDS": "20",
     **{f"SLO__{name.upper()}_SECONDS": f"{limit}" for name, limit in OBJECTIVES_SECONDS.items()},
 }
+# A start takes from 16 s to minutes, as the machine at hand is busy: old and new fit into one window.
+LOOKS_FAR_BACK = {"SIGNALS__WINDOW_SECONDS": "400"}
 
 Condition = Callable[[Metrics], bool]
 
@@ -149,16 +154,17 @@ def test_what_the_server_is(vllm: RealVllm, watch: Daemon) -> None:
     assert (said["version"], said["engine_kind"], said["models"]) == ("0.32.0", "V1", [MODEL_NAME])
     assert (said["health_status"], said["state"], said["unknown_families"]) == (200, "idle", [])
     assert metrics.get(PREFIX + "requests_running", model_name=MODEL_NAME, engine="0") == 0
-    assert of_engine(metrics, "kv_cache_capacity_tokens") == NUM_GPU_BLOCKS * BLOCK_SIZE
-    assert watch.recording(TARGET)[-1]["max_model_len"] == MAX_MODEL_LEN
+    assert of_engine(metrics, "kv_cache_capacity_tokens") == USUAL.num_gpu_blocks * BLOCK_SIZE
+    assert watch.recording(TARGET)[-1]["max_model_len"] == USUAL.max_model_len
 
 
 def test_values_equal_the_raw_ones(vllm: RealVllm, close_watch: Daemon) -> None:
     """Under a load that queues and preempts, every exported value is what the recording's bodies say."""
     checked = 0
     with under_load(vllm.url, HEAVY):
-        ends = time.monotonic() + 40  # the window of 20 s fills, then slides
-        while time.monotonic() < ends:
+        began = time.monotonic()
+        # The window of 20 s fills, then slides; on a busy machine one comparison takes seconds.
+        while (passed := time.monotonic() - began) < 40 or (checked < 5 and passed < 120):
             time.sleep(4)
             metrics, window = snapshot(close_watch, OBJECTIVES_SECONDS)
             if len(window.bodies) > 2:
@@ -185,6 +191,8 @@ def read(vllm: RealVllm) -> dict[str, Any]:
 
 def test_read_counts_what_the_client_counts(vllm: RealVllm) -> None:
     """Tokens and requests grow by exactly what a client outside of vLLM has sent and got."""
+    # What the last test abandoned may still be counted for a moment.
+    comes_to(vllm.url, lambda now: now.last.running == now.last.waiting == now.steps == 0, 60.0)
     before, report = read(vllm), Report()
     asyncio.run(run_load(vllm.url, Load(requests_per_second=20, requests_max=40), report))
     after = read(vllm)
@@ -196,22 +204,6 @@ def test_read_counts_what_the_client_counts(vllm: RealVllm) -> None:
     assert after["e2e_latency"]["count"] - before["e2e_latency"]["count"] == 40
     slowest_possible = sum(report.latencies_seconds)
     assert 0 < after["e2e_latency"]["sum"] - before["e2e_latency"]["sum"] <= slowest_possible
-
-
-@contextmanager
-def stopped_at_work(vllm: RealVllm, role: str) -> Iterator[None]:
-    """Stop one process at a moment when the gauges say that a request runs.
-
-    All clients may be between two requests at once, on a busy machine above all: then let it go on,
-    and try again.
-    """
-    for _ in range(30):
-        with vllm.stopped(role):
-            if read(vllm)["requests_running"] > 0:
-                yield
-                return
-        time.sleep(1)
-    pytest.fail("at no moment did a request run")
 
 
 def assert_stall_is_seen(vllm: RealVllm, role: str, watch: Daemon) -> None:
@@ -227,7 +219,7 @@ def assert_stall_is_seen(vllm: RealVllm, role: str, watch: Daemon) -> None:
         engine = watch.status(TARGET)["signals"]["engines"]["0"]
         assert engine["requests_running"] > 0
         assert "no step" in engine["state_text"]
-    seen(watch, is_serving, since=time.time())
+    seen(watch, is_serving, since=time.time(), looks=RECOVERED_LOOKS)
 
 
 def test_stopped_engine_is_a_stall(vllm: RealVllm, watch: Daemon) -> None:
@@ -245,30 +237,32 @@ def test_stopped_api_server_is_a_timeout(vllm: RealVllm, watch: Daemon) -> None:
 
             assert exported(metrics) == {}  # what cannot be read is not shown as if it could
             assert watch.status(TARGET)["state_text"]
-        seen(watch, is_serving, since=time.time())
+        seen(watch, is_serving, since=time.time(), looks=RECOVERED_LOOKS)
 
 
-def test_killed_engine_then_restart(vllm: RealVllm, watch: Daemon) -> None:
+def test_killed_engine_then_restart(vllm: RealVllm, tmp_path: Path) -> None:
     """The API server gives up on a dead engine; a new server counts on from where the old one ended."""
-    with under_load(vllm.url, LIGHT):
+    began = "vllm_watch_target_process_start_timestamp_seconds"
+    with Daemon(tmp_path, {TARGET: vllm.url}, LOOKS_FAR_BACK) as watch, under_load(vllm.url, LIGHT):
         metrics = eventually(watch, lambda m: is_serving(m) and bool(exported(m).get((RATE, ""))))
         restarts = of_engine(metrics, "restarts_total")
+        old = metrics.get(began, target=TARGET)
         vllm.kill("engine_core")
         vllm.wait_gone()
         seen(watch, is_down("refused"), since=time.time())
 
         vllm.restart()
-        metrics = seen(watch, is_serving, since=time.time())
+        metrics = eventually(watch, is_serving)
         assert of_engine(metrics, "restarts_total") == restarts + 1
         for _ in range(4):
             metrics, window = snapshot(watch, {})
             assert_agrees(metrics, window)
             assert of_engine(metrics, RATE) > 0
-            seen(watch, up, since=looked_at(metrics), looks=1)
+            seen(watch, up, since=looked_at(metrics), looks=5)
 
-    started = metrics.get("vllm_watch_target_process_start_timestamp_seconds", target=TARGET)
-    assert started == window.last["process_start_time_seconds"][()]
-    assert started != window.bodies[0]["process_start_time_seconds"][()]
+    started = "process_start_time_seconds"
+    assert old == window.first[started][()]
+    assert metrics.get(began, target=TARGET) == window.last[started][()] != old
 
 
 def test_killed_api_server_is_refused(vllm: RealVllm, watch: Daemon) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as some
 from vllm_watch.errors import RecordingError
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import (
+    CANARY_OUTCOMES,
     OUTCOMES,
     Call,
     CanaryCall,
@@ -90,7 +91,16 @@ observations = some.builds(
     process=maybe(
         some.builds(ProcessState, pid=counts, start_time=maybe(times), alive=maybe(some.booleans()))
     ),
-    canary=maybe(some.builds(CanaryCall, ok=some.booleans(), latency_s=ratios, error=maybe(texts))),
+    canary=maybe(
+        some.builds(
+            CanaryCall,
+            ok=some.booleans(),
+            latency_s=ratios,
+            error=maybe(texts),
+            outcome=maybe(some.sampled_from(CANARY_OUTCOMES)),
+            engine=maybe(some.sampled_from(("0", "7"))),
+        )
+    ),
 )
 
 

@@ -17,6 +17,7 @@ class Request:
         self.reader = reader
         self.writer = writer
         self.connection = connection  # number of the connection it came on
+        self.body = b""
 
     async def answer(self, body=b"", *, status="200 OK", headers=None, length=None):
         """Answer properly; `length` lies about the length of the body."""
@@ -70,6 +71,7 @@ async def wire(**routes):
                 first, *rest = head.decode("latin-1").strip().split("\r\n")
                 headers = {k.lower(): v for k, _, v in (line.partition(": ") for line in rest)}
                 request = Request(*first.split()[:2], headers, reader, writer, number)
+                request.body = await reader.readexactly(int(headers.get("content-length", 0)))
                 state.requests.append(request)
                 handler = state.routes.get(request.path)
                 if handler is None:

@@ -49,6 +49,7 @@ def _effective(config: Config) -> dict[str, Any]:
     document = config.model_dump(mode="json")
     for shown, target in zip(document["targets"], config.targets, strict=True):
         shown["scrape"] = config.scrape_for(target).model_dump(mode="json")
+        shown["canary"] = config.canary_for(target).model_dump(mode="json")
         shown["slo"] = config.slo_for(target).model_dump(mode="json")
     return document
 

@@ -9,19 +9,31 @@ is the engine itself.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
-from vllm_watch.signals.blocks import Block
+from vllm_watch.signals import kept
 
 KV_PINNING, PREEMPTION_THRASH, KV_LEAK = "kv_pinning", "preemption_thrash", "kv_leak"
 SLOW_ENGINE, THERMAL, NEIGHBOUR = "slow_engine", "thermal_throttle", "neighbour_contention"
+UNKNOWN = "unknown"
 
-VAGUE = frozenset((SLOW_ENGINE,))
-"""A cause that is said for want of a better one, and may sharpen while the alarm holds."""
+VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
+"""Causes that are said for want of a better one, and may sharpen while the alarm holds."""
+
+UNREAD_SHARE = 0.5
+"""Of the pages in use, at least this share belongs to no running request: then those who run are not the cause."""
+
+LEAK_SHARE_MIN = 0.2
+"""Share of the cache that no request accounts for, from which it is said: prompts under way and requests that
+wait preempted blur the books by less."""
+
+LEAK_RISE_SECONDS = 20.0
+"""Lost pages that came over longer than this were lost bit by bit; what is taken at once is there within a
+look or two."""
 
 CREEP_SECONDS = 240.0
 """Leaked pages add up over longer than this; pinned ones are taken by a few prefills, within a minute."""
@@ -38,14 +50,11 @@ CREEP_SAMPLES = 180
 LONG_REQUESTS = 2.5
 """Finished requests this many times as long as when fresh: the requests themselves fill the cache."""
 
-LENGTH_HALF_SECONDS = 120.0
-"""Lengths of finished requests are averaged over about this time."""
-
-LENGTH_REQUESTS_MIN = 8.0
-"""Finished requests needed to speak of their length: the first to finish are those that were nearly done."""
-
 PREEMPTED_SHARE_MIN = 0.1
 """Preemptions per finished request, at least, to call it thrash."""
+
+LONG_PROMPTS_SHARE = 0.4
+"""... when they fill so much of the cache, they are what the others lack."""
 
 THROTTLES = frozenset(
     ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown", "hw_power_brake_slowdown")
@@ -70,6 +79,15 @@ class Creep:
         if not self._history or at_s - self._history[-1][0] >= CREEP_SAMPLE_SECONDS:
             self._history.append((at_s, unexplained))
 
+    def export_state(self) -> list[list[float]]:
+        """Return the history as plain values."""
+        return [[round(at_s, 1), round(unexplained, 4)] for at_s, unexplained in self._history]
+
+    def restore(self, state: Sequence[Sequence[float]]) -> None:
+        """Go on with the history."""
+        history = [kept.numbers(each, 2) for each in state]
+        self._history.extend((at_s, unexplained) for at_s, unexplained in history)
+
     def rise_seconds(self, now: float) -> float | None:
         """How long it took from a quarter to three quarters of what it is `now`; None where not known."""
         end = None
@@ -79,30 +97,6 @@ class Creep:
             if unexplained <= CREEP_FROM * now:
                 return (end or when) - when
         return None
-
-
-class Finished:
-    """How long the requests were that finished lately, and how often they were preempted."""
-
-    def __init__(self) -> None:
-        self._requests = self._tokens = self._preempted = 0.0
-
-    def add(self, block: Block) -> None:
-        """Take a block in."""
-        keep = 0.5 ** (block.seconds / LENGTH_HALF_SECONDS)
-        self._requests = self._requests * keep + (block.finished or 0.0)
-        self._tokens = self._tokens * keep + (block.finished_tokens or 0.0)
-        self._preempted = self._preempted * keep + (block.preempted or 0.0)
-
-    @property
-    def tokens(self) -> float | None:
-        """Prompt and output tokens of a request, mean; None while too few finished."""
-        return self._tokens / self._requests if self._requests >= LENGTH_REQUESTS_MIN else None
-
-    @property
-    def preempted_share(self) -> float | None:
-        """Preemptions for each request that finished; None while none did."""
-        return self._preempted / self._requests if self._requests > 0.0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +135,13 @@ def of_slow_steps(gpus: Sequence[GpuSample] | None, known_pids: frozenset[int]) 
             ),
         ),
     )
+
+
+def of_strange_load(found: Cause) -> Cause:
+    """Steps are long, but at a load that this engine never had before: its long contexts may be why."""
+    text = "the engine never ran at such a load, so what its steps should take there is a guess"
+    strange = Evidence(name="load", value="not met before", text=text)
+    return Cause(UNKNOWN, found.evidence_for, (*found.evidence_against, strange))
 
 
 def _throttled(gpu: GpuSample) -> Evidence | None:
@@ -201,31 +202,115 @@ def pids_of(gpus: Sequence[GpuSample] | None) -> frozenset[int]:
     return frozenset(p.pid for gpu in gpus or () for p in gpu.processes or ())
 
 
-def of_starvation(facts: Mapping[str, float | None]) -> Cause:
-    """Why pages lack. Facts: `length_ratio` of finished requests to those when fresh, `preempted_share`
-    (preemptions per finished request), `unexplained` usage now, `rise_seconds` in which it came."""
-    length, preempted = facts["length_ratio"], facts["preempted_share"]
-    now, rise = facts["unexplained"] or 0.0, facts["rise_seconds"]
-    if length is not None and length >= LONG_REQUESTS and (preempted or 0.0) >= PREEMPTED_SHARE_MIN:
-        return Cause(
-            PREEMPTION_THRASH,
-            (
-                Evidence(
-                    name="request_length_ratio", value=length, expected=1.0,
-                    text=f"finished requests are {length:.1f} times as long as when fresh",
-                ),
-                Evidence(
-                    name="preemptions_per_request", value=preempted,
-                    text=f"{preempted:.2f} preemptions for each request that finishes",
-                ),
-            ),
-        )  # fmt: skip
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Starvation:
+    """What is known of an engine that lacks pages. None is unknown."""
+
+    running: float
+    usage: float  # share of the cache in use
+    length_ratio: float | None  # of requests that finished lately to those when fresh
+    preempted_share: float | None  # preemptions for each request that finished
+    preempting: bool  # requests were preempted since it began
+    long_prompts_share: float | None  # of the cache, that prompts far longer than usual took lately
+    long_prompt_tokens: float  # ... of one of them
+    late_length_ratio: float | None  # of requests that finished once those from before were through
+    unexplained: float | None  # share of the cache beyond what so many requests held when fresh
+    rise_seconds: float | None  # in which that came
+    unheld: float | None  # share of the cache for which no request in flight accounts
+    unheld_rise_seconds: float | None  # in which that came
+    unheld_surely: bool  # for so long that no prompt under way can be it
+
+
+def of_starvation(facts: Starvation) -> Cause:
+    """Why pages lack."""
+    length, preempted = facts.length_ratio, facts.preempted_share
+    lost = facts.unheld is not None and facts.unheld >= UNREAD_SHARE * facts.usage
+    long_ones = length is not None and length >= LONG_REQUESTS
+    if long_ones and (preempted or 0.0) >= PREEMPTED_SHARE_MIN and not lost:
+        return _thrash(length or 0.0, preempted or 0.0)
+    if facts.unheld is None:
+        return _by_usual_use(facts)
+    rise = facts.unheld_rise_seconds or 0.0
+    if facts.unheld >= LEAK_SHARE_MIN and rise >= LEAK_RISE_SECONDS:
+        return _leak(facts, facts.unheld, rise)
+    return _lost(facts.unheld) if lost else _held_by_few(facts)
+
+
+def _thrash(length: float, preempted: float) -> Cause:
+    longer = Evidence(
+        name="request_length_ratio",
+        value=length,
+        expected=1.0,
+        text=f"finished requests are {length:.1f} times as long as when fresh",
+    )
+    pushed = Evidence(
+        name="preemptions_per_request",
+        value=preempted,
+        text=f"{preempted:.2f} preemptions for each request that finishes",
+    )
+    return Cause(PREEMPTION_THRASH, (longer, pushed))
+
+
+def _leak(facts: Starvation, share: float, rise: float) -> Cause:
+    """Pages that no request accounts for, lost bit by bit."""
+    text = f"{_UNHELD.format(share)}; most of it came over {rise / 60:.1f} minutes"
+    found = (Evidence(name="kv_unheld_ratio", value=share, expected=0.0, text=text),)
+    if facts.unheld_surely or rise >= CREEP_SECONDS:
+        return Cause(KV_LEAK, found)
+    return Cause(UNKNOWN, found, (_PREFILLING,))
+
+
+def _lost(share: float) -> Cause:
+    """... or at once."""
+    text = f"{_UNHELD.format(share)}; it came at once"
+    found = Evidence(name="kv_unheld_ratio", value=share, expected=0.0, text=text)
+    return Cause(KV_PINNING, (found,))
+
+
+_UNHELD = "{:.0%} of the cache is held by no request that runs: the tokens in flight do not account for it"
+
+_PREFILLING = Evidence(
+    name="prefill",
+    value=None,
+    text="a long prompt under way takes pages before it is counted; some seconds more will tell",
+)
+
+
+def _held_by_few(facts: Starvation) -> Cause:
+    """Pages that requests in flight account for: few long ones, or many that grew long."""
+    text = (
+        f"the tokens in flight account for the pages in use: {facts.running:.0f} requests hold them"
+    )
+    held = Evidence(name="kv_unheld_ratio", value=facts.unheld, expected=0.0, text=text)
+    late = facts.late_length_ratio
+    if late is not None and late < LONG_REQUESTS:
+        text = f"others still come and go, {late:.1f} times as long as when fresh"
+        short = Evidence(name="request_length_ratio", value=late, expected=1.0, text=text)
+        return Cause(KV_PINNING, (held, short))
+    if (facts.long_prompts_share or 0.0) >= LONG_PROMPTS_SHARE:
+        text = f"prompts of {facts.long_prompt_tokens:.0f} tokens each came and fill {facts.long_prompts_share:.0%} of it"
+        long = Evidence(name="long_prompt_tokens", value=facts.long_prompt_tokens, text=text)
+        return Cause(KV_PINNING, (held, long))
+    if facts.preempting:
+        open_ = Evidence(
+            name="request_length_ratio",
+            value=None,
+            text="requests push each other out, and too few have finished to say whether all became long",
+        )
+        return Cause(UNKNOWN, (held,), (open_,))
+    return Cause(KV_PINNING, (held,))
+
+
+def _by_usual_use(facts: Starvation) -> Cause:
+    """Where requests' tokens are not counted: by what so many requests held when fresh."""
+    now, rise = facts.unexplained or 0.0, facts.rise_seconds
+    said = f"{now:.0%} of the cache is held beyond what so many requests held when fresh"
     if rise is not None and rise >= CREEP_SECONDS:
-        text = f"{now:.0%} of the cache is held beyond what so many requests held when fresh; it came over {rise / 60:.0f} minutes and more"
+        text = f"{said}; it came over {rise / 60:.0f} minutes and more"
         return Cause(
             KV_LEAK, (Evidence(name="kv_unexplained_ratio", value=now, expected=0.0, text=text),)
         )
-    text = f"{now:.0%} of the cache is held beyond what so many requests held when fresh, and came at once"
+    text = f"{said}, and came at once"
     return Cause(
         KV_PINNING, (Evidence(name="kv_unexplained_ratio", value=now, expected=0.0, text=text),)
     )

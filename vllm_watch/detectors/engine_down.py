@@ -11,14 +11,19 @@ time-outs only). Runbook: docs/detectors/engine_down.md.
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from vllm_watch.detectors import down_memory, down_witnesses
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.detectors.demand import Demand
+from vllm_watch.detectors.down_memory import ABSENCE_SECONDS_MAX, LIVES_KEPT, SILENCES_KEPT
+from vllm_watch.detectors.down_witnesses import Run
 from vllm_watch.detectors.gpu_trouble import GpuTrouble
 from vllm_watch.samples.observation import Call, Reading
-from vllm_watch.signals.state import START_SECONDS
+from vllm_watch.signals import kept
+from vllm_watch.signals.loading import START_SECONDS, Loading
 
 KIND = "engine_down"
 
@@ -52,16 +57,29 @@ class Settings(BaseModel):
 
     page_after_seconds: float = Field(180.0, gt=0)
     """A server that went while (almost) nobody used it may have been restarted on purpose: loading takes
-    one to three minutes for most models. Longer where this one was seen to take longer."""
+    one to three minutes for most models. Longer where this one was seen to take longer. One that was
+    emptied first is nothing at all until then."""
 
     idle_seconds: float = Field(60.0, gt=0)
     """A server that nobody had asked anything for so long, and that then goes, costs nobody anything that
-    can be seen: it was scaled to zero, or moved at night. It pages never. Autoscalers wait as long or
-    longer after the last request (Knative 60 s, KEDA 300 s)."""
+    can be seen: it was scaled to zero, or moved at night. It pages never, unless it has outlived longer
+    silences than this one: an autoscaler would have taken it then. Autoscalers wait as long or longer
+    after the last request (Knative 60 s, KEDA 300 s)."""
+
+    away_factor: float = Field(2.0, ge=1)
+    """A server that goes when it is not used and comes back when it is has done nothing new until it has
+    been away for twice as long as ever before."""
 
     advise_seconds: float = Field(30.0, gt=0)
     """A silent server is restarted only when it has been silent for twice as long as any silence it
     recovered from, and for no less than this."""
+
+    exit_seconds: float = Field(3.0, gt=0)
+    """When its engine core dies, the API server exits within a second. A process that lives on for longer
+    behind a closed port was told to end, and finishes what it has (seen: 40 s after SIGTERM)."""
+
+    loop_starts: int = Field(3, ge=2)
+    """So many processes were started one after the other, and none of them ever answered."""
 
     loop_lives: int = Field(2, ge=1)
     loop_seconds: float = Field(300.0, gt=0)
@@ -84,51 +102,9 @@ BUSY_FDS = 500.0
 SLOW_ANSWER_SECONDS = 0.5
 """An idle API server answers /metrics within 30 ms; one that took this long was busy."""
 
-SIGN_SECONDS = 60.0
-"""How long before the silence a failed health check still belongs to it."""
-
-PATIENCE_FACTOR = 1.5
-"""A start may take longer than the longest seen by half: cold page cache, a slower disk."""
-
-LIVES_KEPT = 8
-SILENCES_KEPT = 8
-
 _SILENT = frozenset(("read_timeout", "disconnected"))  # a connection was accepted
 _UNREACHED = frozenset(("connect_timeout", "dns"))
 _SERVER_ERROR = 500
-
-
-@dataclass(slots=True)
-class _Run:
-    """A row of looks without an answer."""
-
-    began_s: float  # the first of them
-    looks: int = 0
-    refused: int = 0
-    silent: int = 0  # of them, those in which a connection was accepted
-    said: str = ""  # the newest error
-
-
-@dataclass(slots=True)
-class _Demand:
-    """For how long nobody has asked anything of a server, our own canaries apart."""
-
-    idle_s: float = 0.0  # at the last look that told; 0 where it is not known
-    since_s: float | None = None
-    finished: float | None = None
-    canaries: float = 0.0  # that may still be counted
-
-    def look(self, at_s: float, in_flight: float, finished: float | None, *, canary: bool) -> None:
-        """`finished`: requests, ever; None where they are not counted."""
-        before, self.finished = self.finished, finished
-        if canary:
-            self.canaries = 1.0
-        grown = None if finished is None or before is None else finished - before
-        known = grown is not None and 0.0 <= grown <= self.canaries
-        if not known or in_flight > self.canaries or self.since_s is None:
-            self.since_s = at_s
-        self.canaries = max(0.0, self.canaries - (grown or 0.0))
-        self.idle_s = at_s - self.since_s
 
 
 class Detector:
@@ -140,28 +116,41 @@ class Detector:
         self._began_s: float | None = None
         self._answered_s: float | None = None  # the last look with an answer; None: never
         self._up_since_s: float | None = None
-        self._run: _Run | None = None
-        self._in_flight = 0.0
-        self._demand = _Demand()
+        self._run: Run | None = None
+        self._demand = Demand()
+        self._loading = Loading()
         self._busy = False
         self._dead_looks = 0
         self._dead_s: float | None = None  # the last failed health check
-        self._process_start: float | None = None
         self._crashed = False  # was the present run called a crash?
         self._looping = False
         self._lives: deque[float] = deque(maxlen=LIVES_KEPT)  # seconds up before each crash
-        self._load_s = 0.0  # the longest start seen, after a stop
+        self._away_s = 0.0  # the longest absence that began unused and ended by itself
         self._silences: deque[float] = deque(maxlen=SILENCES_KEPT)  # that ended by themselves
+
+    def export_state(self, at_s: float) -> dict[str, Any]:
+        return down_memory.export_state(vars(self))
+
+    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+        vars(self).update(down_memory.restored(state, away_seconds))
+
+    def inherit(self, state: kept.Kept) -> None:
+        vars(self).update(down_memory.learnt(state))
 
     def update(self, view: View) -> Sequence[Verdict]:
         if self._began_s is None:
             self._began_s = view.at_s
         self._gpus.look(view.observation.gpus)
         self._hear_health(view)
+        self._loading.look(view.at_s, view.observation)
         observation = view.observation
-        if observation.reading is not None or _healthy(observation.health):
+        if observation.reading is not None or down_witnesses.healthy(observation.health):
             return (self._answered(view, observation.reading),)
-        if self._dead_looks >= self._settings.dead_looks:
+        if self._run is None:
+            self._demand.missed(view)
+        if self._dead_looks >= self._settings.dead_looks and not down_witnesses.turned_away(
+            observation
+        ):
             return (self._dead(view),)
         return (self._unanswered(view, observation.scrape),)
 
@@ -190,34 +179,32 @@ class Detector:
         self._looping = False
         return Verdict(state=CLEAR, kind=KIND)
 
-    def _end_of(self, run: _Run, view: View) -> None:
+    def _end_of(self, run: Run, view: View) -> None:
         """It answers again: learn from how long that took."""
         lasted_s = view.at_s - run.began_s
         if run.refused:
-            self._load_s = max(self._load_s, lasted_s)
             self._up_since_s = view.at_s
+            if run.unused and lasted_s > self._loading.patience_s(
+                self._settings.page_after_seconds
+            ):
+                self._away_s = min(max(self._away_s, lasted_s), ABSENCE_SECONDS_MAX)
         elif run.silent and self._answered_s is not None:
             self._silences.append(lasted_s)
         self._run, self._crashed = None, False
 
     def _remember(self, view: View, reading: Reading) -> None:
         observation = view.observation
-        waiting = sum(each.requests_waiting or 0.0 for each in reading.engines)
-        running = sum(each.requests_running or 0.0 for each in reading.engines)
-        self._in_flight = waiting + running
-        canary = observation.canary is not None
-        self._demand.look(view.at_s, self._in_flight, _finished(reading), canary=canary)
+        self._demand.look(view, reading)
         self._busy = (
-            waiting >= BUSY_WAITING
+            self._demand.waiting >= BUSY_WAITING
             or (reading.server.process_open_fds or 0.0) >= BUSY_FDS
             or observation.scrape.latency_s >= SLOW_ANSWER_SECONDS
         )
-        self._process_start = reading.server.process_start_time
 
     def _unanswered(self, view: View, call: Call) -> Verdict:
         run = self._run
         if run is None:
-            run = self._run = _Run(began_s=view.at_s)
+            run = self._run = Run(began_s=view.at_s)
         run.looks += 1
         run.said = call.error or call.outcome
         run.silent += call.outcome in _SILENT
@@ -228,25 +215,67 @@ class Detector:
             return self._refused(view, run)  # a port that opens and closes while it starts
         if call.outcome in _SILENT or call.outcome in _UNREACHED:
             return self._silent(view, run)
+        if down_witnesses.turned_away(view.observation) and self._answered_s is not None:
+            return self._absent(view, run)
         return Verdict(state=UNKNOWN, kind=KIND, summary=f"/metrics cannot be read: {run.said}")
 
-    def _refused(self, view: View, run: _Run) -> Verdict:
+    def _refused(self, view: View, run: Run) -> Verdict:
         down_s = view.at_s - run.began_s
         if self._answered_s is None:
             return self._never_up(view, run)
-        process = view.observation.process
-        if process is not None and process.alive and down_s < self._patience_s(START_SECONDS):
-            why = "its process lives: it starts, or ends in its own time"
-            return Verdict(state=UNKNOWN, kind=KIND, summary=f"refused for {down_s:.0f} s; {why}")
-        signs = self._signs(view)
-        if run.looks < self._settings.refused_looks and not signs:
+        loading, process = self._loading, view.observation.process
+        lives = loading.is_ending(process)
+        run.told_to_end = run.told_to_end or (lives and down_s >= self._settings.exit_seconds)
+        lives = lives or (
+            process is not None and process.alive is True and process.start_time is None
+        )
+        if lives and down_s < loading.patience_s(START_SECONDS):
+            why = (
+                f"refused for {down_s:.0f} s; its process lives: it starts, or ends in its own time"
+            )
+            return Verdict(state=UNKNOWN, kind=KIND, summary=why)
+        gone = process is not None and process.alive is False
+        signs = (*down_witnesses.signs(view, self._dead_s), *self._gpus.evidence)
+        if run.looks < self._settings.refused_looks and not (signs or gone):
             return Verdict(state=UNKNOWN, kind=KIND, summary="refused at one look")
+        if loading.attempts >= self._settings.loop_starts:
+            self._looping = True
+        planned = down_witnesses.planned(self._demand, told_to_end=run.told_to_end)
+        if planned and not signs and not self._looping:
+            return self._ended(view, run, planned)
         if not self._crashed:
             self._crashed = True
             self._count_life(run)
         return self._crash(view, run, signs)
 
-    def _count_life(self, run: _Run) -> None:
+    def _ended(self, view: View, run: Run, planned: tuple[Evidence, ...]) -> Verdict:
+        """It was stopped on purpose: a ticket once it stays away for longer than a start takes."""
+        run.unused = True
+        down_s = view.at_s - run.began_s
+        patience_s = self._loading.patience_s(self._settings.page_after_seconds)
+        cut_off = self._demand.drained is None
+        if not self._demand.in_flight:
+            patience_s = max(patience_s, self._settings.away_factor * self._away_s)
+        if down_s < patience_s or self._loading.in_time(view.at_s):
+            summary = f"refused for {down_s:.0f} s; {planned[0].text}"
+            return Verdict(state=UNKNOWN, kind=KIND, summary=summary)
+        return Verdict(
+            state=FIRING,
+            kind=KIND,
+            cause="crash",
+            severity="page" if self._demand.in_flight >= IN_FLIGHT_MIN and cut_off else "ticket",
+            summary=f"stopped {down_s / 60:.0f} min ago, as it seems on purpose, and not back",
+            evidence_for=(
+                down_witnesses.seconds("seconds_refused", down_s, 0.0, run.said),
+                *self._slow_load(view, run),
+            ),
+            evidence_against=planned,
+        )
+
+    def _slow_load(self, view: View, run: Run) -> tuple[Evidence, ...]:
+        return down_witnesses.slow_load(self._loading, view.at_s, run.began_s)
+
+    def _count_life(self, run: Run) -> None:
         if self._up_since_s is not None:
             self._lives.append(max(0.0, run.began_s - self._up_since_s))
         last = list(self._lives)[1:][-self._settings.loop_lives :]
@@ -254,7 +283,7 @@ class Detector:
         enough = len(last) >= self._settings.loop_lives
         self._looping = enough and sum(last) < self._settings.loop_seconds
 
-    def _never_up(self, view: View, run: _Run) -> Verdict:
+    def _never_up(self, view: View, run: Run) -> Verdict:
         waited_s = view.at_s - (self._began_s or 0.0)
         if waited_s < START_SECONDS:
             why = "vLLM refuses connections until its weights are loaded"
@@ -265,55 +294,65 @@ class Detector:
             cause="unknown",
             severity="ticket",
             summary=f"never seen to answer, and it has refused for {waited_s / 60:.0f} min",
-            evidence_for=(_seconds("seconds_refused", waited_s, START_SECONDS, run.said),),
+            evidence_for=(
+                down_witnesses.seconds("seconds_refused", waited_s, START_SECONDS, run.said),
+            ),
         )
 
-    def _crash(self, view: View, run: _Run, signs: tuple[Evidence, ...]) -> Verdict:
-        down_s = view.at_s - run.began_s
-        unused = self._in_flight < IN_FLIGHT_MIN and not signs and not self._looping
-        early = down_s < self._patience_s(self._settings.page_after_seconds)
-        idle = self._demand.idle_s >= self._settings.idle_seconds
-        summary = f"connections are refused; {self._in_flight:.0f} requests were in flight"
-        if self._looping:
-            lives = ", ".join(f"{life:.0f} s" for life in list(self._lives)[-3:])
-            summary = f"crashed again: it lived for {lives} and then refused connections"
+    def _crash(self, view: View, run: Run, signs: tuple[Evidence, ...]) -> Verdict:
+        down_s, demand = view.at_s - run.began_s, self._demand
+        few = demand.in_flight < IN_FLIGHT_MIN or not demand.known
+        unused = few and not signs and not self._looping
+        run.unused = run.unused or unused
+        early = down_s < self._loading.patience_s(self._settings.page_after_seconds)
+        # It may have fallen idle and been taken away as before, while nobody looked.
+        taken = not demand.known and down_s < self._settings.away_factor * self._away_s
+        slow = self._slow_load(view, run)
+        refused = down_witnesses.seconds("seconds_refused", down_s, 0.0, run.said)
         return Verdict(
             state=FIRING,
             kind=KIND,
             cause="crash_loop" if self._looping else "crash",
-            severity="ticket" if unused and (early or idle) else "page",
-            summary=summary,
-            evidence_for=(_seconds("seconds_refused", down_s, 0.0, run.said), *signs),
-            evidence_against=self._why_not_a_crash() if unused else (),
+            severity="ticket" if unused and (early or taken or self._is_idle()) else "page",
+            summary=self._how_it_crashed() + "".join(f"; {each.text}" for each in slow),
+            evidence_for=(refused, *signs, *slow),
+            evidence_against=down_witnesses.why_not_a_crash(demand, idle=self._is_idle())
+            if unused
+            else (),
         )
 
-    def _why_not_a_crash(self) -> tuple[Evidence, ...]:
-        """What says that nobody is hurt."""
-        text = "(almost) no request was in flight: it may have been stopped on purpose"
-        said = [Evidence(name="requests_in_flight", value=self._in_flight, text=text)]
-        idle_s = self._demand.idle_s
-        if idle_s >= self._settings.idle_seconds:
-            text = f"nobody had asked anything for {idle_s:.0f} s: it may be scaled to zero"
-            said.append(Evidence(name="seconds_idle", value=round(idle_s), unit="s", text=text))
-        return tuple(said)
+    def _how_it_crashed(self) -> str:
+        if not self._looping:
+            return f"connections are refused; {self._demand.in_flight:.0f} requests were in flight"
+        if self._loading.attempts >= self._settings.loop_starts:
+            return f"started {self._loading.attempts} times, and it never came to answer"
+        lives = ", ".join(f"{life:.0f} s" for life in list(self._lives)[-3:])
+        return f"crashed again: it lived for {lives} and then refused connections"
 
-    def _patience_s(self, usual_s: float) -> float:
-        """How long a start may take: `usual_s`, or what this server was seen to need."""
-        return min(max(usual_s, PATIENCE_FACTOR * self._load_s), max(usual_s, START_SECONDS))
+    def _is_idle(self) -> bool:
+        """Had it been unused for so long that an autoscaler may have taken it?"""
+        demand, enough_s = self._demand, self._settings.idle_seconds
+        if not self._away_s:
+            enough_s = max(enough_s, demand.usual_silence_s)
+        return demand.known and demand.idle_s >= enough_s
 
-    def _signs(self, view: View) -> tuple[Evidence, ...]:
-        """What else says that this end was not asked for."""
-        signs = []
-        if self._dead_s is not None and view.at_s - self._dead_s < SIGN_SECONDS:
-            text = "/health said that the engine core is dead, just before"
-            signs.append(Evidence(name="health_status", value=503.0, expected=200.0, text=text))
-        process = view.observation.process
-        if process is not None and process.alive is False:
-            text = f"process {process.pid} has ended"
-            signs.append(Evidence(name="process_alive", value=0.0, expected=1.0, text=text))
-        return (*signs, *self._gpus.evidence)
+    def _absent(self, view: View, run: Run) -> Verdict:
+        """A proxy answers for a server that is not there, or vLLM itself while it scales."""
+        down_s = view.at_s - run.began_s
+        summary = f"/metrics and /health are turned away for {down_s:.0f} s: {run.said}"
+        if down_s < self._loading.patience_s(self._settings.page_after_seconds):
+            return Verdict(state=UNKNOWN, kind=KIND, summary=summary)
+        idle = self._demand.drained is not None or self._is_idle()
+        return Verdict(
+            state=FIRING,
+            kind=KIND,
+            cause="unreachable",
+            severity="ticket" if idle else "page",
+            summary=summary,
+            evidence_for=(down_witnesses.seconds("seconds_turned_away", down_s, 0.0, run.said),),
+        )
 
-    def _silent(self, view: View, run: _Run) -> Verdict:
+    def _silent(self, view: View, run: Run) -> Verdict:
         since_s = run.began_s if self._answered_s is None else self._answered_s
         silent_s = view.at_s - since_s
         settings = self._settings
@@ -328,11 +367,11 @@ class Detector:
                 state=UNKNOWN, kind=KIND, summary=f"no answer for {silent_s:.0f} s: {run.said}"
             )
         limit_s = max(settings.advise_seconds, 2.0 * max(self._silences, default=0.0))
-        what = "connections are accepted and nothing is answered" if hang else "it is not reached"
-        against = []
+        what = "connections are taken and not answered" if hang else "it is not reached"
+        against, requests = [], self._demand.in_flight
         if self._busy:
-            text = f"it was busy when it last answered ({self._in_flight:.0f} requests)"
-            against.append(Evidence(name="requests_in_flight", value=self._in_flight, text=text))
+            text = f"it was busy when it last answered ({requests:.0f} requests)"
+            against.append(Evidence(name="requests_in_flight", value=requests, text=text))
         return Verdict(
             state=FIRING,
             kind=KIND,
@@ -340,36 +379,20 @@ class Detector:
             severity="page",
             restart_advised=hang and silent_s >= limit_s,
             summary=f"{what} for {silent_s:.0f} s ({run.looks} looks in a row)",
-            evidence_for=(_seconds("seconds_without_answer", silent_s, 0.0, run.said),),
+            evidence_for=(down_witnesses.seconds("seconds_unanswered", silent_s, 0.0, run.said),),
             evidence_against=tuple(against),
         )
 
     def _dead(self, view: View) -> Verdict:
         if self._dead_looks < self._settings.dead_looks:
             return Verdict(state=UNKNOWN, kind=KIND, summary="/health failed once")
-        text = f"/health failed {self._dead_looks} times in a row"
-        evidence = Evidence(name="health_status", value=503.0, expected=200.0, text=text)
+        evidence = down_witnesses.health_failed(self._dead_looks)
         return Verdict(
             state=FIRING,
             kind=KIND,
             cause="engine_dead",
             severity="page",
-            restart_advised=not self._gpus.lost,
-            summary=f"the API server answers, its engine core is dead: {text}",
+            restart_advised=not self._gpus.needs_hands,
+            summary=f"the API server answers, its engine core is dead: {evidence.text}",
             evidence_for=(evidence, *self._gpus.evidence),
         )
-
-
-def _finished(reading: Reading) -> float | None:
-    """Requests that ever finished, for whatever reason; None unless every engine counts them."""
-    counts = [each.request_success for each in reading.engines]
-    known = [sum(count.values()) for count in counts if count is not None]
-    return sum(known) if counts and len(known) == len(counts) else None
-
-
-def _healthy(health: Call | None) -> bool:
-    return health is not None and health.outcome == "ok"
-
-
-def _seconds(name: str, value: float, expected: float, text: str) -> Evidence:
-    return Evidence(name=name, value=round(value, 1), unit="s", expected=expected, text=text)

@@ -9,7 +9,8 @@ vLLM 0.32 whose EngineCore was stopped. Runbook: docs/detectors/engine_stalled.m
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,9 +19,10 @@ from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Verdict, View
 from vllm_watch.detectors.gpu_trouble import GpuTrouble
 from vllm_watch.detectors.stall_witnesses import FDS_GROWN_MIN, PAUSES_KEPT, Engine
 from vllm_watch.samples.engine import EngineSample
-from vllm_watch.signals.state import (
-    STALL_NOTICE_COARSE_SECONDS,
-)
+from vllm_watch.signals import kept
+from vllm_watch.signals.engine import work_done
+from vllm_watch.signals.life import model_of
+from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS
 
 KIND = "engine_stalled"
 
@@ -66,8 +68,16 @@ class Settings(BaseModel):
     """A cache this empty could take in any request that waits."""
 
     canary_failures: int = Field(2, ge=1)
-    """One canary may meet a pause; a second one does not."""
+    """One canary may meet a pause; a second one does not. Together they must have waited for as long as
+    is granted to one request without a step, so that a warm-up or a long prefill ahead is no wedge."""
 
+
+STATE_VERSION = 1
+"""Of the form in which its memory is kept: what was kept in another one is left out."""
+
+FOLLOWED_SECONDS = 600.0
+"""After so long without a look nothing is taken to have stood still all the time: whether the same clock,
+the same process and the same requests are meant is less sure than a few seconds' new look."""
 
 PAUSES_USUAL = 3
 """A pause is usual for an engine when so many of the last ones were as long."""
@@ -84,9 +94,6 @@ FDS_GROWN_UNSEEN_MIN = 8.0
 FDS_RISES_UNSEEN_MIN = 4
 """... in so many looks: a pool of idle connections opens at once, waiting users come one by one."""
 
-CANARY_SECONDS_MIN = 2.0
-"""A canary that fails faster was refused (a wrong key, a wrong model name), which is no wedge."""
-
 _ADVICE = {
     "hang": "the engine core does not step",
     "admission_deadlock": "the scheduler admits nothing",
@@ -101,9 +108,14 @@ class Detector:
         self._settings = settings
         self._engines: dict[str, Engine] = {}
         self._gpus = GpuTrouble()
+        # Pauses that engines of this model were seen to survive, in an earlier run or elsewhere.
+        self._inherited: dict[str, deque[float]] = {}
+        self.canary_wanted: dict[str, bool] = {}
+        """Of which engines a one-token request would tell something → is it suspected?"""
 
     def update(self, view: View) -> Sequence[Verdict]:
         self._gpus.look(view.observation.gpus)
+        self.canary_wanted = {}
         reading = view.observation.reading
         if reading is None:
             return [Verdict(state=UNKNOWN, kind=KIND, engine=name) for name in self._engines]
@@ -123,17 +135,16 @@ class Detector:
         engine = self._engines.get(sample.engine)
         restarts = view.signals.engines[sample.engine].restarts
         if engine is None or engine.restarts != restarts or not view.known:
-            pauses = engine.pauses if engine is not None else deque(maxlen=PAUSES_KEPT)
-            self._engines[sample.engine] = stall_witnesses.first_look(
-                view, sample, restarts, pauses
-            )
+            self._engines[sample.engine] = self._begun(view, sample, restarts)
             return False
         counters, gauges, waiting = (
-            stall_witnesses.counters(sample),
+            work_done(sample),
             stall_witnesses.gauges(sample),
             stall_witnesses.known(sample, "waiting"),
         )
         served = counters != engine.counters
+        if served:
+            stall_witnesses.served(engine, view)
         moved = served or gauges != engine.gauges or waiting < engine.waiting
         if moved:
             stall_witnesses.learn(engine, young=stall_witnesses.is_young(view, sample))
@@ -150,10 +161,49 @@ class Detector:
         engine.work, engine.last_s = work, view.at_s
         return moved
 
+    def _begun(self, view: View, sample: EngineSample, restarts: int) -> Engine:
+        """Follow an engine anew; what it is known to survive holds as long as it serves the same."""
+        before, model = self._engines.get(sample.engine), model_of(sample)
+        pauses: deque[float] = deque(maxlen=PAUSES_KEPT)
+        if before is None:
+            pauses.extend(self._inherited.get(model, ()))
+        elif before.model == model:
+            pauses = before.pauses
+        engine = stall_witnesses.first_look(view, sample, restarts, pauses)
+        engine.model = model
+        return engine
+
+    def export_state(self, at_s: float) -> dict[str, Any]:
+        engines = {name: stall_witnesses.export_state(each) for name, each in self._engines.items()}
+        return {"version": STATE_VERSION, "engines": engines}
+
+    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+        """Go on: a counter that has not moved since says that no step was made meanwhile."""
+        kept.version(state, STATE_VERSION)
+        engines = {
+            kept.text(name): stall_witnesses.restore(each)
+            for name, each in kept.mapping(state["engines"]).items()
+        }
+        if away_seconds <= FOLLOWED_SECONDS:
+            self._engines = engines
+        else:
+            self._inherit(engines.values())
+
+    def inherit(self, state: kept.Kept) -> None:
+        kept.version(state, STATE_VERSION)
+        engines = kept.mapping(state["engines"]).values()
+        self._inherit([stall_witnesses.restore(each) for each in engines])
+
+    def _inherit(self, engines: Iterable[Engine]) -> None:
+        for engine in engines:
+            known = self._inherited.setdefault(engine.model, deque(maxlen=PAUSES_KEPT))
+            known.extend(engine.pauses)
+
     def _judge(self, view: View, sample: EngineSample, *, steps: bool, alone: bool) -> Verdict:
         engine = self._engines[sample.engine]
         if view.signals.engines[sample.engine].state == "sleeping":
             stall_witnesses.begin(engine, view)
+            stall_witnesses.served(engine, view)
             return Verdict(state=CLEAR, kind=KIND, engine=sample.engine)
         if not any(value is not None for value in engine.counters):
             return Verdict(
@@ -163,8 +213,12 @@ class Detector:
         finding = self._queue(view, engine, sample)
         if finding is None and not steps and engine.work and sample.requests_running:
             finding = self._frozen(view, engine, sample, alone=alone)
+        stall_witnesses.hear_canary(engine, view, sample.engine, alone=len(self._engines) == 1)
+        self._want_canary(view, engine, sample.engine, alone=alone)
+        if finding is None:
+            finding = self._canary(view, engine, sample, alone=alone)
         if finding is None and not steps and not engine.work and alone:
-            finding = self._unseen(view, engine) or self._canary(view, engine)
+            finding = self._unseen(view, engine)
         if finding is not None:
             cause, still_s = finding
             return self._firing(view, engine, sample, cause, still_s)
@@ -203,9 +257,7 @@ class Detector:
             usual_s = sorted(engine.pauses)[-PAUSES_USUAL]
             notice_s = max(notice_s, min(NOTICE_FACTOR * usual_s, settings.notice_seconds_max))
         second = alone and (
-            engine.fds_grown >= FDS_GROWN_MIN
-            or engine.canary_failures > 0
-            or stall_witnesses.gpus_idle(view.observation)
+            engine.fds_grown >= FDS_GROWN_MIN or stall_witnesses.gpus_idle(view.observation)
         )
         if engine.work <= 1 and not second:
             return max(notice_s, settings.notice_one_request_seconds)
@@ -220,20 +272,23 @@ class Detector:
         unseen_s = view.at_s - engine.unseen_s
         return ("hang", unseen_s) if unseen_s >= self._settings.notice_unseen_seconds else None
 
-    def _canary(self, view: View, engine: Engine) -> tuple[str, float] | None:
+    def _want_canary(self, view: View, engine: Engine, name: str, *, alone: bool) -> None:
+        """Of an engine that works its counters tell more; one that is found needs no haste."""
+        if engine.work or engine.served_s == view.at_s:
+            return
+        failures = engine.canary_failures
+        suspected = failures == 0 and alone and engine.unseen_s is not None
+        self.canary_wanted[name] = suspected or 0 < failures < self._settings.canary_failures
+
+    def _canary(
+        self, view: View, engine: Engine, sample: EngineSample, *, alone: bool
+    ) -> tuple[str, float] | None:
         """Idle by its gauges, and it does not answer one token."""
-        if len(self._engines) > 1:
-            return None  # which of them was to answer is not known
-        canary = view.observation.canary
-        if canary is not None and canary.ok:
-            engine.canary_failures = 0
-        elif canary is not None and canary.latency_s >= CANARY_SECONDS_MIN:
-            engine.canary_failures += 1
-            if engine.canary_failures == 1:
-                engine.canary_s = view.at_s - canary.latency_s
         if engine.canary_failures < self._settings.canary_failures:
             return None
-        return "idle_wedged", view.at_s - engine.canary_s
+        still_s = view.at_s - engine.canary_s
+        notice_s = self._notice_seconds(view, engine, sample, alone=alone)
+        return ("idle_wedged", still_s) if still_s >= notice_s else None
 
     def _firing(
         self, view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float
@@ -242,16 +297,15 @@ class Detector:
         survived_s = max(engine.pauses, default=0.0)
         limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
-        load = f"{stall_witnesses.known(sample, 'running'):.0f} running, {stall_witnesses.known(sample, 'waiting'):.0f} waiting"
         return Verdict(
             state=FIRING,
             kind=KIND,
             engine=sample.engine,
             cause=cause,
             severity="page",
-            # A GPU that is lost comes back with its host, not with a process.
-            restart_advised=still_s >= limit_s and not self._gpus.lost,
-            summary=f"{_ADVICE[cause]}: nothing done for {still_s:.0f} s with {load}",
+            # A GPU that is lost, or must be reset, does not come back with a process.
+            restart_advised=still_s >= limit_s and not self._gpus.needs_hands,
+            summary=_summary(engine, sample, cause, still_s),
             evidence_for=(
                 *stall_witnesses.evidence_for(view, engine, sample, still_s, survived_s),
                 *self._gpus.evidence,
@@ -260,3 +314,13 @@ class Detector:
                 view, engine, still_s, limit_s, survived_s
             ),
         )
+
+
+def _summary(engine: Engine, sample: EngineSample, cause: str, still_s: float) -> str:
+    if cause == "idle_wedged":
+        asked = f"{engine.canary_failures} one-token requests in a row"
+        return f"{_ADVICE[cause]}: {asked} unanswered, the first sent {still_s:.0f} s ago"
+    running = stall_witnesses.known(sample, "running")
+    waiting = stall_witnesses.known(sample, "waiting")
+    load = f"{running:.0f} running, {waiting:.0f} waiting"
+    return f"{_ADVICE[cause]}: nothing done for {still_s:.0f} s with {load}"

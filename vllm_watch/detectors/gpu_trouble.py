@@ -5,16 +5,15 @@ A witness for the detectors of this folder; GPU faults are judged by a detector 
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.gpu import GpuSample
-
-GPUS_MAX = 64
-"""Bound of what is remembered; hosts have 8 to 16."""
+from vllm_watch.signals import xid
+from vllm_watch.signals.gpu_roster import GpuRoster
 
 
 class GpuTrouble:
     """Follows the GPUs of one host."""
 
     def __init__(self) -> None:
-        self._known: set[str] = set()  # UUIDs seen
+        self._roster = GpuRoster()
         self.lost: tuple[str, ...] = ()  # UUIDs that were there and are not, or that say so
         self.xids: tuple[int, ...] = ()  # codes that the driver reports now
 
@@ -22,11 +21,14 @@ class GpuTrouble:
         """Take one look; None (nobody asked, or no answer) changes nothing."""
         if gpus is None:
             return
-        here = {gpu.uuid for gpu in gpus if not gpu.lost}
-        if len(self._known) < GPUS_MAX:
-            self._known |= here
-        self.lost = tuple(sorted(self._known - here))
+        self._roster.look(gpus)
+        self.lost = tuple(gpu.uuid for gpu in self._roster.lost)
         self.xids = tuple(sorted({code for gpu in gpus for code in gpu.xid_errors or ()}))
+
+    @property
+    def needs_hands(self) -> bool:
+        """Is it what no restart of a process cures: a GPU that is lost, or that must be reset?"""
+        return bool(self.lost) or any(map(xid.needs_hands, self.xids))
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:

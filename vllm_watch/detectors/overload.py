@@ -4,16 +4,20 @@ Source: vLLM's own advice on `num_requests_waiting`; a queue alone is no inciden
 Runbook: docs/detectors/overload.md
 """
 
-from collections.abc import Sequence
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
-from vllm_watch.samples.engine import EngineSample
+from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict
+from vllm_watch.detectors.per_engine import EngineLook, PerEngine
+from vllm_watch.signals import kept
 from vllm_watch.signals.blocks import Block, Blocks
 from vllm_watch.signals.throughput import Mean
 
 KIND = "overload"
+
+FOLLOWED_SECONDS = 60.0
+"""A queue that was followed when the watcher stopped is still that queue for so long."""
 
 RATE_SECONDS = 60.0
 """The rate at which requests finish is averaged over this."""
@@ -51,22 +55,48 @@ class EngineJudge:
         self._usual = Mean(USUAL_SECONDS)
         self._since_s: float | None = None
         self._since_waiting = 0.0
+        self._fired = False  # when the watcher was restarted, until the first block since
         self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
 
-    def update(self, at_s: float, known: bool, sample: EngineSample) -> Verdict:
+    def update(self, look: EngineLook) -> Verdict:
         """Take a look in; the verdict changes at the end of a block only."""
-        if not known:
+        if not look.known:
             self._since_s = None
-        block = self._blocks.add(at_s, sample, anew=not known)
+        block = self._blocks.add(look.at_s, look.sample, anew=not look.known)
         if block is not None:
             self.verdict = self._judge(block)
         return self.verdict
+
+    def export_state(self) -> dict[str, Any]:
+        """Return what was learnt, and the queue that is followed, as plain values."""
+        return {
+            "finished": self._finished.export_state(),
+            "usual": self._usual.export_state(),
+            "since_s": self._since_s,
+            "since_waiting": self._since_waiting,
+            "firing": self.verdict.state == FIRING,
+        }
+
+    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+        """Go on: the queue only if nobody can have worked it off and filled it again meanwhile."""
+        self._finished.restore(state["finished"], away_seconds)
+        self._usual.restore(state["usual"], away_seconds)
+        since_s, firing = kept.maybe(state["since_s"]), kept.flag(state["firing"])
+        self._since_waiting = kept.number(state["since_waiting"])
+        if away_seconds <= FOLLOWED_SECONDS:
+            self._since_s = since_s
+            self._fired = firing
 
     def _judge(self, block: Block) -> Verdict:
         delay = self._delay(block)
         if delay is None:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
-        firing = self.verdict.state == FIRING
+        if block.waiting and not block.running:
+            # Nobody is served: whatever this queue is, more replicas are not what it lacks.
+            self._since_s = None
+            return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
+        firing = self.verdict.state == FIRING or self._fired
+        self._fired = False
         limit = self._settings.delay_seconds * (DRAIN_SHARE if firing else 1.0)
         if block.waiting_min < 1.0 or delay < limit:
             self._since_s = None
@@ -109,27 +139,8 @@ class EngineJudge:
         )
 
 
-class Detector:
+class Detector(PerEngine[EngineJudge]):
     """One judge per engine."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._judges: dict[str, EngineJudge] = {}
-        self._known = True  # False: since the last reading, time was lost
-
-    def update(self, view: View) -> Sequence[Verdict]:
-        """See `detectors.base.Detector`."""
-        reading = view.observation.reading
-        self._known = self._known and view.known
-        if reading is None:
-            return [Verdict(state=UNKNOWN, kind=KIND, engine=name) for name in self._judges]
-        for gone in self._judges.keys() - {sample.engine for sample in reading.engines}:
-            del self._judges[gone]
-        verdicts, known = [], self._known
-        self._known = True
-        for sample in reading.engines:
-            judge = self._judges.get(sample.engine)
-            if judge is None:
-                judge = self._judges[sample.engine] = EngineJudge(sample.engine, self._settings)
-            verdicts.append(judge.update(view.at_s, known, sample))
-        return verdicts
+        super().__init__(KIND, lambda engine: EngineJudge(engine, settings))

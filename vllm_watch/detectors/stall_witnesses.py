@@ -1,12 +1,14 @@
 """What is remembered of one engine while its heartbeat is followed, and what of it is evidence."""
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.engine import EngineSample
-from vllm_watch.samples.observation import Observation
-from vllm_watch.signals.state import WARM_UP_SECONDS, WARM_UP_STEPS
+from vllm_watch.samples.observation import CanaryCall, Observation
+from vllm_watch.signals import kept, state
+from vllm_watch.signals.engine import work_done
 
 PAUSES_KEPT = 16
 """Pauses with work from which an engine recovered by itself: the longest of the last ones tell what
@@ -18,8 +20,15 @@ PAUSE_SECONDS_MIN = 2.0
 FDS_GROWN_MIN = 3.0
 """Connections that were opened during the silence, net: one or two may be a scraper's or a browser's."""
 
+CANARY_SECONDS_MIN = 2.0
+"""Of a canary whose recording does not say how it ended: one that fails faster was refused (a wrong key,
+a wrong model name), which is no wedge."""
+
 GPU_IDLE_RATIO = 0.05
 """Below this share of time with a kernel, no GPU is computing a long step."""
+
+
+_LISTS = ("counters", "gauges", "pauses")
 
 
 @dataclass(slots=True)
@@ -34,6 +43,7 @@ class Engine:
     last_s: float  # of the last look
     still_s: float  # the last look that saw a step, or that first saw work
     queued_s: float  # since when none runs and some wait
+    served_s: float  # the last look that saw a counter of work grow, or the first look
     looks: int = 0  # that saw no step, since then
     pauses: deque[float] = field(default_factory=lambda: deque(maxlen=PAUSES_KEPT))
     fds: float | None = None  # open when the steps stopped
@@ -42,7 +52,9 @@ class Engine:
     fds_idle: float = 0.0  # by how much they grew in idle times that were nothing but idle
     unseen_s: float | None = None  # since when connections pile up
     canary_failures: int = 0  # in a row, without a step between
-    canary_s: float = 0.0  # the first of them
+    canary_s: float = 0.0  # when the first of them was sent
+    canary_waited_s: float = 0.0  # for the last of them
+    model: str = ""  # what it serves, and how it was configured
 
     @property
     def fds_grown(self) -> float:
@@ -52,7 +64,7 @@ class Engine:
 def first_look(view: View, sample: EngineSample, restarts: int, pauses: "deque[float]") -> Engine:
     """Begin to follow an engine; `pauses` are those that it is already known to have survived."""
     engine = Engine(
-        counters=counters(sample),
+        counters=work_done(sample),
         gauges=gauges(sample),
         waiting=known(sample, "waiting"),
         work=work(sample),
@@ -60,17 +72,71 @@ def first_look(view: View, sample: EngineSample, restarts: int, pauses: "deque[f
         last_s=view.at_s,
         still_s=view.at_s,
         queued_s=view.at_s,
+        served_s=view.at_s,
         pauses=pauses,
     )
     begin(engine, view)
     return engine
 
 
+def export_state(engine: Engine) -> dict[str, Any]:
+    """Return what is remembered as plain values."""
+    lists = {name: list(getattr(engine, name)) for name in _LISTS}
+    return {each.name: getattr(engine, each.name) for each in fields(engine)} | lists
+
+
+def restore(state: kept.Kept) -> Engine:
+    """Make what was remembered of its values. Raises one of kept.DAMAGE."""
+    told: dict[str, Any] = {name: [kept.maybe(each) for each in state[name]] for name in _LISTS}
+    for each in fields(Engine):
+        if each.name not in _LISTS:
+            value = state[each.name]
+            told[each.name] = value if isinstance(value, str) else kept.maybe(value)
+    told["counters"], told["gauges"] = tuple(told["counters"]), tuple(told["gauges"])
+    told["pauses"] = deque(told["pauses"], maxlen=PAUSES_KEPT)
+    return Engine(**told)
+
+
 def begin(engine: Engine, view: View) -> None:
     """A step was seen: whatever stands still does so from now on."""
     engine.still_s, engine.looks = view.at_s, 0
     engine.fds = engine.fds_now = view.signals.process_open_fds
-    engine.fds_rises, engine.unseen_s, engine.canary_failures = 0, None, 0
+    engine.fds_rises, engine.unseen_s = 0, None
+
+
+def served(engine: Engine, view: View) -> None:
+    """Something was done for somebody: whatever went unanswered before is no sign any more."""
+    engine.served_s, engine.canary_failures = view.at_s, 0
+
+
+def hear_canary(engine: Engine, view: View, name: str, *, alone: bool) -> None:
+    """Count a canary that this engine left unanswered; `alone`: the server has no other engine.
+
+    A canary comes with the first look after its end. Where anything was done since it was sent, it
+    only waited in a queue; where several requests are in the engine, it may still do so.
+    """
+    canary = view.observation.canary
+    if canary is None or not (alone or canary.engine == name):
+        return
+    outcome = canary_outcome(canary)
+    if outcome == "ok":
+        engine.canary_failures = 0
+    sent_s = view.at_s - canary.latency_s
+    if outcome != "unanswered" or sent_s <= engine.served_s or engine.work > 1:
+        return
+    engine.canary_failures += 1
+    engine.canary_waited_s = canary.latency_s
+    if engine.canary_failures == 1:
+        engine.canary_s = sent_s
+
+
+def canary_outcome(canary: CanaryCall) -> str:
+    """One of CANARY_OUTCOMES."""
+    if canary.outcome is not None:
+        return canary.outcome
+    if canary.ok:
+        return "ok"
+    return "unanswered" if canary.latency_s >= CANARY_SECONDS_MIN else "refused"
 
 
 def learn(engine: Engine, *, young: bool) -> None:
@@ -101,18 +167,6 @@ def count_connections(engine: Engine, view: View) -> None:
         engine.unseen_s = view.at_s
 
 
-def counters(sample: EngineSample) -> tuple[float | None, ...]:
-    """What grows when an engine does anything for anybody; its steps first."""
-    steps, success = sample.iteration_tokens, sample.request_success
-    return (
-        None if steps is None else steps.count,
-        sample.generation_tokens,
-        sample.prompt_tokens,
-        None if success is None else sum(success.values()),
-        sample.preemptions,
-    )
-
-
 def gauges(sample: EngineSample) -> tuple[float | None, ...]:
     """What only a scheduler that lives changes. More that wait are no sign of it: they come by themselves."""
     return sample.requests_running, sample.requests_swapped, sample.kv_cache_usage
@@ -136,10 +190,7 @@ def work(sample: EngineSample) -> float:
 def is_young(view: View, sample: EngineSample) -> bool:
     """May it still be compiling, shape by shape?"""
     started = view.signals.process_start_time
-    if started is None or view.observation.t - started >= WARM_UP_SECONDS:
-        return False
-    steps = sample.iteration_tokens
-    return steps is None or steps.count < WARM_UP_STEPS
+    return state.is_warming_up(sample, None if started is None else view.observation.t - started)
 
 
 def gpus_idle(observation: Observation) -> bool:
@@ -154,13 +205,14 @@ def evidence_for(
 ) -> tuple[Evidence, ...]:
     """What says that it hangs."""
     longest = f"the longest pause it recovered from was {survived_s:.0f} s"
+    since = ", since it was first asked for a token" if engine.canary_failures else ""
     found = [
         Evidence(
             name="seconds_without_progress",
             value=round(still_s, 1),
             unit="s",
             expected=round(survived_s, 1),
-            text=f"no step for {still_s:.0f} s; "
+            text=f"no step for {still_s:.0f} s{since}; "
             + (longest if survived_s else "it was not seen to pause before"),
         ),
         Evidence(
@@ -176,7 +228,10 @@ def evidence_for(
             Evidence(name="open_fds_grown", value=engine.fds_grown, expected=0.0, text=text)
         )
     if engine.canary_failures:
-        text = f"{engine.canary_failures} one-token requests in a row were not answered"
+        text = (
+            f"{engine.canary_failures} one-token requests in a row were not answered, "
+            f"the last within {engine.canary_waited_s:.0f} s"
+        )
         found.append(
             Evidence(name="canary_failures", value=engine.canary_failures, expected=0.0, text=text)
         )

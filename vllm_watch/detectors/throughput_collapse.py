@@ -8,26 +8,32 @@ Runbook: docs/detectors/throughput_collapse.md
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import exp
+from statistics import median
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from vllm_watch.detectors import collapse_causes as causes
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
-from vllm_watch.samples.engine import EngineSample
+from vllm_watch.detectors.finished import LATE_REQUESTS_MIN, Finished, LongPrompts, late_seconds
+from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.signals.baseline import Baseline, Comparison
+from vllm_watch.signals import capacity, kept
+from vllm_watch.signals.baseline import SLOW_TOLERANCE, Baseline, Comparison
+from vllm_watch.signals.pages import Pages, none_prefilling
 
 KIND = "throughput_collapse"
 
-UNREAD_SHARE = 0.5
-"""Of the pages in use, less than this share is read in each step: the rest belongs to no running request."""
+UNHELD_SECONDS = 15.0
+"""For so long no request must account for the pages in use, while none is being prefilled, to advise a restart."""
 
 UNREAD_LOG_RATIO = 0.1
-"""... and steps must be that much shorter (log) than the pages in use would make them, for the claim to be sure,"""
+"""Where tokens of finished requests are not counted: steps must be that much shorter (log) than the pages in use would make them, for the claim to be sure,"""
 
 UNREAD_SECONDS = 15.0
-"""... for so long."""
+"""... for so long, with less than half of the pages read."""
 
 UNREAD_DEVIATIONS = 1.5
 """... and so many standard deviations of the model at this load, which it may never have met."""
@@ -36,11 +42,21 @@ CAUSE_HOLD_SECONDS = 20.0
 """A cause is replaced when another one has been found for so long: one long request that ends among few
 others looks like long requests all around."""
 
+ALIKE = 1.2
+"""Step time ratio from which an engine counts as slow beside its siblings: request mixes differ by so much."""
+
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 """Thrash pages when the queue has doubled since it began (five requests count as none)."""
 
 _PAGE = frozenset(
-    (causes.KV_PINNING, causes.KV_LEAK, causes.SLOW_ENGINE, causes.THERMAL, causes.NEIGHBOUR)
+    (
+        causes.KV_PINNING,
+        causes.KV_LEAK,
+        causes.SLOW_ENGINE,
+        causes.THERMAL,
+        causes.NEIGHBOUR,
+        causes.UNKNOWN,
+    )
 )
 _RESTART = frozenset((causes.KV_LEAK, causes.SLOW_ENGINE))
 
@@ -57,49 +73,135 @@ class EngineJudge:
     def __init__(self, engine: str) -> None:
         self.engine = engine
         self.baseline = Baseline()
-        self._creep = causes.Creep()
-        self._finished = causes.Finished()
+        self.quiet_ratio = 0.0  # smoothed log ratio of step time
         self._cause: causes.Cause | None = None  # of the alarm that holds
         self._other_seconds = 0.0  # for how long another cause was found
-        self._unread_seconds = 0.0  # for how long pages in use were read by nobody
         self._restart = False
-        self._rise_seconds: float | None = None  # as it was when the engine began to starve
-        self._starving = False
-        self._quiet_ratio = 0.0  # smoothed log ratio of step time
         self._pids: frozenset[int] = frozenset()
-        self._waiting_first = 0.0  # when the engine began to starve
         self._queue_grew = False
+        self._begin()
         self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
 
-    def update(
-        self, at_s: float, known: bool, sample: EngineSample, gpus: Sequence[GpuSample] | None
-    ) -> Verdict:
+    def _begin(self) -> None:
+        """What is kept of one life of the engine."""
+        self._past = self.baseline.throughput
+        self._pages = Pages()
+        self._creep = causes.Creep()
+        self._capacity_tokens: float | None = None
+        self._long_prompts = LongPrompts()
+        self._finished = Finished()
+        self._finished_late = Finished()  # once those from before were through
+        self._starving = False
+        self._starving_since_s = 0.0
+        self._rise_seconds: float | None = None  # as it was when the engine began to starve
+        self._unheld_rise_seconds: float | None = None  # as it was when that was found
+        self._waiting_first = 0.0  # ... then, too
+        self._unread_seconds = 0.0  # for how long pages in use were held by nobody
+
+    def update(self, look: EngineLook) -> Verdict:
         """Take a look in; the verdict changes at the end of a block only."""
-        comparison = self.baseline.update(at_s, sample, known=known)
+        if not look.known:
+            self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
+        comparison = self.baseline.update(look.at_s, look.sample, known=look.known)
+        if self.baseline.throughput is not self._past:
+            self._begin()
         if comparison is not None:
-            self._follow(at_s, comparison, gpus)
-            self.verdict = self._judge(comparison, gpus)
+            size = capacity.kv_cache_tokens(look.sample.cache_config_info, look.engines)
+            self._follow(look.at_s, comparison, look.gpus, size)
+            self.verdict = self._judge(comparison, look.gpus)
         elif self.baseline.comparison is None:
             self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         return self.verdict
 
+    def export_state(self) -> dict[str, Any]:
+        """Return what was learnt of this engine as plain values."""
+        return {
+            "baseline": self.baseline.export_state(),
+            "pages": self._pages.export_state(),
+            "creep": self._creep.export_state(),
+            "long_prompts": self._long_prompts.export_state(),
+            "finished": self._finished.export_state(),
+            "finished_late": self._finished_late.export_state(),
+            "cause": None if self._cause is None else self._cause.name,
+            "capacity_tokens": self._capacity_tokens,
+            "rise_seconds": self._rise_seconds,
+            "unheld_rise_seconds": self._unheld_rise_seconds,
+            "starving": self._starving,
+            "starving_since_s": self._starving_since_s,
+            "quiet_ratio": self.quiet_ratio,
+            "pids": sorted(self._pids),
+            "waiting_first": self._waiting_first,
+            "unread_seconds": self._unread_seconds,
+            "queue_grew": self._queue_grew,
+            "restart": self._restart,
+        }
+
+    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+        """Go on with what was learnt of this very process. Raises one of kept.DAMAGE."""
+        self.baseline.restore(state["baseline"], away_seconds)
+        self._begin()
+        self._pages.restore(state["pages"])
+        self._creep.restore(state["creep"])
+        self._long_prompts.restore(state["long_prompts"])
+        self._finished.restore(state["finished"])
+        self._finished_late.restore(state["finished_late"])
+        cause = kept.maybe_text(state["cause"])
+        self._cause = None if cause is None else causes.Cause(cause, ())
+        self._capacity_tokens = kept.maybe(state["capacity_tokens"])
+        self._rise_seconds = kept.maybe(state["rise_seconds"])
+        self._unheld_rise_seconds = kept.maybe(state["unheld_rise_seconds"])
+        self._starving = kept.flag(state["starving"])
+        self._starving_since_s = kept.number(state["starving_since_s"])
+        self.quiet_ratio = kept.number(state["quiet_ratio"])
+        self._pids = frozenset(kept.whole(pid) for pid in state["pids"])
+        self._waiting_first = kept.number(state["waiting_first"])
+        self._unread_seconds = kept.number(state["unread_seconds"])
+        self._queue_grew = kept.flag(state["queue_grew"])
+        self._restart = kept.flag(state["restart"])
+
     def _follow(
-        self, at_s: float, comparison: Comparison, gpus: Sequence[GpuSample] | None
+        self,
+        at_s: float,
+        comparison: Comparison,
+        gpus: Sequence[GpuSample] | None,
+        capacity_tokens: float | None,
     ) -> None:
         block = comparison.block
+        self._capacity_tokens = capacity_tokens
+        self._long_prompts.add(block, self._past.request_tokens())
         self._finished.add(block)
+        if at_s - self._starving_since_s >= late_seconds(self._past.life_seconds()):
+            self._finished_late.add(block)
         if comparison.slow_log_ratio is not None:
-            self._quiet_ratio += 0.3 * (comparison.slow_log_ratio - self._quiet_ratio)
+            self.quiet_ratio += 0.3 * (comparison.slow_log_ratio - self.quiet_ratio)
         unexplained = self._unexplained(comparison)
         if unexplained is not None:
             self._creep.note(at_s, unexplained)
-        if not self.baseline.starved.level:
-            self._starving = False
-        elif not self._starving and unexplained is not None:
-            self._starving, self._rise_seconds = True, self._creep.rise_seconds(unexplained)
-            self._finished, self._waiting_first = causes.Finished(), block.waiting
+        starving = self.baseline.starved.level > 0.0
+        self._pages.note(block, capacity_tokens, well=not starving)
+        if starving and not self._starving:
+            self._rise_seconds = self._creep.rise_seconds(unexplained or 0.0)
+            self._finished, self._finished_late = Finished(), Finished()
+            self._starving_since_s, self._waiting_first = at_s, block.waiting
+            self._unread_seconds = 0.0
+        self._starving = starving
+        if starving:
+            self._follow_unread(comparison)
         if gpus is not None and max(self.baseline.slow.level, self.baseline.starved.level) <= 0.0:
             self._pids = causes.pids_of(gpus)
+
+    def _follow_unread(self, comparison: Comparison) -> None:
+        """For how long have most pages in use been held by nobody who runs?"""
+        block, unheld = comparison.block, self._pages.unheld()
+        if unheld is None:
+            unread = self._unread(comparison)
+        elif unheld < causes.LEAK_SHARE_MIN:
+            unread = False
+        elif none_prefilling(block) and (comparison.slow_log_ratio or 0.0) < SLOW_TOLERANCE:
+            unread = True
+        else:
+            return  # perhaps a prompt under way, which makes steps long: neither said nor denied
+        self._unread_seconds = self._unread_seconds + block.seconds if unread else 0.0
 
     def _unexplained(self, comparison: Comparison) -> float | None:
         """Share of the KV cache in use beyond what as many running requests used when fresh."""
@@ -110,23 +212,31 @@ class EngineJudge:
 
     def _judge(self, comparison: Comparison, gpus: Sequence[GpuSample] | None) -> Verdict:
         if not (comparison.slow or comparison.starved):
-            self._cause, self._unread_seconds = None, 0.0
+            self._cause = None
             self._restart = self._queue_grew = False
+            self._unheld_rise_seconds = None
         if comparison.slow and comparison.slow_log_ratio is None and not comparison.starved:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)  # idle: cannot be judged
         if comparison.slow:
-            return self._slow(comparison, gpus)
+            found = causes.of_slow_steps(gpus, self._pids)
+            # Who lacks pages is not slow for that: few requests with long contexts take long steps.
+            if not comparison.starved or found.name not in causes.VAGUE:
+                return self._slow(comparison, found)
         if comparison.starved:
             return self._starved(comparison)
         if not comparison.known:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         return Verdict(state=CLEAR, kind=KIND, engine=self.engine)
 
-    def _slow(self, comparison: Comparison, gpus: Sequence[GpuSample] | None) -> Verdict:
-        if self._cause is None or (comparison.slow_now and self._cause.name in causes.VAGUE):
-            self._cause = causes.of_slow_steps(gpus, self._pids)
+    def _slow(self, comparison: Comparison, found: causes.Cause) -> Verdict:
+        if found.name == causes.SLOW_ENGINE and not comparison.sure:
+            found = causes.of_strange_load(found)
+        known = self._cause.name if self._cause else causes.UNKNOWN
+        sharper = known in causes.VAGUE and comparison.slow_now and found.name != causes.UNKNOWN
+        if self._cause is None or sharper:
+            self._cause = found
         cause = self._cause
-        times = exp(self._quiet_ratio)
+        times = exp(self.quiet_ratio)
         text = f"steps take {times:.1f} times as long as they took at this load when the engine was fresh"
         slow = Evidence(name="step_time_ratio", value=times, expected=1.0, text=text)
         return self._verdict(
@@ -138,14 +248,14 @@ class EngineJudge:
 
     def _starved(self, comparison: Comparison) -> Verdict:
         block = comparison.block
-        self._unread_seconds = (
-            self._unread_seconds + block.seconds if self._unread(comparison) else 0.0
-        )
-        self._restart = self._restart or self._unread_seconds >= UNREAD_SECONDS
+        facts = self._facts(comparison)
+        most = facts.unheld is None or facts.unheld >= causes.UNREAD_SHARE * facts.usage
+        self._restart = self._restart or (most and self._unread_seconds >= UNHELD_SECONDS)
         grown = QUEUE_GROWTH * (self._waiting_first + QUEUE_REQUESTS_MIN)
-        self._queue_grew = self._queue_grew or block.waiting >= grown
-        cause = self._held(causes.of_starvation(self._facts(comparison)), comparison)
-        done = comparison.throughput_ratio or 0.0
+        # A queue while the alarm drains is of the recovery: those who come back are being served.
+        self._queue_grew |= comparison.starved_now and block.waiting >= grown
+        cause = self._held(causes.of_starvation(facts), comparison)
+        done = self.baseline.throughput.ratio() or 0.0
         text = f"{done:.0%} of its usual throughput, with {block.waiting:.0f} requests waiting"
         few = Evidence(
             name="requests_running", value=block.running, expected=comparison.running_expected,
@@ -162,33 +272,48 @@ class EngineJudge:
 
     def _held(self, found: causes.Cause, comparison: Comparison) -> causes.Cause:
         """The cause changes only when another one was found for a while, in blocks that speak of it."""
-        if self._cause is None or found.name == self._cause.name:
+        known = self._cause
+        if known is None or known.name in causes.VAGUE or found.name == known.name:
             self._cause, self._other_seconds = found, 0.0
-        elif comparison.starved_now:
+        elif comparison.starved_now and found.name != causes.UNKNOWN:
             self._other_seconds += comparison.block.seconds
             if self._other_seconds >= CAUSE_HOLD_SECONDS:
                 self._cause, self._other_seconds = found, 0.0
-        return self._cause
+        return self._cause or found
 
-    def _facts(self, comparison: Comparison) -> dict[str, float | None]:
-        was, length = self.baseline.throughput.request_tokens(), self._finished.tokens
-        return {
-            "length_ratio": None if was is None or length is None else length / was,
-            "preempted_share": self._finished.preempted_share,
-            "unexplained": self._unexplained(comparison),
-            "rise_seconds": self._rise_seconds,
-        }
+    def _facts(self, comparison: Comparison) -> causes.Starvation:
+        was = self.baseline.throughput.request_tokens()
+        length = self._finished.tokens()
+        late = self._finished_late.tokens(LATE_REQUESTS_MIN)
+        block, size = comparison.block, self._capacity_tokens
+        if self._unheld_rise_seconds is None:  # later, requests that come and go blur it
+            self._unheld_rise_seconds = self._pages.rise_seconds()
+        return causes.Starvation(
+            running=block.running,
+            usage=block.kv_usage or 0.0,
+            length_ratio=None if was is None or length is None else length / was,
+            long_prompts_share=self._long_prompts.tokens / size if size else None,
+            long_prompt_tokens=self._long_prompts.each,
+            late_length_ratio=None if was is None or late is None else late / was,
+            preempted_share=self._finished.preempted_share,
+            preempting=self._finished.preempting,
+            unexplained=self._unexplained(comparison),
+            rise_seconds=self._rise_seconds,
+            unheld=self._pages.unheld(),
+            unheld_rise_seconds=self._unheld_rise_seconds,
+            unheld_surely=self._unread_seconds >= UNHELD_SECONDS,
+        )
 
     def _unread(self, comparison: Comparison) -> bool:
-        """Are most pages in use held by nobody who runs? Then steps do not take the time to read them."""
+        """Do steps not take the time to read most pages in use? Then nobody who runs holds them."""
         block, model = comparison.block, self.baseline.model
         a, b, c = model.coefficients
         sure = max(UNREAD_LOG_RATIO, UNREAD_DEVIATIONS * (comparison.deviation or 0.0))
-        if -self._quiet_ratio < sure or not block.kv_usage or c <= 0.0:
+        if -self.quiet_ratio < sure or not block.kv_usage or c <= 0.0:
             return False
         expected = comparison.expected_step_seconds or 0.0
-        read = (expected * exp(self._quiet_ratio) - a - b * (block.tokens_per_step or 0.0)) / c
-        return read < UNREAD_SHARE * block.kv_usage
+        read = (expected * exp(self.quiet_ratio) - a - b * (block.tokens_per_step or 0.0)) / c
+        return read < (1.0 - causes.UNREAD_SHARE) * block.kv_usage
 
     def _verdict(
         self,
@@ -212,35 +337,44 @@ class EngineJudge:
         )
 
 
-class Detector:
-    """One judge per engine."""
+class Detector(PerEngine[EngineJudge]):
+    """One judge per engine, each of which is also compared with its siblings."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._judges: dict[str, EngineJudge] = {}
-        self._known = True  # False: since the last reading, time was lost
+        super().__init__(KIND, EngineJudge)
 
     def update(self, view: View) -> Sequence[Verdict]:
         """See `detectors.base.Detector`."""
-        reading = view.observation.reading
-        self._known = self._known and view.known
-        if reading is None:
-            return [Verdict(state=UNKNOWN, kind=KIND, engine=name) for name in self._judges]
-        for gone in self._judges.keys() - {sample.engine for sample in reading.engines}:
-            del self._judges[gone]
-        verdicts, known = [], self._known
-        self._known = True
-        for sample in reading.engines:
-            judge = self._judges.get(sample.engine)
-            if judge is None:
-                judge = self._judges[sample.engine] = EngineJudge(sample.engine)
-            if not known:
-                judge.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=sample.engine)
-            verdicts.append(judge.update(view.at_s, known, sample, view.observation.gpus))
-        return verdicts
+        verdicts = super().update(view)
+        return [self._beside_siblings(verdict) for verdict in verdicts]
+
+    def _beside_siblings(self, verdict: Verdict) -> Verdict:
+        """Is it this rank, or all of them? Ranks of one server are the same hardware with the same model."""
+        if verdict.state != FIRING or verdict.engine is None:
+            return verdict
+        ratios = {
+            engine: exp(judge.quiet_ratio)
+            for engine, judge in self.judges.items()
+            if judge.baseline.comparison is not None
+            and judge.baseline.comparison.slow_log_ratio is not None
+        }
+        own = ratios.pop(verdict.engine, None)
+        if own is None or not ratios or own < ALIKE:
+            return verdict
+        usual = median(ratios.values())
+        alike = usual >= ALIKE
+        said = Evidence(
+            name="siblings_step_time_ratio", value=usual, expected=1.0,
+            text=f"steps of its {len(ratios)} sibling engines take {usual:.1f} times as long as when fresh: "
+            + ("what they share is slow (host, power, network), or they wait for each other"
+               if alike else "it is this engine alone"),
+        )  # fmt: skip
+        if alike:
+            return replace(verdict, evidence_against=(*verdict.evidence_against, said))
+        return replace(verdict, evidence_for=(*verdict.evidence_for, said))
 
     def throughput_ratio(self, engine: str) -> float | None:
         """What the engine does now ÷ what it did when fresh at equal load; None until known."""
-        judge = self._judges.get(engine)
+        judge = self.judges.get(engine)
         comparison = judge.baseline.comparison if judge else None
         return comparison.throughput_ratio if comparison else None

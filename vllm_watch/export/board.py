@@ -4,16 +4,19 @@ So a scrape or an open page never triggers a collection, and what is removed is 
 view at once. Everything runs in one event loop; nothing here waits or locks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from vllm_watch.export.history import History
 from vllm_watch.export.incidents import Incident, Incidents, TargetIncidents
+from vllm_watch.export.store_health import StoreHealth
 from vllm_watch.export.updates import Listeners, Updates
+from vllm_watch.incidents import incident as judged
 from vllm_watch.samples.gpu import GpuReading
-from vllm_watch.samples.target import Target
+from vllm_watch.samples.target import WATCHER, Target
+from vllm_watch.signals.holders.records import GpuHolders
 from vllm_watch.signals.records import TargetSignals
 
 # A machine without a driver answered, so it is no error; but no reading came, so no success either.
@@ -67,9 +70,13 @@ class Board:
         self.window_seconds = window_seconds
         self.history_seconds = history_seconds
         self.gpus: GpuReading | None = None
+        self.holders: dict[str, GpuHolders] = {}  # by UUID, of the last reading, judged
         self.host_sources: dict[str, SourceHealth] = {}
+        self.store: StoreHealth | None = None  # None: there is no state folder
         self.xid_errors: dict[str, dict[int, int]] = {}  # GPU's UUID → Xid code → times seen
         self.incidents = Incidents()
+        self.own = TargetEntry(Target(name=WATCHER, url=""), 0.0)
+        """Incidents of the watcher itself, or of what all targets share."""
         self.listeners = Listeners()
         self._targets: dict[str, TargetEntry] = {}
         self.targets: Mapping[str, TargetEntry] = MappingProxyType(self._targets)
@@ -124,21 +131,41 @@ class Board:
 
     def incident_events(self, target: str, events: Sequence[Mapping[str, Any]]) -> None:
         """Show what a target's judgement tells, in order. Of a target removed meanwhile it is dropped."""
-        entry = self._targets.get(target)
+        entry = self.own if target == WATCHER else self._targets.get(target)
         if entry is None:
             return
         for event in events:
             incident = self.incidents.take(entry.incidents, event)
             entry.revision += 1
-            self.listeners.mark(changed=target)
+            if entry is not self.own:
+                self.listeners.mark(changed=target)
             self.listeners.mark(incident=incident.id)
 
-    def publish_gpus(self, reading: GpuReading) -> None:
-        """Show a new reading; a GPU that is not in it is gone, its counts too.
+    def restore_incidents(
+        self, target: str, events: Sequence[Mapping[str, Any]], opened: Mapping[str, int]
+    ) -> None:
+        """Show what was open when the watcher was restarted; `opened`: how many ever were, by kind."""
+        self.incident_events(target, events)
+        entry = self._targets.get(target)
+        if entry is not None:
+            entry.incidents.opened.update(opened)
+
+    def incident_news(self, target: str, latest: Iterable[judged.Incident], t: float) -> None:
+        """Let what is open of a target say what the look at Unix time `t` found."""
+        entry = self._targets.get(target)
+        for incident in latest if entry else ():
+            if entry and self.incidents.renew(entry.incidents, incident, t):
+                entry.revision += 1
+                self.listeners.mark(changed=target)
+                self.listeners.mark(incident=incident.id)
+
+    def publish_gpus(self, reading: GpuReading, holders: Sequence[GpuHolders] = ()) -> None:
+        """Show a new reading and what was judged of it; a GPU that is not in it is gone, its counts too.
 
         A reading without GPUs (`gpus` is None) says nothing about which exist: counts are kept.
         """
         self.gpus = reading
+        self.holders = {each.gpu.uuid: each for each in holders}
         if reading.gpus is not None:
             seen = {gpu.uuid: self.xid_errors.get(gpu.uuid, {}) for gpu in reading.gpus}
             for gpu in reading.gpus:

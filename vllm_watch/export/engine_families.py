@@ -93,6 +93,8 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
            "Absent on vLLM V0 before 0.6.4, and without iteration_tokens_total."),
     _gauge("tokens_per_step", f"Mean tokens per step {_WINDOW}: how well steps are filled.", _NO_STEPS),
     _gauge("step_time_seconds", f"Mean seconds per step {_WINDOW}.", _NO_STEPS),
+    _gauge("throughput_ratio", "What the engine does now ÷ what it did when fresh at equal load; 1 is as ever.",
+           "Absent for the first minute or two of work, while idle, and while the engine cannot be read."),
     _gauge("prefix_cache_hit_ratio", f"Share of looked-up prompt found in the prefix cache {_WINDOW}, 0 to 1.",
            "Absent with prefix caching off, without look-ups, and on V0 before 0.5.5."),
     _gauge("spec_acceptance_ratio", f"Share of drafted tokens accepted {_WINDOW}, 0 to 1.",

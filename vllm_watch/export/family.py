@@ -11,13 +11,14 @@ from operator import attrgetter
 from typing import Any, Literal
 
 Kind = Literal["gauge", "counter", "summary", "info"]
-Scope = Literal["watcher", "target", "engine", "source", "gpu"]
+Scope = Literal["watcher", "target", "incidents", "engine", "source", "gpu"]
 Series = Iterable[tuple[tuple[str, ...], float | None]]  # values of the row's labels → value
 
 # The labels that every series of a scope carries, before the row's own.
 SCOPE_LABELS: Mapping[Scope, tuple[str, ...]] = {
     "watcher": (),
     "target": ("target",),
+    "incidents": ("target",),  # those of each target, and the watcher's own
     "engine": ("target", "engine", "model_name"),
     "source": ("source", "target"),
     "gpu": ("gpu",),

@@ -7,6 +7,7 @@ from operator import attrgetter
 from vllm_watch.export.family import Family, Series, by_label, flag
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
+from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders
 
 _PREFIX = "vllm_watch_gpu_"
 _SENSOR = "Absent where the driver does not tell (MIG slices have few sensors), and on a lost GPU."
@@ -27,6 +28,7 @@ class GpuRow:
     host: str = ""
     driver_version: str = ""
     xid_errors: Mapping[int, int]  # code → times seen since the watcher started
+    judged: GpuHolders | None = None  # who holds its memory; None: not judged
 
 
 def _gauge(name: str, attribute: str, help_: str, absent: str = _SENSOR) -> Family:
@@ -81,12 +83,35 @@ def distinct_holders(processes: tuple[ProcessSample, ...]) -> list[ProcessSample
     return sorted(by_pid.values(), key=lambda p: (-1 if p.used_bytes is None else p.used_bytes, -p.pid), reverse=True)  # fmt: skip
 
 
+def verdicts_by_pid(judged: GpuHolders | None) -> dict[int, str]:
+    """What each holder is called; empty where nothing was judged."""
+    holders = judged.holders if judged is not None else None
+    return {each.process.pid: each.judged.verdict for each in holders or ()}
+
+
+def _stale_bytes(row: GpuRow) -> float | None:
+    return row.judged.stale_bytes if row.judged is not None else None
+
+
+def _unaccounted_bytes(row: GpuRow) -> float | None:
+    return row.judged.unaccounted_bytes if row.judged is not None else None
+
+
 def _holders(row: GpuRow) -> Series | None:
     if row.gpu.processes is None:
         return None
     holders = [p for p in distinct_holders(row.gpu.processes) if p.used_bytes is not None]
+    verdicts = verdicts_by_pid(row.judged)
     series: list[tuple[tuple[str, ...], float | None]] = [
-        ((str(p.pid), "unknown", "" if p.uid is None else str(p.uid), p.name or ""), p.used_bytes)
+        (
+            (
+                str(p.pid),
+                verdicts.get(p.pid, UNKNOWN),
+                "" if p.uid is None else str(p.uid),
+                p.name or "",
+            ),
+            p.used_bytes,
+        )
         for p in holders[:HOLDERS_MAX]
     ]
     if rest := holders[HOLDERS_MAX:]:
@@ -107,6 +132,17 @@ GPU_FAMILIES: tuple[Family, ...] = (
     _gauge("memory_reserved_bytes", "memory_reserved_bytes",
            "Bytes of GPU memory that the driver and the firmware reserve for themselves.",
            "Absent with drivers older than 510, where it is part of used."),
+    Family(
+        name=_PREFIX + "memory_stale_bytes", kind="gauge", scope="gpu",
+        help="Bytes of GPU memory held by processes that are judged stale: left behind, dead or forgotten.",
+        absent="Absent where the driver does not say who holds the memory.", value=_stale_bytes,
+    ),
+    Family(
+        name=_PREFIX + "memory_unaccounted_bytes", kind="gauge", scope="gpu",
+        help="Bytes of GPU memory in use that no listed process holds. Some hundred MiB are the driver's own.",
+        absent="Absent where the driver hides what a process holds, and on a GPU with MIG slices.",
+        value=_unaccounted_bytes,
+    ),
     _gauge("utilization_ratio", "utilization_ratio",
            "Share of time in which any kernel ran, 0 to 1; it says nothing about how much of the GPU it filled."),
     _gauge("temperature_celsius", "temperature_celsius", "Core temperature in degrees Celsius."),
@@ -142,7 +178,7 @@ GPU_FAMILIES: tuple[Family, ...] = (
         name=_PREFIX + "holder_memory_bytes", kind="gauge", scope="gpu",
         labels=("pid", "verdict", "uid", "command"),
         help=f"Bytes of GPU memory that a process holds: the {HOLDERS_MAX} largest by pid, "
-             "the rest summed as pid=\"other\". `command` is the process title.",
+             "the rest summed as pid=\"other\". `verdict`: vllm, active, stale or unknown. `command` is the process title.",
         absent="Absent where the driver hides it (some containers, MIG): that is unknown, not 0.",
         series=_holders,
     ),

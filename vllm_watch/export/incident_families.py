@@ -1,4 +1,4 @@
-"""What is exported of each target's incidents."""
+"""What is exported of each target's incidents, and of the watcher's own under its name."""
 
 from vllm_watch.export.board import TargetEntry
 from vllm_watch.export.family import Family, Series, by_label
@@ -14,15 +14,16 @@ def _open(entry: TargetEntry) -> Series:
 
 INCIDENT_FAMILIES: tuple[Family, ...] = (
     Family(
-        name="vllm_watch_incident_open", kind="gauge", scope="target",
+        name="vllm_watch_incident_open", kind="gauge", scope="incidents",
         labels=("engine", "kind", "cause", "severity"),
         help="1 while an incident of this kind and cause is open; `engine` is empty for one of the whole server, "
+             "`target` is vllm-watch for one that many targets share, "
              f"`severity` is one of {', '.join(SEVERITIES)}.",
         absent="Absent while there is none. A cause that is found out changes the labels.",
         series=_open,
     ),
     Family(
-        name="vllm_watch_incidents_total", kind="counter", scope="target", labels=("kind",),
+        name="vllm_watch_incidents_total", kind="counter", scope="incidents", labels=("kind",),
         help="Incidents of this kind that were opened, those that have ended included.",
         series=by_label("incidents.opened"),
     ),

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from vllm_watch.incidents import incident as judged
+
 KINDS = (
     "throughput_collapse", "engine_stalled", "engine_down", "overload", "stale_vram", "gpu_fault",
     "host_memory_growth",
@@ -33,7 +35,7 @@ class Incident:
     restart_advised: bool
     related: tuple[str, ...] = ()  # ids of incidents that belong to it
     opened_timestamp_seconds: float | None  # None: it was open before we were told of it
-    updated_timestamp_seconds: float  # of the last event: summary and evidence were so then
+    updated_timestamp_seconds: float  # of the last news: summary and evidence were so then
     resolved_timestamp_seconds: float | None = None  # None while it is open
     resolution: str | None = None  # "healthy" | "restarted" | "target_gone" | "superseded"
 
@@ -69,6 +71,21 @@ class Incidents:
             of.open[name] = self._open[name] = incident
         return incident
 
+    def renew(self, of: TargetIncidents, latest: judged.Incident, t: float) -> bool:
+        """Let an open incident say what the last look found, of which no event tells; was it news?"""
+        known = of.open.get(latest.id)
+        if known is None or known.summary == latest.summary:
+            return False
+        event = judged.to_event(latest, "updated", t)
+        renewed = replace(
+            known,
+            summary=latest.summary,
+            evidence=event["evidence"],
+            updated_timestamp_seconds=t,
+        )
+        of.open[latest.id] = self._open[latest.id] = renewed
+        return True
+
     def end(self, of: TargetIncidents, t: float | None, resolution: str) -> list[Incident]:
         """End all that are open of a target, at Unix time `t` (None: when it was last told of)."""
         ended = [
@@ -85,6 +102,12 @@ class Incidents:
             self._open.pop(incident.id, None)
             self._keep(incident)
         return ended
+
+    def restore(self, ends: Iterable[tuple[Mapping[str, Any], float | None]]) -> None:
+        """Show incidents that ended before we began, oldest end first: their last events, and when they opened."""
+        for event, opened_t in ends:
+            self._open.pop(event["id"], None)
+            self._keep(replace(_told(event, None), opened_timestamp_seconds=opened_t))
 
     def find(self, name: str) -> Incident | None:
         """The incident of this id; None where there is none, or it ended too long ago."""

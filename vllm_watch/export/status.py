@@ -19,6 +19,8 @@ from vllm_watch.export.gpu_families import distinct_holders
 from vllm_watch.export.incidents import Incident, in_order
 from vllm_watch.redaction import HIDDEN, is_secret_name, redacted
 from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders, Holder, Judged
+from vllm_watch.signals.records import TargetSignals
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -83,6 +85,7 @@ class Status:
             "uptime_seconds": time.monotonic() - self._started_monotonic,
             "window_seconds": self._board.window_seconds,
             "history_seconds": self._board.history_seconds,
+            "store": self._board.store,
         }
 
     def target(self, name: str) -> str | None:
@@ -98,7 +101,7 @@ class Status:
     def gpus(self) -> str:
         """The last reading of the GPUs, null before the first."""
         reading = self._board.gpus
-        return "null" if reading is None else to_json(_reading(reading, self._board.xid_errors))
+        return "null" if reading is None else to_json(_reading(reading, self._board))
 
     def incidents(self, target: str | None = None, state: str | None = None) -> str:
         """The open ones first, then those that ended, newest first; of one target, of one state ("open", "resolved")."""
@@ -133,10 +136,18 @@ def _target(entry: TargetEntry) -> dict[str, object]:
         "interval_seconds": entry.interval_seconds,
         "state": signals.state if signals else "unknown",
         "state_text": signals.state_text if signals else _NOT_YET,
-        "signals": signals,
+        "detectors": signals.detectors if signals else {},
+        "signals": None if signals is None else _signals(signals),
         "sources": entry.sources,
         "incidents": [_incident(each) for each in in_order(entry.incidents.open.values())],
     }
+
+
+def _signals(signals: TargetSignals) -> dict[str, object]:
+    """How its detectors see stands beside them, not in them."""
+    said = _record(signals)
+    del said["detectors"]
+    return said
 
 
 def _incident(incident: Incident) -> dict[str, object]:
@@ -147,23 +158,48 @@ def _state(incident: Incident) -> str:
     return "open" if incident.resolved_timestamp_seconds is None else "resolved"
 
 
-def _reading(reading: GpuReading, xid_errors: Mapping[str, Mapping[int, int]]) -> dict[str, object]:
+def _reading(reading: GpuReading, board: Board) -> dict[str, object]:
     found = _record(reading)
     if reading.gpus is not None:
-        found["gpus"] = [_gpu(gpu, xid_errors.get(gpu.uuid, {})) for gpu in reading.gpus]
+        found["gpus"] = [
+            _gpu(gpu, board.xid_errors.get(gpu.uuid, {}), board.holders.get(gpu.uuid))
+            for gpu in reading.gpus
+        ]
     return found
 
 
-def _gpu(gpu: GpuSample, xid_errors: Mapping[int, int]) -> dict[str, object]:
-    """A GPU with each holder once, the largest first, its command line without secrets."""
+def _gpu(
+    gpu: GpuSample, xid_errors: Mapping[int, int], judged: GpuHolders | None
+) -> dict[str, object]:
+    """A GPU with each holder once, the largest first, judged, its command line without secrets."""
     found = _record(gpu)
     found["xid_errors_total"] = plain(xid_errors)
+    found["stale_bytes"] = judged.stale_bytes if judged else None
+    found["unaccounted_bytes"] = judged.unaccounted_bytes if judged else None
+    found["unaccounted"] = _judged(judged.unaccounted if judged else None)
+    holders = {each.process.pid: each for each in judged.holders or ()} if judged else {}
     if gpu.processes is not None:
         found["processes"] = [
-            _record(process) | {"cmdline": public_arguments(process.cmdline)}
+            _record(process)
+            | {"cmdline": public_arguments(process.cmdline)}
+            | _holder(holders.get(process.pid))
             for process in distinct_holders(gpu.processes)
         ]
     return found
+
+
+def _holder(holder: Holder | None) -> dict[str, object]:
+    return _judged(holder.judged if holder else None) | {"place": holder.place if holder else None}
+
+
+def _judged(judged: Judged | None) -> dict[str, object]:
+    judged = judged or Judged(verdict=UNKNOWN)
+    return {
+        "verdict": judged.verdict,
+        "reason": judged.reason,
+        "evidence": judged.evidence,
+        "remedy": judged.remedy,
+    }
 
 
 def public_arguments(cmdline: tuple[str, ...] | None) -> list[str] | None:

@@ -1,5 +1,6 @@
 """What is exported of each target, of each source's calls, and of the watcher itself."""
 
+from functools import partial
 from operator import attrgetter
 
 from vllm_watch import __version__
@@ -41,6 +42,13 @@ def _signal(attribute: str, entry: TargetEntry) -> float | None:
 def _families_unknown(entry: TargetEntry) -> float | None:
     signals: TargetSignals | None = entry.signals
     return len(signals.unknown_families) if signals is not None and signals.up else None
+
+
+def _sight(state: str, entry: TargetEntry) -> Series | None:
+    if entry.signals is None:
+        return None
+    known = entry.signals.detectors.items()
+    return [((slug,), int(s.state == state)) for slug, s in sorted(known) if s.state != "unknown"]
 
 
 def _gpu_reading(board: Board) -> Series | None:
@@ -102,6 +110,17 @@ TARGET_FAMILIES: tuple[Family, ...] = (
         name=_TARGET + "unknown_families", kind="gauge", scope="target",
         help="Families of vLLM on the target's /metrics that this version of vllm-watch does not know.",
         absent="Absent while /metrics cannot be read.", value=_families_unknown,
+    ),
+    Family(
+        name="vllm_watch_detector_blind", kind="gauge", scope="target", labels=("detector",),
+        help="1 where the detector lacks what it must have on this target and so cannot find anything, else 0; "
+             "/api/v1/status and the page say what is missing and how to mend it.",
+        absent="Absent until enough looks have told what the target exports.", series=partial(_sight, "blind"),
+    ),
+    Family(
+        name="vllm_watch_detector_partly_blind", kind="gauge", scope="target", labels=("detector",),
+        help="1 where the detector finds less, or later, for lack of something on this target, else 0.",
+        absent="As for vllm_watch_detector_blind.", series=partial(_sight, "partly"),
     ),
 )  # fmt: skip
 

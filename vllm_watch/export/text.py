@@ -20,6 +20,7 @@ from vllm_watch.export.board import Board
 from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.family import Family, Scope
 from vllm_watch.export.gpu_families import GpuRow
+from vllm_watch.samples.target import WATCHER
 from vllm_watch.signals.records import EngineSignals
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -83,8 +84,11 @@ def _rows(board: Board) -> dict[Scope, Rows]:
     sources += [
         (f'{_label("source", s)},target=""', health) for s, health in board.host_sources.items()
     ]
+    own = (
+        [(_label("target", WATCHER), board.own)] if any(board.own.incidents.opened.values()) else []
+    )
     return {
-        "watcher": [("", board)], "target": targets, "engine": engines, "source": sources,
+        "watcher": [("", board)], "target": targets, "incidents": [*targets, *own], "engine": engines, "source": sources,
         "gpu": _gpu_rows(board),
     }  # fmt: skip
 
@@ -102,6 +106,7 @@ def _gpu_rows(board: Board) -> Rows:
                 host=host,
                 driver_version=driver,
                 xid_errors=board.xid_errors.get(gpu.uuid, {}),
+                judged=board.holders.get(gpu.uuid),
             ),
         )
         for gpu in reading.gpus

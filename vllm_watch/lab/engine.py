@@ -49,6 +49,7 @@ class Engine:
         self._thawed_t = now
         self._seen_t = now  # arrivals up to here are known to the core, and so to its gauges
         self._lag_seconds = 0.0  # by which the step in progress was held up
+        self._hung_up: list[Request] = []  # whose clients went away while it was frozen
 
     # --- what callers see -------------------------------------------------------------------
 
@@ -84,7 +85,17 @@ class Engine:
             self._pending.append(request)
 
     def abort(self, request: Request) -> None:
-        """The client went away: whatever the request holds is free at once."""
+        """The client went away: whatever the request holds is free at once.
+
+        A frozen core does not hear of it: what it has taken in stays until it goes on, and no counter
+        moves; what it has not taken in never was.
+        """
+        if self.frozen:
+            if request in self._pending[self._next_pending :]:
+                self._pending.remove(request)
+            else:
+                self._hung_up.append(request)
+            return
         if request in self.batch.running:
             self.batch.release(request, self.now)
         elif request in self.batch.waiting:
@@ -126,6 +137,9 @@ class Engine:
             self._lag_seconds += held_up
         else:
             self.now = max(self.now, t)
+        hung_up, self._hung_up = self._hung_up, []
+        for request in hung_up:
+            self.abort(request)
 
     def advance(self, until_t: float) -> None:
         """Do every step that ends by `until_t`."""

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from vllm_watch.samples.engine import EngineSample, Labelled
 from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
+from vllm_watch.samples.observation import Call, Observation, ProcessState, Reading, ServerSample
 
 if TYPE_CHECKING:
     from vllm_watch.lab.engine import Engine
     from vllm_watch.lab.vllm import SimulatedVllm
 
 READ_TIMEOUT_SECONDS = 10.0
+_FIRST_PID = 4000
 _IDLE_OPEN_FDS = 27
 _IDLE_CPU_SHARE = 0.02
 _CPU_SECONDS_PER_TOKEN = 4e-5  # detokenizing and streaming
@@ -40,7 +41,17 @@ def observe(vllm: "SimulatedVllm", gpus: tuple[GpuSample, ...] | None = None) ->
     return Observation(
         t=vllm.epoch + vllm.t, monotonic_s=vllm.t, target=vllm.name,
         scrape=scrape, health=health, reading=reading, gpus=gpus,
+        process=_process(vllm) if vllm.process_seen else None,
     )  # fmt: skip
+
+
+def _process(vllm: "SimulatedVllm") -> ProcessState:
+    """The newest process of this server, be it gone."""
+    return ProcessState(
+        pid=_FIRST_PID + vllm.incarnation,
+        start_time=vllm.epoch + vllm.process_start_t,
+        alive=vllm.alive,
+    )
 
 
 def read(vllm: "SimulatedVllm") -> Reading:

@@ -28,6 +28,10 @@ L40S = EngineConfig(
 USUAL_PER_SECOND = 1.2
 _OVERLOAD_PER_SECOND = 8.0
 _COLD_START_SECONDS = 900.0
+_DRAIN_SECONDS = (
+    30.0  # what orchestrators grant by default: Kubernetes' terminationGracePeriodSeconds
+)
+_LINGER_SECONDS = 40.0  # seen after SIGTERM with a request in flight (vLLM 0.32)
 _SEVEN_DAYS_SECONDS = 604_800.0
 
 
@@ -54,6 +58,19 @@ def with_fault(slug: str) -> Script:
         scene["vllm"].clear(slug)
 
     return script
+
+
+def idle_wedged(scene: Scene) -> Iterator[float]:
+    """Nobody asks any more, and then the engine core stops: nothing shows it but a request."""
+    vllm, workload = scene["vllm"], _open(scene["vllm"])
+    yield HEALTH_SECONDS
+    workload.per_second = 0.0
+    yield TROUBLE_SECONDS / 3
+    vllm.fault("hang")
+    yield TROUBLE_SECONDS
+    vllm.clear("hang")
+    yield TROUBLE_SECONDS / 3
+    workload.per_second = USUAL_PER_SECOND
 
 
 def overload(scene: Scene) -> Iterator[float]:
@@ -93,12 +110,50 @@ def scale_up(scene: Scene) -> Iterator[float]:
 
 
 def rolling_update(scene: Scene) -> Iterator[float]:
-    """Another model comes up in the same place."""
+    """Another model comes up in the same place; before that the requests were sent elsewhere."""
+    workload = _open(scene["vllm"])
+    yield HEALTH_SECONDS - _DRAIN_SECONDS
+    workload.per_second = 0.0
+    yield _DRAIN_SECONDS
+    scene["vllm"].stop()
+    yield from _next_model(scene)
+    workload.per_second = USUAL_PER_SECOND
+
+
+def sigterm_update(scene: Scene) -> Iterator[float]:
+    """Nobody drains: SIGTERM closes the port at once, and the process lives on for a while."""
+    scene["vllm"].process_seen = True
+    yield HEALTH_SECONDS
+    yield from _until_several_run(scene["vllm"])
+    scene["vllm"].stop(_LINGER_SECONDS)
+    yield _LINGER_SECONDS
+    yield from _next_model(scene)
+
+
+def shutdown_timeout_update(scene: Scene) -> Iterator[float]:
+    """SIGTERM with --shutdown-timeout: what runs may end, what comes is aborted, then the port closes."""
     vllm = scene["vllm"]
     yield HEALTH_SECONDS
+    yield from _until_several_run(vllm)
+    vllm.drain()
+    waited = 0.0
+    while vllm.outstanding and waited < _DRAIN_SECONDS:
+        yield 0.5
+        waited += 0.5
     vllm.stop()
+    yield from _next_model(scene)
+
+
+def _until_several_run(vllm: SimulatedVllm) -> Iterator[float]:
+    while vllm.outstanding < 2:  # noqa: PLR2004 - several
+        yield 0.5
+
+
+def _next_model(scene: Scene) -> Iterator[float]:
+    vllm = scene["vllm"]
     vllm.replace_model(replace(L40S, num_gpu_blocks=7000, step_base_seconds=0.035))
     vllm.start(load_seconds=60.0)
+    yield 60.0
 
 
 def cold_start(scene: Scene) -> Iterator[float]:

@@ -106,8 +106,9 @@ class LabServer:
         app.router.add_get("/v1/models", self._models)
         app.router.add_get("/is_sleeping", self._is_sleeping)
         app.router.add_get("/is_paused", self._is_paused)
-        app.router.add_post(COMPLETIONS, self._completions)
-        app.router.add_post(CHAT, self._completions)
+        if self.vllm.generates:
+            app.router.add_post(COMPLETIONS, self._completions)
+            app.router.add_post(CHAT, self._completions)
         # A client that goes away must free the pages of its request: hence the cancellation.
         self._runner = web.AppRunner(
             app, access_log=None, handler_cancellation=True, shutdown_timeout=_CLOSE_SECONDS
@@ -181,12 +182,19 @@ class LabServer:
         except (ValueError, TypeError, AttributeError) as error:
             return _refusal(400, f"not a completion request: {error}")
         vllm = self.vllm
+        if (model := asked.get("model") or vllm.model_name) != vllm.model_name:
+            said = f"The model `{model}` does not exist. Valid aliases: {vllm.model_name}."
+            return _refusal(404, said)
+        try:
+            engine = _engine(request, len(vllm.engines))
+        except ValueError as error:
+            return _refusal(400, str(error))
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         simulated = Request(
             prompt_tokens, max_tokens, arrival_t=self._advance(), max_tokens=max_tokens,
             handler=request.path, finish_reason="length", on_finish=partial(_resolve, done),
         )  # fmt: skip
-        if not vllm.submit(simulated):
+        if not vllm.submit(simulated, engine):
             if prompt_tokens + max_tokens > vllm.max_model_len:
                 return _refusal(400, f"more than {vllm.max_model_len} tokens")
             return _refusal(500 if vllm.dead else 503, "the engine takes no requests")
@@ -198,6 +206,16 @@ class LabServer:
         if simulated.finish_reason == "error":
             return _refusal(500, "the engine died")
         return web.json_response(_answer(vllm, simulated))
+
+
+def _engine(request: web.Request, engines: int) -> int | None:
+    """The engine that a client asks for; None: the next in turn. Raises ValueError for one there is not."""
+    rank = request.headers.get("X-data-parallel-rank")
+    if rank is None or not rank.isdecimal():
+        return None
+    if int(rank) >= engines:
+        raise ValueError(f"data_parallel_rank {rank} is out of range [0, {engines}).")
+    return int(rank)
 
 
 def _resolve(done: "asyncio.Future[None]", _: Request) -> None:

@@ -110,6 +110,11 @@ _ALL = [
     Story("fleet", "Ten healthy servers at one request a second each, without GPUs.", _fleet),
     *_fault_stories(),
     Story(
+        "idle_wedged",
+        "An idle engine core stops: every gauge reads 0, as before, and no request is answered.",
+        _one(scripts.idle_wedged),
+    ),
+    Story(
         "overload",
         "More requests than the engine can serve, then the usual again.",
         _one(scripts.overload),
@@ -117,7 +122,10 @@ _ALL = [
     Story(
         "pooling",
         "An embedding model: prompts only, never a generated token.",
-        _one(workload=lambda rng: load(rng, 8.0, prompt_tokens=300, output_tokens=0)),
+        _one(
+            workload=lambda rng: load(rng, 8.0, prompt_tokens=300, output_tokens=0),
+            generates=False,
+        ),
     ),
     Story(
         "prefill_only",
@@ -164,8 +172,18 @@ _ALL = [
     Story("legacy", "vLLM 0.7.3 with the V0 engine.", _one(release=V0)),
     Story(
         "rolling_update",
-        "Another, slower model comes up under the same name after a minute of refused connections.",
+        "Drained, then another, slower model comes up under the same name after a minute.",
         _one(scripts.rolling_update),
+    ),
+    Story(
+        "sigterm_update",
+        "The same without draining: SIGTERM with requests in flight, and a process that lingers.",
+        _one(scripts.sigterm_update),
+    ),
+    Story(
+        "shutdown_timeout_update",
+        "The same with --shutdown-timeout: running requests end, new ones are aborted.",
+        _one(scripts.shutdown_timeout_update),
     ),
     Story(
         "cold_start",

@@ -40,8 +40,12 @@ class SimulatedVllm:
         group: str = "",
         epoch: float = 0.0,
         serving: bool = True,
+        generates: bool = True,
     ) -> None:
-        """`spec_tokens` drafted per step with speculative decoding (then `config.step_tokens` come of it)."""
+        """`generates`: has it the routes for completions? A pooling model has not.
+
+        `spec_tokens` drafted per step with speculative decoding (then `config.step_tokens` come of it).
+        """
         self.name = name
         self.group = group
         self.workload = workload or Workload()
@@ -53,12 +57,15 @@ class SimulatedVllm:
         self.max_loras = max_loras
         self.spec_tokens = spec_tokens
         self.api_key = api_key
+        self.generates = generates
         self.epoch = epoch
         self.t = 0.0
         self.engines: list[Engine] = []
         self.api_hung = False
         self.dead = False  # the engine core is gone, the API server is not
         self.paused = False
+        self.draining = False  # asked to end: it finishes what it has and takes nothing new
+        self.process_seen = False  # does the watcher see this host's processes?
         self.sleep_level = 0
         self.faults: dict[str, None] = {}  # those that hold, oldest first
         self.pins: list[tuple[Engine, Request]] = []
@@ -71,6 +78,7 @@ class SimulatedVllm:
         self.process_start_t = 0.0
         self.created_t = 0.0  # when the engines' counters were made
         self._ready_t: float | None = None
+        self._lingers_until_t = 0.0  # a process that was stopped is there until then
         self._held: list[Request] = []  # sent to an API server that does not read
         self._next_engine = 0
         if serving:
@@ -83,6 +91,11 @@ class SimulatedVllm:
     def serving(self) -> bool:
         """Does its port accept connections?"""
         return bool(self.engines)
+
+    @property
+    def alive(self) -> bool:
+        """Is there a process, be it one that loads or one that was told to end?"""
+        return self.serving or self._ready_t is not None or self.t < self._lingers_until_t
 
     @property
     def outstanding(self) -> int:
@@ -105,15 +118,19 @@ class SimulatedVllm:
             self.process_start_t = self.t
             self._ready_t = self.t + load_seconds
 
-    def stop(self) -> None:
-        """End the process at once; whoever waits for an answer gets none."""
+    def stop(self, linger_seconds: float = 0.0) -> None:
+        """Close the port at once; whoever waits for an answer gets none.
+
+        Killed, the process is gone with it; after SIGTERM it may be there for `linger_seconds` more.
+        """
         self._ready_t = None
+        self._lingers_until_t = self.t + linger_seconds
         engines, self.engines = self.engines, []
         lost = [*self._held, *(r for e in engines for r in e.requests() if r.arrival_t <= self.t)]
         self._held = []
         self.pins = []
         self.leaks = []
-        self.api_hung = self.dead = self.paused = False
+        self.api_hung = self.dead = self.paused = self.draining = False
         self.sleep_level = 0
         for request in lost:
             request.finish_reason = "error"
@@ -181,6 +198,11 @@ class SimulatedVllm:
         if self.dead or self.paused:
             self._log(request, "5xx", 0.001)
             return False
+        if self.draining:
+            request.finish_reason, request.finish_t = "abort", request.arrival_t
+            self.engines[0].ledger.finish(request)
+            self._log(request, "5xx", 0.001)
+            return False
         if engine is None:
             engine = self._next_engine = (self._next_engine + 1) % len(self.engines)
         self.engines[engine].submit(request)
@@ -222,6 +244,10 @@ class SimulatedVllm:
             )
 
     # --- what operators do ------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """SIGTERM with --shutdown-timeout (0.18 and later): running requests end, new ones are aborted."""
+        self.draining = True
 
     def sleep(self, level: int) -> None:
         """Offload the weights (1) or drop them (2); the KV cache goes either way."""

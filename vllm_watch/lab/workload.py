@@ -115,6 +115,10 @@ class OpenLoop(Workload):
         self._now = until_t
         return come
 
+    def catch_up(self, other: "OpenLoop") -> None:
+        """Begin where another workload stands."""
+        self._now, self._next_t = other._now, None
+
 
 class ClosedLoop(Workload):
     """A number of clients, each of which waits for its answer and thinks before it asks again."""
@@ -140,6 +144,27 @@ class ClosedLoop(Workload):
 
     def rejected(self, request: Request, t: float) -> None:
         heappush(self._sends, t + self.RETRY_SECONDS)
+
+
+class Shifting(Workload):
+    """One of several workloads at a time; which one may be changed at any time."""
+
+    def __init__(self, *workloads: OpenLoop) -> None:
+        self._workloads = workloads
+        self._now = 0
+
+    @property
+    def per_second(self) -> float:
+        return self._workloads[self._now].per_second
+
+    def shift(self) -> None:
+        """Go on with the next workload."""
+        old = self._workloads[self._now]
+        self._now = (self._now + 1) % len(self._workloads)
+        self._workloads[self._now].catch_up(old)
+
+    def arrivals(self, until_t: float) -> list[Request]:
+        return self._workloads[self._now].arrivals(until_t)
 
 
 def diurnal(

@@ -35,6 +35,9 @@ class GpuSample:
         None  # fell off the bus (NVML: GPU_IS_LOST); its other fields are then unknown
     )
     processes: tuple[ProcessSample, ...] | None = None
+    processes_complete: bool | None = (
+        None  # are all of the host's processes listed, and not only those of our PID namespace?
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

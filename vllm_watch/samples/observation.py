@@ -57,6 +57,12 @@ class ProcessState:
     alive: bool | None = None
 
 
+CANARY_OUTCOMES = ("ok", "unanswered", "busy", "refused", "failed", "unreached")
+"""How a canary ends. Only "unanswered" (taken, and no answer in time) says that an engine hangs: "busy"
+is an answer (429, 503), "refused" is our mistake or the server's limit (a wrong key or model name, no
+such endpoint), "failed" an error of the server, and "unreached" never came to it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanaryCall:
     """How a one-token completion ended."""
@@ -64,6 +70,8 @@ class CanaryCall:
     ok: bool
     latency_s: float
     error: str | None = None
+    outcome: str | None = None  # one of CANARY_OUTCOMES; None: a recording that does not say
+    engine: str | None = None  # the data-parallel engine it was addressed to; None: whichever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,3 +27,7 @@ class ProcessSample:
     pid_local: int | None = (
         None  # the same process's PID in our own namespace, where it could be translated
     )
+    ancestors: tuple[str, ...] | None = None  # commands, the parent's first; () for a child of none
+    left_behind: bool | None = (
+        None  # its process group's leader is gone, its parent of another group
+    )

@@ -2,6 +2,10 @@
 
 from dataclasses import dataclass
 
+WATCHER = "vllm-watch"
+"""The name under which the watcher reports what is wrong with itself or with what all targets share; no
+target may have it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:

@@ -81,6 +81,65 @@ class ScrapeSettings(Settings):
     )
 
 
+class CanarySettings(Settings):
+    """A request for one token, to find the engine that only looks idle. Each key can be set again at a target."""
+
+    enabled: bool = Field(
+        False,
+        description="Whether canaries are sent at all.",
+        json_schema_extra={
+            "why": "It is a request that you did not make: it is counted, logged and perhaps paid for."
+        },
+    )
+    interval_seconds: Seconds = Field(
+        60.0,
+        ge=10,
+        le=86400,
+        description="Time from one canary to the next of each engine that looks idle. A busy engine gets none.",
+        json_schema_extra={
+            "why": "One token a minute costs nothing that can be measured; a wedge is found within two minutes."
+        },
+    )
+    timeout_seconds: Seconds = Field(
+        10.0,
+        ge=2,
+        le=300,
+        description="How long an idle engine may take to answer with one token.",
+        json_schema_extra={
+            "why": "It takes milliseconds; pauses of 5 seconds happen. Raise it where the first token of an idle engine is slow."
+        },
+    )
+    model: str = Field(
+        "",
+        max_length=256,
+        description="The model that is asked for.",
+        json_schema_extra={
+            "default": "the first of `/v1/models`",
+            "why": "A gateway may know it by another name.",
+        },
+    )
+
+
+class FleetSettings(Settings):
+    """When many targets fall silent at once, the watcher suspects itself first."""
+
+    targets_min: int = Field(
+        3,
+        ge=2,
+        description="At least so many targets that fell silent within a minute are one incident.",
+        json_schema_extra={"why": "Two may be chance, or two ranks of one deployment."},
+    )
+    share: float = Field(
+        0.5,
+        gt=0,
+        lt=1,
+        description="... if they are more than this share of all that answered before.",
+        json_schema_extra={
+            "why": "With the larger part away, what they share is more likely at fault than each of them."
+        },
+    )
+
+
 class SignalsSettings(Settings):
     """How observations become rates and quantiles."""
 

@@ -8,7 +8,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, Field, field_validator
 
-from vllm_watch.samples.target import Target
+from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.settings.base import (
     FilePattern,
     Name,
@@ -22,7 +22,7 @@ from vllm_watch.settings.base import (
     quoted,
 )
 from vllm_watch.settings.restart import RestartSettings
-from vllm_watch.settings.stages import ScrapeSettings, SloSettings
+from vllm_watch.settings.stages import CanarySettings, ScrapeSettings, SloSettings
 
 TARGETS_MAX = (
     10_000  # a name and a few windows each; one process keeps up with some hundreds, see docs
@@ -62,13 +62,20 @@ def _split(text: str) -> tuple[SplitResult, int | None]:
     return parts, port
 
 
+def _not_the_watcher(value: str) -> str:
+    if value == WATCHER:
+        raise problem(f"{quoted(value)} is the watcher's own name", "choose another name")
+    return value
+
+
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
+TargetName = Annotated[Name, AfterValidator(_not_the_watcher)]
 
 
 class TargetConfig(Settings):
     """One vLLM server."""
 
-    name: Name = Field(
+    name: TargetName = Field(
         "",
         description="What it is called in labels, paths and logs: a slug, unique.",
         json_schema_extra={
@@ -99,6 +106,10 @@ class TargetConfig(Settings):
     restart: RestartSettings = Field(
         RestartSettings(),
         description="The keys of `restart` that differ for this target; the others are taken from there.",
+    )
+    canary: CanarySettings = Field(
+        CanarySettings(),
+        description="The keys of `canary` that differ for this target; the others are taken from there.",
     )
 
     def identity(self) -> Target:

@@ -10,10 +10,12 @@ While either is in doubt nothing is learnt, so that a collapse does not become t
 
 from dataclasses import dataclass
 from math import exp, log
+from typing import Any
 
 from vllm_watch.samples.engine import EngineSample
+from vllm_watch.signals import kept
 from vllm_watch.signals.blocks import Block, Blocks, began_anew
-from vllm_watch.signals.cusum import Cusum
+from vllm_watch.signals.cusum import CEILING, Cusum
 from vllm_watch.signals.step_model import StepModel
 from vllm_watch.signals.throughput import Throughput
 
@@ -22,6 +24,10 @@ SLOW_TOLERANCE = 0.18
 
 SLOW_DEVIATIONS = 2.0
 """... plus so many standard deviations of what is normal here, at this load."""
+
+SURE_DEVIATIONS = 4.0
+"""A load that was never met must be beyond twice as many before its steps are called slow for sure: the
+deviation is itself an estimate there."""
 
 SLOW_ALARM_SECONDS = 7.0
 """However slow, seconds until it is said: long prefills and host hiccups last a second or two."""
@@ -62,6 +68,14 @@ EXCURSION_BLOCKS_MAX = 30
 """Blocks of an excursion that are kept until it is known whether it heals."""
 
 
+ALARM_KEPT_SECONDS = 60.0
+"""An alarm that held when the watcher stopped holds on for so long: its incident cannot have ended since."""
+
+RESTORED_LEVEL_MAX = 0.5
+"""After longer, half the way to an alarm is left: nothing is learnt until blocks of today have cleared the
+doubt, and only blocks of today can make an alarm."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
     """One block against what the engine was when fresh. None is unknown."""
@@ -74,6 +88,7 @@ class Comparison:
     deviation: float | None  # standard deviation of the log ratio at this load
     throughput_ratio: float | None  # now ÷ fresh
     running_expected: float | None  # at equal KV usage
+    sure: bool  # is it known well enough what steps of this load take to say that these are slow?
     slow: bool  # the alarm holds
     slow_now: bool  # this block is part of its reason
     starved: bool
@@ -113,6 +128,33 @@ class Baseline:
         self.comparison = self._compare(block)
         return self.comparison
 
+    def export_state(self) -> dict[str, Any]:
+        """Return what was learnt, and what is in doubt, as plain values."""
+        return {
+            "model": self.model.export_state(),
+            "throughput": self.throughput.export_state(),
+            "slow": self.slow.export_state(),
+            "starved": self.starved.export_state(),
+            "drift": self.drift,
+        }
+
+    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+        """Go on with what was learnt of this very process `away_seconds` ago.
+
+        After longer than ALARM_KEPT_SECONDS an alarm must be found anew. Raises one of kept.DAMAGE, and
+        has then learnt nothing.
+        """
+        level_max = CEILING if away_seconds <= ALARM_KEPT_SECONDS else RESTORED_LEVEL_MAX
+        try:
+            self.model.restore(state["model"])
+            self.throughput.restore(state["throughput"], away_seconds)
+            self.slow.restore(state["slow"], level_max)
+            self.starved.restore(state["starved"], level_max)
+            self.drift = kept.number(state["drift"])
+        except kept.DAMAGE:
+            self.reset()
+            raise
+
     def _compare(self, block: Block) -> Comparison:
         self.throughput.see(block)
         ratio, expected, tolerated = self._slowness(block)
@@ -124,15 +166,18 @@ class Baseline:
         starvation = self._starvation(block, running_expected)
         if self.throughput.ready:
             self.starved.add(starvation, block.seconds)
+        deviation = None if tolerated is None else (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS
+        crowded = self._is_crowded(block)
         comparison = Comparison(
             block=block,
             known=self.model.ready or self.throughput.ready,
             slow_log_ratio=ratio if self.model.ready else None,
             expected_step_seconds=expected if self.model.ready else None,
             tolerated_log_ratio=tolerated,
-            deviation=None if tolerated is None else (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS,
+            deviation=deviation,
             throughput_ratio=self._throughput_ratio(block, ratio),
             running_expected=running_expected,
+            sure=deviation is not None and not crowded and self._is_sure(block, ratio, deviation),
             slow=self.slow.alarm,
             slow_now=ratio is not None and tolerated is not None and ratio > tolerated,
             starved=self.starved.alarm,
@@ -186,17 +231,19 @@ class Baseline:
         return (log(STARVED_RATIO) - log(max(ratio, 1e-3))) / STARVED_DEVIATION
 
     def _throughput_ratio(self, block: Block, slow_log_ratio: float | None) -> float | None:
-        """Now ÷ fresh at equal load: with work waiting by what gets done, else by how fast steps are."""
+        """Now ÷ fresh at equal load: by how fast steps are, and with work waiting also by what gets done.
+
+        The lesser counts: a slow engine with a queue may well do as much as it did when there was less to do.
+        """
+        pace = exp(-slow_log_ratio) if slow_log_ratio is not None and self.model.ready else None
         ratio = self.throughput.ratio()
         if (
             ratio is not None
             and block.waiting_min >= 1.0
             and (block.kv_usage or 0.0) >= STARVED_USAGE_MIN
         ):
-            return ratio
-        if slow_log_ratio is None or not self.model.ready:
-            return None
-        return exp(-slow_log_ratio)
+            return ratio if pace is None else min(ratio, pace)
+        return pace
 
     def _learn(self, block: Block, ratio: float | None, tolerated: float | None) -> None:
         if max(self.slow.level, self.starved.level) >= DOUBT:
@@ -221,6 +268,26 @@ class Baseline:
         if expected is None or block.waiting <= 0.0:
             return False
         return block.running < STARVED_RUNNING * expected
+
+    def _is_sure(self, block: Block, ratio: float | None, deviation: float) -> bool:
+        """Whatever is not known of this load, are its steps slow?"""
+        if ratio is None or ratio < SLOW_TOLERANCE:
+            return False
+        doubt = self.model.doubt(deviation)
+        if self.model.familiar(doubt):
+            return True
+        beyond = ratio - SLOW_TOLERANCE
+        return beyond >= SURE_DEVIATIONS * doubt or self._beyond_limit(block)
+
+    def _beyond_limit(self, block: Block) -> bool:
+        """Are steps longer than any load that was met allows at this one?"""
+        longest = self.model.met.longest_seconds(
+            block.tokens_per_step or 0.0, block.kv_usage or 0.0
+        )
+        if longest is None or block.step_seconds is None:
+            return False
+        limit = SLOW_TOLERANCE + SLOW_DEVIATIONS * self.model.scatter
+        return log(block.step_seconds / longest) > limit
 
     def _drift_allowed(self, tolerated: float) -> float:
         """More where the load is new, so that new loads are learnt."""

@@ -39,6 +39,9 @@ class Block:
     finished: float | None  # requests
     finished_tokens: float | None  # sum of the finished requests' prompt and output tokens
     preempted: float | None  # times
+    prompts: float | None = None  # requests whose first token came
+    kv_usage_end: float | None = None  # ratio, at its end
+    tokens_in_flight: float | None = None  # at its end: came in less finished, from an unknown zero
 
 
 class Blocks:
@@ -102,6 +105,9 @@ class Blocks:
             finished=_finished(a, b),
             finished_tokens=_finished_tokens(a, b),
             preempted=_grown(a.preemptions, b.preemptions),
+            prompts=_grown(_count(a.ttft), _count(b.ttft)),
+            kv_usage_end=b.kv_cache_usage,
+            tokens_in_flight=_tokens_in_flight(b),
         )
 
 
@@ -182,3 +188,13 @@ def _finished_tokens(a: EngineSample, b: EngineSample) -> float | None:
     prompt = _sum_grown(a.request_prompt_tokens, b.request_prompt_tokens)
     output = _sum_grown(a.request_generation_tokens, b.request_generation_tokens)
     return None if prompt is None or output is None else prompt + output
+
+
+def _tokens_in_flight(b: EngineSample) -> float | None:
+    """Prompt and output tokens of all requests so far less those of the finished ones."""
+    prompt, output = b.request_prompt_tokens, b.request_generation_tokens
+    if prompt is None or prompt.sum is None or output is None or output.sum is None:
+        return None
+    if b.prompt_tokens is None or b.generation_tokens is None:
+        return None
+    return b.prompt_tokens - prompt.sum + b.generation_tokens - output.sum

@@ -66,6 +66,10 @@ class EngineTracker:
         self._window.clear()
         self._still_since_s = None
 
+    def resume(self, restarts: int, last_progress_t: float | None) -> None:
+        """Go on counting where an earlier run of the watcher was."""
+        self._restarts, self._last_progress_t = restarts, last_progress_t
+
     def update(
         self, at_s: float, t: float, sample: EngineSample, server: ServerSample, engines: int
     ) -> EngineSignals:
@@ -114,7 +118,7 @@ class EngineTracker:
         restarted: bool,
         server: ServerSample,
     ) -> state.Progress:
-        moved = restarted or (before is not None and _work_done(before) != _work_done(sample))
+        moved = restarted or (before is not None and work_done(before) != work_done(sample))
         work = sum(
             x or 0.0
             for x in (sample.requests_running, sample.requests_waiting, sample.requests_swapped)
@@ -273,8 +277,11 @@ _NEVER_FALLING: tuple[Callable[[EngineSample], float | None], ...] = (
 )
 
 
-def _work_done(sample: EngineSample) -> tuple[float | None, ...]:
-    """The counters that grow when an engine does anything for anybody."""
+def work_done(sample: EngineSample) -> tuple[float | None, ...]:
+    """The counters that grow when an engine does anything for anybody; its steps first.
+
+    A client that hangs up is no work: vLLM counts no abort while its engine core hangs.
+    """
     success = sample.request_success
     return (
         *(take(sample) for take in _NEVER_FALLING),

@@ -1,5 +1,6 @@
 """Quantiles and shares of what fell into a histogram's buckets within a window."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from math import inf, isinf
 
@@ -17,8 +18,8 @@ def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> floa
     if not 0 < total < inf:
         return None
     rank = q * total
-    index = next((i for i, count in enumerate(counts) if count >= rank and count > 0), None)
-    if index is None:  # buckets that are no numbers
+    index = bisect_left(counts, rank)
+    if index == len(counts):  # buckets that are no numbers
         return None
     bound = bounds[index]
     if isinf(bound):

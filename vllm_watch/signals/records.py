@@ -40,6 +40,7 @@ class EngineSignals:
     # shape of the work
     tokens_per_step: float | None = None
     step_time_seconds: float | None = None  # mean, while there were steps
+    throughput_ratio: float | None = None  # what it does now ÷ what it did when fresh at equal load
     prefix_cache_hit_ratio: float | None = None
     spec_acceptance_ratio: float | None = None
     # latencies
@@ -59,6 +60,14 @@ class EngineSignals:
         None  # Unix time of the last look that saw progress
     )
     restarts: int = 0  # times the counters were seen to begin anew
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """How well one detector sees on a target, by what the target exports."""
+
+    state: str  # "sees" | "partly" | "blind" | "unknown": too few looks yet
+    text: str  # what is missing, what that costs, how to mend it; empty where nothing is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,3 +94,4 @@ class TargetSignals:
     process_open_fds: float | None = None
     engines: Mapping[str, EngineSignals] = field(default_factory=dict)  # by engine label, ascending
     unknown_families: tuple[str, ...] = ()
+    detectors: Mapping[str, Sight] = field(default_factory=dict)  # by slug

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call
+from vllm_watch.signals.loading import START_SECONDS, Loading
 
 STATES = (
     "starting", "idle", "serving", "prefilling", "overloaded", "collapsed", "stalled",
@@ -36,12 +37,10 @@ WARM_UP_SECONDS = 300.0
 WARM_UP_STEPS = 100
 """... but an engine that has taken so many steps has met its shapes."""
 
-START_SECONDS = 1800.0
-"""How long a server that was never seen to answer is taken to be starting: loading the weights of the
-largest models from network storage takes 10 to 20 minutes."""
-
 _UNREACHABLE = frozenset(("connect_timeout", "read_timeout", "disconnected"))
 _MISSES_UNTIL_DOWN = 2
+"""One look without an answer may have met a busy server."""
+
 _SERVER_ERROR = 500  # HTTP status of the first kind of server errors
 
 
@@ -94,10 +93,17 @@ def of_engine(
 def _notice_seconds(sample: EngineSample, uptime_seconds: float | None) -> float:
     if sample.iteration_tokens is None:
         return STALL_NOTICE_COARSE_SECONDS
-    young = uptime_seconds is not None and uptime_seconds < WARM_UP_SECONDS
-    if young and sample.iteration_tokens.count < WARM_UP_STEPS:
+    if is_warming_up(sample, uptime_seconds):
         return STALL_NOTICE_COARSE_SECONDS
     return STALL_NOTICE_SECONDS
+
+
+def is_warming_up(sample: EngineSample, uptime_seconds: float | None) -> bool:
+    """May it still be compiling, shape by shape?"""
+    if uptime_seconds is None or uptime_seconds >= WARM_UP_SECONDS:
+        return False
+    steps = sample.iteration_tokens
+    return steps is None or steps.count < WARM_UP_STEPS
 
 
 def _sleep_text(states: Mapping[str, float] | None) -> str:
@@ -118,14 +124,15 @@ def is_asleep(states: Mapping[str, float] | None) -> bool | None:
 
 
 def of_silence(
-    call: Call, health: Call | None, misses: int, *, ever_up: bool, waited_s: float
+    call: Call, health: Call | None, misses: int, loading: Loading, *, waited_s: float, at_s: float
 ) -> tuple[str, str]:
-    """(state, sentence) of a server whose metrics could not be read `misses` times in a row."""
+    """(state, sentence) of a server whose metrics could not be read `misses` times in a row.
+
+    `waited_s`: since it was first looked at.
+    """
     said = call.error or call.outcome
     if call.outcome == "refused":
-        if not ever_up and waited_s < START_SECONDS:
-            return "starting", f"{said}; vLLM refuses connections until its weights are loaded"
-        return "down", said
+        return _of_refusal(said, loading, waited_s, at_s)
     if call.outcome in _UNREACHABLE:
         if misses < _MISSES_UNTIL_DOWN:
             return "unknown", f"{said}; one look alone may have met a busy server"
@@ -133,6 +140,17 @@ def of_silence(
     if call.outcome == "http" and health is not None and (health.status or 0) >= _SERVER_ERROR:
         return "down", f"/metrics and /health both fail ({said}, /health HTTP {health.status})"
     return "unknown", f"/metrics cannot be read: {said}"
+
+
+def _of_refusal(said: str, loading: Loading, waited_s: float, at_s: float) -> tuple[str, str]:
+    loads_s, longest_s = loading.for_s(at_s), loading.longest_s
+    before = "" if longest_s is None else f"; its starts took up to {longest_s:.0f} s"
+    if loads_s is not None:
+        text = f"{said}; {loading.by} has been loading for {loads_s:.0f} s{before}"
+        return ("starting" if loading.in_time(at_s) else "down"), text
+    if not loading.ever_up and not loading.is_gone and waited_s < START_SECONDS:
+        return "starting", f"{said}; vLLM refuses connections until its weights are loaded"
+    return "down", said + before
 
 
 def worst(states: list[tuple[str, str]]) -> tuple[str, str]:

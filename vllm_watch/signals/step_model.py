@@ -9,6 +9,10 @@ loads that were never met before are learnt at once, since there nothing is know
 
 from itertools import combinations
 from math import inf, log, sqrt
+from typing import Any
+
+from vllm_watch.signals import kept
+from vllm_watch.signals.loads_met import LoadsMet
 
 PRIOR = 1e-3
 """Weight of the prior (each part explains a third of the first step time) against one block: enough
@@ -36,6 +40,13 @@ the equations are then solved only ..."""
 SOLVE_EVERY = 8
 """... at every eighth such block."""
 
+REPEAT_SECONDS = 15.0
+"""Blocks within so long say much the same, for the same requests are in them (an answer takes 10 to 60 s): they
+count as one when it is asked how well a load is known."""
+
+FAMILIAR = 2.0
+"""A load is familiar while what is not known of it widens the deviation no more than this."""
+
 _PARTS = (0, 1, 2)
 _SUBSETS = [subset for size in (3, 2, 1) for subset in combinations(_PARTS, size)]
 
@@ -53,6 +64,7 @@ class StepModel:
         self._moment = [0.0, 0.0, 0.0]
         self._inverse: list[Vector] = []
         self._unsolved = 0
+        self.met = LoadsMet()
         self._scatter_square = SCATTER_FIRST**2
 
     @property
@@ -77,6 +89,16 @@ class StepModel:
             return SCATTER_FIRST
         row = (1.0 / expected, tokens_per_step / expected, kv_usage / expected)
         return self.scatter * sqrt(1.0 + self._leverage(row))
+
+    def doubt(self, deviation: float) -> float:
+        """The same without the belief that every block told something new: what a name may rest on."""
+        repeats = max(1.0, REPEAT_SECONDS * self.blocks / self.seconds) if self.seconds else 1.0
+        leverage = (deviation / self.scatter) ** 2 - 1.0
+        return self.scatter * sqrt(1.0 + repeats * max(0.0, leverage))
+
+    def familiar(self, doubt: float) -> bool:
+        """Is that the doubt about a load which this engine has met?"""
+        return doubt <= FAMILIAR * self.scatter
 
     def _leverage(self, row: Vector) -> float:
         """How little is known of such a load: 0 is well known, beyond 1 is guessed."""
@@ -103,6 +125,7 @@ class StepModel:
             self._moment[i] += row[i] * step_seconds / scale
             for j in _PARTS:
                 self._gram[i][j] += row[i] * row[j]
+        self.met.learn(step_seconds, tokens_per_step, kv_usage)
         self.blocks += 1
         self.seconds += seconds
         self._unsolved += 1
@@ -114,6 +137,30 @@ class StepModel:
         """Excursions that healed by themselves belong to what is normal here."""
         for log_ratio in log_ratios:
             self._note(log_ratio)
+
+    def export_state(self) -> dict[str, Any]:
+        """Return the equations and the scatter as plain values."""
+        return {
+            "blocks": self.blocks,
+            "seconds": self.seconds,
+            "gram": [list(row) for row in self._gram],
+            "moment": list(self._moment),
+            "scatter_square": self._scatter_square,
+            "met": self.met.export_state(),
+        }
+
+    def restore(self, state: kept.Kept) -> None:
+        """Go on with the equations; raises one of kept.DAMAGE, and may then be half restored."""
+        self.blocks = kept.whole(state["blocks"])
+        self.seconds = kept.number(state["seconds"], 0.0)
+        gram = [kept.numbers(row, len(_PARTS)) for row in state["gram"]]
+        if len(gram) != len(_PARTS) or any(gram[i][i] < 0.0 for i in _PARTS):
+            raise ValueError("the equations are not three")
+        self._gram, self._moment = gram, kept.numbers(state["moment"], len(_PARTS))
+        self._scatter_square = kept.number(state["scatter_square"], 0.0)
+        self.met.restore(state["met"])
+        if self.blocks:
+            self._solve()
 
     def _begin(self, step_seconds: float, tokens_per_step: float, kv_usage: float) -> None:
         scales = (

@@ -53,7 +53,6 @@ _TYPES = frozenset(
         "stateset",
     )
 )
-_WHOLE = 1 << 30  # as the length of a head: the line up to its end
 
 
 class Sample(NamedTuple):
@@ -93,22 +92,21 @@ class Layout:
     ) -> None:
         self.heads = heads
         self.outline = outline
-        self._heads_list = list(heads)
         self._is_sample = is_sample
-        self._head_lengths = [
-            len(h) if s else _WHOLE for h, s in zip(heads, is_sample, strict=True)
-        ]
-        self._value_starts = [len(h) for h in compress(heads, is_sample)]
+        self._is_comment = bytes(not each for each in is_sample)
+        self._sample_heads = list(compress(heads, is_sample))
+        self._comments = list(compress(heads, self._is_comment))
 
     def values(self, lines: list[str]) -> list[float] | None:
         """The numbers of a body of this layout, in order of its series; None: it has another layout."""
-        lengths = self._head_lengths
-        if len(lines) != len(lengths):
+        if len(lines) != len(self.heads):
             return None
-        if [line[:n] for line, n in zip(lines, lengths, strict=True)] != self._heads_list:
+        heads, samples = self._sample_heads, list(compress(lines, self._is_sample))
+        if not all(map(str.startswith, samples, heads)):
             return None
-        samples = compress(lines, self._is_sample)
-        tails = [line[n:] for line, n in zip(samples, self._value_starts, strict=True)]
+        if list(compress(lines, self._is_comment)) != self._comments:
+            return None
+        tails = list(map(str.removeprefix, samples, heads))
         try:
             values = list(map(float, tails))
         except ValueError:

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from vllm_watch.sources import pid_namespace
+from vllm_watch.sources.ancestry import Ancestry, Kin
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 _HOSTS_BEFORE = (535,)
@@ -39,6 +40,7 @@ class GpuPids:
         self._host = next((r for r in self._readers if self._namespaces[r].initial), None)
         self._host_sees_all = self._host is not None and self._host.sees_all()
         self._driver: tuple[int, ...] | None = None
+        self._kin = {reader: Ancestry(reader) for reader in self._readers}
 
     def set_driver(self, version: str | None) -> None:
         """Take the driver's version ("580.65.06"); without one, a container's view stays unknown."""
@@ -60,6 +62,12 @@ class GpuPids:
         return not self._own_inside or self._outside(_HOSTS_BEFORE, _MEMORY_TRANSLATED_FROM)
 
     @property
+    def all_are_listed(self) -> bool | None:
+        """Whether NVML lists the processes of all containers; None: not known."""
+        numbering = self.numbering
+        return None if numbering is None else numbering == "host"
+
+    @property
     def utilization_is_theirs(self) -> bool:
         """Whether samples of utilization carry the same numbers as the lists of processes."""
         return not self._own_inside or self._outside(_HOSTS_BEFORE, _UTILIZATION_TRANSLATED_FROM)
@@ -75,7 +83,9 @@ class GpuPids:
     def forget_others(self, pids: Collection[int]) -> None:
         """Keep in memory only what is known of these."""
         for reader in self._readers:
-            reader.forget_others(pids)
+            kin = self._kin[reader]
+            reader.forget_others({*pids, *kin.pids})
+            kin.begin()
 
     def _outside(self, first: tuple[int, ...], end: tuple[int, ...]) -> bool:
         return self._driver is not None and not first <= self._driver < end
@@ -86,7 +96,7 @@ class GpuPids:
         facts = self._host.read(pid)
         if facts is None:
             return ProcessFacts(pid=pid, state="X") if self._host_sees_all else None
-        return self._with_local(facts)
+        return self._with_local(facts, self._kin[self._host].of(facts))
 
     def _of_ours(self, pid: int) -> ProcessFacts | None:
         # The driver's version is what it says of itself, so the process must bear it out as well.
@@ -95,18 +105,23 @@ class GpuPids:
         facts = self._own.read(pid)
         if facts is None or not self._own.has_gpu_open(pid):
             return None
-        return replace(facts, pid_local=pid)
+        return _with(facts, self._kin[self._own].of(facts), pid)
 
-    def _with_local(self, facts: ProcessFacts) -> ProcessFacts:
+    def _with_local(self, facts: ProcessFacts, kin: Kin) -> ProcessFacts:
         """Add its PID in our namespace. The number alone would also fit a process of a sibling container."""
         level = self._namespaces[self._host].levels_above_ours if self._host else None
         if level == 0:
-            return replace(facts, pid_local=facts.pid)
+            return _with(facts, kin, facts.pid)
         if level is None or facts.pids is None or len(facts.pids) <= level:
-            return facts
+            return _with(facts, kin, None)
         local = self._own.read(facts.pids[level])
         same = local is not None and _identity(local) == _identity(facts)
-        return replace(facts, pid_local=facts.pids[level]) if same else facts
+        return _with(facts, kin, facts.pids[level] if same else None)
+
+
+def _with(facts: ProcessFacts, kin: Kin, pid_local: int | None) -> ProcessFacts:
+    ancestors, left_behind = kin
+    return replace(facts, pid_local=pid_local, ancestors=ancestors, left_behind=left_behind)
 
 
 def _identity(facts: ProcessFacts) -> tuple[object, ...]:

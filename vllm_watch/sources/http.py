@@ -1,10 +1,10 @@
-"""One bounded HTTP GET, and how it ended: the only way in which the watcher talks to an engine."""
+"""One bounded HTTP call, and how it ended: the only way in which the watcher talks to an engine."""
 
 import asyncio
 import errno
 import time
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
@@ -16,6 +16,7 @@ REDIRECTS_MAX = 2
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _ERROR_CHARS_MAX = 300
+_REFUSAL_BYTES_MAX = 2048  # of a body that says why a POST was refused: a sentence or two
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ async def get(
     """GET `url`. Never raises for anything that the other side or the network does."""
     started = time.monotonic()
     deadline = started + limits.timeout_seconds
-    answer = await _get_once(session, url, limits, headers, limits.timeout_seconds)
+    answer = await _once(session, "GET", url, limits, headers, limits.timeout_seconds)
     for _ in range(REDIRECTS_MAX):
         location = answer.headers.get("Location")
         if answer.call.status not in _REDIRECTS or location is None:
@@ -62,7 +63,7 @@ async def get(
             break
         url = there
         left = max(0.001, deadline - time.monotonic())
-        answer = await _get_once(session, url, limits, headers, left)
+        answer = await _once(session, "GET", url, limits, headers, left)
     call = answer.call
     answer.call = Call(
         outcome=call.outcome,
@@ -70,6 +71,20 @@ async def get(
         error=call.error,
         latency_s=time.monotonic() - started,
     )
+    answer.url = url
+    return answer
+
+
+async def post(
+    session: aiohttp.ClientSession, url: str, limits: Limits, headers: dict[str, str], body: bytes
+) -> Answer:
+    """POST `body`, once; redirects are not followed. Never raises for anything that the other side does.
+
+    An answer other than 200 keeps the beginning of its body, which says what was wrong.
+    """
+    started = time.monotonic()
+    answer = await _once(session, "POST", url, limits, headers, limits.timeout_seconds, body)
+    answer.call = replace(answer.call, latency_s=time.monotonic() - started)
     answer.url = url
     return answer
 
@@ -86,18 +101,20 @@ def _on_same_server(url: str, location: str) -> str | None:
         return None
 
 
-async def _get_once(
+async def _once(
     session: aiohttp.ClientSession,
+    method: str,
     url: str,
     limits: Limits,
     headers: dict[str, str],
     seconds: float,
+    body: bytes | None = None,
 ) -> Answer:
     connect = min(limits.connect_timeout_seconds, seconds)
     timeout = aiohttp.ClientTimeout(total=seconds, connect=connect, sock_connect=connect)
     try:
-        async with session.get(
-            url, headers=headers, timeout=timeout, allow_redirects=False
+        async with session.request(
+            method, url, headers=headers, data=body, timeout=timeout, allow_redirects=False
         ) as response:
             return await _receive(response, limits.body_bytes_max)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError, zlib.error) as error:
@@ -108,7 +125,11 @@ async def _receive(response: aiohttp.ClientResponse, bytes_max: int) -> Answer:
     headers = dict(response.headers)
     status = response.status
     if status != 200:  # noqa: PLR2004
-        return Answer(Call(outcome="http", status=status, error=f"HTTP {status}"), headers=headers)
+        refusal = b""
+        if response.method == "POST":
+            refusal = await response.content.read(_REFUSAL_BYTES_MAX)
+        call = Call(outcome="http", status=status, error=f"HTTP {status}")
+        return Answer(call, refusal, headers=headers)
     unpack = _unpacker(response.headers.get("Content-Encoding", ""))
     parts: list[bytes] = []
     room = bytes_max

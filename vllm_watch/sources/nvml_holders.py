@@ -116,6 +116,8 @@ def _sample(
         compute_instance_id=_instance(holder.compute_instance),
         mps="mps" in holder.kinds if mps_known else None,
         pid_local=known.pid_local,
+        ancestors=known.ancestors,
+        left_behind=known.left_behind,
     )
 
 

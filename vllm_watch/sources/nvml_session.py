@@ -209,7 +209,8 @@ class Session:
                 ask, gpu.handle, self._pids, memory.total, gpu.utilization
             ),
             memory_total_bytes=memory.total, memory_used_bytes=memory.used,
-            memory_reserved_bytes=memory.reserved, **nvml_device.read_sensors(ask, gpu.handle),
+            memory_reserved_bytes=memory.reserved, processes_complete=self._pids.all_are_listed,
+            **nvml_device.read_sensors(ask, gpu.handle),
         )  # fmt: skip
         return iter((whole, *self._slices(gpu)))
 
@@ -233,6 +234,7 @@ class Session:
                 ),
                 memory_total_bytes=memory.total, memory_used_bytes=memory.used,
                 memory_reserved_bytes=memory.reserved,
+                processes_complete=self._pids.all_are_listed,
             )  # fmt: skip
 
 

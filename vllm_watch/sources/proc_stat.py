@@ -16,6 +16,7 @@ class Stat:
     name: str
     state: str
     ppid: int
+    pgid: int
     flags: int
     cpu_ticks: int  # user + system
     starttime_ticks: int  # since boot
@@ -43,6 +44,7 @@ def parse_stat(text: bytes) -> Stat | None:
             name=text[opening + 1 : closing].decode(errors="replace"),
             state=fields[0].decode(),
             ppid=int(fields[1]),
+            pgid=int(fields[2]),
             flags=int(fields[6]),
             cpu_ticks=int(fields[11]) + int(fields[12]),
             starttime_ticks=int(fields[19]),

@@ -34,6 +34,7 @@ class ProcessFacts:
     name: str | None = None  # comm: at most 15 bytes
     cmdline: tuple[str, ...] | None = None
     ppid: int | None = None
+    pgid: int | None = None  # of its process group: the PID of the group's leader
     state: str | None = None  # the letter of /proc/PID/stat; X also where it was shown to be gone
     create_time: float | None = None  # Unix seconds
     start_ticks: int | None = None  # the same since boot: with the PID it names a process for good
@@ -44,6 +45,8 @@ class ProcessFacts:
         None  # NSpid: in the tree's namespace first, its own innermost last
     )
     pid_local: int | None = None  # in our own namespace, where that could be shown
+    ancestors: tuple[str, ...] | None = None  # of a worker: commands, the parent's first
+    left_behind: bool | None = None  # of a worker: see samples.process
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ class ProcReader:
             known = self._static[pid] = _read_static(folder, stat, known)
         boot_time = self._boot_seconds()
         return ProcessFacts(
-            pid=pid, name=stat.name, cmdline=known.cmdline, ppid=stat.ppid, state=stat.state,
+            pid=pid, name=stat.name, cmdline=known.cmdline, ppid=stat.ppid, pgid=stat.pgid, state=stat.state,
             create_time=None if boot_time is None
             else boot_time + stat.starttime_ticks / self._ticks_per_second,
             start_ticks=stat.starttime_ticks,

@@ -62,6 +62,7 @@ _PROCESS: Mapping[str, Convert] = {
     "ppid": _whole, "state": _text, "create_time": _number, "cpu_seconds": _number,
     "sm_utilization_ratio": _number, "cgroup": _text, "uid": _whole, "gpu_instance_id": _whole,
     "compute_instance_id": _whole, "mps": _truth, "pid_local": _whole,
+    "ancestors": _each(_text), "left_behind": _truth,
 }  # fmt: skip
 
 
@@ -79,6 +80,7 @@ _GPU: Mapping[str, Convert] = {
     "xid_errors": _each(_whole), "ecc_uncorrected": _whole, "remapped_rows_pending": _truth,
     "remapped_rows_failed": _truth, "mig_parent_uuid": _text, "gpu_instance_id": _whole,
     "compute_instance_id": _whole, "lost": _truth, "processes": _each(_process),
+    "processes_complete": _truth,
 }  # fmt: skip
 
 

@@ -11,7 +11,14 @@ from typing import Any
 
 from vllm_watch.redaction import redacted
 from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.samples.observation import OUTCOMES, Call, CanaryCall, Observation, ProcessState
+from vllm_watch.samples.observation import (
+    CANARY_OUTCOMES,
+    OUTCOMES,
+    Call,
+    CanaryCall,
+    Observation,
+    ProcessState,
+)
 from vllm_watch.sources import trace_gpus
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
@@ -144,7 +151,12 @@ def _canary(said: dict[str, Any]) -> CanaryCall | None:
     if ok is None:
         return None
     latency_s = _typed(entry, "latency_s", (int, float)) or 0.0
-    return CanaryCall(ok=ok, latency_s=latency_s, error=_typed(entry, "error", str))
+    outcome = entry.get("outcome")
+    return CanaryCall(
+        ok=ok, latency_s=latency_s, error=_typed(entry, "error", str),
+        outcome=outcome if outcome in CANARY_OUTCOMES else None,
+        engine=_typed(entry, "engine", str),
+    )  # fmt: skip
 
 
 def to_line(observation: Observation, body: str | None, *, target: str | None = None) -> bytes:
@@ -186,14 +198,18 @@ def remainder(observation: Observation) -> str:
         told["process"] = {
             "pid": process.pid, "start_time": process.start_time, "alive": process.alive,
         }  # fmt: skip
-    if (canary := observation.canary) is not None:
-        told["canary"] = {
-            "ok": canary.ok, "latency_s": canary.latency_s,
-            "error": canary.error and redacted(canary.error),
-        }  # fmt: skip
+    if observation.canary is not None:
+        told["canary"] = _canary_to_json(observation.canary)
     if observation.reading is not None:
         server = observation.reading.server
         for name in ("version", "models", "max_model_len", "sleeping", "paused"):
             if (value := getattr(server, name)) is not None:
                 told[name] = value
     return _encode(told)[1:-1]
+
+
+def _canary_to_json(canary: CanaryCall) -> dict[str, Any]:
+    error = canary.error and redacted(canary.error)
+    said = {"ok": canary.ok, "latency_s": canary.latency_s, "error": error}
+    more = {"outcome": canary.outcome, "engine": canary.engine}  # beyond the published keys
+    return said | {name: value for name, value in more.items() if value is not None}

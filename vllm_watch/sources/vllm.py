@@ -148,7 +148,7 @@ class VllmSource:
         headers = {}
         if self._settings.api_key_file is not None:
             try:
-                key = await asyncio.to_thread(_read_key, self._settings.api_key_file)
+                key = await asyncio.to_thread(read_key, self._settings.api_key_file)
             except OSError as error:
                 said = f"the API key file cannot be read: {error.strerror}"
                 return Call(outcome="http", error=said)
@@ -204,6 +204,7 @@ def _switch(name: str) -> Callable[[Any], Mapping[str, Any]]:
     return lambda said: {name: bool(said[f"is_{name}"])}
 
 
-def _read_key(path: Path) -> str:
+def read_key(path: Path) -> str:
+    """Read a bearer key; it is in a file so that it can be changed while we run. Raises OSError."""
     with path.open() as file:
         return file.read(_API_KEY_BYTES_MAX).strip()

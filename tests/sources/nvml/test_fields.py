@@ -1,12 +1,14 @@
 """What a GPU says of itself: the real pynvml over a fake driver that is scripted while it runs."""
 
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.nvml_stub import GIB, h200
 from tests.sources.nvml.reading import one
 from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.sources import pid_namespace
 
 
 async def test_a_healthy_gpu_in_base_units(stub, make_source):
@@ -24,6 +26,7 @@ async def test_a_healthy_gpu_in_base_units(stub, make_source):
             power_limit_watts=700.0, sm_clock_hz=1.755e9, sm_clock_max_hz=1.98e9,
             throttle_reasons=("gpu_idle",), xid_errors=(), ecc_uncorrected=0,
             remapped_rows_pending=False, remapped_rows_failed=False, lost=False, processes=(),
+            processes_complete=pid_namespace.we_are_initial(Path("/proc")),
         ),
     )  # fmt: skip
 

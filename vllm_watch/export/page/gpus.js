@@ -42,10 +42,11 @@ class Gpu {
     this.bar = h("div", { class: "memory", role: "img" });
     this.rows = h("tbody");
     this.table = h("table", { class: "holders" },
-      h("thead", {}, h("tr", {}, ...["process", "pid", "user", "holds", "age", "state", "command line"].map((t) => h("th", { scope: "col" }, t)))), this.rows);
+      h("thead", {}, h("tr", {}, ...["process", "pid", "user", "holds", "age", "verdict", "command line"].map((t) => h("th", { scope: "col" }, t)))), this.rows);
     this.nobody = h("p", { class: "nobody" });
+    this.unaccounted = h("p", { class: "reason" });
     this.element = h("article", { class: "gpu" },
-      h("header", {}, h("div", {}, this.title, this.uuid), this.meters), this.chips, this.used, this.bar, this.table, this.nobody);
+      h("header", {}, h("div", {}, this.title, this.uuid), this.meters), this.chips, this.used, this.bar, this.table, this.unaccounted, this.nobody);
   }
 
   draw(gpu, now) {
@@ -80,6 +81,9 @@ class Gpu {
     const processes = gpu.processes ?? [];
     this.table.hidden = processes.length === 0;
     this.nobody.hidden = processes.length > 0;
+    const rest = gpu.unaccounted;
+    this.unaccounted.hidden = rest?.verdict !== "stale";
+    setText(this.unaccounted, rest?.verdict === "stale" ? `Stale: ${reasonText(rest)}` : "");
     setText(this.nobody, gpu.processes === null ? "Who holds its memory is unknown." : "No process holds its memory.");
     keyed(this.rows, processes, ({ pid }) => pid, (process) => new Holder(process),
       (row, process) => row.draw(process, shadeOf(processes.indexOf(process)), now));
@@ -95,10 +99,11 @@ class Holder {
     this.user = cell("user");
     this.bytes = cell("holds", "holds");
     this.age = cell("age");
-    this.state = cell("state");
+    this.verdict = cell("verdict");
+    this.reason = h("td", { class: "reason" });
     this.element = h("tr", {},
       h("th", { scope: "row" }, h("span", { class: "process" }, this.swatch, this.name)),
-      h("td", { "data-title": "pid", class: "pid" }, String(pid)), this.user, this.bytes, this.age, this.state, this.command);
+      h("td", { "data-title": "pid", class: "pid" }, String(pid)), this.user, this.bytes, this.age, this.verdict, this.command, this.reason);
   }
 
   draw(process, shade, now) {
@@ -111,9 +116,18 @@ class Holder {
     setText(this.user, process.uid === null ? format.UNKNOWN : process.uid === 0 ? "root" : `uid ${process.uid}`);
     setText(this.bytes, process.used_bytes === null ? "unknown" : format.bytes(process.used_bytes));
     setText(this.age, process.create_time === null ? format.UNKNOWN : format.age(now - process.create_time));
-    setText(this.state, PROCESS_STATES[process.state] ?? format.text(process.state));
-    setAttribute(this.state, "data-tone", process.state === "Z" || process.state === "D" ? "warn" : null);
+    setText(this.verdict, process.verdict);
+    setAttribute(this.verdict, "title", [PROCESS_STATES[process.state] ?? format.text(process.state), process.place].filter(Boolean).join(" · "));
+    setAttribute(this.verdict, "data-tone", process.verdict === "stale" ? "bad" : process.verdict === "unknown" ? "warn" : null);
+    this.reason.hidden = process.verdict !== "stale";
+    setText(this.reason, process.verdict === "stale" ? reasonText(process) : "");
   }
+}
+
+/** Why it is called so, and what to do. */
+function reasonText({ evidence, remedy }) {
+  const why = evidence.join("; ");
+  return remedy ? `${why}. To do: ${remedy}` : why;
 }
 
 function memoryText({ memory_total_bytes: total, memory_used_bytes: used, processes }, parts) {

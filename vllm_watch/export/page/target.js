@@ -42,7 +42,8 @@ export class Target {
     this.identity = h("dl", { class: "facts identity" });
     this.engineList = h("div", { class: "engines" });
     this.sources = h("tbody");
-    this.body = h("div", { class: "target-body" }, this.callout, this.engineList,
+    this.blind = h("ul", { class: "blind", hidden: "" });
+    this.body = h("div", { class: "target-body" }, this.callout, this.blind, this.engineList,
       h("h4", {}, "Identity"), this.identity, h("h4", {}, "What the watcher asks"),
       h("div", { class: "scroll" }, h("table", { class: "sources" },
         h("thead", {}, h("tr", {}, ...["asked for", "last answer", "last good", "took", "asked", "failed"].map((t) => h("th", { scope: "col" }, t)))),
@@ -136,12 +137,24 @@ export class Target {
     const { signals } = data;
     this.callout.hidden = !signals?.why_not;
     setText(this.callout, signals?.why_not ?? "");
+    this.drawBlind();
     const shown = [...this.engines.values()].sort((a, b) => a.label.localeCompare(b.label, "en", { numeric: true }));
     keyed(this.engineList, shown, (engine) => engine.label, (engine) => engine,
       (engine) => engine.draw(signals?.engines[engine.label] ?? null, { t: end, now, span: this.page.span, interval: this.interval(), alone: shown.length === 1,
         marks: this.marks.filter((mark) => mark.engine === null || mark.engine === engine.label) }));
     facts(this.identity, identityOf(data, now));
     this.drawSources(now);
+  }
+
+  /** What cannot be judged here, and what only in part: nobody should take silence for health. */
+  drawBlind() {
+    const lines = Object.entries(this.data.detectors ?? {}).filter(([, { state }]) => state === "blind" || state === "partly")
+      .sort(([, a], [, b]) => a.state.localeCompare(b.state)); // blind first
+    this.blind.hidden = !lines.length;
+    keyed(this.blind, lines, ([slug]) => slug, () => ({ element: h("li") }), ({ element }, [slug, { state, text }]) => {
+      setAttribute(element, "data-tone", state === "blind" ? "warn" : "quiet");
+      setText(element, `${slug.replaceAll("_", " ")} ${state === "blind" ? "is blind" : "sees in part"}: ${text}`);
+    });
   }
 
   drawSources(now) {

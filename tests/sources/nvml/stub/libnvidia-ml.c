@@ -9,6 +9,8 @@
  *   hang.FUNCTION SECONDS         hang.FUNCTION.GPU SECONDS    (ends early when the key is taken away)
  *   xid.SERIAL GPU:CODE           (each serial is delivered once, ascending)
  *   gpu.I.KEY VALUE               gpu.I.mig.J.KEY VALUE
+ *   release_on_exit 1             (a process that has ended is charged nothing any more)
+ *   kept.PID 1                    (but this one stays listed)      leaked.PID 1  (not listed, but used)
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -237,9 +239,40 @@ int nvmlDeviceGetUUID(Device *device, char *buffer, uint size) {
     return text_field("nvmlDeviceGetUUID", device, "uuid", buffer, size);
 }
 
+/* Has this process ended, so that the driver lists it no more? A zombie has. */
+static int is_released(const char *pid) {
+    char path[64], line[512], key[64];
+    if (!find("release_on_exit")) return 0;
+    snprintf(key, sizeof key, "kept.%s", pid);
+    if (find(key)) return 0;
+    snprintf(path, sizeof path, "/proc/%s/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (!file) return 1;
+    size_t length = fread(line, 1, sizeof line - 1, file);
+    fclose(file);
+    line[length] = 0;
+    char *end = strrchr(line, ')');
+    return !end || end[2] == 'Z' || end[2] == 'X';
+}
+
+/* What the compute processes that have ended gave back. */
+static u64 released(const Device *device) {
+    const char *found = field(device, "compute");
+    char copy[LINE], key[64], *rest = copy, *item;
+    u64 bytes = 0;
+    snprintf(copy, sizeof copy, "%s", found ? found : "");
+    while ((item = strsep(&rest, ","))) {
+        char *pid = strsep(&item, ":");
+        snprintf(key, sizeof key, "leaked.%s", pid);
+        if (item && *item != '-' && is_released(pid) && !find(key)) bytes += strtoull(item, NULL, 10);
+    }
+    return bytes;
+}
+
 static int memory(const Device *device, u64 *total, u64 *used, u64 *reserved) {
     int code = number(device, "memory_total", total);
     if (!code) code = number(device, "memory_used", used);
+    if (!code) *used -= released(device);
     if (!code && number(device, "memory_reserved", reserved)) *reserved = 0;
     return code;
 }
@@ -273,7 +306,9 @@ static int processes(const char *function, const Device *device, const char *nam
     char *rest = copy, *item;
     while ((item = strsep(&rest, ","))) {
         if (!*item) continue;
-        char *pid = strsep(&item, ":"), *used = strsep(&item, ":"), *gpu = strsep(&item, ":"), *compute = item;
+        char *pid = strsep(&item, ":");
+        if (is_released(pid)) continue;
+        char *used = strsep(&item, ":"), *gpu = strsep(&item, ":"), *compute = item;
         if (infos && seen < room)
             infos[seen] = (ProcessInfo){
                 (uint)strtoul(pid, NULL, 10), used && *used != '-' ? strtoull(used, NULL, 10) : ~0ULL,

@@ -1,0 +1,181 @@
+"""docs/detection.md: the figures that were measured last, with what they mean and what they cannot show.
+
+The figures lie in figures.json, written by `bench_detection.py --page`; the page is made of them and of the code.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.detection import bench
+from benchmarks.detection.baselines import BASELINES
+from benchmarks.detection.scenarios import CONFUSERS, FAULTS, SCRIPTS, runs
+
+LAB = "The lab's recordings"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "detection.md"
+FIGURES = Path(__file__).parent / "figures.json"
+
+_COLUMNS = (
+    ("recall_collapse", "recall of collapse", ".2f"),
+    ("recall", "recall of collapse, stall, down", ".2f"),
+    ("precision", "precision", ".2f"),
+    ("false_alarms_per_day", "false alarms a day", ".1f"),
+    ("delay_median_s", "seconds to detection, median", ".0f"),
+    ("delay_p95_s", "95 %", ".0f"),
+    ("cause_right", "cause right", ".2f"),
+    ("advice_right", "restart advice right", ".2f"),
+    ("duplicates", "duplicates", ".0f"),
+    ("resolved_in_time", "ended within 5 min", ".2f"),
+)
+_SCENARIO_COLUMNS = (
+    ("recordings", "recordings", ".0f"),
+    ("events", "events", ".0f"),
+    ("recall", "recall", ".2f"),
+    ("delay_median_s", "seconds to detection", ".0f"),
+    ("cause_right", "cause right", ".2f"),
+    ("advice_right", "restart advice right", ".2f"),
+    ("false_alarms_per_day", "false alarms a day", ".1f"),
+    ("recall_other", "recall of overload", ".2f"),
+    ("other_false_alarms_per_day", "false overloads a day", ".1f"),
+    ("pages_outside", "pages outside", ".0f"),
+)
+_NO_ADVICE = frozenset(("advice_right",))  # the rules say nothing of restarts
+
+_HEAD = """\
+# How well trouble is found
+
+<!-- Made by benchmarks/bench_detection.py --page from benchmarks/detection/. Do not edit. -->
+
+Our detectors beside the rules that people use today, over labelled recordings, all by the same scorer.
+`make bench` plays a third of the runs and prints the tables; `make bench-detection` plays all of them and writes
+this page. Recordings of your own (`NAME.jsonl.gz` as `vllm-watch record` writes them, with a `NAME.truth.json`)
+are judged by `python benchmarks/bench_detection.py DIR`; `--write DIR` shows the format by example.
+
+## What the figures are
+
+"""
+
+_RULES = """\
+- **Event**: one fault with its beginning, its end, and the moment from which users felt it. Recall, delay, cause and
+  precision are of collapse, stall and down; overload is counted apart.
+- **Found**: an incident of the event's kind was open during it, on its engine, and was not open long before.
+- **False alarm**: an incident of these three kinds where there was no such event, up to five minutes after its end.
+- **Seconds to detection** count from the moment users felt it, for events that were found.
+- **Restart advice right**: some incident advised a restart where one cures, and none did where it does not.
+- **Duplicates**: further incidents of the same kind for the same event.
+
+The rules of today carry the cause that their name suggests, and each set also has the two rules that nobody leaves out
+(no answer for 60 s; no token for five minutes while requests run). They advise nothing, so that column is empty.
+
+## What they cannot show
+
+The lab's recordings are made by our own simulated engines ([lab.md](lab.md)), and the detectors were developed by the
+same people beside them. So they show that nothing broke, and how rules compare under equal conditions; they do **not**
+show how often a real fleet would be paged. In particular:
+
+- step costs are linear and noise-free: real steps scatter from half to several times the mean;
+- one request mix per run (but for the confusers that change it), Poisson arrivals, no multi-turn sessions;
+- faults are clean: one at a time, on at once or along a straight ramp, and they end;
+- a run has an hour. False alarms a day rest on {days:.1f} days in all: none in {days:.1f} days is not none in a year;
+- what the lab has no story for is not in it: several nodes, disaggregation, new failure modes of vLLM.
+
+A rule that looks bad here may serve well where its threshold was fitted to one engine and one load.
+"""
+
+
+def load() -> dict[str, Any]:
+    """The figures that were measured last, by title."""
+    found: dict[str, Any] = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    return found
+
+
+def store(title: str, figures: dict[str, Any]) -> None:
+    """Keep new figures and write the page anew."""
+    kept = load() | {title: figures}
+    FIGURES.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n")
+    PAGE.write_text(text(kept))
+
+
+def text(kept: dict[str, Any]) -> str:
+    """The whole page."""
+    days = kept[LAB]["whose"][bench.OURS]["days"] if LAB in kept else 0.0
+    parts = [_HEAD + _RULES.replace("{days:.1f}", f"{days:.1f}")]
+    titles = [LAB] * (LAB in kept) + sorted(set(kept) - {LAB})
+    parts += [_section(title, kept[title]) for title in titles]
+    parts.append(_scenarios())
+    return "\n".join(parts)
+
+
+def _section(title: str, figures: dict[str, Any]) -> str:
+    ours = figures["whose"][bench.OURS]
+    about = (
+        f"{ours['recordings']} recordings, {ours['days']:.1f} days, {ours['events']} collapses, "
+        "stalls and downs."
+    )
+    return "\n".join(
+        [f"## {title}\n", about + "\n", *table(figures), "\nOurs, by scenario:\n", *scenario_table(figures), ""]
+    )  # fmt: skip
+
+
+def table(figures: dict[str, Any]) -> list[str]:
+    """Everybody's figures, ours first."""
+    names = [bench.OURS, *BASELINES]
+    rows = []
+    for name in names:
+        leave = frozenset[str]() if name == bench.OURS else _NO_ADVICE
+        shown = f"**{name}**" if name == bench.OURS else name
+        rows.append(_row(shown, figures["whose"][name], _COLUMNS, leave))
+    return [*_titles("", _COLUMNS), *rows]
+
+
+def scenario_table(figures: dict[str, Any]) -> list[str]:
+    """Our figures by scenario."""
+    known = list(SCRIPTS)
+    order = sorted(figures["scenarios"], key=lambda s: (known.index(s) if s in known else 0, s))
+    rows = [_row(name, figures["scenarios"][name], _SCENARIO_COLUMNS) for name in order]
+    return [*_titles("scenario", _SCENARIO_COLUMNS), *rows]
+
+
+def _titles(first: str, columns: tuple[tuple[str, str, str], ...]) -> list[str]:
+    titles = [first, *(title for _, title, _ in columns)]
+    return ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+
+
+def _row(
+    name: str,
+    figures: dict[str, float | None],
+    columns: tuple[tuple[str, str, str], ...],
+    leave: frozenset[str] = frozenset(),
+) -> str:
+    cells = []
+    for key, _, form in columns:
+        value = None if key in leave else figures[key]
+        cells.append("" if value is None else f"{value:{form}}")
+    return "| " + " | ".join([name, *cells]) + " |"
+
+
+def _scenarios() -> str:
+    rows = []
+    for title, scripts in (("fault", FAULTS), ("confuser", CONFUSERS)):
+        for name in scripts:
+            settings = "; ".join(run.setting for run in runs() if run.scenario == name)
+            rows.append(f"| {title} | `{name}` | {_what(name)} | {settings} |")
+    return "\n".join(
+        ["## The lab's scenarios\n", "| | scenario | what happens | runs |", "|---|---|---|---|", *rows, ""]
+    )  # fmt: skip
+
+
+_WHAT_OF = {
+    "slow": "Every step takes two and a half times as long, from one moment to the next.",
+    "slow_creeping": "Steps grow four times as long over ten minutes; felt from one and a half times on.",
+    "hang": "The engine core stops stepping; its API server answers on.",
+    "admission_deadlock": "No waiting request is admitted, although the cache is empty.",
+    "api_hang": "The API server accepts connections and says nothing.",
+    "engine_dead": "The engine core died: /health is 503, /metrics still 200.",
+}
+
+
+def _what(name: str) -> str:
+    script = SCRIPTS[name]
+    return _WHAT_OF.get(name) or (script.__doc__ or "").strip()

@@ -1,0 +1,162 @@
+"""Writes docs/thresholds.md from the code: every number that judgement rests on, with its reason.
+
+python docs/generate_thresholds.py            write it
+python docs/generate_thresholds.py --check    exit 1 when it is stale
+
+A threshold is a number that a module of `detectors`, `signals` or `incidents` names at its top level, or a
+field of a detector's Settings. The text that follows it in the code is its reason; several that stand
+together may share one.
+"""
+
+import ast
+import importlib
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "thresholds.md"
+FOLDERS = ("detectors", "signals", "incidents")
+
+HEAD = """\
+# Thresholds
+
+<!-- Made by docs/generate_thresholds.py from the code. Do not edit. -->
+
+Every number that judgement rests on, with its reason, as it stands in the code. None needs to be tuned: what differs
+between engines is learnt from each engine. Names in lower case are the keys of a detector's `Settings`. A reason that
+begins with `...` goes on from the row above. A test fails when a number has no reason.
+"""
+
+HTTP = ("_SERVER_ERROR",)
+"""Numbers that are names, not thresholds."""
+
+TITLES = {
+    "detectors": "Detectors",
+    "signals": "What detectors are built on",
+    "incidents": "Incidents over time",
+}
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """One named number (or a table of numbers)."""
+
+    name: str
+    value: Any
+    reason: str  # empty: the code gives none
+
+
+def main() -> int:
+    """Write the page, or say that it is stale."""
+    text = page()
+    if "--check" not in sys.argv:
+        PAGE.write_text(text)
+        return 0
+    if PAGE.exists() and PAGE.read_text() == text:
+        return 0
+    sys.stderr.write(f"{PAGE} is stale: run python docs/generate_thresholds.py\n")
+    return 1
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for folder in FOLDERS:
+        parts.append(f"## {TITLES[folder]}\n")
+        parts += [_section(file) for file in files(folder) if thresholds(file)]
+    return "\n".join(parts)
+
+
+def files(folder: str) -> list[Path]:
+    """The modules of a folder that say anything."""
+    found = sorted((ROOT / "vllm_watch" / folder).glob("*.py"))
+    return [file for file in found if file.name != "__init__.py"]
+
+
+def _section(file: Path) -> str:
+    runbook = ROOT / "docs" / "detectors" / f"{file.stem}.md"
+    title = f"[{file.stem}](detectors/{file.stem}.md)" if runbook.exists() else file.stem
+    rows = [
+        f"| `{each.name}` | {_value(each)} | {each.reason} |".replace("\n", " ")
+        for each in thresholds(file)
+    ]
+    return "\n".join([f"### {title}\n", "| name | value | why |", "|---|---|---|", *rows, ""])
+
+
+def thresholds(file: Path) -> list[Threshold]:
+    """What a module names, in its order."""
+    tree = ast.parse(file.read_text())
+    module = importlib.import_module(f"vllm_watch.{file.parent.name}.{file.stem}")
+    found = [
+        Threshold(name, value, reason)
+        for name, reason in _reasons(tree.body)
+        if name not in HTTP and _is_number(value := getattr(module, name, None))
+    ]
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef) and node.name == "Settings":
+            fields = module.Settings.model_fields
+            found += [
+                Threshold(name, fields[name].default, reason)
+                for name, reason in _reasons(node.body)
+                if name in fields and _is_number(fields[name].default)
+            ]
+    return found
+
+
+def _is_number(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return bool(value) and all(map(_is_number, value.values()))
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _reasons(body: list[ast.stmt]) -> Iterator[tuple[str, str]]:
+    """(name, text that follows it) of each assignment; a row of assignments shares the text after it."""
+    waiting: list[str] = []
+    for node in body:
+        names = list(_names(node))
+        if names:
+            waiting += names
+            continue
+        text = ""
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            text = " ".join(str(node.value.value).split())
+        yield from ((name, text) for name in waiting)
+        waiting = []
+    yield from ((name, "") for name in waiting)
+
+
+def _names(node: ast.stmt) -> Iterator[str]:
+    targets: list[ast.expr] = []
+    if isinstance(node, ast.Assign):
+        targets = node.targets
+    elif isinstance(node, ast.AnnAssign) and node.value is not None:
+        targets = [node.target]
+    for target in targets:
+        for each in target.elts if isinstance(target, ast.Tuple) else [target]:
+            if isinstance(each, ast.Name):
+                yield each.id
+
+
+def _value(threshold: Threshold) -> str:
+    value = threshold.value
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_number(threshold.name, each)}" for key, each in value.items())
+    return _number(threshold.name, value)
+
+
+def _number(name: str, value: float) -> str:
+    """With its unit, where the name has it."""
+    low = name.lower()
+    if "bytes" in low and value >= 2**20:
+        return f"{value / 2**20:g} MiB"
+    if "bytes" in low and value >= 2**10:
+        return f"{value / 2**10:g} KiB"
+    return f"{value:g} s" if "seconds" in low else f"{value:g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""`vllm-watch journal`: what was done, as text and as JSON, from when on, and from which folder."""
+
+import asyncio
+import json
+import time
+from dataclasses import asdict
+
+import pytest
+
+from vllm_watch.__main__ import main
+from vllm_watch.actions.journal import Entry, Journal
+
+NOW = time.time()
+OLD = Entry(
+    t=NOW - 86400, actor="ana as root", source="cli", action="reclaim_intent", target="process 7 (VLLM::EngineCore)",
+    reason="orphaned_worker: its server is gone", before="50.0 GiB on GPU 0",
+)  # fmt: skip
+NEW = Entry(
+    t=NOW - 60, actor="ana as root", source="cli", action="reclaim_outcome", target="process 7 (VLLM::EngineCore)",
+    after="freed: GPU 0 50.5 GiB → 512 MiB used, " + "and so on, " * 30,
+)  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A state folder with two entries, a day apart."""
+
+    async def write():
+        journal = Journal(tmp_path)
+        for entry in (OLD, NEW):
+            await journal.note(entry)
+        await journal.close()
+
+    asyncio.run(write())
+    return tmp_path
+
+
+def run(capsys, *arguments):
+    status = main(["journal", *map(str, arguments)])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_as_text(folder, capsys, monkeypatch):
+    """Oldest first: when, what, to whom, by whom, why, and what came of it; nothing is too wide."""
+    monkeypatch.setenv("COLUMNS", "80")
+    status, out, _ = run(capsys, "--state-dir", folder)
+    lines = out.splitlines()
+    assert status == 0
+    assert lines[0].endswith("reclaim intent: process 7 (VLLM::EngineCore)")
+    assert lines[1:4] == [
+        "    by ana as root (cli)",
+        "    orphaned_worker: its server is gone",
+        "    before: 50.0 GiB on GPU 0",
+    ]
+    assert "freed: GPU 0" in out
+    assert max(map(len, lines)) < 80
+
+
+def test_as_json(folder, capsys):
+    """One object an entry."""
+    _, out, _ = run(capsys, "--state-dir", folder, "--json")
+    assert [json.loads(line) for line in out.splitlines()] == [asdict(OLD), asdict(NEW)]
+
+
+SINCE = {
+    "two hours": ("2h", 1),
+    "two days": ("2d", 2),
+    "seconds": ("3000s", 1),
+    "too short": ("10s", 0),
+    "Unix seconds": (f"{NOW - 3600}", 1),
+    "a date": ("2020-01-01", 2),
+    "a date with its zone": ("2020-01-01T10:00+02:00", 2),
+}
+
+
+@pytest.mark.parametrize(("since", "count"), SINCE.values(), ids=SINCE)
+def test_from_when_on(folder, capsys, since, count):
+    """Ago, as Unix seconds, or a date."""
+    _, out, _ = run(capsys, "--state-dir", folder, "--json", "--since", since)
+    assert len(out.splitlines()) == count
+
+
+def test_where_nothing_was_done(folder, capsys, tmp_path):
+    """Said, not shown as an empty screen."""
+    status, out, _ = run(capsys, "--state-dir", folder, "--since", "1s")
+    assert (status, out) == (0, f"nothing was written down in that time in {tmp_path}\n")
+
+
+def test_the_folder_of_run(folder, capsys, monkeypatch):
+    """Where none is named: that of the daemon's environment, else the user's own."""
+    monkeypatch.setenv("VLLM_WATCH_STATE_DIR", str(folder))
+    assert len(run(capsys, "--json")[1].splitlines()) == 2
+    monkeypatch.delenv("VLLM_WATCH_STATE_DIR")
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "xdg"))
+    status, _, err = run(capsys, "--json")
+    assert status == 2
+    assert str(folder / "xdg" / "vllm-watch") in err
+
+
+WRONG = {
+    "no such folder": (["--state-dir", "/nowhere"], "there is no journal in /nowhere"),
+    "no time": (["--since", "yesterday"], "'yesterday' is no time"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "cause"), WRONG.values(), ids=WRONG)
+def test_wrong_usage(capsys, arguments, cause):
+    """With a remedy, as status 2; nothing is made."""
+    status, out, err = run(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert cause in err

@@ -1,0 +1,117 @@
+"""Healthy life and planned ends wake nobody; what goes wrong in the midst of it is found, and is over when it is."""
+
+from random import Random
+
+import pytest
+
+from tests.detectors.test_stories import FOUND_WITHIN, Told, of, pages
+from vllm_watch.lab.lives import LIVES
+from vllm_watch.lab.onlooker import Onlooker, look
+from vllm_watch.watch import Watch
+
+UPDATES = {
+    # story → intervals at which an onlooker can know
+    "rolling_update": (1.0, 5.0, 15.0),
+    "sigterm_update": (1.0, 5.0, 15.0),
+    "shutdown_timeout_update": (1.0,),  # over in seconds, for its requests are short
+}
+
+
+@pytest.mark.parametrize(
+    ("story", "interval_s"), [(story, each) for story, all_ in UPDATES.items() for each in all_]
+)
+def test_a_planned_end_is_no_incident_and_a_hang_after_it_is_one(story, interval_s):
+    """Drained, told to end with requests in flight, or draining by itself: nothing is opened."""
+    told = Told(story, interval_s)
+    told.until(420)
+    assert told.events == []
+
+    told.until_work()
+    told.hang()
+    found = of(told.until(told.t + 60 + FOUND_WITHIN[interval_s]), kind="engine_stalled")
+    assert [(each["cause"], each["severity"]) for each in found] == [("hang", "page")]
+
+
+@pytest.mark.parametrize("process_seen", [False, True])
+@pytest.mark.parametrize("interval_s", FOUND_WITHIN)
+def test_a_crash_under_load_pages_at_once_and_ends_as_a_restart(interval_s, process_seen):
+    """Also where its supervisor has started another process before anybody could look, which loads."""
+    told = Told("healthy", interval_s)
+    vllm = told.scene["vllm"]
+    vllm.process_seen = process_seen
+    told.until(300)
+    while vllm.outstanding < 3:
+        told.until(told.t + 0.1)
+    vllm.stop()
+    vllm.start(load_seconds=600.0)
+
+    opened = of(told.until(told.t + FOUND_WITHIN[interval_s]))
+    assert [(e["kind"], e["cause"], e["severity"]) for e in opened] == [
+        ("engine_down", "crash", "page")
+    ]
+    assert told.watches["vllm"].signals.state == "starting"  # the GPUs, too, show what loads
+    told.until(told.t + 800)
+    assert [e["resolution"] for e in of(told.events, event="resolved")] == ["restarted"]
+    assert of(told.events, cause="crash_loop") == []
+
+
+def test_a_server_that_never_gets_through_its_start_is_in_a_loop():
+    """Process after process begins to load, and none of them answers."""
+    told = Told("healthy", 5.0)
+    vllm = told.scene["vllm"]
+    vllm.process_seen = True
+    told.until(300)
+    while vllm.outstanding < 3:
+        told.until(told.t + 0.1)
+    for _ in range(4):
+        vllm.stop()
+        vllm.start(load_seconds=600.0)
+        told.until(told.t + 40)
+    causes = [each["cause"] for each in told.events]
+    assert (causes[0], causes[-1]) == ("crash", "crash_loop")
+
+
+HANG_IN = {
+    "pooling": 300, "prefill_only": 300, "decode_only": 300, "lora": 300, "speculative": 300,
+    "several_api_servers": 300, "elastic_scale_up": 300, "sleep_wake": 500, "pause": 400,
+    "cold_start": 1000, "scale_to_zero": 700,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("story", HANG_IN)
+def test_a_hang_is_over_when_it_is_over(story):
+    """Found, and resolved within five minutes of its end, with nothing else said."""
+    told = Told(story, 5.0)
+    told.until(HANG_IN[story])
+    told.until_work()
+    told.hang()
+    told.until(told.t + 90)
+    told.scene["vllm"].clear()
+    told.until(told.t + 300)
+    assert {each["kind"] for each in of(told.events, severity="page")} == {"engine_stalled"}
+    assert told.watches["vllm"].incidents == ()
+    ends = of(told.events, event="resolved", kind="engine_stalled")
+    assert {each["resolution"] for each in ends} == {"healthy"}
+
+
+QUIET = {
+    "hot": Onlooker(interval_s=5.0, jitter_ratio=0.3, begins_s=600.0),
+    "bursty": Onlooker(interval_s=15.0, jitter_ratio=0.1, misses_ratio=0.005),
+    "prompt_heavy": Onlooker(interval_s=30.0),
+    "long_context": Onlooker(interval_s=5.0, steps_apart_s=300.0, monotonic=False),
+    "prefix_heavy": Onlooker(interval_s=10.0, gaps_apart_s=600.0),
+    "speculative": Onlooker(interval_s=2.0, suspends_apart_s=600.0),
+    "load_drops": Onlooker(interval_s=5.0, begins_s=1000.0),
+    "planned_restarts": Onlooker(interval_s=15.0, jitter_ratio=0.1),
+}
+
+
+@pytest.mark.parametrize("slug", QUIET)
+def test_half_an_hour_of_healthy_life_wakes_nobody(slug):
+    """A handful of the lives that `make soak-healthy` lets run for days."""
+    onlooker, watch, events = QUIET[slug], Watch(slug), []
+    for seen in look(LIVES[slug].build(3), onlooker, Random(3), 1800.0):
+        events += watch.observe(seen)
+    assert pages(events) == []
+    assert not any(each["restart_advised"] for each in events)
+    assert watch.failures == {}

@@ -1,0 +1,251 @@
+"""What is stale, by which reason, and from when on."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.signals.holders.series import (
+    GIB,
+    POD,
+    SERVICE,
+    SESSION,
+    core,
+    gpu,
+    kernel,
+    look_on,
+    only,
+    process,
+    verdicts,
+    works,
+)
+from vllm_watch.signals.holders.judge import HolderJudge
+
+ORPHAN = ("stale", "orphaned_worker")
+
+
+def reparented(at=60, to=1, **fields):
+    """A core whose parent dies at that second."""
+    return lambda second: gpu(core(ppid=4700 if second < at else to, **fields))
+
+
+ORPHANS = {
+    "its parent died, process 1 has it": reparented(),
+    "its parent died, a subreaper has it": reparented(to=812),
+    "it spins on a core": lambda s: gpu(
+        works(core(ppid=4700 if s < 60 else 1, state="R"), s, cpu=1)
+    ),
+    "a worker of a group": lambda s: gpu(
+        process(5, "VLLM::Worker_TP0", ppid=4 if s < 60 else 1, cgroup=POD)
+    ),
+    "an old release's worker": lambda s: gpu(
+        process(5, "VllmWorkerProcess", ppid=4 if s < 60 else 1)
+    ),
+    "the load of just before is told just after": lambda s: gpu(
+        core(ppid=4700 if s < 60 else 1, sm_utilization_ratio=0.9 if s < 65 else 0.0)
+    ),
+    "its load is not told, and its GPU idles": reparented(sm_utilization_ratio=None),
+    "nothing but systemd above it": lambda s: gpu(core(ancestors=("/sbin/init",))),
+    "a shell above it": lambda s: gpu(core(ancestors=("bash start.sh", "systemd"))),
+    "its core has no server either": lambda s: gpu(
+        process(5, "VLLM::Worker_TP1", ancestors=("VLLM::EngineCore", "tini"))
+    ),
+    "the server above its core died while we looked": lambda s: gpu(
+        process(
+            5,
+            "VLLM::Worker_TP1",
+            ppid=4,
+            ancestors=("VLLM::EngineCore", "vllm serve m" if s < 60 else "systemd"),
+            sm_utilization_ratio=0.9 if s < 60 else 0.0,
+        )
+    ),
+    "taken over by a program that did not start it": lambda s: gpu(
+        core(ancestors=("python3 launcher.py", "systemd"), left_behind=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("at", ORPHANS.values(), ids=ORPHANS)
+def test_an_orphan(at):
+    """Its server is gone: it is told a minute after, and not before."""
+    assert only(look_on(at, seconds=50))[0] == "vllm"
+    assert only(look_on(at, seconds=130)) == ORPHAN
+
+
+def test_an_orphan_that_spins_on_its_gpu():
+    """It waits in a collective for ranks that are gone: told after five minutes in which nothing answered."""
+
+    def at(second):
+        return gpu(core(ppid=4700 if second < 60 else 1, sm_utilization_ratio=1.0))
+
+    assert only(look_on(at, seconds=350, served=False))[0] == "vllm"
+    assert only(look_on(at, seconds=370, served=False)) == ORPHAN
+    assert only(look_on(at, seconds=3600, served=None))[0] == "vllm"
+
+
+def test_an_orphan_tells_who_when_and_what_to_do():
+    """In words, with a command."""
+    (one,) = look_on(reparented(), seconds=180)
+    (holder,) = one.holders
+    assert holder.judged.evidence == (
+        "its parent, process 4700, died; it is now a child of process 1",
+        "its GPU has done nothing for it for 3 min",
+    )
+    assert holder.judged.remedy.startswith("end it: vllm-watch gpus --reclaim 4711, or kill 4711")
+    assert (holder.age_seconds, holder.place) == (86580.0, "vllm.service")
+    assert one.stale_bytes == 20 * GIB
+
+
+def test_an_orphan_beside_its_successor_is_told_apart():
+    """The old one is stale, the new one is not, though it is on the same GPU and answers."""
+
+    def at(second):
+        old = core(99, ppid=98 if second < 60 else 1)
+        new = core(200, ppid=198, create_time=old.create_time + 86460)
+        return gpu(old, new) if second > 70 else gpu(old)
+
+    judged = look_on(at, seconds=200, served=True)
+    assert verdicts(judged) == {99: ORPHAN, 200: ("vllm", None)}
+
+
+def test_an_orphan_that_was_one_before_we_looked():
+    """Without a word of its ancestors: an older core of the same unit, a child of 1, idle for six minutes."""
+
+    def at(second):
+        return gpu(core(99, ppid=1), core(200, ppid=198, create_time=core().create_time + 3600))
+
+    assert verdicts(look_on(at, seconds=350, served=True))[99][0] == "vllm"
+    assert verdicts(look_on(at, seconds=370, served=True)) == {99: ORPHAN, 200: ("vllm", None)}
+
+
+DEAD = ("stale", "zombie_context")
+OTHERS = {
+    "a zombie": (lambda s: gpu(process(7, "python3", "eval.py", state="Z")), 30, DEAD),
+    "a zombie without its command line": (lambda s: gpu(process(7, state="Z")), 30, DEAD),
+    "a zombie on a GPU that is busy with something": (
+        lambda s: gpu(
+            process(7, "python3", state="Z", sm_utilization_ratio=None), utilization_ratio=0.9
+        ),
+        30,
+        DEAD,
+    ),
+    "a process that the host no longer has": (lambda s: gpu(process(7, state="X")), 30, DEAD),
+    "a zombie of vLLM's": (lambda s: gpu(core(state="Z")), 30, DEAD),
+    "stuck in the kernel": (
+        lambda s: gpu(process(7, "python3", "eval.py", state="D")),
+        120,
+        DEAD,
+    ),
+    "a kernel that nobody uses": (lambda s: gpu(kernel()), 1800, ("stale", "idle_notebook")),
+    "a kernel with a heartbeat": (
+        lambda s: gpu(works(kernel(), s, cpu=0.008)),
+        1800,
+        ("stale", "idle_notebook"),
+    ),
+    "a kernel of a hub's container": (
+        lambda s: gpu(kernel(cgroup=POD)),
+        1800,
+        ("stale", "idle_notebook"),
+    ),
+    "Colab's": (
+        lambda s: gpu(process(7, "python3", "-m", "colab_kernel_launcher")),
+        1800,
+        ("stale", "idle_notebook"),
+    ),
+    "stopped with Ctrl-Z": (
+        lambda s: gpu(process(7, "python3", "train.py", state="T", cgroup=SESSION)),
+        600,
+        ("stale", "idle_process"),
+    ),
+    "a shell's program, left for an hour": (
+        lambda s: gpu(process(7, "python3", "explore.py", cgroup=SESSION)),
+        3600,
+        ("stale", "idle_process"),
+    ),
+    "its container was removed": (
+        lambda s: gpu(process(7, "python3", "x.py", cgroup="/docker/0123456789ab (deleted)")),
+        60,
+        ("stale", "container_gone"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("at", "patience", "expected"), OTHERS.values(), ids=OTHERS)
+def test_stale_after_its_patience(at, patience, expected):
+    """Not before, and within two polls after."""
+    assert only(look_on(at, seconds=patience - 5))[0] != "stale"
+    assert only(look_on(at, seconds=patience + 10)) == expected
+
+
+def test_a_kernel_is_idle_from_its_last_work_on():
+    """Work in between begins it anew."""
+
+    def at(second):
+        return gpu(kernel(sm_utilization_ratio=0.4 if second == 1000 else 0.0))
+
+    assert only(look_on(at, seconds=2700))[0] == "active"
+    (one,) = look_on(at, seconds=2900)
+    assert one.holders[0].judged.evidence[-1] == "no CPU or GPU work for 31 min"
+
+
+class TestUnaccounted:
+    """Memory that no process explains."""
+
+    def state(self, at, seconds, **how):
+        (one,) = look_on(at, seconds=seconds, **how)
+        return one.unaccounted.verdict, one.unaccounted_bytes
+
+    def test_what_a_process_left_behind(self):
+        """It went and its memory stayed: also in a container, which is shown its own processes alone."""
+
+        def at(second):
+            other = (process(9, "python", "bench.py", gib=5, cgroup=POD),) if second < 60 else ()
+            return gpu(core(cgroup=POD), *other, extra_gib=0 if other else 5)
+
+        assert self.state(at, 170) == ("unknown", 5 * GIB)
+        assert self.state(at, 190) == ("stale", 5 * GIB)
+        (one,) = look_on(at, seconds=190)
+        assert "it stayed when process 9 went" in one.unaccounted.evidence
+        assert (one.unaccounted.reason, one.stale_bytes) == ("unaccounted", 0)
+
+    def test_what_was_there_before_we_looked(self):
+        """Only where all of the host's processes are seen: then there is nobody else."""
+        at = lambda s: gpu(core(), extra_gib=5)  # noqa: E731
+        assert self.state(at, 130) == ("stale", 5 * GIB)
+        hidden = lambda s: gpu(core(cgroup=POD), extra_gib=5)  # noqa: E731
+        assert self.state(hidden, 600) == ("unknown", 5 * GIB)
+        told = lambda s: gpu(extra_gib=5, processes_complete=True)  # noqa: E731
+        assert self.state(told, 130) == ("stale", 5 * GIB)
+
+    @pytest.mark.parametrize(("total_gib", "extra_gib"), [(22, 1.6), (80, 3), (141, 5), (16, 1.5)])
+    def test_gpus_of_other_sizes(self, total_gib, extra_gib):
+        """A tenth of a small one is worth as much as a tenth of a large one."""
+        at = lambda s: gpu(  # noqa: E731
+            core(gib=10), extra_gib=extra_gib, memory_total_bytes=total_gib * GIB
+        )
+        assert self.state(at, 130)[0] == "stale"
+
+
+def test_a_clock_that_stands_still_or_sparse_looks_change_nothing():
+    """Looks five minutes apart: told at the second after its patience."""
+    assert only(look_on(lambda s: gpu(kernel()), seconds=2100, step=300)) == (
+        "stale",
+        "idle_notebook",
+    )
+    assert only(look_on(reparented(), seconds=300, step=60)) == ORPHAN
+
+
+def test_one_missing_look_does_not_begin_anew():
+    """NVML left the process out once."""
+    judge = HolderJudge()
+    look_on(reparented(), seconds=100, judge=judge)
+    judge.look(105.0, 0.0, (gpu(),))
+    assert only(look_on(reparented(), seconds=30, judge=judge, start=110)) == ORPHAN
+
+
+def test_the_largest_comes_first():
+    """... and those of unknown size last."""
+    found = gpu(core(1, gib=5), core(2, gib=30), replace(core(3), used_bytes=None))
+    (one,) = look_on(lambda s: replace(found, memory_used_bytes=40 * GIB), seconds=0)
+    assert [each.process.pid for each in one.holders] == [2, 1, 3]
+    assert one.unaccounted_bytes is None
+    assert SERVICE.endswith(one.holders[0].place)

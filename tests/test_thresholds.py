@@ -1,0 +1,66 @@
+"""No number without a reason: what judgement rests on stands in the docs, with why."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SPEC = importlib.util.spec_from_file_location(
+    "generate_thresholds", ROOT / "docs/generate_thresholds.py"
+)
+assert SPEC is not None
+assert SPEC.loader is not None
+generator = importlib.util.module_from_spec(SPEC)
+sys.modules[SPEC.name] = generator
+SPEC.loader.exec_module(generator)
+
+NAMED = [
+    (file, threshold)
+    for folder in generator.FOLDERS
+    for file in generator.files(folder)
+    for threshold in generator.thresholds(file)
+]
+
+
+@pytest.mark.parametrize(
+    ("file", "threshold"), NAMED, ids=[f"{file.stem}.{each.name}" for file, each in NAMED]
+)
+def test_every_number_has_a_reason_in_the_docs(file, threshold):
+    """The text after it in the code, in a sentence or a part of one, is in docs/thresholds.md."""
+    assert len(threshold.reason) >= 15, f"{file.stem}.{threshold.name}: say why, in a text after it"
+    rows = (ROOT / "docs/thresholds.md").read_text()
+    assert f"| `{threshold.name}` | " in rows
+
+
+def test_none_is_overlooked():
+    """A reader's search for numbers finds no more than the generator does."""
+    names = {(file.name, each.name) for file, each in NAMED}
+    for folder in generator.FOLDERS:
+        for file in generator.files(folder):
+            found = re.findall(
+                r"^(_?[A-Z][A-Z_]+)(?:: [\w.]+)? = -?\d", file.read_text(), re.MULTILINE
+            )
+            assert {(file.name, name) for name in found if name not in generator.HTTP} <= names
+
+
+def test_a_number_without_a_reason_is_seen(tmp_path):
+    """As it would be written by mistake; a row of numbers shares the reason that follows it."""
+    body = '"""A module."""\nA = 1\nB, C = 2, 3\n"""Why these."""\nD = 4\nE: float = 5.0\n\n\nclass F: ...\n'
+    found = list(generator._reasons(generator.ast.parse(body).body))
+    assert found == [
+        ("A", "Why these."),
+        ("B", "Why these."),
+        ("C", "Why these."),
+        ("D", ""),
+        ("E", ""),
+    ]
+
+
+def test_the_page_is_checked():
+    """A stale page fails, with the command that mends it."""
+    command = [sys.executable, ROOT / "docs/generate_thresholds.py", "--check"]
+    assert subprocess.run(command, cwd=ROOT, timeout=60, check=False).returncode == 0

@@ -1,0 +1,107 @@
+"""End a process and no other: a pidfd pins it, so that its number, given to another, hits nobody.
+
+Source: pidfd_open(2), pidfd_send_signal(2); Linux 5.3 and later.
+"""
+
+import asyncio
+import os
+import select
+import signal
+from pathlib import Path
+
+from vllm_watch.errors import WatchError
+from vllm_watch.sources.processes import ProcessFacts, ProcReader
+
+SAME_START_SECONDS = 2.0
+"""Two readers may take the boot for up to a second apart; a number is not given away and back so soon
+while what we pinned lives, which is asked as well."""
+
+
+class Pinned:
+    """One living process, held fast. Close it."""
+
+    def __init__(self, descriptor: int, facts: ProcessFacts) -> None:
+        self.facts = facts
+        self._descriptor = descriptor
+
+    @property
+    def pid(self) -> int:
+        """In our own PID namespace."""
+        return self.facts.pid
+
+    def lives(self) -> bool:
+        """Has it not ended? A zombie has."""
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLIN)
+        return not poll.poll(0)
+
+    def send(self, number: signal.Signals | int) -> bool:
+        """Send a signal (0: ask whether we might); False where it has ended and was reaped.
+
+        Raises PermissionError.
+        """
+        try:
+            signal.pidfd_send_signal(self._descriptor, number)
+        except ProcessLookupError:
+            return False
+        return True
+
+    async def ended(self, seconds: float) -> bool:
+        """Wait for its end, so long at most; True where it came."""
+        loop = asyncio.get_running_loop()
+        end = asyncio.Event()
+        loop.add_reader(self._descriptor, end.set)
+        try:
+            await asyncio.wait_for(end.wait(), seconds)
+        except TimeoutError:
+            return not self.lives()
+        finally:
+            loop.remove_reader(self._descriptor)
+        return True
+
+    def state(self, procfs: Path = Path("/proc")) -> str | None:
+        """Its state's letter now; None where it is gone."""
+        facts = ProcReader(procfs).read(self.pid)
+        return facts.state if facts is not None and self._is_there() else None
+
+    def _is_there(self) -> bool:
+        """Is it not reaped yet, so that its number is still its own?"""
+        try:
+            return self.send(0)
+        except PermissionError:
+            return True
+
+    def close(self) -> None:
+        """Let it go."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pinned | None:
+    """Pin the process of our namespace that has this PID and started then; None where there is none such.
+
+    Raises WatchError where the kernel has no pidfd.
+    """
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    except OSError as error:
+        raise WatchError(
+            f"process {pid} cannot be pinned: {error}",
+            "a Linux of 5.3 or later is needed, and a sandbox that lets pidfd_open pass; end it by hand",
+        ) from error
+    facts = ProcReader(procfs).read(pid)
+    # Still alive after it was read: then what was read is of the process that is pinned.
+    pinned = None if facts is None else Pinned(descriptor, facts)
+    if pinned is None or not pinned.lives() or not _started(pinned.facts, create_time):
+        os.close(descriptor)
+        return None
+    return pinned
+
+
+def _started(facts: ProcessFacts, create_time: float | None) -> bool:
+    if facts.create_time is None or create_time is None:
+        return False
+    return abs(facts.create_time - create_time) <= SAME_START_SECONDS

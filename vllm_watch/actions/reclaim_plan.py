@@ -1,0 +1,276 @@
+"""What may be ended to get GPU memory back, and why not. Pure.
+
+Only what is judged stale, on every GPU that it holds, over more than one look; never a part of ourselves,
+never what we cannot name with certainty. Who refuses says what to do instead.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from vllm_watch.signals.holders.records import (
+    ACTIVE,
+    IDLE_NOTEBOOK,
+    IDLE_PROCESS,
+    STALE,
+    UNKNOWN,
+    VLLM,
+    ZOMBIE_CONTEXT,
+    GpuHolders,
+    Holder,
+)
+from vllm_watch.signals.holders.words import size
+
+CONFIRM_SECONDS = 2.0
+"""Between the first and the last look that call it stale: what was so for an instant only is not it."""
+
+TREE_MAX = 4096
+"""Processes below one: more is a loop in what was read."""
+
+_IDLE = (IDLE_NOTEBOOK, IDLE_PROCESS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What one process holds on one GPU or MIG slice."""
+
+    gpu_index: int
+    gpu_uuid: str
+    gpu_name: str | None
+    holder: Holder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Victim:
+    """One process that holds GPU memory, on all its GPUs."""
+
+    pid: int  # as `gpus` shows it
+    parts: tuple[Part, ...]  # the largest first
+
+    @property
+    def holder(self) -> Holder:
+        return self.parts[0].holder
+
+    @property
+    def reasons(self) -> tuple[str | None, ...]:
+        return tuple(part.holder.judged.reason for part in self.parts)
+
+    @property
+    def verdicts(self) -> frozenset[str]:
+        return frozenset(part.holder.judged.verdict for part in self.parts)
+
+    @property
+    def bytes(self) -> int | None:
+        """Of all GPUs; None where the driver does not say."""
+        held = [part.holder.process.used_bytes for part in self.parts]
+        return None if None in held else sum(each or 0 for each in held)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Who is to be ended, the one that was named first.
+
+    `left`: who below it holds memory and is left alone; `others`: who is stale too, and no part of this.
+    """
+
+    victims: tuple[Victim, ...]
+    left: tuple[Victim, ...] = ()
+    others: tuple[Victim, ...] = ()
+
+    @property
+    def key(self) -> frozenset[tuple[object, ...]]:
+        """What must stay the same from look to look."""
+        return frozenset(
+            (victim.pid, victim.holder.process.create_time, victim.reasons)
+            for victim in self.victims
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why nothing is ended."""
+
+    cause: str
+    remedy: str
+    final: bool = False  # looking on would not change it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What /proc says around the holders, in our own PID namespace."""
+
+    parents: Mapping[int, int]  # PID → parent's PID, of every process
+    own_pid: int
+
+
+class Sightings:
+    """Is the same plan what every look of the last seconds came to?"""
+
+    def __init__(self) -> None:
+        self._since_s = 0.0
+        self._key: frozenset[tuple[object, ...]] | None = None
+
+    def take(self, at_s: float, found: Plan | Refusal) -> bool:
+        """Take one look; True where it confirms what was seen at least `CONFIRM_SECONDS` before."""
+        key = found.key if isinstance(found, Plan) else None
+        if key is None or key != self._key:
+            self._key, self._since_s = key, at_s
+            return False
+        return at_s - self._since_s >= CONFIRM_SECONDS
+
+
+def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | Refusal:
+    """What reclaiming `pid` means at this look."""
+    found = victims(gpus)
+    victim = found.get(pid)
+    if (refused := _of_ours(pid, victim, around)) is not None:
+        return refused
+    if victim is None:
+        return _no_holder(pid, gpus, found, around)
+    if (refused := _not_stale(victim)) is not None:
+        return refused
+    process = victim.holder.process
+    if process.pid_local is None or process.create_time is None:
+        return Refusal(
+            cause=f"process {pid} cannot be told for certain from here: it lives in another PID namespace",
+            remedy="run vllm-watch on its host, or with hostPID",
+        )
+    below = [found[each] for each in _below(victim, found, around)]
+    stale = tuple(each for each in below if each.verdicts == {STALE} and _can_end(each))
+    left = tuple(each for each in below if each not in stale)
+    working = [each for each in left if each.verdicts & {ACTIVE, VLLM}]
+    if working and victim.holder.judged.reason in _IDLE:
+        return Refusal(
+            cause=f"process {pid} is idle, but process {working[0].pid}, which it started, works",
+            remedy="it would lose its parent: ask its user",
+        )
+    ours = {victim.pid, *(each.pid for each in below)}
+    others = [each for each in found.values() if each.pid not in ours]
+    return Plan(
+        victims=(victim, *stale),
+        left=left,
+        others=tuple(each for each in others if each.verdicts == {STALE} and _can_end(each)),
+    )
+
+
+def victims(gpus: Sequence[GpuHolders]) -> dict[int, Victim]:
+    """Every holder with all its GPUs, by PID. A GPU whose slices list a holder is left to its slices."""
+    parts: dict[int, list[Part]] = {}
+    for gpu in gpus:
+        for holder in gpu.holders or ():
+            part = Part(
+                gpu_index=gpu.gpu.index, gpu_uuid=gpu.gpu.uuid, gpu_name=gpu.gpu.name, holder=holder
+            )
+            parts.setdefault(holder.process.pid, []).append(part)
+    parents = {gpu.gpu.uuid: gpu.gpu.mig_parent_uuid for gpu in gpus}
+    return {pid: Victim(pid=pid, parts=_on_slices(found, parents)) for pid, found in parts.items()}
+
+
+def descendants(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
+    """All that it started and they started, nearest first."""
+    children: dict[int, list[int]] = {}
+    for child, parent in parents.items():
+        children.setdefault(parent, []).append(child)
+    found = [pid]
+    for each in found:  # grows while it is read
+        if len(found) > TREE_MAX:
+            break
+        found += [child for child in sorted(children.get(each, ())) if child not in found]
+    return tuple(found[1:])
+
+
+def ancestors(pid: int, parents: Mapping[int, int]) -> tuple[int, ...]:
+    """Its parent, and so on."""
+    found: list[int] = []
+    above = parents.get(pid)
+    while above and above not in found:
+        found.append(above)
+        above = parents.get(above)
+    return tuple(found)
+
+
+def _on_slices(parts: list[Part], parents: Mapping[str, str | None]) -> tuple[Part, ...]:
+    sliced = {parents[part.gpu_uuid] for part in parts}
+    kept = [part for part in parts if part.gpu_uuid not in sliced]
+    return tuple(sorted(kept, key=lambda part: -(part.holder.process.used_bytes or 0)))
+
+
+def _of_ours(pid: int, victim: Victim | None, around: Surroundings) -> Refusal | None:
+    local = pid if victim is None else victim.holder.process.pid_local
+    if 1 in (pid, local):
+        return Refusal(
+            cause="process 1 keeps this host or container up",
+            remedy="stop the container itself",
+            final=True,
+        )
+    if around.own_pid == local:
+        return Refusal(
+            cause=f"process {pid} is this command itself", remedy="name another PID", final=True
+        )
+    if local in ancestors(around.own_pid, around.parents):
+        return Refusal(
+            cause=f"process {pid} is what this command runs under",
+            remedy="run it from elsewhere",
+            final=True,
+        )
+    return None
+
+
+def _not_stale(victim: Victim) -> Refusal | None:
+    pid = victim.pid
+    for part in victim.parts:
+        judged = part.holder.judged
+        why = "; ".join(judged.evidence)
+        where = f" on GPU {part.gpu_index}" if len(victim.parts) > 1 else ""
+        if judged.verdict == STALE and judged.reason == ZOMBIE_CONTEXT:
+            return Refusal(
+                cause=f"process {pid} cannot be ended: {why}",
+                remedy=judged.remedy or "reset the GPU, or reboot",
+            )
+        if judged.verdict != STALE:
+            return Refusal(
+                cause=f"process {pid} is not stale but {judged.verdict}{where}: {why}",
+                remedy=_INSTEAD[judged.verdict] if judged.remedy is None else judged.remedy,
+            )
+    return None
+
+
+_INSTEAD = {
+    VLLM: "stop that engine where it was started, if it is not wanted",
+    ACTIVE: "it is in use: ask its user",
+    UNKNOWN: "look for longer (--look SECONDS), or ask its user",
+}
+
+
+def _can_end(victim: Victim) -> bool:
+    process = victim.holder.process
+    known = process.pid_local is not None and process.create_time is not None
+    return known and ZOMBIE_CONTEXT not in victim.reasons
+
+
+def _no_holder(
+    pid: int, gpus: Sequence[GpuHolders], found: Mapping[int, Victim], around: Surroundings
+) -> Refusal:
+    there = pid in around.parents
+    cause = f"process {pid} holds no GPU memory" if there else f"there is no process {pid} here"
+    locals_ = {each.holder.process.pid_local: each for each in found.values()}
+    below = [locals_[each].pid for each in descendants(pid, around.parents) if each in locals_]
+    if there and below:
+        named = " ".join(map(str, below))
+        return Refusal(
+            cause=f"{cause}; what it started does: {named}",
+            remedy=f"reclaim those, if they are stale: vllm-watch gpus --reclaim {below[0]}",
+        )
+    for gpu in gpus:
+        if gpu.unaccounted.verdict == STALE:
+            text = f"{size(gpu.unaccounted_bytes)} on GPU {gpu.gpu.index} are no process's"
+            return Refusal(cause=f"{cause}, and {text}", remedy=gpu.unaccounted.remedy or "reboot")
+    return Refusal(
+        cause=cause, remedy="vllm-watch gpus shows who holds GPU memory", final=not there
+    )
+
+
+def _below(victim: Victim, found: Mapping[int, Victim], around: Surroundings) -> Iterable[int]:
+    """PIDs, as `gpus` shows them, of the holders that this one started."""
+    process = victim.holder.process
+    tree: Collection[int] = descendants(process.pid_local or 0, around.parents)
+    return [pid for pid, each in found.items() if each.holder.process.pid_local in tree]

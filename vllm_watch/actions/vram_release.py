@@ -1,0 +1,184 @@
+"""Wait until the GPU memory that given processes held is really released, and name who still holds it.
+
+A process that has ended does not prove that its memory came back: the driver takes seconds for a large
+one, a zombie or a process stuck in the kernel keeps it, and a context can outlive its process. So before
+and after are compared, by what the driver charges to those processes and by what is used that no
+process explains: another engine that starts meanwhile and takes the memory is no reason to wait on.
+`claims` and `judge` are pure; `wait` asks again until it is so or the deadline has passed.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.samples.process import ProcessSample
+from vllm_watch.signals.holders import track, unaccounted
+from vllm_watch.signals.holders.words import size
+from vllm_watch.sources import trace_gpus
+
+DEADLINE_SECONDS = 30.0
+"""A driver gives back the largest GPU within seconds of its process's end; what takes longer does not come."""
+
+INTERVAL_SECONDS = 0.5
+"""Between two looks: each costs some milliseconds, and somebody waits for the answer."""
+
+LEFT_BYTES_MAX = unaccounted.BASE_BYTES
+"""What may stay without being anybody's: a driver's own bookkeeping moves by so much."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What the processes held on one GPU or MIG slice before they were ended."""
+
+    index: int
+    uuid: str
+    name: str | None
+    held: tuple[ProcessSample, ...]
+    used_bytes: int | None  # of the whole GPU
+    unexplained_bytes: int | None  # used, less all holders; None where a part of it is not known
+
+    @property
+    def held_bytes(self) -> int | None:
+        """Of these processes together; None where the driver does not say."""
+        held = [each.used_bytes for each in self.held]
+        return None if None in held else sum(bytes_ or 0 for bytes_ in held)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuRelease:
+    """One GPU: what was used before, and what is used now. `released` None: cannot be told."""
+
+    index: int
+    uuid: str
+    name: str | None
+    held_bytes: int | None
+    before_bytes: int | None
+    after_bytes: int | None
+    released: bool | None
+    still: tuple[str, ...] = ()  # who or what still holds it, in words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """What became of all claims."""
+
+    gpus: tuple[GpuRelease, ...]
+    waited_seconds: float = 0.0
+
+    @property
+    def released(self) -> bool | None:
+        """True where every GPU has its memory back; False where one shows that it has not."""
+        found = [each.released for each in self.gpus]
+        if False in found:
+            return False
+        return None if None in found else True
+
+    @property
+    def still(self) -> tuple[str, ...]:
+        return tuple(
+            f"GPU {gpu.index}: {text}" for gpu in self.gpus for text in gpu.still
+        )  # fmt: skip
+
+
+def claims(gpus: Sequence[GpuSample], pids: Collection[int]) -> tuple[Claim, ...]:
+    """What `pids` (as NVML names them) hold now. A GPU whose slices list them is left to its slices."""
+    found = [
+        Claim(
+            index=gpu.index, uuid=gpu.uuid, name=gpu.name, used_bytes=gpu.memory_used_bytes,
+            held=held, unexplained_bytes=_unexplained(gpu),
+        )
+        for gpu in gpus
+        if (held := _of(gpu, pids))
+    ]  # fmt: skip
+    sliced = {gpu.mig_parent_uuid for gpu in gpus if _of(gpu, pids)}
+    return tuple(claim for claim in found if claim.uuid not in sliced)
+
+
+def judge(wanted: Sequence[Claim], gpus: Sequence[GpuSample] | None, text: str = "") -> Release:
+    """Compare with what is so now. `gpus` None: they cannot be read, for the reason in `text`."""
+    now = {gpu.uuid: gpu for gpu in gpus or ()}
+    why = text or "the GPU is not listed any more"
+    return Release(gpus=tuple(_judged(claim, now.get(claim.uuid), why) for claim in wanted))
+
+
+async def wait(
+    read: Callable[[], Awaitable[GpuReading]],
+    wanted: Sequence[Claim],
+    *,
+    deadline_seconds: float = DEADLINE_SECONDS,
+    interval_seconds: float = INTERVAL_SECONDS,
+) -> Release:
+    """Look until all is released, for `deadline_seconds` at most; returns the last look."""
+    began_s = time.monotonic()
+    while True:
+        reading = await read()
+        found = judge(wanted, trace_gpus.known(reading), reading.text)
+        waited_s = time.monotonic() - began_s
+        if found.released or waited_s + interval_seconds > deadline_seconds:
+            return replace(found, waited_seconds=waited_s)
+        await asyncio.sleep(interval_seconds)
+
+
+def _judged(claim: Claim, gpu: GpuSample | None, why_not: str) -> GpuRelease:
+    known = None if gpu is None or gpu.lost or gpu.processes is None else gpu
+    released: bool | None = None
+    still: tuple[str, ...] = ()
+    if known is None:
+        lost = gpu is not None and gpu.lost
+        still = ("it fell off the bus" if lost else why_not,)
+    elif listed := [each for each in known.processes or () if _is_claimed(each, claim)]:
+        released, still = False, tuple(_why(each) for each in listed)
+    else:
+        left = _left(claim, known)
+        released = left is None or left <= LEFT_BYTES_MAX
+        if not released:
+            still = (f"{size(left)} that no process holds: a driver context outlived them",)
+    return GpuRelease(
+        index=claim.index, uuid=claim.uuid, name=claim.name, held_bytes=claim.held_bytes,
+        before_bytes=claim.used_bytes, after_bytes=known.memory_used_bytes if known else None,
+        released=released, still=still,
+    )  # fmt: skip
+
+
+def _left(claim: Claim, gpu: GpuSample) -> int | None:
+    """What no process explains now and did before; None where either cannot be told."""
+    now = _unexplained(gpu)
+    if now is None or claim.unexplained_bytes is None:
+        return None
+    return now - claim.unexplained_bytes
+
+
+def _unexplained(gpu: GpuSample) -> int | None:
+    held: dict[int, int] = {}
+    for process in gpu.processes or ():
+        if process.used_bytes is None:
+            return None
+        held[process.pid] = max(held.get(process.pid, 0), process.used_bytes)
+    if gpu.memory_used_bytes is None or gpu.processes is None:
+        return None
+    return gpu.memory_used_bytes - sum(held.values())
+
+
+def _of(gpu: GpuSample, pids: Collection[int]) -> tuple[ProcessSample, ...]:
+    return tuple(each for each in gpu.processes or () if each.pid in pids)
+
+
+def _is_claimed(process: ProcessSample, claim: Claim) -> bool:
+    """Is it one of those, and not another that was given its number since?"""
+    if process.used_bytes == 0:
+        return False  # listed, and nothing charged
+    return any(each.pid == process.pid and track.is_same(each, process) for each in claim.held)
+
+
+def _why(process: ProcessSample) -> str:
+    who = f"process {process.pid} still holds {size(process.used_bytes)}"
+    state = process.state
+    if state == "D":
+        return f"{who}: it is stuck in the kernel (state D), where no signal reaches it"
+    if state == "Z":
+        return f"{who}: it has ended and its parent, process {process.ppid}, has not reaped it"
+    if state == "X":
+        return f"{who}: it is gone, and the driver charges it on (a context outlived it)"
+    return f"{who}: it lives (state {state})" if state else f"{who}; what it does cannot be read"

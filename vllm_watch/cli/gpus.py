@@ -1,0 +1,113 @@
+"""`vllm-watch gpus`: who holds the memory of each GPU, and what of it is stale."""
+
+import argparse
+from pathlib import Path
+
+from vllm_watch.cli import exit_status
+from vllm_watch.errors import WatchError
+
+LOOK_SECONDS = 4.0
+"""As long as `gpus` looks without it; one look more confirms it."""
+
+TERM_SECONDS = 10.0
+"""An engine core that can still end by itself does so within seconds; an orphan mostly cannot."""
+
+PID_MAX = 4_194_304  # Linux: PID_MAX_LIMIT
+SECONDS_MAX = 86_400.0
+
+HELP = """\
+Shows who holds the memory of this host's GPUs, with a verdict and its reasons for each holder:
+vllm (of a living engine), active, stale (with what to do about it) or unknown. It looks for a few
+seconds, to see who works; what is told only by a long silence (an idle notebook) needs --watch, the
+daemon, or a recording. The exit status is 1 if something is stale.
+
+With --reclaim it ends one stale process and the stale ones that it started: it looks again, says what
+would be freed and whose it is, asks, sends SIGTERM, after a while SIGKILL, and asks the driver whether the
+memory came back. What is not stale is refused. Each step is in the journal (vllm-watch journal) before
+it is done. The exit status is 0 if all was freed, 1 if not or refused.
+
+examples:
+  vllm-watch gpus                                   a look of four seconds
+  vllm-watch gpus --watch                           look on, until Ctrl-C
+  vllm-watch gpus --json | jq '.gpus[].holders[] | select(.verdict == "stale")'
+  vllm-watch gpus --reclaim 4711                    end that process, if it is stale; asks first
+  vllm-watch gpus --trace incident.jsonl.gz --at 1771854892"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add = parser.add_argument
+    add("--json", action="store_true", help="one JSON object (with --watch one a look)")
+    add("--watch", action="store_true", help="look again every two seconds until Ctrl-C")
+    add("--trace", metavar="FILE", type=Path, help="judge the GPUs of a recording instead")
+    add("--at", metavar="T", type=float,
+        help="with --trace: the moment to judge, as Unix seconds or as seconds from its start (default: its end)")  # fmt: skip
+    add("--procfs", metavar="DIR", type=Path, default=Path("/proc"),
+        help="the host's /proc, where it is mounted elsewhere")  # fmt: skip
+    add("--reclaim", metavar="PID", type=_pid, help="end this process, if it is stale, and confirm that its memory came back")  # fmt: skip
+    add("--yes", action="store_true", help="with --reclaim: do not ask")
+    add("--look", metavar="SECONDS", type=_seconds, default=LOOK_SECONDS,
+        help="with --reclaim: look for so long before it is refused (default and least %(default)g; a notebook is called idle after 1800)")  # fmt: skip
+    add("--term-wait", metavar="SECONDS", type=_seconds, default=TERM_SECONDS,
+        help="with --reclaim: from SIGTERM to SIGKILL (default %(default)g)")  # fmt: skip
+    add("--state-dir", metavar="DIR", type=Path,
+        help="with --reclaim: where the journal is (default: the state_dir of the configuration that VLLM_WATCH_CONFIG names, else ~/.local/state/vllm-watch)")  # fmt: skip
+    add("--no-journal", action="store_true", help="with --reclaim: write nothing down")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Judge and show; 1 if something is stale."""
+    if arguments.reclaim is not None:
+        return _reclaim(arguments)
+    from vllm_watch.cli import gpus_judging  # noqa: PLC0415 - not needed for a help text
+
+    _refuse_without_reclaim(arguments)
+    stale = gpus_judging.show(
+        as_json=arguments.json,
+        watch=arguments.watch,
+        trace=arguments.trace,
+        at=arguments.at,
+        procfs=arguments.procfs,
+    )
+    return exit_status.FOUND if stale else exit_status.FINE
+
+
+def _reclaim(arguments: argparse.Namespace) -> int:
+    from vllm_watch.actions.reclaim import Patience  # noqa: PLC0415 - as above
+    from vllm_watch.cli import gpus_reclaim  # noqa: PLC0415
+
+    for given, name in ((arguments.watch, "--watch"), (arguments.trace, "--trace")):
+        if given:
+            raise WatchError(
+                f"--reclaim with {name}", "reclaim looks at this host, now: leave one out"
+            )
+    order = gpus_reclaim.Order(
+        pid=arguments.reclaim, yes=arguments.yes, as_json=arguments.json, procfs=arguments.procfs,
+        state_dir=arguments.state_dir, no_journal=arguments.no_journal,
+        look_seconds=max(arguments.look, LOOK_SECONDS), patience=Patience(term_seconds=arguments.term_wait),
+    )  # fmt: skip
+    return exit_status.FINE if gpus_reclaim.reclaim(order) else exit_status.FOUND
+
+
+def _refuse_without_reclaim(arguments: argparse.Namespace) -> None:
+    """An operator who forgot --reclaim must not think that something was ended."""
+    if arguments.yes:
+        raise WatchError("--yes without --reclaim", "name the process: --reclaim PID")
+
+
+def _pid(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) <= PID_MAX:
+        raise argparse.ArgumentTypeError(f"'{text}' is no process's number")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value <= SECONDS_MAX:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not above 0 and up to {SECONDS_MAX:g} seconds"
+        )
+    return value

@@ -1,0 +1,108 @@
+"""`vllm-watch journal`: what was done, by whom, why, and what came of it."""
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+
+from vllm_watch.actions.journal import Entry, Journal
+from vllm_watch.cli import exit_status, state_folder
+from vllm_watch.errors import WatchError
+from vllm_watch.store import file
+
+HELP = """\
+Shows the journal: every step that was taken to end a process (gpus --reclaim), written down before it was
+taken, with who wanted it, why, and what came of it. Oldest first.
+
+examples:
+  vllm-watch journal --since 2h
+  vllm-watch journal --since 2026-03-01 --json
+  vllm-watch journal --state-dir /var/lib/vllm-watch"""
+
+ENTRIES_MAX = 20_000  # all that is kept
+
+_AGO = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_COLUMNS_MIN, _COLUMNS_MAX = 60, 160
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    add = parser.add_argument
+    add("--json", action="store_true", help="one JSON object an entry")
+    add("--since", metavar="T", type=_since, default=0.0,
+        help="from then on: 90s, 30m, 2h or 7d ago, a date (2026-03-01T12:00, local time), or Unix seconds")  # fmt: skip
+    add("--state-dir", metavar="DIR", type=Path,
+        help="where it is (default: the state_dir of the configuration that VLLM_WATCH_CONFIG names, else ~/.local/state/vllm-watch)")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the entries."""
+    folder = state_folder.find(arguments.state_dir, os.environ)
+    if not (folder / file.NAME).exists():
+        raise WatchError(
+            f"there is no journal in {folder}",
+            "name the folder with --state-dir; where nothing was ever done, there is none",
+        )
+    entries = asyncio.run(_read(folder, arguments.since))
+    if arguments.json:
+        for entry in entries:
+            print(json.dumps(asdict(entry), ensure_ascii=False))
+    else:
+        print(_text(entries, folder))
+    return exit_status.FINE
+
+
+async def _read(folder: Path, since_t: float) -> tuple[Entry, ...]:
+    journal = Journal(folder)
+    try:
+        return await journal.entries(since_t, ENTRIES_MAX)
+    finally:
+        await journal.close()
+
+
+def _text(entries: Sequence[Entry], folder: Path) -> str:
+    if not entries:
+        return f"nothing was written down in that time in {folder}"
+    columns = min(max(shutil.get_terminal_size((100, 24)).columns, _COLUMNS_MIN), _COLUMNS_MAX) - 1
+    bold, plain = ("\033[1m", "\033[0m") if sys.stdout.isatty() else ("", "")
+    lines: list[str] = []
+    for entry in entries:
+        when = datetime.fromtimestamp(entry.t).astimezone().isoformat(" ", "seconds")
+        head = f"{entry.action.replace('_', ' ')}: {entry.target}" if entry.target else entry.action
+        lines.append(f"{when}  {bold}{head}{plain}")
+        told = (
+            f"by {entry.actor} ({entry.source})",
+            entry.reason,
+            entry.before and f"before: {entry.before}",
+            entry.after,
+        )
+        for text in filter(None, told):
+            lines += textwrap.wrap(
+                text, columns, initial_indent=" " * 4, subsequent_indent=" " * 6, break_on_hyphens=False
+            )  # fmt: skip
+    return "\n".join(lines)
+
+
+def _since(text: str) -> float:
+    if ago := _AGO.fullmatch(text):
+        return time.time() - float(ago[1]) * _UNIT_SECONDS[ago[2]]
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no time: write 30m, 2h, 7d, 2026-03-01 or Unix seconds"
+        ) from None

@@ -1,0 +1,249 @@
+"""What was asked of a server before it went: in use, idle, or emptied on purpose.
+
+A crash meets a server at work. Whoever ends one on purpose sends its requests elsewhere first, or lets
+it finish what it has: then nothing new is admitted for longer than chance explains, or new requests are
+aborted, and only then does its port close. A witness for `engine_down`.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from math import exp
+from typing import Any
+
+from vllm_watch.detectors.base import Evidence, View
+from vllm_watch.samples.observation import Reading
+from vllm_watch.signals import kept
+
+ARRIVALS_MISSED_MIN = 7.0
+"""Silence in which so many requests should have come: by chance (Poisson) one in a thousand is as long."""
+
+DRAIN_SECONDS_MIN = 5.0
+"""Shorter silences come from how clients and looks fall together. Orchestrators wait as long or longer
+between taking a server out of service and ending it."""
+
+RATE_SECONDS = 300.0
+"""The usual rate of arrivals is averaged over this much time in use."""
+
+SILENCES_KEPT = 64
+SILENCES_USUAL = 3
+"""A silence is usual for this server when so many of the last ones were as long: it outlived those."""
+
+DRAINED_SHARE = 0.5
+"""What runs has at least halved since requests were admitted, where anything still runs."""
+
+RUNNING_SHARE = 0.3
+"""What ran is averaged over some three looks at which something was admitted."""
+
+ABORTS_MIN = 2.0
+ABORTED_SHARE_MAX = 0.05
+"""A server of which clients seldom go away, and that aborts several requests at once while it empties, was
+told to end (SIGTERM with --shutdown-timeout: vLLM 0.18 and later)."""
+
+GAP_SECONDS, GAP_LOOKS = 60.0, 4.0
+"""After so long without a look at all, it is not known what was asked of it at its end."""
+
+
+Counts = tuple[float | None, float | None, float, float]
+"""Requests finished, prompt tokens (None unless every engine counts them), generated tokens, aborts."""
+
+
+_FLAGS = ("known", "aborting", "_served")
+_TIMES = ("_idle_since_s", "_admitted_s", "_at_s", "_t")
+_NUMBERS = (
+    "in_flight", "waiting", "idle_s", "silence_s", "_rate", "_rate_weight", "_running_usual", "_running",
+    "_usual_s", "_canaries",
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Demand:
+    """Follows what one server is asked for, our own canaries apart."""
+
+    in_flight: float = 0.0  # running and waiting, at the last answer
+    waiting: float = 0.0
+    idle_s: float = 0.0  # for how long nobody had asked anything; 0 where it is not known
+    silence_s: float = 0.0  # for how long nothing had been admitted
+    known: bool = False  # was it looked at shortly before it went?
+    aborting: bool = False
+    _rate: float = 0.0  # requests per second, in use
+    _rate_weight: float = 0.0
+    _idle_since_s: float | None = None
+    _admitted_s: float | None = None
+    _running_usual: float = 0.0  # averaged over the last admissions
+    _running: float = 0.0
+    _served: bool = False  # were tokens generated since the look before?
+    _at_s: float | None = None
+    _t: float | None = None  # Unix time of the last look
+    _usual_s: float = 0.0  # between looks
+    _canaries: float = 0.0  # that may still be counted
+    _counts: Counts | None = None
+    _silences: deque[float] = field(default_factory=lambda: deque(maxlen=SILENCES_KEPT))
+
+    def export_state(self) -> dict[str, Any]:
+        """Return all as plain values."""
+        state = {each.name: getattr(self, each.name) for each in fields(self)}
+        return state | {
+            "_counts": self._counts and list(self._counts),
+            "_silences": list(self._silences),
+        }
+
+    @classmethod
+    def restored(cls, state: kept.Kept) -> "Demand":
+        """Go on as it was kept. Raises one of kept.DAMAGE."""
+        demand = cls()
+        for name in _NUMBERS:
+            setattr(demand, name, kept.number(state[name]))
+        for name in _TIMES:
+            setattr(demand, name, kept.maybe(state[name]))
+        for name in _FLAGS:
+            setattr(demand, name, kept.flag(state[name]))
+        demand._silences.extend(kept.numbers(state["_silences"]))
+        counts = state["_counts"]
+        if counts is not None:
+            finished, prompted, generated, aborts = counts
+            demand._counts = (
+                kept.maybe(finished), kept.maybe(prompted), kept.number(generated), kept.number(aborts),
+            )  # fmt: skip
+        return demand
+
+    def missed(self, view: View) -> None:
+        """A look without an answer."""
+        self._tick(view)
+
+    def look(self, view: View, reading: Reading) -> None:
+        """A look with one."""
+        passed_s, self.known = self._tick(view), True
+        engines = reading.engines
+        self._running = sum(each.requests_running or 0.0 for each in engines)
+        self.waiting = sum(each.requests_waiting or 0.0 for each in engines)
+        self.in_flight = self._running + self.waiting
+        if view.observation.canary is not None:
+            self._canaries = 1.0
+        before, now = self._counts, _counts(reading)
+        self._counts = now
+        fresh = before is None or passed_s is None or any(
+            b is not None and a is not None and b < a for a, b in zip(before, now, strict=True)
+        )  # fmt: skip
+        if fresh or before is None or passed_s is None:
+            self._began_anew(view.at_s)
+            return
+        finished, prompted = _grown(before[0], now[0]), _grown(before[1], now[1])
+        generated, aborted = now[2] - before[2], now[3] - before[3]
+        self._served = generated > 0.0
+        if finished is not None:
+            self._average(finished, passed_s)
+        self._idle(view.at_s, finished)
+        fallen = self._running <= DRAINED_SHARE * self._running_usual
+        self.aborting = (
+            aborted >= ABORTS_MIN
+            and _aborted_share(before) <= ABORTED_SHARE_MAX
+            and (fallen or not prompted)
+        )
+        self._silence(view.at_s, prompted, finished)
+
+    def _tick(self, view: View) -> float | None:
+        """Seconds since the look before; None where nothing is known of that time."""
+        before, self._at_s = self._at_s, view.at_s
+        before_t, self._t = self._t, view.observation.t
+        if before is None or not view.known:
+            self.known = False
+            return None
+        passed_s = view.at_s - before
+        limit_s = max(GAP_SECONDS, GAP_LOOKS * self._usual_s)
+        self._usual_s += (passed_s - self._usual_s) / (8.0 if self._usual_s else 1.0)
+        # A host that was suspended has no monotonic time of it; its Unix time has.
+        slept_s = 0.0 if before_t is None else self._t - before_t - passed_s
+        if max(passed_s, slept_s) > limit_s:
+            self.known = False
+            return None
+        return passed_s
+
+    def _began_anew(self, at_s: float) -> None:
+        self._idle_since_s = self._admitted_s = at_s
+        self.idle_s = self.silence_s = 0.0
+        self.aborting, self._running_usual = False, self._running
+
+    def _average(self, finished: float, passed_s: float) -> None:
+        if finished <= 0.0 and not self.in_flight:
+            return
+        weight = exp(-passed_s / RATE_SECONDS)
+        self._rate = weight * self._rate + (1.0 - weight) * finished / passed_s
+        self._rate_weight = weight * self._rate_weight + (1.0 - weight)
+
+    def _idle(self, at_s: float, finished: float | None) -> None:
+        known = finished is not None and finished <= self._canaries
+        if not known or self.in_flight > self._canaries or self._idle_since_s is None:
+            self._idle_since_s = at_s
+        self._canaries = max(0.0, self._canaries - (finished or 0.0))
+        self.idle_s = at_s - self._idle_since_s
+
+    def _silence(self, at_s: float, prompted: float | None, finished: float | None) -> None:
+        # While it is idle, what was prompted was our own canary. Without a count of prompts, what ends
+        # is taken for what begins.
+        came = self.idle_s <= 0.0 and (finished if prompted is None else prompted) != 0.0
+        if self._admitted_s is None or came or finished is None:
+            if self.silence_s >= DRAIN_SECONDS_MIN:
+                self._silences.append(self.silence_s)
+            self._admitted_s = at_s
+            self._running_usual += RUNNING_SHARE * (self._running - self._running_usual)
+        self.silence_s = at_s - self._admitted_s
+
+    @property
+    def usual_silence_s(self) -> float:
+        """The longest silence that is nothing special here: it had its like, and went on."""
+        if len(self._silences) < SILENCES_USUAL:
+            return 0.0
+        return sorted(self._silences)[-SILENCES_USUAL]
+
+    @property
+    def drained(self) -> Evidence | None:
+        """What says that its requests went elsewhere before it ended; None: nothing does."""
+        if not self.known:
+            return None
+        if self.aborting:
+            text = "it aborted new requests and finished the others before it went"
+            return Evidence(name="aborting", value=1.0, expected=0.0, text=text)
+        rate = self._rate / self._rate_weight if self._rate_weight else 0.0
+        missed = rate * self.silence_s
+        ends = self._served and self._running <= DRAINED_SHARE * self._running_usual
+        if (
+            self.waiting
+            or (self._running and not ends)
+            or missed < ARRIVALS_MISSED_MIN
+            or self.silence_s < max(DRAIN_SECONDS_MIN, self.usual_silence_s)
+        ):
+            return None
+        text = (
+            f"for {self.silence_s:.0f} s nothing new had come, where {missed:.0f} requests were to be "
+            f"expected; {self._running:.0f} still ran"
+        )
+        return Evidence(
+            name="seconds_without_arrival", value=round(self.silence_s), unit="s", text=text
+        )
+
+
+def _counts(reading: Reading) -> Counts:
+    engines = reading.engines
+    ends = [each.request_success for each in engines]
+    return (
+        _sum([None if end is None else sum(end.values()) for end in ends]),
+        _sum([each.prompt_tokens for each in engines]),
+        sum(each.generation_tokens or 0.0 for each in engines),
+        sum((end or {}).get("abort", 0.0) for end in ends),
+    )
+
+
+def _sum(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known and len(known) == len(values) else None
+
+
+def _grown(before: float | None, now: float | None) -> float | None:
+    return None if before is None or now is None else now - before
+
+
+def _aborted_share(counts: Counts) -> float:
+    """Share of all requests that were aborted."""
+    finished, aborted = counts[0], counts[3]
+    return aborted / finished if finished else 0.0

@@ -1,0 +1,95 @@
+"""What else speaks for or against a server that went having crashed; a helper of `engine_down`."""
+
+from dataclasses import dataclass
+
+from vllm_watch.detectors.base import Evidence, View
+from vllm_watch.detectors.demand import Demand
+from vllm_watch.samples.observation import Call, Observation
+from vllm_watch.signals.loading import Loading
+
+_GATEWAY = frozenset((502, 503, 504))
+"""A proxy says so of a server that is not behind it; vLLM itself says 503 on every path while it scales
+elastically. Its own /metrics fails with 500."""
+
+
+SIGN_SECONDS = 60.0
+"""How long before the silence a failed health check still belongs to it."""
+
+
+@dataclass(slots=True)
+class Run:
+    """A row of looks without an answer."""
+
+    began_s: float  # the first of them
+    looks: int = 0
+    refused: int = 0
+    silent: int = 0  # of them, those in which a connection was accepted
+    said: str = ""  # the newest error
+    told_to_end: bool = False  # its process lived on after the port was closed
+    unused: bool = False  # it went when (almost) nobody used it, or was emptied first
+
+
+def healthy(health: Call | None) -> bool:
+    """Did /health say that all is well?"""
+    return health is not None and health.outcome == "ok"
+
+
+def health_failed(looks: int) -> Evidence:
+    """/health said that the engine core is dead, at so many looks in a row."""
+    text = f"/health failed {looks} times in a row"
+    return Evidence(name="health_status", value=503.0, expected=200.0, text=text)
+
+
+def signs(view: View, dead_s: float | None) -> tuple[Evidence, ...]:
+    """What says that this end was not asked for; `dead_s`: the last failed health check."""
+    found = []
+    if dead_s is not None and view.at_s - dead_s < SIGN_SECONDS:
+        text = "/health said that the engine core is dead, just before"
+        found.append(Evidence(name="health_status", value=503.0, expected=200.0, text=text))
+    return tuple(found)
+
+
+def planned(demand: Demand, *, told_to_end: bool) -> tuple[Evidence, ...]:
+    """What says that this end was asked for."""
+    drained = demand.drained
+    said = [drained] if drained is not None else []
+    if told_to_end:
+        text = "its port was closed while its process lived on: it was told to end"
+        said.append(Evidence(name="process_alive", value=1.0, text=text))
+    return tuple(said)
+
+
+def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, ...]:
+    """A start that takes longer than this server's starts do; `began_s`: since when it has not answered."""
+    longest_s, loads_s = loading.longest_s, loading.for_s(at_s)
+    taken_s = at_s - began_s if loads_s is None else loads_s
+    if longest_s is None or taken_s < loading.patience_s(0.0):
+        return ()
+    text = f"its starts took up to {longest_s:.0f} s; this one has taken {taken_s:.0f} s"
+    return (seconds("seconds_to_load", taken_s, longest_s, text),)
+
+
+def why_not_a_crash(demand: Demand, *, idle: bool) -> tuple[Evidence, ...]:
+    """What says that nobody is hurt."""
+    if not demand.known:
+        text = (
+            "it was not looked at for a while before it went: it may have been stopped on purpose"
+        )
+        return (Evidence(name="requests_in_flight", value=None, text=text),)
+    text = "(almost) no request was in flight: it may have been stopped on purpose"
+    said = [Evidence(name="requests_in_flight", value=demand.in_flight, text=text)]
+    if idle:
+        text = f"nobody had asked anything for {demand.idle_s:.0f} s: it may be scaled to zero"
+        said.append(Evidence(name="seconds_idle", value=round(demand.idle_s), unit="s", text=text))
+    return tuple(said)
+
+
+def turned_away(observation: Observation) -> bool:
+    """Do /metrics and /health both say what a proxy says of a server that is not there?"""
+    health = observation.health
+    return observation.scrape.status in _GATEWAY and (health is None or health.status in _GATEWAY)
+
+
+def seconds(name: str, value: float, expected: float, text: str) -> Evidence:
+    """Evidence that is a time."""
+    return Evidence(name=name, value=round(value, 1), unit="s", expected=expected, text=text)

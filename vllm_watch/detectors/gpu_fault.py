@@ -1,0 +1,173 @@
+"""A GPU that is broken, or whose driver says so: lost from the bus, an Xid error, memory errors.
+
+What to do about it, how urgent it is, and whether a restart of the engine cures it stands with each
+code in `signals.xid`; what a restart does not cure, it is not advised for. Throttling is no fault:
+it is evidence of a collapse.
+
+Source: NVIDIA, Xid Errors; GPU Memory Error Management. Runbook: docs/detectors/gpu_fault.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.signals import xid
+from vllm_watch.signals.gpu_roster import GpuRoster
+from vllm_watch.signals.holders import roles
+
+KIND = "gpu_fault"
+
+
+class Settings(BaseModel):
+    """How long a sign is taken to hold."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    lost_looks: int = Field(2, ge=1)
+    """A GPU that is merely not listed, and does not say that it is lost, must be missing so often."""
+
+    xid_seconds: float = Field(60.0, ge=0)
+    """An Xid is told once. What follows from it (a crash, more codes) comes within a minute."""
+
+    ecc_seconds: float = Field(300.0, ge=0)
+    """Memory errors come in bursts: within five minutes they are one problem."""
+
+
+_RANKS = ("note", "application", "ecc", "support", "link", "reset", "reboot", "lost")
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    rank: str  # one of _RANKS, the worst last
+    cause: str
+    severity: str
+    gpu: GpuSample
+    text: str
+    remedy: str
+    value: float | str
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is remembered of one GPU."""
+
+    xids: dict[int, float]  # code → when it was last listed
+    ecc: int | None = None
+    ecc_grown: int = 0
+    ecc_s: float | None = None  # when it last grew
+    engine: bool | None = None  # does vLLM run on it?
+
+
+class Detector:
+    """Follows the GPUs of one target's host."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._roster = GpuRoster()
+        self._seen: dict[str, _Seen] = {}
+        self._missing: dict[str, int] = {}  # UUID → looks in a row
+
+    def update(self, view: View) -> Sequence[Verdict]:
+        gpus = view.observation.gpus
+        if gpus is None:
+            return (Verdict(state=UNKNOWN, kind=KIND),)
+        self._roster.look(gpus)
+        lost = {gpu.uuid: gpu for gpu in self._roster.lost}
+        self._missing = {uuid: self._missing.get(uuid, 0) + 1 for uuid in lost}
+        told = {gpu.uuid for gpu in gpus if gpu.lost}
+        for gpu in gpus:
+            self._follow(view.at_s, gpu)
+        for uuid in self._seen.keys() - lost.keys() - {gpu.uuid for gpu in gpus}:
+            del self._seen[uuid]
+        found = [finding for gpu in gpus for finding in self._findings(view.at_s, gpu)]
+        doubtful = False
+        for uuid, gpu in lost.items():
+            if uuid in told or self._missing[uuid] >= self._settings.lost_looks:
+                found.append(_lost(gpu))
+            else:
+                doubtful = True
+        if not found:
+            return (Verdict(state=UNKNOWN if doubtful else CLEAR, kind=KIND),)
+        return (self._firing(view, found),)
+
+    def _follow(self, at_s: float, gpu: GpuSample) -> None:
+        seen = self._seen.setdefault(gpu.uuid, _Seen({}))
+        for code in gpu.xid_errors or ():
+            seen.xids[code] = at_s
+        if gpu.ecc_uncorrected is not None:
+            if seen.ecc is not None and gpu.ecc_uncorrected > seen.ecc:
+                seen.ecc_grown = gpu.ecc_uncorrected - seen.ecc
+                seen.ecc_s = at_s
+            seen.ecc = gpu.ecc_uncorrected
+        if gpu.processes:
+            seen.engine = any(roles.role(p) in roles.VLLM_ROLES for p in gpu.processes)
+
+    def _findings(self, at_s: float, gpu: GpuSample) -> list[_Finding]:
+        seen, settings = self._seen[gpu.uuid], self._settings
+        seen.xids = {c: s for c, s in seen.xids.items() if at_s - s <= settings.xid_seconds}
+        found = [_xid(gpu, code) for code in seen.xids]
+        if gpu.remapped_rows_failed:
+            text = "a memory row could not be remapped: the spare rows are used up"
+            remedy = "drain it and have it replaced"
+            found.append(_Finding("link", "ecc", "ticket", gpu, text, remedy, "failed"))
+        elif gpu.remapped_rows_pending:
+            text = "memory rows wait to be remapped, which happens at the next reset"
+            remedy = "reset it in the next window, when nothing runs on it"
+            found.append(_Finding("ecc", "ecc", "ticket", gpu, text, remedy, "pending"))
+        if seen.ecc_s is not None and at_s - seen.ecc_s <= settings.ecc_seconds:
+            text = f"{seen.ecc_grown} more memory errors that ECC could not correct"
+            remedy = (
+                "what read that memory has ended or is wrong: see Xid 48, 63, 94, 95 in the kernel's log; drain it and "
+                "reset it, and have it replaced if they come again"
+            )
+            found.append(_Finding("ecc", "ecc", "ticket", gpu, text, remedy, seen.ecc_grown))
+        return found
+
+    def _firing(self, view: View, found: list[_Finding]) -> Verdict:
+        found.sort(key=lambda each: (-_RANKS.index(each.rank), each.gpu.index))
+        first = found[0]
+        seen = self._seen.get(first.gpu.uuid)
+        used = seen is None or seen.engine is not False
+        # On a GPU that carries no engine nobody waits for it tonight.
+        severity = first.severity if used or first.severity != "page" else "ticket"
+        # An engine that answers has survived it, or it was another's.
+        restart = first.rank == "application" and not view.signals.up
+        others = {each.gpu.uuid for each in found} - {first.gpu.uuid}
+        more = f" (and {len(others)} more GPUs)" if others else ""
+        return Verdict(
+            state=FIRING,
+            kind=KIND,
+            cause=first.cause,
+            severity=severity,
+            restart_advised=restart,
+            summary=f"GPU {first.gpu.index}{more}: {first.text}",
+            evidence_for=tuple(map(_evidence, found[:EVIDENCE_MAX])),
+        )
+
+
+EVIDENCE_MAX = 12
+"""Findings told of one host: more than a person reads; the rest is in the metrics."""
+
+
+def _lost(gpu: GpuSample) -> _Finding:
+    text = "lost: it has fallen off the bus, or its driver no longer lists it"
+    return _Finding("lost", "gpu_lost", "page", gpu, text, xid.ADVICE[xid.REBOOT], "lost")
+
+
+def _xid(gpu: GpuSample, code: int) -> _Finding:
+    known = xid.lookup(code)
+    text = f"Xid {code}, {known.text}"
+    advice = xid.ADVICE[known.action].replace("INDEX", str(gpu.index))
+    return _Finding(known.action, "xid", xid.SEVERITY[known.action], gpu, text, advice, code)
+
+
+def _evidence(finding: _Finding) -> Evidence:
+    gpu = finding.gpu
+    return Evidence(
+        name=finding.cause,
+        value=finding.value,
+        text=f"GPU {gpu.index} ({gpu.uuid}): {finding.text}. To do: {finding.remedy}",
+    )

@@ -1,0 +1,127 @@
+"""What detectors share that judge each engine of a server alone: one judge for each, which comes and goes with it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from vllm_watch.detectors.base import UNKNOWN, Verdict, View
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.samples.observation import ServerSample
+from vllm_watch.signals import kept
+from vllm_watch.signals.life import Life, life_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineLook:
+    """One look at one engine."""
+
+    at_s: float
+    known: bool  # False: time was lost since the last reading; begin anew
+    sample: EngineSample
+    gpus: Sequence[GpuSample] | None  # the server's, as far as they are seen
+    engines: int  # of the server that answered
+
+
+class Judge(Protocol):
+    """Follows one engine."""
+
+    def update(self, look: EngineLook) -> Verdict:
+        """Take a look in; return what is to be said now."""
+
+    def export_state(self) -> dict[str, Any]:
+        """Return what was learnt as plain values."""
+
+    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+        """Go on with what was learnt of this very process. Raises one of kept.DAMAGE."""
+
+
+J = TypeVar("J", bound=Judge)
+
+STATE_VERSION = 1
+"""Of the form in which its memory is kept: what was kept in another one is left out."""
+
+KEPT_SECONDS = 6 * 3600.0
+"""What was learnt of a process is its yardstick again when nobody watched it for so long at most. Beyond
+that another time of the day has come, with another mix of requests; a minute of work measures it anew."""
+
+
+class PerEngine(Generic[J]):
+    """One judge per engine; `update` fulfils `detectors.base.Detector`."""
+
+    def __init__(self, kind: str, make: Callable[[str], J]) -> None:
+        """`make` gives the judge of an engine that is seen for the first time."""
+        self._kind = kind
+        self._make = make
+        self._judges: dict[str, J] = {}
+        self._known = True  # False: since the last reading, time was lost
+        self._seen: dict[str, tuple[EngineSample, ServerSample]] = {}  # last, by engine
+        self._kept: dict[str, kept.Kept] = {}  # of an earlier run, until the engine is seen
+        self._kept_at_s = 0.0
+
+    def export_state(self, at_s: float) -> dict[str, Any]:
+        """See `detectors.base.Remembers`. Until the server is heard, what was kept is kept on."""
+        engines = {
+            name: {
+                "life": life_of(*seen).export_state(),
+                "judge": self._judges[name].export_state(),
+            }
+            for name, seen in self._seen.items()
+        }
+        since_s = self._kept_at_s if self._kept else at_s
+        return {"version": STATE_VERSION, "at_s": since_s, "engines": {**self._kept, **engines}}
+
+    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+        """See `detectors.base.Remembers`."""
+        kept.version(state, STATE_VERSION)
+        at_s, engines = kept.number(state["at_s"]), kept.mapping(state["engines"])
+        for engine in engines.values():
+            Life.restore(engine["life"])
+            self._make("").restore(engine["judge"], 0.0)
+        self._kept, self._kept_at_s = dict(engines), at_s
+
+    def _new_judge(self, view: View, sample: EngineSample, server: ServerSample) -> J:
+        """One that begins anew, unless this very process was judged not long ago."""
+        judge, state = self._make(sample.engine), self._kept.pop(sample.engine, None)
+        if state is None:
+            return judge
+        away_s = max(0.0, view.at_s - self._kept_at_s)
+        life = life_of(sample, server)
+        if away_s <= KEPT_SECONDS and Life.restore(state["life"]).goes_on_as(life, away_s):
+            judge.restore(state["judge"], away_s)
+        return judge
+
+    @property
+    def judges(self) -> Mapping[str, J]:
+        """By engine."""
+        return self._judges
+
+    def update(self, view: View) -> Sequence[Verdict]:
+        """Let every engine's judge have its look; without a reading nothing is known of any."""
+        reading = view.observation.reading
+        self._known = self._known and view.known
+        if reading is None:
+            return [
+                Verdict(state=UNKNOWN, kind=self._kind, engine=engine) for engine in self._judges
+            ]
+        for gone in self._judges.keys() - {sample.engine for sample in reading.engines}:
+            del self._judges[gone]
+            del self._seen[gone]
+        known, self._known = self._known, True
+        verdicts = []
+        for sample in reading.engines:
+            judge = self._judges.get(sample.engine)
+            if judge is None:
+                judge = self._judges[sample.engine] = self._new_judge(view, sample, reading.server)
+            self._seen[sample.engine] = sample, reading.server
+            look = EngineLook(
+                at_s=view.at_s,
+                known=known,
+                sample=sample,
+                gpus=view.observation.gpus,
+                engines=len(reading.engines),
+            )
+            verdicts.append(judge.update(look))
+        if reading.engines:
+            self._kept.clear()  # of engines that this server no longer has
+        return verdicts

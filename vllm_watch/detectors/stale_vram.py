@@ -1,0 +1,163 @@
+"""GPU memory is held by what does nothing with it any more: a ticket that names the holder.
+
+The next start of an engine fails on it ("free memory is less than desired") and names nobody. Who holds
+what, and why that is called stale, is judged in `signals.holders`; here it becomes one incident, with
+the engine that it hurts.
+
+Source: vLLM #55510, #42017, #43060 and a dozen like them. Runbook: docs/detectors/stale_vram.md.
+"""
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.signals.holders import engines, records
+from vllm_watch.signals.holders.judge import HolderJudge
+from vllm_watch.signals.holders.records import GpuHolders, Holder, Judged, Limits
+from vllm_watch.signals.holders.words import seconds, size
+
+KIND = "stale_vram"
+
+WORDS = {
+    records.ORPHANED_WORKER: "an orphaned worker",
+    records.IDLE_NOTEBOOK: "an idle notebook",
+    records.IDLE_PROCESS: "an idle process",
+    records.ZOMBIE_CONTEXT: "a process that has ended or is stuck",
+    records.CONTAINER_GONE: "a process whose container is gone",
+    records.UNACCOUNTED: "no process at all",
+}
+_LIMITS = Limits()
+
+
+class Settings(BaseModel):
+    """What is worth a ticket, and after how long."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    bytes_min: int = Field(256 * 2**20, ge=0)
+    """A context alone takes 300 to 600 MiB; less than that keeps no engine from starting."""
+
+    dead_seconds: float = Field(_LIMITS.dead_seconds, gt=0)
+    """A process that has ended gives back 100 GiB within seconds; a slow driver needs some more."""
+
+    stuck_seconds: float = Field(_LIMITS.stuck_seconds, gt=0)
+    """In state D without a break: a slow disk or a network file system takes less."""
+
+    orphan_seconds: float = Field(_LIMITS.orphan_seconds, gt=0)
+    """A worker whose parent died ends by itself within 40 s where it can."""
+
+    notebook_seconds: float = Field(_LIMITS.notebook_seconds, gt=0)
+    """A person who reads, thinks or talks comes back sooner."""
+
+    process_seconds: float = Field(_LIMITS.process_seconds, gt=0)
+    """Training waits for data, for other ranks or for a disk, but not for an hour."""
+
+    stopped_seconds: float = Field(_LIMITS.stopped_seconds, gt=0)
+    """Whoever looks at it in a debugger is done, or at it again."""
+
+    unaccounted_seconds: float = Field(_LIMITS.unaccounted_seconds, gt=0)
+    """What a process that ends gives back is nobody's for some seconds."""
+
+    def limits(self) -> Limits:
+        """The same for the judge of holders."""
+        return Limits(**self.model_dump(exclude={"bytes_min"}))
+
+
+class Detector:
+    """Follows the holders on the GPUs of one target's host."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._judge = HolderJudge(settings.limits())
+        self._mine = engines.OwnGpus()
+        self._gpus: tuple[GpuSample, ...] | None = None
+        self.holders: tuple[GpuHolders, ...] = ()  # as last judged
+
+    def update(self, view: View) -> Sequence[Verdict]:
+        gpus = view.observation.gpus
+        if not gpus:
+            return (Verdict(state=UNKNOWN, kind=KIND),)
+        served = view.signals.up and bool(view.signals.engines)
+        self.holders = self._judge.look(view.at_s, view.observation.t, gpus, served=served)
+        self._mine.look(self.holders, view.signals.process_start_time if served else None)
+        found = self._found()
+        if not found:
+            known = all(each.holders is not None for each in self.holders)
+            return (Verdict(state=CLEAR if known else UNKNOWN, kind=KIND),)
+        return (self._firing(found),)
+
+    def _found(self) -> "list[tuple[GpuHolders, Judged, Holder | None]]":
+        """What is stale and concerns this target, the largest first."""
+        found: list[tuple[GpuHolders, Judged, Holder | None]] = []
+        seen = set()
+        for each in self.holders:
+            if not self._mine.concerns(each.gpu.uuid):
+                continue
+            for holder in each.stale:
+                # A process may stand on a GPU and on its slice, and on all GPUs of a group.
+                used = holder.process.used_bytes
+                place = (holder.process.pid, each.gpu.mig_parent_uuid or each.gpu.uuid)
+                if place not in seen and (used is None or used >= self._settings.bytes_min):
+                    found.append((each, holder.judged, holder))
+                    seen.add(place)
+            if each.unaccounted.verdict == records.STALE:
+                found.append((each, each.unaccounted, None))
+        return sorted(found, key=lambda one: (-_bytes(one), one[0].gpu.index))
+
+    def _firing(self, found: "list[tuple[GpuHolders, Judged, Holder | None]]") -> Verdict:
+        gpu, judged, holder = found[0]
+        reason = judged.reason or "unknown"
+        whole = sum(map(_bytes, found))
+        who = _who(holder) if holder is not None else WORDS[records.UNACCOUNTED]
+        others = f"; {size(whole)} in all" if len(found) > 1 else ""
+        return Verdict(
+            state=FIRING,
+            kind=KIND,
+            cause=reason,
+            severity="ticket",
+            summary=f"{size(_bytes(found[0]))} of GPU {gpu.gpu.index} are held by {who}{others}"
+            + self._mine.hurts(gpu.gpu.uuid),
+            evidence_for=tuple(map(_evidence, found[:EVIDENCE_MAX])),
+        )
+
+
+EVIDENCE_MAX = 8
+"""Holders named in one incident: a group's workers, one per GPU of a host."""
+
+
+def _bytes(one: "tuple[GpuHolders, Judged, Holder | None]") -> int:
+    gpu, _, holder = one
+    used = gpu.unaccounted_bytes if holder is None else holder.process.used_bytes
+    return used or 0
+
+
+def _who(holder: Holder) -> str:
+    process, told = holder.process, []
+    command = process.cmdline[0] if process.cmdline else process.name
+    if command:
+        told.append(command.rpartition("/")[2])
+    told.append(f"process {process.pid}")
+    if holder.place:
+        told.append(holder.place)
+    elif process.uid is not None:
+        told.append(f"user {process.uid}")
+    return f"{WORDS[holder.judged.reason or '']} ({', '.join(told)})"
+
+
+def _evidence(one: "tuple[GpuHolders, Judged, Holder | None]") -> Evidence:
+    gpu, judged, holder = one
+    text = "; ".join(judged.evidence)
+    if holder is not None:
+        aged = "" if holder.age_seconds is None else f", {seconds(holder.age_seconds)} old"
+        text = f"process {holder.process.pid}{aged}: {text}"
+    if judged.remedy:
+        text = f"{text}. To do: {judged.remedy}"
+    return Evidence(
+        name=judged.reason or "stale",
+        value=_bytes(one),
+        unit="bytes",
+        expected=0,
+        text=f"GPU {gpu.gpu.index}: {text}",
+    )

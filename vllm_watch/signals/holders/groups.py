@@ -1,0 +1,71 @@
+"""The workers of one server side by side: what differs between GPUs that should be alike.
+
+Tensor-parallel ranks hold the same and work at the same time. One that fills more slowly than the others
+at load, or idles while they compute, is where to look; it is no incident of its own, for what users feel
+of it (a load that takes long, a stall) is told as that.
+"""
+
+from collections.abc import Sequence
+
+from vllm_watch.signals.holders import roles
+from vllm_watch.signals.holders.records import VLLM, GpuHolders, Holder
+from vllm_watch.signals.holders.words import size
+
+UNEVEN_BYTES_MIN = 2 * 2**30
+UNEVEN_SHARE_MIN = 0.1
+"""Ranks differ by some hundred MiB (rank 0 gathers the logits); beyond both of these it is something else."""
+
+BUSY_RATIO_MIN = 0.5
+"""While the others are this busy, a rank of the same step cannot be at 0."""
+
+Member = tuple[GpuHolders, Holder]
+
+
+def remarks(gpus: Sequence[GpuHolders]) -> tuple[str, ...]:
+    """One sentence for each difference, in the order of the groups' first GPU."""
+    found: list[str] = []
+    for members in _groups(gpus):
+        found += _uneven(members)
+        found += _idle(members)
+    return tuple(found)
+
+
+def _groups(gpus: Sequence[GpuHolders]) -> list[list[Member]]:
+    """Workers with the same parent, one to a GPU; data-parallel cores do not work in step."""
+    groups: dict[tuple[int, str | None], list[Member]] = {}
+    for gpu in gpus:
+        for holder in gpu.holders or ():
+            process = holder.process
+            alike = holder.role == roles.WORKER and holder.judged.verdict == VLLM
+            if alike and process.ppid is not None and gpu.gpu.mig_parent_uuid is None:
+                groups.setdefault((process.ppid, process.cgroup), []).append((gpu, holder))
+    return [
+        members
+        for members in groups.values()
+        if len(members) > 1 and len({gpu.gpu.uuid for gpu, _ in members}) == len(members)
+    ]
+
+
+def _uneven(members: Sequence[Member]) -> list[str]:
+    held = [(holder.process.used_bytes, gpu.gpu.index) for gpu, holder in members]
+    known = [(used, index) for used, index in held if used is not None]
+    if len(known) < len(members):
+        return []
+    (least, where), (most, _) = min(known), max(known)
+    if most - least < max(UNEVEN_BYTES_MIN, UNEVEN_SHARE_MIN * most):
+        return []
+    return [
+        f"GPU {where} holds {size(least)} of its group, another {size(most)}: "
+        "the ranks load unevenly, or not all got as much"
+    ]
+
+
+def _idle(members: Sequence[Member]) -> list[str]:
+    loads = [(gpu.gpu.utilization_ratio, gpu.gpu.index) for gpu, _ in members]
+    known = sorted((ratio, index) for ratio, index in loads if ratio is not None)
+    if len(known) < len(members) or known[0][0] > 0 or known[1][0] < BUSY_RATIO_MIN:
+        return []
+    return [
+        f"GPU {known[0][1]} is at 0 % while the {len(known) - 1} others of its group compute: "
+        "its rank does not take part"
+    ]

@@ -1,0 +1,81 @@
+"""An engine core or worker whose server is gone, wherever it was re-parented.
+
+No single sign is enough: in a container a healthy core's parent may be process 1, and an idle engine
+computes nothing for hours. So a sign that the parent died, and no work on the GPU since (or nobody who
+answers, for long: an orphan may spin on its GPU), and no engine that answers which this could be.
+Source: vLLM #55510, #42017, #34643, #43060: the API server was killed, the core lives on as a child of
+whatever had launched vLLM, spinning on its queue or asleep.
+"""
+
+from collections.abc import Sequence
+
+from vllm_watch.samples.process import ProcessSample
+from vllm_watch.signals.holders import roles
+from vllm_watch.signals.holders.records import Limits
+from vllm_watch.signals.holders.track import SAME_START_SECONDS, Track
+
+SUCCESSOR_FACTOR = 5.0
+"""Without a word about its ancestors, an older core beside a younger one must have been idle longer."""
+
+
+def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str | None:
+    """What shows that its server is gone, in words; None where nothing does.
+
+    `others` are the other vLLM processes on the GPUs of this host.
+    """
+    process = track.process
+    if process.ancestors is not None and any(map(roles.is_vllm_command, process.ancestors)):
+        return None  # its server lives
+    if track.reparented_s is not None:
+        return (
+            f"its parent, process {track.ppid}, died; it is now a child of process {process.ppid}"
+        )
+    if (told := _by_ancestors(process)) is not None:
+        return told
+    younger = _successor(process, others)
+    if younger is None or track.gpu_idle_for_s() < SUCCESSOR_FACTOR * limits.orphan_seconds:
+        return None
+    return (
+        f"it is a child of process 1, while process {younger.pid} of the same unit or container, "
+        "started later, has a server of its own"
+    )
+
+
+def is_superseded(process: ProcessSample, track: Track, others: Sequence[ProcessSample]) -> bool:
+    """Does another engine run on this host, which may be the one that answers?"""
+    return any(
+        other.pid != process.pid
+        and other.ppid != process.ppid
+        and _is_younger(other, process)
+        for other in others
+    )  # fmt: skip
+
+
+def _by_ancestors(process: ProcessSample) -> str | None:
+    ancestors = process.ancestors
+    if ancestors is None:
+        return None
+    outside = next((each for each in ancestors if not roles.is_vllm_part(each)), None)
+    if outside is None:
+        return "none of its ancestors is a server, and none is left" if not ancestors else None
+    if roles.is_reaper(outside):
+        return f"its server is gone: above it there is only “{outside[:60]}”, which starts no engine core"
+    if process.left_behind:
+        return f"the program that started it is gone; it was taken over by “{outside[:60]}”"
+    return None
+
+
+def _successor(process: ProcessSample, others: Sequence[ProcessSample]) -> ProcessSample | None:
+    if process.ppid != 1 or process.cgroup is None or process.ancestors is not None:
+        return None
+    for other in others:
+        alike = other.cgroup == process.cgroup and roles.role(other) == roles.role(process)
+        if alike and other.ppid not in (None, 1) and _is_younger(other, process):
+            return other
+    return None
+
+
+def _is_younger(other: ProcessSample, process: ProcessSample) -> bool:
+    if other.create_time is None or process.create_time is None:
+        return False
+    return other.create_time > process.create_time + SAME_START_SECONDS

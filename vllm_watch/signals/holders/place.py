@@ -1,0 +1,72 @@
+"""Where a process lives, from its control group: pod, container, systemd unit or a user's session.
+
+Source: Kubernetes' cgroup drivers (kubepods), runc, containerd, CRI-O, podman and Docker; systemd.special(7).
+"""
+
+import re
+
+_DELETED = " (deleted)"  # the kernel's own words for a group whose folder is gone
+_ID = r"[0-9a-f]{4,64}"
+_POD = re.compile(rf"pod({_ID}(?:[-_]{_ID})*)", re.IGNORECASE)
+_CONTAINER = re.compile(
+    rf"(?:docker|cri-containerd|crio|libpod|containerd|nerdctl)[-/:]({_ID})(?:\.scope)?(?:/|$)|/({_ID})(?:\.scope)?(?:/|$)"
+)
+_UNIT = re.compile(r"/([^/]+\.service)(?:/|$)")
+_USER = re.compile(r"/user-(\d+)\.slice")
+_SHOWN = 12  # of an id, as container tools show it
+_POD_SHOWN = 36  # a whole UUID, as kubectl shows it
+
+
+def is_deleted(cgroup: str | None) -> bool:
+    """Has the group been removed, by the runtime that made it, while a process was still in it?"""
+    return cgroup is not None and cgroup.endswith(_DELETED)
+
+
+def container_of(cgroup: str | None) -> tuple[str | None, str | None]:
+    """(pod, container) by their ids; None where it is in none."""
+    if not cgroup:
+        return None, None
+    path = cgroup.removesuffix(_DELETED)
+    pod = _POD.search(path) if "kubepods" in path else None
+    rest = path[pod.end() :] if pod else path
+    container = _CONTAINER.search(rest) if pod or "user.slice" not in path else None
+    if container is None and "libpod" in path:
+        container = _CONTAINER.search(path)  # a user's own container
+    name = (container[1] or container[2]) if container else None
+    return (pod[1].replace("_", "-") if pod else None), name
+
+
+def in_user_session(cgroup: str | None) -> bool:
+    """Is it what a person started by hand: in a user's slice, and no unit of their systemd?"""
+    if not cgroup or "user.slice" not in cgroup or container_of(cgroup)[1]:
+        return False
+    unit = _UNIT.findall(cgroup)
+    return not [name for name in unit if not name.startswith("user@")]
+
+
+def is_outside(cgroup: str | None) -> bool:
+    """Is it shown to be in no container: then we see the host's processes, and so all of them."""
+    if not cgroup or container_of(cgroup) != (None, None):
+        return False
+    return any(
+        part in cgroup for part in ("system.slice", "user.slice", "init.scope", "machine.slice")
+    )
+
+
+def describe(cgroup: str | None) -> str | None:
+    """In words; None where the control group says nothing."""
+    if not cgroup:
+        return None
+    pod, container = container_of(cgroup)
+    if pod:
+        text = f"pod {pod[:_POD_SHOWN]}"
+        return f"{text}, container {container[:_SHOWN]}" if container else text
+    if container:
+        return f"container {container[:_SHOWN]}"
+    units = [name for name in _UNIT.findall(cgroup) if not name.startswith("user@")]
+    if units:
+        return str(units[-1])
+    user = _USER.search(cgroup)
+    if user:
+        return f"session of user {user[1]}"
+    return "a user's session" if "user.slice" in cgroup else None

@@ -1,0 +1,105 @@
+"""What a process is, by its title and its command line.
+
+vLLM's V1 engine names its processes with setproctitle ("VLLM::EngineCore", "VLLM::Worker_TP0"); the kernel
+keeps 15 bytes of that in the name, the command line has it whole. Older releases have workers of
+multiprocessing without a title of their own, or of Ray.
+Source: vllm/utils/system_utils.py set_process_title; vllm/v1/engine/core.py; vllm/v1/executor/multiproc_executor.py.
+"""
+
+import re
+from functools import lru_cache
+
+from vllm_watch.samples.process import ProcessSample
+
+SERVER = "vllm_server"
+CORE = "vllm_core"
+WORKER = "vllm_worker"
+VLLM_ROLES = (SERVER, CORE, WORKER)
+POOL_WORKER = "pool_worker"  # of multiprocessing, whose program it does not tell
+NOTEBOOK = "notebook"
+DISPLAY = "display"
+MPS = "mps"
+
+_TITLES = (
+    (re.compile(r"^VLLM::(Engine_?Cor)", re.IGNORECASE), CORE),
+    (re.compile(r"^VLLM::Worker|^VllmWorker|^ray::\S*RayWorker|^RayWorkerWrap", re.IGNORECASE), WORKER),
+    (re.compile(r"^VLLM::", re.IGNORECASE), SERVER),  # APIServer, DPCoordinator
+)  # fmt: skip
+_COMMANDS = (
+    (re.compile(r"multiproc_worker|VllmWorkerProcess|RayWorkerWrapper"), WORKER),
+    (re.compile(r"(^|[/\s])vllm\s+(serve|bench|run-batch|complete|chat)\b|\bvllm[./]entrypoints\b"), SERVER),
+    (re.compile(r"ipykernel|\bcolab_kernel|jupyter|\bIJulia\b|\bxeus|marimo"), NOTEBOOK),
+    (re.compile(r"multiprocessing[./](spawn|forkserver)\b|--multiprocessing-fork"), POOL_WORKER),
+    (re.compile(r"nvidia-cuda-mps"), MPS),
+)  # fmt: skip
+_DISPLAYS = re.compile(
+    r"^(Xorg|X|Xwayland|gnome-shell|gnome-remote-de.*|kwin\S*|plasmashell|mutter|sddm.*|gdm.*|lightdm|cinnamon|xfwm4|"
+    r"weston|sway|hyprland|Xvnc|x11vnc|nxagent\S*|nxnode\S*|nvidia-persiste.*|nv-hostengine)$",
+    re.IGNORECASE,
+)
+_SERVES = re.compile(
+    r"(^|[/\s_.:-])(serve[rd]?|serving|uvicorn|gunicorn|hypercorn|tritonserver|ollama|llama-server|text-generation\S*|"
+    r"sglang|lmdeploy|torchserve|api|app|http|grpc|flask|fastapi|streamlit|gradio|daemon)\b|serve_|_serve|_server|--port|--listen",
+    re.IGNORECASE,
+)
+
+# What becomes the parent of a process whose own has died, or starts others and computes nothing itself.
+# No engine core is ever started by one of these: its parent is a Python program.
+_REAPERS = re.compile(
+    r"^\(?(systemd|init|s6-\S*|runit|runsv\S*|tini(-static)?|dumb-init|docker-init|catatonit|pause|"
+    r"containerd-shim\S*|conmon|sh|bash|dash|zsh|fish|tmux\S*|screen|SCREEN|sshd\S*|login|sudo|su|supervisord|"
+    r"slurmstepd\S*|launchd|openrc\S*|busybox|podman|nohup|setsid)\)?:?$"
+)
+
+COMMANDS_KEPT = 1024
+"""Ancestors' commands whose answer is kept: all workers of a host share a dozen."""
+
+
+def role(process: ProcessSample) -> str | None:
+    """One of the words above; None where name and command line tell nothing or are not known."""
+    command = process.cmdline or ()
+    titles = [title for title in ((command[0] if command else None), process.name) if title]
+    for pattern, word in _TITLES:
+        if any(pattern.search(title) for title in titles):
+            return word
+    text = " ".join(command)
+    for pattern, word in _COMMANDS:
+        if pattern.search(text):
+            return word
+    names = [title.rpartition("/")[2] for title in titles]
+    if any(_DISPLAYS.match(name) for name in names):
+        return DISPLAY
+    if process.mps and not command:
+        return MPS
+    return None
+
+
+@lru_cache(COMMANDS_KEPT)
+def is_vllm_command(command: str) -> bool:
+    """Is this the command of a server of vLLM's, as an ancestor tells it?"""
+    sample = ProcessSample(pid=0, cmdline=tuple(command.split(" ")))
+    return role(sample) == SERVER
+
+
+@lru_cache(COMMANDS_KEPT)
+def is_vllm_part(command: str) -> bool:
+    """Is this an engine core or a worker, which has a parent of vLLM's itself?"""
+    return role(ProcessSample(pid=0, cmdline=tuple(command.split(" ")))) in (CORE, WORKER)
+
+
+@lru_cache(COMMANDS_KEPT)
+def is_reaper(command: str) -> bool:
+    """Does this program never compute, so that an engine core below it was not born there?"""
+    first, _, _ = command.partition(" ")
+    return bool(_REAPERS.match(first.rpartition("/")[2].lstrip("-")))
+
+
+def may_serve(process: ProcessSample) -> bool:
+    """Does it look like a server, which may wait for requests for days and be well?"""
+    return bool(_SERVES.search(" ".join(process.cmdline or (process.name or "",))))
+
+
+def command_text(process: ProcessSample, characters_max: int = 200) -> str:
+    """The command line, or the name where there is none; "" where nothing is known."""
+    text = " ".join(process.cmdline or ()) or process.name or ""
+    return text if len(text) <= characters_max else text[: characters_max - 1] + "…"

@@ -1,0 +1,136 @@
+"""What is remembered of one holder from look to look: when it last worked, and who its parent was."""
+
+from dataclasses import dataclass
+
+from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.samples.process import ProcessSample
+from vllm_watch.signals.holders import place, roles
+
+CPU_SHARE_MIN = 0.02
+"""Of one core. A notebook kernel's heartbeat and the runtime's own threads take 0.1 to 1 %, a server's
+event loop 1 %; whoever prepares data or launches kernels takes 5 % and more."""
+
+SAME_START_SECONDS = 2.0
+"""A start time is read in hundredths from a clock that may be set by a second meanwhile."""
+
+GAP_SECONDS_MAX = 300.0
+"""Longer than this without a look, idleness must be shown by the CPU time, or it begins anew."""
+
+DEAD_STATES = frozenset("ZX")
+
+
+@dataclass(slots=True)
+class Track:
+    """One process on one GPU. Times are on the timeline that never steps."""
+
+    first_s: float
+    last_s: float
+    process: ProcessSample
+    ppid: int | None  # the first that was seen
+    idle_s: float  # since when neither CPU nor GPU were seen to work
+    gpu_idle_s: float  # since when the GPU was not seen to work for it
+    state_s: float  # since when its state is what it is
+    role: str | None  # of signals.holders.roles
+    place: str | None  # container, pod, unit or session, in words
+    outside: bool  # shown to be in no container
+    first_bytes: int | None  # what it held when first seen
+    worked: bool = False  # was it ever seen to work?
+    work_known: bool = False  # has any sign of work been readable?
+    reparented_s: float | None = None
+    orphaned_s: float | None = None  # since when something shows that its server is gone
+    cpu_share: float | None = None  # of the last interval, in cores
+
+    def idle_for_s(self) -> float:
+        return self.last_s - self.idle_s
+
+    def gpu_idle_for_s(self) -> float:
+        return self.last_s - self.gpu_idle_s
+
+
+def begin(at_s: float, process: ProcessSample) -> Track:
+    """First sight of a process."""
+    return Track(
+        first_s=at_s, last_s=at_s, process=process, ppid=process.ppid,
+        idle_s=at_s, gpu_idle_s=at_s, state_s=at_s,
+        first_bytes=process.used_bytes, role=roles.role(process), place=place.describe(process.cgroup),
+        outside=place.is_outside(process.cgroup),
+    )  # fmt: skip
+
+
+def is_same(before: ProcessSample, now: ProcessSample) -> bool:
+    """Is the process that has this PID now the one that had it before?"""
+    if before.create_time is not None and now.create_time is not None:
+        return abs(before.create_time - now.create_time) <= SAME_START_SECONDS
+    if (before.uid, before.cgroup) != (now.uid, now.cgroup) and None not in (now.uid, now.cgroup):
+        return None in (before.uid, before.cgroup)
+    cpu_fell = (
+        before.cpu_seconds is not None
+        and now.cpu_seconds is not None
+        and now.cpu_seconds < before.cpu_seconds
+    )
+    return not cpu_fell
+
+
+def follow(
+    track: Track, at_s: float, process: ProcessSample, gpu: GpuSample, *, alone: bool
+) -> None:
+    """Take one look. `alone`: no other process computes on this GPU, so that its load is this one's."""
+    before, passed_s = track.process, at_s - track.last_s
+    dead = process.state is not None and process.state in DEAD_STATES
+    gpu_works = _gpu_works(process, gpu, alone=alone)
+    track.cpu_share = _cpu_share(before, process, passed_s)
+    grew = (
+        None not in (before.used_bytes, process.used_bytes)
+        and before.used_bytes != process.used_bytes
+    )
+    cpu_works = track.cpu_share is not None and track.cpu_share >= CPU_SHARE_MIN
+    unseen = passed_s > GAP_SECONDS_MAX and track.cpu_share is None
+    track.work_known |= gpu_works is not None or track.cpu_share is not None
+    if gpu_works or unseen:
+        track.gpu_idle_s = at_s
+    if gpu_works or cpu_works or grew or unseen:
+        track.idle_s = at_s
+        track.worked |= not unseen
+    if process.state is not None and before.state is not None and process.state != before.state:
+        track.state_s = at_s
+    # A parent changes once in a life: when it dies.
+    if not dead and None not in (before.ppid, process.ppid) and before.ppid != process.ppid:
+        track.reparented_s = at_s
+    if (before.name, before.cmdline, before.cgroup) != (
+        process.name,
+        process.cmdline,
+        process.cgroup,
+    ):
+        _name(track, process)
+    track.process, track.last_s = process, at_s
+
+
+def _name(track: Track, process: ProcessSample) -> None:
+    """Who it is, anew: a title is set after the start; what was known of it stays when it dies."""
+    if process.cmdline or process.name:
+        known = ProcessSample(
+            pid=process.pid,
+            name=process.name or track.process.name,
+            cmdline=process.cmdline or track.process.cmdline,
+            mps=process.mps,
+        )
+        track.role = roles.role(known)
+    if process.cgroup is not None:
+        track.place, track.outside = (
+            place.describe(process.cgroup),
+            place.is_outside(process.cgroup),
+        )
+
+
+def _gpu_works(process: ProcessSample, gpu: GpuSample, *, alone: bool) -> bool | None:
+    if process.sm_utilization_ratio is not None:
+        return process.sm_utilization_ratio > 0
+    if alone and gpu.utilization_ratio is not None:
+        return gpu.utilization_ratio > 0
+    return None
+
+
+def _cpu_share(before: ProcessSample, now: ProcessSample, passed_s: float) -> float | None:
+    if before.cpu_seconds is None or now.cpu_seconds is None or passed_s <= 0:
+        return None
+    return max(0.0, now.cpu_seconds - before.cpu_seconds) / passed_s

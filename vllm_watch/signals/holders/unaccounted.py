@@ -1,0 +1,108 @@
+"""GPU memory that no process explains: what is used, less what all holders hold.
+
+A driver keeps some memory for itself and for each context, beside what it calls reserved. What goes
+beyond is nobody's only where everybody is seen: a container is shown its own processes alone (from
+R535 on), so what other tenants hold looks the same there. Shown to be nobody's is what a holder left
+behind when it went; and, where the host's processes are seen, what stays so.
+Source: sgl-project/sglang #30431 (memory without a holder after a crash), llm-d-fast-model-actuation #720.
+"""
+
+from dataclasses import dataclass, field
+
+from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.signals.holders.records import ACTIVE, STALE, UNACCOUNTED, UNKNOWN, Judged, Limits
+from vllm_watch.signals.holders.words import seconds, size
+
+BASE_BYTES = 256 * 2**20
+"""What a driver keeps with persistence and its own channels: some hundred MiB on the largest GPUs."""
+
+TOTAL_SHARE = 0.01
+"""Page tables and the like grow with the memory."""
+
+HOLDER_BYTES = 64 * 2**20
+"""Of each context, what its process is not charged for."""
+
+LEFT_SHARE_MIN = 0.5
+"""Of what a holder held when it went, at least so much must be what nobody holds now."""
+
+
+@dataclass(slots=True)
+class Account:
+    """Follows one GPU."""
+
+    unaccounted_bytes: int | None = None  # at the last look
+    _over_s: float | None = None  # since when it is beyond the ordinary
+    _least: int = 0  # since then
+    _held: dict[int, int] = field(default_factory=dict)  # pid → bytes, before it went beyond
+    _left: tuple[int, ...] = ()  # pids that went as it did
+
+    def look(
+        self, at_s: float, gpu: GpuSample, limits: Limits, *, host_seen: bool, sliced: bool
+    ) -> Judged:
+        """Take one look. `host_seen`: a process outside any container is seen on this host's GPUs;
+        `sliced`: it has MIG slices, whose memory is theirs."""
+        why_not = self._sum(gpu, sliced=sliced)
+        if why_not is not None or self.unaccounted_bytes is None:
+            self._over_s = None
+            return Judged(verdict=UNKNOWN, evidence=(why_not,) if why_not else ())
+        extra = self.unaccounted_bytes
+        holders = gpu.processes or ()
+        if extra <= allowance_bytes(gpu):
+            self._over_s, self._left = None, ()
+            self._held = {p.pid: p.used_bytes or 0 for p in holders}
+            return Judged(verdict=ACTIVE)
+        if self._over_s is None:
+            self._over_s, self._least = at_s, extra
+            here = {p.pid for p in holders}
+            gone = {pid: held for pid, held in self._held.items() if pid not in here}
+            if gone and extra >= LEFT_SHARE_MIN * sum(gone.values()):
+                self._left = tuple(sorted(gone))
+        self._least = min(self._least, extra)
+        return self._judge(at_s - self._over_s, gpu, limits, host_seen=host_seen)
+
+    def _sum(self, gpu: GpuSample, *, sliced: bool) -> str | None:
+        """Sum up; return why that cannot be done, in words."""
+        self.unaccounted_bytes = None
+        used, processes = gpu.memory_used_bytes, gpu.processes
+        if gpu.lost or used is None or processes is None:
+            return "what is used, or who holds it, is not known"
+        if sliced:
+            return "its memory is its MIG slices'"
+        if any(p.used_bytes is None for p in processes):
+            return "the driver does not say how much every holder holds"
+        held: dict[int, int] = {}
+        for p in processes:
+            held[p.pid] = max(held.get(p.pid, 0), p.used_bytes or 0)
+        self.unaccounted_bytes = max(0, used - sum(held.values()))
+        return None
+
+    def _judge(self, lasted_s: float, gpu: GpuSample, limits: Limits, *, host_seen: bool) -> Judged:
+        text = f"{size(self._least)} are used that no process holds, for {seconds(lasted_s)}"
+        complete = host_seen if gpu.processes_complete is None else gpu.processes_complete
+        if not self._left and not complete:
+            why = "other containers may hold it: they are not shown to this one"
+            return Judged(verdict=UNKNOWN, evidence=(text, why))
+        if any(p.type == "mps" or p.mps for p in gpu.processes or ()):
+            return Judged(
+                verdict=UNKNOWN, evidence=(text, "MPS clients share memory through their server")
+            )
+        if lasted_s < limits.unaccounted_seconds:
+            return Judged(verdict=UNKNOWN, evidence=(text, "it may be on its way back"))
+        evidence = [text]
+        if self._left:
+            evidence.append(f"it stayed when process {', '.join(map(str, self._left))} went")
+        remedy = (
+            f"see who has the GPU open (fuser -v /dev/nvidia{gpu.index}); if nobody has, stop what runs on it, then "
+            f"reset it (nvidia-smi --gpu-reset -i {gpu.index}) or reboot"
+        )
+        return Judged(
+            verdict=STALE, reason=UNACCOUNTED, evidence=tuple(evidence), remedy=remedy, since_s=self._over_s
+        )  # fmt: skip
+
+
+def allowance_bytes(gpu: GpuSample) -> int:
+    """What may be nobody's and is nothing: with old drivers `used` includes what is reserved."""
+    total = gpu.memory_total_bytes or 0
+    reserved = gpu.memory_reserved_bytes or int(TOTAL_SHARE * total)
+    holders = len(gpu.processes or ())
+    return reserved + BASE_BYTES + int(TOTAL_SHARE * total) + HOLDER_BYTES * holders

@@ -1,0 +1,95 @@
+"""vLLM's own processes: of a living engine, or left behind by one that is gone."""
+
+from vllm_watch.signals.holders import orphans, roles
+from vllm_watch.signals.holders.case import Case
+from vllm_watch.signals.holders.records import ORPHANED_WORKER, STALE, VLLM, Judged
+from vllm_watch.signals.holders.words import seconds, size
+
+LAG_SECONDS = 20.0
+"""A driver's sample of load may be of the poll before; work that is seen later than this was asked for by
+somebody after the parent had died."""
+
+SPINNING_FACTOR = 5.0
+"""One that keeps its GPU busy (a collective that waits for ranks that are gone) must have had no server
+that answers for so many times longer."""
+
+GROWN_BYTES_MIN = 2**30
+"""vLLM takes its memory at the start; graphs and workspaces of new shapes add some hundred MiB at first."""
+
+STEADY_SECONDS = 1800.0
+"""Younger than this it may still be loading and warming up."""
+
+_WORDS = {
+    roles.SERVER: "vLLM's server, by its command line",
+    roles.CORE: "a vLLM engine core, by its title",
+    roles.WORKER: "a vLLM worker, by its title",
+}
+
+
+def orphan(case: Case) -> Judged | None:
+    """Its server is gone."""
+    if case.role not in (roles.CORE, roles.WORKER):
+        return None
+    return orphaned(case, case.limits.orphan_seconds)
+
+
+def orphaned(case: Case, patience_s: float) -> Judged | None:
+    """Judge a worker of any pool by what became of its parent."""
+    track, process = case.track, case.process
+    text = orphans.sign(track, case.others, case.limits)
+    if text is None:
+        track.orphaned_s = None
+        return None
+    if track.orphaned_s is None:
+        track.orphaned_s = case.at_s if track.reparented_s is None else track.reparented_s
+    since_s = track.orphaned_s
+    gpu_idle_s = track.gpu_idle_for_s()
+    # Work on the GPU long after may be for somebody: for API servers that outlived their launcher.
+    idle = (
+        min(gpu_idle_s, case.at_s - since_s) >= patience_s
+        and track.gpu_idle_s <= since_s + LAG_SECONDS
+    )
+    spins = case.served is False and case.at_s - since_s >= SPINNING_FACTOR * patience_s
+    if not idle and not spins:
+        return None
+    # Somebody answers: if no younger engine is seen that does, it may be this one after all.
+    if case.served and not orphans.is_superseded(process, track, case.others):
+        return None
+    evidence = [text, f"its GPU has done nothing for it for {seconds(gpu_idle_s)}"]
+    if gpu_idle_s < patience_s:
+        evidence[-1] = "it keeps its GPU busy, though no server has answered since"
+    if track.cpu_share is not None and track.cpu_share > 0.5:  # noqa: PLR2004 - half a core is no sleep
+        evidence.append(f"it spins in vain on {track.cpu_share:.1f} cores")
+    remedy = f"end it: vllm-watch gpus --reclaim {process.pid}, or kill {process.pid}, and kill -9 {process.pid} if it stays; no request can reach it"
+    return Judged(
+        verdict=STALE, reason=ORPHANED_WORKER, evidence=tuple(evidence), remedy=remedy, since_s=since_s
+    )  # fmt: skip
+
+
+def living(case: Case) -> Judged | None:
+    """Whatever is vLLM's and not shown to be left behind."""
+    if case.role not in roles.VLLM_ROLES:
+        return None
+    evidence = [_WORDS[case.role]]
+    server = next(filter(roles.is_vllm_command, case.process.ancestors or ()), None)
+    if server is not None:
+        evidence.append(f"its server lives: {server[:80]}")
+    evidence += _grown(case)
+    if case.process.state in ("T", "t"):
+        evidence.append("it is stopped (a signal or a debugger)")
+    return Judged(verdict=VLLM, evidence=tuple(evidence))
+
+
+def _grown(case: Case) -> list[str]:
+    """That a steady engine takes more and more: evidence for a person, no verdict (it may have woken up)."""
+    track, process = case.track, case.process
+    if None in (track.first_bytes, process.used_bytes, process.create_time):
+        return []
+    grown = (process.used_bytes or 0) - (track.first_bytes or 0)
+    watched_s = track.last_s - track.first_s
+    steady = case.t - watched_s - (process.create_time or 0.0) >= STEADY_SECONDS
+    if grown < GROWN_BYTES_MIN or not steady:
+        return []
+    return [
+        f"it holds {size(grown)} more than {seconds(watched_s)} ago, when it was steady already"
+    ]

@@ -1,0 +1,204 @@
+"""What a target tells us and what it does not: which inputs of judgement its looks really carry.
+
+vLLM's versions differ in what they export, --disable-log-stats turns nearly all of it off, a remote host's GPUs
+are out of reach, and a canary is asked for or not. An input is *missing* only after some looks that should
+have had it: old engines make a series with the first request, health is not asked at each look.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.observation import Observation, Reading
+
+LOOKS_MIN = 6
+"""Looks without an input, in which it could have been there, until it is called missing: half a minute at 5 s,
+so that a server's first answers, which may lack series, are not held against it."""
+
+HEALTH_SECONDS = 300.0
+"""Health may be asked more rarely than metrics; five minutes is beyond any sensible setting."""
+
+CANARY_SECONDS = 3600.0
+"""A canary goes to an idle engine only: within an hour most engines are idle once."""
+
+_ENGINE, _SERVER, _LOOK = "engine", "server", "look"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One thing that a look may carry. `there` is asked of the engine's sample, of the reading, or of the look."""
+
+    label: str  # as it stands in "no LABEL: …"
+    mend: str  # how to get it, in words
+    scope: str
+    there: Callable[..., bool]
+    lasts_seconds: float = (
+        0.0  # not asked at each look: seen so long ago it is still taken to be there
+    )
+
+
+def _field(name: str) -> Callable[[EngineSample], bool]:
+    return lambda sample: getattr(sample, name) is not None
+
+
+def _lengths(sample: EngineSample) -> bool:
+    return sample.request_prompt_tokens is not None and sample.request_generation_tokens is not None
+
+
+def _prefix_cache(sample: EngineSample) -> bool:
+    """Are hits counted, or is the cache off? V0 gives a ratio since its start only, -1 where it is off."""
+    return sample.prefix_cache_queries is not None or (sample.prefix_cache_hit_rate or 0.0) < 0.0
+
+
+def _server(name: str) -> Callable[[Reading], bool]:
+    return lambda reading: getattr(reading.server, name) is not None
+
+
+_NEWER = "a later vLLM exports it"
+_PROCESS = (
+    "vLLM leaves it out with several API servers, and V0 with its multiprocess front end: run one API "
+    "server for each address"
+)
+
+INPUTS: dict[str, Input] = {
+    "running": Input("number of running requests", _NEWER, _ENGINE, _field("requests_running")),
+    "waiting": Input("number of waiting requests", _NEWER, _ENGINE, _field("requests_waiting")),
+    "kv_cache_usage": Input("usage of the KV cache", _NEWER, _ENGINE, _field("kv_cache_usage")),
+    "steps": Input("counter of steps", "vLLM counts them from 0.6.4 on", _ENGINE, _field("iteration_tokens")),
+    "generated": Input("counter of generated tokens", "vLLM has it from 0.3.0 on", _ENGINE, _field("generation_tokens")),
+    "latency": Input("inter-token latency", "vLLM has it from 0.3.0 on", _ENGINE, _field("inter_token_latency")),
+    "finished": Input("counter of finished requests", "vLLM has it from 0.4.3 on", _ENGINE, _field("request_success")),
+    "lengths": Input("lengths of finished requests", "vLLM has them from 0.4.3 on", _ENGINE, _lengths),
+    "preemptions": Input("counter of preemptions", "vLLM has it from 0.4.3 on, its V1 engine from 0.8.0", _ENGINE, _field("preemptions")),
+    "prefix_cache": Input("counter of prefix cache hits", "V1 engines count them", _ENGINE, _prefix_cache),
+    "open_fds": Input("process_open_fds", _PROCESS, _SERVER, _server("process_open_fds")),
+    "resident_memory": Input("process_resident_memory_bytes", _PROCESS, _SERVER, _server("process_resident_memory_bytes")),
+    "process_start": Input("process_start_time_seconds", _PROCESS, _SERVER, _server("process_start_time")),
+    "health": Input("answer of /health", "let the watcher reach it", _LOOK, lambda seen: seen.health is not None, HEALTH_SECONDS),
+    "gpus": Input("view of the GPUs", "run vllm-watch on the engine's own host, with its driver visible", _LOOK, lambda seen: bool(seen.gpus)),
+    "canary": Input("canary", "switch `canary` on in the configuration", _LOOK, lambda seen: seen.canary is not None, CANARY_SECONDS),
+}  # fmt: skip
+"""By name, as detectors ask for them."""
+
+_OF_ENGINE = [(name, each) for name, each in INPUTS.items() if each.scope == _ENGINE]
+_OF_SERVER = [(name, each) for name, each in INPUTS.items() if each.scope == _SERVER]
+_OF_LOOK = [(name, each) for name, each in INPUTS.items() if each.scope == _LOOK]
+_LASTING = [(name, each) for name, each in _OF_LOOK if each.lasts_seconds]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is known of one input (of one engine)."""
+
+    now: bool = False  # in the last look that could have it, or not longer ago than it lasts
+    ever: bool = False
+    without: int = 0  # looks in a row that could have had it
+
+
+class Inputs:
+    """Follows what one target carries."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[str, str | None], _Seen] = {}
+        self._engines: tuple[str, ...] = ()
+        self._last_s: dict[str, float] = {}  # of inputs that last, when they were there
+        self._pattern: object = None
+        self._same = 0  # looks in a row that carried the same
+        self.revision = 0  # grows whenever an answer may have changed
+        self.why_not: str | None = None  # why the server's body holds nothing of vLLM's, in words
+
+    @property
+    def engines(self) -> tuple[str, ...]:
+        """Engines of the last body that could be read."""
+        return self._engines
+
+    def look(self, at_s: float, observation: Observation) -> None:
+        """Take one look. A body that could not be read says nothing of what is in it."""
+        looked = [
+            (name, each.there(observation) or self._lasts(name, each, at_s))
+            for name, each in _OF_LOOK
+        ]
+        for name, each in _LASTING:
+            if each.there(observation):
+                self._last_s[name] = at_s
+        reading = observation.reading
+        served = (
+            [] if reading is None else [(name, each.there(reading)) for name, each in _OF_SERVER]
+        )
+        told = [
+            (sample.engine, _has_worked(sample), [(name, each.there(sample)) for name, each in _OF_ENGINE])
+            for sample in (() if reading is None else reading.engines)
+        ]  # fmt: skip
+        why_not = None if reading is None else reading.why_not
+        pattern = (looked, served, told, why_not)
+        if pattern == self._pattern and self._same > LOOKS_MIN:
+            return  # the same as ever: every answer stands
+        self._same = self._same + 1 if pattern == self._pattern else 0
+        self._pattern = pattern
+        self.revision += 1
+        for name, there in looked:
+            self._note(name, None, there=there, counts=True)
+        if reading is not None:
+            self._read(reading, served, told)
+
+    def _lasts(self, name: str, each: Input, at_s: float) -> bool:
+        return name in self._last_s and at_s - self._last_s[name] <= each.lasts_seconds
+
+    def _read(
+        self, reading: Reading, served: list[tuple[str, bool]],
+        told: list[tuple[str, bool, list[tuple[str, bool]]]],
+    ) -> None:  # fmt: skip
+        self.why_not = None if reading.vllm else reading.why_not
+        engines = tuple(engine for engine, _, _ in told)
+        if engines != self._engines:
+            self._seen = {k: v for k, v in self._seen.items() if k[1] is None or k[1] in engines}
+            self._engines = engines
+        any_worked = not reading.vllm or any(worked for _, worked, _ in told)
+        for name, there in served:
+            self._note(name, None, there=there, counts=any_worked)
+        for engine, worked, carried in told:
+            for name, there in carried:
+                self._note(name, engine, there=there, counts=worked or not reading.vllm)
+
+    def _note(self, name: str, engine: str | None, *, there: bool, counts: bool) -> None:
+        seen = self._seen.get((name, engine))
+        if seen is None:
+            seen = self._seen[(name, engine)] = _Seen()
+        seen.now = there
+        if there:
+            seen.ever, seen.without = True, 0
+        elif counts:
+            seen.without += 1
+
+    def now(self, name: str, engine: str | None) -> bool:
+        """Did the last look that could have this input have it (on that engine, or at the server)?"""
+        return any(self._of(name, engine).now for engine in self._scope(name, engine))
+
+    def missing(self, name: str, engine: str | None) -> bool | None:
+        """Is it not to be had? None: too early to tell. `engine` None asks for the worst of all."""
+        said = [_missing(self._of(name, one)) for one in self._scope(name, engine)]
+        if not said:
+            return None
+        if True in said:
+            return True
+        return None if None in said else False
+
+    def _scope(self, name: str, engine: str | None) -> tuple[str | None, ...]:
+        if INPUTS[name].scope != _ENGINE:
+            return (None,)
+        return self._engines if engine is None else (engine,)
+
+    def _of(self, name: str, engine: str | None) -> _Seen:
+        return self._seen.get((name, engine)) or _Seen()
+
+
+def _missing(seen: _Seen) -> bool | None:
+    if seen.without >= LOOKS_MIN:
+        return True
+    return False if seen.ever else None
+
+
+def _has_worked(sample: EngineSample) -> bool:
+    """Has this engine had a request yet? Old ones make most of their series with the first."""
+    told = (sample.requests_running, sample.generation_tokens, sample.prompt_tokens)
+    return any(told) or all(value is None for value in told)

@@ -1,0 +1,171 @@
+"""The books of one engine's KV cache: how much of it nobody who runs can be holding.
+
+Tokens that came in (prompts and outputs) less those of requests that finished are the tokens in flight, and
+each of them needs its place in the cache. When usage grows and tokens in flight do not, pages are held by
+nobody; when both grow, somebody runs who holds them. Only changes are looked at: requests that are aborted
+are never booked out, and shared prefixes are booked twice, so that the level itself says little.
+Source: vLLM's v1/metrics/stats.py (prompts are counted when computed, requests when they finish).
+"""
+
+from collections import deque
+from math import sqrt
+from typing import Any, NamedTuple
+
+from vllm_watch.signals import kept
+from vllm_watch.signals.blocks import Block
+
+GRAIN_SECONDS = 20.0
+"""The history is kept at this grain ..."""
+
+ENTRIES = 180
+"""... for an hour: leaks that take longer than that between no sign and starvation are seen by their rest."""
+
+RECENT_ENTRIES = 40
+"""The latest blocks are all kept, to time what comes within a minute."""
+
+WELL_ENTRIES_MIN = 3
+"""Of history before the trouble: a minute, so that a prefill under way is not the norm."""
+
+ZERO_SHARE = 0.1
+"""What is unheld when all is well is the lowest tenth of the last hour: a leak's beginning, without the odd one."""
+
+RISE_FROM, RISE_TO = 0.25, 0.75
+"""The rise is timed between these shares of what is unheld now."""
+
+DECODING_SHARE_MIN = 0.8
+"""Pages of a prompt are taken before its tokens are counted. Where at least this share of those who run
+got a token in each step, few of them are still being computed."""
+
+
+class Entry(NamedTuple):
+    """The books at one moment."""
+
+    at_s: float
+    usage: float  # share of the cache in use
+    tokens: float  # in flight, by counters whose zero is not known
+    well: bool
+
+
+class Pages:
+    """Follows one engine."""
+
+    def __init__(self) -> None:
+        self._capacity: float | None = None
+        self._history: deque[Entry] = deque(maxlen=ENTRIES)
+        self._recent: deque[Entry] = deque(maxlen=RECENT_ENTRIES)
+        self._moves = [
+            0.0,
+            0.0,
+        ]  # sums of squared changes, when well: of usage, of tokens in flight
+        self._zeros: tuple[
+            tuple[float, float], ...
+        ] = ()  # (share of the cache a token takes, zero)
+
+    def note(self, block: Block, capacity_tokens: float | None, *, well: bool) -> None:
+        """Take a block in. `well`: nothing hints at trouble."""
+        if block.tokens_in_flight is None or block.kv_usage_end is None:
+            return
+        self._capacity = capacity_tokens
+        entry = Entry(block.at_s, block.kv_usage_end, block.tokens_in_flight, well)
+        if well and self._recent and self._recent[-1].well:
+            before = self._recent[-1]
+            self._moves[0] += (entry.usage - before.usage) ** 2
+            self._moves[1] += (entry.tokens - before.tokens) ** 2
+        if well:
+            self._zeros = ()
+        self._recent.append(entry)
+        if not self._history or entry.at_s - self._history[-1].at_s >= GRAIN_SECONDS:
+            self._history.append(entry)
+
+    def export_state(self) -> dict[str, Any]:
+        """Return the books as plain values."""
+        return {
+            "capacity": self._capacity,
+            "history": [list(entry) for entry in self._history],
+            "recent": [list(entry) for entry in self._recent],
+            "moves": list(self._moves),
+            "zeros": [list(zero) for zero in self._zeros],
+        }
+
+    def restore(self, state: kept.Kept) -> None:
+        """Go on with the books. Raises one of kept.DAMAGE."""
+        capacity, moves = kept.maybe(state["capacity"]), kept.numbers(state["moves"], 2)
+        history = [_entry(each) for each in state["history"]]
+        recent = [_entry(each) for each in state["recent"]]
+        zeros = [kept.numbers(each, 2) for each in state["zeros"]]
+        self._capacity, self._moves = capacity, moves
+        self._history.extend(history)
+        self._recent.extend(recent)
+        self._zeros = tuple((share, zero) for share, zero in zeros)
+
+    def unheld(self) -> float | None:
+        """Share of the cache in use now, beyond what was when all was well, for which nobody who runs accounts.
+
+        None while that is not known. The least of what the two ideas of a token's share say.
+        """
+        zeros = self._learn_zeros()
+        if not zeros or not self._recent:
+            return None
+        return min(_level(self._recent[-1], share) - zero for share, zero in zeros)
+
+    def rise_seconds(self) -> float | None:
+        """How long it took to come from a quarter to three quarters of what is unheld now; None: not known."""
+        now = self.unheld()
+        if now is None or now <= 0.0:
+            return None
+        share, zero = min(self._zeros, key=lambda each: _level(self._recent[-1], each[0]) - each[1])
+        first = self._recent[0].at_s
+        entries = [each for each in self._history if each.at_s < first] + list(self._recent)
+        times: list[float] = []
+        limits = [RISE_TO * now, RISE_FROM * now]
+        later: tuple[float, float] | None = None
+        for entry in reversed(entries):
+            level = _level(entry, share) - zero
+            while limits and level <= limits[0]:
+                times.append(_crossing(entry.at_s, level, later, limits.pop(0)))
+            if not limits:
+                return times[0] - times[1]
+            later = entry.at_s, level
+        return None
+
+    def _learn_zeros(self) -> tuple[tuple[float, float], ...]:
+        if self._zeros:
+            return self._zeros
+        well = [entry for entry in self._history if entry.well]
+        if len(well) < WELL_ENTRIES_MIN:
+            return ()
+        shares = []
+        if self._capacity:
+            shares.append(1.0 / self._capacity)
+        if self._moves[0] > 0.0 and self._moves[1] > 0.0:
+            shares.append(sqrt(self._moves[0] / self._moves[1]))
+        self._zeros = tuple((share, _low(well, share)) for share in shares)
+        return self._zeros
+
+
+def _entry(value: Any) -> Entry:
+    at_s, usage, tokens = kept.numbers(value[:3], 3)
+    return Entry(at_s, usage, tokens, kept.flag(value[3]))
+
+
+def _level(entry: Entry, share: float) -> float:
+    return entry.usage - share * entry.tokens
+
+
+def _low(entries: list[Entry], share: float) -> float:
+    levels = sorted(_level(entry, share) for entry in entries)
+    return levels[int(ZERO_SHARE * len(levels))]
+
+
+def _crossing(at_s: float, level: float, later: tuple[float, float] | None, limit: float) -> float:
+    """When the straight line from here to the entry after it reached the limit."""
+    if later is None or later[1] <= level:
+        return at_s
+    return at_s + (later[0] - at_s) * (limit - level) / (later[1] - level)
+
+
+def none_prefilling(block: Block) -> bool:
+    """Did (nearly) all who run get a token in each step?"""
+    if not block.steps:
+        return False
+    return block.generated * block.seconds / block.steps >= DECODING_SHARE_MIN * block.running

@@ -1,0 +1,131 @@
+"""What NVIDIA advises for each Xid code, and what that means for an engine on the GPU.
+
+A data table: codes that can occur on data centre GPUs from Ampere on; a code that is not in it is said
+to be unknown. The bucket is NVIDIA's immediate action.
+Source: https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html (table of October 2025: RESTART_APP,
+RESET_GPU, RESTART_BM, WORKFLOW_*, CONTACT_SUPPORT, IGNORE).
+"""
+
+from dataclasses import dataclass
+from itertools import chain
+
+APPLICATION, RESET, REBOOT, LINK, SUPPORT, NOTE = (
+    "application", "reset", "reboot", "link", "support", "note",
+)  # fmt: skip
+
+ADVICE = {
+    APPLICATION: "an error of the program's: the process that made it must be started again; the GPU is well",
+    RESET: "drain the GPU, end all processes on it and reset it (nvidia-smi --gpu-reset -i INDEX); if it comes again, have it replaced",
+    REBOOT: "drain the host and reboot it; check seat, power and risers; if it comes again, have the GPU replaced",
+    LINK: "drain the host, check NVLink (nvidia-smi nvlink -s) and the fabric manager, reset all GPUs together; if it comes again, have it replaced",
+    SUPPORT: "drain the GPU when you can and ask NVIDIA's or the vendor's support",
+    NOTE: "nothing now: other codes beside it decide; watch whether it comes again",
+}
+"""By action, in words for the one on call; the first word of each is what NVIDIA's bucket asks for."""
+
+SEVERITY = {
+    APPLICATION: "ticket",  # what died of it says so itself, and its supervisor starts it again
+    RESET: "page",  # what runs there cannot be trusted or does not run, and it does not heal by itself
+    REBOOT: "page",
+    LINK: "ticket",
+    SUPPORT: "ticket",
+    NOTE: "info",
+}
+
+_ORDER = (REBOOT, RESET, LINK, SUPPORT, APPLICATION, NOTE)
+
+
+@dataclass(frozen=True, slots=True)
+class Xid:
+    """One code."""
+
+    code: int
+    text: str
+    action: str  # one of the words above
+
+
+_NAMED = (
+    Xid(8, "GPU stopped processing", APPLICATION),
+    Xid(11, "invalid push buffer stream", APPLICATION),
+    Xid(13, "graphics engine exception", APPLICATION),
+    Xid(25, "invalid push buffer stream", APPLICATION),
+    Xid(31, "GPU memory page fault", APPLICATION),
+    Xid(32, "corrupted push buffer stream", APPLICATION),
+    Xid(37, "driver firmware error", NOTE),
+    Xid(38, "driver firmware error", NOTE),
+    Xid(43, "GPU stopped processing: a channel was reset", NOTE),
+    Xid(44, "fault during a context switch", NOTE),
+    Xid(45, "clean-up after an earlier error", NOTE),
+    Xid(46, "GPU stopped processing", RESET),
+    Xid(48, "double bit ECC error", RESET),
+    Xid(54, "auxiliary power is not connected", SUPPORT),
+    Xid(60, "video processor exception", APPLICATION),
+    Xid(61, "internal micro-controller breakpoint", SUPPORT),
+    Xid(62, "internal micro-controller halt", RESET),
+    Xid(63, "memory row remapped; takes effect at the next reset", NOTE),
+    Xid(64, "memory row could not be remapped", RESET),
+    Xid(66, "illegal access by the driver", NOTE),
+    Xid(67, "illegal access by the driver", NOTE),
+    Xid(69, "graphics engine class error", APPLICATION),
+    Xid(74, "NVLink error", LINK),
+    Xid(78, "vGPU could not start", SUPPORT),
+    Xid(79, "GPU has fallen off the bus", REBOOT),
+    Xid(80, "corrupted data sent to the GPU", APPLICATION),
+    Xid(92, "high rate of corrected memory errors", NOTE),
+    Xid(93, "InfoROM wear limit", NOTE),
+    Xid(94, "contained memory error", APPLICATION),
+    Xid(95, "uncontained memory error", RESET),
+    Xid(109, "context switch timeout", RESET),
+    Xid(110, "security fault", RESET),
+    Xid(119, "the GPU's system processor (GSP) does not answer", RESET),
+    Xid(120, "error of the GPU's system processor (GSP)", RESET),
+    Xid(121, "corrected error of the link to the CPU", NOTE),
+    Xid(136, "NVLink training failed", RESET),
+    Xid(137, "NVLink privilege error", NOTE),
+    Xid(140, "memory error that was not recovered", RESET),
+    Xid(141, "CUDA fast path error", NOTE),
+    Xid(142, "video encoder error", SUPPORT),
+    Xid(143, "GPU initialisation error", RESET),
+    Xid(151, "key rotation error", REBOOT),
+    Xid(154, "the recovery action has changed (see nvidia-smi -q)", NOTE),
+    Xid(155, "NVLink error raised by software", RESET),
+    Xid(156, "resource retired; takes effect at the next reset", RESET),
+    Xid(157, "resource could not be retired", NOTE),
+    Xid(158, "fatal timeout", RESET),
+    Xid(160, "memory channel retired", NOTE),
+    Xid(161, "memory channel could not be retired", NOTE),
+    Xid(167, "fatal PCIe timeout", SUPPORT),
+    Xid(168, "memory capacity reduced", SUPPORT),
+    Xid(169, "internal micro-controller halt", SUPPORT),
+    Xid(171, "uncorrectable DRAM error, details of Xid 48", NOTE),
+    Xid(172, "uncorrectable SRAM error, details of Xid 48", NOTE),
+)
+_COPY_ENGINES = (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136))
+_VIDEO_ENGINES = (68, 82, 83, 84, 86, 88, 89, *range(96, 106), 139)
+_LINKS = range(144, 151)
+
+TABLE: dict[int, Xid] = {
+    each.code: each
+    for each in chain(
+        _NAMED,
+        (Xid(code, "copy engine exception", APPLICATION) for code in _COPY_ENGINES),
+        (Xid(code, "video engine exception", APPLICATION) for code in _VIDEO_ENGINES),
+        (Xid(code, "NVLink error", LINK) for code in _LINKS),
+    )
+}
+
+
+def lookup(code: int) -> Xid:
+    """What is known of a code; one that is not in the table is for support to explain."""
+    return TABLE.get(code) or Xid(code, "not in our table of codes", SUPPORT)
+
+
+def worst(codes: "tuple[int, ...]") -> Xid | None:
+    """The one that asks for most; None of none."""
+    found = [lookup(code) for code in codes]
+    return min(found, key=lambda each: (_ORDER.index(each.action), each.code), default=None)
+
+
+def needs_hands(code: int) -> bool:
+    """Does it ask for more than starting a process again?"""
+    return lookup(code).action in (RESET, REBOOT, LINK)

@@ -1,0 +1,100 @@
+"""Whose child a worker is, up to the first process: is the program that started it still there?
+
+Looked at for workers only (they alone are left behind), and anew at each poll: of their ancestors any
+may die between two. What cannot be read makes the whole chain unknown.
+"""
+
+from vllm_watch.sources.processes import ProcessFacts, ProcReader
+
+ANCESTORS_MAX = 12
+"""Worker, core, server, a shell or two, container's shim, systemd: seven; then some."""
+
+ARGUMENTS_MAX = 6
+"""`python -u -m vllm.entrypoints.openai.api_server`: what a program is stands before its options."""
+
+DEAD_STATES = ("Z", "X")
+"""A leader that has ended and was not reaped starts nothing any more, and takes no care of what it did."""
+
+_TITLES = ("vllm", "worker", "multiprocessing")
+
+Kin = tuple[tuple[str, ...] | None, bool | None]  # commands of the ancestors; left behind?
+
+
+class Ancestry:
+    """Reads chains of parents, each process once a poll."""
+
+    def __init__(self, processes: ProcReader) -> None:
+        self._processes = processes
+        self._read: dict[int, ProcessFacts | None] = {}
+        self._chains: dict[int, tuple[str, ...] | None] = {}  # by the first one's PID
+
+    @property
+    def pids(self) -> frozenset[int]:
+        """The ancestors that were read in this poll."""
+        return frozenset(pid for pid, facts in self._read.items() if facts)
+
+    def begin(self) -> None:
+        """A new poll: forget who was there."""
+        self._read.clear()
+        self._chains.clear()
+
+    def of(self, facts: ProcessFacts) -> Kin:
+        """The chain above a worker; (None, None) for what is no worker, or where it cannot be read."""
+        if not is_worker(facts) or not facts.ppid:
+            return None, None
+        if facts.ppid not in self._chains:  # the workers of one server share it
+            self._chains[facts.ppid] = self._chain(facts.ppid)
+        chain = self._chains[facts.ppid]
+        if chain is None:
+            return None, None
+        return chain, self._left_behind(facts)
+
+    def _chain(self, pid: int | None) -> tuple[str, ...] | None:
+        commands: list[str] = []
+        while pid and len(commands) < ANCESTORS_MAX:
+            facts = self._facts(pid)
+            if facts is None:
+                return None
+            commands.append(command(facts))
+            pid = facts.ppid
+        return tuple(commands)
+
+    def _left_behind(self, facts: ProcessFacts) -> bool | None:
+        """Told of the topmost of vLLM's own: the workers of a core that was left behind are so with it."""
+        parent = self._facts(facts.ppid or 0)
+        for _ in range(ANCESTORS_MAX):
+            if parent is None or not is_titled(parent):
+                break
+            facts, parent = parent, self._facts(parent.ppid or 0)
+        if parent is None or not facts.pgid:  # 0: a group of another namespace
+            return None
+        if facts.pgid in (facts.pid, parent.pgid):
+            return False
+        leader = self._facts(facts.pgid)
+        return leader is None or leader.state in DEAD_STATES
+
+    def _facts(self, pid: int) -> ProcessFacts | None:
+        if pid not in self._read:
+            self._read[pid] = self._processes.read(pid)
+        return self._read[pid]
+
+
+def is_worker(facts: ProcessFacts) -> bool:
+    """May this be a worker, whose parent tells whether it is still needed?"""
+    text = f"{facts.name or ''} {' '.join((facts.cmdline or ())[:ARGUMENTS_MAX])}".lower()
+    return any(title in text for title in _TITLES)
+
+
+def is_titled(facts: ProcessFacts) -> bool:
+    """Does vLLM say of itself what it is? None of these is started by hand."""
+    return (facts.cmdline or (facts.name or "",))[0].startswith("VLLM::")
+
+
+def command(facts: ProcessFacts) -> str:
+    """What the process is, without its options: they may hold secrets, and nobody needs them here."""
+    words = []
+    for word in (facts.cmdline or ())[:ARGUMENTS_MAX]:
+        if word.startswith("--"):
+            break
+        words.append(word[:200])
+    return " ".join(words) or facts.name or ""
