@@ -27,3 +27,7 @@ class RecordingError(WatchError):
 
 class ServeError(WatchError):
     """The daemon cannot serve: the address is taken or not ours."""
+
+
+class JournalError(WatchError):
+    """What has to be on disk before an act could not be written, or what was written cannot be read."""
