@@ -114,7 +114,8 @@ class Restart:
                 return await self._end("cancelled", objection)
             before = self._before()
             try:
-                await self._move("calling", "the hook is called", called_t=time.time())
+                called = replace(self.attempt, called_t=time.time(), before=before.to_json())
+                await self._move(called, "calling", "the hook is called")
             except JournalError as error:
                 return await self._end("cancelled", f"not written down: {error.cause}")
             result = await self._call_hook()
@@ -197,10 +198,8 @@ class Restart:
         await self._journal.write(self.attempt)
         self._steps.tell(self.attempt, text)
 
-    async def _move(self, state: str, text: str, called_t: float | None = None) -> None:
-        moved = replace(
-            self.attempt, state=state, text=text, called_t=called_t or self.attempt.called_t
-        )
+    async def _move(self, attempt: Attempt, state: str, text: str) -> None:
+        moved = replace(attempt, state=state, text=text)
         await self._journal.write(moved)
         self.attempt = moved
         self._steps.tell(moved, text)
@@ -208,7 +207,7 @@ class Restart:
     async def _move_if_possible(self, state: str, text: str) -> None:
         """After the act the disk may fail: what is known goes on in memory, and is said loudly."""
         try:
-            await self._move(state, text)
+            await self._move(self.attempt, state, text)
         except JournalError as error:
             self.attempt = replace(self.attempt, state=state, text=text)
             _log.error("journal_failed", attempt=self.attempt.id, state=state, cause=error.cause)

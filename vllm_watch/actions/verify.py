@@ -6,8 +6,9 @@ when the old process goes on, when no new one serves in the time this engine's s
 was wrong is so again.
 """
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from vllm_watch.signals.records import TargetSignals
 
@@ -38,6 +39,15 @@ class Before:
     restarts: int  # counter resets seen so far, over all engines
     throughput_ratio: float | None  # ÷ when fresh; 0.0 where no step was made; None: unknown
     kinds: frozenset[str] = frozenset()  # of the incidents that were open
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as the journal keeps it."""
+        return {**asdict(self), "kinds": sorted(self.kinds)}
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> "Before":
+        """Return what `to_json` made; raises TypeError or KeyError for anything else."""
+        return cls(**{**kept, "kinds": frozenset(kept["kinds"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
