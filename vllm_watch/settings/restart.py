@@ -59,7 +59,7 @@ def _window(value: str) -> str:
 
 def _cron(value: str) -> str:
     if value:
-        if any(character.isdigit() for character in value.split()[-1]):
+        if any(character.isdigit() for character in value.rsplit(maxsplit=1)[-1]):
             cause = f"{quoted(value)} numbers its weekdays, of which some programs begin with Sunday, others with Monday"
             raise problem(cause, "write their names: 0 4 * * sun")
         # Here, so that a watcher without schedules does not load it.
