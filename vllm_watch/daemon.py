@@ -18,6 +18,7 @@ from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
 from vllm_watch.export.board import Board
 from vllm_watch.export.server import Server
+from vllm_watch.remembering import Memory
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.settings.target import TargetConfig
@@ -54,6 +55,8 @@ class _Running:
     """A target's loop, and what it was made of."""
 
     made_of: tuple[object, ...]
+    watch: Watch
+    group: str
     loop: TargetLoop
     task: asyncio.Task[None]
 
@@ -80,6 +83,7 @@ class Daemon:
         self._discovery = Discovery(config)
         self._gpu_source = make_gpu_source(config.gpu, config)
         self.board = Board(window_seconds=config.signals.window_seconds)
+        self._memory = Memory(config.state_dir, self.board)
         spool = config.state_dir / "recordings" if config.state_dir is not None else None
         self.recorder = FlightRecorder(
             seconds=config.recorder.minutes * 60,
@@ -118,6 +122,7 @@ class Daemon:
         await self.server.start()
         self._session = http.new_session()
         _log.info("serving", url=self.url)
+        await self._memory.open()
         await self._discover()
         self._tasks = [
             asyncio.create_task(self._discover_on(), name="discovery"),
@@ -139,7 +144,10 @@ class Daemon:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=STOP_SECONDS)
+        for running in self._running.values():
+            self._memory.save(running.watch, running.group)
         self._running.clear()
+        await self._memory.close()
         await self.server.stop()
         if self._session is not None:
             await self._session.close()
@@ -199,6 +207,8 @@ class Daemon:
             await asyncio.sleep(min(1.0, self._config.discovery.refresh_seconds))
             try:
                 await self._discover()
+                if not self._discovery.problems:
+                    self._memory.end_orphans(self._running)
             except Exception:  # noqa: BLE001 - the targets that are known go on
                 _log.exception("discovery_failed")
 
@@ -214,10 +224,11 @@ class Daemon:
     def _reconcile(self, targets: tuple[TargetConfig, ...]) -> None:
         wanted = {target.name: target for target in targets}
         for name, running in list(self._running.items()):
-            if name not in wanted or running.made_of != self._made_of(wanted[name]):
+            if name not in wanted:
                 self._end(name)
-                if name not in wanted:
-                    _log.info("target_gone", target=name)
+                _log.info("target_gone", target=name)
+            elif running.made_of != self._made_of(wanted[name]):
+                self._halt(name)
         for name, target in wanted.items():
             if name not in self._running:
                 self._begin(target, spread=len(wanted) > SPREAD_ABOVE)
@@ -231,18 +242,34 @@ class Daemon:
         identity, scrape = target.identity(), self._config.scrape_for(target)
         source = VllmSource(identity, scrape, self._session)
         watch = Watch(identity.name, self._config.signals, self._config.slo_for(target))
-        loop = TargetLoop(identity, scrape, source, watch, self._publish, lambda: self._gpus)
+        self._memory.recall(watch, identity)
+        loop = TargetLoop(
+            identity, scrape, source, watch, self._publish, lambda: self._gpus,
+            lambda watch, events: self._memory.keep(watch, identity.group, events),
+        )  # fmt: skip
         self.board.add_target(identity, scrape.interval_seconds)
+        self._memory.show(watch)
         self.recorder.name_url(identity.name, identity.url)
         self._waiting_for.add(identity.name)
         task = asyncio.create_task(loop.run(spread=spread), name=f"target {identity.name}")
-        self._running[identity.name] = _Running(self._made_of(target), loop, task)
+        made_of, group = self._made_of(target), identity.group
+        self._running[identity.name] = _Running(made_of, watch, group, loop, task)
         _log.info("target_added", target=identity.name, url=identity.url)
 
-    def _end(self, name: str) -> None:
+    def _halt(self, name: str) -> None:
+        """Stop a loop, and keep what it knows for the one that takes its place."""
         running = self._running.pop(name)
         running.task.cancel()
         self._waiting_for.discard(name)
+        self._memory.save(running.watch, running.group)
+
+    def _end(self, name: str) -> None:
+        """Stop watching a target: it is gone, and its incidents with it."""
+        watch, group = self._running[name].watch, self._running[name].group
+        self._halt(name)
+        last_t = watch.signals.t if watch.signals is not None else time.time()
+        self._memory.save(watch, group, watch.close(last_t))
+        self._memory.forget_pace(name)
         for incident in self.board.remove_target(name):
             tell_ended(incident)
         self.recorder.forget(name)

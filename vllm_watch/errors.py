@@ -31,3 +31,7 @@ class ServeError(WatchError):
 
 class JournalError(WatchError):
     """What has to be on disk before an act could not be written, or what was written cannot be read."""
+
+
+class StateError(WatchError):
+    """The state folder cannot be used; watching goes on without memory."""

@@ -4,7 +4,7 @@ import asyncio
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +35,7 @@ Event = Mapping[str, Any]
 
 Gpus = Callable[[], tuple[GpuSample, ...] | None]
 Publish = Callable[[Look, TargetSignals, Sequence[Event]], None]
+Keep = Callable[[Watch, Sequence[Event]], Awaitable[None]]
 
 _TOLD = ("id", "target", "engine", "kind", "cause", "severity", "summary")
 
@@ -50,15 +51,19 @@ class TargetLoop:
         watch: Watch,
         publish: Publish,
         gpus: Gpus,
+        keep: Keep | None = None,
     ) -> None:
+        """`keep` is shown each look's events before they are published; it must neither raise nor wait long."""
         self.target = target
         self._interval_seconds = scrape.interval_seconds
         self._source = source
         self._watch = watch
         self._publish = publish
         self._gpus = gpus
+        self._keep = keep
         self._news: str | None = None
-        self._restarts = 0
+        known = watch.signals.engines if watch.signals is not None else {}
+        self._restarts = sum(engine.restarts for engine in known.values())
         self._failing = False
         self._failures: dict[str, str] = {}
         # How much later than planned the last looks began.
@@ -97,6 +102,13 @@ class TargetLoop:
                 _log.exception("judgement_failed", target=self.target.name)
             self._failing = True
             signals, events = _not_judged(look.observation), []
+        try:
+            if self._keep is not None:
+                await self._keep(self._watch, events)
+        finally:  # stopped while it waited for the disk: what happened has happened
+            self._show(look, signals, events)
+
+    def _show(self, look: Look, signals: TargetSignals | None, events: Sequence[Event]) -> None:
         if signals is not None:
             self._publish(look, signals, events)
             self._tell(look.observation, signals)

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vllm_watch import plugins
+from vllm_watch import plugins, watch_state
 from vllm_watch.detectors.base import Detector, Verdict, View
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.incidents.lifecycle import Lifecycle
+from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.settings.stages import SignalsSettings, SloSettings
-from vllm_watch.signals import state
+from vllm_watch.signals import kept, state
 from vllm_watch.signals.engine import EngineTracker
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.signals.timeline import Timeline
@@ -63,6 +64,7 @@ class Watch:
         self._health_status: int | None = None
         self._detectors = dict(all_detectors() if detectors is None else detectors)
         self._lifecycle = Lifecycle(target)
+        self._kept: dict[str, kept.Kept] = {}  # by engine, of an earlier run, until it is seen
         self.failures: dict[str, str] = {}  # a detector's slug → the error it last broke with
 
     @property
@@ -73,6 +75,51 @@ class Watch:
     def close(self, t: float) -> list[dict[str, Any]]:
         """Return the events that end all open incidents: the target is no longer to be watched."""
         return self._lifecycle.close(t)
+
+    @property
+    def opened(self) -> Mapping[str, int]:
+        """How many incidents were ever opened, by kind."""
+        return self._lifecycle.opened
+
+    def export_state(self) -> dict[str, Any] | None:
+        """Return what should outlive the watcher as plain values; None while there is nothing."""
+        clock, signals = self._timeline.export_state(), self.signals
+        if clock is None or signals is None:
+            return None
+        return {
+            "version": watch_state.VERSION,
+            "target": self.target,
+            **clock,
+            "server": watch_state.of_server(signals),
+            "engines": {**self._kept, **watch_state.of_engines(self._engines, self.reading)},
+            "lifecycle": self._lifecycle.export_state(),
+            "detectors": watch_state.of_detectors(self._detectors, clock["at_s"]),
+        }
+
+    def restore(self, state: kept.Kept, t: float) -> list[str]:
+        """Go on, at Unix time `t`, from what an earlier run exported; before the first observation only.
+
+        Returns what could not be used, in words. What was learnt of a process counts only if the first
+        look at its engine finds the same process.
+        """
+        try:
+            away_s = watch_state.away_seconds(state, self.target, t)
+            signals = watch_state.restored_signals(state, self.target, away_s)
+            self._timeline.restore(state)
+        except kept.DAMAGE as error:
+            return [f"all: {error!r}"]
+        self.signals, self._kept = signals, dict(state["engines"])
+        self._last_success_t = signals.last_success_timestamp_seconds
+        lost = []
+        try:
+            self._lifecycle.restore(state["lifecycle"], self._detectors)
+        except kept.DAMAGE as error:
+            lost.append(f"lifecycle: {error!r}")
+        return [*lost, *watch_state.restore_detectors(self._detectors, state, away_s)]
+
+    def inherit(self, state: kept.Kept) -> list[str]:
+        """Begin as patient as another server of the same group has taught; returns what could not be used."""
+        return watch_state.inherit(self._detectors, state)
 
     def observe(self, observation: Observation) -> list[dict[str, Any]]:
         """Take one observation in; return the incident events it leads to, in order.
@@ -141,14 +188,22 @@ class Watch:
                 tracker = self._engines[sample.engine] = EngineTracker(
                     self._window_seconds, self._slo
                 )
+                self._resume(tracker, sample, reading)
             engines[sample.engine] = tracker.update(
                 at_s, observation.t, sample, reading.server, len(samples)
             )
         if engines:
+            self._kept.clear()
             word, text = _of_all(list(engines.values()))
         else:
             word, text = "unknown", reading.why_not or "no engine was found in the metrics"
         return self._target_signals(observation, reading, engines, word, text)
+
+    def _resume(self, tracker: EngineTracker, sample: EngineSample, reading: Reading) -> None:
+        """Count on from an earlier run; a life that ended while nobody looked is counted, too."""
+        before = self._kept.pop(sample.engine, None)
+        if before is not None:
+            watch_state.resume(tracker, before, sample, reading.server)
 
     def _silent(self, observation: Observation, at_s: float) -> TargetSignals:
         began_s = self._began_s if self._began_s is not None else at_s

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--state-dir",
         type=Path,
         metavar="DIR",
-        help="where recordings are kept (default: in memory)",
+        help="where incidents, what was learnt and recordings are kept (default: in memory)",
     )
     parser.add_argument(
         "--procfs", type=Path, metavar="DIR", help="the host's /proc, where it is mounted elsewhere"

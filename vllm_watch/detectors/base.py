@@ -7,9 +7,10 @@ time was lost (`View.known`), and must then not judge across the gap.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from vllm_watch.samples.observation import Observation
+from vllm_watch.signals import kept
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.signals.window import Window
 
@@ -63,3 +64,26 @@ class Detector(Protocol):
 
     def update(self, view: View) -> Sequence[Verdict]:
         """Return one verdict for each engine (or one for the server), at every look."""
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A detector whose memory outlives the watcher: what it has learnt, and what it was about to say."""
+
+    def export_state(self, at_s: float) -> dict[str, Any]:
+        """Return its memory as plain values, as it is at `at_s` on the target's timeline."""
+
+    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+        """Take the memory of an earlier run on the same timeline, which goes on `away_seconds` after it was kept.
+
+        Whether the same process still answers is not known yet: what belongs to one process must wait
+        for the first look at it. Raises one of kept.DAMAGE, and has then changed nothing.
+        """
+
+
+@runtime_checkable
+class Inherits(Protocol):
+    """A detector that may begin with what another server of the same group has taught."""
+
+    def inherit(self, state: kept.Kept) -> None:
+        """Take only what makes it more patient from another server's memory. Raises one of kept.DAMAGE."""

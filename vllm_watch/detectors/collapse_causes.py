@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
+from vllm_watch.signals import kept
 from vllm_watch.signals.blocks import Block
 
 KV_PINNING, PREEMPTION_THRASH, KV_LEAK = "kv_pinning", "preemption_thrash", "kv_leak"
@@ -70,6 +71,15 @@ class Creep:
         if not self._history or at_s - self._history[-1][0] >= CREEP_SAMPLE_SECONDS:
             self._history.append((at_s, unexplained))
 
+    def export_state(self) -> list[list[float]]:
+        """Return the history as plain values."""
+        return [[round(at_s, 1), round(unexplained, 4)] for at_s, unexplained in self._history]
+
+    def restore(self, state: Sequence[Sequence[float]]) -> None:
+        """Go on with the history."""
+        history = [kept.numbers(each, 2) for each in state]
+        self._history.extend((at_s, unexplained) for at_s, unexplained in history)
+
     def rise_seconds(self, now: float) -> float | None:
         """How long it took from a quarter to three quarters of what it is `now`; None where not known."""
         end = None
@@ -86,6 +96,14 @@ class Finished:
 
     def __init__(self) -> None:
         self._requests = self._tokens = self._preempted = 0.0
+
+    def export_state(self) -> list[float]:
+        """Return the sums as plain values."""
+        return [self._requests, self._tokens, self._preempted]
+
+    def restore(self, state: Sequence[float]) -> None:
+        """Go on with the sums."""
+        self._requests, self._tokens, self._preempted = kept.numbers(state, 3)
 
     def add(self, block: Block) -> None:
         """Take a block in."""

@@ -12,12 +12,16 @@ time-outs only). Runbook: docs/detectors/engine_down.md.
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from vllm_watch.detectors import down_memory
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.detectors.down_memory import LIVES_KEPT, SILENCES_KEPT
 from vllm_watch.detectors.gpu_trouble import GpuTrouble
 from vllm_watch.samples.observation import Call, Reading
+from vllm_watch.signals import kept
 from vllm_watch.signals.state import START_SECONDS
 
 KIND = "engine_down"
@@ -90,9 +94,6 @@ SIGN_SECONDS = 60.0
 PATIENCE_FACTOR = 1.5
 """A start may take longer than the longest seen by half: cold page cache, a slower disk."""
 
-LIVES_KEPT = 8
-SILENCES_KEPT = 8
-
 _SILENT = frozenset(("read_timeout", "disconnected"))  # a connection was accepted
 _UNREACHED = frozenset(("connect_timeout", "dns"))
 _SERVER_ERROR = 500
@@ -152,6 +153,22 @@ class Detector:
         self._lives: deque[float] = deque(maxlen=LIVES_KEPT)  # seconds up before each crash
         self._load_s = 0.0  # the longest start seen, after a stop
         self._silences: deque[float] = deque(maxlen=SILENCES_KEPT)  # that ended by themselves
+        self._away = False  # did it last answer before a time in which nobody looked?
+
+    def export_state(self, at_s: float) -> dict[str, Any]:
+        return down_memory.export_state(vars(self))
+
+    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+        learnt, followed = down_memory.learnt(state), down_memory.followed(state)
+        run, demand = down_memory.run(state), down_memory.demand(state)
+        vars(self).update(learnt)
+        if away_seconds <= down_memory.AWAY_SECONDS_MAX:
+            vars(self).update(followed)
+            self._run, self._demand = _Run(**run) if run else None, _Demand(**demand)
+            self._away = run is None
+
+    def inherit(self, state: kept.Kept) -> None:
+        vars(self).update(down_memory.learnt(state))
 
     def update(self, view: View) -> Sequence[Verdict]:
         if self._began_s is None:
@@ -178,7 +195,7 @@ class Detector:
     def _answered(self, view: View, reading: Reading | None) -> Verdict:
         if self._run is not None:
             self._end_of(self._run, view)
-        self._answered_s = view.at_s
+        self._answered_s, self._away = view.at_s, False
         if self._up_since_s is None:
             self._up_since_s = view.at_s
         if reading is not None:
@@ -270,7 +287,8 @@ class Detector:
 
     def _crash(self, view: View, run: _Run, signs: tuple[Evidence, ...]) -> Verdict:
         down_s = view.at_s - run.began_s
-        unused = self._in_flight < IN_FLIGHT_MIN and not signs and not self._looping
+        unused = self._in_flight < IN_FLIGHT_MIN or self._away
+        unused = unused and not signs and not self._looping
         early = down_s < self._patience_s(self._settings.page_after_seconds)
         idle = self._demand.idle_s >= self._settings.idle_seconds
         summary = f"connections are refused; {self._in_flight:.0f} requests were in flight"
@@ -290,6 +308,8 @@ class Detector:
     def _why_not_a_crash(self) -> tuple[Evidence, ...]:
         """What says that nobody is hurt."""
         text = "(almost) no request was in flight: it may have been stopped on purpose"
+        if self._away:
+            text = "it went while vllm-watch did not run: both may have been stopped on purpose"
         said = [Evidence(name="requests_in_flight", value=self._in_flight, text=text)]
         idle_s = self._demand.idle_s
         if idle_s >= self._settings.idle_seconds:

@@ -9,7 +9,8 @@ vLLM 0.32 whose EngineCore was stopped. Runbook: docs/detectors/engine_stalled.m
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,6 +19,8 @@ from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Verdict, View
 from vllm_watch.detectors.gpu_trouble import GpuTrouble
 from vllm_watch.detectors.stall_witnesses import FDS_GROWN_MIN, PAUSES_KEPT, Engine
 from vllm_watch.samples.engine import EngineSample
+from vllm_watch.signals import kept
+from vllm_watch.signals.life import model_of
 from vllm_watch.signals.state import (
     STALL_NOTICE_COARSE_SECONDS,
 )
@@ -69,6 +72,12 @@ class Settings(BaseModel):
     """One canary may meet a pause; a second one does not."""
 
 
+STATE_VERSION = 1
+
+FOLLOWED_SECONDS = 600.0
+"""After so long without a look nothing is taken to have stood still all the time: whether the same clock,
+the same process and the same requests are meant is less sure than a few seconds' new look."""
+
 PAUSES_USUAL = 3
 """A pause is usual for an engine when so many of the last ones were as long."""
 
@@ -101,6 +110,8 @@ class Detector:
         self._settings = settings
         self._engines: dict[str, Engine] = {}
         self._gpus = GpuTrouble()
+        # Pauses that engines of this model were seen to survive, in an earlier run or elsewhere.
+        self._inherited: dict[str, deque[float]] = {}
 
     def update(self, view: View) -> Sequence[Verdict]:
         self._gpus.look(view.observation.gpus)
@@ -123,10 +134,7 @@ class Detector:
         engine = self._engines.get(sample.engine)
         restarts = view.signals.engines[sample.engine].restarts
         if engine is None or engine.restarts != restarts or not view.known:
-            pauses = engine.pauses if engine is not None else deque(maxlen=PAUSES_KEPT)
-            self._engines[sample.engine] = stall_witnesses.first_look(
-                view, sample, restarts, pauses
-            )
+            self._engines[sample.engine] = self._begun(view, sample, restarts)
             return False
         counters, gauges, waiting = (
             stall_witnesses.counters(sample),
@@ -149,6 +157,44 @@ class Detector:
         engine.counters, engine.gauges, engine.waiting = counters, gauges, waiting
         engine.work, engine.last_s = work, view.at_s
         return moved
+
+    def _begun(self, view: View, sample: EngineSample, restarts: int) -> Engine:
+        """Follow an engine anew; what it is known to survive holds as long as it serves the same."""
+        before, model = self._engines.get(sample.engine), model_of(sample)
+        pauses: deque[float] = deque(maxlen=PAUSES_KEPT)
+        if before is None:
+            pauses.extend(self._inherited.get(model, ()))
+        elif before.model == model:
+            pauses = before.pauses
+        engine = stall_witnesses.first_look(view, sample, restarts, pauses)
+        engine.model = model
+        return engine
+
+    def export_state(self, at_s: float) -> dict[str, Any]:
+        engines = {name: stall_witnesses.export_state(each) for name, each in self._engines.items()}
+        return {"version": STATE_VERSION, "engines": engines}
+
+    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+        """Go on: a counter that has not moved since says that no step was made meanwhile."""
+        kept.version(state, STATE_VERSION)
+        engines = {
+            kept.text(name): stall_witnesses.restore(each)
+            for name, each in kept.mapping(state["engines"]).items()
+        }
+        if away_seconds <= FOLLOWED_SECONDS:
+            self._engines = engines
+        else:
+            self._inherit(engines.values())
+
+    def inherit(self, state: kept.Kept) -> None:
+        kept.version(state, STATE_VERSION)
+        engines = kept.mapping(state["engines"]).values()
+        self._inherit([stall_witnesses.restore(each) for each in engines])
+
+    def _inherit(self, engines: Iterable[Engine]) -> None:
+        for engine in engines:
+            known = self._inherited.setdefault(engine.model, deque(maxlen=PAUSES_KEPT))
+            known.extend(engine.pauses)
 
     def _judge(self, view: View, sample: EngineSample, *, steps: bool, alone: bool) -> Verdict:
         engine = self._engines[sample.engine]

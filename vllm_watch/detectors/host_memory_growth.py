@@ -10,12 +10,16 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.signals import kept
 
 KIND = "host_memory_growth"
+
+STATE_VERSION = 1
 
 
 class Settings(BaseModel):
@@ -97,6 +101,24 @@ class Detector:
             connections = BYTES_PER_CONNECTION * (server.process_open_fds or 0.0)
             self._take(view.at_s, self._resident - connections)
         return (self._verdict,)
+
+    def export_state(self, at_s: float) -> dict[str, Any]:
+        return {
+            "version": STATE_VERSION,
+            "started": self._started,
+            "minutes": [[each.number, each.bytes] for each in self._minutes],
+            "slope": self._slope,
+        }
+
+    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+        """Go on with the minutes seen; they are forgotten at the first look at another process."""
+        kept.version(state, STATE_VERSION)
+        started, slope = kept.maybe(state["started"]), kept.number(state["slope"], 0.0)
+        minutes = [kept.numbers(each, 2) for each in state["minutes"]]
+        if started is None:
+            return  # whether it is the same process will not be known
+        self._started, self._slope = started, slope
+        self._minutes.extend(_Minute(int(number), least) for number, least in minutes)
 
     def _forget(self, verdict: Verdict) -> None:
         self._minutes.clear()

@@ -5,15 +5,22 @@ Runbook: docs/detectors/overload.md
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.samples.engine import EngineSample
+from vllm_watch.signals import kept
 from vllm_watch.signals.blocks import Block, Blocks
 from vllm_watch.signals.throughput import Mean
 
 KIND = "overload"
+
+STATE_VERSION = 1
+
+FOLLOWED_SECONDS = 60.0
+"""A queue that was followed when the watcher stopped is still that queue for so long."""
 
 RATE_SECONDS = 60.0
 """The rate at which requests finish is averaged over this."""
@@ -51,6 +58,7 @@ class EngineJudge:
         self._usual = Mean(USUAL_SECONDS)
         self._since_s: float | None = None
         self._since_waiting = 0.0
+        self._fired = False  # when the watcher was restarted, until the first block since
         self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
 
     def update(self, at_s: float, known: bool, sample: EngineSample) -> Verdict:
@@ -62,11 +70,32 @@ class EngineJudge:
             self.verdict = self._judge(block)
         return self.verdict
 
+    def export_state(self) -> dict[str, Any]:
+        """Return what was learnt, and the queue that is followed, as plain values."""
+        return {
+            "finished": self._finished.export_state(),
+            "usual": self._usual.export_state(),
+            "since_s": self._since_s,
+            "since_waiting": self._since_waiting,
+            "firing": self.verdict.state == FIRING,
+        }
+
+    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+        """Go on: the queue only if nobody can have worked it off and filled it again meanwhile."""
+        self._finished.restore(state["finished"], away_seconds)
+        self._usual.restore(state["usual"], away_seconds)
+        since_s, firing = kept.maybe(state["since_s"]), kept.flag(state["firing"])
+        self._since_waiting = kept.number(state["since_waiting"])
+        if away_seconds <= FOLLOWED_SECONDS:
+            self._since_s = since_s
+            self._fired = firing
+
     def _judge(self, block: Block) -> Verdict:
         delay = self._delay(block)
         if delay is None:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
-        firing = self.verdict.state == FIRING
+        firing = self.verdict.state == FIRING or self._fired
+        self._fired = False
         limit = self._settings.delay_seconds * (DRAIN_SHARE if firing else 1.0)
         if block.waiting_min < 1.0 or delay < limit:
             self._since_s = None
@@ -116,6 +145,20 @@ class Detector:
         self._settings = settings
         self._judges: dict[str, EngineJudge] = {}
         self._known = True  # False: since the last reading, time was lost
+        self._kept: dict[str, EngineJudge] = {}  # of an earlier run, until the engine is seen
+
+    def export_state(self, at_s: float) -> dict[str, Any]:
+        judges = {**self._kept, **self._judges}
+        engines = {name: judge.export_state() for name, judge in judges.items()}
+        return {"version": STATE_VERSION, "engines": engines}
+
+    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+        kept.version(state, STATE_VERSION)
+        judges = {}
+        for name, each in kept.mapping(state["engines"]).items():
+            judges[name] = EngineJudge(name, self._settings)
+            judges[name].restore(each, away_seconds)
+        self._kept = judges
 
     def update(self, view: View) -> Sequence[Verdict]:
         """See `detectors.base.Detector`."""
@@ -130,6 +173,10 @@ class Detector:
         for sample in reading.engines:
             judge = self._judges.get(sample.engine)
             if judge is None:
-                judge = self._judges[sample.engine] = EngineJudge(sample.engine, self._settings)
+                judge = self._kept.pop(sample.engine, None)
+                judge = judge or EngineJudge(sample.engine, self._settings)
+                self._judges[sample.engine] = judge
             verdicts.append(judge.update(view.at_s, known, sample))
+        if reading.engines:
+            self._kept.clear()
         return verdicts

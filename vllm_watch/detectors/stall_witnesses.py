@@ -1,11 +1,13 @@
 """What is remembered of one engine while its heartbeat is followed, and what of it is evidence."""
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation
+from vllm_watch.signals import kept
 from vllm_watch.signals.state import WARM_UP_SECONDS, WARM_UP_STEPS
 
 PAUSES_KEPT = 16
@@ -20,6 +22,9 @@ FDS_GROWN_MIN = 3.0
 
 GPU_IDLE_RATIO = 0.05
 """Below this share of time with a kernel, no GPU is computing a long step."""
+
+
+_LISTS = ("counters", "gauges", "pauses")
 
 
 @dataclass(slots=True)
@@ -43,6 +48,7 @@ class Engine:
     unseen_s: float | None = None  # since when connections pile up
     canary_failures: int = 0  # in a row, without a step between
     canary_s: float = 0.0  # the first of them
+    model: str = ""  # what it serves, and how it was configured
 
     @property
     def fds_grown(self) -> float:
@@ -64,6 +70,24 @@ def first_look(view: View, sample: EngineSample, restarts: int, pauses: "deque[f
     )
     begin(engine, view)
     return engine
+
+
+def export_state(engine: Engine) -> dict[str, Any]:
+    """Return what is remembered as plain values."""
+    lists = {name: list(getattr(engine, name)) for name in _LISTS}
+    return {each.name: getattr(engine, each.name) for each in fields(engine)} | lists
+
+
+def restore(state: kept.Kept) -> Engine:
+    """Make what was remembered of its values. Raises one of kept.DAMAGE."""
+    told: dict[str, Any] = {name: [kept.maybe(each) for each in state[name]] for name in _LISTS}
+    for each in fields(Engine):
+        if each.name not in _LISTS:
+            value = state[each.name]
+            told[each.name] = value if isinstance(value, str) else kept.maybe(value)
+    told["counters"], told["gauges"] = tuple(told["counters"]), tuple(told["gauges"])
+    told["pauses"] = deque(told["pauses"], maxlen=PAUSES_KEPT)
+    return Engine(**told)
 
 
 def begin(engine: Engine, view: View) -> None:

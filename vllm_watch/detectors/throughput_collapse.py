@@ -9,6 +9,7 @@ Runbook: docs/detectors/throughput_collapse.md
 
 from collections.abc import Sequence
 from math import exp
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -16,7 +17,10 @@ from vllm_watch.detectors import collapse_causes as causes
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.samples.observation import ServerSample
+from vllm_watch.signals import kept
 from vllm_watch.signals.baseline import Baseline, Comparison
+from vllm_watch.signals.life import Life, life_of
 
 KIND = "throughput_collapse"
 
@@ -43,6 +47,13 @@ _PAGE = frozenset(
     (causes.KV_PINNING, causes.KV_LEAK, causes.SLOW_ENGINE, causes.THERMAL, causes.NEIGHBOUR)
 )
 _RESTART = frozenset((causes.KV_LEAK, causes.SLOW_ENGINE))
+
+
+STATE_VERSION = 1
+
+KEPT_SECONDS = 6 * 3600.0
+"""What was learnt of a process is its yardstick again when nobody watched it for so long at most. Beyond
+that another time of the day has come, with another mix of requests; a minute of work measures it anew."""
 
 
 class Settings(BaseModel):
@@ -82,6 +93,37 @@ class EngineJudge:
         elif self.baseline.comparison is None:
             self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         return self.verdict
+
+    def export_state(self) -> dict[str, Any]:
+        """Return what was learnt of this engine as plain values."""
+        return {
+            "baseline": self.baseline.export_state(),
+            "creep": self._creep.export_state(),
+            "finished": self._finished.export_state(),
+            "cause": None if self._cause is None else self._cause.name,
+            "rise_seconds": self._rise_seconds,
+            "starving": self._starving,
+            "quiet_ratio": self._quiet_ratio,
+            "pids": sorted(self._pids),
+            "waiting_first": self._waiting_first,
+            "queue_grew": self._queue_grew,
+            "restart": self._restart,
+        }
+
+    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+        """Go on with what was learnt of this very process. Raises one of kept.DAMAGE."""
+        self._creep.restore(state["creep"])
+        self._finished.restore(state["finished"])
+        cause = kept.maybe_text(state["cause"])
+        self._cause = None if cause is None else causes.Cause(cause, ())
+        self._rise_seconds = kept.maybe(state["rise_seconds"])
+        self._starving = kept.flag(state["starving"])
+        self._quiet_ratio = kept.number(state["quiet_ratio"])
+        self._pids = frozenset(kept.whole(pid) for pid in state["pids"])
+        self._waiting_first = kept.number(state["waiting_first"])
+        self._queue_grew = kept.flag(state["queue_grew"])
+        self._restart = kept.flag(state["restart"])
+        self.baseline.restore(state["baseline"], away_seconds)
 
     def _follow(
         self, at_s: float, comparison: Comparison, gpus: Sequence[GpuSample] | None
@@ -219,6 +261,40 @@ class Detector:
         self._settings = settings
         self._judges: dict[str, EngineJudge] = {}
         self._known = True  # False: since the last reading, time was lost
+        self._seen: dict[str, tuple[EngineSample, ServerSample]] = {}  # last, by engine
+        self._kept: dict[str, kept.Kept] = {}  # of an earlier run, until the engine is seen
+        self._kept_at_s = 0.0
+
+    def export_state(self, at_s: float) -> dict[str, Any]:
+        """See `detectors.base.Remembers`. Until the server is heard, what was kept is kept on."""
+        engines = {
+            name: {
+                "life": life_of(*seen).export_state(),
+                "judge": self._judges[name].export_state(),
+            }
+            for name, seen in self._seen.items()
+        }
+        since_s = self._kept_at_s if self._kept else at_s
+        return {"version": STATE_VERSION, "at_s": since_s, "engines": {**self._kept, **engines}}
+
+    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+        """See `detectors.base.Remembers`."""
+        kept.version(state, STATE_VERSION)
+        at_s, engines = kept.number(state["at_s"]), kept.mapping(state["engines"])
+        for engine in engines.values():
+            Life.restore(engine["life"])
+            EngineJudge("").restore(engine["judge"], 0.0)
+        self._kept, self._kept_at_s = dict(engines), at_s
+
+    def _new_judge(self, view: View, sample: EngineSample, life: Life) -> EngineJudge:
+        """One that begins anew, unless this very process was judged not long ago."""
+        judge, state = EngineJudge(sample.engine), self._kept.pop(sample.engine, None)
+        if state is None:
+            return judge
+        away_s = max(0.0, view.at_s - self._kept_at_s)
+        if away_s <= KEPT_SECONDS and Life.restore(state["life"]).goes_on_as(life, away_s):
+            judge.restore(state["judge"], away_s)
+        return judge
 
     def update(self, view: View) -> Sequence[Verdict]:
         """See `detectors.base.Detector`."""
@@ -228,15 +304,20 @@ class Detector:
             return [Verdict(state=UNKNOWN, kind=KIND, engine=name) for name in self._judges]
         for gone in self._judges.keys() - {sample.engine for sample in reading.engines}:
             del self._judges[gone]
+            del self._seen[gone]
         verdicts, known = [], self._known
         self._known = True
         for sample in reading.engines:
             judge = self._judges.get(sample.engine)
             if judge is None:
-                judge = self._judges[sample.engine] = EngineJudge(sample.engine)
+                life = life_of(sample, reading.server)
+                judge = self._judges[sample.engine] = self._new_judge(view, sample, life)
+            self._seen[sample.engine] = sample, reading.server
             if not known:
                 judge.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=sample.engine)
             verdicts.append(judge.update(view.at_s, known, sample, view.observation.gpus))
+        if reading.engines:
+            self._kept.clear()  # of engines that this server no longer has
         return verdicts
 
     def throughput_ratio(self, engine: str) -> float | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from vllm_watch.export.history import History
 from vllm_watch.export.incidents import Incident, Incidents, TargetIncidents
+from vllm_watch.export.store_health import StoreHealth
 from vllm_watch.export.updates import Listeners, Updates
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.target import Target
@@ -68,6 +69,7 @@ class Board:
         self.history_seconds = history_seconds
         self.gpus: GpuReading | None = None
         self.host_sources: dict[str, SourceHealth] = {}
+        self.store: StoreHealth | None = None  # None: there is no state folder
         self.xid_errors: dict[str, dict[int, int]] = {}  # GPU's UUID → Xid code → times seen
         self.incidents = Incidents()
         self.listeners = Listeners()
@@ -132,6 +134,15 @@ class Board:
             entry.revision += 1
             self.listeners.mark(changed=target)
             self.listeners.mark(incident=incident.id)
+
+    def restore_incidents(
+        self, target: str, events: Sequence[Mapping[str, Any]], opened: Mapping[str, int]
+    ) -> None:
+        """Show what was open when the watcher was restarted; `opened`: how many ever were, by kind."""
+        self.incident_events(target, events)
+        entry = self._targets.get(target)
+        if entry is not None:
+            entry.incidents.opened.update(opened)
 
     def publish_gpus(self, reading: GpuReading) -> None:
         """Show a new reading; a GPU that is not in it is gone, its counts too.

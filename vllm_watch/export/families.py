@@ -6,10 +6,11 @@ from vllm_watch.export.engine_families import ENGINE_FAMILIES
 from vllm_watch.export.family import Family
 from vllm_watch.export.gpu_families import GPU_FAMILIES
 from vllm_watch.export.incident_families import INCIDENT_FAMILIES
+from vllm_watch.export.store_health import STORE_FAMILIES
 from vllm_watch.export.target_families import SOURCE_FAMILIES, TARGET_FAMILIES, WATCHER_FAMILIES
 
 FAMILIES: tuple[Family, ...] = (
-    *WATCHER_FAMILIES, *TARGET_FAMILIES, *INCIDENT_FAMILIES, *ENGINE_FAMILIES, *SOURCE_FAMILIES, *GPU_FAMILIES,
+    *WATCHER_FAMILIES, *STORE_FAMILIES, *TARGET_FAMILIES, *INCIDENT_FAMILIES, *ENGINE_FAMILIES, *SOURCE_FAMILIES, *GPU_FAMILIES,
 )  # fmt: skip
 
 _HEAD = """\
@@ -30,7 +31,7 @@ What `/metrics` of vllm-watch says. This page is made from the code
 - Beside these, the watcher's own `process_*` and `python_info` tell what it costs.
 """
 _SECTIONS = (
-    ("The watcher", WATCHER_FAMILIES), ("Targets", TARGET_FAMILIES), ("Incidents", INCIDENT_FAMILIES),
+    ("The watcher", WATCHER_FAMILIES), ("Its memory", STORE_FAMILIES), ("Targets", TARGET_FAMILIES), ("Incidents", INCIDENT_FAMILIES),
     ("Engines", ENGINE_FAMILIES), ("Sources", SOURCE_FAMILIES), ("GPUs", GPU_FAMILIES),
 )  # fmt: skip
 

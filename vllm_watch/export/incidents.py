@@ -86,6 +86,12 @@ class Incidents:
             self._keep(incident)
         return ended
 
+    def restore(self, ends: Iterable[tuple[Mapping[str, Any], float | None]]) -> None:
+        """Show incidents that ended before we began, oldest end first: their last events, and when they opened."""
+        for event, opened_t in ends:
+            self._open.pop(event["id"], None)
+            self._keep(replace(_told(event, None), opened_timestamp_seconds=opened_t))
+
     def find(self, name: str) -> Incident | None:
         """The incident of this id; None where there is none, or it ended too long ago."""
         return self._open.get(name) or self._resolved.get(name)

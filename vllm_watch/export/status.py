@@ -83,6 +83,7 @@ class Status:
             "uptime_seconds": time.monotonic() - self._started_monotonic,
             "window_seconds": self._board.window_seconds,
             "history_seconds": self._board.history_seconds,
+            "store": self._board.store,
         }
 
     def target(self, name: str) -> str | None:

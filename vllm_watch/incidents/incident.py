@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vllm_watch.detectors.base import Evidence
+from vllm_watch.signals import kept
 
 RESOLUTIONS = ("healthy", "restarted", "target_gone", "superseded")
 
@@ -67,6 +68,52 @@ def to_event(incident: Incident, event: str, t: float) -> dict[str, Any]:
     if incident.resolution is not None:
         said["resolution"] = incident.resolution
     return said
+
+
+def export_state(incident: Incident) -> dict[str, Any]:
+    """Return the record as plain values; `restore` makes the same record of them."""
+    state: dict[str, Any] = {name: getattr(incident, name) for name in _SAID}
+    state["related"] = list(incident.related)
+    state["evidence_for"] = [_plain(each) for each in incident.evidence_for]
+    state["evidence_against"] = [_plain(each) for each in incident.evidence_against]
+    return state
+
+
+def restore(state: kept.Kept) -> Incident:
+    """Make the open incident that was kept. Raises one of kept.DAMAGE where it was none."""
+    return Incident(
+        id=kept.text(state["id"]),
+        target=kept.text(state["target"]),
+        kind=kept.text(state["kind"]),
+        cause=kept.text(state["cause"]),
+        severity=kept.text(state["severity"]),
+        summary=kept.text(state["summary"]),
+        engine=kept.maybe_text(state["engine"]),
+        restart_advised=kept.flag(state["restart_advised"]),
+        opened_t=kept.number(state["opened_t"]),
+        related=kept.texts(state["related"]),
+        evidence_for=tuple(_evidence(each) for each in state["evidence_for"]),
+        evidence_against=tuple(_evidence(each) for each in state["evidence_against"]),
+    )
+
+
+_SAID = (
+    "id", "target", "kind", "cause", "severity", "summary", "engine", "restart_advised", "opened_t",
+)  # fmt: skip
+
+
+def _evidence(state: kept.Kept) -> Evidence:
+    return Evidence(
+        name=kept.text(state["name"]),
+        value=_told(state["value"]),
+        unit=kept.text(state["unit"]),
+        expected=_told(state["expected"]),
+        text=kept.text(state["text"]),
+    )
+
+
+def _told(value: Any) -> float | str | None:
+    return value if isinstance(value, str) else kept.maybe(value)
 
 
 def _plain(evidence: Evidence) -> dict[str, Any]:

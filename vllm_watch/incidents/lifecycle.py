@@ -5,13 +5,17 @@ of one that is open. It is resolved when nothing was found for a while, so that 
 and goes is one incident. A cause may sharpen. `unknown` changes nothing.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from vllm_watch.detectors.base import CLEAR, FIRING, Verdict, View
-from vllm_watch.incidents import relations
+from vllm_watch.incidents import incident, relations
 from vllm_watch.incidents.incident import Incident, Key, identity, to_event
+from vllm_watch.signals import kept
+
+STATE_VERSION = 1
+"""Of what `export_state` gives; what was kept in another form is left out."""
 
 QUIET_SECONDS = 30.0
 """An incident ends when nothing has been found for so long: users' retries and drained queues make a
@@ -62,6 +66,7 @@ class Lifecycle:
         self._ended: dict[Key, tuple[float, float]] = {}  # when, and what quiet time it had needed
         self._at_s: float | None = None
         self._usual_s = 0.0
+        self.opened: dict[str, int] = {}  # incidents ever opened, by kind
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
@@ -93,6 +98,38 @@ class Lifecycle:
         """End all that is open, for the target itself is no longer watched."""
         return [self._end(key, t, resolution) for key in tuple(self._followed)]
 
+    def export_state(self) -> dict[str, Any]:
+        """Return all that is open, and what recent ends taught, as plain values."""
+        return {
+            "version": STATE_VERSION,
+            "followed": [_followed_state(each) for each in self._followed.values()],
+            "firing_since_s": [[*key, since_s] for key, since_s in self._firing_since_s.items()],
+            "ended": [[*key, *ended] for key, ended in self._ended.items()],
+            "usual_s": self._usual_s,
+            "opened": dict(self.opened),
+        }
+
+    def restore(self, state: kept.Kept, kinds: Container[str]) -> None:
+        """Go on with the incidents of an earlier run whose kind is one of `kinds`, on the same timeline.
+
+        Time that nobody watched is not quiet. Raises one of kept.DAMAGE, and has then changed nothing.
+        """
+        kept.version(state, STATE_VERSION)
+        followed = [_followed(each) for each in state["followed"]]
+        since = {_key(each): kept.number(each[2]) for each in state["firing_since_s"]}
+        ended = {
+            _key(each): (kept.number(each[2]), kept.number(each[3])) for each in state["ended"]
+        }
+        opened = {
+            kept.text(kind): kept.whole(count)
+            for kind, count in kept.mapping(state["opened"]).items()
+        }
+        usual_s = kept.number(state["usual_s"], 0.0)
+        ours = [each for each in followed if each.incident.kind in kinds]
+        self._followed = {each.incident.key: each for each in ours}
+        self._firing_since_s, self._ended, self._usual_s = since, ended, usual_s
+        self.opened, self._at_s = opened, None
+
     def _found(self, view: View, verdict: Verdict) -> list[dict[str, Any]]:
         key = verdict.kind, verdict.engine
         followed = self._followed.get(key)
@@ -119,7 +156,7 @@ class Lifecycle:
         effects = [each for each in open_ if verdict.kind != each.kind and _is_effect(each, key)]
         events = [self._end(each.key, t, "superseded") for each in effects]
         beside = [each for each in open_ if relations.linked(verdict.kind, each)]
-        incident = Incident(
+        opened = Incident(
             id=identity(self._target, verdict.engine, verdict.kind, t),
             target=self._target,
             engine=verdict.engine,
@@ -135,11 +172,12 @@ class Lifecycle:
         )
         life = _life(view, verdict.engine)
         self._followed[key] = _Followed(
-            incident, life, quiet_needed_s=self._quiet_needed_s(key, view.at_s)
+            opened, life, quiet_needed_s=self._quiet_needed_s(key, view.at_s)
         )
         self._firing_since_s.pop(key, None)
-        events.append(to_event(incident, "opened", t))
-        events += self._link_back(incident, t)
+        self.opened[verdict.kind] = self.opened.get(verdict.kind, 0) + 1
+        events.append(to_event(opened, "opened", t))
+        events += self._link_back(opened, t)
         return events
 
     def _link_back(self, cause: Incident, t: float) -> list[dict[str, Any]]:
@@ -235,6 +273,39 @@ class Lifecycle:
         if ended_s is None or at_s - ended_s > FLAPPING_SECONDS:
             return usual_s
         return min(2.0 * needed_s, QUIET_SECONDS_MAX)
+
+
+def _followed_state(followed: _Followed) -> dict[str, Any]:
+    rival = followed.rival
+    return {
+        "incident": incident.export_state(followed.incident),
+        "life": list(followed.life),
+        "firing": followed.firing,
+        "quiet_s": followed.quiet_s,
+        "quiet_needed_s": followed.quiet_needed_s,
+        "rival": None if rival is None else list(rival),
+        "rival_looks": followed.rival_looks,
+        "rival_since_s": followed.rival_since_s,
+    }
+
+
+def _followed(state: kept.Kept) -> _Followed:
+    start, restarts = state["life"]
+    rival = state["rival"]
+    return _Followed(
+        incident.restore(state["incident"]),
+        (kept.maybe(start), kept.whole(restarts)),
+        firing=kept.flag(state["firing"]),
+        quiet_s=kept.number(state["quiet_s"], 0.0),
+        quiet_needed_s=kept.number(state["quiet_needed_s"], 0.0),
+        rival=None if rival is None else (kept.text(rival[0]), kept.flag(rival[1])),
+        rival_looks=kept.whole(state["rival_looks"]),
+        rival_since_s=kept.number(state["rival_since_s"]),
+    )
+
+
+def _key(state: Sequence[Any]) -> Key:
+    return kept.text(state[0]), kept.maybe_text(state[1])
 
 
 def _rank(verdict: Verdict) -> int:

@@ -10,10 +10,12 @@ While either is in doubt nothing is learnt, so that a collapse does not become t
 
 from dataclasses import dataclass
 from math import exp, log
+from typing import Any
 
 from vllm_watch.samples.engine import EngineSample
+from vllm_watch.signals import kept
 from vllm_watch.signals.blocks import Block, Blocks, began_anew
-from vllm_watch.signals.cusum import Cusum
+from vllm_watch.signals.cusum import CEILING, Cusum
 from vllm_watch.signals.step_model import StepModel
 from vllm_watch.signals.throughput import Throughput
 
@@ -60,6 +62,14 @@ DRIFT_BLOCKS = 8.0
 
 EXCURSION_BLOCKS_MAX = 30
 """Blocks of an excursion that are kept until it is known whether it heals."""
+
+
+ALARM_KEPT_SECONDS = 60.0
+"""An alarm that held when the watcher stopped holds on for so long: its incident cannot have ended since."""
+
+RESTORED_LEVEL_MAX = 0.5
+"""After longer, half the way to an alarm is left: nothing is learnt until blocks of today have cleared the
+doubt, and only blocks of today can make an alarm."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +122,33 @@ class Baseline:
             return None
         self.comparison = self._compare(block)
         return self.comparison
+
+    def export_state(self) -> dict[str, Any]:
+        """Return what was learnt, and what is in doubt, as plain values."""
+        return {
+            "model": self.model.export_state(),
+            "throughput": self.throughput.export_state(),
+            "slow": self.slow.export_state(),
+            "starved": self.starved.export_state(),
+            "drift": self.drift,
+        }
+
+    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+        """Go on with what was learnt of this very process `away_seconds` ago.
+
+        After longer than ALARM_KEPT_SECONDS an alarm must be found anew. Raises one of kept.DAMAGE, and
+        has then learnt nothing.
+        """
+        level_max = CEILING if away_seconds <= ALARM_KEPT_SECONDS else RESTORED_LEVEL_MAX
+        try:
+            self.model.restore(state["model"])
+            self.throughput.restore(state["throughput"], away_seconds)
+            self.slow.restore(state["slow"], level_max)
+            self.starved.restore(state["starved"], level_max)
+            self.drift = kept.number(state["drift"])
+        except kept.DAMAGE:
+            self.reset()
+            raise
 
     def _compare(self, block: Block) -> Comparison:
         self.throughput.see(block)

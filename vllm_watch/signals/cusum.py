@@ -8,6 +8,10 @@ same fault is found equally surely at 1 s and at 30 s between looks.
 Source: Page, "Continuous Inspection Schemes", Biometrika 41 (1954); bounded scores make it robust (Huber).
 """
 
+from typing import Any
+
+from vllm_watch.signals import kept
+
 SCORE_OF_ALARM = 8.0
 """Scores that make an alarm. With unit-variance normal scores that lie 2 or more below 0 when all is
 well, the mean run to a false alarm is exp(2 · 2 · 8), beyond 10^13 blocks (Siegmund's approximation);
@@ -48,6 +52,15 @@ class Cusum:
         elif self.level <= self._clear_at:
             self.alarm = False
         return self.alarm
+
+    def export_state(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {"level": self.level, "alarm": self.alarm}
+
+    def restore(self, state: kept.Kept, level_max: float = CEILING) -> None:
+        """Go on from there; no higher than `level_max`, below 1 without an alarm."""
+        level, alarm = kept.number(state["level"], 0.0), kept.flag(state["alarm"])
+        self.level, self.alarm = min(level, level_max, CEILING), alarm and level_max >= 1.0
 
     def silence(self, seconds: float) -> None:
         """No evidence in so long."""

@@ -66,6 +66,10 @@ class EngineTracker:
         self._window.clear()
         self._still_since_s = None
 
+    def resume(self, restarts: int, last_progress_t: float | None) -> None:
+        """Go on counting where an earlier run of the watcher was."""
+        self._restarts, self._last_progress_t = restarts, last_progress_t
+
     def update(
         self, at_s: float, t: float, sample: EngineSample, server: ServerSample, engines: int
     ) -> EngineSignals:

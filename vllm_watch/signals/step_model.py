@@ -9,6 +9,9 @@ loads that were never met before are learnt at once, since there nothing is know
 
 from itertools import combinations
 from math import inf, log, sqrt
+from typing import Any
+
+from vllm_watch.signals import kept
 
 PRIOR = 1e-3
 """Weight of the prior (each part explains a third of the first step time) against one block: enough
@@ -114,6 +117,28 @@ class StepModel:
         """Excursions that healed by themselves belong to what is normal here."""
         for log_ratio in log_ratios:
             self._note(log_ratio)
+
+    def export_state(self) -> dict[str, Any]:
+        """Return the equations and the scatter as plain values."""
+        return {
+            "blocks": self.blocks,
+            "seconds": self.seconds,
+            "gram": [list(row) for row in self._gram],
+            "moment": list(self._moment),
+            "scatter_square": self._scatter_square,
+        }
+
+    def restore(self, state: kept.Kept) -> None:
+        """Go on with the equations; raises one of kept.DAMAGE, and may then be half restored."""
+        self.blocks = kept.whole(state["blocks"])
+        self.seconds = kept.number(state["seconds"], 0.0)
+        gram = [kept.numbers(row, len(_PARTS)) for row in state["gram"]]
+        if len(gram) != len(_PARTS) or any(gram[i][i] < 0.0 for i in _PARTS):
+            raise ValueError("the equations are not three")
+        self._gram, self._moment = gram, kept.numbers(state["moment"], len(_PARTS))
+        self._scatter_square = kept.number(state["scatter_square"], 0.0)
+        if self.blocks:
+            self._solve()
 
     def _begin(self, step_seconds: float, tokens_per_step: float, kv_usage: float) -> None:
         scales = (

@@ -6,7 +6,9 @@ that computes longer prompts and therefore generates less has lost nothing.
 """
 
 from math import exp
+from typing import Any
 
+from vllm_watch.signals import kept
 from vllm_watch.signals.blocks import Block
 
 MEMORY_SECONDS = 3600.0
@@ -35,6 +37,16 @@ class Mean:
         self._weight = min(self._memory, self._weight + seconds)
         self.value += (value - self.value) * seconds / self._weight
 
+    def export_state(self) -> list[float]:
+        """Return it as plain values."""
+        return [self.value, self._weight]
+
+    def restore(self, state: Any, away_seconds: float) -> None:
+        """Go on from there; what the time away would have pushed out of the memory weighs no more."""
+        value, weight = kept.numbers(state, 2)
+        self._weight = min(self._memory, max(0.0, weight - away_seconds))
+        self.value = value if self._weight else 0.0
+
 
 class Smooth:
     """An exponential mean over `SMOOTH_SECONDS`."""
@@ -50,6 +62,9 @@ class Smooth:
         return self.value
 
 
+_MEANS = ("generated", "prompted", "running", "kv_usage", "finished", "finished_tokens")
+
+
 class Throughput:
     """One engine's rates when well, and now."""
 
@@ -63,6 +78,17 @@ class Throughput:
         self.running_peak = 0.0
         self.generated_now = Smooth()
         self.prompted_now = Smooth()
+
+    def export_state(self) -> dict[str, Any]:
+        """Return what was learnt as plain values."""
+        means = {name: getattr(self, name).export_state() for name in _MEANS}
+        return {**means, "running_peak": self.running_peak}
+
+    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+        """Go on with what was learnt; raises one of kept.DAMAGE and may then be half restored."""
+        for name in _MEANS:
+            getattr(self, name).restore(state[name], away_seconds)
+        self.running_peak = kept.number(state["running_peak"], 0.0)
 
     @property
     def ready(self) -> bool:

@@ -8,6 +8,8 @@ a lie, so a step is put right here, once, for everything that reckons with time.
 from collections import deque
 from statistics import median
 
+from vllm_watch.signals import kept
+
 USUAL_OF = 15
 """Intervals that tell what is usual: few enough to follow a changed scrape interval within a minute."""
 
@@ -57,6 +59,14 @@ class Timeline:
         if monotonic_s is not None and self._monotonic_s is not None:
             return monotonic_s <= self._monotonic_s
         return self._t is not None and t <= self._t
+
+    def export_state(self) -> dict[str, float] | None:
+        """Return where the axis stands, as plain values; None before the first observation."""
+        return None if self._t is None else {"t": self._t, "at_s": self._at_s}
+
+    def restore(self, state: kept.Kept) -> None:
+        """Go on with the axis of an earlier run: the time between them is taken from Unix time."""
+        self._t, self._at_s = kept.number(state["t"]), kept.number(state["at_s"])
 
     def _step_limit_s(self) -> float:
         if not self._usual:

@@ -1,0 +1,124 @@
+"""Which process answers under an engine's name, and what it is: the same as before, or another?
+
+What was learnt of one process is no yardstick for the next: it may run on other hardware, beside other
+neighbours, and it is measured anew within a minute. What an engine can be expected to survive depends
+on its model and configuration, and holds for the next process too.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.observation import ServerSample
+from vllm_watch.signals import kept
+
+UNTOLD_SECONDS = 600.0
+"""Where no start time is told, counters that went on are the only sign of the same process; they say so
+for as long as no new one can have caught up with an old one's."""
+
+_MEASURED = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
+"""What vLLM measures at each start, which differs by some blocks from one to the next."""
+
+UNKNOWN_SERVER = ServerSample()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Life:
+    """One life of one engine, as far as its numbers tell. None is unknown."""
+
+    created_time: float | None
+    process_start_time: float | None
+    counters: tuple[float | None, ...]  # that never fall within a life
+    config: str  # digest of all that it was configured with, the measured sizes among it
+    model: str  # digest of model and configuration without them
+    version: str | None
+    max_model_len: float | None
+
+    def goes_on_as(self, now: "Life", away_seconds: float) -> bool:
+        """Is `now`, seen `away_seconds` later, the same process with the same configuration?"""
+        if self.config != now.config or not self.is_of_one_kind_with(now):
+            return False
+        told = self._same_start(now) is not None
+        return not self.ended_before(now) and (told or away_seconds <= UNTOLD_SECONDS)
+
+    def ended_before(self, now: "Life") -> bool:
+        """Is `now`, seen later, certainly another process, or the same one that counts anew?"""
+        same_start = self._same_start(now)
+        return self._fell(now) if same_start is None else not same_start
+
+    def _same_start(self, now: "Life") -> bool | None:
+        pairs = (
+            (self.created_time, now.created_time),
+            (self.process_start_time, now.process_start_time),
+        )
+        for then, new in pairs:
+            if then is not None and new is not None:
+                return then == new
+        return None
+
+    def is_of_one_kind_with(self, other: "Life") -> bool:
+        """Do both serve the same model, with the same version of vLLM and the same configuration?"""
+        known = ((self.version, other.version), (self.max_model_len, other.max_model_len))
+        return self.model == other.model and not any(
+            a is not None and b is not None and a != b for a, b in known
+        )
+
+    def _fell(self, now: "Life") -> bool:
+        pairs = zip(self.counters, now.counters, strict=True)
+        return any(a is not None and b is not None and b < a for a, b in pairs)
+
+    def export_state(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {**asdict(self), "counters": list(self.counters)}
+
+    @classmethod
+    def restore(cls, state: kept.Kept) -> "Life":
+        """Raise one of kept.DAMAGE where the values are none."""
+        counters = [kept.maybe(each) for each in state["counters"]]
+        if len(counters) != _COUNTERS:
+            raise ValueError(f"{len(counters)} counters in place of {_COUNTERS}")
+        return cls(
+            created_time=kept.maybe(state["created_time"]),
+            process_start_time=kept.maybe(state["process_start_time"]),
+            counters=tuple(counters),
+            config=kept.text(state["config"]),
+            model=kept.text(state["model"]),
+            version=kept.maybe_text(state["version"]),
+            max_model_len=kept.maybe(state["max_model_len"]),
+        )
+
+
+_COUNTERS = 3
+
+
+def life_of(sample: EngineSample, server: ServerSample = UNKNOWN_SERVER) -> Life:
+    """Return the life that this look at an engine saw."""
+    steps = sample.iteration_tokens
+    started = sample.process_start_time
+    return Life(
+        created_time=sample.created_time,
+        process_start_time=server.process_start_time if started is None else started,
+        counters=(
+            None if steps is None else steps.count,
+            sample.generation_tokens,
+            sample.prompt_tokens,
+        ),
+        config=_digest(sample.model_name, sample.cache_config_info),
+        model=model_of(sample),
+        version=server.version,
+        max_model_len=server.max_model_len,
+    )
+
+
+def model_of(sample: EngineSample) -> str:
+    """Digest of the model and the configuration behind an engine, the same for each of its lives."""
+    config = sample.cache_config_info
+    told = None if config is None else {k: v for k, v in config.items() if k not in _MEASURED}
+    return _digest(sample.model_name, told)
+
+
+def _digest(model_name: str | None, config: Mapping[str, str] | None) -> str:
+    what = repr((model_name, None if config is None else sorted(config.items())))
+    return hashlib.sha256(what.encode()).hexdigest()[:16]

@@ -1,0 +1,61 @@
+"""The schema of the state file, as the list of steps that lead to it.
+
+To change the schema, add a step at the end; a step that was released is never changed. The file carries
+the number of steps it has taken (`PRAGMA user_version`).
+"""
+
+import sqlite3
+
+from vllm_watch.errors import StateError
+
+APPLICATION_ID = 0x766C6C77
+""""vllw": says whose file it is (`PRAGMA application_id`)."""
+
+MIGRATIONS: tuple[str, ...] = (
+    # 1: incidents as they were last told, and what each target's judgement needs to go on.
+    """
+    CREATE TABLE incident (
+        id TEXT PRIMARY KEY,
+        target TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        opened_t REAL,             -- Unix seconds; unknown where its beginning was not kept
+        updated_t REAL NOT NULL,   -- of the last event
+        resolved_t REAL,           -- NULL while it is open
+        event TEXT NOT NULL        -- the last event, as published, in JSON
+    );
+    CREATE INDEX incident_of_target ON incident (target, resolved_t);
+    CREATE TABLE watch (
+        target TEXT PRIMARY KEY,
+        group_name TEXT NOT NULL,
+        saved_t REAL NOT NULL,
+        state TEXT NOT NULL        -- what vllm_watch/watch_state.py exports, in JSON
+    );
+    """,
+)
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring a file, new or old, to the present schema, each step in a transaction of its own.
+
+    Raises:
+        StateError: the file is another program's, or a newer vllm-watch has written it.
+        sqlite3.Error: it cannot be read or written.
+    """
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application != APPLICATION_ID and (tables or version):
+        raise StateError(
+            "the state file is another program's SQLite file",
+            "Name another folder with --state-dir, or move that file away.",
+        )
+    if version > len(MIGRATIONS):
+        raise StateError(
+            f"the state file has schema {version}, and this vllm-watch knows up to {len(MIGRATIONS)}",
+            "Run the newer vllm-watch that wrote it, or name another folder with --state-dir.",
+        )
+    for number, step in enumerate(MIGRATIONS[version:], version + 1):
+        connection.executescript(
+            f"BEGIN; {step} PRAGMA application_id = {APPLICATION_ID};"
+            f" PRAGMA user_version = {number}; COMMIT;"
+        )

@@ -1,0 +1,128 @@
+"""What a Watch keeps for the next run of the watcher, as plain values, and how it is read back. Pure.
+
+Incidents go on wherever they were. What was learnt of one process counts for that process only; what an
+engine was seen to survive counts for its whole group, since it can only make us more patient.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from vllm_watch.detectors.base import Detector, Inherits, Remembers
+from vllm_watch.detectors.down_memory import AWAY_SECONDS_MAX
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.observation import Reading, ServerSample
+from vllm_watch.signals import kept
+from vllm_watch.signals.engine import EngineTracker
+from vllm_watch.signals.life import Life, life_of
+from vllm_watch.signals.records import EngineSignals, TargetSignals
+
+VERSION = 1
+"""What was kept in another form is left out."""
+
+LEARNT_SECONDS = 7 * 86400.0
+"""What was learnt is forgotten when nobody watched for so long: new releases come about weekly."""
+
+_SERVER = ("version", "engine_kind", "process_start_time", "last_success_timestamp_seconds")
+
+
+def of_server(signals: TargetSignals) -> dict[str, Any]:
+    """What is known of the server itself."""
+    return {name: getattr(signals, name) for name in _SERVER} | {"models": list(signals.models)}
+
+
+def of_engines(
+    trackers: Mapping[str, EngineTracker], reading: Reading | None
+) -> dict[str, dict[str, Any]]:
+    """Who each engine was at the last look, and what was counted of it."""
+    states = {}
+    for name, tracker in trackers.items():
+        last = tracker.window.last
+        if last is not None and reading is not None:
+            states[name] = {
+                "life": life_of(last.sample, reading.server).export_state(),
+                "model_name": last.sample.model_name or "",
+                "restarts": tracker.restarts,
+                "last_progress_t": tracker.last_progress_timestamp_seconds,
+            }
+    return states
+
+
+def of_detectors(detectors: Mapping[str, Detector], at_s: float) -> dict[str, Any]:
+    """The memory of those that have one."""
+    return {
+        slug: detector.export_state(at_s)
+        for slug, detector in detectors.items()
+        if isinstance(detector, Remembers)
+    }
+
+
+def away_seconds(state: kept.Kept, target: str, t: float) -> float:
+    """For how long nobody watched, at Unix time `t`. Raises one of kept.DAMAGE for what is not this target's."""
+    kept.version(state, VERSION)
+    if state["target"] != target:
+        raise ValueError(f"it is that of {state['target']!r}")
+    return max(0.0, t - kept.number(state["t"]))
+
+
+def restored_signals(state: kept.Kept, target: str, away_s: float) -> TargetSignals:
+    """What is known of a server before the first look: its name and what was counted. May raise kept.DAMAGE."""
+    server = state["server"]
+    engines = {
+        name: EngineSignals(
+            engine=name,
+            model_name=kept.text(each["model_name"]),
+            last_progress_timestamp_seconds=kept.maybe(each["last_progress_t"]),
+            restarts=kept.whole(each["restarts"]),
+        )
+        for name, each in kept.mapping(state["engines"]).items()
+        if Life.restore(each["life"])
+    }
+    last_t = kept.maybe(server["last_success_timestamp_seconds"])
+    return TargetSignals(
+        target=target,
+        t=kept.number(state["t"]),
+        up=False,
+        outcome="",
+        state="unknown",
+        state_text="not looked at since the watcher began",
+        version=kept.maybe_text(server["version"]),
+        engine_kind=kept.maybe_text(server["engine_kind"]),
+        models=kept.texts(server["models"]),
+        process_start_time=kept.maybe(server["process_start_time"]),
+        last_success_timestamp_seconds=last_t if away_s <= AWAY_SECONDS_MAX else None,
+        engines=engines,
+    )
+
+
+def restore_detectors(
+    detectors: Mapping[str, Detector], state: kept.Kept, away_s: float
+) -> list[str]:
+    """Give each its memory back; return what could not be used, in words."""
+    lost = []
+    for slug, detector in detectors.items():
+        if isinstance(detector, Remembers) and away_s <= LEARNT_SECONDS:
+            try:
+                detector.restore(state["detectors"][slug], away_s)
+            except kept.DAMAGE as error:
+                lost.append(f"{slug}: {error!r}")
+    return lost
+
+
+def inherit(detectors: Mapping[str, Detector], state: kept.Kept) -> list[str]:
+    """Give each what another server of its group has learnt; return what could not be used, in words."""
+    lost = []
+    for slug, detector in detectors.items():
+        if isinstance(detector, Inherits):
+            try:
+                detector.inherit(state["detectors"][slug])
+            except kept.DAMAGE as error:
+                lost.append(f"{slug}: {error!r}")
+    return lost
+
+
+def resume(
+    tracker: EngineTracker, before: kept.Kept, sample: EngineSample, server: ServerSample
+) -> None:
+    """Count on from an earlier run; a life that ended while nobody looked is counted, too."""
+    ended = Life.restore(before["life"]).ended_before(life_of(sample, server))
+    tracker.resume(int(before["restarts"]) + ended, before["last_progress_t"])
