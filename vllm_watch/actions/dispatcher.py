@@ -9,28 +9,25 @@ import contextlib
 import secrets
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, replace
-from typing import Any
 
 import structlog
 
-from vllm_watch.actions import drain, guard, verify
+from vllm_watch.actions import guard
 from vllm_watch.actions.attempt import Attempt
+from vllm_watch.actions.attempts import Attempts
 from vllm_watch.actions.facts import Answer, Facts
 from vllm_watch.actions.guard import Decision
-from vllm_watch.actions.hooks.base import REFUSED, Finding, Hook, HookCall, HookResult
+from vllm_watch.actions.hooks.base import HookCall
 from vllm_watch.actions.journal import Entry, Journal
 from vllm_watch.actions.locks.base import Lock
-from vllm_watch.actions.policy import Policy
+from vllm_watch.actions.means import Means
 from vllm_watch.actions.request import RestartRequest
-from vllm_watch.actions.restart import Restart, Steps
 from vllm_watch.actions.standing import Standing
 from vllm_watch.actions.world import World
 from vllm_watch.errors import JournalError
 from vllm_watch.samples.target import Target
-from vllm_watch.settings.restart import BlockersSettings, RestartSettings
-from vllm_watch.signals.records import TargetSignals
+from vllm_watch.settings.restart import RestartSettings
 
 _log = structlog.get_logger()
 
@@ -40,9 +37,6 @@ ASK_SECONDS = 5.0
 WISHES_MAX = 1000
 HISTORY_SECONDS = 7 * 86400.0
 """What of the journal the guard is shown: budgets look back a day, breakers at the last attempt."""
-
-RENEW_SHARE = 1 / 3
-"""Of its TTL a lock is renewed: two renewals may fail before it is lost."""
 
 
 @dataclass(slots=True)
@@ -63,31 +57,17 @@ def key_of(request: RestartRequest) -> str:
     return f"{request.target} {request.trigger} {what}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
-    """What the dispatcher acts with; the daemon builds it from the configuration."""
-
-    hook: Callable[[str], Hook | None]  # by its name
-    lock: Callable[[RestartSettings], Lock | None]  # a new one for each attempt
-    ask_blockers: Callable[[BlockersSettings], Awaitable[tuple[Answer, ...]]]
-    policy: Callable[[RestartSettings], Policy]
-    holder: str  # who we are among watchers: host and process
-
-
 class Dispatcher:
     """One watcher's restarts."""
 
     def __init__(self, world: World, journal: Journal, standing: Standing, means: Means) -> None:
+        self.attempts = Attempts(world, journal)
         self._world = world
         self._journal = journal
         self._standing = standing
         self._means = means
         self._wishes: dict[str, Wish] = {}
-        self._running: dict[str, asyncio.Task[None]] = {}  # attempts, by target
-        self._attempts: dict[str, Attempt] = {}  # the last of each target, as it stands
-        self._stages: dict[str, str] = {}  # what it does now, in words
         self._woken = asyncio.Event()
-        self.restarts: Counter[tuple[str, str, str]] = Counter()  # target, trigger, outcome
         self.blocked: Counter[tuple[str, str]] = Counter()  # target, blocker
 
     # --- wishes
@@ -104,7 +84,7 @@ class Dispatcher:
         for key, wish in list(self._wishes.items()):
             if wish.request.incident_id == incident_id:
                 del self._wishes[key]
-                self._show(wish.request.target)
+                self._world.changed(wish.request.target)
 
     def waiting(self, incident_id: str) -> Wish | None:
         """The wish of this incident."""
@@ -114,11 +94,6 @@ class Dispatcher:
     def of_target(self, target: str) -> list[Wish]:
         """What waits for this target, oldest first."""
         return [wish for wish in self._wishes.values() if wish.request.target == target]
-
-    def attempt(self, target: str) -> tuple[Attempt, str] | None:
-        """The target's last attempt, and what it does now or how it ended, in words."""
-        known = self._attempts.get(target)
-        return None if known is None else (known, self._stages.get(target, known.text))
 
     async def ask_now(self, request: RestartRequest) -> tuple[Decision, Attempt | None]:
         """Decide about a person's request at once; it does not wait for another moment."""
@@ -144,12 +119,13 @@ class Dispatcher:
                     await self._woken.wait()
             self._woken.clear()
 
-    async def stop(self) -> None:
-        """End what waits. An attempt that is under way is left as the journal knows it."""
-        tasks = list(self._running.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async def resume(self) -> None:
+        """Take up what an earlier run of the watcher left. Never raises."""
+        try:
+            await self._standing.load(time.time())
+            await self.attempts.resume()
+        except (JournalError, TypeError, KeyError, ValueError) as error:
+            _log.error("journal_not_resumed", error=str(error))
 
     # --- deciding
 
@@ -174,7 +150,7 @@ class Dispatcher:
         expired = request.expires_t is not None and time.time() >= request.expires_t
         if decision.verdict == guard.OBSERVE or expired:
             self._wishes.pop(wish.key, None)
-        self._show(request.target)
+        self._world.changed(request.target)
         return decision, attempt
 
     async def _decide(
@@ -189,7 +165,7 @@ class Dispatcher:
                 return decision
             if decision.gate == "hook":
                 answer = await self._ask_hook(
-                    settings.hook, self._call(request, target, attempt_id)
+                    settings.hook, self.attempts.call(request, target, attempt_id)
                 )
                 facts = replace(facts, hook_answer=answer)
             elif decision.gate == "blockers":
@@ -268,195 +244,23 @@ class Dispatcher:
                 before=before.verdict if before else "", after=f"{decision.verdict}: {decision.text}",
             ))  # fmt: skip
             if decision.verdict == guard.OBSERVE:
-                self.restarts[request.target, request.trigger, "dry_run"] += 1
-                dry = self._attempt(request, secrets.token_hex(8), "dry_run")
+                self.attempts.outcomes[request.target, request.trigger, "dry_run"] += 1
+                dry = self.attempts.make(request, secrets.token_hex(8), "dry_run")
                 await self._journal.write(replace(dry, ended_t=dry.began_t, text=decision.text))
-
-    # --- acting
 
     def _begin(
         self, request: RestartRequest, target: Target, settings: RestartSettings,
         lock: Lock | None, attempt_id: str,
     ) -> Attempt:  # fmt: skip
-        attempt = self._attempt(request, attempt_id, "intent")
         hook = self._means.hook(settings.hook)
         assert hook is not None  # noqa: S101 - it was asked a moment ago, and said yes
-        restart = self._restart(attempt, request, target, settings, hook, lock)
-        self._attempts[target.name] = attempt
-        self._running[target.name] = asyncio.create_task(
-            self._carry(restart, restart.run(), target.name, settings, lock),
-            name=f"restart {target.name}",
-        )
-        return attempt
-
-    def _restart(
-        self, attempt: Attempt, request: RestartRequest, target: Target, settings: RestartSettings,
-        hook: Hook, lock: Lock | None,
-    ) -> Restart:  # fmt: skip
-        name, world = target.name, self._world
 
         async def objection() -> str | None:
             if lock is not None:
                 held = await lock.renew()
                 if held.held is not True or not lock.still_ours():
                     return f"the lock was lost: {held.text}"
-            decision = await self._decide(request, target, settings, lock, attempt.id)
+            decision = await self._decide(request, target, settings, lock, attempt_id)
             return None if decision.verdict == guard.ACT else f"{decision.gate}: {decision.text}"
 
-        async def drained() -> str:
-            world.draining(name, on=True)
-            return await drain.wait(
-                settings.drain, lambda: world.signals(name), lambda text: self._tell(attempt, text)
-            )
-
-        load_seconds = world.load_seconds(name)
-        return Restart(
-            attempt, self._call(request, target, attempt.id), hook=hook, journal=self._journal,
-            server=_Server(world, name),
-            steps=Steps(
-                gather_evidence=world.evidence, drain=drained,
-                undrain=lambda: world.draining(name, on=False), objection=objection, tell=self._tell,
-            ),
-            make_verification=lambda before: verify.Verification(
-                before, start_seconds=settings.verify.start_seconds,
-                settle_seconds=settings.verify.settle_seconds, load_seconds_max=load_seconds,
-            ),
-        )  # fmt: skip
-
-    async def _carry(
-        self, restart: Restart, work: Coroutine[Any, Any, Attempt], name: str,
-        settings: RestartSettings, lock: Lock | None,
-    ) -> None:  # fmt: skip
-        renewing = asyncio.create_task(_renew(lock))
-        self._world.restarting(name, on=True)
-        try:
-            ended = await work
-            self.restarts[name, ended.trigger, ended.state] += 1
-            log = _log.info if ended.state in ("helped", "cancelled") else _log.error
-            log(
-                "restart_ended",
-                target=name,
-                attempt=ended.id,
-                outcome=ended.state,
-                because=ended.text,
-            )
-        except JournalError as error:
-            _log.error("restart_not_begun", target=name, cause=error.cause)
-            self._attempts[name] = replace(restart.attempt, state="cancelled", text=error.cause)
-        finally:
-            renewing.cancel()
-            self._running.pop(name, None)
-            self._stages.pop(name, None)
-            self._world.restarting(name, on=False)
-            if lock is not None:
-                await lock.release(settings.lock.release_delay_seconds)
-            self._show(name)
-
-    def _attempt(self, request: RestartRequest, attempt_id: str, state: str) -> Attempt:
-        return Attempt(
-            id=attempt_id, target=request.target, group=request.group, trigger=request.trigger,
-            hook=self._world.settings(request.target).hook, reason=request.reason,
-            actor=request.person or request.actor, state=state, began_t=time.time(),
-            incident_id=request.incident_id,
-        )  # fmt: skip
-
-    def _call(self, request: RestartRequest, target: Target, attempt_id: str) -> HookCall:
-        signals = self._world.signals(target.name)
-        return HookCall(
-            attempt_id=attempt_id, target=target.name, url=target.url, group=target.group,
-            trigger=request.trigger, reason=request.reason, engine=request.engine,
-            incident_id=request.incident_id, kind=request.kind, cause=request.cause,
-            namespace=target.namespace or None, pod=target.pod or None, node=target.node or None,
-            process_start_time=None if signals is None else signals.process_start_time,
-        )  # fmt: skip
-
-    # --- after a restart of the watcher
-
-    async def resume(self) -> None:
-        """Take up what an earlier run of the watcher left: nothing is called again. Never raises."""
-        try:
-            await self._standing.load(time.time())
-            left = [attempt for attempt in await self._journal.attempts() if attempt.open]
-            for attempt in left:
-                await self._take_up(attempt)
-        except (JournalError, TypeError, KeyError, ValueError) as error:
-            _log.error("journal_not_resumed", error=str(error))
-
-    async def _take_up(self, attempt: Attempt) -> None:
-        now_t = time.time()
-        if attempt.state == "intent":
-            text = "the watcher ended before the hook was called"
-            await self._journal.write(replace(attempt, state="cancelled", ended_t=now_t, text=text))
-            return
-        if attempt.state == "calling":
-            text = "the watcher ended while the hook was called: it may have acted"
-            attempt = replace(attempt, state="uncertain", ended_t=now_t, text=text)
-            await self._journal.write(attempt)
-            _log.error("restart_uncertain", target=attempt.target, attempt=attempt.id, because=text)
-        self._attempts[attempt.target] = attempt
-        target = self._world.target(attempt.target)
-        if target is None or attempt.before is None:
-            return
-        settings = self._world.settings(attempt.target)
-        request = RestartRequest(
-            target=attempt.target, group=attempt.group, trigger=attempt.trigger,
-            reason=attempt.reason, asked_t=attempt.began_t, incident_id=attempt.incident_id,
-            actor=attempt.actor,
-        )  # fmt: skip
-        restart = self._restart(attempt, request, target, settings, _Nothing(), None)
-        before = verify.Before.from_json(attempt.before)
-        since_s = max(0.0, now_t - (attempt.called_t or now_t))
-        self._running[target.name] = asyncio.create_task(
-            self._carry(restart, restart.resume(before, since_s), target.name, settings, None),
-            name=f"verify {target.name}",
-        )
-
-    def _tell(self, attempt: Attempt, text: str) -> None:
-        self._attempts[attempt.target] = attempt
-        self._stages[attempt.target] = text
-        self._show(attempt.target)
-
-    def _show(self, target: str) -> None:
-        self._world.changed(target)
-
-
-class _Server:
-    """One target of the world, as an attempt sees it."""
-
-    def __init__(self, world: World, name: str) -> None:
-        self._world, self._name = world, name
-
-    def signals(self) -> TargetSignals | None:
-        return self._world.signals(self._name)
-
-    def open_kinds(self) -> frozenset[str]:
-        return self._world.open_kinds(self._name)
-
-    async def next_look(self, timeout_seconds: float) -> bool:
-        return await self._world.next_look(self._name, timeout_seconds)
-
-
-class _Nothing:
-    """The hook of an attempt that is only verified: it is never called."""
-
-    timeout_seconds = 1.0
-
-    async def refusal(self, call: HookCall) -> str | None:
-        return "an attempt that was taken up is never called again"
-
-    async def restart(self, call: HookCall) -> HookResult:
-        return HookResult(
-            outcome=REFUSED, text="an attempt that was taken up is never called again"
-        )
-
-    async def rehearse(self, call: HookCall) -> list[Finding]:
-        return []
-
-
-async def _renew(lock: Lock | None) -> None:
-    """Keep a lock while an attempt is under way; what it finds is asked before the hook is called."""
-    while lock is not None:
-        await asyncio.sleep(lock.ttl_seconds * RENEW_SHARE)
-        held = await lock.renew()
-        if held.held is not True:
-            _log.error("lock_not_renewed", because=held.text)
+        return self.attempts.begin(request, target, settings, attempt_id, hook, lock, objection)
