@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 
 from vllm_watch.errors import ConfigError
 from vllm_watch.settings import overrides, yaml_text
+from vllm_watch.settings.api import ApiSettings
 from vllm_watch.settings.base import FilePath, Problem, Sections, problem, problems, quoted
 from vllm_watch.settings.errors import InvalidConfigError, KeyPath, explained
 from vllm_watch.settings.hooks import HookSettings, HooksSettings
@@ -83,6 +84,7 @@ class Config(Sections):
     recorder: RecorderSettings = RecorderSettings()
     restart: RestartSettings = RestartSettings()
     hooks: HooksSettings = HooksSettings()
+    api: ApiSettings = ApiSettings()
     log: LogSettings = LogSettings()
 
     @field_validator("targets")

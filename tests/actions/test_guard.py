@@ -27,6 +27,7 @@ FACTS = Facts(
     t=NOW, state="stalled", hook="systemd", attempts=(),
     incident=IncidentFact(open=True, restart_advised=True),
     peers=Peers(healthy=3, total=4), version_first_t=NOW - 7200, load_seconds=600,
+    hook_answer=Answer(name="systemd", free=True, text=""),
     blockers=(Answer(name="prometheus", free=True, text="no alert fires"),),
     lock=Answer(name="file", free=True, text="taken"),
 )  # fmt: skip
@@ -64,7 +65,8 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
     "off": ({"policy": {"mode": "off"}}, "mode", "restarts are off"),
     "no hook": ({"facts": {"hook": None}}, "mode", "no hook is configured"),
     "nothing would relaunch": (
-        {"facts": {"hook_refusal": "nothing starts it again"}}, "mode", "nothing starts it again"),
+        {"facts": {"hook_answer": Answer(name="signal", free=False, text="nothing starts it again")}},
+        "hook", "the hook signal refuses: nothing starts it again"),
     "trigger switched off": (
         {"policy": {"triggers": frozenset()}}, "trigger", "by incident is switched off"),
     "incident forgotten": ({"facts": {"incident": None}}, "trigger", "not known any more"),
@@ -173,10 +175,12 @@ def test_waits_for_what_passes_with_time(change: dict[str, Any], until_t: float)
 
 
 def test_what_costs_a_call_is_asked_last_and_only_when_the_rest_agrees() -> None:
-    """Blockers, then the lock; neither when a gate before has refused, no lock when a blocker blocks."""
-    unasked = {"blockers": None, "lock": None}
+    """The hook, blockers, then the lock; none when a gate before has refused, no lock when a blocker blocks."""
+    unasked = {"hook_answer": None, "blockers": None, "lock": None}
     said_no = (Answer(name="prometheus", free=False, text="fires"),)
-    first = asked(facts=unasked)
+    hook = asked(facts=unasked)
+    assert (hook.verdict, hook.gate) == (guard.ASK, "hook")
+    first = asked(facts={"blockers": None, "lock": None})
     assert (first.verdict, first.gate) == (guard.ASK, "blockers")
     second = asked(facts={"lock": None})
     assert (second.verdict, second.gate) == (guard.ASK, "lock")

@@ -11,7 +11,9 @@ States, in the order in which an attempt passes them:
 verified, and ends as `helped` or `did_not_help` or stays what it is.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 OPEN_STATES = ("intent", "calling", "verifying")
 ENDED_STATES = ("helped", "did_not_help", "failed", "uncertain", "cancelled", "dry_run")
@@ -37,7 +39,8 @@ class Attempt:
     ended_t: float | None = None
     incident_id: str | None = None
     payoff_ratio: float | None = None  # throughput after ÷ before, where both are known
-    text: str = ""  # how it ended, in words
+    text: str = ""  # how it stands, or how it ended, in words
+    before: Mapping[str, Any] | None = None  # verify.Before as JSON holds it, from the call on
 
     @property
     def open(self) -> bool:

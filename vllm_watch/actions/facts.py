@@ -48,9 +48,6 @@ class Facts:
     t: float  # Unix seconds: now
     state: str | None  # the worst state word of the server's engines; None: unknown
     hook: str | None  # the hook's name; None: none is configured
-    hook_refusal: str | None = (
-        None  # why this hook may not be called, in words (nothing would relaunch)
-    )
     attempts: tuple[Attempt, ...] | None = (
         None  # of the group, a week back, oldest first; None: unread
     )
@@ -63,5 +60,6 @@ class Facts:
     start_failure: str | None = None  # why a start can not succeed, from the log or a crash loop
     peers: Peers | None = None
     version_first_t: float | None = None  # when this version of the watcher first ran here
+    hook_answer: Answer | None = None  # may it be called for this server? None: not asked yet
     blockers: tuple[Answer, ...] | None = None  # None: not asked yet
     lock: Answer | None = None  # None: not asked yet

@@ -1,7 +1,7 @@
 """May we restart this server now? Pure: every refusal is a sentence, and whatever is unknown is a no.
 
 The gates are asked in order and the first that refuses decides; all are told, for a person who asks
-"why not now?". What costs a network call (blockers, the lock) is asked last: `decide` says `ask` and is
+"why not now?". What costs a call (the hook, blockers, the lock) is asked last: `decide` says `ask` and is
 called again with the answer.
 Source of the parts: kured (windows, gate that fails closed, lock), Home Assistant's supervisor (budget),
 medik8s (minimum healthy), NVSentinel (dry run, breaker).
@@ -43,7 +43,9 @@ class Decision:
     """What is to be done with a request."""
 
     verdict: str  # ACT | OBSERVE | APPROVE | ASK | WAIT | REFUSE
-    gate: str | None  # the gate that decided; for ASK what is to be asked: "blockers" | "lock"
+    gate: (
+        str | None
+    )  # the gate that decided; for ASK what is to be asked: "hook" | "blockers" | "lock"
     text: str
     until_t: float | None = None
     refusals: tuple[Refusal, ...] = ()  # of every gate, in order
@@ -77,6 +79,10 @@ def _refusals(
 
 
 def _to_ask(policy: Policy, facts: Facts) -> str | None:
+    if facts.hook_answer is None:
+        return "hook"
+    if facts.hook_answer.free is not True:
+        return None
     if policy.blockers and facts.blockers is None:
         return "blockers"
     if any(answer.free is not True for answer in facts.blockers or ()):
@@ -104,8 +110,6 @@ def mode(request: RestartRequest, policy: Policy, facts: Facts) -> Refusal | Non
         return Refusal(gate="mode", text="restarts are off (restart.mode)")
     if facts.hook is None:
         return Refusal(gate="mode", text="no hook is configured (restart.hook)")
-    if facts.hook_refusal is not None:
-        return Refusal(gate="mode", text=f"the hook {facts.hook} refuses: {facts.hook_refusal}")
     return None
 
 
@@ -297,6 +301,14 @@ def peers(request: RestartRequest, policy: Policy, facts: Facts) -> Refusal | No
     return Refusal(gate="peers", text=text)
 
 
+def hook(request: RestartRequest, policy: Policy, facts: Facts) -> Refusal | None:
+    """Would the hook restart this very server, and would anything start it again?"""
+    answer = facts.hook_answer
+    if answer is not None and answer.free is not True:
+        return Refusal(gate="hook", text=f"the hook {answer.name} refuses: {answer.text}")
+    return None
+
+
 def blockers(request: RestartRequest, policy: Policy, facts: Facts) -> Refusal | None:
     """An answer that could not be had blocks like a no."""
     for answer in facts.blockers or ():
@@ -319,7 +331,9 @@ GATES: tuple[tuple[str, Gate], ...] = tuple(
         breaker, start_failure, new_version, protection, peers,
     )
 )  # fmt: skip
-ASKED_GATES: tuple[tuple[str, Gate], ...] = (("blockers", blockers), ("lock", lock))
+ASKED_GATES: tuple[tuple[str, Gate], ...] = (
+    ("hook", hook), ("blockers", blockers), ("lock", lock),
+)  # fmt: skip
 SLUGS = (*(name for name, _ in (*GATES, *ASKED_GATES)), "approval")
 """Every value of the label `blocker`."""
 

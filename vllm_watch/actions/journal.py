@@ -1,8 +1,8 @@
-"""The journal: who wanted what changed, and what came of it, on the disk before it is done.
+"""The restart journal: every attempt, every wish of a person, and what holds until somebody ends it.
 
 It shares the state file (store/) but nothing else: a connection and a thread of its own, and every write
 is flushed to the disk before it returns (`synchronous = FULL`). Whatever cannot be written or read raises
-JournalError, and whoever wanted to act then does not.
+JournalError, and the guard then refuses: without a journal nothing is restarted.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from vllm_watch.actions.attempt import Attempt
 from vllm_watch.errors import JournalError, StateError
 from vllm_watch.store import file, troubles
 
@@ -24,10 +25,13 @@ WRITE_SECONDS = 10.0
 """A disk that takes longer to flush one row is not one to rely on."""
 
 KEPT_SECONDS = 400 * 86400.0
-"""Entries are kept for a year and a month: what an audit asks for."""
+"""Attempts and wishes are kept for a year and a month: what an audit asks for."""
 
 KEPT_MAX = 20_000
-"""... and at most so many, of some 1 KB."""
+"""... and at most so many of each, of some 1 KB."""
+
+LOST = "history_lost"
+"""Standing entry: a damaged file was replaced, so nobody knows what was spent; a person must resume."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +61,9 @@ class Journal:
         self.trouble: str | None = "it was not opened yet"  # why nothing can be written, in words
 
     async def open(self) -> None:
-        """Read what is there; a trouble is kept in `trouble` and mended by a later call that succeeds."""
+        """Read what holds; a trouble is kept in `trouble` and mended by a later call that succeeds."""
         try:
-            await self.entries(limit=1)
+            await self.standing()
         except JournalError:
             return
 
@@ -70,10 +74,44 @@ class Journal:
         if connection is not None:
             connection.close()
 
+    async def write(self, attempt: Attempt) -> None:
+        """Insert the attempt, or replace what is known of its id."""
+        row = (
+            attempt.id, attempt.target, attempt.group, attempt.state, attempt.began_t, _json(asdict(attempt)),
+        )  # fmt: skip
+        await self._do(
+            lambda db: _write(db, "INSERT OR REPLACE INTO attempt VALUES (?, ?, ?, ?, ?, ?)", row)
+        )
+
     async def note(self, entry: Entry) -> None:
         """Write down what somebody wanted."""
         row = (entry.t, _json(asdict(entry)))
         await self._do(lambda db: _write(db, "INSERT INTO audit (t, said) VALUES (?, ?)", row))
+
+    async def set(self, name: str, said: Mapping[str, Any] | None) -> None:
+        """Have this hold from now on; None ends it."""
+        if said is None:
+            await self._do(lambda db: _write(db, "DELETE FROM standing WHERE name = ?", (name,)))
+        else:
+            row = (name, _json(said))
+            await self._do(
+                lambda db: _write(db, "INSERT OR REPLACE INTO standing VALUES (?, ?)", row)
+            )
+
+    async def standing(self) -> dict[str, dict[str, Any]]:
+        """All that holds, by name."""
+        rows = await self._do(lambda db: db.execute("SELECT name, said FROM standing").fetchall())
+        return {name: json.loads(said) for name, said in rows}
+
+    async def attempts(self, group: str | None = None, since_t: float = 0.0) -> tuple[Attempt, ...]:
+        """The attempts that began since then, of one group or of all, oldest first."""
+        where, values = "began_t >= ?", [since_t]
+        if group is not None:
+            where, values = where + " AND group_name = ?", [since_t, group]  # type: ignore[list-item]
+        # S608: `where` is one of the two texts above
+        select = f"SELECT said FROM attempt WHERE {where} ORDER BY began_t, rowid"  # noqa: S608
+        rows = await self._do(lambda db: db.execute(select, values).fetchall())
+        return tuple(Attempt(**json.loads(said)) for (said,) in rows)
 
     async def entries(self, since_t: float = 0.0, limit: int = 1000) -> tuple[Entry, ...]:
         """The last wishes since then, oldest first."""
@@ -116,17 +154,28 @@ class Journal:
             self._connection = file.connect(self._folder)
             self._connection.execute("PRAGMA synchronous = FULL")
             self._inode = _inode(path)
-            _prune(self._connection)
+            self._begin(self._connection)
         return self._connection
 
-
-def _prune(db: sqlite3.Connection) -> None:
-    _write(db, "DELETE FROM audit WHERE t < ?", (time.time() - KEPT_SECONDS,))
-    _write(
-        db,
-        "DELETE FROM audit WHERE rowid NOT IN (SELECT rowid FROM audit ORDER BY t DESC LIMIT ?)",
-        (KEPT_MAX,),
-    )
+    def _begin(self, db: sqlite3.Connection) -> None:
+        """A file that took the place of a damaged one knows nothing of what was spent."""
+        damaged = sorted(self._folder.glob(f"{file.NAME}.damaged-*"))
+        (known,) = db.execute("SELECT count(*) FROM standing WHERE name = 'begun'").fetchone()
+        if not known:
+            if damaged:
+                said = _json({"t": time.time(), "file": str(damaged[-1])})
+                _write(db, "INSERT OR REPLACE INTO standing VALUES (?, ?)", (LOST, said))
+            _write(db, "INSERT INTO standing VALUES ('begun', ?)", (_json({"t": time.time()}),))
+        oldest_t = time.time() - KEPT_SECONDS
+        for table, t in (("attempt", "began_t"), ("audit", "t")):
+            # S608: names of our own tables
+            _write(db, f"DELETE FROM {table} WHERE {t} < ?", (oldest_t,))  # noqa: S608
+            _write(
+                db,
+                f"DELETE FROM {table} WHERE rowid NOT IN"  # noqa: S608
+                f" (SELECT rowid FROM {table} ORDER BY {t} DESC LIMIT ?)",
+                (KEPT_MAX,),
+            )
 
 
 def _write(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> None:

@@ -23,6 +23,8 @@ class RestartRequest:
     cause: str | None = None
     actor: str = "vllm-watch"  # who asks: a bearer token's name, a user, or the watcher itself
     approved_by: str | None = None  # the person who said yes, where one was asked
+    expires_t: float | None = None  # Unix seconds: after this it is not wanted any more
+    schedule: str | None = None  # the name of the schedule that asks
     override_reason: str | None = None  # why a freeze or a closed window does not hold this person
 
     @property

@@ -57,6 +57,23 @@ def _window(value: str) -> str:
     return value
 
 
+def _cron(value: str) -> str:
+    if value:
+        if any(character.isdigit() for character in value.rsplit(maxsplit=1)[-1]):
+            cause = f"{quoted(value)} numbers its weekdays, of which some programs begin with Sunday, others with Monday"
+            raise problem(cause, "write their names: 0 4 * * sun")
+        # Here, so that a watcher without schedules does not load it.
+        from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415
+
+        try:
+            CronTrigger.from_crontab(value, timezone="UTC")
+        except ValueError as error:
+            remedy = "write five fields: minute hour day month weekday, such as 0 4 * * sun"
+            raise problem(f"{quoted(value)} is no cron expression ({error})", remedy) from None
+    return value
+
+
+Cron = Annotated[str, Field(max_length=100), AfterValidator(_cron)]
 WindowText = Annotated[str, AfterValidator(_window)]
 Zone = Annotated[str, AfterValidator(_zone)]
 Moment = Annotated[datetime, BeforeValidator(_moment), AfterValidator(_with_zone)]
@@ -83,9 +100,8 @@ class ScheduleSettings(Settings):
     name: Name = Field(
         description="What metrics and the journal call it: a slug.",
     )
-    cron: str = Field(
+    cron: Cron = Field(
         "",
-        max_length=100,
         description="Five fields, such as `0 4 * * sun`, in `restart.time_zone`.",
     )
     interval_seconds: Seconds | None = Field(
