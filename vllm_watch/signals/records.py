@@ -55,7 +55,6 @@ class EngineSignals:
     goodput_requests_per_second: float | None = (
         None  # finished × the least attainment: an upper bound
     )
-    throughput_ratio: float | None = None  # ÷ what it did when fresh, at equal load
     # progress
     last_progress_timestamp_seconds: float | None = (
         None  # Unix time of the last look that saw progress
