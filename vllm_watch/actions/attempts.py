@@ -88,7 +88,7 @@ class Attempts:
     async def resume(self) -> None:
         """Take up what an earlier run of the watcher left: nothing is called again. Raises JournalError."""
         for attempt in await self._journal.attempts():
-            if attempt.open:
+            if attempt.open and attempt.target not in self._running:
                 await self._take_up(attempt)
 
     async def _take_up(self, attempt: Attempt) -> None:

@@ -86,6 +86,15 @@ class Dispatcher:
                 del self._wishes[key]
                 self._world.changed(wish.request.target)
 
+    def withdraw(self, request: RestartRequest) -> None:
+        """Nobody wants this any more."""
+        if self._wishes.pop(key_of(request), None) is not None:
+            self._world.changed(request.target)
+
+    def wake(self) -> None:
+        """Something has changed that a wish may wait for: ask about all of them now."""
+        self._woken.set()
+
     def waiting(self, incident_id: str) -> Wish | None:
         """The wish of this incident."""
         wishes = self._wishes.values()
