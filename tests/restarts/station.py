@@ -45,7 +45,9 @@ class Station:
             for each in self.config.targets
         )
 
-    def look(self, name="a", state="serving", *, up=True, engines=1, events=(), age_s=0.0, start=1.0):
+    def look(
+        self, name="a", state="serving", *, up=True, engines=1, events=(), age_s=0.0, start=1.0
+    ):
         """One look has ended."""
         signals = TargetSignals(
             target=name, t=time.time() - age_s, up=up, outcome="ok", state=state, state_text="said so",
@@ -57,7 +59,9 @@ class Station:
         self.board.incident_events(name, events)
         self.restarts.saw(name, events)
 
-    def incident(self, event="opened", name="a", *, advised=True, kind="engine_stalled", cause="hang"):
+    def incident(
+        self, event="opened", name="a", *, advised=True, kind="engine_stalled", cause="hang"
+    ):
         """Told of an incident."""
         said = {
             "t": time.time(), "event": event, "id": f"{kind}-{name}", "target": name, "engine": None,

@@ -4,7 +4,6 @@ Each is answered with what came of it in words, and written down with who asked,
 was before and after.
 """
 
-import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -53,7 +52,6 @@ class DaemonPeople:
         self._standing = standing
         self._journal = journal
         self._lasting = lasting
-        self._asking = asyncio.Lock()  # two people who ask at once ask one after the other
         self._firing: dict[str, dict[str, RestartRequest]] = {}  # target → fingerprint → its wish
 
     # --- restart and approve
@@ -99,11 +97,10 @@ class DaemonPeople:
             text = "Nothing is restarted without a journal on a disk"
             return REFUSED, {"error": text, "remedy": "Set state_dir"}
         before = self._state(request.target)
-        async with self._asking:
-            known = self._dispatcher.attempts.last(request.target)
-            if known is not None and known[0].open:
-                return _no(f"Attempt {known[0].id} is under way: {known[1]}", REFUSED)
+        try:
             decision, attempt = await self._dispatcher.ask_now(request)
+        except JournalError as error:
+            return _unavailable(error)
         trouble = await self._noted(
             caller, action, request.target, why, before, f"{decision.verdict}: {decision.text}"
         )

@@ -138,7 +138,6 @@ class Restarts:
 
     def follow(self, targets: Iterable[tuple[Target, RestartSettings, Watch]]) -> None:
         """These are the targets from now on, and this is what holds for them."""
-        before = set(self.world.followed)
         self.world.follow(targets)
         self._schedule.set(
             (name, each.settings)
@@ -150,9 +149,6 @@ class Restarts:
         if self._started:
             self.dispatcher.wake()
             self._begin("calendars", self._look())
-            if set(self.world.followed) - before:
-                # What an earlier run left of a target that is found only now.
-                self._begin("restarts resumed", self.dispatcher.resume())
 
     def saw(self, name: str, events: Sequence[Event]) -> None:
         """A look at a target has ended, and this was told of incidents."""
@@ -246,11 +242,11 @@ class Restarts:
 
     async def _read_attempts(self) -> None:
         try:
-            self._attempts = await self.journal.attempts(None, time.time() - HISTORY_SECONDS)
-            trouble = self._standing.history_lost
-        except (JournalError, TypeError, ValueError) as error:
-            self._attempts = None
-            trouble = error.cause if isinstance(error, JournalError) else str(error)
+            kept = await self.journal.attempts(None, time.time() - HISTORY_SECONDS)
+            self._attempts = self.dispatcher.attempts.newest(kept)
+            trouble = self.journal.trouble or self._standing.history_lost
+        except JournalError as error:
+            self._attempts, trouble = None, error.cause
         if trouble != self._trouble:
             if trouble is not None:
                 _log.error("restarts_blocked", because=trouble)
