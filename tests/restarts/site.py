@@ -71,6 +71,7 @@ class Site:
             "state_dir": str(self.folder / "state"),
             "targets": [{"name": "a", "url": f"http://127.0.0.1:{self.port}"}],
             "gpu": {"enabled": "off"},
+            "scrape": {"health_interval_seconds": 0.5},
             "restart": {"mode": mode, "hook": "site", **quick, **restart},
             "hooks": {"command": [{"name": "site", "argv": [str(self.script)]}]},
             "api": {"tokens": [{"name": "anna", "file": str(self.token_file)}]},
