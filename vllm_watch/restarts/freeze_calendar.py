@@ -1,6 +1,7 @@
 """The calendars of freezes, read again when they change. One that cannot be read blocks all restarts."""
 
 import asyncio
+import stat
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -80,6 +81,8 @@ def _read(path: Path, zone: str, known: _Calendar) -> _Calendar:
         stamp = found.st_mtime_ns, found.st_size, found.st_ino
         if stamp == known.stamp and 0 <= now_t - known.read_t < AGAIN_SECONDS:
             return known
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("it is no regular file")  # noqa: TRY301
         if found.st_size > BYTES_MAX:
             raise ValueError(f"it is larger than {BYTES_MAX >> 20} MiB")  # noqa: TRY301
         with path.open("rb") as file:
