@@ -32,6 +32,7 @@ class Station:
             self.board, host="127.0.0.1", port=0, ready=lambda: None, further=self.restarts.routes()
         )
         self.url = ""
+        self.token_file = folder / "token"
 
     @staticmethod
     async def _recording(target, minutes):
