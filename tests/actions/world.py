@@ -195,7 +195,7 @@ def command(server: Server, script: str, timeout_seconds: float = 20.0) -> Comma
 def means(
     hook: Callable[[str], Hook | None],
     lock: Callable[[RestartSettings], Lock | None] = lambda _: None,
-    blockers: Callable[[], Iterable[Answer]] = tuple,
+    answers: Callable[[], Iterable[Answer]] = tuple,
     holder: str = "test",
     **changed: Any,
 ) -> Means:
@@ -213,7 +213,7 @@ def means(
         return Policy(**said | changed)
 
     async def ask(_: object) -> tuple[Answer, ...]:
-        return tuple(blockers())
+        return tuple(answers())
 
     return Means(hook=hook, lock=lock, ask_blockers=ask, policy=policy, holder=holder)
 

@@ -163,6 +163,7 @@ class Dispatcher:
         target = self._world.target(request.target)
         if target is None:
             self._wishes.pop(wish.key, None)
+            self._world.changed(request.target)
             text = "it is not watched any more"
             return Decision(verdict=guard.REFUSE, gate="trigger", text=text), None
         if request.expires_t is not None and time.time() >= request.expires_t:
