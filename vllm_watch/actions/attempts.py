@@ -42,10 +42,14 @@ Work = Callable[[], Awaitable[Attempt]]  # carries an attempt to its end
 class Attempts:
     """One watcher's attempts, one at a time for each target."""
 
-    def __init__(self, world: World, journal: Journal, means: Means) -> None:
+    def __init__(
+        self, world: World, journal: Journal, means: Means, over: Callable[[Attempt], None]
+    ) -> None:
+        """`over` is told of each attempt how it ended."""
         self._world = world
         self._journal = journal
         self._means = means
+        self._over = over
         self._owed = Owed(journal)
         self._ours: set[str] = set()  # ids of what this run has begun or taken up
         self._left: list[
@@ -259,6 +263,7 @@ class Attempts:
     def _ended(self, attempt: Attempt) -> None:
         self.outcomes[attempt.target, attempt.trigger, attempt.state] += 1
         self._known[attempt.target] = attempt
+        self._over(attempt)
         log = _log.info if attempt.state in ("helped", "cancelled") else _log.error
         log(
             "restart_ended",

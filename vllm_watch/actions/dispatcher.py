@@ -37,6 +37,11 @@ ASK_SECONDS = 5.0
 ASK_HOOK_SECONDS = 15.0
 """For a hook to say whether it can: it looks at processes and asks a supervisor, and changes nothing."""
 
+AGAIN_SECONDS = 60.0
+"""From an attempt that was given up before the call, or could not be written down, to the next asking:
+what was against it, and a readiness gate that was closed for nothing, must not come and go every few
+seconds."""
+
 WISHES_MAX = 1000
 HISTORY_SECONDS = 7 * 86400.0
 """What of the journal the guard is shown: budgets look back a day, breakers at the last attempt."""
@@ -48,6 +53,7 @@ class Wish:
 
     request: RestartRequest
     decision: Decision | None = None
+    after_s: float = 0.0  # monotonic; before it nobody is asked
 
     @property
     def key(self) -> str:
@@ -64,7 +70,8 @@ class Dispatcher:
     """One watcher's restarts."""
 
     def __init__(self, world: World, journal: Journal, standing: Standing, means: Means) -> None:
-        self.attempts = Attempts(world, journal, means)
+        self.attempts = Attempts(world, journal, means, self._over)
+        self._begun: dict[str, RestartRequest] = {}  # by the id of the attempt that is under way
         self._world = world
         self._journal = journal
         self._standing = standing
@@ -72,6 +79,7 @@ class Dispatcher:
         self._wishes: dict[str, Wish] = {}
         self._woken = asyncio.Event()
         self._resumed = False
+        self._not_resumed = ""  # why not, as it was last said
         # From the facts to the intent on disk: two wishes must not both see that nothing is under way.
         self._deciding = asyncio.Lock()
         self.blocked: Counter[tuple[str, str]] = Counter()  # target, blocker
@@ -115,10 +123,7 @@ class Dispatcher:
         return [wish for wish in self._wishes.values() if wish.request.target == target]
 
     async def ask_now(self, request: RestartRequest) -> tuple[Decision, Attempt | None]:
-        """Decide about a person's request at once; it does not wait for another moment.
-
-        Raises JournalError: it was agreed to, and not begun, since it cannot be written down.
-        """
+        """Decide about a person's request at once; it does not wait for another moment."""
         return await self._consider(Wish(request))
 
     async def run(self) -> None:
@@ -126,7 +131,7 @@ class Dispatcher:
         while True:
             await self._go_on()
             for wish in list(self._wishes.values()):
-                if wish.key in self._wishes:
+                if wish.key in self._wishes and time.monotonic() >= wish.after_s:
                     await self._look_at(wish)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ASK_SECONDS):
@@ -145,8 +150,6 @@ class Dispatcher:
     async def _look_at(self, wish: Wish) -> None:
         try:
             await self._consider(wish)
-        except JournalError as error:
-            _log.error("restart_not_possible", target=wish.request.target, cause=error.cause)
         except Exception:  # noqa: BLE001 - one wish's trouble must not keep the others waiting
             _log.exception("restart_not_decided", target=wish.request.target)
 
@@ -156,7 +159,9 @@ class Dispatcher:
         try:
             await self.attempts.resume()
         except JournalError as error:
-            _log.error("journal_not_resumed", cause=error.cause, remedy=error.remedy)
+            if error.cause != self._not_resumed:
+                self._not_resumed = error.cause
+                _log.error("journal_not_resumed", cause=error.cause, remedy=error.remedy)
             return
         self._resumed = True
 
@@ -167,6 +172,7 @@ class Dispatcher:
         target = self._world.target(request.target)
         if target is None:
             self._wishes.pop(wish.key, None)
+            self._world.changed(request.target)
             text = "it is not watched any more"
             return Decision(verdict=guard.REFUSE, gate="trigger", text=text), None
         if request.expires_t is not None and time.time() >= request.expires_t:
@@ -177,10 +183,27 @@ class Dispatcher:
             self._world.changed(request.target)
             return late, None
         decision, attempt = await self._decide_and_begin(wish, target)
-        if decision.verdict in (guard.ACT, guard.OBSERVE):
+        if decision.verdict in (guard.ACT, guard.OBSERVE) or self._is_void(request):
             self._wishes.pop(wish.key, None)
         self._world.changed(request.target)
         return decision, attempt
+
+    def _is_void(self, request: RestartRequest) -> bool:
+        """Has the incident ended, without anybody saying so?"""
+        if request.incident_id is None:
+            return False
+        incident = self._world.incident(request.incident_id)
+        return incident is None or not incident.open
+
+    def _over(self, attempt: Attempt) -> None:
+        """One that was given up before the call has fulfilled no wish."""
+        request = self._begun.pop(attempt.id, None)
+        if request is None or attempt.state != "cancelled" or request.person is not None:
+            return
+        self.ask(request)
+        wish = self._wishes.get(key_of(request))
+        if wish is not None:
+            wish.after_s = time.monotonic() + AGAIN_SECONDS
 
     async def _decide_and_begin(
         self, wish: Wish, target: Target
@@ -193,6 +216,12 @@ class Dispatcher:
                 await self._note(wish, decision)
                 if decision.verdict == guard.ACT:
                     attempt = await self._begin(request, target, settings, lock, attempt_id)
+        except JournalError as error:
+            _log.error("restart_not_possible", target=request.target, cause=error.cause)
+            text = f"the journal cannot be written: {error.cause}"
+            decision = Decision(verdict=guard.REFUSE, gate="journal", text=text)
+            await self._note(wish, decision)
+            wish.after_s = time.monotonic() + AGAIN_SECONDS
         finally:
             if attempt is None and lock is not None:
                 await lock.release()
@@ -327,6 +356,8 @@ class Dispatcher:
             decision = await self._decide(request, target, settings, lock, attempt_id)
             return None if decision.verdict == guard.ACT else f"{decision.gate}: {decision.text}"
 
-        return await self.attempts.begin(
+        attempt = await self.attempts.begin(
             request, target, settings, attempt_id, hook, lock, objection
         )
+        self._begun[attempt_id] = request
+        return attempt

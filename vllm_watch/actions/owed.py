@@ -31,11 +31,16 @@ class Owed:
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._owed: dict[str, Attempt] = {}  # by id
+        self._in_flight: set[str] = set()  # ids that are just being written
 
     async def write(self, attempt: Attempt) -> None:
         """Write it. Raises JournalError, and owes it then."""
         self.owe(attempt)
-        await self._journal.write(attempt)
+        self._in_flight.add(attempt.id)
+        try:
+            await self._journal.write(attempt)
+        finally:
+            self._in_flight.discard(attempt.id)
         if self._owed.get(attempt.id) is attempt:
             del self._owed[attempt.id]
 
@@ -51,7 +56,7 @@ class Owed:
         """Write what is owed, as far as the disk takes it. Never raises JournalError."""
         for attempt_id in list(self._owed):
             attempt = self._owed.get(attempt_id)
-            if attempt is None:
+            if attempt is None or attempt_id in self._in_flight:
                 continue
             try:
                 await self.write(attempt)
