@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import itertools
 import json
+import ssl
+import subprocess
 import uuid
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -116,12 +118,22 @@ class FakeKubernetes:
             {"name": kind.resource, "singularName": kind.kind.lower(), "namespaced": True, "kind": kind.kind, "verbs": verbs}
             for kind in self.kinds if kind.group_version == version
         ]  # fmt: skip
+        if version == "v1":
+            resources += [
+                {
+                    "name": "namespaces",
+                    "singularName": "namespace",
+                    "namespaced": False,
+                    "kind": "Namespace",
+                    "verbs": ["get"],
+                }
+            ]
         document = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version}
         return web.json_response(document | {"resources": resources})
 
     def _handler(self, kind: Kind, answer: Any) -> Any:
         async def handle(request: web.Request) -> web.StreamResponse:
-            self.asked.append(f"{request.method} {request.path}")
+            self.asked.append(f"{request.method} {request.path_qs}")
             if request.headers.get("Authorization") != f"Bearer {self.token}":
                 return status(401, "Unauthorized", "Unauthorized")
             if self.pause is not None:
@@ -302,6 +314,20 @@ class FakeKubernetes:
 
 
 _numbers = itertools.count()
+
+
+def certified(folder: Path) -> tuple[Path, ssl.SSLContext]:
+    """Make a certificate for 127.0.0.1; return its file, which clients must trust, and the server's context."""
+    folder.mkdir(exist_ok=True)
+    key, certificate = folder / "tls.key", folder / "ca.crt"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=tests",
+         "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)],
+        check=True, capture_output=True, timeout=30,
+    )  # fmt: skip
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return certificate, context
 
 
 def status(

@@ -77,12 +77,13 @@ class Access:
     namespace: str = ""  # our own; empty: unknown
 
 
-def in_cluster(environ: Mapping[str, str], folder: Path = SERVICE_ACCOUNT) -> Access:
-    """Return what a pod's own service account gives.
+def in_cluster(environ: Mapping[str, str], folder: Path | None = None) -> Access:
+    """Return what a pod's own service account gives; its files are in `folder`, None: where they always are.
 
     Raises:
         KubernetesError: where this is no pod, or one without a token.
     """
+    folder = folder or SERVICE_ACCOUNT
     host = environ.get("KUBERNETES_SERVICE_HOST", "")
     port = environ.get("KUBERNETES_SERVICE_PORT_HTTPS") or environ.get("KUBERNETES_SERVICE_PORT")
     if not host:

@@ -85,6 +85,8 @@ class Shared:
                 answer = await self._api.get(f"{self._folder}/{self._name}")
                 if answer.status not in (_OK, _GONE):
                     trouble = self._no(answer)
+                    if answer.status not in _BUSY:
+                        break
                     continue
                 found = answer.document if answer.status == _OK else None
                 change = self._changed(found, what)
@@ -100,9 +102,12 @@ class Shared:
             # A 404 to a POST is a namespace that is missing; to a PUT, an object just deleted.
             faster = answer.status == _CONFLICT or (answer.status == _GONE and found is not None)
             trouble = None if faster else self._no(answer)
-        if trouble is not None:
-            raise trouble
-        return Change(record=None, text=f"others were faster {TRIES_MAX} times"), 0.0
+            if not faster and answer.status not in _BUSY:
+                break
+        # A conflict may be with our own write, whose answer was lost: it is not known how it stands.
+        raise trouble or KubernetesError(
+            f"{self}: others changed it {TRIES_MAX} times", "it is asked again", sent=True
+        )
 
     def _changed(
         self, found: Mapping[str, Any] | None, what: Callable[[Record, Now], Change]
@@ -117,7 +122,10 @@ class Shared:
 
     def _read(self, found: Mapping[str, Any]) -> Record:
         """Return what it says; raises ValueError where that is not ours to change."""
-        said = (found["metadata"].get("annotations") or {}).get(ANNOTATION)
+        try:
+            said = (found["metadata"].get("annotations") or {}).get(ANNOTATION)
+        except (KeyError, AttributeError):
+            raise ValueError(f"what the API server gave for {self} is no Lease") from None
         if said is None:
             other = (found.get("spec") or {}).get("holderIdentity")
             if other:
