@@ -87,16 +87,6 @@ async def test_so_many_in_an_hour(tmp_path: Path) -> None:
     assert (await lock(tmp_path, per_hour=1).acquire("w2", "a3")).held is True
 
 
-async def test_file_of_the_version_before_hours_is_read(tmp_path: Path) -> None:
-    """A watcher that is updated does not stand before a damaged lock."""
-    await lock(tmp_path).acquire("w1", "a1")
-    file = tmp_path / "gpu.lock.json"
-    document = json.loads(file.read_text())
-    del document["spent"]
-    file.write_text(json.dumps(document))
-    assert (await lock(tmp_path).acquire("w2", "a2")).held is False
-
-
 async def test_release_delay(tmp_path: Path) -> None:
     """The next one waits that long."""
     first, second = lock(tmp_path), lock(tmp_path)

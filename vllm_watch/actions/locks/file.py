@@ -167,7 +167,7 @@ class Lock:
             document = json.loads(body)
             same_boot = document["boot_id"] == _boot_id()
             slots = [_Slot(**each) for each in document["slots"] if same_boot]
-            spent = [_Spent(**each) for each in document.get("spent", ()) if same_boot]
+            spent = [_Spent(**each) for each in document["spent"] if same_boot]
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"is damaged ({error}); {_REMEDY}") from error
         now_s = _now_s()
