@@ -129,6 +129,19 @@ async def test_dead_holder_is_succeeded(tmp_path: Path) -> None:
         assert await here.keys() == ["slot/0000", "slot/0001"]
 
 
+async def test_next_run_of_a_watcher_takes_up_what_it_held(tmp_path: Path) -> None:
+    """Under the same attempt it is the same slot, which it can renew and give back."""
+    async with servers(tmp_path) as here:
+        await here.lock(per_hour=1).acquire("w1 process 7", "a1")
+        again = here.lock(per_hour=1)
+        assert (await again.acquire("w1 process 8", "a1")).held is True
+        assert again.still_ours()
+        assert (await again.renew()).held is True
+        assert (await here.lock(per_hour=9).acquire("w2", "a2")).held is False
+        await again.release(used=False)
+        assert (await here.lock(per_hour=1).acquire("w2", "a2")).held is True
+
+
 async def test_deleted_key_is_lost(tmp_path: Path) -> None:
     """A person has said that nobody holds it."""
     async with servers(tmp_path) as here:

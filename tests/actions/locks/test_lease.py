@@ -95,6 +95,19 @@ async def test_twice_under_one_attempt_is_once(tmp_path: Path) -> None:
         assert [slot["attempt_id"] for slot in here.record["slots"]] == ["a1"]
 
 
+async def test_next_run_of_a_watcher_takes_up_what_it_held(tmp_path: Path) -> None:
+    """Under the same attempt it is the same slot, which it can renew and give back."""
+    async with cluster(tmp_path) as here:
+        await here.lock(per_hour=1).acquire("w1 process 7", "a1")
+        again = here.lock(per_hour=1)
+        assert (await again.acquire("w1 process 8", "a1")).held is True
+        assert again.still_ours()
+        assert (await again.renew()).held is True
+        assert (await here.lock(per_hour=9).acquire("w2", "a2")).held is False
+        await again.release(used=False)
+        assert (await here.lock(per_hour=1).acquire("w2", "a2")).held is True
+
+
 async def test_dead_holder_is_waited_for_and_then_succeeded(tmp_path: Path) -> None:
     """Who has watched the silence takes over; who comes late must watch it first; the dead one has lost."""
     async with cluster(tmp_path) as here:

@@ -86,7 +86,8 @@ class Lock:
         try:
             held = await self._asked(lambda: self._take(holder, attempt_id, granted))
         finally:
-            if held.held is not True:
+            if held.held is not True and granted:
+                self._slot = self._hour = None
                 for lease_id in granted:
                     self._shared.leave(lease_id)
         if held.held is False and granted:  # else it is our next asking that ends them
@@ -106,6 +107,8 @@ class Lock:
                 # S311: no secret; it only keeps two from meeting again and again
                 await asyncio.sleep(random.uniform(0, BACKOFF_SECONDS * 2**tries))  # noqa: S311
             kept = await self._etcd.range(self._shared.prefix)
+            if self._adopt(kept, attempt_id):
+                return await self._kept_alive()
             wanted, refusal = self._wanted(kept, value, lease_id, hour_id)
             if refusal is not None:
                 return Held(held=False, text=refusal)
@@ -120,6 +123,16 @@ class Lock:
                 self._until_s = sent_s + self.ttl_seconds
                 return Held(held=True, text=f"held for {self.ttl_seconds:.0f} s")
         return Held(held=False, text=f"others were faster {TRIES_MAX} times")
+
+    def _adopt(self, kept: list[Kept], attempt_id: str) -> bool:
+        """Is it held under this attempt already, by an earlier run of this watcher?"""
+        mine = [each for each in kept if _said(each).get("attempt_id") == attempt_id]
+        names = {name: f"{self._shared.prefix}{name}/" for name in ("slot", "hour")}
+        slot = [each for each in mine if each.key.startswith(names["slot"]) and not _rests(each)]
+        if slot:
+            self._slot = slot[0]
+            self._hour = next((each for each in mine if each.key.startswith(names["hour"])), None)
+        return bool(slot)
 
     def _wanted(
         self, kept: list[Kept], value: str, lease_id: int, hour_id: int
@@ -224,10 +237,14 @@ def _said(kept: Kept) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
+def _rests(slot: Kept) -> bool:
+    return "rests" in _said(slot)
+
+
 def _who(slots: list[Kept]) -> str:
-    said = [_said(each) for each in slots]
-    first = min(said, key=lambda each: "rests" in each, default={})
-    more = f" and {len(slots) - 1} more" if len(slots) > 1 else ""
-    if "rests" in first:
-        return f"it rests after {first.get('attempt_id')}{more}"
-    return f"held by {first.get('holder')} ({first.get('attempt_id')}){more}"
+    """Name one of those in the way: one that is held before one that rests."""
+    first = min(slots, key=_rests)
+    said, more = _said(first), f" and {len(slots) - 1} more" if len(slots) > 1 else ""
+    if _rests(first):
+        return f"it rests after {said.get('attempt_id')}{more}"
+    return f"held by {said.get('holder')} ({said.get('attempt_id')}){more}"
