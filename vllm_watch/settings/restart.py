@@ -1,6 +1,6 @@
 """When an engine may be restarted, by what, and how it is seen whether that helped."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
@@ -20,6 +20,9 @@ from vllm_watch.settings.base import (
     problems,
     quoted,
 )
+
+HOOK_GRACE_SECONDS = 5.0
+"""A hook that does not keep its own timeout is cut off this much later."""
 
 Trigger = Literal["incident", "schedule", "alertmanager"]
 
@@ -325,9 +328,12 @@ class RestartSettings(Sections):
 
 
 def unusable(
-    restart: RestartSettings, hooks: Collection[str], has_state_dir: bool
+    restart: RestartSettings, hooks: Mapping[str, float], has_state_dir: bool
 ) -> list[tuple[tuple[str, ...], str, str]]:
-    """Return what cannot be done as it is set: key, cause and remedy of each."""
+    """Return what cannot be done as it is set: key, cause and remedy of each.
+
+    `hooks` has the seconds that a call of each may take, by its name.
+    """
     found: list[tuple[tuple[str, ...], str, str]] = []
     lock = restart.lock
     if restart.hook and restart.hook not in hooks:
@@ -350,6 +356,20 @@ def unusable(
     if asks and restart.blockers.prometheus_url is None:
         cause = "is missing: there is nobody to ask"
         found.append((("blockers", "prometheus_url"), cause, "write the URL of a Prometheus"))
+    return found + _unusable_lock(lock, hooks.get(restart.hook, 0.0), has_state_dir)
+
+
+def _unusable_lock(
+    lock: LockSettings, hook_seconds: float, has_state_dir: bool
+) -> list[tuple[tuple[str, ...], str, str]]:
+    found: list[tuple[tuple[str, ...], str, str]] = []
+    if lock.kind != "none" and lock.ttl_seconds < hook_seconds + HOOK_GRACE_SECONDS:
+        cause = f"{lock.ttl_seconds:g} is less than a call of the hook may take ({hook_seconds:g} s and a little)"
+        remedy = f"set it to {hook_seconds + HOOK_GRACE_SECONDS:g} or more, or the hook's timeout_seconds lower"
+        found.append((("lock", "ttl_seconds"), cause, remedy))
+    if (lock.certificate_file is None) != (lock.key_file is None):
+        key = "key_file" if lock.key_file is None else "certificate_file"
+        found.append((("lock", key), "is missing", "a certificate and its key go together"))
     if lock.kind == "etcd" and not lock.endpoints:
         found.append((("lock", "endpoints"), "is missing", "write at least one URL of etcd"))
     if lock.kind == "file" and lock.path is None and not has_state_dir:
