@@ -188,10 +188,10 @@ class LockSettings(Settings):
         },
     )
     ttl_seconds: Seconds = Field(
-        600.0, ge=15, le=86400,
-        description="How long its holder may begin something after it last renewed it; after twice that "
+        300.0, ge=15, le=86400,
+        description="How long its holder may begin something after it last renewed it; after three times that "
         "it is free again. No hook may take longer.",
-        json_schema_extra={"why": "Longer than any hook; what a dead watcher held is free within 20 minutes."},
+        json_schema_extra={"why": "Longer than any hook; what a dead watcher held is free after a quarter of an hour."},
     )  # fmt: skip
     release_delay_seconds: Annotated[float, Field(ge=0, le=86400)] = Field(
         0.0,

@@ -110,7 +110,7 @@ async def test_hour_lasts_an_hour(tmp_path: Path) -> None:
 
 
 async def test_dead_holder_is_succeeded(tmp_path: Path) -> None:
-    """Two TTLs after its last sign; it has stopped believing by then. Who renews is not succeeded."""
+    """Three TTLs after its last sign; it has stopped believing by then. Who renews is not succeeded."""
     async with servers(tmp_path) as here:
         dead, alive = here.lock(slots=2, ttl_seconds=1.0), here.lock(slots=2, ttl_seconds=3.0)
         await dead.acquire("w1", "a1")

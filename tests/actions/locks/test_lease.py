@@ -115,7 +115,7 @@ async def test_dead_holder_is_waited_for_and_then_succeeded(tmp_path: Path) -> N
         await dead.acquire("w1", "a1")
         early, late = here.watcher(), here.watcher()
         assert (await here.lock(early).acquire("w2", "a2")).held is False
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(1.7)
         assert not dead.still_ours()
         assert (await here.lock(late).acquire("w3", "a3")).held is False
         assert (await here.lock(early).acquire("w2", "a4")).held is True
@@ -336,7 +336,7 @@ async def held_by_a_process(url: str, token_file: str, name: str) -> None:
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "stopped"])
 async def test_process_that_dies_or_hangs_is_succeeded(tmp_path: Path, end: signal.Signals) -> None:
-    """Its slot comes free after twice its TTL; one that wakes up again finds that it has lost."""
+    """Its slot comes free after three times its TTL; one that wakes up again finds that it has lost."""
     async with cluster(tmp_path) as here:
         access = here.server.access(here.folder)
         process = await asyncio.create_subprocess_exec(

@@ -59,15 +59,15 @@ def test_taking_it_again_is_renewing_it() -> None:
     assert [each.attempt_id for each in again.spent] == ["a1"]
 
 
-def test_ghost_is_free_after_two_ttls_of_silence_that_we_have_seen_ourselves() -> None:
+def test_ghost_is_free_after_three_ttls_of_silence_that_we_have_seen_ourselves() -> None:
     """Who comes late waits the whole time; who has looked since the beginning does not."""
     ghost, early, late = one_held(), Watcher("w2"), Watcher("w3")
     early.see(ghost, 0)
-    assert early.take(ghost, 120, "a2", Limits(slots=1)).record is None
-    assert late.take(ghost, 121, "a3", Limits(slots=1)).record is None
-    assert taken(early.take(ghost, 121, "a2", Limits(slots=1))).held[0].holder == "w2"
-    assert late.take(ghost, 240, "a3", Limits(slots=1)).record is None
-    assert taken(late.take(ghost, 242, "a3", Limits(slots=1))).held[0].holder == "w3"
+    assert early.take(ghost, 180, "a2", Limits(slots=1)).record is None
+    assert late.take(ghost, 181, "a3", Limits(slots=1)).record is None
+    assert taken(early.take(ghost, 181, "a2", Limits(slots=1))).held[0].holder == "w2"
+    assert late.take(ghost, 360, "a3", Limits(slots=1)).record is None
+    assert taken(late.take(ghost, 362, "a3", Limits(slots=1))).held[0].holder == "w3"
 
 
 def test_silence_is_told() -> None:
@@ -75,17 +75,17 @@ def test_silence_is_told() -> None:
     early, ghost = Watcher("w2"), one_held()
     early.see(ghost, 0)
     text = early.take(ghost, 90, "a2", Limits(slots=1)).text
-    assert text == "held by w1 (a1), without a sign for 90 s; free in 30 s without one"
+    assert text == "held by w1 (a1), without a sign for 90 s; free in 90 s without one"
 
 
-def test_renewing_begins_the_two_ttls_anew() -> None:
+def test_renewing_begins_the_three_ttls_anew() -> None:
     """Whatever wall clock the holder has."""
     watcher, held = Watcher("w2"), one_held()
     watcher.see(held, 0)
     renewed = taken(records.renew(held, "a1"))
-    assert watcher.take(renewed, 121, "a2", Limits(slots=1)).record is None
-    assert watcher.take(renewed, 240, "a2", Limits(slots=1)).record is None
-    assert watcher.take(renewed, 242, "a2", Limits(slots=1)).record is not None
+    assert watcher.take(renewed, 181, "a2", Limits(slots=1)).record is None
+    assert watcher.take(renewed, 361, "a2", Limits(slots=1)).record is None
+    assert watcher.take(renewed, 362, "a2", Limits(slots=1)).record is not None
 
 
 def test_who_was_taken_over_has_lost() -> None:

@@ -1,8 +1,9 @@
 """The contract of every lock: at most N holders at once, and a holder that cannot renew stops before it acts.
 
 A holder may begin something for one TTL after it last wrote, by its own clock, counted from before it
-wrote. Others may have its slot after two: what was begun at its last moment, or by a holder that was
-paused there, has a whole TTL to end in. Other people's leases are judged by when they were last seen to
+wrote. Others may have its slot after three: the second is for a holder that is paused between its last
+look at the clock and the act, the third for the act to end in. So no more than N act at once as long as
+no pause and no act is longer than a TTL. Other people's leases are judged by when they were last seen to
 change, never by comparing clocks.
 """
 

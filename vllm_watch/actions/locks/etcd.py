@@ -1,7 +1,7 @@
 """A lock in etcd: one key per slot, one per restart of the last hour, each with a lease of etcd's own clock.
 
 Keys are created only where there is none, slot and hour in one transaction, so that neither limit can be
-passed by two who come at once. What its holder does not keep alive etcd deletes after two TTLs; the holder
+passed by two who come at once. What its holder does not keep alive etcd deletes after three TTLs; the holder
 itself stops believing after one (locks/base.py says why).
 Setting it up: docs/locks.md.
 """

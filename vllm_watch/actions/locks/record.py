@@ -4,9 +4,8 @@ One record holds the slots and the restarts of the last hour, and is replaced on
 seen its newest version, so that no limit can be passed by two who write at once. The Kubernetes lock and
 its simulation run this same code.
 
-A slot is free again when this watcher has seen it unchanged for two TTLs on its own clock: one in which
-its holder may still begin something, and one for what was begun at its last moment, or for a holder that
-was paused. Clocks of other hosts are never compared for that. Only rests and hours, which nobody renews,
+A slot is free again when this watcher has seen it unchanged for three TTLs on its own clock (locks/base.py
+says why three). Clocks of other hosts are never compared for that. Only rests and hours, which nobody renews,
 go by wall clocks, with an allowance for what these may differ; a clock that is far off makes a rest or an
 hour last until this watcher has seen it that long itself.
 Source of "last seen to change": k8s.io/client-go/tools/leaderelection, observedRenewTime.
@@ -21,8 +20,8 @@ HOUR_SECONDS = 3600.0
 SKEW_SECONDS = 2.0
 """What two hosts' wall clocks may differ: NTP keeps them within milliseconds, and a bad minute within this."""
 
-EXPIRY_TTLS = 2
-"""See above: one to begin in, one to end in."""
+EXPIRY_TTLS = 3
+"""One to begin in, one to be paused in, one to end in."""
 
 SLOTS_MAX = 100
 SPENT_MAX = 1000
