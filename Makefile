@@ -18,8 +18,8 @@ BIN := $(DEV)/bin
 CODE := vllm_watch tests benchmarks dashboards docs
 
 # command:Debian package, of what tests drive that pip cannot bring; make deps installs them.
-TOOLS := prometheus:prometheus promtool:prometheus chromium:chromium gcc:gcc
-PACKAGES := prometheus chromium gcc libc6-dev python3-venv
+TOOLS := prometheus:prometheus promtool:prometheus chromium:chromium gcc:gcc etcd:etcd-server kubectl:kubernetes-client
+PACKAGES := prometheus chromium gcc libc6-dev etcd-server kubernetes-client python3-venv
 
 .PHONY: help demo test check format format-check generate lint types imports test-vllm test-vllm-long bench bench-detection soak-healthy screenshots dist deps tools clean
 

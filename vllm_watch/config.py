@@ -120,6 +120,7 @@ class Config(Sections):
         found = _twice(
             [hook for kind in type(self.hooks).model_fields for hook in getattr(self.hooks, kind)]
         )
+        seconds = {name: hook.timeout_seconds for name, (_, hook) in hooks.items()}
         places: list[tuple[KeyPath, RestartSettings]] = [(("restart",), self.restart)]
         places += [
             (("targets", number, "restart"), self.restart_for(target))
@@ -129,7 +130,7 @@ class Config(Sections):
         for path, restart in places:
             found += [
                 Problem((*path, *key), cause, remedy)
-                for key, cause, remedy in unusable(restart, hooks, self.state_dir is not None)
+                for key, cause, remedy in unusable(restart, seconds, self.state_dir is not None)
             ]
         return found
 

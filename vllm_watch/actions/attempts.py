@@ -256,8 +256,11 @@ class Attempts:
             self._running.pop(name, None)
             self._stages.pop(name, None)
             self._world.restarting(name, on=False)
-            if lock is not None:
-                await lock.release(settings.lock.release_delay_seconds)
+            attempt = restart.attempt
+            # One that is stopped after its call keeps its slot: the server may be loading, and the next
+            # run of the watcher takes both up; else it expires.
+            if lock is not None and not (attempt.open and attempt.spent):
+                await lock.release(settings.lock.release_delay_seconds, used=attempt.spent)
             self._world.changed(name)
 
     def _ended(self, attempt: Attempt) -> None:

@@ -224,7 +224,7 @@ class Dispatcher:
             wish.after_s = time.monotonic() + AGAIN_SECONDS
         finally:
             if attempt is None and lock is not None:
-                await lock.release()
+                await lock.release(used=False)
         return decision, attempt
 
     async def _decide(

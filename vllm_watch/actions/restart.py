@@ -29,6 +29,7 @@ from vllm_watch.actions.hooks.base import (
 )
 from vllm_watch.actions.owed import Journal
 from vllm_watch.errors import JournalError
+from vllm_watch.settings.restart import HOOK_GRACE_SECONDS
 from vllm_watch.signals.records import TargetSignals
 
 _log = structlog.get_logger()
@@ -38,9 +39,6 @@ RETRIES_MAX = 2
 
 RETRY_SECONDS = 5.0
 """From one call to the next."""
-
-HOOK_GRACE_SECONDS = 5.0
-"""A hook that does not keep its own timeout is cut off this much later."""
 
 EVIDENCE_SECONDS = 30.0
 """How long gathering evidence may hold the restart up; what is there by then is kept."""

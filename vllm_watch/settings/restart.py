@@ -1,6 +1,6 @@
 """When an engine may be restarted, by what, and how it is seen whether that helped."""
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
@@ -20,6 +20,9 @@ from vllm_watch.settings.base import (
     problems,
     quoted,
 )
+
+HOOK_GRACE_SECONDS = 5.0
+"""A hook that does not keep its own timeout is cut off this much later."""
 
 Trigger = Literal["incident", "schedule", "alertmanager"]
 
@@ -176,10 +179,19 @@ class LockSettings(Settings):
         description="How many may hold it at once.",
         json_schema_extra={"why": "One at a time."},
     )
+    restarts_per_hour_max: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        6,
+        description="How many restarts all that share it may make in an hour, whatever asks for them: "
+        "a share of your fleet. `null`: no limit.",
+        json_schema_extra={
+            "why": "One at a time, each watched for ten minutes, are six. When more fall ill, the cause is not in one of them."
+        },
+    )
     ttl_seconds: Seconds = Field(
-        900.0, ge=15, le=86400,
-        description="After this without a sign of its holder a lock has expired.",
-        json_schema_extra={"why": "Longer than any hook; shorter than the next page for the same engine."},
+        300.0, ge=15, le=86400,
+        description="How long its holder may begin something after it last renewed it; after three times that "
+        "it is free again. No hook may take longer.",
+        json_schema_extra={"why": "Longer than any hook; what a dead watcher held is free after a quarter of an hour."},
     )  # fmt: skip
     release_delay_seconds: Annotated[float, Field(ge=0, le=86400)] = Field(
         0.0,
@@ -189,6 +201,14 @@ class LockSettings(Settings):
     path: FilePath | None = Field(None, description="`file`: the folder of the locks.")
     namespace: str = Field("", max_length=253, description="`lease`: where it is; none: our own.")
     endpoints: tuple[HttpUrl, ...] = Field((), max_length=20, description="`etcd`: its URLs.")
+    ca_file: FilePath | None = Field(
+        None,
+        description="`etcd`: the certificate that signed etcd's; none: what the system trusts.",
+    )
+    certificate_file: FilePath | None = Field(
+        None, description="`etcd`: our own certificate, for an etcd that asks for one."
+    )
+    key_file: FilePath | None = Field(None, description="`etcd`: the key of `certificate_file`.")
 
 
 class DrainSettings(Settings):
@@ -308,9 +328,12 @@ class RestartSettings(Sections):
 
 
 def unusable(
-    restart: RestartSettings, hooks: Collection[str], has_state_dir: bool
+    restart: RestartSettings, hooks: Mapping[str, float], has_state_dir: bool
 ) -> list[tuple[tuple[str, ...], str, str]]:
-    """Return what cannot be done as it is set: key, cause and remedy of each."""
+    """Return what cannot be done as it is set: key, cause and remedy of each.
+
+    `hooks` has the seconds that a call of each may take, by its name.
+    """
     found: list[tuple[tuple[str, ...], str, str]] = []
     lock = restart.lock
     if restart.hook and restart.hook not in hooks:
@@ -333,6 +356,20 @@ def unusable(
     if asks and restart.blockers.prometheus_url is None:
         cause = "is missing: there is nobody to ask"
         found.append((("blockers", "prometheus_url"), cause, "write the URL of a Prometheus"))
+    return found + _unusable_lock(lock, hooks.get(restart.hook, 0.0), has_state_dir)
+
+
+def _unusable_lock(
+    lock: LockSettings, hook_seconds: float, has_state_dir: bool
+) -> list[tuple[tuple[str, ...], str, str]]:
+    found: list[tuple[tuple[str, ...], str, str]] = []
+    if lock.kind != "none" and lock.ttl_seconds < hook_seconds + HOOK_GRACE_SECONDS:
+        cause = f"{lock.ttl_seconds:g} is less than a call of the hook may take ({hook_seconds:g} s and a little)"
+        remedy = f"set it to {hook_seconds + HOOK_GRACE_SECONDS:g} or more, or the hook's timeout_seconds lower"
+        found.append((("lock", "ttl_seconds"), cause, remedy))
+    if (lock.certificate_file is None) != (lock.key_file is None):
+        key = "key_file" if lock.key_file is None else "certificate_file"
+        found.append((("lock", key), "is missing", "a certificate and its key go together"))
     if lock.kind == "etcd" and not lock.endpoints:
         found.append((("lock", "endpoints"), "is missing", "write at least one URL of etcd"))
     if lock.kind == "file" and lock.path is None and not has_state_dir:
