@@ -14,6 +14,7 @@ CONFIGURED = {
     "signal": {},
     "systemd": {"unit": "vllm.service"},
     "docker": {"container": "vllm"},
+    "gate": {},
 }
 
 

@@ -128,9 +128,18 @@ class SignalHook(HookSettings):
 class GateHook(HookSettings):
     """An exec probe in the engine's container asks, and Kubernetes restarts it: no rights needed."""
 
+    timeout_seconds: Seconds = Field(
+        120.0,
+        le=3600,
+        description="How long the gate says `kill`, at most: until the server has ended.",
+        json_schema_extra={
+            "why": "Kubernetes takes three failed probes (30 s by default) and a grace of 30 s."
+        },
+    )
     kill_dir: FilePath | None = Field(
         None,
-        description="Folder shared with the engine's container, in which the `kill` file is written.",
+        description="Folder shared with the engine's container, one for each engine, in which the "
+        "`kill` and `drain` files are written.",
         json_schema_extra={"default": "none: the probe asks `/gate/liveness`"},
     )
 
