@@ -146,7 +146,7 @@ class Dispatcher:
             self._wishes.pop(wish.key, None)
             attempt = self._begin(request, target, settings, lock, attempt_id)
         elif lock is not None and lock.still_ours():
-            await lock.release()
+            await lock.release(used=False)
         expired = request.expires_t is not None and time.time() >= request.expires_t
         if decision.verdict == guard.OBSERVE or expired:
             self._wishes.pop(wish.key, None)

@@ -176,10 +176,19 @@ class LockSettings(Settings):
         description="How many may hold it at once.",
         json_schema_extra={"why": "One at a time."},
     )
+    restarts_per_hour_max: Annotated[int, Field(ge=1, le=1000)] | None = Field(
+        6,
+        description="How many restarts all that share it may make in an hour, whatever asks for them: "
+        "a share of your fleet. `null`: no limit.",
+        json_schema_extra={
+            "why": "One at a time, each watched for ten minutes, are six. When more fall ill, the cause is not in one of them."
+        },
+    )
     ttl_seconds: Seconds = Field(
-        900.0, ge=15, le=86400,
-        description="After this without a sign of its holder a lock has expired.",
-        json_schema_extra={"why": "Longer than any hook; shorter than the next page for the same engine."},
+        600.0, ge=15, le=86400,
+        description="How long its holder may begin something after it last renewed it; after twice that "
+        "it is free again. No hook may take longer.",
+        json_schema_extra={"why": "Longer than any hook; what a dead watcher held is free within 20 minutes."},
     )  # fmt: skip
     release_delay_seconds: Annotated[float, Field(ge=0, le=86400)] = Field(
         0.0,
@@ -189,6 +198,14 @@ class LockSettings(Settings):
     path: FilePath | None = Field(None, description="`file`: the folder of the locks.")
     namespace: str = Field("", max_length=253, description="`lease`: where it is; none: our own.")
     endpoints: tuple[HttpUrl, ...] = Field((), max_length=20, description="`etcd`: its URLs.")
+    ca_file: FilePath | None = Field(
+        None,
+        description="`etcd`: the certificate that signed etcd's; none: what the system trusts.",
+    )
+    certificate_file: FilePath | None = Field(
+        None, description="`etcd`: our own certificate, for an etcd that asks for one."
+    )
+    key_file: FilePath | None = Field(None, description="`etcd`: the key of `certificate_file`.")
 
 
 class DrainSettings(Settings):

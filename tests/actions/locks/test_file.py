@@ -15,8 +15,10 @@ from vllm_watch.actions.locks.base import Held
 from vllm_watch.actions.locks.file import Lock
 
 
-def lock(folder: Path, *, slots: int = 1, ttl_seconds: float = 60.0) -> Lock:
-    return Lock(folder, "gpu", slots=slots, ttl_seconds=ttl_seconds)
+def lock(
+    folder: Path, *, slots: int = 1, ttl_seconds: float = 60.0, per_hour: int | None = None
+) -> Lock:
+    return Lock(folder, "gpu", slots=slots, ttl_seconds=ttl_seconds, per_hour=per_hour)
 
 
 async def test_one_at_a_time(tmp_path: Path) -> None:
@@ -47,20 +49,52 @@ async def test_twice_under_one_attempt_is_once(tmp_path: Path) -> None:
 
 
 async def test_lease_ends_without_a_sign_of_its_holder(tmp_path: Path) -> None:
-    """A holder that does not renew stops believing in it before others may have it; renewing prolongs."""
+    """A holder that does not renew stops believing a whole TTL before others may have it; renewing prolongs."""
     first, second = lock(tmp_path, ttl_seconds=0.6), lock(tmp_path)
     await first.acquire("w1", "a1")
     await asyncio.sleep(0.4)
     assert (await first.renew()).held is True
     await asyncio.sleep(0.4)
     assert first.still_ours()
-    assert (await second.acquire("w2", "a2")).held is False
     await asyncio.sleep(0.3)
     assert not first.still_ours()
+    assert (await second.acquire("w2", "a2")).held is False
+    await asyncio.sleep(0.6)
     assert (await second.acquire("w2", "a2")).held is True
     lost = await first.renew()
     assert (lost.held, lost.text) == (False, "it was lost")
     assert not first.still_ours()
+
+
+async def test_so_many_in_an_hour(tmp_path: Path) -> None:
+    """What was restarted counts for an hour from its end; what was given up before the hook does not."""
+    unused, used = lock(tmp_path, per_hour=1), lock(tmp_path, per_hour=1)
+    await unused.acquire("w1", "a1")
+    await unused.release(60.0, used=False)
+    assert (await used.acquire("w1", "a2")).held is True
+    assert (await used.acquire("w1", "a2")).held is True
+    await used.release()
+    refused = await lock(tmp_path, per_hour=1).acquire("w2", "a3")
+    assert (refused.held, refused.text[:36]) == (False, "1 of 1 restarts in an hour are spent")
+
+    file = tmp_path / "gpu.lock.json"
+    document = json.loads(file.read_text())
+    (spent,) = document["spent"]
+    left_s = spent["expires_s"] - time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert 3590 < left_s <= 3600
+    spent["expires_s"] -= 3601
+    file.write_text(json.dumps(document))
+    assert (await lock(tmp_path, per_hour=1).acquire("w2", "a3")).held is True
+
+
+async def test_file_of_the_version_before_hours_is_read(tmp_path: Path) -> None:
+    """A watcher that is updated does not stand before a damaged lock."""
+    await lock(tmp_path).acquire("w1", "a1")
+    file = tmp_path / "gpu.lock.json"
+    document = json.loads(file.read_text())
+    del document["spent"]
+    file.write_text(json.dumps(document))
+    assert (await lock(tmp_path).acquire("w2", "a2")).held is False
 
 
 async def test_release_delay(tmp_path: Path) -> None:
@@ -92,7 +126,7 @@ DAMAGED = {
             "slots": [{"a": 1}],
         }
     ).encode(),
-    "huge": b"x" * 70_000,
+    "huge": b"x" * 300_000,
 }
 
 

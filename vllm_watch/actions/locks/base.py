@@ -1,9 +1,12 @@
 """The contract of every lock: at most N holders at once, and a holder that cannot renew stops before it acts.
 
-Time that a lock compares is the holder's own monotonic clock for "is my lease still mine?", with the
-lock's TTL less a margin; other people's leases are judged by when they were last seen to change.
+A holder may begin something for one TTL after it last wrote, by its own clock, counted from before it
+wrote. Others may have its slot after two: what was begun at its last moment, or by a holder that was
+paused there, has a whole TTL to end in. Other people's leases are judged by when they were last seen to
+change, never by comparing clocks.
 """
 
+import time
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -30,5 +33,14 @@ class Lock(Protocol):
     def still_ours(self) -> bool:
         """Is the lease surely ours at this moment, without asking anybody?"""
 
-    async def release(self, delay_seconds: float = 0.0) -> None:
-        """Give it back after the delay (the next one waits that long); never raises, a lost lock expires."""
+    async def release(self, delay_seconds: float = 0.0, *, used: bool = True) -> None:
+        """Give it back after the delay (the next one waits that long); never raises, a lost lock expires.
+
+        `used` is False where surely nothing was restarted under it: then nobody waits, and it counts
+        for no hour.
+        """
+
+
+def boottime_s() -> float:
+    """Return this host's clock that no step moves and that goes on during a suspend."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

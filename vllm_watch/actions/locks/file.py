@@ -16,12 +16,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from vllm_watch.actions.locks.base import Held
+from vllm_watch.actions.locks.base import boottime_s as _now_s
+from vllm_watch.actions.locks.record import EXPIRY_TTLS, HOUR_SECONDS, SPENT_MAX, Limits
 
 WAIT_SECONDS = 2.0
 """For another watcher to finish its change of the file, which takes milliseconds."""
 
-BYTES_MAX = 1 << 16
-"""A hundred slots take less; what is larger is not ours."""
+BYTES_MAX = 1 << 18
+"""A hundred slots and a thousand restarts take less; what is larger is not ours."""
 
 _REMEDY = "remove it when no restart is under way"
 
@@ -30,18 +32,39 @@ _REMEDY = "remove it when no restart is under way"
 class _Slot:
     holder: str
     attempt_id: str
-    expires_s: float  # CLOCK_BOOTTIME
+    expires_s: float  # CLOCK_BOOTTIME: from then on others may have it
+
+
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    attempt_id: str
+    expires_s: float  # an hour after it was over
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    slots: list[_Slot]
+    spent: list[_Spent]
 
 
 class Lock:
     """One of the slots of the lock `name` in `folder`."""
 
-    def __init__(self, folder: Path, name: str, *, slots: int, ttl_seconds: float) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        *,
+        slots: int,
+        ttl_seconds: float,
+        per_hour: int | None = None,
+    ) -> None:
         self.ttl_seconds = ttl_seconds
         self._file = folder / f"{name}.lock.json"
         self._guard = folder / f"{name}.lock"
-        self._slots = slots
+        self._limits = Limits(slots=slots, per_hour=per_hour)
         self._mine: _Slot | None = None
+        self._until_s = 0.0
 
     async def acquire(self, holder: str, attempt_id: str) -> Held:
         return await asyncio.to_thread(self._change, holder, attempt_id)
@@ -53,13 +76,13 @@ class Lock:
         return await asyncio.to_thread(self._change, mine.holder, mine.attempt_id, only_renew=True)
 
     def still_ours(self) -> bool:
-        return self._mine is not None and _now_s() < self._mine.expires_s
+        return self._mine is not None and _now_s() < self._until_s
 
-    async def release(self, delay_seconds: float = 0.0) -> None:
+    async def release(self, delay_seconds: float = 0.0, *, used: bool = True) -> None:
         mine, self._mine = self._mine, None
         if mine is not None:
             with contextlib.suppress(OSError, ValueError, TimeoutError):
-                await asyncio.to_thread(self._give_back, mine, delay_seconds)
+                await asyncio.to_thread(self._give_back, mine, delay_seconds, used=used)
 
     def _change(self, holder: str, attempt_id: str, *, only_renew: bool = False) -> Held:
         try:
@@ -70,30 +93,46 @@ class Lock:
         except (OSError, ValueError) as error:
             return Held(held=None, text=f"{self._file}: {error}")
 
-    def _take(self, slots: list[_Slot], holder: str, attempt_id: str, *, only_renew: bool) -> Held:
-        others = [slot for slot in slots if slot.attempt_id != attempt_id]
-        if len(others) == len(slots):
+    def _take(self, kept: _Kept, holder: str, attempt_id: str, *, only_renew: bool) -> Held:
+        others = [slot for slot in kept.slots if slot.attempt_id != attempt_id]
+        spent = list(kept.spent)
+        if len(others) == len(kept.slots):
             if only_renew:
                 self._mine = None
                 return Held(held=False, text="it was lost")
-            if len(others) >= self._slots:
-                return Held(held=False, text=_who(others))
+            refusal = self._refusal(others, spent)
+            if refusal is not None:
+                return Held(held=False, text=refusal)
         # Counted from before the write: what others read is never earlier than what we believe.
-        mine = _Slot(holder, attempt_id, _now_s() + self.ttl_seconds)
-        self._write([*others, mine])
-        self._mine = mine
+        now_s = _now_s()
+        mine = _Slot(holder, attempt_id, now_s + EXPIRY_TTLS * self.ttl_seconds)
+        spent = [each for each in spent if each.attempt_id != attempt_id]
+        spent.append(_Spent(attempt_id, mine.expires_s + HOUR_SECONDS))
+        self._write(_Kept([*others, mine], spent[-SPENT_MAX:]))
+        self._mine, self._until_s = mine, now_s + self.ttl_seconds
         return Held(held=True, text=f"held for {self.ttl_seconds:.0f} s")
 
-    def _give_back(self, mine: _Slot, delay_seconds: float) -> None:
+    def _refusal(self, others: list[_Slot], spent: list[_Spent]) -> str | None:
+        if len(others) >= self._limits.slots:
+            return _who(others)
+        limit = self._limits.per_hour
+        if limit is not None and len(spent) >= limit:
+            return f"{len(spent)} of {limit} restarts in an hour are spent by all who share it"
+        return None
+
+    def _give_back(self, mine: _Slot, delay_seconds: float, *, used: bool) -> None:
         with self._exclusive():
-            slots = self._read()
-            if all(slot.attempt_id != mine.attempt_id for slot in slots):
+            kept = self._read()
+            if all(slot.attempt_id != mine.attempt_id for slot in kept.slots):
                 return
-            others = [slot for slot in slots if slot.attempt_id != mine.attempt_id]
-            if delay_seconds > 0:
+            others = [slot for slot in kept.slots if slot.attempt_id != mine.attempt_id]
+            spent = [each for each in kept.spent if each.attempt_id != mine.attempt_id]
+            if used:
+                spent.append(_Spent(mine.attempt_id, _now_s() + HOUR_SECONDS))
+            if used and delay_seconds > 0:
                 resting = _Slot(mine.holder, f"after {mine.attempt_id}", _now_s() + delay_seconds)
                 others.append(resting)
-            self._write(others)
+            self._write(_Kept(others, spent))
 
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[None]:
@@ -114,27 +153,31 @@ class Lock:
         finally:
             os.close(descriptor)
 
-    def _read(self) -> list[_Slot]:
-        """The slots that hold now; raises ValueError for a file that is damaged."""
+    def _read(self) -> _Kept:
+        """What holds now; raises ValueError for a file that is damaged."""
         try:
             descriptor = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
-            return []
+            return _Kept([], [])
         with os.fdopen(descriptor, "rb") as file:
             body = file.read(BYTES_MAX + 1)
         if len(body) > BYTES_MAX:
             raise ValueError(f"is damaged (too large); {_REMEDY}")
         try:
             document = json.loads(body)
-            kept = document["slots"] if document["boot_id"] == _boot_id() else []
-            slots = [_Slot(**each) for each in kept]
+            same_boot = document["boot_id"] == _boot_id()
+            slots = [_Slot(**each) for each in document["slots"] if same_boot]
+            spent = [_Spent(**each) for each in document.get("spent", ()) if same_boot]
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"is damaged ({error}); {_REMEDY}") from error
         now_s = _now_s()
-        return [slot for slot in slots if slot.expires_s > now_s]
+        return _Kept(
+            [slot for slot in slots if slot.expires_s > now_s],
+            [each for each in spent if each.expires_s > now_s],
+        )
 
-    def _write(self, slots: list[_Slot]) -> None:
-        document = {"boot_id": _boot_id(), "slots": [asdict(slot) for slot in slots]}
+    def _write(self, kept: _Kept) -> None:
+        document = {"boot_id": _boot_id(), **asdict(kept)}
         new = self._file.with_suffix(".new")
         descriptor = os.open(
             new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
@@ -151,10 +194,6 @@ def _who(slots: list[_Slot]) -> str:
     rest = f" and {len(slots) - 1} more" if len(slots) > 1 else ""
     left_s = first.expires_s - _now_s()
     return f"held by {first.holder} ({first.attempt_id}) for {left_s:.0f} s more{rest}"
-
-
-def _now_s() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _boot_id() -> str:
