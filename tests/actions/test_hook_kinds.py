@@ -15,6 +15,7 @@ CONFIGURED = {
     "systemd": {"unit": "vllm.service"},
     "docker": {"container": "vllm"},
     "gate": {},
+    "kubernetes": {},
 }
 
 
