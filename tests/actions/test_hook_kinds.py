@@ -14,6 +14,8 @@ CONFIGURED = {
     "signal": {},
     "systemd": {"unit": "vllm.service"},
     "docker": {"container": "vllm"},
+    "gate": {},
+    "kubernetes": {},
 }
 
 

@@ -18,7 +18,8 @@ _GZIP_INLINE_BYTES_MAX = 256 * 1024  # more takes over a millisecond or two: not
 
 _SERVED = (
     "Served are /, /metrics, /-/healthy, /-/ready, POST /-/reload, "
-    "and status, incidents, history, events and recording under /api/v1/"
+    "and status, incidents, history, events and recording under /api/v1/; for probes /gate/liveness "
+    "and /gate/readiness"
 )
 HEADERS = {
     # No inline script or style, nothing from elsewhere: a model's name cannot become code.

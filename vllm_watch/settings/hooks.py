@@ -26,11 +26,21 @@ _DOCKER_ANSWER_SECONDS = 10.0  # what Docker takes to start the container, once 
 # systemd's own alphabet of names, without templates; one that begins with - would be an option.
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\][A-Za-z0-9:_.\\-]*(@[A-Za-z0-9:_.\\-]+)?\.service")
 
+# A kind that has a rollout, and a DNS subdomain: it becomes a path.
+_WORKLOAD = re.compile(r"(deployment|statefulset|daemonset|leaderworkerset)/[a-z0-9][a-z0-9.-]*")
+
 
 def _unit(value: str) -> str:
     if not _UNIT.fullmatch(value):
         remedy = "write its whole name, such as vllm.service or vllm@0.service"
         raise problem(f"{quoted(value)} is not the name of a service unit", remedy)
+    return value
+
+
+def _workload(value: str) -> str:
+    if value and not _WORKLOAD.fullmatch(value):
+        remedy = "write deployment/NAME, statefulset/NAME, daemonset/NAME or leaderworkerset/NAME"
+        raise problem(f"{quoted(value)} is not a workload", remedy)
     return value
 
 
@@ -128,9 +138,18 @@ class SignalHook(HookSettings):
 class GateHook(HookSettings):
     """An exec probe in the engine's container asks, and Kubernetes restarts it: no rights needed."""
 
+    timeout_seconds: Seconds = Field(
+        120.0,
+        le=3600,
+        description="How long the gate says `kill`, at most: until the server has ended.",
+        json_schema_extra={
+            "why": "Kubernetes takes three failed probes (30 s by default) and a grace of 30 s."
+        },
+    )
     kill_dir: FilePath | None = Field(
         None,
-        description="Folder shared with the engine's container, in which the `kill` file is written.",
+        description="Folder shared with the engine's container, one for each engine, in which the "
+        "`kill` and `drain` files are written.",
         json_schema_extra={"default": "none: the probe asks `/gate/liveness`"},
     )
 
@@ -182,11 +201,25 @@ class KubernetesHook(HookSettings):
     )
     namespace: str = Field("", max_length=253, description="Where the pod is.",
                            json_schema_extra={"default": "the target's, else our own"})  # fmt: skip
-    workload: str = Field(
+    workload: Annotated[str, AfterValidator(_workload)] = Field(
         "",
         max_length=300,
-        description="`deployment/NAME` or `statefulset/NAME`, for `rollout_restart`.",
+        description="`deployment/NAME`, `statefulset/NAME`, `daemonset/NAME` or `leaderworkerset/NAME`, "
+        "for `rollout_restart`.",
     )
+    state_outlives_pod: bool = Field(
+        False,
+        description="Does `state_dir` lie on a volume that outlives the pod of vllm-watch? Only then may "
+        "that pod itself be replaced.",
+        json_schema_extra={"why": "With the journal the budget would be gone."},
+    )
+
+    @model_validator(mode="after")
+    def _has_workload(self) -> "KubernetesHook":
+        if self.action == "rollout_restart" and not self.workload:
+            remedy = "write deployment/NAME or statefulset/NAME"
+            raise problems([Problem(("workload",), "is missing for rollout_restart", remedy)])
+        return self
 
 
 class HooksSettings(Sections):

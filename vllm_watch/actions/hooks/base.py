@@ -13,6 +13,8 @@ from typing import Protocol
 
 import aiohttp
 
+from vllm_watch.actions.gates import Gates
+
 DONE, REFUSED, FAILED, UNCERTAIN = "done", "refused", "failed", "uncertain"
 """How a call ended: it did what it was asked; it would not and did nothing; it could not and surely did
 nothing that matters; it may have acted. Only `failed` may be tried again, within the same attempt."""
@@ -36,6 +38,8 @@ class Tools:
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     session: Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession] = new_session
     unix_time: Callable[[], float] = time.time  # for timestamps that others read
+    gates: Gates | None = None  # what the daemon tells probes; None: this is not the daemon
+    watcher_url: str = ""  # where the daemon serves, for who is not the daemon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
