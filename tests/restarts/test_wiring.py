@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+import aiohttp
 import pytest
 
 from tests.daemon_process import daemon
@@ -69,7 +70,7 @@ async def test_a_dry_run_is_told_once(tmp_path):
 async def test_a_lock_that_cannot_be_made_is_a_no(tmp_path, kind, monkeypatch):
     """Whatever the reason: what is not held keeps nobody else away."""
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    lock = {"kind": kind, "ttl_seconds": 15, "endpoints": ["http://127.0.0.1:1"]}
+    lock = {"kind": kind, "endpoints": ["http://127.0.0.1:1"]}
     async with station(tmp_path, mode="auto", lock=lock) as one:
         one.incident()
         (wish,) = await one.decided()
@@ -79,7 +80,7 @@ async def test_a_lock_that_cannot_be_made_is_a_no(tmp_path, kind, monkeypatch):
 
 async def test_a_file_lock(tmp_path):
     """Held by another watcher of the host, it is said by whom."""
-    lock = {"kind": "file", "path": str(tmp_path / "locks"), "ttl_seconds": 60}
+    lock = {"kind": "file", "path": str(tmp_path / "locks")}
     async with station(tmp_path, mode="auto", lock=lock) as one:
         other = one.restarts._equipment.means().lock(one.config.restart)
         await other.acquire("the other watcher", "x")
@@ -91,6 +92,30 @@ async def test_a_file_lock(tmp_path):
         one.restarts.dispatcher.wake()
         plan = await one.shown(lambda plan: plan["under_way"])
         assert plan["under_way"]["trigger"] == "incident"
+
+
+async def test_the_gates_answer_for_what_is_drained(tmp_path):
+    """The readiness gate says no for the server that is to go, by its start; of others nothing is known."""
+    async with station(tmp_path, targets=("a", "b")) as one:
+
+        async def gate(name):
+            async with aiohttp.ClientSession() as session:
+                url = f"{one.url}/gate/readiness?target={name}"
+                async with session.get(url) as response:
+                    return response.status, await response.text()
+
+        one.look("a", start=1234.0)
+        assert await gate("a") == (200, "ok\n")
+        one.restarts.world.draining("a", on=True)
+        assert await gate("a") == (200, "no 1234\n")
+        assert await gate("b") == (200, "ok\n")
+        assert (await one.shown(lambda plan: plan["draining"]))["draining"] is True
+        one.restarts.world.draining("a", on=False)
+        assert await gate("a") == (200, "ok\n")
+        assert (await gate("zz"))[0] == 404
+        assert [(e.before, e.after) for e in await one.entries("gate_readiness")] == [
+            ("ok", "no 1234"), ("no 1234", "ok"),
+        ]  # fmt: skip
 
 
 async def test_a_folder_that_is_not_ours_is_not_written(tmp_path):

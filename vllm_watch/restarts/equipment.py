@@ -16,6 +16,7 @@ import structlog
 
 from vllm_watch.actions import blockers, hook_kinds
 from vllm_watch.actions.facts import Answer
+from vllm_watch.actions.gates import Gates
 from vllm_watch.actions.hooks.base import Hook, Tools, new_session
 from vllm_watch.actions.locks import file as file_lock
 from vllm_watch.actions.locks.base import Lock
@@ -39,13 +40,13 @@ MakeLock = Callable[[LockSettings, Tools], Lock]
 class Equipment:
     """Made once; `configure` changes what it is made from."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, gates: Gates) -> None:
         self.calendars = FreezeCalendars()
         self._config = config
         self._hooks: dict[str, tuple[tuple[str, HookSettings], Hook]] = {}
         self._told: set[str] = set()
         self._session: aiohttp.ClientSession | None = None
-        self.tools = Tools(procfs=config.procfs, namespace=_own_namespace())
+        self.tools = Tools(procfs=config.procfs, namespace=_own_namespace(), gates=gates)
 
     def configure(self, config: Config) -> None:
         """Use this configuration from now on."""
@@ -102,8 +103,9 @@ class Equipment:
             return None
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return file_lock.Lock(
-            folder, wanted.name, slots=wanted.slots, ttl_seconds=wanted.ttl_seconds
-        )
+            folder, wanted.name, slots=wanted.slots, ttl_seconds=wanted.ttl_seconds,
+            per_hour=wanted.restarts_per_hour_max,
+        )  # fmt: skip
 
     async def _ask(self, settings: BlockersSettings) -> tuple[Answer, ...]:
         if self._session is None:

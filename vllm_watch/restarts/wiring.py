@@ -6,6 +6,7 @@ Nothing is decided here: the guard does, and the dispatcher asks it.
 import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -14,6 +15,7 @@ from aiohttp import web
 from vllm_watch import __version__
 from vllm_watch.actions.attempt import Attempt
 from vllm_watch.actions.dispatcher import HISTORY_SECONDS, Dispatcher
+from vllm_watch.actions.gates import Gates
 from vllm_watch.actions.journal import Journal
 from vllm_watch.actions.request import RestartRequest
 from vllm_watch.actions.schedule import Schedule, condition
@@ -22,6 +24,7 @@ from vllm_watch.config import Config
 from vllm_watch.errors import JournalError
 from vllm_watch.export.auth import Auth
 from vllm_watch.export.board import Board
+from vllm_watch.export.gate import GateApi
 from vllm_watch.export.people_api import PeopleApi
 from vllm_watch.export.restarts import RestartCounts, RestartState
 from vllm_watch.restarts import plan
@@ -30,6 +33,7 @@ from vllm_watch.restarts.journals import PassingJournal
 from vllm_watch.restarts.people import DaemonPeople
 from vllm_watch.restarts.world import DaemonWorld, Recording, Seams
 from vllm_watch.samples.target import Target
+from vllm_watch.settings.hooks import GateHook
 from vllm_watch.settings.restart import RestartSettings, ScheduleSettings
 from vllm_watch.watch import Watch
 
@@ -63,11 +67,13 @@ class Restarts:
         self.journal = journal or PassingJournal()
         self._passing = journal is None
         self._standing = Standing(self.journal, __version__)
-        self._equipment = Equipment(config)
+        gates = Gates(self.journal.note, self._gate_folder)
+        self._equipment = Equipment(config, gates)
         self.world = DaemonWorld(
             board=board, recording=recording, state_dir=config.state_dir, tell=self._changed,
-            last_attempt=self._last_attempt, seams=seams or Seams(),
+            last_attempt=self._last_attempt, gates=gates, seams=seams or Seams(),
         )  # fmt: skip
+        self._gate_api = GateApi(gates, lambda name: name in board.targets)
         self.dispatcher = Dispatcher(
             self.world, self.journal, self._standing, self._equipment.means()
         )
@@ -86,8 +92,8 @@ class Restarts:
         board.restarts = RestartState(people=bool(config.api.tokens))
 
     def routes(self) -> list[web.RouteDef]:
-        """What people and Alertmanager may ask; none without a token."""
-        return self._people.routes()
+        """What people and Alertmanager may ask, none without a token; and the gates, for probes."""
+        return [*self._people.routes(), *self._gate_api.routes()]
 
     # --- start and stop
 
@@ -219,6 +225,11 @@ class Restarts:
     def _changed(self, name: str) -> None:
         self._dirty.add(name)
         self._woken.set()
+
+    def _gate_folder(self, name: str) -> Path | None:
+        """Where the target's probes look for files instead of asking."""
+        hook = self._config.hooks.by_name().get(self.world.settings(name).hook, (None, None))[1]
+        return hook.kill_dir if isinstance(hook, GateHook) else None
 
     def _last_attempt(self, name: str) -> Attempt | None:
         known = self.dispatcher.attempts.last(name)

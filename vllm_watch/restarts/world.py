@@ -13,6 +13,7 @@ from pathlib import Path
 from vllm_watch.actions import evidence, guard
 from vllm_watch.actions.attempt import Attempt
 from vllm_watch.actions.facts import IncidentFact, Peers
+from vllm_watch.actions.gates import Gates
 from vllm_watch.export.board import Board, TargetEntry
 from vllm_watch.export.status import Status
 from vllm_watch.samples.target import Target
@@ -73,6 +74,7 @@ class DaemonWorld:
     state_dir: Path | None
     tell: Callable[[str], None]
     last_attempt: Callable[[str], Attempt | None]
+    gates: Gates
     seams: Seams = Seams()
     followed: dict[str, Followed] = field(default_factory=dict)
     _looked: dict[str, asyncio.Event] = field(default_factory=dict)
@@ -89,9 +91,14 @@ class DaemonWorld:
                 watch.expect_end()
             known.target, known.settings, known.watch = target, settings, watch
             self.followed[target.name] = known
+        for gone in before.keys() - self.followed.keys():
+            self.gates.forget(gone)
 
     def looked(self, name: str) -> None:
         """A look at the target has ended."""
+        signals = self.signals(name)
+        if signals is not None:
+            self.gates.looked(signals)
         event = self._looked.pop(name, None)
         if event is not None:
             event.set()
@@ -220,6 +227,7 @@ class DaemonWorld:
         found = self.followed.get(name)
         if found is not None and found.draining != on:
             found.draining = on
+            self.gates.draining(name, on=on)
             self.tell(name)
 
     def changed(self, name: str) -> None:
