@@ -88,7 +88,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Watchers]]:
     folder = tmp_path_factory.mktemp("shim")
     shim = folder / "failing_disk.so"
     built = subprocess.run(
-        ["cc", "-shared", "-fPIC", "-O1", "-o", shim, SOURCE, "-ldl"],
+        ["gcc", "-shared", "-fPIC", "-O1", "-o", shim, SOURCE, "-ldl"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert built.returncode == 0, built.stderr

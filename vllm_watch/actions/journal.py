@@ -146,7 +146,9 @@ class Journal:
         try:
             future = asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
             # Shielded: a write that was begun is not half done, only not waited for.
-            done = await asyncio.wait_for(asyncio.shield(future), WRITE_SECONDS)
+            # Not wait_for: up to Python 3.11 it loses a cancellation that comes with the result.
+            async with asyncio.timeout(WRITE_SECONDS):
+                done = await asyncio.shield(future)
         except TimeoutError:
             self.trouble = f"{self._folder} did not take a write within {WRITE_SECONDS:.0f} s"
             raise JournalError(self.trouble, "Look at that disk") from None

@@ -5,6 +5,7 @@
 
 What is on disk is always ahead of what is done, never behind: a watcher that dies leaves an `intent`
 whose hook was surely not called, or a `calling` whose hook may have been, which is never called again.
+After the act the disk may fail without an end to the attempt: what it came to is written later (owed.py).
 Nothing here decides: the guard does, and verify.
 """
 
@@ -138,9 +139,8 @@ class Restart:
     async def _prepare(self) -> str | None:
         self._steps.tell(self.attempt, "evidence is gathered")
         try:
-            path = await asyncio.wait_for(
-                self._steps.gather_evidence(self.attempt), EVIDENCE_SECONDS
-            )
+            async with asyncio.timeout(EVIDENCE_SECONDS):
+                path = await self._steps.gather_evidence(self.attempt)
             self._call = replace(self._call, evidence_path=path)
         except Exception as error:  # noqa: BLE001 - evidence is wanted, the restart is needed
             _log.warning("evidence_failed", attempt=self.attempt.id, error=str(error))
@@ -185,7 +185,8 @@ class Restart:
                     return replace(result, text=text)
             limit = self._hook.timeout_seconds + HOOK_GRACE_SECONDS
             try:
-                result = await asyncio.wait_for(self._hook.restart(self._call), limit)
+                async with asyncio.timeout(limit):
+                    result = await self._hook.restart(self._call)
             except TimeoutError:
                 text = f"the hook was cut off after {limit:g} s"
                 result = HookResult(outcome=UNCERTAIN, text=text)
