@@ -39,6 +39,8 @@ async def test_wish_is_fulfilled_once_however_often_it_is_asked(server: Server) 
         await story.until(lambda: story.dispatcher.attempts.busy("chat-0"))
         story.dispatcher.ask(REQUEST)
         assert (await story.over()).state == "helped"
+        assert story.dispatcher.of_target("chat-0") == []
+        story.dispatcher.ask(REQUEST)
         await story.until(
             lambda: (
                 story.dispatcher.of_target("chat-0")[0].decision is not None
@@ -98,7 +100,9 @@ async def test_note_is_written_once_per_change(server: Server) -> None:
     """However often it is asked: who, why, what was so before and what is now."""
     async with Story(server, answers=[FIRES]) as story:
         await story.decided()
-        await story.asks(8)
+        await story.asks(4)
+        story.dispatcher.ask(REQUEST)
+        await story.asks(4)
         story.answers[:] = [FREE]
         await story.fulfilled()
         notes = await story.noted()
@@ -281,6 +285,24 @@ async def test_what_was_given_up_before_the_call_still_waits(server: Server) -> 
         )
         assert await story.states() == ["cancelled", "helped"]
         assert len(server.lines("called")) == 1
+
+
+async def test_wish_that_is_withdrawn_during_the_drain_cancels(server: Server) -> None:
+    """Whoever asked has taken it back: the attempt stops before the call, and nothing waits any more."""
+    async with Story(server) as story:
+        gather = story.world.evidence
+
+        async def evidence(attempt: Attempt) -> str | None:
+            story.dispatcher.drop("i1")
+            return await gather(attempt)
+
+        story.world.evidence = evidence  # type: ignore[method-assign]
+        story.dispatcher.ask(REQUEST)
+        await story.until(lambda: story.dispatcher.attempts.outcomes)
+        (attempt,) = await story.journal.attempts()
+        assert (attempt.state, attempt.text) == ("cancelled", "nobody wants it any more")
+        assert story.dispatcher.of_target("chat-0") == []
+    assert server.lines("called") == []
 
 
 async def test_incident_that_ends_during_the_drain_cancels(server: Server) -> None:

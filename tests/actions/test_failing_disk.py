@@ -6,22 +6,29 @@ Full: a file system of 400 KiB, filled up. Failing or read-only: a library betwe
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.actions.dispatching import Story
+from tests.actions.test_journal import ATTEMPT
 from tests.actions.watchers import Watchers, on_disk
 from tests.actions.world import Server
+from vllm_watch.actions import dispatcher
 from vllm_watch.actions.attempt import Attempt
+from vllm_watch.actions.journal import Journal
 
 SOURCE = Path(__file__).parent / "failing_disk.c"
 FAULTS = ("ENOSPC", "EIO", "EROFS")
 AT_ONCE = 3
+
+LEFT = replace(ATTEMPT, state="calling")
 
 WRITES = ("version", "decision", "intent", "calling", "verifying", "helped")
 """What an attempt writes, in order."""
@@ -88,7 +95,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Watchers]]:
     folder = tmp_path_factory.mktemp("shim")
     shim = folder / "failing_disk.so"
     built = subprocess.run(
-        ["cc", "-shared", "-fPIC", "-O1", "-o", shim, SOURCE, "-ldl"],
+        ["gcc", "-shared", "-fPIC", "-O1", "-o", shim, SOURCE, "-ldl"],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert built.returncode == 0, built.stderr
@@ -145,6 +152,54 @@ def test_what_was_done_goes_on_and_is_written_later(troubles: list[Trouble]) -> 
         assert trouble.broken == {"state": "helped", "called": 2, "waiting": 0}, trouble
         assert "journal_failed" in trouble.log, trouble
         assert [each.state for each in trouble.attempts] == ["helped"], trouble
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_watcher_that_dies_with_a_broken_disk(
+    pool: list[Watchers], tmp_path: Path, fault: str
+) -> None:
+    """The disk says at least that the hook may have been called: the next one verifies, and calls nothing."""
+    server = Server(tmp_path)
+    server.start()
+    server.hang()
+    try:
+        with small(tmp_path / "state", fault):
+            point = f"before write {WRITES.index('verifying') + 1}"
+            assert pool[0].run(server, point, fault, dies=True) == -9
+            for name in ("fault", "state/filler"):
+                (tmp_path / name).unlink(missing_ok=True)
+            (left,) = on_disk(tmp_path)
+            # What was not flushed may be there or not; what was said to be there is.
+            assert left.state in ("calling", "verifying", "helped")
+            called = server.lines("called")
+            assert pool[0].run(server, "") == 0
+            (ended,) = on_disk(tmp_path)
+            assert (ended.state, ended.called_t) == ("helped", left.called_t)
+            assert server.lines("called") == called
+    finally:
+        server.end_all()
+
+
+async def test_read_only_at_the_start(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file system that is mounted read-only refuses; once it can be written it goes on, with what was left."""
+    monkeypatch.setattr(dispatcher, "ASK_SECONDS", 0.05)
+    state = server.folder / "state"
+    with small(state, "ENOSPC"):
+        journal = Journal(state)
+        await journal.write(replace(LEFT, began_t=time.time(), called_t=time.time()))
+        await journal.close()
+        remount(state, "ro")
+        async with Story(server) as story:
+            decision = await story.decided()
+            assert (decision.gate, "cannot be written" in decision.text) == ("journal", True)
+            remount(state, "rw")
+            await story.until(lambda: story.dispatcher.blocked[("chat-0", "cooldown")])
+            assert await story.states() == ["uncertain"]
+        assert server.lines("called") == []
+
+
+def remount(folder: Path, how: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{how}", str(folder)], check=True)
 
 
 def test_never_twice(troubles: list[Trouble]) -> None:

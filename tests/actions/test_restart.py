@@ -172,7 +172,7 @@ OUTCOMES: dict[str, tuple[dict[str, Any], str, str, int, int]] = {
     "the hook fails: it may have acted": (
         {"script": "fails"}, "did_not_help", "the old process still serves", 1, 0),
     "the hook hangs: it may have acted": (
-        {"script": "hangs", "timeout_seconds": 0.5}, "did_not_help", "nothing answers", 1, 1),
+        {"script": "hangs", "timeout_seconds": 2.0}, "did_not_help", "nothing answers", 1, 1),
     "something objects after the drain": (
         {"objections": ["blockers: NodeDown fires"]}, "cancelled", "blockers: NodeDown fires", 0, 0),
     "something objects to a retry": (

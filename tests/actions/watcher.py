@@ -4,7 +4,8 @@
 journal, a lock and a hook that are real; then it says how that one ended. A point is passed before and
 after every write of the journal and every call of hook, lock and world, and at each step of the hook's
 own script; all are listed in the folder's file `points`, so none has to be known beforehand.
-With {"fault"} the disk breaks at that point instead (see Disk), until the attempt is over.
+With {"fault"} the disk breaks at that point instead (see Disk), until the attempt is over; with {"dies"}
+the watcher is killed then, before the disk is mended.
 """
 
 import asyncio
@@ -52,7 +53,7 @@ point() {{
 {END}; point "ended $n"; {START}; point "started $n"
 """
 
-LOCK_SECONDS = 1.0
+LOCK_SECONDS = 1.5
 WATCHED_SECONDS = 40.0
 
 
@@ -160,7 +161,7 @@ class WitnessedHook(CommandHook):
         return await super().restart(call)
 
 
-async def watch(folder: Path, point: str, fault: str | None) -> None:
+async def watch(folder: Path, point: str, fault: str | None, *, dies: bool) -> None:
     """Take up what is there, wish for a restart, and go on until nothing is left to do."""
     (folder / "watcher.pid").write_text(str(os.getpid()))
     (folder / "point").write_text("" if fault else point)
@@ -183,6 +184,8 @@ async def watch(folder: Path, point: str, fault: str | None) -> None:
             gates = await _until_over(dispatcher, world)
             broken = _snapshot(dispatcher, server)
             if disk is not None:
+                if dies:
+                    os.kill(os.getpid(), signal.SIGKILL)
                 disk.mend()
                 await _until_settled(dispatcher, journal)
     finally:
@@ -247,7 +250,8 @@ def main() -> None:
                 os.dup2(log.fileno(), 1)
                 os.dup2(log.fileno(), 2)
             os.environ["FAILING_DISK"] = str(Path(asked["folder"]) / "fault")
-            asyncio.run(watch(Path(asked["folder"]), asked["point"], asked.get("fault")))
+            folder, fault = Path(asked["folder"]), asked["fault"]
+            asyncio.run(watch(folder, asked["point"], fault, dies=asked["dies"]))
             os._exit(0)
         _, status = os.waitpid(pid, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)

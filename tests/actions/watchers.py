@@ -21,11 +21,13 @@ class Watchers:
             env=environ,
         )  # fmt: skip
 
-    def run(self, server: Server, point: str, fault: str | None = None) -> int:
+    def run(
+        self, server: Server, point: str, fault: str | None = None, *, dies: bool = False
+    ) -> int:
         """Run one to its end; return its exit status."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        asked = {"folder": str(server.folder), "point": point, "fault": fault}
+        asked = {"folder": str(server.folder), "point": point, "fault": fault, "dies": dies}
         print(json.dumps(asked), file=self._process.stdin, flush=True)
         return int(self._process.stdout.readline())
 

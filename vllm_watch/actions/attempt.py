@@ -5,10 +5,12 @@ States, in the order in which an attempt passes them:
     intent ─▶ calling ─▶ verifying ─▶ helped | did_not_help
        │         ├─▶ failed       the hook said that it did nothing, or that it could not
        │         └─▶ uncertain    the watcher died, or the hook's end is not known: it may have acted
+       │         └─▶ cancelled    the lock was lost, or the disk failed, while the call was written down
        └─▶ cancelled              given up before the hook was called
 
 `dry_run` is what mode `observe` writes. An attempt that was `uncertain` is never called again: it is
-verified, and ends as `helped` or `did_not_help` or stays what it is.
+verified, by each new start of the watcher for a day, and ends as `helped` or `did_not_help` or stays what
+it is. What the disk would not take is owed to it (owed.py), and is as it stands for everybody who asks.
 """
 
 from collections.abc import Mapping

@@ -49,11 +49,12 @@ HISTORY_SECONDS = 7 * 86400.0
 
 @dataclass(slots=True)
 class Wish:
-    """One request that waits, and what was last decided of it."""
+    """One request that waits or is being fulfilled, and what was last decided of it."""
 
     request: RestartRequest
     decision: Decision | None = None
     after_s: float = 0.0  # monotonic; before it nobody is asked
+    attempt_id: str | None = None  # the attempt that fulfils it; it stays, and can be withdrawn
 
     @property
     def key(self) -> str:
@@ -71,7 +72,6 @@ class Dispatcher:
 
     def __init__(self, world: World, journal: Journal, standing: Standing, means: Means) -> None:
         self.attempts = Attempts(world, journal, means, self._over)
-        self._begun: dict[str, RestartRequest] = {}  # by the id of the attempt that is under way
         self._world = world
         self._journal = journal
         self._standing = standing
@@ -114,13 +114,17 @@ class Dispatcher:
         self._woken.set()
 
     def waiting(self, incident_id: str) -> Wish | None:
-        """The wish of this incident."""
-        wishes = self._wishes.values()
+        """The wish of this incident that waits."""
+        wishes = (wish for wish in self._wishes.values() if wish.attempt_id is None)
         return next((wish for wish in wishes if wish.request.incident_id == incident_id), None)
 
     def of_target(self, target: str) -> list[Wish]:
         """What waits for this target, oldest first."""
-        return [wish for wish in self._wishes.values() if wish.request.target == target]
+        return [
+            wish
+            for wish in self._wishes.values()
+            if wish.request.target == target and wish.attempt_id is None
+        ]
 
     async def ask_now(self, request: RestartRequest) -> tuple[Decision, Attempt | None]:
         """Decide about a person's request at once; it does not wait for another moment."""
@@ -131,7 +135,8 @@ class Dispatcher:
         while True:
             await self._go_on()
             for wish in list(self._wishes.values()):
-                if wish.key in self._wishes and time.monotonic() >= wish.after_s:
+                asleep = wish.attempt_id is not None or time.monotonic() < wish.after_s
+                if wish.key in self._wishes and not asleep:
                     await self._look_at(wish)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ASK_SECONDS):
@@ -183,7 +188,7 @@ class Dispatcher:
             self._world.changed(request.target)
             return late, None
         decision, attempt = await self._decide_and_begin(wish, target)
-        if decision.verdict in (guard.ACT, guard.OBSERVE) or self._is_void(request):
+        if decision.verdict == guard.OBSERVE or self._is_void(request):
             self._wishes.pop(wish.key, None)
         self._world.changed(request.target)
         return decision, attempt
@@ -197,13 +202,13 @@ class Dispatcher:
 
     def _over(self, attempt: Attempt) -> None:
         """One that was given up before the call has fulfilled no wish."""
-        request = self._begun.pop(attempt.id, None)
-        if request is None or attempt.state != "cancelled" or request.person is not None:
-            return
-        self.ask(request)
-        wish = self._wishes.get(key_of(request))
-        if wish is not None:
-            wish.after_s = time.monotonic() + AGAIN_SECONDS
+        for key, wish in list(self._wishes.items()):
+            if wish.attempt_id != attempt.id:
+                continue
+            if attempt.state != "cancelled":
+                del self._wishes[key]
+            else:
+                wish.attempt_id, wish.after_s = None, time.monotonic() + AGAIN_SECONDS
 
     async def _decide_and_begin(
         self, wish: Wish, target: Target
@@ -347,8 +352,11 @@ class Dispatcher:
     ) -> Attempt:  # fmt: skip
         hook = self._means.hook(settings.hook)
         assert hook is not None  # noqa: S101 - it was asked a moment ago, and said yes
+        wish = self._wishes.get(key_of(request))
 
         async def objection() -> str | None:
+            if wish is not None and self._wishes.get(wish.key) is not wish:
+                return "nobody wants it any more"
             if lock is not None:
                 held = await lock.renew()
                 if held.held is not True or not lock.still_ours():
@@ -359,5 +367,6 @@ class Dispatcher:
         attempt = await self.attempts.begin(
             request, target, settings, attempt_id, hook, lock, objection
         )
-        self._begun[attempt_id] = request
+        if wish is not None:
+            wish.attempt_id = attempt_id
         return attempt

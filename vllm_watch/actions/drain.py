@@ -1,8 +1,8 @@
 """Letting a server's requests finish before it is restarted.
 
 The readiness gate says "no" from now on (export/gate.py), so that who asks it sends no more; then the
-work in hand is waited for, to a deadline, and only while it gets less: an engine that makes no progress
-is not waited for at all.
+work in hand is waited for, to a deadline. An engine that makes no progress is not waited for at all, and
+one that comes to a halt meanwhile no longer.
 """
 
 import asyncio

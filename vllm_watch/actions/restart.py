@@ -5,6 +5,7 @@
 
 What is on disk is always ahead of what is done, never behind: a watcher that dies leaves an `intent`
 whose hook was surely not called, or a `calling` whose hook may have been, which is never called again.
+After the act the disk may fail without an end to the attempt: what it came to is written later (owed.py).
 Nothing here decides: the guard does, and verify.
 """
 

@@ -26,7 +26,6 @@ class Standing:
 
     async def load(self, now_t: float) -> None:
         """Read what holds, and note since when this version runs here. Never raises."""
-        self.known = False
         try:
             said = await self._journal.standing()
             if LOST in said and LOST not in self._said:
@@ -38,6 +37,7 @@ class Standing:
             if f"version {self._version}" not in self._said:
                 await self._set(f"version {self._version}", {"t": now_t})
         except JournalError:
+            self.known = False
             return
         self.known = True
 
