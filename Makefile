@@ -18,8 +18,8 @@ BIN := $(DEV)/bin
 CODE := vllm_watch tests benchmarks dashboards docs
 
 # command:Debian package, of what tests drive that pip cannot bring; make deps installs them.
-TOOLS := prometheus:prometheus promtool:prometheus chromium:chromium gcc:gcc
-PACKAGES := prometheus chromium gcc libc6-dev python3-venv
+TOOLS := prometheus:prometheus promtool:prometheus chromium:chromium gcc:gcc etcd:etcd-server kubectl:kubernetes-client
+PACKAGES := prometheus chromium gcc libc6-dev etcd-server kubernetes-client python3-venv
 
 .PHONY: help demo test hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-detection soak-healthy screenshots dist deps tools clean
 
@@ -31,7 +31,7 @@ demo: $(VENV)/.installed  ## watch a simulated fleet on http://127.0.0.1:9470 (L
 	@exec $(VENV)/bin/vllm-watch demo --listen $(LISTEN)
 
 test: tools $(DEV)/.installed  ## run all tests but those against a real vLLM
-	$(BIN)/pytest -q -m 'not real_vllm' -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/pytest -q -m 'not real_vllm and not podman' -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 hunt: $(DEV)/.installed  ## try 20 times as many examples of the property tests, other ones each time (some minutes)
 	$(BIN)/pytest -q -m hypothesis --hypothesis-profile=hunt -n $(WORKERS) $(PYTEST_ARGS)

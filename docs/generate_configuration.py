@@ -6,6 +6,7 @@ python docs/generate_configuration.py --check    exit 1 when it is stale
 
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
@@ -173,9 +174,13 @@ def _type(name: str, field: FieldInfo) -> str:
     for suffix, unit in (("_seconds", "seconds"), ("minutes", "minutes"), ("bytes_max", "bytes")):
         if name.endswith(suffix):
             return unit
-    words = {str: "text", bool: "true, false", int: "number", float: "number", Path: "path"}
-    kind = get_args(annotation)[0] if get_origin(annotation) else annotation
-    return words[kind]
+    words: dict[Any, str] = {
+        str: "text", int: "number", float: "number", bool: "true or false", Path: "path",
+        datetime: "date and time",
+    }  # fmt: skip
+    while get_origin(annotation):
+        annotation = get_args(annotation)[0]
+    return words[annotation]
 
 
 def _default(field: FieldInfo, extra: dict[str, Any]) -> str:

@@ -11,8 +11,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vllm_watch.actions.hooks.base import HookCall
 from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError
+from vllm_watch.settings import overrides
 from vllm_watch.settings.errors import model_at
 from vllm_watch.settings.target import name_of, slug
 
@@ -175,6 +177,23 @@ def test_variables_of_a_kubernetes_service_are_not_ours(variable):
     environ = {f"VLLM_WATCH_{variable}": "tcp://10.0.0.1:9470"}
 
     assert load(None, environ=environ) == load(None, environ={})
+
+
+def test_what_a_hook_is_told_is_no_setting():
+    """A hook's command that runs vllm-watch hands on what it was told, and is not refused for it."""
+    told = HookCall(attempt_id="1", target="a", url="u", group="a", trigger="manual", reason="r")
+    environment = told.environment()
+
+    assert set(environment) == overrides.HOOK_VARIABLES
+    assert load(None, environ=environment) == Config()
+
+
+def test_variable_of_a_hook_is_a_mistake_outside_of_one():
+    """Where no hook is at work, VLLM_WATCH_TARGET is VLLM_WATCH_TARGETS spelt wrong."""
+    said = errors_of(lambda: load(None, environ={"VLLM_WATCH_TARGET": "http://a"}))
+
+    assert said[0] == "VLLM_WATCH_TARGET: is no variable of vllm-watch"
+    assert "did you mean VLLM_WATCH_TARGETS?" in said[1]
 
 
 def test_environment_names_the_file(tmp_path):

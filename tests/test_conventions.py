@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from vllm_watch.__main__ import COMMANDS
+from vllm_watch.actions import hook_kinds
+from vllm_watch.settings.hooks import HooksSettings
 
 ROOT = Path(__file__).parents[1]
 FUNCTION_LINES_MAX = 60  # a screen
@@ -81,6 +83,14 @@ def test_command_is_documented(command: str) -> None:
     """Every command has a heading in docs/cli.md."""
     headings = re.findall(r"^## (.+)$", (ROOT / "docs/cli.md").read_text(), re.MULTILINE)
     assert f"`{command}`" in headings or command in headings
+
+
+@pytest.mark.parametrize("kind", hook_kinds.kinds())
+def test_restart_hook_has_its_companions(kind: str) -> None:
+    """Every kind of hook has settings, a test against its counterpart, and a page."""
+    assert kind in HooksSettings.model_fields
+    assert (ROOT / f"tests/actions/hooks/test_{kind}.py").exists()
+    assert (ROOT / f"docs/hooks/{kind}.md").read_text().startswith(f"# {kind}: ")
 
 
 def test_every_page_of_docs_is_on_the_map() -> None:

@@ -21,9 +21,15 @@ COMMANDS = {
     "replay": "run a trace file through the same judgement as live",
     "capacity": "say whether a model fits on a GPU, and what would make it fit",
     "gpus": "show who holds the memory of the GPUs, and what of it is stale",
+    "restart": "restart a target now, through the same guard as everything else",
+    "approve": "say yes to the restart that an incident waits for",
+    "silence": "no restart for one incident, for a while",
+    "pause": "no restarts at all, for a while or until resume",
+    "resume": "end a pause, and let what did not help be tried again",
     "journal": "show what was done, by whom, and what came of it",
     "top": "look at a running vllm-watch in the terminal",
     "diagnose": "say why a vLLM did not start, or what it died of, from its log",
+    "hook": "rehearse a restart hook: would it work, and would the server run again",
     "check-config": "say what a configuration means, or all that is wrong with it",
 }
 

@@ -14,8 +14,11 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 
 from vllm_watch.errors import ConfigError
 from vllm_watch.settings import overrides, yaml_text
+from vllm_watch.settings.api import ApiSettings
 from vllm_watch.settings.base import FilePath, Problem, Sections, problem, problems, quoted
 from vllm_watch.settings.errors import InvalidConfigError, KeyPath, explained
+from vllm_watch.settings.hooks import HookSettings, HooksSettings
+from vllm_watch.settings.restart import RestartSettings, unusable
 from vllm_watch.settings.stages import (
     CanarySettings,
     FleetSettings,
@@ -84,6 +87,9 @@ class Config(Sections):
     slo: SloSettings = SloSettings()
     gpu: GpuSettings = GpuSettings()
     recorder: RecorderSettings = RecorderSettings()
+    restart: RestartSettings = RestartSettings()
+    hooks: HooksSettings = HooksSettings()
+    api: ApiSettings = ApiSettings()
     log: LogSettings = LogSettings()
 
     @field_validator("targets")
@@ -114,9 +120,29 @@ class Config(Sections):
             cause = "it does not say which target's log this is"
             remedy = "set engine_log in each entry of targets instead"
             found.append(Problem(("engine_log",), cause, remedy))
+        found += self._wrong_restarts()
         if found:
             raise problems(found)
         return self
+
+    def _wrong_restarts(self) -> list[Problem]:
+        hooks = self.hooks.by_name()
+        found = _twice(
+            [hook for kind in type(self.hooks).model_fields for hook in getattr(self.hooks, kind)]
+        )
+        seconds = {name: hook.timeout_seconds for name, (_, hook) in hooks.items()}
+        places: list[tuple[KeyPath, RestartSettings]] = [(("restart",), self.restart)]
+        places += [
+            (("targets", number, "restart"), self.restart_for(target))
+            for number, target in enumerate(self.targets)
+            if target.restart.model_fields_set
+        ]
+        for path, restart in places:
+            found += [
+                Problem((*path, *key), cause, remedy)
+                for key, cause, remedy in unusable(restart, seconds, self.state_dir is not None)
+            ]
+        return found
 
     @property
     def listen_address(self) -> tuple[str, int]:
@@ -144,6 +170,26 @@ class Config(Sections):
         """Return what holds for this target: its own keys over those of `slo`."""
         own = target.slo.model_dump(exclude_unset=True)
         return self.slo.model_copy(update=own) if own else self.slo
+
+    def restart_for(self, target: TargetConfig) -> RestartSettings:
+        """Return what holds for this target: its own keys over those of `restart`, section by section."""
+        own = target.restart.model_dump(exclude_unset=True)
+        if not own:
+            return self.restart
+        merged = self.restart.model_dump(exclude_unset=True)
+        for key, value in own.items():
+            below = merged.get(key)
+            merged[key] = below | value if isinstance(below, dict) else value
+        return RestartSettings.model_validate(merged)
+
+
+def _twice(hooks: Sequence[HookSettings]) -> list[Problem]:
+    names = [hook.name for hook in hooks]
+    return [
+        Problem(("hooks",), f"{quoted(name)} is the name of two hooks", "give each its own name")
+        for name in dict.fromkeys(names)
+        if names.count(name) > 1
+    ]
 
 
 def _misfits(path: KeyPath, own: ScrapeSettings, scrape: ScrapeSettings) -> list[Problem]:

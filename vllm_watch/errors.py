@@ -25,6 +25,10 @@ class RecordingError(WatchError):
     """A trace file that cannot be read; `cause` names the file and the line."""
 
 
+class HookError(WatchError):
+    """A restart hook that cannot, or will not, do what it is asked; surely nothing was done."""
+
+
 class ServeError(WatchError):
     """The daemon cannot serve: the address is taken or not ours."""
 

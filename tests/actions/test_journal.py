@@ -12,25 +12,52 @@ from pathlib import Path
 import pytest
 
 from vllm_watch.actions import journal as journal_module
-from vllm_watch.actions.journal import Entry, Journal
+from vllm_watch.actions.attempt import Attempt
+from vllm_watch.actions.journal import LOST, Entry, Journal
 from vllm_watch.errors import JournalError
 from vllm_watch.store import file
 
 ROOT = Path(__file__).parents[2]
-NOW = time.time()
-ENTRY = Entry(t=NOW, actor="ana", source="127.0.0.1", action="pause", reason="migration")
+ATTEMPT = Attempt(
+    id="a1", target="chat-0", group="chat", trigger="incident", hook="systemd", reason="it hangs",
+    actor="vllm-watch", state="intent", began_t=time.time(),
+)  # fmt: skip
+ENTRY = Entry(t=1.0, actor="ana", source="127.0.0.1", action="pause", reason="migration")
+
+
+async def test_attempt_is_kept_with_its_last_state(tmp_path: Path) -> None:
+    """Written twice it is one, and another journal on the same folder reads it whole."""
+    journal = Journal(tmp_path)
+    await journal.write(ATTEMPT)
+    called = replace(ATTEMPT, state="calling", called_t=5.0, before={"kinds": ["engine_stalled"]})
+    await journal.write(called)
+    await journal.close()
+
+    again = Journal(tmp_path)
+    assert await again.attempts("chat") == (called,)
+    assert await again.attempts("other") == ()
+    assert await again.attempts(since_t=ATTEMPT.began_t + 1) == ()
+    await again.close()
 
 
 async def test_wishes_are_kept_in_order(tmp_path: Path) -> None:
-    """The last so many, oldest first, whole, and for another journal on the same folder too."""
+    """The last so many, oldest first."""
     journal = Journal(tmp_path)
     for number in range(5):
-        await journal.note(replace(ENTRY, t=NOW + number))
-    assert [entry.t - NOW for entry in await journal.entries(limit=3)] == [2.0, 3.0, 4.0]
-    assert len(await journal.entries(since_t=NOW + 3)) == 2
+        await journal.note(replace(ENTRY, t=float(number)))
+    assert [entry.t for entry in await journal.entries(limit=3)] == [2.0, 3.0, 4.0]
+    await journal.close()
+
+
+async def test_what_holds_until_it_is_ended(tmp_path: Path) -> None:
+    """A pause outlives the watcher, and ends when it is ended."""
+    journal = Journal(tmp_path)
+    await journal.set("pause", {"actor": "ana", "reason": "x", "until_t": None})
     await journal.close()
     again = Journal(tmp_path)
-    assert (await again.entries())[0] == ENTRY
+    assert (await again.standing())["pause"]["actor"] == "ana"
+    await again.set("pause", None)
+    assert "pause" not in await again.standing()
     await again.close()
 
 
@@ -38,8 +65,8 @@ async def test_two_users_of_one_file(tmp_path: Path) -> None:
     """The command line reads while the daemon writes."""
     daemon, reader = Journal(tmp_path), Journal(tmp_path)
     for number in range(20):
-        await daemon.note(ENTRY)
-        assert len(await reader.entries()) == number + 1
+        await daemon.write(replace(ATTEMPT, id=f"a{number}"))
+        assert len(await reader.attempts()) == number + 1
     await daemon.close()
     await reader.close()
 
@@ -48,12 +75,12 @@ WRITER = """
 import asyncio, sys
 from dataclasses import replace
 from pathlib import Path
-from tests.actions.test_journal import ENTRY
+from tests.actions.test_journal import ATTEMPT
 from vllm_watch.actions.journal import Journal
 async def main():
     journal = Journal(Path(sys.argv[1]))
     for number in range(100_000):
-        await journal.note(replace(ENTRY, target=f"a{number:06}"))
+        await journal.write(replace(ATTEMPT, id=f"a{number:06}"))
         print(number, flush=True)
 asyncio.run(main())
 """
@@ -76,15 +103,15 @@ def test_killed_at_any_moment(tmp_path: Path) -> None:
         rest = process.communicate()[0].split()
         last = int(rest[-1]) if rest else last
 
-        kept = asyncio.run(_entries(folder))
-        assert [entry.target for entry in kept[: last + 1]] == [f"a{n:06}" for n in range(last + 1)]
+        kept = asyncio.run(_attempts(folder))
+        assert [attempt.id for attempt in kept[: last + 1]] == [f"a{n:06}" for n in range(last + 1)]
         assert len(kept) <= last + 2
 
 
-async def _entries(folder: Path) -> tuple[Entry, ...]:
+async def _attempts(folder: Path) -> tuple[Attempt, ...]:
     journal = Journal(folder)
     try:
-        return await journal.entries(limit=100_000)
+        return await journal.attempts()
     finally:
         await journal.close()
 
@@ -97,7 +124,7 @@ async def test_folder_that_cannot_be_written(tmp_path: Path) -> None:
         await journal.open()
         assert journal.trouble is not None
         with pytest.raises(JournalError) as raised:
-            await journal.note(ENTRY)
+            await journal.write(ATTEMPT)
         assert raised.value.remedy
         await journal.close()
 
@@ -109,7 +136,7 @@ async def test_trouble_ends_when_a_write_succeeds(tmp_path: Path) -> None:
     await journal.open()
     assert journal.trouble is not None
     folder.mkdir()
-    await journal.note(ENTRY)
+    await journal.write(ATTEMPT)
     assert journal.trouble is None
     await journal.close()
 
@@ -125,37 +152,45 @@ async def test_full_disk(tmp_path: Path) -> None:
         pytest.fail(f"this test mounts a small file system, as root: {mounted.stderr.decode()}")
     try:
         journal = Journal(tmp_path)
-        await journal.note(ENTRY)
+        await journal.write(ATTEMPT)
         with pytest.raises(JournalError) as raised:  # noqa: PT012 - which of them does not fit is its own
-            for _ in range(200):
-                await journal.note(replace(ENTRY, reason="x" * 4000))
+            for number in range(200):
+                await journal.write(replace(ATTEMPT, id=f"b{number}", reason="x" * 4000))
         assert "no room" in raised.value.cause
         assert journal.trouble is not None
-        assert (await journal.entries())[0] == ENTRY
+        assert (await journal.attempts())[0] == ATTEMPT
         await journal.close()
     finally:
         subprocess.run(["umount", "-l", tmp_path], check=True)
 
 
-async def test_damaged_file_that_was_moved_aside(tmp_path: Path) -> None:
-    """The store moves it aside while we have it open; we go on in the new one."""
+async def test_damaged_file_makes_the_history_unknown(tmp_path: Path) -> None:
+    """The store moves it aside; the new one knows that nobody knows what was spent."""
     journal = Journal(tmp_path)
-    await journal.note(ENTRY)
+    await journal.write(ATTEMPT)
+    assert LOST not in await journal.standing()
     file.move_aside(tmp_path, time.time())
-    assert await journal.entries() == ()
-    await journal.note(ENTRY)
-    assert await journal.entries() == (ENTRY,)
+
+    assert LOST in await journal.standing()
+    assert await journal.attempts() == ()
     await journal.close()
+    again = Journal(tmp_path)
+    assert LOST in await again.standing()
+    await again.set(LOST, None)
+    await again.close()
+    last = Journal(tmp_path)
+    assert LOST not in await last.standing()
+    await last.close()
 
 
 async def test_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     """What we do not understand we do not write into."""
     journal = Journal(tmp_path)
-    await journal.note(ENTRY)
+    await journal.write(ATTEMPT)
     await journal._do(lambda db: db.execute("PRAGMA user_version = 99"))
     await journal.close()
     with pytest.raises(JournalError, match="schema 99"):
-        await Journal(tmp_path).note(ENTRY)
+        await Journal(tmp_path).write(ATTEMPT)
 
 
 async def test_old_entries_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,9 +198,9 @@ async def test_old_entries_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(journal_module, "KEPT_MAX", 3)
     journal = Journal(tmp_path)
     for number in range(5):
-        await journal.note(replace(ENTRY, t=NOW + number))
-    await journal.note(replace(ENTRY, t=1.0))
+        await journal.write(replace(ATTEMPT, id=f"a{number}", began_t=ATTEMPT.began_t + number))
+    await journal.write(replace(ATTEMPT, id="ancient", began_t=1.0))
     await journal.close()
     again = Journal(tmp_path)
-    assert [entry.t - NOW for entry in await again.entries()] == [2.0, 3.0, 4.0]
+    assert [attempt.id for attempt in await again.attempts()] == ["a2", "a3", "a4"]
     await again.close()

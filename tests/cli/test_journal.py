@@ -8,6 +8,7 @@ from dataclasses import asdict
 import pytest
 
 from vllm_watch.__main__ import main
+from vllm_watch.actions.attempt import Attempt
 from vllm_watch.actions.journal import Entry, Journal
 
 NOW = time.time()
@@ -110,3 +111,29 @@ def test_wrong_usage(capsys, arguments, cause):
     status, out, err = run(capsys, *arguments)
     assert (status, out) == (2, "")
     assert cause in err
+
+
+def test_attempts_stand_among_the_entries(folder, capsys):
+    """When each began, by whom, why and how it ended; as JSON with all that is known of it."""
+    attempt = Attempt(
+        id="5f0c", target="llama", group="g", trigger="incident", hook="h", reason="no step for 40 s",
+        actor="ana", state="helped", began_t=NOW - 3600, called_t=NOW - 3500, ended_t=NOW - 3000,
+        payoff_ratio=0.9, text="a new process does 97% of what it did when fresh",
+    )  # fmt: skip
+
+    async def write():
+        journal = Journal(folder)
+        await journal.write(attempt)
+        await journal.close()
+
+    asyncio.run(write())
+    _, out, _ = run(capsys, "--state-dir", folder)
+    heads = [line.split("  ", 1)[1] for line in out.splitlines() if not line.startswith(" ")]
+    assert heads == [
+        "reclaim intent: process 7 (VLLM::EngineCore)", "attempt: llama", "reclaim outcome: process 7 (VLLM::EngineCore)",
+    ]  # fmt: skip
+    assert "by ana (incident)" in out
+    assert "payoff +90%" in out
+    _, out, _ = run(capsys, "--state-dir", folder, "--json")
+    said = json.loads(out.splitlines()[1])
+    assert (said["action"], said["attempt"]) == ("attempt", asdict(attempt))

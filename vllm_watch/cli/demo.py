@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import sys
+from typing import Any
 
 from vllm_watch.cli import exit_status
 
@@ -80,12 +81,24 @@ async def _serve(listen: str, scenario: str, speed: float) -> None:
             made.model_copy(update={"group": t.group or made.group})
             for made, t in zip(config.targets, targets, strict=True)
         )
-        config = config.model_copy(update={"targets": named})
+        config = config.model_copy(update={"targets": named, **_dry_run()})
         logs.configure(config.log)
         daemon = Daemon(config, lambda _settings, _config: demo.gpu_source)
         await daemon.run(lambda: _tell(daemon.url))
     finally:
         await demo.stop()
+
+
+def _dry_run() -> dict[str, Any]:
+    """Restarts as they are best begun with: said, and not done. So the hook is never called."""
+    from vllm_watch.settings.hooks import CommandHook, HooksSettings  # noqa: PLC0415
+    from vllm_watch.settings.restart import RestartSettings  # noqa: PLC0415
+
+    hook = CommandHook(name="demo", argv=("/bin/true",))
+    return {
+        "restart": RestartSettings(mode="observe", hook=hook.name),
+        "hooks": HooksSettings(command=(hook,)),
+    }
 
 
 def _tell(url: str) -> None:

@@ -12,12 +12,14 @@ from vllm_watch.export.status import to_json
 WRITE_SECONDS = 30.0  # for one whole answer; Prometheus itself gives up after 10 by default
 BODY_BYTES_MAX = 4096  # nothing that we serve needs a body; a reload may carry an empty form
 BODY_SECONDS = 5.0
+LARGE_BODIES_PATH = "/api/v1/alertmanager"  # whole groups of alerts, from who has a token
 _GZIP_BYTES_MIN = 1024  # under a packet or so, compressing saves nothing
 _GZIP_INLINE_BYTES_MAX = 256 * 1024  # more takes over a millisecond or two: not in the event loop
 
 _SERVED = (
     "Served are /, /metrics, /-/healthy, /-/ready, POST /-/reload, "
-    "and status, incidents, history, events and recording under /api/v1/"
+    "and status, incidents, history, events and recording under /api/v1/; for probes /gate/liveness "
+    "and /gate/readiness"
 )
 HEADERS = {
     # No inline script or style, nothing from elsewhere: a model's name cannot become code.
@@ -107,8 +109,8 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
 
 @web.middleware
 async def small_bodies(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Take in a small body, quickly; refuse a large or slow one."""
-    if request.can_read_body:
+    """Take in a small body, quickly; refuse a large or slow one. Alertmanager's is read by its handler."""
+    if request.can_read_body and request.path != LARGE_BODIES_PATH:
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 await request.read()

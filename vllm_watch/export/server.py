@@ -4,7 +4,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
@@ -56,7 +56,9 @@ class Server:
         reload: Reload | None = None,
         recording: Recording | None = None,
         names: Collection[str] = (),
+        further: Iterable[web.RouteDef] = (),
     ) -> None:
+        """`further` are routes that others bring along: what changes something."""
         self._board = board
         self._host = host
         self._names = names
@@ -64,7 +66,7 @@ class Server:
         status = Status(board)
         api = Api(board, status, ready=ready, reload=reload, recording=recording)
         self._routes = [
-            *api.routes(), *Assets().routes(), web.get("/api/v1/events", Events(board, status).handle),
+            *api.routes(), *Assets().routes(), web.get("/api/v1/events", Events(board, status).handle), *further,
         ]  # fmt: skip
         self._runner: web.AppRunner | None = None
         self._sweeper: asyncio.Task[None] | None = None

@@ -24,6 +24,10 @@ from pydantic_core import PydanticCustomError
 from vllm_watch.redaction import redacted
 
 _QUOTED_CHARACTERS_MAX = 80  # enough to recognise a value by, little enough for one line
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")  # a DNS label: it becomes paths, labels, objects
+_NAME_REMEDY = (
+    "use lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or digit"
+)
 _BYTES = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)")
 _BYTES_OF_UNIT = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -118,6 +122,25 @@ def _resolved_pattern(value: str, info: ValidationInfo) -> str:
     return str(_resolved(Path(value), info))
 
 
+def _name(value: str) -> str:
+    if value and not _NAME.fullmatch(value):
+        raise problem(f"{quoted(value)} is not a name", _NAME_REMEDY)
+    return value
+
+
+def _http_url(value: Any) -> Any:
+    if not isinstance(value, str) or not re.match(r"https?://[^/?#]", value):
+        raise problem(
+            f"{quoted(value)} is not an http(s) URL", "write http://HOST:PORT (or https://)"
+        )
+    if "@" in value.split("?")[0]:
+        remedy = "take them out of the URL; a secret goes into a file"
+        raise problem(f"{quoted(value)} carries credentials", remedy)
+    return value
+
+
+Name = Annotated[str, AfterValidator(_name)]
+HttpUrl = Annotated[str, BeforeValidator(_http_url)]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 Minutes = Annotated[float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]

@@ -16,6 +16,17 @@ from vllm_watch.settings.errors import KeyPath, dotted, model_at
 
 PREFIX = "VLLM_WATCH_"
 CONFIG_VARIABLE = "VLLM_WATCH_CONFIG"
+# What a restart hook's command is told: it may run vllm-watch itself, and hands all of it on.
+HOOK_VARIABLES = frozenset(
+    f"{PREFIX}{word}"
+    for word in (
+        "ATTEMPT_ID", "TARGET", "URL", "GROUP", "TRIGGER", "REASON", "ENGINE", "INCIDENT_ID", "KIND", "CAUSE",
+        "EVIDENCE_PATH", "NAMESPACE", "POD", "NODE", "PROCESS_START_TIME",
+    )
+)  # fmt: skip
+_IN_A_HOOK = (
+    f"{PREFIX}ATTEMPT_ID"  # without it, VLLM_WATCH_TARGET is a mistake for VLLM_WATCH_TARGETS
+)
 # Kubernetes sets these in every pod for a Service named vllm-watch; they are not meant for us.
 _SERVICE_LINK = re.compile(
     r"(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT|PORT_\d+_(TCP|UDP|SCTP)(_.*)?)"
@@ -43,8 +54,9 @@ class Overrides:
     def environment(self, model: type[BaseModel], environ: Mapping[str, str]) -> None:
         """Lay every `VLLM_WATCH_SECTION__KEY` over the file."""
         known = {_variable(path): path for path in _scalar_paths(model)}
+        told = HOOK_VARIABLES if _IN_A_HOOK in environ else frozenset()
         for variable in sorted(environ):
-            if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE:
+            if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE or variable in told:
                 continue
             if variable == f"{PREFIX}TARGETS":
                 self._add_targets(variable, environ[variable].replace(",", " ").split())

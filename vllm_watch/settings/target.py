@@ -12,6 +12,7 @@ from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.settings.base import (
     FilePath,
     FilePattern,
+    Name,
     Port,
     Problem,
     Seconds,
@@ -21,25 +22,14 @@ from vllm_watch.settings.base import (
     problems,
     quoted,
 )
+from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.stages import CanarySettings, ScrapeSettings, SloSettings
 
 TARGETS_MAX = (
     10_000  # a name and a few windows each; one process keeps up with some hundreds, see docs
 )
 _NAME_CHARACTERS_MAX = 63  # a DNS label: names become paths, labels and Kubernetes names
-_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
-_NAME_REMEDY = (
-    "use lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or digit"
-)
-
-
-def _name(value: str) -> str:
-    if value and not _NAME.fullmatch(value):
-        raise problem(f"{quoted(value)} is not a name", _NAME_REMEDY)
-    if value == WATCHER:
-        raise problem(f"{quoted(value)} is the watcher's own name", "choose another name")
-    return value
 
 
 def _base_url(value: str) -> str:
@@ -73,14 +63,20 @@ def _split(text: str) -> tuple[SplitResult, int | None]:
     return parts, port
 
 
-Name = Annotated[str, AfterValidator(_name)]
+def _not_the_watcher(value: str) -> str:
+    if value == WATCHER:
+        raise problem(f"{quoted(value)} is the watcher's own name", "choose another name")
+    return value
+
+
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
+TargetName = Annotated[Name, AfterValidator(_not_the_watcher)]
 
 
 class TargetConfig(Settings):
     """One vLLM server."""
 
-    name: Name = Field(
+    name: TargetName = Field(
         "",
         description="What it is called in labels, paths and logs: a slug, unique.",
         json_schema_extra={
@@ -108,7 +104,10 @@ class TargetConfig(Settings):
         SloSettings(),
         description="The keys of `slo` that differ for this target; the others are taken from there.",
     )
-
+    restart: RestartSettings = Field(
+        RestartSettings(),
+        description="The keys of `restart` that differ for this target; the others are taken from there.",
+    )
     canary: CanarySettings = Field(
         CanarySettings(),
         description="The keys of `canary` that differ for this target; the others are taken from there.",

@@ -39,6 +39,22 @@ MIGRATIONS: tuple[str, ...] = (
         said TEXT NOT NULL         -- in JSON
     );
     """,
+    # 3: restarts.
+    """
+    CREATE TABLE attempt (
+        id TEXT PRIMARY KEY,
+        target TEXT NOT NULL,
+        group_name TEXT NOT NULL,
+        state TEXT NOT NULL,       -- one of vllm_watch/actions/attempt.py
+        began_t REAL NOT NULL,     -- Unix seconds
+        said TEXT NOT NULL         -- the whole attempt, in JSON
+    );
+    CREATE INDEX attempt_of_group ON attempt (group_name, began_t);
+    CREATE TABLE standing (        -- what holds until somebody ends it: pause, silences, breaker, versions
+        name TEXT PRIMARY KEY,
+        said TEXT NOT NULL         -- in JSON
+    );
+    """,
 )
 
 

@@ -5,6 +5,7 @@ import * as format from "./format.js";
 import * as gpus from "./gpus.js";
 import { Incidents } from "./incidents.js";
 import { Live } from "./live.js";
+import { ask } from "./people.js";
 import { Target } from "./target.js";
 import { incidentSays, needsAttention, rankOf, severityOf, shownState, toneOf } from "./words.js";
 
@@ -12,6 +13,9 @@ const OPEN_UP_TO = 2; // so few targets are shown opened: there is room, and not
 const SEARCH_FROM = 7; // fewer are seen at a glance
 const ROWS_AT_FIRST = 60; // of those that are well; the others are all shown
 const WELL = 100; // the place of a row that needs nobody
+
+const PAUSE = { path: "api/v1/pause", title: "Pause all restarts?", text: "Nothing that this watcher watches is restarted, a person's wish included, until the time is over or somebody resumes.", reason: true, minutes: null, act: "Pause" };
+const RESUME = { path: "api/v1/resume", title: "Resume restarts?", text: "The pause ends, and what did not help may be tried again.", reason: "optional", act: "Resume" };
 
 const $ = (id) => document.getElementById(id);
 
@@ -35,6 +39,8 @@ class Page {
       this.all = true;
       this.arrange();
     });
+    $("restarts-pause").addEventListener("click", () => ask(this, PAUSE));
+    $("restarts-resume").addEventListener("click", () => ask(this, RESUME));
     document.addEventListener("keydown", (event) => this.key(event));
     window.addEventListener("hashchange", () => this.follow());
     this.live = new Live({
@@ -116,6 +122,33 @@ class Page {
     this.news(() => undefined);
   }
 
+  /** What is planned for a target's restarts; null where they are off. */
+  planOf(name) {
+    return this.targets.get(name)?.data.restart ?? null;
+  }
+
+  /** Are there tokens, and so ways for people to change something? */
+  mayAsk() {
+    return this.watcher?.restarts?.people ?? false;
+  }
+
+  /** What holds for every restart: a pause, or a journal that cannot be written. */
+  drawRestarts(now) {
+    const plans = [...this.targets.values()].map(({ data }) => data.restart).filter((plan) => plan && plan.mode !== "off");
+    const paused = plans.find((plan) => plan.paused)?.paused;
+    const trouble = plans.find((plan) => plan.journal_trouble)?.journal_trouble;
+    const ends = paused?.until_timestamp_seconds ?? null;
+    const said = [
+      paused && `Restarts are paused by ${paused.actor} ${ends === null ? "until somebody resumes" : `until ${format.moment(ends, now)}`}: ${paused.reason}`,
+      trouble && `Nothing is restarted: ${trouble}`,
+    ].filter(Boolean).join(" · ");
+    $("restarts").hidden = !said;
+    setAttribute($("restarts"), "data-tone", trouble ? "bad" : "warn");
+    setText($("restarts-text"), said);
+    $("restarts-resume").hidden = !this.mayAsk();
+    $("restarts-pause").hidden = !this.mayAsk() || plans.length === 0 || Boolean(paused);
+  }
+
   /** A row that comes into sight gets its line; one out of sight is not drawn. */
   seen(entries) {
     for (const { target, isIntersecting } of entries) {
@@ -145,6 +178,7 @@ class Page {
     this.arrange();
     this.incidents.draw(now);
     this.verdict();
+    this.drawRestarts(now);
     gpus.draw($("gpu-list"), this.gpus, now);
     this.tick();
   }

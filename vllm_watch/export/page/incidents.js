@@ -2,6 +2,7 @@
 
 import { arrange, h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
+import { Plan } from "./restart.js";
 import { evidenceName, incidentTitle, restartWords, RESOLUTIONS, severityOf } from "./words.js";
 
 const CARDS_AT_FIRST = 8; // more are a storm: the list of targets tells it better
@@ -101,6 +102,8 @@ export class Incidents {
 
 class Card {
   constructor({ id, target }, page) {
+    this.page = page;
+    this.plan = new Plan(page, target);
     this.badge = h("span", { class: "severity" });
     this.title = h("h3", { id: `title-${id}` });
     this.who = h("a", { class: "incident-target", href: `#${encodeURIComponent(`target-${target}`)}` }, target);
@@ -122,7 +125,7 @@ class Card {
     this.runbook = h("code");
     this.element = h("article", { class: "incident", id: `incident-${id}`, "aria-labelledby": `title-${id}`, tabindex: "-1" },
       h("header", {}, this.badge, this.title, h("p", { class: "incident-where" }, this.who, this.engine), h("p", { class: "incident-time" }, this.age, this.since)),
-      h("div", { class: "incident-body" }, this.summary, this.evidence, this.related,
+      h("div", { class: "incident-body" }, this.summary, this.plan.element, this.evidence, this.related,
         h("footer", {}, this.restart, h("p", { class: "runbook" }, "Runbook ", this.runbook))));
   }
 
@@ -149,6 +152,7 @@ class Card {
       setText(this.since, incident.opened_timestamp_seconds === null ? "since before the watcher started" : `since ${format.moment(incident.opened_timestamp_seconds, now)}`);
     }
     this.drawRelated(incident, all);
+    this.plan.draw(this.page.planOf(incident.target), incident.id, now);
     this.tick(now);
   }
 

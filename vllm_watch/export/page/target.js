@@ -5,6 +5,7 @@ import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import { Engine, facts } from "./engine.js";
 import * as format from "./format.js";
 import { history } from "./live.js";
+import { Plan, planFacts } from "./restart.js";
 import { summary } from "./signals.js";
 import { incidentTitle, OUTCOMES, severityOf, shownState, toneOf } from "./words.js";
 
@@ -43,7 +44,11 @@ export class Target {
     this.engineList = h("div", { class: "engines" });
     this.sources = h("tbody");
     this.blind = h("ul", { class: "blind", hidden: "" });
+    this.plan = new Plan(this.page, this.name);
+    this.planTitle = h("h4", {}, "Restarts");
+    this.planFacts = h("dl", { class: "facts" });
     this.body = h("div", { class: "target-body" }, this.callout, this.blind, this.engineList,
+      this.planTitle, this.plan.element, this.planFacts,
       h("h4", {}, "Identity"), this.identity, h("h4", {}, "What the watcher asks"),
       h("div", { class: "scroll" }, h("table", { class: "sources" },
         h("thead", {}, h("tr", {}, ...["asked for", "last answer", "last good", "took", "asked", "failed"].map((t) => h("th", { scope: "col" }, t)))),
@@ -142,6 +147,9 @@ export class Target {
     keyed(this.engineList, shown, (engine) => engine.label, (engine) => engine,
       (engine) => engine.draw(signals?.engines[engine.label] ?? null, { t: end, now, span: this.page.span, interval: this.interval(), alone: shown.length === 1,
         marks: this.marks.filter((mark) => mark.engine === null || mark.engine === engine.label) }));
+    this.planTitle.hidden = !data.restart;
+    this.plan.draw(data.restart, null, now);
+    facts(this.planFacts, planFacts(data.restart, now));
     facts(this.identity, identityOf(data, now));
     this.drawSources(now);
   }

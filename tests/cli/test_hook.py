@@ -1,0 +1,101 @@
+"""`vllm-watch hook test` as an operator runs it: a process, a configuration, a hook, nothing changed."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+CONFIG = """\
+targets:
+  - {name: llama, url: "http://127.0.0.1:1", restart: {hook: site}}
+  - {name: other, url: "http://127.0.0.1:2"}
+hooks:
+  command:
+    - {name: site, argv: [/bin/true]}
+    - {name: missing, argv: [/no/such]}
+  signal:
+    - {name: ends, supervised_by: a test}
+"""
+
+
+@pytest.fixture
+def hook_test(tmp_path):
+    (tmp_path / "watch.yaml").write_text(CONFIG)
+
+    def run(*words):
+        done = subprocess.run(
+            [sys.executable, "-m", "vllm_watch", "hook", "test", *words, "--config", tmp_path / "watch.yaml"],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+def test_findings_are_lines_with_remedies(hook_test):
+    """Each finding is a line; what is wrong has a remedy, and makes the exit status 1."""
+    status, said, _ = hook_test("site")
+    assert status == 1
+    lines = said.splitlines()
+    assert lines[0] == "hook site (command) for target llama: nothing was restarted"
+    assert lines[1].startswith("  WRONG  http://127.0.0.1:1 does not answer: ")
+    assert lines[2] == "         → rehearse it while the server runs"
+    assert lines[3].startswith("  ok     /bin/true can be run")
+    assert "relaunches: true" in lines[4]
+    assert len(lines) == 5
+
+
+@pytest.mark.parametrize(("name", "kind"), [("missing", "command"), ("ends", "signal")])
+def test_json_is_one_object(hook_test, name, kind):
+    """--json has the same findings, for the target that was named."""
+    status, said, _ = hook_test(name, "--target", "other", "--json")
+    document = json.loads(said)
+    assert (status, document["hook"], document["kind"], document["ok"]) == (1, name, kind, False)
+    [target] = document["targets"]
+    assert (target["target"], target["ok"]) == ("other", False)
+    assert all(set(finding) == {"ok", "text", "remedy"} for finding in target["findings"])
+    assert all(finding["remedy"] for finding in target["findings"] if not finding["ok"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("nosuch",), "there is no hook 'nosuch'"),
+        (("missing",), "no target has restart.hook: missing"),
+        (("site", "--target", "x"), "there is no target 'x'"),
+    ],
+)
+def test_wrong_names_are_usage_errors(hook_test, words, said):
+    """A name that is none is told with those there are."""
+    status, _, error = hook_test(*words)
+    assert (status, said in error, "→" in error) == (2, True, True)
+
+
+def test_hook_that_would_work_is_status_0(hook_test, tmp_path):
+    """With a server that answers, and a hook that can be called, nothing is to be mended."""
+    code = (
+        "import http.server\n"
+        "class H(http.server.BaseHTTPRequestHandler):\n"
+        "    def do_GET(self):\n"
+        '        body = b\'vllm:num_requests_running{engine="0",model_name="m"} 0\\n\''
+        " b'process_start_time_seconds 1.7e9\\n'\n"
+        "        self.send_response(200); self.send_header('Content-Length', str(len(body)))\n"
+        "        self.end_headers(); self.wfile.write(body)\n"
+        "    def log_message(self, *words): pass\n"
+        "server = http.server.HTTPServer(('127.0.0.1', 0), H)\n"
+        "print(server.server_port, flush=True)\n"
+        "server.serve_forever()\n"
+    )
+    server = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    try:
+        port = int(server.stdout.readline())
+        file = tmp_path / "watch.yaml"
+        file.write_text(CONFIG.replace("127.0.0.1:1", f"127.0.0.1:{port}", 1))
+        status, said, error = hook_test("site")
+    finally:
+        server.kill()
+        server.stdout.close()
+        server.wait(10)
+    assert (status, error) == (0, "")
+    assert "it started at 2023-11-14T22:13:20+00:00" in said

@@ -1,0 +1,99 @@
+"""The gate's endpoints over real requests: what a probe is answered, and that nothing else comes of asking."""
+
+import aiohttp
+import pytest
+
+from vllm_watch.actions.gates import Probes
+from vllm_watch.export.board import Board
+from vllm_watch.export.gate import GateApi
+from vllm_watch.export.server import Server
+
+
+class Keeper:
+    """Answers what a test tells it to, and remembers who asked."""
+
+    def __init__(self):
+        self.asked, self.meant = [], None
+
+    async def answer(self, target, which, started_t, source):
+        self.asked.append((target, which, started_t, source))
+        return self.meant
+
+    def probes(self, target):
+        return Probes(liveness_asked_seconds=3.5, starts=(1795000000.0,))
+
+
+@pytest.fixture
+async def site():
+    keeper = Keeper()
+    api = GateApi(keeper, lambda name: name == "llama")
+    server = Server(
+        Board(window_seconds=30), host="127.0.0.1", port=0, ready=lambda: None, further=api.routes()
+    )
+    await server.start()
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
+        yield keeper, session
+    await server.stop()
+
+
+@pytest.mark.parametrize(
+    ("path", "meant", "said"),
+    [
+        ("liveness?target=llama", None, "ok\n"),
+        ("liveness?target=llama&asked=12-7.5", None, "ok 12-7.5\n"),
+        ("liveness?target=llama&asked=12-7.5", 1795000000.4, "kill 1795000000 12-7.5\n"),
+        ("readiness?target=llama&asked=12-7.5", 1795000000.4, "no 1795000000 12-7.5\n"),
+    ],
+)
+async def test_probe_is_answered_in_one_line(site, path, meant, said):
+    """Always with HTTP 200, never to be kept by a cache."""
+    keeper, session = site
+    keeper.meant = meant
+    response = await session.get(f"/gate/{path}")
+    assert (response.status, await response.text()) == (200, said)
+    assert response.headers["Cache-Control"] == "no-store"
+    assert response.content_type == "text/plain"
+
+
+@pytest.mark.parametrize(
+    ("started", "heard"),
+    [("1795000000.5", 1795000000.5), ("", None), ("nan", None), ("inf", None), ("-1", None), ("1e300", None), ("x", None)],
+)  # fmt: skip
+async def test_start_that_a_probe_tells_is_passed_on(site, started, heard):
+    """What is no time is as if it had not been told."""
+    keeper, session = site
+    response = await session.get("/gate/liveness", params={"target": "llama", "started": started})
+    assert response.status == 200
+    assert keeper.asked == [("llama", "liveness", heard, "127.0.0.1")]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "liveness", 404), ("GET", "liveness?target=other", 404), ("GET", "other?target=llama", 404),
+        ("GET", "probes?target=other", 404), ("POST", "liveness?target=llama", 405),
+        ("GET", "liveness?target=llama&asked=a%20b", 400), ("GET", "liveness?target=llama&asked=" + "a" * 41, 400),
+    ],
+)  # fmt: skip
+async def test_what_is_no_question_is_refused(site, method, path, status):
+    """Such a probe hears no word of the gate, and so does not fail."""
+    keeper, session = site
+    keeper.meant = 1795000000.0
+    response = await session.request(method, f"/gate/{path}")
+    assert response.status == status
+    assert not (await response.text()).startswith(("kill", "no "))
+    assert keeper.asked == []
+
+
+async def test_other_names_are_not_answered_on_loopback(site):
+    """A page in an operator's browser does not reach it, as with all else that is served."""
+    _, session = site
+    response = await session.get("/gate/liveness?target=llama", headers={"Host": "evil.example"})
+    assert response.status == 421
+
+
+async def test_probes_that_ask_can_be_seen(site):
+    """For `hook test`, and for people."""
+    _, session = site
+    response = await session.get("/gate/probes?target=llama")
+    assert await response.json() == {"liveness_asked_seconds": 3.5, "starts": [1795000000.0]}

@@ -1,0 +1,244 @@
+"""What all who share a lock write down in one place, and what each may change there. Pure.
+
+One record holds the slots and the restarts of the last hour, and is replaced only as a whole by who has
+seen its newest version, so that no limit can be passed by two who write at once. The Kubernetes lock and
+its simulation run this same code.
+
+A slot is free again when this watcher has seen it unchanged for three TTLs on its own clock (locks/base.py
+says why three). Clocks of other hosts are never compared for that. Only rests and hours, which nobody renews,
+go by wall clocks, with an allowance for what these may differ; a clock that is far off makes a rest or an
+hour last until this watcher has seen it that long itself.
+Source of "last seen to change": k8s.io/client-go/tools/leaderelection, observedRenewTime.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+HOUR_SECONDS = 3600.0
+
+SKEW_SECONDS = 2.0
+"""What two hosts' wall clocks may differ: NTP keeps them within milliseconds, and a bad minute within this."""
+
+EXPIRY_TTLS = 3
+"""One to begin in, one to be paused in, one to end in."""
+
+SLOTS_MAX = 100
+SPENT_MAX = 1000
+"""What settings allow; a record with more of either is not one of ours."""
+
+
+class Now(NamedTuple):
+    """This watcher's clocks."""
+
+    monotonic_s: float
+    unix_t: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One that is taken, or rests after it was."""
+
+    holder: str  # which watcher, for people
+    attempt_id: str
+    ttl_seconds: float  # its holder's own
+    beat: int = 0  # counts its renewals: what does not count on is not renewed
+    rest_t: float | None = None  # Unix seconds of who gave it back; None: it is held
+    rest_seconds: float = 0.0  # how long nobody may have it after that
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """One restart that counts for an hour, from when it was over; while its slot is held it counts anyway."""
+
+    attempt_id: str
+    t: float  # Unix seconds of who took the slot for it, later of who saw its end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """All of it; `slots` has only those that somebody took."""
+
+    slots: tuple[Slot, ...] = ()
+    spent: tuple[Spent, ...] = ()
+
+    def of(self, attempt_id: str) -> Slot | None:
+        """Return the slot that this attempt holds."""
+        return next(
+            (each for each in self.slots if each.attempt_id == attempt_id and each.rest_t is None), None
+        )  # fmt: skip
+
+    @property
+    def held(self) -> tuple[Slot, ...]:
+        """Return those that are held, or were and nobody has taken up."""
+        return tuple(slot for slot in self.slots if slot.rest_t is None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as `from_json` reads it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, document: Any) -> "Record":
+        """Read it. Raises ValueError for what nobody of us has written."""
+        try:
+            slots = tuple(_slot(each) for each in document["slots"])
+            spent = tuple(_spent(each) for each in document["spent"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"{type(error).__name__}: {error}"[:200]) from None
+        if len(slots) > SLOTS_MAX or len(spent) > SPENT_MAX:
+            raise ValueError("it is too long")
+        return cls(slots=slots, spent=spent)
+
+
+def _slot(document: Mapping[str, Any]) -> Slot:
+    slot = Slot(**document)
+    numbers = (slot.ttl_seconds, slot.beat, slot.rest_seconds, slot.rest_t or 0.0)
+    _must_be(all(isinstance(each, int | float) for each in numbers))
+    _must_be(isinstance(slot.holder, str) and isinstance(slot.attempt_id, str))
+    _must_be(0 < slot.ttl_seconds <= 86400 and 0 <= slot.rest_seconds <= 86400)  # noqa: PLR2004 - settings
+    return slot
+
+
+def _spent(document: Mapping[str, Any]) -> Spent:
+    spent = Spent(**document)
+    _must_be(isinstance(spent.attempt_id, str) and isinstance(spent.t, int | float))
+    return spent
+
+
+def _must_be(holds: bool) -> None:
+    if not holds:
+        raise ValueError("a value is out of its range")
+
+
+class Sightings:
+    """Since when this watcher has seen each part of the record as it is."""
+
+    def __init__(self) -> None:
+        self._first_s: dict[tuple[object, ...], float] = {}
+
+    def see(self, record: Record, now_s: float) -> None:
+        """Take in a record that was read at `now_s`, the moment after the answer came."""
+        seen: list[tuple[object, ...]] = [_part(slot) for slot in record.slots]
+        seen += [_part(spent) for spent in record.spent]
+        self._first_s = {part: self._first_s.get(part, now_s) for part in seen}
+
+    def age_seconds(self, part: Slot | Spent, now_s: float) -> float:
+        """Return how long it has been seen like this; 0 for what was not."""
+        return now_s - self._first_s.get(_part(part), now_s)
+
+
+def _part(part: Slot | Spent) -> tuple[object, ...]:
+    if isinstance(part, Spent):
+        return ("spent", part.attempt_id, part.t)
+    return (part.attempt_id, part.beat, part.rest_t)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What this watcher was told holds for all."""
+
+    slots: int
+    per_hour: int | None = None  # restarts of all who share the lock; None: no limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What is to be written, or why nothing may be."""
+
+    record: Record | None  # None: refused
+    text: str  # in words
+
+
+def take(record: Record, sightings: Sightings, limits: Limits, now: Now, wanted: Slot) -> Change:
+    """Take a slot for an attempt, or say who has it. Taking it again is renewing it."""
+    if record.of(wanted.attempt_id) is not None:
+        return renew(record, wanted.attempt_id)
+    kept = tuple(slot for slot in record.slots if not _free(slot, sightings, now))
+    if len(kept) >= limits.slots:
+        return Change(record=None, text=_who(kept, sightings, now))
+    spent = _still_spent(record, kept, sightings, now)
+    if limits.per_hour is not None and len(spent) >= limits.per_hour:
+        text = (
+            f"{len(spent)} of {limits.per_hour} restarts in an hour are spent by all who share it"
+        )
+        return Change(record=None, text=text)
+    # The oldest go first where more are kept than a record may have: nobody limits that many.
+    spent = (*spent, Spent(attempt_id=wanted.attempt_id, t=now.unix_t))[-SPENT_MAX:]
+    return Change(record=Record(slots=(*kept, wanted), spent=spent), text="taken")
+
+
+def _still_spent(
+    record: Record, kept: tuple[Slot, ...], sightings: Sightings, now: Now
+) -> tuple[Spent, ...]:
+    """Return what counts: all that is under way, and of the rest the last hour's."""
+    under_way = {slot.attempt_id for slot in kept if slot.rest_t is None}
+    ghosts = {slot.attempt_id for slot in record.held} - under_way
+    spent = []
+    for each in record.spent:
+        if each.attempt_id in ghosts:  # it may have acted until a moment ago
+            spent.append(replace(each, t=now.unix_t))
+        elif each.attempt_id in under_way or not _past(each, sightings, now):
+            spent.append(each)
+    return tuple(spent)
+
+
+def renew(record: Record, attempt_id: str) -> Change:
+    """Count one on, or find that the slot was lost."""
+    mine = record.of(attempt_id)
+    if mine is None:
+        return Change(record=None, text="it was lost: somebody else has taken it up, or deleted it")
+    slots = tuple(
+        replace(slot, beat=slot.beat + 1) if slot is mine else slot for slot in record.slots
+    )
+    return Change(record=replace(record, slots=slots), text="renewed")
+
+
+def give_back(
+    record: Record, attempt_id: str, now: Now, *, rest_seconds: float, used: bool
+) -> Change:
+    """Free the slot, after a rest; what was not used is not spent either."""
+    mine = record.of(attempt_id)
+    slots = tuple(slot for slot in record.slots if slot is not mine)
+    if mine is not None and used and rest_seconds > 0:
+        slots = (*slots, replace(mine, rest_t=now.unix_t, rest_seconds=rest_seconds))
+    spent = tuple(
+        replace(each, t=now.unix_t) if each.attempt_id == attempt_id else each
+        for each in record.spent
+        if used or each.attempt_id != attempt_id
+    )
+    changed = Record(slots=slots, spent=spent)
+    return Change(record=None if changed == record else changed, text="given back")
+
+
+def _free(slot: Slot, sightings: Sightings, now: Now) -> bool:
+    """May nobody be acting under this slot any more?"""
+    seen_s = sightings.age_seconds(slot, now.monotonic_s)
+    if slot.rest_t is None:
+        return seen_s > EXPIRY_TTLS * slot.ttl_seconds
+    return _over(slot.rest_t, slot.rest_seconds, seen_s, now)
+
+
+def _past(spent: Spent, sightings: Sightings, now: Now) -> bool:
+    seen_s = sightings.age_seconds(spent, now.monotonic_s)
+    return _over(spent.t, HOUR_SECONDS, seen_s, now)
+
+
+def _over(began_t: float, seconds: float, seen_s: float, now: Now) -> bool:
+    return now.unix_t - began_t > seconds + SKEW_SECONDS or seen_s > seconds
+
+
+def _who(slots: tuple[Slot, ...], sightings: Sightings, now: Now) -> str:
+    """Name one of those in the way: one that is held before one that rests."""
+    first = min(slots, key=lambda slot: slot.rest_t is not None)
+    more = f" and {len(slots) - 1} more" if len(slots) > 1 else ""
+    if first.rest_t is not None:
+        left_s = first.rest_t + first.rest_seconds - now.unix_t
+        return f"it rests for {max(0.0, left_s):.0f} s more after {first.attempt_id}{more}"
+    seen_s = sightings.age_seconds(first, now.monotonic_s)
+    text = f"held by {first.holder} ({first.attempt_id}){more}"
+    if seen_s < first.ttl_seconds:
+        return text
+    left_s = EXPIRY_TTLS * first.ttl_seconds - seen_s
+    return (
+        f"{text}, without a sign for {seen_s:.0f} s; free in {max(0.0, left_s):.0f} s without one"
+    )

@@ -1,0 +1,160 @@
+"""hook: `vllm-watch hook test NAME` rehearses a restart hook, and changes nothing."""
+
+import argparse
+import asyncio
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vllm_watch.cli import exit_status
+from vllm_watch.config import Config, load
+from vllm_watch.errors import WatchError
+from vllm_watch.settings.target import TargetConfig
+
+if TYPE_CHECKING:
+    from vllm_watch.actions.hooks.base import Finding, HookCall
+
+HELP = """\
+Rehearse a restart hook: try all that changes nothing, and say whether it would work, and whether
+anything would start the server again after it ended by itself. Without --target it is rehearsed for
+every target whose restart.hook it is.
+
+examples:
+  vllm-watch hook test restart-vllm --config /etc/vllm-watch.yaml
+  vllm-watch hook test restart-vllm --config /etc/vllm-watch.yaml --target llama --json
+
+exit status: 0 it would work, 1 it would not, or something is to be mended first, 2 wrong usage"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what is rehearsed."""
+    parser.add_argument("what", metavar="test", choices=["test"], help="what to do: rehearse it")
+    parser.add_argument("name", metavar="NAME", help="the hook's name in the configuration")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="the configuration (YAML)")
+    parser.add_argument("--target", metavar="NAME", help="the target to rehearse it for")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Rehearse; the exit status says whether all is well."""
+    config = load(arguments.config, environ=os.environ)
+    targets = _targets(config, arguments.name, arguments.target)
+    results = asyncio.run(_rehearse(config, arguments.name, targets))
+    kind = config.hooks.by_name()[arguments.name][0]
+    ok = all(finding.ok for findings in results.values() for finding in findings)
+    if arguments.json:
+        print(json.dumps(_document(arguments.name, kind, ok, results), indent=2))
+    else:
+        print("\n".join(_lines(arguments.name, kind, results)))
+    return exit_status.FINE if ok else exit_status.FOUND
+
+
+def _targets(config: Config, name: str, wanted: str | None) -> list[TargetConfig]:
+    hooks = config.hooks.by_name()
+    if name not in hooks:
+        known = f"write the name of one: {', '.join(hooks)}" if hooks else "configure one in hooks"
+        raise WatchError(f"there is no hook '{name}'", known)
+    if wanted is not None:
+        found = [target for target in config.targets if target.name == wanted]
+        if not found:
+            known = ", ".join(target.name for target in config.targets) or "none is written out"
+            raise WatchError(f"there is no target '{wanted}'", f"write the name of one: {known}")
+        return found
+    found = [target for target in config.targets if config.restart_for(target).hook == name]
+    found = found or list(config.targets if len(config.targets) == 1 else ())
+    if not found:
+        cause = f"no target has restart.hook: {name}"
+        raise WatchError(cause, "name the target to rehearse it for with --target")
+    return found
+
+
+async def _rehearse(
+    config: Config, name: str, targets: list[TargetConfig]
+) -> "dict[str, list[Finding]]":
+    # Here, so that a help text loads no HTTP client.
+    from vllm_watch.actions import hook_kinds  # noqa: PLC0415
+    from vllm_watch.actions.hooks.base import Tools  # noqa: PLC0415
+
+    kind, settings = config.hooks.by_name()[name]
+    tools = Tools(procfs=config.procfs, watcher_url=_watcher_url(config))
+    hook = hook_kinds.make(kind, settings, tools)
+    results: dict[str, list[Finding]] = {}
+    for target in targets:
+        started, first = await _observed(target, config)
+        results[target.name] = [first, *await hook.rehearse(_call(target, started))]
+    return results
+
+
+def _watcher_url(config: Config) -> str:
+    host, port = config.listen_address
+    any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as they are written
+    host = any_address.get(host, host)
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _call(target: TargetConfig, process_start_time: float | None) -> "HookCall":
+    from vllm_watch.actions.hooks.base import HookCall  # noqa: PLC0415
+
+    identity = target.identity()
+    return HookCall(
+        attempt_id="rehearsal",
+        target=identity.name,
+        url=identity.url,
+        group=identity.group,
+        trigger="manual",
+        reason="rehearsal: nothing is to be restarted",
+        namespace=identity.namespace or None,
+        pod=identity.pod or None,
+        node=identity.node or None,
+        process_start_time=process_start_time,
+    )
+
+
+async def _observed(target: TargetConfig, config: Config) -> "tuple[float | None, Finding]":
+    """Look at the server once: when it started is what hooks know it by."""
+    from vllm_watch.actions.hooks.base import Finding  # noqa: PLC0415
+    from vllm_watch.sources import http  # noqa: PLC0415
+    from vllm_watch.sources.vllm import VllmSource  # noqa: PLC0415
+
+    async with http.new_session() as session:
+        source = VllmSource(target.identity(), config.scrape_for(target), session)
+        observation = (await source.observe()).observation
+    if observation.reading is None:
+        text = f"{target.url} does not answer: {observation.scrape.error}"
+        return None, Finding(ok=False, text=text, remedy="rehearse it while the server runs")
+    started = observation.reading.server.process_start_time
+    if started is None:
+        text = f"{target.url} answers, but does not say when it started: fewer mistakes are noticed"
+        return None, Finding(ok=True, text=text)
+    since = datetime.fromtimestamp(started, UTC).isoformat(timespec="seconds")
+    return started, Finding(ok=True, text=f"{target.url} answers; it started at {since}")
+
+
+def _document(
+    name: str, kind: str, ok: bool, results: "dict[str, list[Finding]]"
+) -> dict[str, Any]:
+    targets = [
+        {
+            "target": target,
+            "ok": all(finding.ok for finding in findings),
+            "findings": [
+                {"ok": finding.ok, "text": finding.text, "remedy": finding.remedy}
+                for finding in findings
+            ],
+        }
+        for target, findings in results.items()
+    ]
+    return {"hook": name, "kind": kind, "ok": ok, "targets": targets}
+
+
+def _lines(name: str, kind: str, results: "dict[str, list[Finding]]") -> list[str]:
+    lines = []
+    for target, findings in results.items():
+        lines.append(f"hook {name} ({kind}) for target {target}: nothing was restarted")
+        for finding in findings:
+            lines.append(f"  {'ok     ' if finding.ok else 'WRONG  '}{finding.text}")
+            if finding.remedy:
+                lines.append(f"         → {finding.remedy}")
+    return lines

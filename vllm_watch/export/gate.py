@@ -1,0 +1,101 @@
+"""What exec probes in the engines' containers ask: may this engine live on, may it get more requests?
+
+Every answer is HTTP 200 and one line of text, "ok" or the gate's word with the start of the server that is
+meant; a probe must compare both, and takes anything else, and no answer, for "ok". So a probe by httpGet
+can never restart an engine on our word, and none must be made: it would when the watcher is away.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Protocol
+
+from aiohttp import web
+
+from vllm_watch.export.answers import TimedResponse, refusal
+from vllm_watch.export.status import to_json
+
+# The words are the contract with the probes, see docs/hooks/gate.md.
+WORDS = {"liveness": "kill", "readiness": "no"}
+
+_ASKED = re.compile(r"[0-9A-Za-z.-]{0,40}")
+_STARTED_MAX = 1e11
+
+
+class Probes(Protocol):
+    """What was heard of a target's probes."""
+
+    @property
+    def liveness_asked_seconds(self) -> float | None:
+        """Since the last one asked; None: none ever did."""
+
+    @property
+    def starts(self) -> tuple[float, ...]:
+        """Unix seconds: when the containers that asked lately began."""
+
+
+class Gatekeeper(Protocol):
+    """Who knows the answers."""
+
+    async def answer(
+        self, target: str, which: str, started_t: float | None, source: str
+    ) -> float | None:
+        """Return the start of the server that is meant by the gate's word; None: all is well."""
+
+    def probes(self, target: str) -> Probes:
+        """What was heard of the probes of this target."""
+
+
+class GateApi:
+    """The handlers, over who knows the answers; `watched` says whether there is a target of a name."""
+
+    def __init__(self, gatekeeper: Gatekeeper, watched: Callable[[str], bool]) -> None:
+        self._gatekeeper = gatekeeper
+        self._watched = watched
+
+    def routes(self) -> list[web.RouteDef]:
+        """Every route of this class; all of them only answer."""
+        return [
+            web.get("/gate/{which:liveness|readiness}", self._answer),
+            web.get("/gate/probes", self._probes),
+        ]
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        target, which = request.query.get("target", ""), request.match_info["which"]
+        if not self._watched(target):
+            return _not_watched(target)
+        asked = request.query.get("asked", "")
+        if not _ASKED.fullmatch(asked):
+            return refusal(
+                400, "asked is no short word", "Send letters and digits, or leave it out"
+            )
+        meant_t = await self._gatekeeper.answer(
+            target, which, _unix(request.query.get("started", "")), request.remote or "unknown"
+        )
+        said = "ok" if meant_t is None else f"{WORDS[which]} {meant_t:.0f}"
+        return TimedResponse(text=f"{said} {asked}".strip() + "\n", content_type="text/plain")
+
+    async def _probes(self, request: web.Request) -> web.StreamResponse:
+        target = request.query.get("target", "")
+        if not self._watched(target):
+            return _not_watched(target)
+        probes = self._gatekeeper.probes(target)
+        document = {
+            "liveness_asked_seconds": probes.liveness_asked_seconds,
+            "starts": list(probes.starts),
+        }
+        return TimedResponse(body=to_json(document).encode(), content_type="application/json")
+
+
+def _not_watched(target: str) -> web.Response:
+    return refusal(
+        404, f"No target is named {target[:100]!r}", "Ask with ?target=NAME; see /api/v1/status"
+    )
+
+
+def _unix(text: str) -> float | None:
+    try:
+        value = float(text[:30])
+    except ValueError:
+        return None
+    return value if math.isfinite(value) and 0 < value < _STARTED_MAX else None

@@ -1,0 +1,105 @@
+// What a person asks the watcher to do: a dialog that takes the reason and a token, and says what came of it.
+// The token lives in this page's memory only, and goes when the page does.
+
+import { h, setText } from "./dom.js";
+
+const TIMEOUT_MS = 45000; // the watcher itself asks its hook, blockers and lock for up to 30 s
+const WRONG_TOKEN = 401;
+
+let token = "";
+let dialog = null;
+
+/** `wish`: path, title, text, act (the button), reason (true, "optional"), minutes (a default; null: none needed). */
+export function ask(page, wish) {
+  dialog ??= new Dialog();
+  dialog.open(page, wish);
+}
+
+class Dialog {
+  constructor() {
+    this.title = h("h2", { id: "ask-title" });
+    this.text = h("p");
+    this.reason = h("input", { type: "text", maxlength: "500", autocomplete: "off" });
+    this.minutes = h("input", { type: "number", min: "1", max: "43200", step: "1", inputmode: "numeric" });
+    this.token = h("input", { type: "password", autocomplete: "off", spellcheck: "false" });
+    this.reasonTitle = h("span");
+    this.minutesTitle = h("span");
+    this.fields = {
+      reason: h("label", {}, this.reasonTitle, this.reason), minutes: h("label", {}, this.minutesTitle, this.minutes),
+      token: h("label", {}, "Your token (kept in this page's memory only)", this.token),
+    };
+    this.said = h("p", { class: "ask-said", role: "alert", hidden: "" });
+    this.act = h("button", { type: "submit", class: "act strong" });
+    const cancel = h("button", { type: "button", class: "act" }, "Cancel");
+    const form = h("form", { novalidate: "" }, ...Object.values(this.fields), this.said, h("div", { class: "ask-buttons" }, cancel, this.act));
+    this.element = h("dialog", { class: "ask", "aria-labelledby": "ask-title" }, this.title, this.text, form);
+    document.body.append(this.element);
+    cancel.addEventListener("click", () => this.element.close());
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.send();
+    });
+  }
+
+  open(page, wish) {
+    this.page = page;
+    this.wish = wish;
+    setText(this.title, wish.title);
+    setText(this.text, wish.text);
+    setText(this.act, wish.act);
+    setText(this.reasonTitle, wish.reason === "optional" ? "Reason, if you like (it stands in the journal)" : "Reason (it stands in the journal)");
+    setText(this.minutesTitle, wish.minutes === null ? "Minutes (none: until somebody resumes)" : "Minutes");
+    this.reason.value = "";
+    this.minutes.value = wish.minutes ?? "";
+    this.token.value = "";
+    this.fields.reason.hidden = !wish.reason;
+    this.fields.minutes.hidden = wish.minutes === undefined;
+    this.fields.token.hidden = token !== "";
+    this.said.hidden = true;
+    this.act.disabled = false;
+    this.element.showModal();
+  }
+
+  async send() {
+    const { wish } = this;
+    if (token === "") token = this.token.value.trim();
+    const reason = this.reason.value.trim();
+    if (token === "" || (wish.reason === true && reason === "")) {
+      this.tell(token === "" ? "This needs a token: one that api.tokens of the configuration names." : "Say why: it stands in the journal.");
+      return;
+    }
+    const body = {};
+    if (wish.reason && reason) body.reason = reason;
+    if (wish.minutes !== undefined && this.minutes.value !== "") body.minutes = Number(this.minutes.value);
+    this.act.disabled = true;
+    const { status, said } = await post(wish.path, body);
+    if (this.wish !== wish) return;
+    this.act.disabled = false;
+    if (status === WRONG_TOKEN) {
+      token = "";
+      this.fields.token.hidden = false;
+      this.token.value = "";
+    }
+    if (status === 200 || status === 202) {
+      this.element.close();
+      this.page.announce(said.text ?? "Done.");
+    } else this.tell([said.error ?? `It answered with HTTP ${status}.`, said.remedy].filter(Boolean).join(" – "));
+  }
+
+  tell(text) {
+    this.said.hidden = false;
+    setText(this.said, text);
+  }
+}
+
+async function post(path, body) {
+  try {
+    const answer = await fetch(path, {
+      method: "POST", body: JSON.stringify(body), credentials: "omit", signal: AbortSignal.timeout(TIMEOUT_MS),
+      headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
+    });
+    return { status: answer.status, said: await answer.json() };
+  } catch {
+    return { status: 0, said: { error: "There was no answer: whether it was done stands in the journal" } };
+  }
+}

@@ -1,0 +1,113 @@
+// What is planned and was done about restarts, in sentences: why not now, what is under way, what it brought.
+
+import { h, icon, keyed, setAttribute, setText } from "./dom.js";
+import * as format from "./format.js";
+import { ask } from "./people.js";
+
+const TRIGGERS = { incident: "for this incident", schedule: "on schedule", manual: "by hand", alertmanager: "for an alert" };
+const ENDS = {
+  helped: ["good", "helped"], did_not_help: ["bad", "did not help"], failed: ["bad", "failed"], uncertain: ["bad", "may not have happened"],
+  cancelled: ["quiet", "was given up before anything was done"], dry_run: ["again", "would have been done now (mode observe)"],
+};
+
+/** When a gate will be asked again, unless it says so itself. */
+const until = ({ text, until_timestamp_seconds: t }, now) => (t === null || /:\d\dZ/.test(text) ? "" : ` Asked again ${format.moment(t, now)}.`);
+const ended = (text) => (/[.!?]$/.test(text) ? text : `${text}.`);
+
+/** One line for an attempt that ended. */
+function past({ state, text, ended_timestamp_seconds: t, payoff_ratio: payoff }, now) {
+  const [tone, words] = ENDS[state] ?? ["warn", state];
+  const gave = payoff === null ? "" : payoff > 0 ? ` It gave back ${format.ratio(payoff)} of its fresh throughput.` : " It gave no throughput back.";
+  const why = state === "dry_run" || !text ? "" : ` (${text})`;
+  return { sign: tone, tone, text: `${state === "dry_run" ? "A restart" : "The last restart"}${t === null ? "" : `, ${format.moment(t, now)},`} ${words}${why}.${gave}` };
+}
+
+/** One line for a wish, and one for each further gate that refuses. */
+function wished(wish, incident, now) {
+  const who = wish.trigger === "incident" && incident === null ? "for its incident" : TRIGGERS[wish.trigger] ?? wish.trigger;
+  if (wish.verdict === "approve") return [{ sign: "warn", tone: "warn", text: `A restart ${who} waits for a person's yes.` }];
+  const more = wish.gates.slice(1).map((gate) => ({ sign: "quiet", tone: "quiet", text: `Also: ${ended(gate.text)}${until(gate, now)}` }));
+  const approved = wish.approved_by === null ? "" : ` (approved by ${wish.approved_by})`;
+  return [{ sign: "info", tone: "quiet", text: `No restart ${who} now${approved}: ${ended(wish.text)}${until(wish, now)}` }, ...more];
+}
+
+/** What there is to say of a target's restarts; with an incident only what concerns it. */
+export function lines(plan, incident, now) {
+  if (!plan) return [];
+  if (plan.under_way) {
+    const { text, began_timestamp_seconds: t, trigger, actor } = plan.under_way;
+    return [{ sign: "again", tone: "info", text: `A restart ${trigger === "manual" ? `by ${actor} ` : ""}is under way since ${format.moment(t, now)}: ${ended(text)}` }];
+  }
+  const wishes = plan.waiting.filter(({ incident_id: id }) => incident === null || id === incident || id === null);
+  const told = wishes.flatMap((wish) => wished(wish, incident, now));
+  const said = wishes.some(({ gates }) => gates.some(({ gate }) => gate === "breaker")); // which tells of the last one, too
+  const last = plan.last && !said && (incident === null || plan.last.incident_id === incident) ? [past(plan.last, now)] : [];
+  return [...told, ...last];
+}
+
+/** The lines and, where people may ask for something, the buttons. */
+export class Plan {
+  constructor(page, target) {
+    this.page = page;
+    this.target = target;
+    this.list = h("ul", { class: "plan-lines" });
+    this.buttons = h("div", { class: "plan-buttons" });
+    this.element = h("div", { class: "plan", hidden: "" }, this.list, this.buttons);
+  }
+
+  draw(plan, incident, now) {
+    const told = lines(plan, incident, now);
+    keyed(this.list, told.map((line, i) => [i, line]), ([i]) => i, () => {
+      const sign = h("span", { class: "plan-sign" });
+      const text = h("span");
+      return { element: h("li", {}, sign, text), sign, text };
+    }, ({ element, sign, text }, [, line]) => {
+      setAttribute(element, "data-tone", line.tone);
+      if (sign.dataset.sign !== line.sign) {
+        sign.dataset.sign = line.sign;
+        sign.replaceChildren(icon(line.sign));
+      }
+      setText(text, line.text);
+    });
+    const asked = this.page.mayAsk() ? this.offers(plan, incident) : [];
+    this.element.hidden = told.length + asked.length === 0;
+    this.buttons.hidden = asked.length === 0;
+    keyed(this.buttons, asked, ({ key }) => key, ({ text, wish }) => {
+      const element = h("button", { type: "button", class: "act" }, text);
+      element.addEventListener("click", () => ask(this.page, wish));
+      return element;
+    }, () => undefined);
+  }
+
+  offers(plan, incident) {
+    if (!plan || plan.mode === "off") return [];
+    const offers = [];
+    const path = incident === null ? "" : `api/v1/incidents/${encodeURIComponent(incident)}`;
+    const wish = incident === null ? null : plan.waiting.find(({ incident_id: id }) => id === incident);
+    if (wish && wish.approved_by === null && !plan.under_way) {
+      offers.push({ key: `approve ${incident}`, text: "Approve the restart", wish: {
+        path: `${path}/approve`, title: `Restart ${this.target}?`, text: `It is restarted with the hook ${plan.hook}, if every other gate agrees.`, act: "Restart it" } });
+      offers.push({ key: `silence ${incident}`, text: "Silence", wish: {
+        path: `${path}/silence`, title: "No restart for this incident", text: "It stays open; it only restarts nothing, for so long.", reason: true, minutes: 60, act: "Silence" } });
+    }
+    if (plan.breaker) {
+      offers.push({ key: "resume", text: "Let it be tried again", wish: {
+        path: "api/v1/resume", title: "Close every breaker?", text: "What did not help may be tried again, on every target of this watcher. A pause ends, too.", reason: "optional", act: "Resume" } });
+    }
+    return offers;
+  }
+}
+
+/** Rows for an opened target. */
+export function planFacts(plan, now) {
+  if (!plan) return [];
+  const left = plan.budget_remaining;
+  return [
+    ["Mode", plan.mode], ["Hook", format.text(plan.hook)],
+    ["Restarts left", left === null ? format.UNKNOWN : String(left)],
+    ["Next on schedule", plan.next_scheduled_timestamp_seconds === null ? "none" : format.moment(plan.next_scheduled_timestamp_seconds, now)],
+    ["Last payoff", plan.payoff_ratio === null ? format.UNKNOWN : format.ratio(plan.payoff_ratio)],
+    ["Readiness gate", plan.draining ? "says no: requests finish" : "says yes"],
+    ...(plan.breaker ? [["Breaker", "open: a person must decide"]] : []),
+  ];
+}

@@ -1,0 +1,204 @@
+"""The endpoints that change something: restart, approve, silence, pause, resume, Alertmanager's webhook.
+
+They exist only where there is a token. Each knows who asks and from where, takes small JSON bodies, and
+passes the wish on; what comes of it, and the sentence that says so, is the guard's.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from vllm_watch.errors import WatchError
+from vllm_watch.export.answers import BODY_SECONDS, LARGE_BODIES_PATH, TimedResponse, refusal
+from vllm_watch.export.auth import Auth
+from vllm_watch.export.status import to_json
+
+ALERTS_BYTES_MAX = 1 << 20
+"""A group of a thousand alerts with long annotations; Alertmanager sends whole groups."""
+
+TEXT_CHARACTERS_MAX = 500
+MINUTES_MAX = 60 * 24 * 30
+ANSWER_SECONDS = 30.0
+"""For the guard to ask its blockers and its lock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks: a token's name, and the address that the connection came from."""
+
+    actor: str
+    source: str
+
+
+class People(Protocol):
+    """What the endpoints pass on. Each answer is an HTTP status and what is said; WatchError refuses."""
+
+    async def restart(
+        self, caller: Caller, target: str, reason: str, override_reason: str | None
+    ) -> tuple[int, Mapping[str, Any]]:
+        """A person wants a restart now."""
+
+    async def approve(self, caller: Caller, incident_id: str) -> tuple[int, Mapping[str, Any]]:
+        """A person confirms the restart that an incident waits for."""
+
+    async def silence(
+        self, caller: Caller, incident_id: str, reason: str, minutes: float
+    ) -> tuple[int, Mapping[str, Any]]:
+        """No restart for this incident, for so long."""
+
+    async def pause(
+        self, caller: Caller, reason: str, minutes: float | None
+    ) -> tuple[int, Mapping[str, Any]]:
+        """No restarts at all, for so long or until somebody resumes."""
+
+    async def resume(self, caller: Caller, reason: str) -> tuple[int, Mapping[str, Any]]:
+        """Ends a pause and closes every breaker."""
+
+    async def alerts(
+        self, caller: Caller, document: Mapping[str, Any]
+    ) -> tuple[int, Mapping[str, Any]]:
+        """What Alertmanager sends to a webhook."""
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class PeopleApi:
+    """The handlers, over whoever carries the wishes out."""
+
+    def __init__(self, auth: Auth, people: People) -> None:
+        self._auth = auth
+        self._people = people
+
+    def routes(self) -> list[web.RouteDef]:
+        """Every route of this class; none without a token."""
+        if not self._auth.exists:
+            return []
+        return [
+            web.post("/api/v1/targets/{target}/restart", self._with("restart", self._restart)),
+            web.post("/api/v1/incidents/{id}/approve", self._with("approve", self._approve)),
+            web.post("/api/v1/incidents/{id}/silence", self._with("silence", self._silence)),
+            web.post("/api/v1/pause", self._with("pause", self._pause)),
+            web.post("/api/v1/resume", self._with("pause", self._resume)),
+            web.post(LARGE_BODIES_PATH, self._with("alertmanager", self._alerts)),
+        ]
+
+    def _with(
+        self,
+        right: str,
+        handle: Callable[[web.Request, Caller], Awaitable[tuple[int, Mapping[str, Any]]]],
+    ) -> Handler:
+        async def handler(request: web.Request) -> web.StreamResponse:
+            actor = self._auth.actor(request, right)
+            if not isinstance(actor, str):
+                return actor
+            caller = Caller(actor=actor, source=request.remote or "unknown")
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    status, said = await handle(request, caller)
+            except WatchError as error:
+                return refusal(400, error.cause, error.remedy)
+            except TimeoutError:
+                return refusal(
+                    504, "There was no answer in time", "See the journal for whether it was done"
+                )
+            return TimedResponse(
+                status=status, body=to_json(dict(said)).encode(), content_type="application/json"
+            )
+
+        return handler
+
+    async def _restart(self, request: web.Request, caller: Caller) -> tuple[int, Mapping[str, Any]]:
+        body = _Body(await request.read())
+        reason, override = body.text("reason"), body.text("override_freeze", required=False)
+        body.done()
+        return await self._people.restart(
+            caller, request.match_info["target"], reason, override or None
+        )
+
+    async def _approve(self, request: web.Request, caller: Caller) -> tuple[int, Mapping[str, Any]]:
+        _Body(await request.read()).done()
+        return await self._people.approve(caller, request.match_info["id"])
+
+    async def _silence(self, request: web.Request, caller: Caller) -> tuple[int, Mapping[str, Any]]:
+        body = _Body(await request.read())
+        reason, minutes = body.text("reason"), body.minutes(default=60.0)
+        body.done()
+        return await self._people.silence(caller, request.match_info["id"], reason, minutes or 60.0)
+
+    async def _pause(self, request: web.Request, caller: Caller) -> tuple[int, Mapping[str, Any]]:
+        body = _Body(await request.read())
+        reason, minutes = body.text("reason"), body.minutes(default=None)
+        body.done()
+        return await self._people.pause(caller, reason, minutes)
+
+    async def _resume(self, request: web.Request, caller: Caller) -> tuple[int, Mapping[str, Any]]:
+        body = _Body(await request.read())
+        reason = body.text("reason", required=False)
+        body.done()
+        return await self._people.resume(caller, reason)
+
+    async def _alerts(self, request: web.Request, caller: Caller) -> tuple[int, Mapping[str, Any]]:
+        return await self._people.alerts(caller, _document(await _bounded(request)))
+
+
+class _Body:
+    """A small JSON object, of which every key must be known."""
+
+    def __init__(self, body: bytes) -> None:
+        self._left = dict(_document(body)) if body.strip() else {}
+
+    def text(self, key: str, *, required: bool = True) -> str:
+        value = self._left.pop(key, "")
+        if not isinstance(value, str) or len(value) > TEXT_CHARACTERS_MAX:
+            raise WatchError(
+                f"{key} is not a text of at most {TEXT_CHARACTERS_MAX} characters", "Shorten it"
+            )
+        if required and not value.strip():
+            raise WatchError(f"{key} is missing", f'Say why: {{"{key}": "..."}}')
+        return value.strip()
+
+    def minutes(self, default: float | None) -> float | None:
+        value = self._left.pop("minutes", default)
+        if value is None:
+            return None
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not 0 < value <= MINUTES_MAX:
+            cause = f"minutes is not a number above 0 and up to {MINUTES_MAX}"
+            raise WatchError(cause, 'Write {"minutes": 60}')
+        return float(value)
+
+    def done(self) -> None:
+        if self._left:
+            raise WatchError(f"unknown key {next(iter(self._left))[:50]!r}", "Leave it out")
+
+
+def _document(body: bytes) -> Mapping[str, Any]:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        raise WatchError("The body is not JSON", "Send a JSON object") from None
+    if not isinstance(document, dict):
+        raise WatchError("The body is not a JSON object", "Send a JSON object")
+    return document
+
+
+async def _bounded(request: web.Request) -> bytes:
+    """The body of the one caller that sends large ones, after it has shown its token."""
+    body = b""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.content.iter_chunked(1 << 16):
+                body += chunk
+                if len(body) > ALERTS_BYTES_MAX:
+                    raise WatchError(
+                        f"The body is larger than {ALERTS_BYTES_MAX >> 20} MiB",
+                        "Send smaller groups",
+                    )
+    except TimeoutError:
+        raise WatchError("The body did not come in time", "Send it again") from None
+    return body

@@ -1,0 +1,242 @@
+"""The restart hooks that can be configured: one list per kind, one model per kind."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from vllm_watch.settings.base import (
+    FilePath,
+    HttpUrl,
+    Name,
+    Port,
+    Problem,
+    Seconds,
+    Sections,
+    Settings,
+    problem,
+    problems,
+    quoted,
+)
+
+SIGNAL_KILL_SECONDS = 10.0
+"""What SIGKILL may take for a server and its engines: the kernel gives back tens of GiB in seconds."""
+_DOCKER_ANSWER_SECONDS = 10.0  # what Docker takes to start the container, once it has stopped
+# systemd's own alphabet of names, without templates; one that begins with - would be an option.
+_UNIT = re.compile(r"[A-Za-z0-9:_.\\][A-Za-z0-9:_.\\-]*(@[A-Za-z0-9:_.\\-]+)?\.service")
+
+# A kind that has a rollout, and a DNS subdomain: it becomes a path.
+_WORKLOAD = re.compile(r"(deployment|statefulset|daemonset|leaderworkerset)/[a-z0-9][a-z0-9.-]*")
+
+
+def _unit(value: str) -> str:
+    if not _UNIT.fullmatch(value):
+        remedy = "write its whole name, such as vllm.service or vllm@0.service"
+        raise problem(f"{quoted(value)} is not the name of a service unit", remedy)
+    return value
+
+
+def _workload(value: str) -> str:
+    if value and not _WORKLOAD.fullmatch(value):
+        remedy = "write deployment/NAME, statefulset/NAME, daemonset/NAME or leaderworkerset/NAME"
+        raise problem(f"{quoted(value)} is not a workload", remedy)
+    return value
+
+
+def _too_short(key: str, seconds: float, more: float, timeout: float) -> Problem:
+    cause = f"{seconds:g} leaves no time for what follows within timeout_seconds ({timeout:g})"
+    remedy = f"set timeout_seconds to {seconds + more:g} or more"
+    return Problem((key,), cause, remedy)
+
+
+_TIMEOUT = Field(
+    60.0,
+    le=3600,
+    description="How long one call may take; then it is ended with all that it started.",
+    json_schema_extra={
+        "why": "Asking a supervisor takes seconds; a shutdown that drains, a minute."
+    },
+)
+
+
+class HookSettings(Settings):
+    """What every kind has."""
+
+    name: Name = Field(description="What `restart.hook` calls it: a slug, unique among all hooks.")
+    timeout_seconds: Seconds = _TIMEOUT
+
+
+class CommandHook(HookSettings):
+    """A command, without a shell. It is told everything in its environment (`VLLM_WATCH_*`)."""
+
+    argv: tuple[str, ...] = Field(
+        min_length=1, max_length=100, description="The program (absolute path) and its arguments."
+    )
+    environment: tuple[str, ...] = Field(
+        ("PATH", "HOME", "LANG"),
+        max_length=100,
+        description="Variables of vllm-watch's own environment that the command may see.",
+        json_schema_extra={"why": "What else is there may be a secret."},
+    )
+    relaunches: bool = Field(
+        True,
+        description="Does the command itself see to it that the server runs again?",
+        json_schema_extra={"why": "`systemctl restart` and its like do."},
+    )
+
+
+class WebhookHook(HookSettings):
+    """A POST of JSON, signed, to whatever can restart."""
+
+    url: HttpUrl = Field(description="Where to send it.")
+    secret_file: FilePath | None = Field(
+        None, description="File with the key of the HMAC-SHA256 signature; none: not signed."
+    )
+    retries: int = Field(
+        3,
+        ge=0,
+        le=10,
+        description="How often a call that surely did nothing (refused, 429, 503) is sent again.",
+        json_schema_extra={"why": "The same idempotency key goes with each."},
+    )
+
+
+class SignalHook(HookSettings):
+    """SIGTERM, later SIGKILL, to the vLLM on this host (or in a shared PID namespace)."""
+
+    pid_file: FilePath | None = Field(None, description="File that holds the server's PID.")
+    port: Port | None = Field(
+        None,
+        description="The port that the server listens on.",
+        json_schema_extra={"default": "the port of the target's URL"},
+    )
+    terminate_seconds: Seconds = Field(
+        30.0,
+        le=3600,
+        description="From SIGTERM to SIGKILL.",
+        json_schema_extra={"why": "vLLM ends in seconds; a hung engine never does."},
+    )
+    supervised_by: str = Field(
+        "",
+        max_length=200,
+        description="Who starts the server again, in words. Without it, one must be found "
+        "(systemd with Restart=always, a container runtime, Kubernetes) or the hook refuses.",
+        json_schema_extra={
+            "why": "vLLM ends with status 0 after its engine died: Restart=on-failure leaves it dead."
+        },
+    )
+
+    @model_validator(mode="after")
+    def _kill_fits(self) -> "SignalHook":
+        if self.terminate_seconds + SIGNAL_KILL_SECONDS > self.timeout_seconds:
+            wrong = _too_short("terminate_seconds", self.terminate_seconds, SIGNAL_KILL_SECONDS, self.timeout_seconds)  # fmt: skip
+            raise problems([wrong])
+        return self
+
+
+class GateHook(HookSettings):
+    """An exec probe in the engine's container asks, and Kubernetes restarts it: no rights needed."""
+
+    timeout_seconds: Seconds = Field(
+        120.0,
+        le=3600,
+        description="How long the gate says `kill`, at most: until the server has ended.",
+        json_schema_extra={
+            "why": "Kubernetes takes three failed probes (30 s by default) and a grace of 30 s."
+        },
+    )
+    kill_dir: FilePath | None = Field(
+        None,
+        description="Folder shared with the engine's container, one for each engine, in which the "
+        "`kill` and `drain` files are written.",
+        json_schema_extra={"default": "none: the probe asks `/gate/liveness`"},
+    )
+
+
+class SystemdHook(HookSettings):
+    """A unit of the systemd of this host."""
+
+    unit: Annotated[str, AfterValidator(_unit)] = Field(
+        max_length=255, description="Such as `vllm.service`; systemd is asked through `systemctl`."
+    )
+    user: bool = Field(
+        False,
+        description="A unit of the user's own systemd instead of the system's.",
+        json_schema_extra={"why": "Engines run as system units."},
+    )
+
+
+class DockerHook(HookSettings):
+    """A container of the Docker (or Podman) of this host."""
+
+    container: str = Field(min_length=1, max_length=255, description="Its name or id.")
+    socket: FilePath = Field(
+        Path("/var/run/docker.sock"),
+        description="The Engine API's socket.",
+        json_schema_extra={"why": "Docker's own place."},
+    )
+    stop_seconds: Seconds = Field(
+        30.0,
+        le=3600,
+        description="What Docker gives it from SIGTERM to SIGKILL.",
+        json_schema_extra={"why": "vLLM ends in seconds; a hung engine never does."},
+    )
+
+    @model_validator(mode="after")
+    def _start_fits(self) -> "DockerHook":
+        if self.stop_seconds + _DOCKER_ANSWER_SECONDS > self.timeout_seconds:
+            wrong = _too_short("stop_seconds", self.stop_seconds, _DOCKER_ANSWER_SECONDS, self.timeout_seconds)  # fmt: skip
+            raise problems([wrong])
+        return self
+
+
+class KubernetesHook(HookSettings):
+    """The pod, through the API server: with rights of its own, see docs/hooks/kubernetes.md."""
+
+    action: Literal["evict", "rollout_restart"] = Field(
+        "evict",
+        description="Evict the target's pod (PodDisruptionBudgets hold), or restart the workload's rollout.",
+        json_schema_extra={"why": "Evicting touches one pod and asks the budget."},
+    )
+    namespace: str = Field("", max_length=253, description="Where the pod is.",
+                           json_schema_extra={"default": "the target's, else our own"})  # fmt: skip
+    workload: Annotated[str, AfterValidator(_workload)] = Field(
+        "",
+        max_length=300,
+        description="`deployment/NAME`, `statefulset/NAME`, `daemonset/NAME` or `leaderworkerset/NAME`, "
+        "for `rollout_restart`.",
+    )
+    state_outlives_pod: bool = Field(
+        False,
+        description="Does `state_dir` lie on a volume that outlives the pod of vllm-watch? Only then may "
+        "that pod itself be replaced.",
+        json_schema_extra={"why": "With the journal the budget would be gone."},
+    )
+
+    @model_validator(mode="after")
+    def _has_workload(self) -> "KubernetesHook":
+        if self.action == "rollout_restart" and not self.workload:
+            remedy = "write deployment/NAME or statefulset/NAME"
+            raise problems([Problem(("workload",), "is missing for rollout_restart", remedy)])
+        return self
+
+
+class HooksSettings(Sections):
+    """How an engine can be restarted. None is called unless `restart.hook` names it."""
+
+    command: tuple[CommandHook, ...] = Field((), max_length=1000)
+    webhook: tuple[WebhookHook, ...] = Field((), max_length=1000)
+    signal: tuple[SignalHook, ...] = Field((), max_length=1000)
+    gate: tuple[GateHook, ...] = Field((), max_length=1000)
+    systemd: tuple[SystemdHook, ...] = Field((), max_length=1000)
+    docker: tuple[DockerHook, ...] = Field((), max_length=1000)
+    kubernetes: tuple[KubernetesHook, ...] = Field((), max_length=1000)
+
+    def by_name(self) -> dict[str, tuple[str, HookSettings]]:
+        """Return each hook's kind and settings by its name; of a name that stands twice, the first."""
+        found: dict[str, tuple[str, HookSettings]] = {}
+        for kind in type(self).model_fields:
+            for hook in getattr(self, kind):
+                found.setdefault(hook.name, (kind, hook))
+        return found
