@@ -190,8 +190,8 @@ class Watch:
             at_s=at_s, known=known, observation=observation, signals=self.signals, windows=windows
         )
         verdicts = self._asked_end.judged(self.signals, self._verdicts(view))
-        verdicts = log_evidence.added(verdicts, observation.start_failure)
-        events = self._lifecycle.update(view, verdicts)
+        told = log_evidence.added(verdicts, observation.start_failure)
+        events = self._lifecycle.update(view, told)
         self.signals = self._with_ratios(self.signals)
         if self._lifecycle.incidents:
             self.signals = _with_states(self.signals, self._lifecycle.firing)
