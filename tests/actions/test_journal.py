@@ -204,3 +204,29 @@ async def test_old_entries_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     again = Journal(tmp_path)
     assert [attempt.id for attempt in await again.attempts()] == ["a2", "a3", "a4"]
     await again.close()
+
+
+CLOSING = """
+import asyncio, sys, time
+from pathlib import Path
+from vllm_watch.actions.journal import Entry, Journal
+
+async def main(folder):
+    for number in range(100):
+        journal = Journal(folder)
+        await journal.open()
+        entry = Entry(t=time.time(), actor="a", source="b", action="c", reason="x" * 5000)
+        work = [asyncio.create_task(each) for _ in range(5) for each in (journal.note(entry), journal.entries())]
+        await asyncio.sleep(0.001 * (number % 7))
+        await journal.close()
+        await asyncio.gather(*work, return_exceptions=True)
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+def test_closing_in_the_midst_of_a_write(tmp_path):
+    """Closing a connection that another thread uses ends the process: so that thread closes it."""
+    command = [sys.executable, "-c", CLOSING, tmp_path]
+    done = subprocess.run(command, cwd=ROOT, timeout=120, check=False)
+    assert done.returncode == 0

@@ -172,3 +172,12 @@ async def test_an_attempt_does_not_hold_the_end_up(tmp_path):
         began = asyncio.get_running_loop().time()
         await one.restarts.stop()
         assert asyncio.get_running_loop().time() - began < 4
+
+
+async def test_the_demo_shows_what_it_would_restart():
+    """Mode observe, without a state folder and without anything to press."""
+    async with daemon("--scenario", "healthy", command="demo") as process:
+        status = await process.until(lambda s: s["targets"] and s["targets"][0]["restart"])
+        assert status["targets"][0]["restart"]["mode"] == "observe"
+        assert status["restarts"] == {"paused": None, "journal_trouble": None, "people": False}
+        assert (await process.get("/api/v1/pause", "POST"))[0] in (404, 405)

@@ -25,6 +25,9 @@ _T = TypeVar("_T")
 WRITE_SECONDS = 10.0
 """A disk that takes longer to flush one row is not one to rely on."""
 
+CLOSE_SECONDS = 2.0
+"""How long the end of the watcher may wait for the last write."""
+
 KEPT_SECONDS = 400 * 86400.0
 """Attempts and wishes are kept for a year and a month: what an audit asks for."""
 
@@ -76,8 +79,14 @@ class Journal:
             )
 
     async def close(self) -> None:
-        """Finish what is under way, within a moment."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        """Finish what is under way, within a moment; by the thread itself, which may be in the midst of it."""
+        with contextlib.suppress(RuntimeError, TimeoutError):  # closed before; a disk that hangs
+            future = asyncio.get_running_loop().run_in_executor(self._thread, self._let_go)
+            self._thread.shutdown(wait=False)
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await asyncio.shield(future)
+
+    def _let_go(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
