@@ -68,9 +68,11 @@ class Shared:
             del self._left[oldest]
 
     async def change(
-        self, what: Callable[[Record, Now], Change], ttl_seconds: float
+        self, what: Callable[[Record, Now], Change], ttl_seconds: float, writes: Callable[[], None]
     ) -> tuple[Change, float]:
         """Read, change and replace until nobody was faster; return what was changed and when it was sent.
+
+        `writes` is called before each write: from then on it may have been done.
 
         Raises:
             KubernetesError: where the API server did not answer or would not.
@@ -93,11 +95,16 @@ class Shared:
                 sent_s = boottime_s()
                 if change.record is None:
                     return change, sent_s
+                writes()
                 answer = await self._replace(found, change.record, ttl_seconds)
             except KubernetesError as error:
                 trouble, answer = error, Answer(_CONFLICT, {})
                 continue
             if answer.ok:
+                # What was on its way has an old version now, and can not be carried out any more.
+                self._left = {
+                    name: how for name, how in self._left.items() if change.record.of(name)
+                }
                 return change, sent_s
             # A 404 to a POST is a namespace that is missing; to a PUT, an object just deleted.
             faster = answer.status == _CONFLICT or (answer.status == _GONE and found is not None)
@@ -185,10 +192,14 @@ class Lock:
         self._shared, self._limits = shared, limits
         self._attempt_id: str | None = None
         self._until_s = 0.0  # of our own clock
+        self._wrote = False
+
+    def _writes(self) -> None:
+        self._wrote = True
 
     async def acquire(self, holder: str, attempt_id: str) -> Held:
         wanted = Slot(holder=holder, attempt_id=attempt_id, ttl_seconds=self.ttl_seconds)
-        known = self._attempt_id == attempt_id
+        known, self._wrote = self._attempt_id == attempt_id, False
         try:
             held = await self._change(
                 lambda record, now: records.take(
@@ -206,7 +217,7 @@ class Lock:
 
     def _leave(self, attempt_id: str, known: bool) -> None:
         """It may have been taken, which nobody will use; what was held before is given back later."""
-        if not known:
+        if self._wrote and not known:
             self._shared.leave(attempt_id, 0.0, used=False)
 
     async def renew(self) -> Held:
@@ -240,7 +251,7 @@ class Lock:
     async def _change(self, what: Callable[[Record, Now], Change]) -> Held:
         try:
             async with asyncio.timeout(ASK_SECONDS):
-                change, sent_s = await self._shared.change(what, self.ttl_seconds)
+                change, sent_s = await self._shared.change(what, self.ttl_seconds, self._writes)
         except TimeoutError:
             text = f"{self._shared}: no answer within {ASK_SECONDS:.0f} s"
             return Held(held=None, text=text)

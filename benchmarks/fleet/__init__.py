@@ -1,0 +1,1 @@
+"""A thousand engines under two hundred watchers, in virtual time."""
