@@ -186,10 +186,10 @@ async def test_damaged_file_makes_the_history_unknown(tmp_path: Path) -> None:
 
 async def test_entry_that_is_not_ours_makes_what_was_spent_unknown(tmp_path: Path) -> None:
     """Neither a text that is no JSON nor one of other fields is skipped: it might have been a restart."""
+    insert = "INSERT OR REPLACE INTO attempt VALUES (?, ?, ?, ?, ?, ?)"
     for said in ("no JSON", '{"id": "b1"}'):
         journal = Journal(tmp_path)
         row = ("b1", "chat-0", "chat", "helped", time.time(), said)
-        insert = "INSERT OR REPLACE INTO attempt VALUES (?, ?, ?, ?, ?, ?)"
         await journal._do(lambda db, row=row: db.execute(insert, row))
         with pytest.raises(JournalError, match="cannot be read"):
             await journal.attempts()
