@@ -166,6 +166,19 @@ def left(state: str, before: verify.Before | None, **more: Any) -> Attempt:
     return Attempt(state=state, **said | more)
 
 
+def noted_writes(run: Run, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The states that are written from now on."""
+    states: list[str] = []
+    write = run.journal.write
+
+    async def noted(attempt: Attempt) -> None:
+        states.append(attempt.state)
+        await write(attempt)
+
+    monkeypatch.setattr(run.journal, "write", noted)
+    return states
+
+
 RESUMED: dict[str, tuple[str, bool, bool, str, list[str]]] = {
     # state it was left in, was the server restarted since, is known what was before; its end, and
     # the states that the next run wrote
@@ -195,18 +208,11 @@ async def test_resumed(
         server.start()
     run = Run(server)
     await run.journal.write(left(state, before))
-    states: list[str] = []
-    write = run.journal.write
-
-    async def noted(attempt: Attempt) -> None:
-        states.append(attempt.state)
-        await write(attempt)
-
-    monkeypatch.setattr(run.journal, "write", noted)
+    states = noted_writes(run, monkeypatch)
     await run.attempts.resume()
     assert (await run.ended()).state == end
     assert await run.on_disk() == {"a1": end}
-    assert [each for i, each in enumerate(states) if states[i - 1 : i] != [each]] == written
+    assert states == written
     assert server.lines("called") == []
     await run.close()
 
@@ -260,13 +266,14 @@ async def test_target_that_is_never_found_does_not_hold_it_open(
     assert (attempt.state, attempt.text) == ("uncertain", "its target is not watched any more")
 
 
-async def test_resumed_twice_is_resumed_once(run: Run) -> None:
-    """What this run has begun or taken up is its own."""
+async def test_resumed_twice_is_resumed_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this run has begun or taken up is its own, and no leftover of another."""
+    states = noted_writes(run, monkeypatch)
     await run.begin("a1")
     await run.attempts.resume()
     await run.attempts.resume()
     assert (await run.ended()).state == "helped"
-    assert await run.on_disk() == {"a1": "helped"}
+    assert states == ["intent", "calling", "verifying", "helped"]
 
 
 async def test_resumed_attempt_holds_its_lock_again(server: Server) -> None:

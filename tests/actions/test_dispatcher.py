@@ -238,6 +238,32 @@ async def test_lock_that_another_has_is_waited_for(server: Server) -> None:
         assert (await story.fulfilled()).state == "helped"
 
 
+class DiskGoesAway(Story):
+    """The state folder is gone from the moment on when the blockers are asked."""
+
+    def _blockers(self) -> list[Answer]:
+        state = self.server.folder / "state"
+        if state.exists():
+            state.rename(state.with_name("away"))
+        return super()._blockers()
+
+
+async def test_lock_is_given_back_when_the_intent_cannot_be_written(server: Server) -> None:
+    """Agreed to and not begun: another watcher may act at once, and the wish goes on waiting."""
+
+    def lock() -> Lock:
+        return FileLock(server.folder, "chat", slots=1, ttl_seconds=60)
+
+    async with DiskGoesAway(server, answers=[FREE], lock=lock) as story:
+        story.dispatcher.ask(REQUEST)
+        await story.until(lambda: story.dispatcher.blocked[("chat-0", "journal")])
+        await story.until(lambda: "lock given back" in story.asked)
+        assert "lock" in story.asked
+        assert len(story.dispatcher.of_target("chat-0")) == 1
+        assert (await lock().acquire("another", "b1")).held
+    assert server.lines("called") == []
+
+
 async def raising() -> None:
     raise ZeroDivisionError
 

@@ -159,6 +159,7 @@ async def test_full_disk(tmp_path: Path) -> None:
         assert "no room" in raised.value.cause
         assert journal.trouble is not None
         assert (await journal.attempts())[0] == ATTEMPT
+        assert journal.trouble is not None  # that it can be read does not make room
         await journal.close()
     finally:
         subprocess.run(["umount", "-l", tmp_path], check=True)
@@ -181,6 +182,18 @@ async def test_damaged_file_makes_the_history_unknown(tmp_path: Path) -> None:
     last = Journal(tmp_path)
     assert LOST not in await last.standing()
     await last.close()
+
+
+async def test_entry_that_is_not_ours_makes_what_was_spent_unknown(tmp_path: Path) -> None:
+    """Neither a text that is no JSON nor one of other fields is skipped: it might have been a restart."""
+    insert = "INSERT OR REPLACE INTO attempt VALUES (?, ?, ?, ?, ?, ?)"
+    for said in ("no JSON", '{"id": "b1"}'):
+        journal = Journal(tmp_path)
+        row = ("b1", "chat-0", "chat", "helped", time.time(), said)
+        await journal._do(lambda db, row=row: db.execute(insert, row))
+        with pytest.raises(JournalError, match="cannot be read"):
+            await journal.attempts()
+        await journal.close()
 
 
 async def test_file_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:

@@ -166,10 +166,10 @@ class Attempts:
             attempt = await self._leave(attempt, text)
         if not last:
             await self._leave(attempt, "another attempt followed before it was verified")
-        elif _before(attempt) is None:
-            await self._leave(attempt, "what was so before is not known")
-        else:
+        elif _before(attempt) is not None:
             self._left.append((attempt, time.monotonic()))
+        elif attempt.state != "uncertain":
+            await self._leave(attempt, "what was so before is not known")
 
     async def _leave(self, attempt: Attempt, text: str) -> Attempt:
         """Nobody knows, for now, what it did."""
