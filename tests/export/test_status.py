@@ -34,7 +34,9 @@ def test_fields_are_those_of_the_records():
         "sources",
         "incidents",
         "detectors",
+        "restart",
     }
+    assert chat["restart"] is None  # off
     assert chat["signals"].keys() == names(TargetSignals) - {"detectors"}
     assert chat["signals"]["engines"]["0"].keys() == names(EngineSignals)
     assert status["gpus"].keys() == names(GpuReading)

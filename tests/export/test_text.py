@@ -26,6 +26,13 @@ from vllm_watch.export.board import Board
 from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.gpu_families import THROTTLE_REASONS
 from vllm_watch.export.incidents import KINDS
+from vllm_watch.export.restarts import (
+    Paused,
+    RestartCounts,
+    RestartPlan,
+    RestartState,
+    Waiting,
+)
 from vllm_watch.export.store_health import StoreHealth
 from vllm_watch.export.text import render, wants_openmetrics
 from vllm_watch.samples.gpu import GpuReading
@@ -160,6 +167,12 @@ def test_every_family_of_the_table_can_be_shown():
     board.store = StoreHealth("state")
     board.store.count("full", "no room", T)
     board.store.count(None, None, T)
+    board.restarts = RestartState()
+    plan = RestartPlan(
+        mode="auto", hook="h", budget_remaining=1, payoff_ratio=0.5, next_scheduled_timestamp_seconds=T
+    )  # fmt: skip
+    counts = RestartCounts({("incident", "helped"): 1}, {"window": 2})
+    board.show_restart("llama-70b-a", plan, counts)
     shown = {line.split()[2] for line in text_of(board).splitlines() if line.startswith("# TYPE")}
     assert shown == {family.name for family in FAMILIES}
 
@@ -356,3 +369,31 @@ def test_a_mad_server_cannot_fill_a_prometheus():
 def test_format_is_the_one_that_is_preferred(accept, openmetrics):
     """OpenMetrics only to those who prefer it, as Prometheus does."""
     assert wants_openmetrics(accept) is openmetrics
+
+
+def test_restarts():
+    """How attempts ended, which gates refused, what is left; nothing of a target that is not to be restarted."""
+    board = full_board()
+    board.restarts = RestartState(paused=Paused(actor="anna", reason="x"), journal_trouble="full")
+    plan = RestartPlan(
+        mode="approve", hook="h", budget_remaining=0, breaker="it did not help",
+        waiting=(
+            Waiting(trigger="incident", reason="r", asked_timestamp_seconds=T, verdict="approve"),
+            Waiting(trigger="schedule", reason="r", asked_timestamp_seconds=T, verdict="wait"),
+        ),
+    )  # fmt: skip
+    counts = RestartCounts({("manual", "did_not_help"): 3}, {"window": 2, "approval": 1})
+    board.show_restart("llama-70b-a", plan, counts)
+    assert [line for line in samples_of(board) if "_restart" in line and "engine_" not in line] == [
+        "vllm_watch_restart_paused 1",
+        "vllm_watch_restart_journal_ok 0",
+        'vllm_watch_restarts_total{target="llama-70b-a",trigger="manual",outcome="did_not_help"} 3',
+        'vllm_watch_restarts_blocked_total{target="llama-70b-a",blocker="approval"} 1',
+        'vllm_watch_restarts_blocked_total{target="llama-70b-a",blocker="window"} 2',
+        'vllm_watch_restart_mode_info{target="llama-70b-a",mode="approve"} 1',
+        'vllm_watch_restart_budget_remaining{target="llama-70b-a"} 0',
+        'vllm_watch_restart_breaker_open{target="llama-70b-a"} 1',
+        'vllm_watch_restart_under_way{target="llama-70b-a"} 0',
+        'vllm_watch_restart_waiting{target="llama-70b-a",for="approval"} 1',
+        'vllm_watch_restart_waiting{target="llama-70b-a",for="gate"} 1',
+    ]

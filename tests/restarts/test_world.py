@@ -8,6 +8,7 @@ import pytest
 from tests.restarts.station import station
 from vllm_watch.actions.attempt import Attempt
 from vllm_watch.actions.facts import IncidentFact, Peers
+from vllm_watch.restarts.world import Seams
 
 SERVES, STALLED, GONE = {"state": "serving"}, {"state": "stalled"}, {"state": "down", "up": False}
 OLD = {"age_s": 120.0}
@@ -72,6 +73,26 @@ async def test_a_crash_loop_is_a_start_that_fails(tmp_path):
         assert one.restarts.world.start_failure("a") is None
         one.incident(kind="engine_down", cause="crash_loop", advised=False)
         assert one.restarts.world.start_failure("a") == "no step for 40 s"
+
+
+async def test_what_a_log_says_goes_before(tmp_path):
+    """Another part of the watcher may know why a start cannot succeed, and what the log said last."""
+
+    async def tail():
+        yield b"ValueError: no such model"
+
+    async with station(tmp_path, start=False) as one:
+        world = one.restarts.world
+        world.seams = Seams(
+            start_failure={"a": "there is no such model"}.get, log_tail=lambda _: tail()
+        )
+        assert world.start_failure("a") == "there is no such model"
+        attempt = Attempt(
+            id="x2", target="a", group="g", trigger="incident", hook="h", reason="", actor="",
+            state="intent", began_t=1.0,
+        )  # fmt: skip
+        with tarfile.open(await world.evidence(attempt)) as archive:
+            assert archive.extractfile("a-x2/engine.log").read() == b"ValueError: no such model"
 
 
 async def test_the_next_look(tmp_path):

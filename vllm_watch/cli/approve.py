@@ -16,7 +16,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare which incident."""
     parser.add_argument("incident", metavar="INCIDENT", help="the incident's id, as the page, the log and /api/v1/incidents have it")  # fmt: skip
-    wishes.add_arguments(parser)
+    wishes.add_daemon(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

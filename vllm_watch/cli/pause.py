@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--minutes", metavar="N", type=float, help="for how long (default: until resume)"
     )
-    wishes.add_arguments(parser)
+    wishes.add_daemon(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

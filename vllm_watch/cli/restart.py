@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--override-freeze", metavar="REASON", help="why no freeze and no closed window holds now"
     )
-    wishes.add_arguments(parser)
+    wishes.add_daemon(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

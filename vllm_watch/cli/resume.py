@@ -16,7 +16,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare why."""
     parser.add_argument("--reason", metavar="TEXT", help="why; it stands in the journal")
-    wishes.add_arguments(parser)
+    wishes.add_daemon(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reason", metavar="TEXT", required=True, help="why; it stands in the journal"
     )
-    wishes.add_arguments(parser)
+    wishes.add_daemon(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:

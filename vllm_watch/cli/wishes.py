@@ -26,7 +26,7 @@ EXIT = """
 exit status: 0 done, 1 refused, and why, 2 wrong usage, or the daemon could not be asked"""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_daemon(parser: argparse.ArgumentParser) -> None:
     """Declare whom to ask."""
     add = parser.add_argument
     add("--url", metavar="URL", default=os.environ.get(URL_VARIABLE, DEFAULT_URL),
