@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 import aiohttp
 import structlog
 
-from vllm_watch.actions.journal import Journal
 from vllm_watch.canary_rounds import CanaryRounds
 from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
@@ -99,16 +98,16 @@ class Daemon:
         self._gpu_source = make_gpu_source(config.gpu, config)
         self.board = Board(window_seconds=config.signals.window_seconds)
         self._memory = Memory(config.state_dir, self.board)
-        self._journal: Journal | None = None
+        spool, self._journal = None, None
         if config.state_dir is not None:
             self._journal = OwnJournal(config.state_dir, lambda: self._memory.holds)
-        spool = config.state_dir / "recordings" if config.state_dir is not None else None
+            spool = config.state_dir / "recordings"
         self.recorder = FlightRecorder(
             seconds=config.recorder.minutes * 60,
             bytes_max_per_target=config.recorder.bytes_max,
             spool_dir=spool,
         )
-        self._restarts = Switch(config, self.board, self._recording, self._journal)
+        self._restarts = Switch(config, self.board, self._recording, self._journal, self._log_tail)
         host, port = config.listen_address
         self.server = Server(
             self.board, host=host, port=port, ready=self._not_ready,
@@ -307,6 +306,10 @@ class Daemon:
     def _engine_log(self, target: TargetConfig) -> EngineLog | None:
         path = self._config.engine_log_for(target)
         return None if path is None else EngineLog(target.name, path)
+
+    def _log_tail(self, name: str) -> AsyncIterator[bytes] | None:
+        log = self._running[name].loop.log if name in self._running else None
+        return None if log is None else log.tail()
 
     def _canary_rounds(self, target: TargetConfig, scrape: ScrapeSettings) -> CanaryRounds | None:
         assert self._session is not None  # noqa: S101 - begun in start()

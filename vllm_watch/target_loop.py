@@ -68,7 +68,7 @@ class TargetLoop:
         self._gpus = gpus
         self._keep = keep
         self._canary = canary
-        self._log = log
+        self.log = log
         self._news: str | None = None
         known = watch.signals.engines if watch.signals is not None else {}
         self._restarts = sum(engine.restarts for engine in known.values())
@@ -100,8 +100,8 @@ class TargetLoop:
         finally:
             if self._canary is not None:
                 await self._canary.stop()
-            if self._log is not None:
-                self._log.close()
+            if self.log is not None:
+                self.log.close()
 
     async def _run(self, *, spread: bool) -> None:
         start_s = time.monotonic()
@@ -125,10 +125,10 @@ class TargetLoop:
         if self._source.local:
             # Here and not before the look: what is judged is then what the recorder keeps with it.
             look = look._replace(observation=replace(look.observation, gpus=self._gpus()))
-        if self._log is not None:
-            failed = self._log.start_failure
+        if self.log is not None:
+            failed = self.log.start_failure
             look = look._replace(observation=replace(look.observation, start_failure=failed))
-            self._log.read_on()
+            self.log.read_on()
         if self._canary is not None and (asked := self._canary.take()) is not None:
             observation = replace(look.observation, canary=asked.canary)
             look = look._replace(

@@ -2,13 +2,15 @@
 
 import asyncio
 import tarfile
+from dataclasses import replace
 
 import pytest
 
 from tests.restarts.station import station
 from vllm_watch.actions.attempt import Attempt
 from vllm_watch.actions.facts import IncidentFact, Peers
-from vllm_watch.restarts.world import Seams
+from vllm_watch.samples.engine_log import StartFailure
+from vllm_watch.sources.engine_log import TAIL_BYTES_MAX, EngineLog
 
 SERVES, STALLED, GONE = {"state": "serving"}, {"state": "stalled"}, {"state": "down", "up": False}
 OLD = {"age_s": 120.0}
@@ -75,24 +77,35 @@ async def test_a_crash_loop_is_a_start_that_fails(tmp_path):
         assert one.restarts.world.start_failure("a") == "no step for 40 s"
 
 
-async def test_what_a_log_says_goes_before(tmp_path):
-    """Another part of the watcher may know why a start cannot succeed, and what the log said last."""
-
-    async def tail():
-        yield b"ValueError: no such model"
-
+async def test_a_start_that_its_log_says_cannot_succeed(tmp_path):
+    """Only what would fail the same way again; what the next start may survive is no reason against it."""
     async with station(tmp_path, start=False) as one:
         world = one.restarts.world
-        world.seams = Seams(
-            start_failure={"a": "there is no such model"}.get, log_tail=lambda _: tail()
-        )
-        assert world.start_failure("a") == "there is no such model"
+        for deterministic, said in ((True, "the KV cache is too small"), (False, None)):
+            failed = StartFailure(
+                failure="kv_cache_too_small", deterministic=deterministic, sentence="the KV cache is too small",
+            )  # fmt: skip
+            one.watches["a"].signals = replace(one.watches["a"].signals, start_failure=failed)
+            assert world.start_failure("a") == said
+
+
+async def test_the_end_of_the_log_is_evidence(tmp_path):
+    """What the engine said last, without secrets."""
+    log = EngineLog("a", tmp_path / "vllm.log")
+    log.path.write_text(
+        "x" * (TAIL_BYTES_MAX + 5) + "\nGET http://user:pass@host\nValueError: no such model"
+    )
+    async with station(tmp_path, start=False) as one:
+        world = one.restarts.world
+        world.log_tail = lambda _: log.tail()
         attempt = Attempt(
             id="x2", target="a", group="g", trigger="incident", hook="h", reason="", actor="",
             state="intent", began_t=1.0,
         )  # fmt: skip
         with tarfile.open(await world.evidence(attempt)) as archive:
-            assert archive.extractfile("a-x2/engine.log").read() == b"ValueError: no such model"
+            kept = archive.extractfile("a-x2/engine.log").read()
+    assert kept.endswith(b"GET http://[hidden]@host\nValueError: no such model")
+    assert len(kept) <= TAIL_BYTES_MAX
 
 
 async def test_the_next_look(tmp_path):

@@ -8,7 +8,7 @@ from aiohttp import web
 from vllm_watch.actions.journal import Journal
 from vllm_watch.config import Config
 from vllm_watch.export.board import Board
-from vllm_watch.restarts.world import Recording, Seams
+from vllm_watch.restarts.world import LogTail, Recording, no_log
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.watch import Watch
@@ -29,10 +29,9 @@ class Switch:
 
     def __init__(
         self, config: Config, board: Board, recording: Recording, journal: Journal | None,
-        seams: Seams | None = None,
+        log_tail: LogTail = no_log,
     ) -> None:  # fmt: skip
-        """`seams`: what other parts of the watcher know of a target, such as why it cannot start."""
-        self._seams = seams
+        self._log_tail = log_tail
         self._board, self._recording, self._journal = board, recording, journal
         self._restarts: Restarts | None = None
         self._opened = self._started = False
@@ -46,7 +45,7 @@ class Switch:
             from vllm_watch.restarts.wiring import Restarts  # noqa: PLC0415 - brings a scheduler
 
             self._restarts = Restarts(
-                config, self._board, self._recording, self._journal, self._seams
+                config, self._board, self._recording, self._journal, self._log_tail
             )
 
     def routes(self) -> list[web.RouteDef]:

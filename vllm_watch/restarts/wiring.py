@@ -31,7 +31,7 @@ from vllm_watch.restarts import plan
 from vllm_watch.restarts.equipment import Equipment
 from vllm_watch.restarts.journals import PassingJournal
 from vllm_watch.restarts.people import DaemonPeople
-from vllm_watch.restarts.world import DaemonWorld, Recording, Seams
+from vllm_watch.restarts.world import DaemonWorld, LogTail, Recording, no_log
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.hooks import GateHook
 from vllm_watch.settings.restart import RestartSettings, ScheduleSettings
@@ -59,7 +59,7 @@ class Restarts:
 
     def __init__(
         self, config: Config, board: Board, recording: Recording, journal: Journal | None,
-        seams: Seams | None = None,
+        log_tail: LogTail = no_log,
     ) -> None:  # fmt: skip
         """`journal` is that of the state folder; None: there is none, and so nothing is ever done."""
         self._board = board
@@ -71,7 +71,7 @@ class Restarts:
         self._equipment = Equipment(config, gates)
         self.world = DaemonWorld(
             board=board, recording=recording, state_dir=config.state_dir, tell=self._changed,
-            last_attempt=self._last_attempt, gates=gates, seams=seams or Seams(),
+            last_attempt=self._last_attempt, gates=gates, log_tail=log_tail,
         )  # fmt: skip
         self._gate_api = GateApi(gates, lambda name: name in board.targets)
         self.dispatcher = Dispatcher(

@@ -31,18 +31,11 @@ EVIDENCE_MINUTES = 10.0
 """Of the recording: what led to the incident, and the usual before it."""
 
 Recording = Callable[[str, float], AsyncIterator[bytes]]  # target's name, minutes
+LogTail = Callable[[str], AsyncIterator[bytes] | None]  # target's name; None: no log of it is read
 
 
-def _nothing(_: str) -> None:
-    return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seams:
-    """What other parts of the watcher know of a target, by its name; None: nothing."""
-
-    start_failure: Callable[[str], str | None] = _nothing  # why its start cannot succeed, in words
-    log_tail: Callable[[str], AsyncIterator[bytes] | None] = _nothing
+def no_log(_: str) -> None:
+    """Nothing is known of any engine's log."""
 
 
 @dataclass(slots=True)
@@ -75,7 +68,7 @@ class DaemonWorld:
     tell: Callable[[str], None]
     last_attempt: Callable[[str], Attempt | None]
     gates: Gates
-    seams: Seams = Seams()
+    log_tail: LogTail = no_log
     followed: dict[str, Followed] = field(default_factory=dict)
     _looked: dict[str, asyncio.Event] = field(default_factory=dict)
     _status: Status | None = None
@@ -176,9 +169,10 @@ class DaemonWorld:
         return max((seconds for seconds in kin if seconds is not None), default=None)
 
     def start_failure(self, name: str) -> str | None:
-        said = self.seams.start_failure(name)
-        if said is not None:
-            return said
+        signals = self.signals(name)
+        found = None if signals is None else signals.start_failure
+        if found is not None and found.deterministic:
+            return found.sentence or found.explanation or found.failure
         entry = self.board.targets.get(name)
         for incident in entry.incidents.open.values() if entry else ():
             if incident.cause == "crash_loop":
@@ -206,7 +200,7 @@ class DaemonWorld:
             "incidents.json": _once(self._status.incidents(name)),
             "gpus.json": _once(self._status.gpus()),
         }
-        tail = self.seams.log_tail(name)
+        tail = self.log_tail(name)
         if tail is not None:
             parts["engine.log"] = tail
         path = await evidence.keep(self.state_dir / "evidence", f"{name}-{attempt.id}", parts)

@@ -9,6 +9,7 @@ import asyncio
 import os
 import stat
 import threading
+from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -27,6 +28,9 @@ PIECE_BYTES_MAX = 4 << 20
 
 BACKLOG_BYTES_MAX = 16 << 20
 """Read of what was written before the watcher began: hours of an engine that logs its requests."""
+
+TAIL_BYTES_MAX = 256 << 10
+"""Kept as evidence before a restart: some thousand lines, a traceback of every worker among them."""
 
 LINE_CHARACTERS_MAX = 500
 """Of the root-cause line in an incident; the log itself has the rest."""
@@ -49,6 +53,16 @@ class EngineLog:
     def start_failure(self) -> StartFailure | None:
         """What the log said when it was last read; None where it names no failure."""
         return self._found
+
+    async def tail(self) -> AsyncIterator[bytes]:
+        """Yield the end of the file as it is now, without secrets. Raises OSError where it cannot be read."""
+        yield await asyncio.to_thread(self._tail)
+
+    def _tail(self) -> bytes:
+        with self._open(from_end=False) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES_MAX))
+            text = file.read(TAIL_BYTES_MAX).decode(errors="replace")
+        return redacted(text).encode()
 
     def read_on(self) -> None:
         """Begin to read what was written since; returns at once, and does nothing while a read is under way."""
