@@ -54,8 +54,9 @@ class Daemon:
     """`vllm-watch run` on a free port; `settings` are environment variables without their prefix."""
 
     def __init__(
-        self, folder: Path, targets: Mapping[str, str], settings: Mapping[str, str]
+        self, folder: Path, targets: Mapping[str, str], settings: Mapping[str, str], config: str = ""
     ) -> None:
+        """`config` is the text of a configuration file, where environment variables do not suffice."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             listen = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -64,6 +65,9 @@ class Daemon:
         arguments = ["--listen", listen, "--state-dir", str(folder / "state")]
         for name, url in targets.items():
             arguments += ["--target", f"{name}={url}"]
+        if config:
+            (folder / "vllm-watch.yaml").write_text(config)
+            arguments += ["--config", str(folder / "vllm-watch.yaml")]
         # Our own variables for tests look like settings to the daemon, which refuses what it does not know.
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("VLLM_WATCH_")}
         with self.log.open("wb") as log:
