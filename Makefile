@@ -21,7 +21,7 @@ CODE := vllm_watch tests benchmarks dashboards docs
 TOOLS := prometheus:prometheus promtool:prometheus chromium:chromium gcc:gcc
 PACKAGES := prometheus chromium gcc libc6-dev python3-venv
 
-.PHONY: help demo test check format format-check generate lint types imports test-vllm test-vllm-long bench bench-detection soak-healthy screenshots dist deps tools clean
+.PHONY: help demo test hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-detection soak-healthy screenshots dist deps tools clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +32,9 @@ demo: $(VENV)/.installed  ## watch a simulated fleet on http://127.0.0.1:9470 (L
 
 test: tools $(DEV)/.installed  ## run all tests but those against a real vLLM
 	$(BIN)/pytest -q -m 'not real_vllm and not podman' -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+hunt: $(DEV)/.installed  ## try 20 times as many examples of the property tests, other ones each time (some minutes)
+	$(BIN)/pytest -q -m hypothesis --hypothesis-profile=hunt -n $(WORKERS) $(PYTEST_ARGS)
 
 # Two at a time: the tests wait much, and the linters fill the gaps.
 check: $(DEV)/.installed  ## all that must hold before a commit

@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import settings
 
-# A time limit on each generated case says more about the machine than about the code.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
+from tests.examples import TEST
+
+settings.load_profile(TEST)  # make hunt takes another, with --hypothesis-profile
 
 # These wait for real time to pass, a minute each: begun first, they cost none.
 WAITING = ("test_canary_live.py", "test_restarts.py", "test_fleet_live.py", "test_gpus_reclaim.py")

@@ -275,6 +275,32 @@ async def test_it_looks_again_by_itself(server, board):
             await pilot.pause(0.02)
 
 
+class AnswersAtOnce:
+    """A daemon of which each question is answered before anything else happens, always with the same."""
+
+    url = "http://127.0.0.1:9470"
+
+    def __init__(self, status):
+        self._status = status
+
+    async def status(self):
+        return self._status
+
+    async def close(self):
+        pass
+
+
+async def test_answers_while_it_ends_are_not_drawn(server):
+    """The screen is taken down part by part, and an answer may come between any two of them."""
+    daemon = Daemon(f"http://127.0.0.1:{server.port}")
+    source = AnswersAtOnce(await daemon.status())
+    await daemon.close()
+    app = TopApp(source, interval_seconds=0.0)
+    async with app.run_test(size=(100, 24)) as pilot:  # raises at its end what broke the app
+        await first_look(pilot)
+    assert not app.is_running
+
+
 OTHER_SERVERS = {
     "another program": (lambda _: web.Response(text="hello"), "does not answer as vllm-watch does"),
     "another JSON": (lambda _: web.json_response({"status": "ok"}), "does not answer as vllm-watch does"),

@@ -1,5 +1,6 @@
 """What is missing is said, per detector and version of vLLM, and is never taken for health."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,8 +58,8 @@ def captured(name, looks=LOOKS_MIN + 1):
         ("0.6.1.post2-v0-multiproc.txt", SEES, PARTLY, PARTLY, SEES, BLIND),
         ("0.5.4-v0-default-no-vllm-metrics.txt", PARTLY, BLIND, BLIND, BLIND, SEES),
         ("0.4.3-v0.txt", SEES, PARTLY, PARTLY, SEES, SEES),
-        ("0.3.3-v0.txt", SEES, PARTLY, PARTLY, BLIND, SEES),
-        ("0.2.7-v0-aioprometheus.txt", SEES, BLIND, BLIND, BLIND, BLIND),
+        ("0.3.3-v0.txt", PARTLY, PARTLY, PARTLY, BLIND, SEES),
+        ("0.2.7-v0-aioprometheus.txt", PARTLY, BLIND, BLIND, BLIND, BLIND),
     ],
 )
 def test_each_version_of_vllm(capture, down, stalled, collapse, overload, memory):
@@ -97,9 +98,10 @@ def whole(steps, **without):
     fields = {
         "inter_token_latency": lengths, "request_success": {"stop": steps / 100},
         "request_prompt_tokens": lengths, "request_generation_tokens": lengths, "preemptions": 0.0,
-        "prefix_cache_queries": 1.0,
+        "prefix_cache_queries": 1.0, "prompt_tokens": steps * 10.0,
     }  # fmt: skip
-    return engine(steps, **(fields | without))
+    tokens = {name: without.pop(name) for name in ("generation_tokens",) if name in without}
+    return replace(engine(steps, **(fields | without)), **tokens)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,12 @@ def whole(steps, **without):
         ({}, "throughput_collapse", SEES, ""),
         ({"prefix_cache_queries": None}, "throughput_collapse", PARTLY, "prefix cache went cold"),
         ({"prefix_cache_queries": None, "prefix_cache_hit_rate": -1.0}, "throughput_collapse", SEES, ""),
-        ({"kv": None}, "throughput_collapse", PARTLY, "starve of KV pages"),
+        ({"kv": None}, "throughput_collapse", BLIND, "long contexts look like slow steps"),
+        ({"prompt_tokens": None}, "throughput_collapse", BLIND, "long prompts look like slow steps"),
+        ({"waiting": None}, "throughput_collapse", PARTLY, "starve of KV pages"),
+        ({"request_success": None}, "engine_down", PARTLY, "looks crashed"),
+        ({"prompt_tokens": None}, "engine_down", PARTLY, "may look crashed"),
+        ({"counted": False, "generation_tokens": None}, "engine_stalled", BLIND, "an engine at work"),
         ({"running": None}, "engine_stalled", BLIND, "no number of running requests"),
         ({"waiting": None}, "overload", BLIND, "the queue is not seen"),
         ({"request_success": None}, "overload", BLIND, "no counter of finished requests"),

@@ -1,9 +1,10 @@
 """The engine does many steps at once; nothing that can be seen from outside may show it."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.lab.reference_engine import Job, ReferenceEngine
 from vllm_watch.lab.batch import EngineConfig
 from vllm_watch.lab.engine import Engine
@@ -34,7 +35,7 @@ def submit(engine, requests):
         engine.submit(request)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(LOADS)
 def test_every_request_ends_when_the_step_by_step_reference_says(load):
     """Times, order and preemptions equal those of a loop over single steps."""
@@ -50,7 +51,7 @@ def test_every_request_ends_when_the_step_by_step_reference_says(load):
     assert [r.preemptions for r in requests] == [j.preemptions for j in jobs]
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(LOADS, st.lists(st.floats(0, 30, width=32), max_size=20))
 def test_looking_changes_nothing(load, looks):
     """An engine that is advanced in many small pieces ends its requests at the same times."""
@@ -68,7 +69,7 @@ def test_looking_changes_nothing(load, looks):
     assert [r.finish_t for r in second] == pytest.approx([r.finish_t for r in first], rel=1e-9)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(LOADS)
 def test_pages_are_never_lost_nor_invented(load):
     """At every look the used blocks are those that the running requests hold, within the capacity."""
@@ -92,7 +93,7 @@ def blocks_of(engine, request):
     return -(-tokens // SMALL.block_size)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(LOADS, st.sampled_from([1, 2, 4]))
 def test_tokens_are_conserved(load, step_tokens):
     """When all is done every counter and histogram says exactly what was asked for."""
@@ -115,7 +116,7 @@ def test_tokens_are_conserved(load, step_tokens):
         assert histograms["inter_token_latency"].count == outputs - len(load)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(LOADS)
 def test_first_come_first_served(load):
     """Nobody is scheduled before one who came earlier."""
@@ -129,7 +130,7 @@ def test_first_come_first_served(load):
     assert scheduled == sorted(scheduled)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(LOADS, st.data())
 def test_an_aborted_request_gives_everything_back(load, data):
     """A client may go away at any moment; the others end, and no page stays behind."""

@@ -1,5 +1,7 @@
 """What an engine was when fresh is learnt while it is well, and kept while it is not."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.detectors.made_up_engine import Engine
@@ -8,10 +10,11 @@ from vllm_watch.signals.baseline import Baseline
 FRESH = {"running": 40.0, "kv": 0.3}
 
 
-def follow(baseline, engine, seconds, **load):
+def follow(baseline, engine, seconds, lacks=(), **load):
     comparison = None
     for _ in range(int(seconds / 5)):
-        comparison = baseline.update(engine.at_s, engine.run(5.0, **load), known=True) or comparison
+        sample = replace(engine.run(5.0, **load), **dict.fromkeys(lacks))
+        comparison = baseline.update(engine.at_s, sample, known=True) or comparison
     return comparison
 
 
@@ -93,3 +96,83 @@ def test_what_it_did_before_a_gap_of_unknown_length_stays_known(known):
     assert baseline.update(engine.at_s, engine.run(5.0, **FRESH), known=False) is None
     assert baseline.model.blocks == blocks
     assert baseline.update(engine.at_s + 5, engine.run(5.0, **FRESH), known=True) is not None
+
+
+LOAD_UNTOLD = {
+    "longer contexts, and the usage is not seen": ({"running": 40.0, "kv": 0.9}, "kv_cache_usage"),
+    "longer prompts, and their tokens are not seen": (
+        {"running": 40.0, "kv": 0.3, "prompt": 4000.0}, "prompt_tokens",
+    ),
+    "many requests, and their number is not seen": ({"running": 99.0, "kv": 0.3}, "requests_running"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("load", "field"), LOAD_UNTOLD.values(), ids=LOAD_UNTOLD)
+def test_a_load_that_is_seen_in_part_is_not_compared_and_teaches_nothing(known, load, field):
+    """It looks lighter than it is."""
+    baseline, engine, before = known
+    blocks = baseline.model.blocks
+    assert follow(baseline, engine, 600, lacks={field}, **load) is None
+    assert baseline.comparison is None
+    assert baseline.model.blocks == blocks
+    again = follow(baseline, engine, 20, **FRESH)
+    assert again.slow_log_ratio == pytest.approx(before.slow_log_ratio, abs=0.1)
+
+
+OTHERWISE = {"iteration_tokens", "prefix_cache_queries"}
+
+
+def test_steps_that_are_told_otherwise_are_judged_by_their_like(known):
+    """What was learnt before stays for better days."""
+    baseline, engine, _ = known
+    blocks = baseline.model.blocks
+    first = follow(baseline, engine, 20, lacks=OTHERWISE, **FRESH)
+    assert (first.slow_log_ratio, first.slow_now) == (None, False)
+    later = follow(baseline, engine, 120, lacks=OTHERWISE, **FRESH)
+    assert later.slow_log_ratio == pytest.approx(0.0, abs=0.1)
+    again = follow(baseline, engine, 20, **FRESH)
+    assert baseline.model.blocks > blocks
+    assert again.slow_log_ratio == pytest.approx(0.0, abs=0.1)
+
+
+UNSEEN = {
+    "slow": ({**FRESH, "slow": 2.0}, "iteration_tokens"),
+    "starved": ({"running": 3.0, "kv": 0.9, "waiting": 9.0}, "requests_waiting"),
+}
+
+
+@pytest.mark.parametrize(
+    ("alarm", "load", "field"), [(name, *each) for name, each in UNSEEN.items()]
+)
+def test_an_alarm_whose_signals_are_gone_holds_unseen(known, alarm, load, field):
+    """Until they are back, and tell of health."""
+    baseline, engine, _ = known
+    assert getattr(follow(baseline, engine, 60, **load), alarm)
+    blind = follow(baseline, engine, 600, lacks={field}, **FRESH)
+    assert (getattr(blind, alarm), blind.unseen) == (True, True)
+    well = follow(baseline, engine, 120, **FRESH)
+    assert (getattr(well, alarm), well.unseen) == (False, False)
+
+
+def test_a_configuration_that_is_not_told_is_no_other_one(known):
+    """Nothing is forgotten for it, nor when it is told again."""
+    baseline, engine, _ = known
+    blocks = baseline.model.blocks
+    follow(baseline, engine, 60, lacks={"cache_config_info", "model_name"}, **FRESH)
+    follow(baseline, engine, 60, **FRESH)
+    assert baseline.model.blocks > blocks
+    engine.config = {"num_gpu_blocks": "7"}
+    follow(baseline, engine, 5, **FRESH)
+    assert baseline.model.blocks == 0
+
+
+def test_what_was_learnt_of_steps_told_otherwise_is_kept_as_such(known):
+    """A new watcher goes on with it, and with nothing else."""
+    baseline, engine, _ = known
+    follow(baseline, engine, 300, lacks=OTHERWISE, **FRESH)
+    heir = Baseline()
+    heir.restore(baseline.export_state(), away_seconds=5.0)
+    assert heir.model.blocks == baseline.model.blocks
+    seen = follow(heir, engine, 20, lacks=OTHERWISE, **FRESH)
+    assert seen.slow_log_ratio == pytest.approx(0.0, abs=0.1)
+    assert follow(heir, engine, 20, **FRESH).slow_log_ratio is None

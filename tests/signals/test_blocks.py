@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from vllm_watch.samples.engine import EngineSample, Histogram
-from vllm_watch.signals.blocks import Blocks
+from vllm_watch.signals.blocks import NEEDED, Blocks
 
 FIRST = EngineSample(
     engine="0", requests_running=4.0, requests_waiting=0.0, kv_cache_usage=0.2, preemptions=1.0,
@@ -55,13 +55,13 @@ MISSING = {
     "... and nothing while it was idle in between": (
         {"inter_token_latency": None, "requests_running": 0.0}, "step_seconds", None,
     ),
-    "no usage": ({"kv_cache_usage": None}, "kv_usage", None),
     "no preemptions": ({"preemptions": None}, "preempted", None),
     "no finished requests": ({"request_success": None}, "finished", None),
     "no lengths": ({"request_prompt_tokens": None}, "finished_tokens", None),
-    "no prompt tokens": ({"prompt_tokens": None}, "prompted", None),
     "no cache counters": ({"prefix_cache_queries": None}, "prompted", pytest.approx(80.0)),
-    "no gauges": ({"requests_running": None, "requests_waiting": None}, "running", 0.0),
+    "no queue": ({"requests_waiting": None}, "waiting", 0.0),
+    "... and it is said": ({"requests_waiting": None}, "lacks", {"requests_waiting"}),
+    "all there": ({}, "lacks", frozenset()),
 }  # fmt: skip
 
 
@@ -69,6 +69,24 @@ MISSING = {
 def test_what_is_missing(fields, name, value):
     found = block(replace(FIRST, **fields), replace(LATER, **fields))
     assert getattr(found, name) == value
+
+
+@pytest.mark.parametrize("field", NEEDED)
+def test_no_block_without_what_tells_the_load(field):
+    """Nor one across the look that lacked it: what is left of a load looks lighter than it is."""
+    blocks = Blocks()
+    blocks.add(0.0, FIRST, anew=False)
+    assert blocks.add(5.0, replace(LATER, **{field: None}), anew=False) is None
+    assert blocks.add(10.0, LATER, anew=False) is None
+    assert blocks.add(15.0, LATER, anew=False).seconds == 5.0
+
+
+def test_what_one_of_its_looks_lacks_a_block_lacks():
+    """One in the middle is enough."""
+    blocks = Blocks()
+    blocks.add(0.0, steps(0), anew=False)
+    blocks.add(1.0, replace(steps(50), inter_token_latency=None), anew=False)
+    assert blocks.add(2.0, steps(100), anew=False).lacks == {"inter_token_latency"}
 
 
 def steps(count):

@@ -51,6 +51,13 @@ def test_what_is_learnt(looks, starts):
     assert list(told(*looks).starts_s) == starts
 
 
+def test_the_process_that_answered_is_known_though_its_last_answer_did_not_name_it():
+    """It is no start of another one that lives on behind the closed port."""
+    loading = told(up(0), up(5, None), *refused(10, process=process(OLD)))
+    assert loading.is_ending(process(OLD))
+    assert loading.attempts == 0
+
+
 def test_patience_is_half_as_much_again_and_bounded():
     """Nothing learnt: what is usual. Much learnt: no longer than the longest start there is."""
     loading = told()

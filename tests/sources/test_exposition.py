@@ -7,11 +7,12 @@ import weakref
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from tests.examples import examples
 from vllm_watch.errors import ExpositionError
 from vllm_watch.sources import exposition
 from vllm_watch.sources.exposition import Parser
@@ -169,7 +170,7 @@ def damaged(rng, body):
     return "\n".join(lines)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.text(alphabet='ab_:{}="\\,# \t\n1.e+-NHELPTY', max_size=80))
 def test_any_text_reads_as_prometheus_client_reads_it_or_is_refused_by_both(body):
     """No text makes the parser fail in a way of its own."""

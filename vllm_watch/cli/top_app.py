@@ -112,8 +112,9 @@ class TopApp(App[None]):
 
     def draw(self) -> None:
         """Draw everything from what is known now."""
-        if not self.query("#filter"):
-            return  # the answer came while the screen is being taken down
+        # An answer that comes while the screen is taken down, part by part, finds some of it gone.
+        if not self.is_running:
+            return
         width, height = self.size
         self._shown = top_rows.arranged(self._rows, self._sort, self._wanted)
         age_seconds = None if self._answered_s is None else time.monotonic() - self._answered_s

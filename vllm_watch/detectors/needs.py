@@ -35,11 +35,14 @@ NEEDS: dict[str, Needs] = {
         sharpens=(
             Need(("health",), "an engine core that died behind a living API server is found when that ends, too"),
             Need(("running", "waiting"), "a crash under load looks like the end of an idle server, and pages late"),
+            Need(("finished",), "a server that was emptied before it was stopped looks crashed"),
+            Need(("prompted",), "a server that was emptied before it was stopped may look crashed"),
         ),
     ),
     "engine_stalled": Needs(
         must=(
-            Need(("steps", "generated", "finished", "preemptions"), "an engine at work cannot be told from one that hangs"),
+            # What finishes or is preempted is no heartbeat: long answers take minutes without either.
+            Need(("steps", "generated"), "an engine at work cannot be told from one that hangs"),
             Need(("running",), "work that stands still is not seen"),
         ),
         sharpens=(
@@ -56,9 +59,10 @@ NEEDS: dict[str, Needs] = {
             Need(("steps", "latency"), "the time of a step is not known"),
             Need(("generated",), "what gets done is not known"),
             Need(("running",), "idle cannot be told from slow"),
+            Need(("prompted",), "long prompts look like slow steps"),
+            Need(("kv_cache_usage",), "long contexts look like slow steps, and engines that starve of KV pages are not found"),
         ),
         sharpens=(
-            Need(("kv_cache_usage",), "engines that starve of KV pages are not found, and long contexts look slow"),
             Need(("waiting",), "engines that starve of KV pages are not found, and slow ones later"),
             Need(("steps",), "steps are reckoned from latencies"),
             Need(("latency",), "only stretches without a pause are judged"),

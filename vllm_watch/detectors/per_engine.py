@@ -38,7 +38,7 @@ class Judge(Protocol):
 
 J = TypeVar("J", bound=Judge)
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 """Of the form in which its memory is kept: what was kept in another one is left out."""
 
 KEPT_SECONDS = 6 * 3600.0

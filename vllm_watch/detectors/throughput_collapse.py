@@ -192,12 +192,12 @@ class EngineJudge:
 
     def _follow_unread(self, comparison: Comparison) -> None:
         """For how long have most pages in use been held by nobody who runs?"""
-        block, unheld = comparison.block, self._pages.unheld()
+        block, slow, unheld = comparison.block, comparison.slow_log_ratio, self._pages.unheld()
         if unheld is None:
             unread = self._unread(comparison)
         elif unheld < causes.LEAK_SHARE_MIN:
             unread = False
-        elif none_prefilling(block) and (comparison.slow_log_ratio or 0.0) < SLOW_TOLERANCE:
+        elif none_prefilling(block) and slow is not None and slow < SLOW_TOLERANCE:
             unread = True
         else:
             return  # perhaps a prompt under way, which makes steps long: neither said nor denied
@@ -215,8 +215,8 @@ class EngineJudge:
             self._cause = None
             self._restart = self._queue_grew = False
             self._unheld_rise_seconds = None
-        if comparison.slow and comparison.slow_log_ratio is None and not comparison.starved:
-            return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)  # idle: cannot be judged
+        if comparison.unseen:
+            return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         if comparison.slow:
             found = causes.of_slow_steps(gpus, self._pids)
             # Who lacks pages is not slow for that: few requests with long contexts take long steps.
@@ -309,7 +309,12 @@ class EngineJudge:
         block, model = comparison.block, self.baseline.model
         a, b, c = model.coefficients
         sure = max(UNREAD_LOG_RATIO, UNREAD_DEVIATIONS * (comparison.deviation or 0.0))
-        if -self.quiet_ratio < sure or not block.kv_usage or c <= 0.0:
+        if (
+            comparison.slow_log_ratio is None
+            or -self.quiet_ratio < sure
+            or not block.kv_usage
+            or c <= 0.0
+        ):
             return False
         expected = comparison.expected_step_seconds or 0.0
         read = (expected * exp(self.quiet_ratio) - a - b * (block.tokens_per_step or 0.0)) / c

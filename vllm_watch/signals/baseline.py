@@ -5,7 +5,8 @@ slow: each step takes longer than this engine's steps of the same load took;
 starved: work waits, the KV cache is (nearly) full, and with it far fewer requests run, and less gets
 done, than ran and got done when fresh.
 
-While either is in doubt nothing is learnt, so that a collapse does not become the norm.
+While either is in doubt nothing is learnt, so that a collapse does not become the norm. Looks that do not
+tell the load are left out; what a step takes is learnt, and judged, apart for looks that tell it otherwise.
 """
 
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import kept
-from vllm_watch.signals.blocks import Block, Blocks, began_anew
+from vllm_watch.signals.blocks import LOAD, Block, Blocks, began_anew, tells_load
 from vllm_watch.signals.cusum import CEILING, Cusum
 from vllm_watch.signals.step_model import StepModel
 from vllm_watch.signals.throughput import Throughput
@@ -67,6 +68,7 @@ DRIFT_BLOCKS = 8.0
 EXCURSION_BLOCKS_MAX = 30
 """Blocks of an excursion that are kept until it is known whether it heals."""
 
+_LOAD = frozenset(LOAD)
 
 ALARM_KEPT_SECONDS = 60.0
 """An alarm that held when the watcher stopped holds on for so long: its incident cannot have ended since."""
@@ -74,6 +76,9 @@ ALARM_KEPT_SECONDS = 60.0
 RESTORED_LEVEL_MAX = 0.5
 """After longer, half the way to an alarm is left: nothing is learnt until blocks of today have cleared the
 doubt, and only blocks of today can make an alarm."""
+
+Fingerprint = tuple[str | None, tuple[tuple[str, str], ...] | None]
+"""Model and configuration; None is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +98,14 @@ class Comparison:
     slow_now: bool  # this block is part of its reason
     starved: bool
     starved_now: bool
+    starved_seen: bool  # did this block tell whether requests starve?
+
+    @property
+    def unseen(self) -> bool:
+        """Does an alarm hold of which this block tells nothing?"""
+        if self.starved:
+            return not self.starved_seen
+        return self.slow and self.slow_log_ratio is None
 
 
 class Baseline:
@@ -101,12 +114,13 @@ class Baseline:
     def __init__(self) -> None:
         self._blocks = Blocks()
         self._last: EngineSample | None = None
-        self._fingerprint: object = None
+        self._fingerprint: Fingerprint = (None, None)
         self.reset()
 
     def reset(self) -> None:
         """Forget all that was learnt: another process, model or configuration stands behind the name."""
-        self.model = StepModel()
+        self._lacks: frozenset[str] = frozenset()  # of LOAD, the last block
+        self._models = {self._lacks: StepModel()}  # by what their blocks lack
         self.throughput = Throughput()
         self.slow = Cusum(SLOW_ALARM_SECONDS, DRAIN_SECONDS)
         self.starved = Cusum(STARVED_ALARM_SECONDS, DRAIN_SECONDS)
@@ -114,11 +128,18 @@ class Baseline:
         self.drift = 0.0
         self._excursion: list[float] = []
 
+    @property
+    def model(self) -> StepModel:
+        """What is known of steps, from blocks that carried what the last one did."""
+        return self._models[self._lacks]
+
     def update(self, at_s: float, sample: EngineSample, *, known: bool) -> Comparison | None:
         """Take a look in; return the comparison of the block that it completes, else None."""
-        fingerprint = _fingerprint(sample)
+        if not tells_load(sample):
+            self.comparison = None
+        fingerprint = _fingerprint(sample, self._fingerprint)
         restarted = self._last is not None and began_anew(self._last, sample)
-        if restarted or (self._fingerprint is not None and fingerprint != self._fingerprint):
+        if restarted or _differ(fingerprint, self._fingerprint):
             self.reset()
             known = False
         self._last, self._fingerprint = sample, fingerprint
@@ -131,6 +152,7 @@ class Baseline:
     def export_state(self) -> dict[str, Any]:
         """Return what was learnt, and what is in doubt, as plain values."""
         return {
+            "lacks": sorted(self._lacks),
             "model": self.model.export_state(),
             "throughput": self.throughput.export_state(),
             "slow": self.slow.export_state(),
@@ -146,6 +168,8 @@ class Baseline:
         """
         level_max = CEILING if away_seconds <= ALARM_KEPT_SECONDS else RESTORED_LEVEL_MAX
         try:
+            self._lacks = _LOAD.intersection(kept.texts(state["lacks"]))
+            self._models = {self._lacks: StepModel()}
             self.model.restore(state["model"])
             self.throughput.restore(state["throughput"], away_seconds)
             self.slow.restore(state["slow"], level_max)
@@ -157,6 +181,9 @@ class Baseline:
 
     def _compare(self, block: Block) -> Comparison:
         self.throughput.see(block)
+        self._lacks = block.lacks & _LOAD
+        if self._lacks not in self._models:
+            self._models[self._lacks] = StepModel()
         ratio, expected, tolerated = self._slowness(block)
         if self.model.ready and ratio is not None and tolerated is not None:
             self._score_slow(ratio, tolerated, block)
@@ -164,7 +191,9 @@ class Baseline:
             self.slow.silence(block.seconds)
         running_expected = self.throughput.running_expected(block.kv_usage or 0.0)
         starvation = self._starvation(block, running_expected)
-        if self.throughput.ready:
+        if starvation is None:
+            self.starved.silence(block.seconds)
+        elif self.throughput.ready:
             self.starved.add(starvation, block.seconds)
         deviation = None if tolerated is None else (tolerated - SLOW_TOLERANCE) / SLOW_DEVIATIONS
         crowded = self._is_crowded(block)
@@ -181,7 +210,8 @@ class Baseline:
             slow=self.slow.alarm,
             slow_now=ratio is not None and tolerated is not None and ratio > tolerated,
             starved=self.starved.alarm,
-            starved_now=starvation > 0.0,
+            starved_now=starvation is not None and starvation > 0.0,
+            starved_seen=starvation is not None,
         )
         self._learn(block, ratio, tolerated)
         return comparison
@@ -216,8 +246,13 @@ class Baseline:
             SLOW_TOLERANCE + SLOW_DEVIATIONS * deviation,
         )
 
-    def _starvation(self, block: Block, running_expected: float | None) -> float:
-        """Score of a block: positive where requests wait for pages and less gets done than was usual."""
+    def _starvation(self, block: Block, running_expected: float | None) -> float | None:
+        """Score of a block: positive where requests wait for pages and less gets done than was usual.
+
+        None: the queue is not seen.
+        """
+        if "requests_waiting" in block.lacks:
+            return None
         ratio = self.throughput.ratio()
         if (
             block.waiting_min < 1.0
@@ -262,10 +297,13 @@ class Baseline:
         )
 
     def _is_crowded(self, block: Block) -> bool:
-        """Do requests wait while pages are in use that so few requests never used? Whether anybody reads
-        those is not known, so such steps teach nothing of what reading costs."""
+        """Do requests wait (as far as that is told) while pages are in use that so few requests never used?
+
+        Whether anybody reads those is not known, so such steps teach nothing of what reading costs.
+        """
         expected = self.throughput.running_expected(block.kv_usage or 0.0)
-        if expected is None or block.waiting <= 0.0:
+        none_waits = block.waiting <= 0.0 and "requests_waiting" not in block.lacks
+        if expected is None or none_waits:
             return False
         return block.running < STARVED_RUNNING * expected
 
@@ -295,6 +333,12 @@ class Baseline:
         return DRIFT + SLOW_DEVIATIONS * unknown
 
 
-def _fingerprint(sample: EngineSample) -> object:
+def _fingerprint(sample: EngineSample, before: Fingerprint) -> Fingerprint:
+    """What the engine serves; what this look does not say is as it was."""
     config = sample.cache_config_info
-    return sample.model_name, None if config is None else tuple(sorted(config.items()))
+    said = sample.model_name, None if config is None else tuple(sorted(config.items()))
+    return said[0] or before[0], said[1] or before[1]
+
+
+def _differ(now: Fingerprint, before: Fingerprint) -> bool:
+    return any(b is not None and a != b for a, b in zip(now, before, strict=True))

@@ -18,6 +18,15 @@ BLOCK_STEPS_MIN = 20.0
 BLOCK_SECONDS_MAX = 8.0
 """... but no longer than this, or a slow engine, the one that matters most, is never judged."""
 
+NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tokens")
+"""Without any of these a look does not tell the load: what is left of it looks lighter than it is."""
+
+LOAD = ("iteration_tokens", "inter_token_latency", "prefix_cache_queries", "prefix_cache_hits")
+"""What the load and the time of a step are reckoned from, as far as a look carries it."""
+
+_WATCHED = (*LOAD, "requests_waiting")
+_NOTHING: frozenset[str] = frozenset()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
@@ -42,6 +51,7 @@ class Block:
     prompts: float | None = None  # requests whose first token came
     kv_usage_end: float | None = None  # ratio, at its end
     tokens_in_flight: float | None = None  # at its end: came in less finished, from an unknown zero
+    lacks: frozenset[str] = _NOTHING  # of LOAD and requests_waiting, what some look did not carry
 
 
 class Blocks:
@@ -53,9 +63,16 @@ class Blocks:
         self._first_at_s = 0.0
         self._sums = [0.0, 0.0, 0.0, 0.0]  # looks, running, waiting, usage
         self._lows = [0.0, 0.0]  # running, waiting
+        self._lacks = _NOTHING
 
     def add(self, at_s: float, sample: EngineSample, *, anew: bool) -> Block | None:
-        """Take a look in; return the block that it completes. `anew`: what was before is not comparable."""
+        """Take a look in; return the block that it completes. `anew`: what was before is not comparable.
+
+        A look that does not tell the load ends what was begun; the next one begins anew.
+        """
+        if not tells_load(sample):
+            self._first = None
+            return None
         if anew or self._first is None or began_anew(self._first, sample):
             self._begin(at_s, sample)
             return None
@@ -74,8 +91,10 @@ class Blocks:
         running, waiting = sample.requests_running or 0.0, sample.requests_waiting or 0.0
         self._sums = [1.0, running, waiting, sample.kv_cache_usage or 0.0]
         self._lows = [running, waiting]
+        self._lacks = _lacking(sample)
 
     def _note(self, sample: EngineSample) -> None:
+        self._lacks |= _lacking(sample)
         running, waiting = sample.requests_running or 0.0, sample.requests_waiting or 0.0
         seen = (1.0, running, waiting, sample.kv_cache_usage or 0.0)
         self._sums = [a + b for a, b in zip(self._sums, seen, strict=True)]
@@ -95,7 +114,7 @@ class Blocks:
             step_seconds=step_seconds,
             latency_seconds=latency,
             tokens_per_step=(generated + (prompted or 0.0)) / steps if steps else None,
-            kv_usage=usage / looks if b.kv_cache_usage is not None else None,
+            kv_usage=usage / looks,
             running=running / looks,
             waiting=waiting / looks,
             waiting_min=self._lows[1],
@@ -108,6 +127,7 @@ class Blocks:
             prompts=_grown(_count(a.ttft), _count(b.ttft)),
             kv_usage_end=b.kv_cache_usage,
             tokens_in_flight=_tokens_in_flight(b),
+            lacks=self._lacks,
         )
 
 
@@ -121,6 +141,16 @@ def began_anew(before: EngineSample, now: EngineSample) -> bool:
         (_count(before.iteration_tokens), _count(now.iteration_tokens)),
     )
     return any(a is not None and b is not None and b < a for a, b in pairs)
+
+
+def tells_load(sample: EngineSample) -> bool:
+    """Does this look carry what the load is made of?"""
+    return all(getattr(sample, name) is not None for name in NEEDED)
+
+
+def _lacking(sample: EngineSample) -> frozenset[str]:
+    lacking = [name for name in _WATCHED if getattr(sample, name) is None]
+    return frozenset(lacking) if lacking else _NOTHING
 
 
 def _enough(a: EngineSample, b: EngineSample) -> bool:

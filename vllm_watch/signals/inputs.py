@@ -66,6 +66,7 @@ INPUTS: dict[str, Input] = {
     "kv_cache_usage": Input("usage of the KV cache", _NEWER, _ENGINE, _field("kv_cache_usage")),
     "steps": Input("counter of steps", "vLLM counts them from 0.6.4 on", _ENGINE, _field("iteration_tokens")),
     "generated": Input("counter of generated tokens", "vLLM has it from 0.3.0 on", _ENGINE, _field("generation_tokens")),
+    "prompted": Input("counter of prompt tokens", "vLLM has it from 0.3.0 on", _ENGINE, _field("prompt_tokens")),
     "latency": Input("inter-token latency", "vLLM has it from 0.3.0 on", _ENGINE, _field("inter_token_latency")),
     "finished": Input("counter of finished requests", "vLLM has it from 0.4.3 on", _ENGINE, _field("request_success")),
     "lengths": Input("lengths of finished requests", "vLLM has them from 0.4.3 on", _ENGINE, _lengths),

@@ -135,7 +135,9 @@ class Loading:
         start = None if reading is None else reading.server.process_start_time
         if self._silent_s is not None and self._refused:
             self._learn(observation.t, at_s - self._silent_s, start)
-        self._life_start, self._answered_t = start, observation.t
+        self._answered_t = observation.t
+        if start is not None:  # else: who answers is not told, and was told before
+            self._life_start = start
         self._silent_s, self._refused, self._loads_s, self.by = None, False, None, ""
         self._pids.clear()
 
