@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import aiohttp
 import structlog
 
+from vllm_watch.actions.journal import Journal
 from vllm_watch.canary_rounds import CanaryRounds
 from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
@@ -22,6 +23,9 @@ from vllm_watch.export.board import Board
 from vllm_watch.export.server import Server
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.remembering import Memory
+from vllm_watch.restarts import config_changes
+from vllm_watch.restarts.journals import OwnJournal
+from vllm_watch.restarts.switch import Switch
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
@@ -94,16 +98,21 @@ class Daemon:
         self._gpu_source = make_gpu_source(config.gpu, config)
         self.board = Board(window_seconds=config.signals.window_seconds)
         self._memory = Memory(config.state_dir, self.board)
+        self._journal: Journal | None = None
+        if config.state_dir is not None:
+            self._journal = OwnJournal(config.state_dir, lambda: self._memory.holds)
         spool = config.state_dir / "recordings" if config.state_dir is not None else None
         self.recorder = FlightRecorder(
             seconds=config.recorder.minutes * 60,
             bytes_max_per_target=config.recorder.bytes_max,
             spool_dir=spool,
         )
+        self._restarts = Switch(config, self.board, self._recording, self._journal)
         host, port = config.listen_address
         self.server = Server(
             self.board, host=host, port=port, ready=self._not_ready,
             reload=self.reload if load_config else None, recording=self._recording,
+            further=self._restarts.routes(),
         )  # fmt: skip
 
     @property
@@ -133,7 +142,9 @@ class Daemon:
         self._session = http.new_session()
         _log.info("serving", url=self.url)
         await self._memory.open()
+        await self._restarts.open()
         await self._discover()
+        await self._restarts.start()
         self._tasks = [
             asyncio.create_task(self._discover_on(), name="discovery"),
             asyncio.create_task(self._poll_gpus(), name="gpus"),
@@ -152,11 +163,14 @@ class Daemon:
         tasks = [*self._tasks, *(running.task for running in self._running.values())]
         for task in tasks:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=STOP_SECONDS)
+        # After the looks: nothing that a restart does may be judged once it is not known any more.
+        tasks.append(asyncio.create_task(self._restarts.stop()))
+        await asyncio.wait(tasks, timeout=STOP_SECONDS)
         for running in self._running.values():
             self._memory.save(running.watch, running.group)
         self._running.clear()
+        if self._journal is not None:
+            await self._journal.close()
         await self._memory.close()
         await self.server.stop()
         if self._session is not None:
@@ -164,8 +178,11 @@ class Daemon:
         await self._gpu_source.close()
         await self.recorder.close()
 
-    async def reload(self) -> None:
-        """Read the configuration again and change to it; a wrong one raises WatchError and changes nothing."""
+    async def reload(self, actor: str, source: str) -> None:
+        """Read the configuration again and change to it; a wrong one raises WatchError and changes nothing.
+
+        `actor` and `source` say in the journal who wanted it, and from where.
+        """
         if self._load_config is None:
             return
         async with self._reloading:
@@ -174,13 +191,16 @@ class Daemon:
             except WatchError as error:
                 _log.error("reload_refused", cause=error.cause, remedy=error.remedy)
                 raise
+            old = self._config
             await self._change_to(config)
             _log.info("reloaded", targets=len(self._running))
+            if self._journal is not None:
+                await config_changes.note(self._journal, actor, source, old, config)
 
     def _reload_on_signal(self) -> None:
         async def quietly() -> None:
             try:
-                await self.reload()
+                await self.reload("whoever may signal the process", "SIGHUP")
             except WatchError:
                 return  # said in the log; the old configuration goes on
 
@@ -190,7 +210,7 @@ class Daemon:
     async def _change_to(self, config: Config) -> None:
         fixed = [
             k
-            for k in ("listen", "state_dir", "recorder", "procfs", "fleet")
+            for k in ("listen", "state_dir", "recorder", "procfs", "fleet", "api")
             if getattr(config, k) != getattr(self._config, k)
         ]
         if fixed:
@@ -208,7 +228,10 @@ class Daemon:
             self._gpus = None
         self.board.window_seconds = config.signals.window_seconds
         self._discovery.reconfigure(config)
+        self._restarts.configure(config)
+        await self._restarts.open()
         await self._discover(even_if_unchanged=True)
+        await self._restarts.start()
 
     # --- targets
 
@@ -242,6 +265,11 @@ class Daemon:
         for name, target in wanted.items():
             if name not in self._running:
                 self._begin(target, spread=len(wanted) > SPREAD_ABOVE)
+        config = self._config
+        self._restarts.follow(
+            (each.identity(), config.restart_for(each), self._running[each.name].watch)
+            for each in targets
+        )
 
     def _made_of(self, target: TargetConfig) -> tuple[object, ...]:
         config = self._config
@@ -300,6 +328,7 @@ class Daemon:
         self._hosts.pop(name, None)
         for incident in self.board.remove_target(name):
             tell_ended(incident)
+            self._restarts.gone(incident.id)
         self.recorder.forget(name)
 
     def _publish(
@@ -317,6 +346,7 @@ class Daemon:
         if name in self._running:
             self.board.incident_news(name, self._running[name].loop.incidents, now)
         self._waiting_for.discard(name)
+        self._restarts.saw(name, told)
         return told
 
     # --- GPUs

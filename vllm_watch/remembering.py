@@ -53,6 +53,11 @@ class Memory:
         assert self._board.store is not None  # noqa: S101 - made with the store
         self._board.store.count(trouble and trouble.reason, trouble and trouble.cause, t)
 
+    @property
+    def holds(self) -> bool:
+        """Is there a state folder, held for this process and for no other?"""
+        return self._store is not None and self._store.holds
+
     async def open(self) -> None:
         """Read what was kept, and show the incidents that ended."""
         self._opened_s = time.monotonic()

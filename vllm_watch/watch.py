@@ -11,6 +11,7 @@ from vllm_watch import plugins, watch_state
 from vllm_watch.detectors import throughput_collapse
 from vllm_watch.detectors.base import Detector, Verdict, View
 from vllm_watch.detectors.needs import Sights
+from vllm_watch.incidents.asked_end import AskedEnd
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.incidents.lifecycle import Lifecycle
 from vllm_watch.samples.engine import EngineSample
@@ -69,6 +70,7 @@ class Watch:
         self._detectors = dict(all_detectors() if detectors is None else detectors)
         self._sights = Sights(self._detectors)
         self._lifecycle = Lifecycle(target)
+        self._asked_end = AskedEnd()
         self._kept: dict[str, kept.Kept] = {}  # by engine, of an earlier run, until it is seen
         self.failures: dict[str, str] = {}  # a detector's slug → the error it last broke with
 
@@ -84,6 +86,24 @@ class Watch:
         for detector in self._detectors.values():
             wanted |= getattr(detector, "canary_wanted", {})
         return wanted
+
+    @property
+    def kinds_found(self) -> frozenset[str]:
+        """Kinds of the open incidents that the last verdict still found; the others are only not closed yet."""
+        return frozenset(each.kind for each in self._lifecycle.firing)
+
+    @property
+    def load_seconds(self) -> float | None:
+        """The longest of its last starts; None: none was seen."""
+        return self._loading.longest_s
+
+    def expect_end(self) -> None:
+        """The server is being restarted by us: its end is no new trouble until another process answers."""
+        self._asked_end.begin(self.signals)
+
+    def expect_no_end(self, missing: str | None = None) -> None:
+        """It is restarted no more; `missing` says in words why it should be back by now, where it should."""
+        self._asked_end.over(missing)
 
     def close(self, t: float) -> list[dict[str, Any]]:
         """Return the events that end all open incidents: the target is no longer to be watched."""
@@ -168,7 +188,8 @@ class Watch:
         view = View(
             at_s=at_s, known=known, observation=observation, signals=self.signals, windows=windows
         )
-        events = self._lifecycle.update(view, self._verdicts(view))
+        verdicts = self._asked_end.judged(self.signals, self._verdicts(view))
+        events = self._lifecycle.update(view, verdicts)
         self.signals = self._with_ratios(self.signals)
         if self._lifecycle.incidents:
             self.signals = _with_states(self.signals, self._lifecycle.firing)

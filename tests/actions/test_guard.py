@@ -98,9 +98,14 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
     "journal unread": ({"facts": {"attempts": None}}, "journal", "cannot be read"),
     "under way": (
         {"facts": {"attempts": (attempt(60, "verifying", target="chat-0"),)}, "policy": {"budget_per_hour": 9, "cooldown_seconds": 0, "cooldown_load_times": 0}}, "under_way", "a60 is under way"),
+    "one is still verified": (
+        {"facts": {"busy": "a9"}}, "under_way", "a9 is not yet seen to have helped"),
     "cooldown": (
         {"facts": {"attempts": (attempt(1700, "helped"),)}, "policy": {"budget_per_hour": 9}},
         "cooldown", "the next may come"),
+    "an intent holds its part of the budget": (
+        {"facts": {"attempts": (attempt(60, "intent", called_t=None),)},
+         "policy": {"cooldown_seconds": 0, "cooldown_load_times": 0}}, "budget", "1 of 1"),
     "cooldown in load times": (
         {"facts": {"attempts": (attempt(3700, "helped"),), "load_seconds": 2000.0}}, "cooldown", "the next"),
     "budget of the hour": (
@@ -186,7 +191,10 @@ def test_what_costs_a_call_is_asked_last_and_only_when_the_rest_agrees() -> None
     assert (second.verdict, second.gate) == (guard.ASK, "lock")
     assert asked(facts=unasked | {"state": "starting"}).gate == "engine_state"
     assert asked(facts={"blockers": said_no, "lock": None}).gate == "blockers"
-    assert asked(facts={"lock": None}, policy={"mode": "observe"}).verdict == guard.OBSERVE
+    for mode, verdict in (("observe", guard.OBSERVE), ("approve", guard.APPROVE)):
+        assert asked(facts={"lock": None}, policy={"mode": mode}).verdict == verdict
+        person = asked(facts={"lock": None}, policy={"mode": mode}, base=PERSON)
+        assert (person.verdict, person.gate) == (guard.ASK, "lock")
 
 
 def test_observe_and_approve_do_not_act_by_themselves() -> None:

@@ -159,7 +159,7 @@ async def test_reload():
     """It runs once per request; what the new configuration lacks is said, and the caller knows the old one goes on."""
     ran = []
 
-    async def reload() -> None:
+    async def reload(actor, source) -> None:
         ran.append(1)
         if len(ran) > 1:
             raise ConfigError("targets[0].url: 'x' is no URL", "Write http://HOST:PORT")
@@ -179,7 +179,7 @@ async def test_reload():
 async def test_reload_is_for_this_machine_and_not_for_other_sites():
     """From another address, or from a page of another site in the operator's browser, nothing is reloaded."""
 
-    async def reload() -> None:
+    async def reload(actor, source) -> None:
         pytest.fail("reloaded")
 
     address = other_address()

@@ -3,9 +3,8 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
-from typing import Any
 
 import structlog
 
@@ -14,6 +13,8 @@ from vllm_watch.actions.attempt import Attempt
 from vllm_watch.actions.hooks.base import REFUSED, Finding, Hook, HookCall, HookResult
 from vllm_watch.actions.journal import Journal
 from vllm_watch.actions.locks.base import Lock
+from vllm_watch.actions.means import Means
+from vllm_watch.actions.owed import Owed
 from vllm_watch.actions.request import RestartRequest
 from vllm_watch.actions.restart import Restart, Steps
 from vllm_watch.actions.world import World
@@ -27,15 +28,29 @@ _log = structlog.get_logger()
 RENEW_SHARE = 1 / 3
 """Of its TTL a lock is renewed: two renewals may fail before it is lost."""
 
+UNCERTAIN_SECONDS = 86400.0
+"""How long after its call an uncertain attempt is verified again by each new start of the watcher."""
+
+UNWATCHED_SECONDS = 3600.0
+"""How long an attempt that was taken up waits for its target to be found: discovery takes seconds to
+minutes, and a pod that was evicted never comes back."""
+
 Objection = Callable[[], Awaitable[str | None]]  # the guard, asked once more
+Work = Callable[[], Awaitable[Attempt]]  # carries an attempt to its end
 
 
 class Attempts:
     """One watcher's attempts, one at a time for each target."""
 
-    def __init__(self, world: World, journal: Journal) -> None:
+    def __init__(self, world: World, journal: Journal, means: Means) -> None:
         self._world = world
         self._journal = journal
+        self._means = means
+        self._owed = Owed(journal)
+        self._ours: set[str] = set()  # ids of what this run has begun or taken up
+        self._left: list[
+            tuple[Attempt, float]
+        ] = []  # taken up, and when; the target is not seen yet
         self._running: dict[str, asyncio.Task[None]] = {}  # by target
         self._known: dict[str, Attempt] = {}  # the last of each target, as it stands
         self._stages: dict[str, str] = {}  # what it does now, in words
@@ -45,6 +60,14 @@ class Attempts:
         """The target's last attempt, and what it does now or how it ended, in words."""
         known = self._known.get(target)
         return None if known is None else (known, self._stages.get(target, known.text))
+
+    def busy(self, target: str) -> str | None:
+        """The id of the attempt that is carried out or verified for the target now."""
+        return self._known[target].id if target in self._running else None
+
+    def newest(self, kept: Iterable[Attempt]) -> tuple[Attempt, ...]:
+        """Return these attempts from the journal, each as it stands: the disk may not have taken it."""
+        return self._owed.newest(kept)
 
     async def stop(self) -> None:
         """Stop waiting for them: what they did and have yet to show is in the journal."""
@@ -73,51 +96,115 @@ class Attempts:
             process_start_time=None if signals is None else signals.process_start_time,
         )  # fmt: skip
 
-    def begin(
+    async def begin(
         self, request: RestartRequest, target: Target, settings: RestartSettings, attempt_id: str,
         hook: Hook, lock: Lock | None, objection: Objection,
     ) -> Attempt:  # fmt: skip
-        """Begin an attempt that the guard has agreed to; it goes on by itself."""
+        """Write down what the guard has agreed to; from then on it goes on by itself.
+
+        Raises JournalError: it was not begun.
+        """
+        if target.name in self._running:
+            raise RuntimeError(f"{target.name} has an attempt that is not over")
         attempt = self.make(request, attempt_id, "intent")
         call = self.call(request, target, attempt_id)
-        restart = self._restart(attempt, call, settings, hook, objection)
+        restart = self._restart(attempt, call, settings, hook, objection, lock)
+        self._ours.add(attempt_id)
         self._known[target.name] = attempt
-        self._start(restart, restart.run(), settings, lock)
+        try:
+            await restart.intend()
+        except BaseException as error:
+            # It may be on the disk for all that: a flush that fails is no proof of the contrary.
+            text = error.cause if isinstance(error, JournalError) else "it was interrupted"
+            ended = replace(attempt, state="cancelled", ended_t=time.time(), text=text)
+            self._owed.owe(ended)
+            self._known[target.name] = ended
+            raise
+        self._start(restart, restart.run, settings, lock)
         return attempt
 
     async def resume(self) -> None:
         """Take up what an earlier run of the watcher left: nothing is called again. Raises JournalError."""
-        for attempt in await self._journal.attempts():
-            if attempt.open:
-                await self._take_up(attempt)
+        seen = set(self._known)
+        for attempt in reversed(await self._journal.attempts()):
+            if attempt.id in self._ours or attempt.state == "dry_run":
+                continue
+            last = attempt.target not in seen
+            seen.add(attempt.target)
+            if attempt.open or (last and _not_verified(attempt)):
+                self._ours.add(attempt.id)
+                await self._take_up(attempt, last=last)
+            elif last:
+                self._known[attempt.target] = attempt
+        await self.go_on()
 
-    async def _take_up(self, attempt: Attempt) -> None:
-        now_t = time.time()
+    async def go_on(self) -> None:
+        """Write what the disk would not take, and verify what was taken up and whose target is seen."""
+        await self._owed.settle()
+        waiting, self._left = self._left, []
+        for attempt, since_s in waiting:
+            if self._world.target(attempt.target) is not None:
+                self._go_on(attempt)
+            elif time.monotonic() - since_s < UNWATCHED_SECONDS:
+                self._left.append((attempt, since_s))
+            else:
+                await self._leave(attempt, "its target is not watched any more")
+
+    async def _take_up(self, attempt: Attempt, *, last: bool) -> None:
+        if last:
+            self._known[attempt.target] = attempt
         if attempt.state == "intent":
             text = "the watcher ended before the hook was called"
-            await self._journal.write(replace(attempt, state="cancelled", ended_t=now_t, text=text))
+            await self._put(replace(attempt, state="cancelled", ended_t=time.time(), text=text))
             return
         if attempt.state == "calling":
             text = "the watcher ended while the hook was called: it may have acted"
-            attempt = replace(attempt, state="uncertain", ended_t=now_t, text=text)
-            await self._journal.write(attempt)
-            _log.error("restart_uncertain", target=attempt.target, attempt=attempt.id, because=text)
-        self._known[attempt.target] = attempt
-        if self._world.target(attempt.target) is None or attempt.before is None:
-            return
-        settings = self._world.settings(attempt.target)
+            attempt = await self._leave(attempt, text)
+        if not last:
+            await self._leave(attempt, "another attempt followed before it was verified")
+        elif _before(attempt) is None:
+            await self._leave(attempt, "what was so before is not known")
+        else:
+            self._left.append((attempt, time.monotonic()))
+
+    async def _leave(self, attempt: Attempt, text: str) -> Attempt:
+        """Nobody knows, for now, what it did."""
+        uncertain = replace(attempt, state="uncertain", ended_t=time.time(), text=text)
+        await self._put(uncertain)
+        _log.error("restart_uncertain", target=attempt.target, attempt=attempt.id, because=text)
+        return uncertain
+
+    async def _put(self, attempt: Attempt) -> None:
+        if self._known.get(attempt.target, attempt).id == attempt.id:
+            self._known[attempt.target] = attempt
+        try:
+            await self._owed.write(attempt)
+        except JournalError as error:
+            _log.error("journal_failed", attempt=attempt.id, state=attempt.state, cause=error.cause)
+
+    def _go_on(self, attempt: Attempt) -> None:
+        settings, before = self._world.settings(attempt.target), _before(attempt)
+        assert before is not None  # noqa: S101 - it was looked at when it was taken up
         call = HookCall(
             attempt_id=attempt.id, target=attempt.target, url="", group=attempt.group,
             trigger=attempt.trigger, reason=attempt.reason,
         )  # fmt: skip
-        restart = self._restart(attempt, call, settings, _NEVER, _no_objection)
-        before = verify.Before.from_json(attempt.before)
-        since_s = max(0.0, now_t - (attempt.called_t or now_t))
-        self._start(restart, restart.resume(before, since_s), settings, None)
+        lock = self._means.lock(settings)
+        restart = self._restart(attempt, call, settings, _NEVER, _no_objection, lock)
+        since_s = max(0.0, time.time() - (attempt.called_t or attempt.began_t))
+
+        async def work() -> Attempt:
+            # A server that may still be loading keeps others of the group from being restarted.
+            held = None if lock is None else await lock.acquire(self._means.holder, attempt.id)
+            if held is not None and held.held is not True:
+                _log.error("lock_not_held", attempt=attempt.id, because=held.text)
+            return await restart.resume(before, since_s)
+
+        self._start(restart, work, settings, lock)
 
     def _restart(
         self, attempt: Attempt, call: HookCall, settings: RestartSettings, hook: Hook,
-        objection: Objection,
+        objection: Objection, lock: Lock | None,
     ) -> Restart:  # fmt: skip
         name, world = attempt.target, self._world
 
@@ -129,10 +216,11 @@ class Attempts:
 
         load_seconds = world.load_seconds(name)
         return Restart(
-            attempt, call, hook=hook, journal=self._journal, server=_Server(world, name),
+            attempt, call, hook=hook, journal=self._owed, server=_Server(world, name),
             steps=Steps(
                 gather_evidence=world.evidence, drain=drained,
                 undrain=lambda: world.draining(name, on=False), objection=objection, tell=self._tell,
+                still_ours=lambda: lock is None or lock.still_ours(),
             ),
             make_verification=lambda before: verify.Verification(
                 before, start_seconds=settings.verify.start_seconds,
@@ -141,43 +229,44 @@ class Attempts:
         )  # fmt: skip
 
     def _start(
-        self, restart: Restart, work: Coroutine[Any, Any, Attempt], settings: RestartSettings,
-        lock: Lock | None,
-    ) -> None:  # fmt: skip
+        self, restart: Restart, work: Work, settings: RestartSettings, lock: Lock | None
+    ) -> None:
         name = restart.attempt.target
         self._running[name] = asyncio.create_task(
             self._carry(restart, work, name, settings, lock), name=f"restart {name}"
         )
 
     async def _carry(
-        self, restart: Restart, work: Coroutine[Any, Any, Attempt], name: str,
-        settings: RestartSettings, lock: Lock | None,
-    ) -> None:  # fmt: skip
+        self, restart: Restart, work: Work, name: str, settings: RestartSettings, lock: Lock | None
+    ) -> None:
         renewing = asyncio.create_task(_renew(lock))
         self._world.restarting(name, on=True)
         try:
-            ended = await work
-            self.outcomes[name, ended.trigger, ended.state] += 1
-            self._known[name] = ended
-            log = _log.info if ended.state in ("helped", "cancelled") else _log.error
-            log(
-                "restart_ended",
-                target=name,
-                attempt=ended.id,
-                outcome=ended.state,
-                because=ended.text,
-            )
-        except JournalError as error:
-            _log.error("restart_not_begun", target=name, cause=error.cause)
-            self._known[name] = replace(restart.attempt, state="cancelled", text=error.cause)
+            self._ended(await work())
+        except Exception as error:  # noqa: BLE001 - an attempt without an end would be under way for ever
+            _log.exception("restart_broke", target=name, attempt=restart.attempt.id)
+            self._ended(await restart.give_up(f"vllm-watch itself broke: {type(error).__name__}"))
         finally:
             renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
             self._running.pop(name, None)
             self._stages.pop(name, None)
             self._world.restarting(name, on=False)
             if lock is not None:
                 await lock.release(settings.lock.release_delay_seconds)
             self._world.changed(name)
+
+    def _ended(self, attempt: Attempt) -> None:
+        self.outcomes[attempt.target, attempt.trigger, attempt.state] += 1
+        self._known[attempt.target] = attempt
+        log = _log.info if attempt.state in ("helped", "cancelled") else _log.error
+        log(
+            "restart_ended",
+            target=attempt.target,
+            attempt=attempt.id,
+            outcome=attempt.state,
+            because=attempt.text,
+        )
 
     def _tell(self, attempt: Attempt, text: str) -> None:
         self._known[attempt.target] = attempt
@@ -225,10 +314,27 @@ async def _no_objection() -> str | None:
     return None
 
 
+def _before(attempt: Attempt) -> verify.Before | None:
+    """What was so when its hook was called; None where that is not known."""
+    try:
+        return None if attempt.before is None else verify.Before.from_json(attempt.before)
+    except (TypeError, KeyError):
+        return None
+
+
+def _not_verified(attempt: Attempt) -> bool:
+    """Did the watcher end again while it verified one that was uncertain?"""
+    called_t = attempt.called_t or 0.0
+    recent = time.time() - called_t < UNCERTAIN_SECONDS
+    return attempt.state == "uncertain" and recent and attempt.before is not None
+
+
 async def _renew(lock: Lock | None) -> None:
     """Keep a lock while an attempt is under way; what it finds is asked before the hook is called."""
+    was: bool | None = True
     while lock is not None:
         await asyncio.sleep(lock.ttl_seconds * RENEW_SHARE)
         held = await lock.renew()
-        if held.held is not True:
+        if held.held is not was and held.held is not True:
             _log.error("lock_not_renewed", because=held.text)
+        was = held.held

@@ -34,6 +34,9 @@ _log = structlog.get_logger()
 ASK_SECONDS = 5.0
 """From one asking of the guard to the next while a wish waits; blockers are asked no more often."""
 
+ASK_HOOK_SECONDS = 15.0
+"""For a hook to say whether it can: it looks at processes and asks a supervisor, and changes nothing."""
+
 WISHES_MAX = 1000
 HISTORY_SECONDS = 7 * 86400.0
 """What of the journal the guard is shown: budgets look back a day, breakers at the last attempt."""
@@ -61,13 +64,16 @@ class Dispatcher:
     """One watcher's restarts."""
 
     def __init__(self, world: World, journal: Journal, standing: Standing, means: Means) -> None:
-        self.attempts = Attempts(world, journal)
+        self.attempts = Attempts(world, journal, means)
         self._world = world
         self._journal = journal
         self._standing = standing
         self._means = means
         self._wishes: dict[str, Wish] = {}
         self._woken = asyncio.Event()
+        self._resumed = False
+        # From the facts to the intent on disk: two wishes must not both see that nothing is under way.
+        self._deciding = asyncio.Lock()
         self.blocked: Counter[tuple[str, str]] = Counter()  # target, blocker
 
     # --- wishes
@@ -75,9 +81,13 @@ class Dispatcher:
     def ask(self, request: RestartRequest) -> None:
         """Take a wish in; the same one twice is one. It is asked about until it is void."""
         key = key_of(request)
-        if key not in self._wishes and len(self._wishes) < WISHES_MAX:
-            self._wishes[key] = Wish(request)
-            self._woken.set()
+        if key in self._wishes:
+            return
+        if len(self._wishes) >= WISHES_MAX:
+            _log.error("restart_not_taken_in", target=request.target, waiting=WISHES_MAX)
+            return
+        self._wishes[key] = Wish(request)
+        self._woken.set()
 
     def drop(self, incident_id: str) -> None:
         """The incident has ended: nobody wants a restart for it any more."""
@@ -85,6 +95,15 @@ class Dispatcher:
             if wish.request.incident_id == incident_id:
                 del self._wishes[key]
                 self._world.changed(wish.request.target)
+
+    def withdraw(self, request: RestartRequest) -> None:
+        """Nobody wants this any more."""
+        if self._wishes.pop(key_of(request), None) is not None:
+            self._world.changed(request.target)
+
+    def wake(self) -> None:
+        """Something has changed that a wish may wait for: ask about all of them now."""
+        self._woken.set()
 
     def waiting(self, incident_id: str) -> Wish | None:
         """The wish of this incident."""
@@ -96,36 +115,50 @@ class Dispatcher:
         return [wish for wish in self._wishes.values() if wish.request.target == target]
 
     async def ask_now(self, request: RestartRequest) -> tuple[Decision, Attempt | None]:
-        """Decide about a person's request at once; it does not wait for another moment."""
-        decision, attempt = await self._consider(Wish(request))
-        return decision, attempt
+        """Decide about a person's request at once; it does not wait for another moment.
+
+        Raises JournalError: it was agreed to, and not begun, since it cannot be written down.
+        """
+        return await self._consider(Wish(request))
 
     async def run(self) -> None:
         """Ask about every wish again and again, until cancelled."""
         while True:
+            await self._go_on()
             for wish in list(self._wishes.values()):
-                if wish.key not in self._wishes:
-                    continue
-                try:
-                    await self._consider(wish)
-                except JournalError as error:
-                    _log.error(
-                        "restart_not_possible", target=wish.request.target, cause=error.cause
-                    )
-                except Exception:  # noqa: BLE001 - one wish's trouble must not keep the others waiting
-                    _log.exception("restart_not_decided", target=wish.request.target)
+                if wish.key in self._wishes:
+                    await self._look_at(wish)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(ASK_SECONDS):
                     await self._woken.wait()
             self._woken.clear()
 
-    async def resume(self) -> None:
-        """Take up what an earlier run of the watcher left. Never raises."""
+    async def _go_on(self) -> None:
         try:
-            await self._standing.load(time.time())
+            if self._resumed:
+                await self.attempts.go_on()
+            else:
+                await self.resume()
+        except Exception:  # noqa: BLE001 - wishes are to be answered all the same
+            _log.exception("restarts_not_taken_up")
+
+    async def _look_at(self, wish: Wish) -> None:
+        try:
+            await self._consider(wish)
+        except JournalError as error:
+            _log.error("restart_not_possible", target=wish.request.target, cause=error.cause)
+        except Exception:  # noqa: BLE001 - one wish's trouble must not keep the others waiting
+            _log.exception("restart_not_decided", target=wish.request.target)
+
+    async def resume(self) -> None:
+        """Take up what an earlier run of the watcher left; `run` tries again what a bad disk prevents."""
+        await self._standing.load(time.time())
+        try:
             await self.attempts.resume()
-        except (JournalError, TypeError, KeyError, ValueError) as error:
-            _log.error("journal_not_resumed", error=str(error))
+        except JournalError as error:
+            _log.error("journal_not_resumed", cause=error.cause, remedy=error.remedy)
+            return
+        self._resumed = True
 
     # --- deciding
 
@@ -136,21 +169,33 @@ class Dispatcher:
             self._wishes.pop(wish.key, None)
             text = "it is not watched any more"
             return Decision(verdict=guard.REFUSE, gate="trigger", text=text), None
-        settings = self._world.settings(request.target)
-        lock = self._means.lock(settings)
-        attempt_id = secrets.token_hex(8)
-        decision = await self._decide(request, target, settings, lock, attempt_id)
-        await self._note(wish, decision)
-        attempt = None
-        if decision.verdict == guard.ACT:
+        if request.expires_t is not None and time.time() >= request.expires_t:
             self._wishes.pop(wish.key, None)
-            attempt = self._begin(request, target, settings, lock, attempt_id)
-        elif lock is not None and lock.still_ours():
-            await lock.release()
-        expired = request.expires_t is not None and time.time() >= request.expires_t
-        if decision.verdict == guard.OBSERVE or expired:
+            text = f"it was not wanted any more after {guard.clock(request.expires_t)}"
+            late = Decision(verdict=guard.REFUSE, gate="trigger", text=text)
+            await self._note(wish, late)
+            self._world.changed(request.target)
+            return late, None
+        decision, attempt = await self._decide_and_begin(wish, target)
+        if decision.verdict in (guard.ACT, guard.OBSERVE):
             self._wishes.pop(wish.key, None)
         self._world.changed(request.target)
+        return decision, attempt
+
+    async def _decide_and_begin(
+        self, wish: Wish, target: Target
+    ) -> tuple[Decision, Attempt | None]:
+        request, settings = wish.request, self._world.settings(target.name)
+        lock, attempt_id, attempt = self._means.lock(settings), secrets.token_hex(8), None
+        try:
+            async with self._deciding:
+                decision = await self._decide(request, target, settings, lock, attempt_id)
+                await self._note(wish, decision)
+                if decision.verdict == guard.ACT:
+                    attempt = await self._begin(request, target, settings, lock, attempt_id)
+        finally:
+            if attempt is None and lock is not None:
+                await lock.release()
         return decision, attempt
 
     async def _decide(
@@ -179,11 +224,12 @@ class Dispatcher:
     ) -> Facts:
         now_t, signals = time.time(), self._world.signals(target.name)
         attempts: tuple[Attempt, ...] | None = None
+        refusal = await self._journal_refusal(now_t)
         with contextlib.suppress(JournalError):
-            if not self._standing.known:
-                await self._standing.load(now_t)
-            known = await self._journal.attempts(target.group, now_t - HISTORY_SECONDS)
-            attempts = tuple(each for each in known if each.id != attempt_id)
+            kept = await self._journal.attempts(target.group, now_t - HISTORY_SECONDS)
+            others = (each for each in kept if each.id != attempt_id)
+            attempts = self.attempts.newest(others)
+        busy = self.attempts.busy(target.name)
         incident = None
         if request.incident_id is not None:
             incident = self._world.incident(request.incident_id)
@@ -195,8 +241,9 @@ class Dispatcher:
             state=None if signals is None else signals.state,
             hook=settings.hook or None,
             attempts=attempts,
+            busy=None if busy == attempt_id else busy,
             breaker_reset_t=self._standing.breaker_reset_t,
-            journal_refusal=self._journal.trouble or self._standing.history_lost,
+            journal_refusal=refusal,
             pause=self._standing.pause(now_t),
             incident=incident,
             load_seconds=self._world.load_seconds(target.name),
@@ -205,15 +252,32 @@ class Dispatcher:
             version_first_t=self._standing.version_first_t,
         )
 
+    async def _journal_refusal(self, now_t: float) -> str | None:
+        """Why nothing can be written down, or what was written is not all known, in words."""
+        if not self._resumed:
+            await self.resume()
+        else:
+            await self._standing.load(now_t)
+        if self._journal.trouble is not None:
+            await self._journal.probe()
+        if self._journal.trouble is not None:
+            return self._journal.trouble
+        if not (self._resumed and self._standing.known):
+            return "what was done and set before cannot be read"
+        return self._standing.history_lost
+
     async def _ask_hook(self, name: str, call: HookCall) -> Answer:
         hook = self._means.hook(name)
         if hook is None:
             return Answer(name=name, free=False, text="it is not configured (any more)")
         try:
-            async with asyncio.timeout(hook.timeout_seconds):
+            async with asyncio.timeout(ASK_HOOK_SECONDS):
                 refusal = await hook.refusal(call)
         except TimeoutError:
             return Answer(name=name, free=None, text="it did not say in time whether it could")
+        except Exception as error:  # noqa: BLE001 - a hook that cannot even say so is not called
+            _log.exception("hook_broke", target=call.target, hook=name)
+            return Answer(name=name, free=None, text=f"it broke: {type(error).__name__}")
         return Answer(name=name, free=refusal is None, text=refusal or "it can")
 
     async def _take(self, lock: Lock | None, attempt_id: str) -> Answer:
@@ -248,7 +312,7 @@ class Dispatcher:
                 dry = self.attempts.make(request, secrets.token_hex(8), "dry_run")
                 await self._journal.write(replace(dry, ended_t=dry.began_t, text=decision.text))
 
-    def _begin(
+    async def _begin(
         self, request: RestartRequest, target: Target, settings: RestartSettings,
         lock: Lock | None, attempt_id: str,
     ) -> Attempt:  # fmt: skip
@@ -263,4 +327,6 @@ class Dispatcher:
             decision = await self._decide(request, target, settings, lock, attempt_id)
             return None if decision.verdict == guard.ACT else f"{decision.gate}: {decision.text}"
 
-        return self.attempts.begin(request, target, settings, attempt_id, hook, lock, objection)
+        return await self.attempts.begin(
+            request, target, settings, attempt_id, hook, lock, objection
+        )

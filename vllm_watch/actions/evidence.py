@@ -19,6 +19,11 @@ BYTES_MAX = 64 << 20
 PART_SECONDS = 10.0
 """For one part to be brought; one that hangs does not cost the others."""
 
+ALL_SECONDS = 20.0
+"""For all of them: less than a restart waits for its evidence, so that what there is can be written."""
+
+_WHY_CHARACTERS_MAX = 300
+
 Parts = Mapping[str, AsyncIterator[bytes]]
 
 
@@ -31,12 +36,14 @@ async def keep(folder: Path, name: str, parts: Parts) -> Path:
     gathered: dict[str, bytes] = {}
     missing: list[str] = []
     left = BYTES_MAX
+    until_s = time.monotonic() + ALL_SECONDS
     for part, chunks in parts.items():
         try:
-            async with asyncio.timeout(PART_SECONDS):
+            async with asyncio.timeout(min(PART_SECONDS, until_s - time.monotonic())):
                 body = await _whole(chunks, left)
         except Exception as error:  # noqa: BLE001 - the other parts are worth having
-            missing.append(f"{part}: {type(error).__name__}: {error}")
+            why = "not in time" if isinstance(error, TimeoutError) else str(error)
+            missing.append(f"{part}: {type(error).__name__}: {why}"[:_WHY_CHARACTERS_MAX])
             continue
         gathered[part] = body
         left -= len(body)
@@ -59,14 +66,18 @@ def _write(folder: Path, name: str, parts: Mapping[str, bytes]) -> Path:
     path = folder / f"{_safe(name)}.tar"
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)
-    # "x": a link that somebody put there is not followed.
-    with new.open("xb") as file, tarfile.open(fileobj=file, mode="w") as archive:
-        new.chmod(0o600)
-        for part, body in parts.items():
-            entry = tarfile.TarInfo(f"{_safe(name)}/{_safe(part)}")
-            entry.size, entry.mtime, entry.mode = len(body), int(time.time()), 0o600
-            archive.addfile(entry, io.BytesIO(body))
-    new.rename(path)
+    try:
+        # "x": a link that somebody put there is not followed.
+        with new.open("xb") as file, tarfile.open(fileobj=file, mode="w") as archive:
+            new.chmod(0o600)
+            for part, body in parts.items():
+                entry = tarfile.TarInfo(f"{_safe(name)}/{_safe(part)}")
+                entry.size, entry.mtime, entry.mode = len(body), int(time.time()), 0o600
+                archive.addfile(entry, io.BytesIO(body))
+        new.rename(path)
+    except BaseException:
+        new.unlink(missing_ok=True)  # on a full disk, the journal needs the room
+        raise
     for old in sorted(folder.glob("*.tar"), key=lambda each: each.lstat().st_mtime)[:-BUNDLES_MAX]:
         old.unlink(missing_ok=True)
     return path

@@ -51,6 +51,7 @@ class Facts:
     attempts: tuple[Attempt, ...] | None = (
         None  # of the group, a week back, oldest first; None: unread
     )
+    busy: str | None = None  # the attempt that this watcher carries or verifies for the target now
     breaker_reset_t: float = 0.0  # when a person last said: try again
     journal_refusal: str | None = None  # why nothing can be written down, in words
     pause: Pause | None = None

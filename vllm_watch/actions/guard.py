@@ -58,7 +58,7 @@ def decide(request: RestartRequest, policy: Policy, facts: Facts) -> Decision:
     """Return what is to be done. Never raises; the same input gives the same answer."""
     refusals = tuple(_refusals(request, policy, facts, GATES))
     if not refusals:
-        asked = _to_ask(policy, facts)
+        asked = _to_ask(request, policy, facts)
         if asked is not None:
             return Decision(verdict=ASK, gate=asked, text=f"the {asked} must be asked first")
         refusals = tuple(_refusals(request, policy, facts, ASKED_GATES))
@@ -78,7 +78,7 @@ def _refusals(
     return (no for _, gate in gates if (no := gate(request, policy, facts)) is not None)
 
 
-def _to_ask(policy: Policy, facts: Facts) -> str | None:
+def _to_ask(request: RestartRequest, policy: Policy, facts: Facts) -> str | None:
     if facts.hook_answer is None:
         return "hook"
     if facts.hook_answer.free is not True:
@@ -87,8 +87,9 @@ def _to_ask(policy: Policy, facts: Facts) -> str | None:
         return "blockers"
     if any(answer.free is not True for answer in facts.blockers or ()):
         return None  # the lock is not taken for nothing
-    # A dry run takes no lock: another watcher may need it for an act.
-    if policy.has_lock and policy.mode != "observe" and facts.lock is None:
+    # What does not act takes no lock: another watcher may need it for an act.
+    acts = policy.mode == "auto" or request.person is not None
+    if policy.has_lock and acts and facts.lock is None:
         return "lock"
     return None
 
@@ -202,7 +203,10 @@ def journal(request: RestartRequest, policy: Policy, facts: Facts) -> Refusal | 
 
 
 def under_way(request: RestartRequest, policy: Policy, facts: Facts) -> Refusal | None:
-    """One attempt at a time on one server."""
+    """One attempt at a time on one server, be it that one is only verified."""
+    if facts.busy is not None:
+        text = f"attempt {facts.busy} is not yet seen to have helped or not"
+        return Refusal(gate="under_way", text=text)
     for attempt in facts.attempts or ():
         if attempt.open and attempt.target == request.target:
             text = f"attempt {attempt.id} is under way since {clock(attempt.began_t)}"
@@ -339,7 +343,8 @@ SLUGS = (*(name for name, _ in (*GATES, *ASKED_GATES)), "approval")
 
 
 def _spent(facts: Facts) -> list[Attempt]:
-    return [attempt for attempt in facts.attempts or () if attempt.spent]
+    """What counts: an intent, too, until it is cancelled, or two of a group could pass at once."""
+    return [attempt for attempt in facts.attempts or () if attempt.spent or attempt.open]
 
 
 def _touched_t(attempt: Attempt) -> float:

@@ -6,10 +6,11 @@ JournalError, and the guard then refuses: without a journal nothing is restarted
 """
 
 import asyncio
+import contextlib
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,6 +33,9 @@ KEPT_MAX = 20_000
 
 LOST = "history_lost"
 """Standing entry: a damaged file was replaced, so nobody knows what was spent; a person must resume."""
+
+_BEGUN = "begun"
+"""Standing entry: since when this file is kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +65,15 @@ class Journal:
         self.trouble: str | None = "it was not opened yet"  # why nothing can be written, in words
 
     async def open(self) -> None:
-        """Read what holds; a trouble is kept in `trouble` and mended by a later call that succeeds."""
-        try:
-            await self.standing()
-        except JournalError:
-            return
+        """Write and read; a trouble is kept in `trouble` and mended by a later write that succeeds."""
+        await self.probe()
+
+    async def probe(self) -> None:
+        """Write what is there already, for nothing but to learn whether the disk takes it. Never raises."""
+        with contextlib.suppress(JournalError):
+            await self._do(
+                lambda db: _write(db, "UPDATE standing SET said = said WHERE name = ?", (_BEGUN,))
+            )
 
     async def close(self) -> None:
         """Finish what is under way, within a moment."""
@@ -100,8 +108,10 @@ class Journal:
 
     async def standing(self) -> dict[str, dict[str, Any]]:
         """All that holds, by name."""
-        rows = await self._do(lambda db: db.execute("SELECT name, said FROM standing").fetchall())
-        return {name: json.loads(said) for name, said in rows}
+        select = "SELECT name, said FROM standing ORDER BY rowid"
+        rows = await self._do(lambda db: db.execute(select).fetchall(), writes=False)
+        with self._reading():
+            return {name: dict(json.loads(said)) for name, said in rows}
 
     async def attempts(self, group: str | None = None, since_t: float = 0.0) -> tuple[Attempt, ...]:
         """The attempts that began since then, of one group or of all, oldest first."""
@@ -110,20 +120,35 @@ class Journal:
             where, values = where + " AND group_name = ?", [since_t, group]  # type: ignore[list-item]
         # S608: `where` is one of the two texts above
         select = f"SELECT said FROM attempt WHERE {where} ORDER BY began_t, rowid"  # noqa: S608
-        rows = await self._do(lambda db: db.execute(select, values).fetchall())
-        return tuple(Attempt(**json.loads(said)) for (said,) in rows)
+        rows = await self._do(lambda db: db.execute(select, values).fetchall(), writes=False)
+        with self._reading():
+            return tuple(Attempt(**json.loads(said)) for (said,) in rows)
 
     async def entries(self, since_t: float = 0.0, limit: int = 1000) -> tuple[Entry, ...]:
         """The last wishes since then, oldest first."""
         select = "SELECT said FROM audit WHERE t >= ? ORDER BY number DESC LIMIT ?"
-        rows = await self._do(lambda db: db.execute(select, (since_t, limit)).fetchall())
-        return tuple(Entry(**json.loads(said)) for (said,) in reversed(rows))
+        values = (since_t, limit)
+        rows = await self._do(lambda db: db.execute(select, values).fetchall(), writes=False)
+        with self._reading():
+            return tuple(Entry(**json.loads(said)) for (said,) in reversed(rows))
 
-    async def _do(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """An entry that is not ours makes what was spent unknown."""
+        try:
+            yield
+        except (ValueError, TypeError, KeyError) as error:
+            cause = f"an entry in {self._folder / file.NAME} cannot be read: {error}"
+            remedy = "It was changed by something else, or written by a newer version: move the file away"
+            raise JournalError(cause, remedy) from error
+
+    async def _do(self, work: Callable[[sqlite3.Connection], _T], *, writes: bool = True) -> _T:
         try:
             future = asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
             # Shielded: a write that was begun is not half done, only not waited for.
-            done = await asyncio.wait_for(asyncio.shield(future), WRITE_SECONDS)
+            # Not wait_for: up to Python 3.11 it loses a cancellation that comes with the result.
+            async with asyncio.timeout(WRITE_SECONDS):
+                done = await asyncio.shield(future)
         except TimeoutError:
             self.trouble = f"{self._folder} did not take a write within {WRITE_SECONDS:.0f} s"
             raise JournalError(self.trouble, "Look at that disk") from None
@@ -131,7 +156,8 @@ class Journal:
             trouble = troubles.of(error, self._folder)
             self.trouble = trouble.cause
             raise JournalError(trouble.cause, trouble.remedy) from error
-        self.trouble = None
+        if writes:  # a disk that is full, or read-only, is still read
+            self.trouble = None
         return done
 
     # --- in the thread
@@ -160,12 +186,13 @@ class Journal:
     def _begin(self, db: sqlite3.Connection) -> None:
         """A file that took the place of a damaged one knows nothing of what was spent."""
         damaged = sorted(self._folder.glob(f"{file.NAME}.damaged-*"))
-        (known,) = db.execute("SELECT count(*) FROM standing WHERE name = 'begun'").fetchone()
+        (known,) = db.execute("SELECT count(*) FROM standing WHERE name = ?", (_BEGUN,)).fetchone()
         if not known:
             if damaged:
                 said = _json({"t": time.time(), "file": str(damaged[-1])})
                 _write(db, "INSERT OR REPLACE INTO standing VALUES (?, ?)", (LOST, said))
-            _write(db, "INSERT INTO standing VALUES ('begun', ?)", (_json({"t": time.time()}),))
+            said = _json({"t": time.time()})
+            _write(db, "INSERT INTO standing VALUES (?, ?)", (_BEGUN, said))
         oldest_t = time.time() - KEPT_SECONDS
         for table, t in (("attempt", "began_t"), ("audit", "t")):
             # S608: names of our own tables

@@ -27,6 +27,7 @@ from vllm_watch.actions.hooks.base import (
     HookCall,
     HookResult,
 )
+from vllm_watch.actions.owed import Journal
 from vllm_watch.errors import JournalError
 from vllm_watch.signals.records import TargetSignals
 
@@ -47,12 +48,12 @@ EVIDENCE_SECONDS = 30.0
 LOOK_SECONDS = 60.0
 """No look at the target for so long while verifying: time itself is looked at instead."""
 
+BLIND_SECONDS = 1.0
+"""At least so long passes from one vain wait for a look to the next, whatever ends it early."""
 
-class Journal(Protocol):
-    """Where attempts are written."""
-
-    async def write(self, attempt: Attempt) -> None:
-        """Insert it, or replace what is known of its id; on disk when this returns. Raises JournalError."""
+_UNSEEN = TargetSignals(
+    target="", t=0.0, up=False, outcome="", state="unknown", state_text="it is not seen"
+)
 
 
 class Server(Protocol):
@@ -78,6 +79,7 @@ class Steps:
     drain: Callable[[], Awaitable[str]]  # how it went, in words
     undrain: Callable[[], None]
     objection: Callable[[], Awaitable[str | None]]  # the guard and the lock, asked once more
+    still_ours: Callable[[], bool]  # the lock, without asking anybody
     tell: Callable[[Attempt, str], None]  # shows the attempt and what it does now
 
 
@@ -104,24 +106,30 @@ class Restart:
         self._make_verification = make_verification
         self.progress: verify.Progress | None = None
 
+    async def intend(self) -> None:
+        """Write the intent down. Raises JournalError: nothing was done, and nothing may be."""
+        await self._journal.write(self.attempt)
+        self._steps.tell(self.attempt, "the intent is written down")
+
     async def run(self) -> Attempt:
-        """Do it; return the attempt as it ended. Raises JournalError when not even the intent can be
-        written; nothing was done then."""
-        await self._write("the intent is written down")
+        """Do what was intended; return the attempt as it ended."""
         try:
             objection = await self._prepare()
+            before = self._before()
+            if objection is None:
+                objection = await self._write_call(before)
             if objection is not None:
                 return await self._end("cancelled", objection)
-            before = self._before()
-            try:
-                called = replace(self.attempt, called_t=time.time(), before=before.to_json())
-                await self._move(called, "calling", "the hook is called")
-            except JournalError as error:
-                return await self._end("cancelled", f"not written down: {error.cause}")
             result = await self._call_hook()
-            return await self._after(result, before)
         finally:
+            # Before it is verified: a new process that gets no requests can not show what it does.
             self._steps.undrain()
+        return await self._after(result, before)
+
+    async def give_up(self, text: str) -> Attempt:
+        """End it where it stands: what may have acted is uncertain."""
+        touched = self.attempt.called_t is not None
+        return await self._end("uncertain" if touched else "cancelled", text)
 
     async def resume(self, before: verify.Before, since_s: float) -> Attempt:
         """Go on verifying what an earlier run of the watcher has begun; the hook is not called again."""
@@ -130,16 +138,34 @@ class Restart:
     async def _prepare(self) -> str | None:
         self._steps.tell(self.attempt, "evidence is gathered")
         try:
-            path = await asyncio.wait_for(
-                self._steps.gather_evidence(self.attempt), EVIDENCE_SECONDS
-            )
+            async with asyncio.timeout(EVIDENCE_SECONDS):
+                path = await self._steps.gather_evidence(self.attempt)
             self._call = replace(self._call, evidence_path=path)
         except Exception as error:  # noqa: BLE001 - evidence is wanted, the restart is needed
             _log.warning("evidence_failed", attempt=self.attempt.id, error=str(error))
         self._steps.tell(self.attempt, "requests may finish")
         drained = await self._steps.drain()
         self._steps.tell(self.attempt, drained)
-        return await self._steps.objection()
+        return await self._object()
+
+    async def _object(self) -> str | None:
+        """Ask once more; who cannot say objects."""
+        try:
+            return await self._steps.objection()
+        except Exception as error:  # noqa: BLE001 - whatever it was, it is no yes
+            _log.exception("objection_broke", attempt=self.attempt.id)
+            return f"it could not be asked once more: {type(error).__name__}"
+
+    async def _write_call(self, before: verify.Before) -> str | None:
+        called = replace(self.attempt, called_t=time.time(), before=before.to_json())
+        try:
+            await self._move(called, "calling", "the hook is called")
+        except JournalError as error:
+            return f"not written down: {error.cause}"
+        if self._steps.still_ours():
+            return None
+        # Writing takes time, and the machine may have slept.
+        return "the lock was lost while the call was written down"
 
     def _before(self) -> verify.Before:
         signals = self._server.signals()
@@ -152,9 +178,14 @@ class Restart:
         for retry in range(RETRIES_MAX + 1):
             if retry:
                 await asyncio.sleep(RETRY_SECONDS)
+                objection = await self._object()
+                if objection is not None:
+                    text = f"{result.text}; not called again: {objection}"
+                    return replace(result, text=text)
             limit = self._hook.timeout_seconds + HOOK_GRACE_SECONDS
             try:
-                result = await asyncio.wait_for(self._hook.restart(self._call), limit)
+                async with asyncio.timeout(limit):
+                    result = await self._hook.restart(self._call)
             except TimeoutError:
                 text = f"the hook was cut off after {limit:g} s"
                 result = HookResult(outcome=UNCERTAIN, text=text)
@@ -176,27 +207,23 @@ class Restart:
 
     async def _verify(self, before: verify.Before, called_s: float) -> Attempt:
         verification = self._make_verification(before)
+        began_s = time.monotonic()
         while True:
             asked_s = time.monotonic()
             looked = await self._server.next_look(LOOK_SECONDS)
-            signals = self._server.signals()
-            if signals is None:
-                continue
-            if not looked:
-                # Without looks nothing is known; only the time that a start may take goes on.
+            signals, since_s = self._server.signals(), asked_s - called_s
+            if signals is None or not looked:
+                # Without looks nothing is known; only the time that a start may take goes on, and
+                # only while this watcher waits: what passed while it was away, nobody saw.
+                signals, since_s = signals or _UNSEEN, asked_s - began_s
                 signals = replace(signals, up=False)
-            self.progress = verification.update(
-                asked_s - called_s, signals, self._server.open_kinds()
-            )
+                await asyncio.sleep(max(0.0, BLIND_SECONDS - (time.monotonic() - asked_s)))
+            self.progress = verification.update(since_s, signals, self._server.open_kinds())
             self._steps.tell(self.attempt, self.progress.text)
             if self.progress.outcome is not None:
                 return await self._end(
                     self.progress.outcome, self.progress.text, self.progress.payoff_ratio
                 )
-
-    async def _write(self, text: str) -> None:
-        await self._journal.write(self.attempt)
-        self._steps.tell(self.attempt, text)
 
     async def _move(self, attempt: Attempt, state: str, text: str) -> None:
         moved = replace(attempt, state=state, text=text)

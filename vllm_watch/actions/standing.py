@@ -1,7 +1,8 @@
 """What people have set and what outlives the watcher: pause, silences, closed breakers, versions seen.
 
-Kept in memory for the guard, and in the journal for the next start. What cannot be read holds nothing
-open: `known` is False then, and the guard refuses for want of a journal.
+Kept in memory for the guard, and in the journal for the next start and for other programs: it is read
+again before each decision. What cannot be read holds nothing open: `known` is False then, and the guard
+refuses for want of a journal.
 """
 
 from collections.abc import Mapping
@@ -25,8 +26,15 @@ class Standing:
 
     async def load(self, now_t: float) -> None:
         """Read what holds, and note since when this version runs here. Never raises."""
+        self.known = False
         try:
-            self._said = await self._journal.standing()
+            said = await self._journal.standing()
+            if LOST in said and LOST not in self._said:
+                # A damaged file was replaced while we ran: what people have set still holds.
+                for name in [name for name in self._said if name not in said]:
+                    await self._set(name, self._said[name])
+                    said[name] = self._said[name]
+            self._said = said
             if f"version {self._version}" not in self._said:
                 await self._set(f"version {self._version}", {"t": now_t})
         except JournalError:
@@ -46,18 +54,18 @@ class Standing:
         return self._time(f"version {self._version}")
 
     def _time(self, name: str) -> float | None:
-        t = self._said.get(name, {}).get("t")
-        return float(t) if isinstance(t, int | float) else None
+        return _number(self._said.get(name, {}).get("t"))
 
     def pause(self, now_t: float) -> Pause | None:
         """The pause that holds now."""
         said = self._said.get("pause")
         if said is None:
             return None
-        until_t = said.get("until_t")
+        until_t = _number(said.get("until_t"))
         if until_t is not None and until_t <= now_t:
             return None
-        return Pause(actor=str(said["actor"]), reason=str(said["reason"]), until_t=until_t)
+        actor, reason = str(said.get("actor", "?")), str(said.get("reason", "?"))
+        return Pause(actor=actor, reason=reason, until_t=until_t)
 
     async def set_pause(self, pause: Pause | None) -> None:
         """Pause, or (None) resume. Raises JournalError: what is not kept would not hold."""
@@ -68,16 +76,20 @@ class Standing:
 
     def silenced(self, incident_id: str, now_t: float) -> bool:
         """Has a person silenced this incident, and is it still so?"""
-        until_t = self._said.get(f"silence {incident_id}", {}).get("until_t")
+        until_t = _number(self._said.get(f"silence {incident_id}", {}).get("until_t"))
         return until_t is not None and now_t < until_t
 
     async def silence(self, incident_id: str, actor: str, reason: str, until_t: float) -> None:
         """No restart for this incident until then. Raises JournalError."""
-        silences = [name for name in self._said if name.startswith("silence ")]
-        for name in silences[: max(0, len(silences) - SILENCES_MAX + 1)]:
-            await self._set(name, None)
+        name = f"silence {incident_id}"
+        others = [each for each in self._said if each.startswith("silence ") and each != name]
+        ends_first = sorted(
+            others, key=lambda each: _number(self._said[each].get("until_t")) or 0.0
+        )
+        for old in ends_first[: max(0, len(others) - SILENCES_MAX + 1)]:
+            await self._set(old, None)
         said = {"actor": actor, "reason": reason, "until_t": until_t}
-        await self._set(f"silence {incident_id}", said)
+        await self._set(name, said)
 
     @property
     def breaker_reset_t(self) -> float:
@@ -99,3 +111,7 @@ class Standing:
         return (
             f"it was damaged ({said.get('file')}), so what was spent is not known; resume to go on"
         )
+
+
+def _number(said: Any) -> float | None:
+    return float(said) if isinstance(said, int | float) else None

@@ -10,18 +10,20 @@ import sys
 import textwrap
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
+from vllm_watch.actions.attempt import Attempt
 from vllm_watch.actions.journal import Entry, Journal
 from vllm_watch.cli import exit_status, state_folder
 from vllm_watch.errors import WatchError
 from vllm_watch.store import file
 
 HELP = """\
-Shows the journal: every step that was taken to end a process (gpus --reclaim), written down before it was
-taken, with who wanted it, why, and what came of it. Oldest first.
+Shows the journal: every attempt to restart a server and how it ended; what people asked for and what was
+decided; every reload; every step that was taken to end a process (gpus --reclaim). Each with who wanted it,
+from where, why, and what came of it. Oldest first.
 
 examples:
   vllm-watch journal --since 2h
@@ -62,12 +64,32 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_status.FINE
 
 
-async def _read(folder: Path, since_t: float) -> tuple[Entry, ...]:
+async def _read(folder: Path, since_t: float) -> list[Entry]:
     journal = Journal(folder)
     try:
-        return await journal.entries(since_t, ENTRIES_MAX)
+        entries = await journal.entries(since_t, ENTRIES_MAX)
+        attempts = await journal.attempts(None, since_t)
     finally:
         await journal.close()
+    return sorted([*entries, *map(_Attempted.of, attempts)], key=lambda entry: entry.t)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempted(Entry):
+    """An attempt, as an entry of its own at the time at which it began."""
+
+    attempt: Attempt
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> "_Attempted":
+        text = f"{attempt.state}: {attempt.text}" if attempt.text else attempt.state
+        if attempt.payoff_ratio is not None:
+            text += f"; payoff {attempt.payoff_ratio:+.0%}"
+        return cls(
+            t=attempt.began_t, actor=attempt.actor, source=attempt.trigger,
+            action="attempt", target=attempt.target, reason=attempt.reason,
+            after=text, attempt=attempt,
+        )  # fmt: skip
 
 
 def _text(entries: Sequence[Entry], folder: Path) -> str:

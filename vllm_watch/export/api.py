@@ -14,7 +14,8 @@ from vllm_watch.export.status import Status
 from vllm_watch.export.text import OPENMETRICS_TYPE, TEXT_TYPE, render, wants_openmetrics
 
 Ready = Callable[[], str | None]  # None when ready, else why not, in words
-Reload = Callable[[], Awaitable[None]]  # raises WatchError where the new configuration is refused
+Reload = Callable[[str, str], Awaitable[None]]
+"""Who asks and from where; raises WatchError where the new configuration is refused."""
 Recording = Callable[[str, float], AsyncIterator[bytes]]  # target's name, minutes → a trace file
 
 RELOAD_SECONDS = 30.0  # to read a file and resolve its targets' names
@@ -87,7 +88,10 @@ class Api:
             return refusal(404, "There is no configuration to reload", "Start with --config FILE")
         try:
             # Shielded: a reload that is cut off half-way would leave neither configuration.
-            await asyncio.wait_for(asyncio.shield(self._reload()), RELOAD_SECONDS)
+            await asyncio.wait_for(
+                asyncio.shield(self._reload("whoever is on this host", request.remote)),
+                RELOAD_SECONDS,
+            )
         except WatchError as error:
             return refusal(500, error.cause, f"{error.remedy}. The old configuration goes on")
         except TimeoutError:

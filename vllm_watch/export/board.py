@@ -11,6 +11,7 @@ from typing import Any
 
 from vllm_watch.export.history import History
 from vllm_watch.export.incidents import Incident, Incidents, TargetIncidents
+from vllm_watch.export.restarts import RestartCounts, RestartPlan, RestartState
 from vllm_watch.export.store_health import StoreHealth
 from vllm_watch.export.updates import Listeners, Updates
 from vllm_watch.incidents import incident as judged
@@ -56,6 +57,8 @@ class TargetEntry:
     sources: dict[str, SourceHealth] = field(default_factory=dict)
     history: dict[str, History] = field(default_factory=dict)  # by engine label
     incidents: TargetIncidents = field(default_factory=TargetIncidents)
+    restart: RestartPlan | None = None  # None: restarts are off
+    restart_counts: RestartCounts = field(default_factory=RestartCounts)
     revision: int = 0  # grows with every change, so that views can keep what they rendered
 
 
@@ -73,6 +76,7 @@ class Board:
         self.holders: dict[str, GpuHolders] = {}  # by UUID, of the last reading, judged
         self.host_sources: dict[str, SourceHealth] = {}
         self.store: StoreHealth | None = None  # None: there is no state folder
+        self.restarts: RestartState | None = None  # None: restarts are off everywhere
         self.xid_errors: dict[str, dict[int, int]] = {}  # GPU's UUID → Xid code → times seen
         self.incidents = Incidents()
         self.own = TargetEntry(Target(name=WATCHER, url=""), 0.0)
@@ -158,6 +162,15 @@ class Board:
                 entry.revision += 1
                 self.listeners.mark(changed=target)
                 self.listeners.mark(incident=incident.id)
+
+    def show_restart(self, target: str, plan: RestartPlan | None, counts: RestartCounts) -> None:
+        """Show what is planned and was done for a target; nothing new costs nothing."""
+        entry = self._targets.get(target)
+        if entry is None or (entry.restart, entry.restart_counts) == (plan, counts):
+            return
+        entry.restart, entry.restart_counts = plan, counts
+        entry.revision += 1
+        self.listeners.mark(changed=target)
 
     def publish_gpus(self, reading: GpuReading, holders: Sequence[GpuHolders] = ()) -> None:
         """Show a new reading and what was judged of it; a GPU that is not in it is gone, its counts too.

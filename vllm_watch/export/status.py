@@ -86,6 +86,7 @@ class Status:
             "window_seconds": self._board.window_seconds,
             "history_seconds": self._board.history_seconds,
             "store": self._board.store,
+            "restarts": self._board.restarts,
         }
 
     def target(self, name: str) -> str | None:
@@ -139,6 +140,7 @@ def _target(entry: TargetEntry) -> dict[str, object]:
         "detectors": signals.detectors if signals else {},
         "signals": None if signals is None else _signals(signals),
         "sources": entry.sources,
+        "restart": entry.restart,
         "incidents": [_incident(each) for each in in_order(entry.incidents.open.values())],
     }
 

@@ -84,6 +84,11 @@ class Store:
             self._failed(Trouble("io", cause, remedy))
             return Contents()
 
+    @property
+    def holds(self) -> bool:
+        """Is the folder held for this process, and for no other?"""
+        return self._held is not None
+
     def put(self, incidents: Iterable[IncidentRow] = (), watch: WatchRow | None = None) -> None:
         """Have these written soon; a newer entry takes the place of one that still waits."""
         with self._wake:

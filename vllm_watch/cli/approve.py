@@ -1,0 +1,24 @@
+"""`vllm-watch approve`: say yes to the restart that an incident waits for."""
+
+import argparse
+
+from vllm_watch.cli import wishes
+
+HELP = f"""\
+Says yes to the restart that an incident waits for. It begins at once; where a window or a cooldown holds it
+back, the yes holds until then, or until the incident ends.
+
+examples:
+  vllm-watch approve engine_stalled-1764633600-1a2b3c4d --token-file ~/.config/vllm-watch.token
+{wishes.EXIT}"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare which incident."""
+    parser.add_argument("incident", metavar="INCIDENT", help="the incident's id, as the page, the log and /api/v1/incidents have it")  # fmt: skip
+    wishes.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Say it."""
+    return wishes.ask(arguments, wishes.path("incidents", arguments.incident, "approve"), {})

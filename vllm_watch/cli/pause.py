@@ -1,0 +1,30 @@
+"""`vllm-watch pause`: no restarts at all, for a while or until somebody resumes."""
+
+import argparse
+
+from vllm_watch.cli import wishes
+
+HELP = f"""\
+Keeps the daemon from restarting anything, a person's wish included. An attempt that is under way goes on.
+
+examples:
+  vllm-watch pause --reason "we move the rack" --minutes 240
+  vllm-watch pause --reason "until the new driver is in"
+{wishes.EXIT}"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare for how long, and why."""
+    parser.add_argument(
+        "--reason", metavar="TEXT", required=True, help="why; it is shown with every refusal"
+    )
+    parser.add_argument(
+        "--minutes", metavar="N", type=float, help="for how long (default: until resume)"
+    )
+    wishes.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask for it."""
+    body = {"reason": arguments.reason, "minutes": arguments.minutes}
+    return wishes.ask(arguments, wishes.path("pause"), body)

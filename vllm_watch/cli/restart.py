@@ -1,0 +1,36 @@
+"""`vllm-watch restart`: a restart by hand, through the same guard."""
+
+import argparse
+
+from vllm_watch.cli import wishes
+
+HELP = f"""\
+Asks the daemon to restart a target now, with the hook that is configured for it. Every gate is asked that
+an incident would meet; but a person needs no approval, may try again what did not help, and may open windows
+and freezes with --override-freeze.
+
+examples:
+  vllm-watch restart llama --reason "driver update" --token-file ~/.config/vllm-watch.token
+  vllm-watch restart llama --override-freeze "it serves nobody as it is"
+{wishes.EXIT}"""
+
+DEFAULT_REASON = "asked for by hand"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what is restarted, and why."""
+    parser.add_argument("target", metavar="TARGET", help="the target's name")
+    parser.add_argument(
+        "--reason", metavar="TEXT", default=DEFAULT_REASON,
+        help="why; it stands in the journal (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--override-freeze", metavar="REASON", help="why no freeze and no closed window holds now"
+    )
+    wishes.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask for it."""
+    body = {"reason": arguments.reason, "override_freeze": arguments.override_freeze}
+    return wishes.ask(arguments, wishes.path("targets", arguments.target, "restart"), body)

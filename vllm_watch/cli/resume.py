@@ -1,0 +1,24 @@
+"""`vllm-watch resume`: end a pause, and let what did not help be tried again."""
+
+import argparse
+
+from vllm_watch.cli import wishes
+
+HELP = f"""\
+Ends a pause and closes every breaker: where the last restart did not help, another may be tried. It also
+accepts what a damaged journal has lost. Budgets and cooldowns stay as they are.
+
+examples:
+  vllm-watch resume --reason "the broken cable is out"
+{wishes.EXIT}"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare why."""
+    parser.add_argument("--reason", metavar="TEXT", help="why; it stands in the journal")
+    wishes.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask for it."""
+    return wishes.ask(arguments, wishes.path("resume"), {"reason": arguments.reason})

@@ -1,0 +1,31 @@
+"""`vllm-watch silence`: no restart for one incident, for a while."""
+
+import argparse
+
+from vllm_watch.cli import wishes
+
+HELP = f"""\
+Keeps an incident from restarting anything for a while. It stays open and is shown; alerts are Alertmanager's
+to silence.
+
+examples:
+  vllm-watch silence engine_stalled-1764633600-1a2b3c4d --minutes 90 --reason "I look at it with py-spy"
+{wishes.EXIT}"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare which incident, for how long, and why."""
+    parser.add_argument("incident", metavar="INCIDENT", help="the incident's id")
+    parser.add_argument(
+        "--minutes", metavar="N", type=float, default=60.0, help="for how long (default 60)"
+    )
+    parser.add_argument(
+        "--reason", metavar="TEXT", required=True, help="why; it stands in the journal"
+    )
+    wishes.add_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask for it."""
+    body = {"reason": arguments.reason, "minutes": arguments.minutes}
+    return wishes.ask(arguments, wishes.path("incidents", arguments.incident, "silence"), body)

@@ -1,0 +1,208 @@
+"""What is shown of restarts: per target the plan (what waits and why not now), what is done, what it brought."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vllm_watch.export.family import Family, Series
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """What one gate has against a restart."""
+
+    gate: str  # slug
+    text: str
+    until_timestamp_seconds: float | None = None  # None: not by time alone
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """One wish for a restart, and what was last decided of it."""
+
+    trigger: str  # "incident" | "schedule" | "alertmanager"
+    reason: str
+    asked_timestamp_seconds: float
+    incident_id: str | None = None
+    schedule: str | None = None
+    approved_by: str | None = None
+    expires_timestamp_seconds: float | None = None
+    verdict: str | None = None  # None: not decided yet
+    gate: str | None = None  # the gate that decided
+    text: str = "not decided yet"
+    until_timestamp_seconds: float | None = None
+    gates: tuple[Gate, ...] = ()  # all that refuse, in the order in which they are asked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptShown:
+    """One attempt, under way or ended."""
+
+    id: str
+    state: str
+    trigger: str
+    reason: str
+    actor: str
+    hook: str
+    text: str  # what it does now, or how it ended
+    began_timestamp_seconds: float
+    called_timestamp_seconds: float | None = None
+    ended_timestamp_seconds: float | None = None
+    incident_id: str | None = None
+    payoff_ratio: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paused:
+    """Nothing is restarted, because a person said so."""
+
+    actor: str
+    reason: str
+    until_timestamp_seconds: float | None = None  # None: until somebody resumes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestartPlan:
+    """All of one target."""
+
+    mode: str
+    hook: str
+    waiting: tuple[Waiting, ...] = ()
+    under_way: AttemptShown | None = None
+    last: AttemptShown | None = None  # the last that ended, a dry run too
+    draining: bool = False
+    paused: Paused | None = None
+    journal_trouble: str | None = None  # why nothing can be written down: then nothing is done
+    breaker: str | None = None  # why only a person may try again, in words
+    budget_remaining: int | None = None  # of its group; None: not known
+    payoff_ratio: float | None = None  # of the last restart whose payoff was measured
+    next_scheduled_timestamp_seconds: float | None = None
+
+
+@dataclass(slots=True)
+class RestartCounts:
+    """Counted since the watcher began."""
+
+    outcomes: Mapping[tuple[str, str], int] = field(default_factory=dict)  # trigger, outcome
+    blocked: Mapping[str, int] = field(default_factory=dict)  # by blocker
+
+
+@dataclass(slots=True)
+class RestartState:
+    """What holds for the whole watcher."""
+
+    paused: Paused | None = None
+    journal_trouble: str | None = None
+    people: bool = False  # are there tokens, and so ways to change something?
+
+
+def _plan(name: str, entry: Any) -> float | None:
+    value: float | None = getattr(entry.restart, name, None)
+    return value
+
+
+def _of_plan(name: str) -> Any:
+    return lambda entry: _plan(name, entry)
+
+
+def _outcomes(entry: Any) -> Series:
+    return [(labels, count) for labels, count in sorted(entry.restart_counts.outcomes.items())]
+
+
+def _blocked(entry: Any) -> Series:
+    return [((gate,), count) for gate, count in sorted(entry.restart_counts.blocked.items())]
+
+
+def _breaker(entry: Any) -> float | None:
+    return None if entry.restart is None else int(entry.restart.breaker is not None)
+
+
+def _under_way(entry: Any) -> float | None:
+    return None if entry.restart is None else int(entry.restart.under_way is not None)
+
+
+def _waiting(entry: Any) -> Series | None:
+    plan: RestartPlan | None = entry.restart
+    if plan is None:
+        return None
+    approval = sum(each.verdict == "approve" for each in plan.waiting)
+    return ((("approval",), approval), (("gate",), len(plan.waiting) - approval))
+
+
+def _mode(entry: Any) -> Series | None:
+    return None if entry.restart is None else (((entry.restart.mode,), 1),)
+
+
+def _paused(board: Any) -> float | None:
+    return None if board.restarts is None else int(board.restarts.paused is not None)
+
+
+def _journal_ok(board: Any) -> float | None:
+    return None if board.restarts is None else int(board.restarts.journal_trouble is None)
+
+
+_R = "vllm_watch_restart_"
+_OFF = "Absent where restarts are off."
+
+RESTART_FAMILIES: tuple[Family, ...] = (
+    Family(
+        name="vllm_watch_restarts_total", kind="counter", scope="target", labels=("trigger", "outcome"),
+        help="Attempts to restart that ended, by what asked and how they ended: helped, did_not_help, failed, "
+             "uncertain, cancelled (before the hook was called), dry_run (mode observe).",
+        absent="Absent until there was one; counted since the watcher began.", series=_outcomes,
+    ),
+    Family(
+        name="vllm_watch_restarts_blocked_total", kind="counter", scope="target", labels=("blocker",),
+        help="Times that a gate began to refuse or to hold back a wish for a restart, by gate; "
+             "approval: it waits for a person.",
+        absent="A gate that never refused is absent; counted since the watcher began.", series=_blocked,
+    ),
+    Family(
+        name=_R + "mode_info", kind="info", scope="target", labels=("mode",),
+        help="Whether the target may be restarted: observe, approve or auto.", absent=_OFF, series=_mode,
+    ),
+    Family(
+        name=_R + "budget_remaining", kind="gauge", scope="target",
+        help="Restarts that the budgets of hour and day leave to the target's group now.",
+        absent=_OFF + " Absent while the journal cannot be read.", value=_of_plan("budget_remaining"),
+    ),
+    Family(
+        name=_R + "breaker_open", kind="gauge", scope="target",
+        help="1 where the last restart did not help and only a person may try again, else 0.",
+        absent=_OFF, value=_breaker,
+    ),
+    Family(
+        name=_R + "payoff_ratio", kind="gauge", scope="target",
+        help="Share of its fresh throughput that the last measured restart gave back, from -1 to 1.",
+        absent="Absent until a restart was measured; one without traffic measures nothing.",
+        value=_of_plan("payoff_ratio"),
+    ),
+    Family(
+        name=_R + "next_scheduled_timestamp_seconds", kind="gauge", scope="target",
+        help="Unix time at which the next scheduled restart falls due.",
+        absent="Absent without a schedule.", value=_of_plan("next_scheduled_timestamp_seconds"),
+    ),
+    Family(
+        name=_R + "under_way", kind="gauge", scope="target",
+        help="1 while an attempt to restart is under way, verification included, else 0.",
+        absent=_OFF, value=_under_way,
+    ),
+    Family(
+        name=_R + "waiting", kind="gauge", scope="target", labels=("for",),
+        help="Wishes for a restart that wait: for a person's approval, or for a gate.",
+        absent=_OFF, series=_waiting,
+    ),
+)  # fmt: skip
+
+RESTART_WATCHER_FAMILIES: tuple[Family, ...] = (
+    Family(
+        name=_R + "paused", kind="gauge", scope="watcher",
+        help="1 while a person has paused all restarts, else 0.",
+        absent="Absent where restarts are off everywhere.", value=_paused,
+    ),
+    Family(
+        name=_R + "journal_ok", kind="gauge", scope="watcher",
+        help="1 if the journal of restarts could last be read and written, else 0: then nothing is restarted.",
+        absent="Absent where restarts are off everywhere.", value=_journal_ok,
+    ),
+)  # fmt: skip

@@ -1,0 +1,85 @@
+"""An end that we have asked for: what it looks like is no new trouble, unless the server does not come back. Pure.
+
+While one of our own restarts is under way, a server that refuses or hangs does what it was told to. So
+`engine_down` and `engine_stalled` are not known then: nothing opens, and what is open stays as it was. The
+first look at another process ends that: what happens to the new one is news. If the restart did not
+bring the server back, it is down at once, and a page, whatever it looks like: nobody else stopped it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict
+from vllm_watch.signals.records import TargetSignals
+
+DOWN = "engine_down"
+HELD = (DOWN, "engine_stalled")
+"""What a server looks like while it ends and starts."""
+
+Life = tuple[float | None, int]  # start of the process, and how often counters began anew
+
+
+class AskedEnd:
+    """Follows the ends of one server that were asked for."""
+
+    def __init__(self) -> None:
+        self._life: Life | None = None  # of the process that is to end; None: none is
+        self._missing: str | None = None  # why it should be back, in words
+
+    @property
+    def under_way(self) -> bool:
+        """Is it to end, and no other process was seen yet?"""
+        return self._life is not None
+
+    def begin(self, signals: TargetSignals | None) -> None:
+        """The process that these signals are of is to end."""
+        self._missing = None
+        if self._life is None:
+            self._life = _life(signals)
+
+    def over(self, missing: str | None = None) -> None:
+        """No end is asked for any more; `missing` says in words why the server should be back by now."""
+        self._life, self._missing = None, missing
+
+    def judged(self, signals: TargetSignals, verdicts: Iterable[Verdict]) -> list[Verdict]:
+        """Return one look's verdicts with what is known of the end."""
+        if signals.up:
+            self._missing = None
+            if self._life is not None and _life(signals) != self._life:
+                self._life = None
+        if self._life is not None:
+            return [_held(each) if each.kind in HELD else each for each in verdicts]
+        if self._missing is not None:
+            why = self._missing
+            return [_down(each, why) if each.kind == DOWN else each for each in verdicts]
+        return list(verdicts)
+
+
+def _life(signals: TargetSignals | None) -> Life:
+    if signals is None:
+        return None, 0
+    restarts = sum(engine.restarts for engine in signals.engines.values())
+    return signals.process_start_time, restarts
+
+
+def _held(verdict: Verdict) -> Verdict:
+    if verdict.state != FIRING:
+        return verdict
+    return replace(verdict, state=UNKNOWN, summary="it is being restarted")
+
+
+def _down(verdict: Verdict, why: str) -> Verdict:
+    if verdict.state == CLEAR:
+        return verdict
+    said = Evidence(name="restart", value=why, expected="it answers", text=why)
+    known = verdict.state == FIRING
+    return replace(
+        verdict,
+        state=FIRING,
+        cause=verdict.cause if known else "unknown",
+        severity="page",
+        restart_advised=False,
+        summary=f"{why}; {verdict.summary}" if verdict.summary else why,
+        evidence_for=(said, *verdict.evidence_for),
+        evidence_against=(),
+    )
