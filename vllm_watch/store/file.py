@@ -1,5 +1,6 @@
 """The state file on disk: made for its owner only, held by one process, moved aside when it is damaged."""
 
+import contextlib
 import fcntl
 import os
 import sqlite3
@@ -52,8 +53,7 @@ def connect(folder: Path) -> sqlite3.Connection:
     Raises StateError, OSError, or sqlite3.Error; `is_damage` tells whether the file itself is broken.
     """
     path = folder / NAME
-    # SQLite would make it readable for all; its -wal and -shm take the rights of the file.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    _make(path)
     connection = sqlite3.connect(
         path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
@@ -66,6 +66,16 @@ def connect(folder: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _make(path: Path) -> None:
+    """Make the file, for its owner only: SQLite would let all read it, and -wal and -shm take its rights.
+
+    A file that is there is not even opened. Closing it would give up every lock that this process's other
+    connections hold on it (fcntl(2)), and the next reader from outside would remove the -wal under them.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _check(connection: sqlite3.Connection) -> None:
