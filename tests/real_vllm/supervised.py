@@ -41,13 +41,14 @@ class SupervisedVllm(RealVllm):
         """How often a process of it has ended so far."""
         return self.log.read_bytes().count(b"supervisor: ended with")
 
-    def wait_new(self, role: str) -> int:
-        """Return the PID of another process of this role than was last known, once there is one."""
+    def wait_new(self) -> None:
+        """Return once other processes than were last known serve; they are those that are known then."""
         deadline = time.monotonic() + READY_SECONDS_MAX
         while time.monotonic() < deadline:
-            known = self.processes()
-            if known.get(role) not in (None, self._pids.get(role)):
-                self._pids = known
-                return known[role]
+            now = self.processes()
+            new = not set(now.values()) & set(self._pids.values())
+            if new and len(now) == len(self._pids) and self.answers():
+                self._pids = now
+                return
             time.sleep(0.25)
-        raise TimeoutError(f"no new {role}:\n{self.log_tail()}")
+        raise TimeoutError(f"no new processes serve:\n{self.log_tail()}")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -25,13 +26,16 @@ from tests.real_vllm.ward import EVERY_SECOND, TARGET, TIMES, Ward
 from vllm_watch.actions.attempt import Attempt
 from vllm_watch.actions.journal import Journal
 
+T = TypeVar("T")
 pytestmark = pytest.mark.real_vllm
 
 MIXED = Load(prompt_tokens=(16, 300), output_tokens=(16, 200))
-SATURATED_SECONDS = 30.0
-ENDED_SECONDS_MAX = 300.0  # from the fault to the verdict; a start takes 20 s where nothing else runs
+SATURATED_SECONDS = 20.0
+ENDED_SECONDS_MAX = (
+    300.0  # from the fault to the verdict; a start takes 20 s where nothing else runs
+)
 STARTS_THAT_FAIL = 3
-QUIET_SECONDS = 20.0  # in which a second call would come: wishes are asked about every 5 s
+QUIET_SECONDS = 15.0  # in which a second call would come: wishes are asked about every 5 s
 TOKEN = "on-call-of-the-test-1234"
 
 CONFIG = """
@@ -67,36 +71,41 @@ kill -KILL {pids}
 """
 
 
-@pytest.fixture(scope="module")
-def supervised(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SupervisedVllm]:
-    """One for all: every test here leaves it serving, or starts it anew."""
-    with SupervisedVllm(tmp_path_factory.mktemp("supervised")) as vllm:
-        yield vllm
-
-
 class Watched:
-    """A ward whose daemon may restart it."""
+    """A ward whose daemon may restart it, by a configuration that is changed as it runs."""
 
-    def __init__(self, vllm: SupervisedVllm, folder: Path, mode: str, hook: str, settle_seconds: float = 60.0) -> None:  # fmt: skip
+    def __init__(self, vllm: SupervisedVllm, folder: Path) -> None:
         self.folder = folder
         self.token = folder / "token"
         self.token.write_text(TOKEN)
         self.token.chmod(0o600)
         self.script = folder / "restart.sh"
-        config = CONFIG.format(
-            mode=mode, hook=hook, settle_seconds=settle_seconds, script=self.script, token=self.token
-        )
+        self.told = folder / "told"
+        config = self._config("auto", "by-signal", 60.0)
         self.daemon = Daemon(folder, {TARGET: vllm.url}, EVERY_SECOND, config)
         self.ward = Ward(vllm, self.daemon)
 
-    def __enter__(self) -> "Watched":
-        self.daemon.__enter__()
-        return self
+    def _config(self, mode: str, hook: str, settle_seconds: float) -> str:
+        return CONFIG.format(
+            mode=mode,
+            hook=hook,
+            settle_seconds=settle_seconds,
+            script=self.script,
+            token=self.token,
+        )
 
-    def __exit__(self, *error: object) -> None:
-        self.ward.without_load()
-        print(f"\n{self.daemon.log}\n{self.ward.said()}\n{self.attempts()}")
-        self.daemon.__exit__(None, None, None)
+    def restarts(
+        self, mode: str, hook: str, settle_seconds: float = 60.0, kills: str = "$$"
+    ) -> None:
+        """From now on so; `kills`: what the command ends."""
+        self.script.write_text(SCRIPT.format(told=self.told, pids=kills))
+        self.script.chmod(0o700)
+        self.daemon.reload(self._config(mode, hook, settle_seconds))
+
+    def healthy(self) -> None:
+        """An engine that serves, and whose daemon has nothing against it."""
+        self.ward.admit(self.ward.vllm.size, MIXED)
+        self.ward.settled()
 
     def attempts(self) -> tuple[Attempt, ...]:
         """What the journal on disk says."""
@@ -113,12 +122,14 @@ class Watched:
     def ended(self, number: int = 1) -> Attempt:
         """Wait until so many attempts have ended; return the last."""
         return self.wait(
-            lambda: next(iter([each for each in self.attempts() if not each.open][number - 1 :]), None),
+            lambda: next(
+                iter([each for each in self.attempts() if not each.open][number - 1 :]), None
+            ),
             ENDED_SECONDS_MAX,
             f"attempt {number} did not end",
         )
 
-    def wait[T](self, what: Callable[[], T | None], seconds: float, failure: str) -> T:
+    def wait(self, what: Callable[[], T | None], seconds: float, failure: str) -> T:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             found = what()
@@ -127,7 +138,9 @@ class Watched:
             self.ward.look()
             time.sleep(0.5)
         state = self.daemon.status(TARGET)["state_text"]
-        raise AssertionError(f"{failure} in {seconds:.0f} s: {state}\n{self.ward.said()}\n{self.attempts()}")
+        raise AssertionError(
+            f"{failure} in {seconds:.0f} s: {state}\n{self.ward.said()}\n{self.attempts()}"
+        )
 
     def says(self, *arguments: str) -> str:
         """Our command, as the on-call engineer uses it."""
@@ -139,6 +152,24 @@ class Watched:
         return done.stdout
 
 
+@pytest.fixture(scope="module")
+def supervised(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SupervisedVllm]:
+    """One for all, and so is its daemon; every test leaves it serving, and may run alone."""
+    with SupervisedVllm(tmp_path_factory.mktemp("supervised")) as vllm:
+        yield vllm
+
+
+@pytest.fixture(scope="module")
+def watched(
+    supervised: SupervisedVllm, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Watched]:
+    watched = Watched(supervised, tmp_path_factory.mktemp("restart"))
+    with watched.daemon:
+        yield watched
+        watched.ward.without_load()
+        print(f"\n{watched.daemon.log}\n{watched.ward.said()}\n{watched.attempts()}")
+
+
 def hang(vllm: RealVllm) -> None:
     """For good: only another process helps."""
     with stopped_at_work(vllm, "engine_core"):
@@ -146,94 +177,90 @@ def hang(vllm: RealVllm) -> None:
     os.kill(core, signal.SIGSTOP)
 
 
-def test_a_hang_is_ended_by_signal_and_verified(supervised: SupervisedVllm, tmp_path: Path) -> None:
+def test_a_hang_is_ended_by_signal_and_verified(
+    supervised: SupervisedVllm, watched: Watched
+) -> None:
     """Alone, in mode auto; before that, saturated and healthy, it is never touched."""
-    with Watched(supervised, tmp_path, "auto", "by-signal") as watched:
-        ward = watched.ward
-        ward.admit(supervised.size, MIXED)
-        ward.healthy()
-        old = supervised.processes()
-        more = replace(MIXED, clients=48, seconds_max=SATURATED_SECONDS)
-        with under_load(supervised.url, more):
-            time.sleep(SATURATED_SECONDS)
-        assert supervised.processes() == old
-        assert watched.attempts() == ()
+    watched.restarts("auto", "by-signal")
+    watched.healthy()
+    watched.ward.healthy()
+    old, before = supervised.processes(), len(watched.attempts())
+    with under_load(supervised.url, replace(MIXED, clients=48, seconds_max=SATURATED_SECONDS)):
+        time.sleep(SATURATED_SECONDS)
+    assert supervised.processes() == old
+    assert len(watched.attempts()) == before
 
-        began_s = time.monotonic()
-        hang(supervised)
-        supervised.wait_new("api_server")
-        TIMES.append(f"hang: a new server process after {time.monotonic() - began_s:.1f} s")
-        attempt = watched.ended()
-        TIMES.append(f"hang: {attempt.state} after {time.monotonic() - began_s:.1f} s")
+    began_s = time.monotonic()
+    hang(supervised)
+    supervised.wait_new()
+    TIMES.append(f"hang: a new process serves after {time.monotonic() - began_s:.1f} s")
+    attempt = watched.ended(before + 1)
+    TIMES.append(f"hang: {attempt.state} after {time.monotonic() - began_s:.1f} s")
 
-        assert (attempt.state, attempt.trigger, attempt.hook) == ("helped", "incident", "by-signal")
-        assert attempt.payoff_ratio is None or attempt.payoff_ratio > 0.5
-        assert not set(old.values()) & set(supervised.processes().values())
-        (bundle,) = (tmp_path / "state").rglob("*.tar")
-        with tarfile.open(bundle) as archive:
-            kept = {Path(name).name.partition(".")[0] for name in archive.getnames()}
-        assert "recording" in kept, archive.getnames()
-        ward.settled()
-        time.sleep(QUIET_SECONDS)
-        assert len(watched.attempts()) == 1
+    assert (attempt.state, attempt.trigger, attempt.hook) == ("helped", "incident", "by-signal")
+    assert attempt.payoff_ratio is None or attempt.payoff_ratio > 0.5
+    assert not set(old.values()) & set(supervised.processes().values())
+    bundle = next(each for each in watched.folder.rglob("*.tar") if attempt.id in each.name)
+    with tarfile.open(bundle) as archive:
+        kept = {Path(name).name.partition(".")[0] for name in archive.getnames()}
+    assert "recording" in kept, archive.getnames()
+    time.sleep(QUIET_SECONDS)
+    assert len(watched.attempts()) == before + 1
 
 
 def test_a_person_approves_and_a_restart_that_does_not_help_is_the_last(
-    supervised: SupervisedVllm, tmp_path: Path
+    supervised: SupervisedVllm, watched: Watched
 ) -> None:
     """By command: nothing happens until a person says so; the new process hangs again, and that is all."""
-    with Watched(supervised, tmp_path, "approve", "by-command", settle_seconds=45.0) as watched:
-        ward = watched.ward
-        ward.admit(supervised.size, MIXED)
-        ward.healthy()
-        told = tmp_path / "told"
-        pids = " ".join(map(str, supervised.processes().values()))
-        watched.script.write_text(SCRIPT.format(told=told, pids=pids))
-        watched.script.chmod(0o700)
+    watched.healthy()
+    pids = " ".join(map(str, supervised.processes().values()))
+    watched.restarts("approve", "by-command", settle_seconds=45.0, kills=pids)
+    before = len(watched.attempts())
 
-        began_s = time.monotonic()
-        hang(supervised)
-        incident = ward.opens("engine_stalled", "hang", began_s)
-        time.sleep(QUIET_SECONDS)
-        assert not told.exists()
+    began_s = time.monotonic()
+    hang(supervised)
+    incident = watched.ward.opens("engine_stalled", "hang", began_s)
+    time.sleep(QUIET_SECONDS)
+    assert not watched.told.exists()
 
-        watched.says("approve", incident["id"])
-        supervised.wait_new("engine_core")
-        watched.wait(lambda: supervised.answers() or None, ENDED_SECONDS_MAX, "no new server")
-        hang(supervised)
-        attempt = watched.ended()
+    watched.says("approve", incident["id"])
+    supervised.wait_new()
+    hang(supervised)
+    attempt = watched.ended(before + 1)
 
-        assert attempt.state == "did_not_help", attempt
-        assert attempt.actor == "ana"
-        environment = dict(line.split("=", 1) for line in told.read_text().splitlines() if "=" in line)
-        assert environment["VLLM_WATCH_ATTEMPT_ID"] == attempt.id
-        assert environment["VLLM_WATCH_KIND"] == "engine_stalled"
-        assert Path(environment["VLLM_WATCH_EVIDENCE_PATH"]).exists()
-        told.unlink()
-        time.sleep(QUIET_SECONDS)
-        assert not told.exists()
-        assert len(watched.attempts()) == 1
+    assert attempt.state == "did_not_help", attempt
+    assert attempt.actor == "ana"
+    told = dict(each.split("=", 1) for each in watched.told.read_text().splitlines() if "=" in each)
+    assert told["VLLM_WATCH_ATTEMPT_ID"] == attempt.id
+    assert told["VLLM_WATCH_KIND"] == "engine_stalled"
+    assert Path(told["VLLM_WATCH_EVIDENCE_PATH"]).exists()
+    watched.told.unlink()
+    watched.restarts("auto", "by-command", kills=pids)
+    time.sleep(QUIET_SECONDS)
+    assert not watched.told.exists()
+    assert len(watched.attempts()) == before + 1
+    watched.says("resume")
     supervised.restart()
 
 
-def test_a_start_that_cannot_fit_is_never_retried(supervised: SupervisedVllm, tmp_path: Path) -> None:
-    """Its supervisor starts it again and again; the log and the loop say that no restart cures it."""
-    with Watched(supervised, tmp_path, "auto", "by-command") as watched:
-        watched.script.write_text(SCRIPT.format(told=tmp_path / "told", pids="$$"))
-        watched.script.chmod(0o700)
-        watched.ward.admit(supervised.size, MIXED)
-        watched.ward.healthy()
-        supervised.starts_with("--num-gpu-blocks-override", "16")
-        ends = supervised.ends()
-        supervised.kill("api_server")
-        supervised.kill("engine_core")
-        watched.wait(
-            lambda: supervised.ends() >= ends + STARTS_THAT_FAIL or None, ENDED_SECONDS_MAX, "no loop"
-        )
-        time.sleep(QUIET_SECONDS)
+def test_a_start_that_cannot_fit_is_never_retried(
+    supervised: SupervisedVllm, watched: Watched
+) -> None:
+    """Its supervisor starts it again and again; its starts say that no restart cures it."""
+    watched.restarts("auto", "by-command")
+    watched.healthy()
+    before, known = len(watched.attempts()), set(watched.ward.claims)
+    supervised.starts_with("--num-gpu-blocks-override", "16")
+    ends = supervised.ends()
+    supervised.kill("api_server")
+    supervised.kill("engine_core")
+    watched.wait(
+        lambda: supervised.ends() >= ends + STARTS_THAT_FAIL or None, ENDED_SECONDS_MAX, "no loop"
+    )
+    time.sleep(QUIET_SECONDS)
 
-        assert watched.attempts() == ()
-        assert not (tmp_path / "told").exists()
-        down = [each for each in watched.ward.look() if each["state"] == "open"]
-        assert [each["kind"] for each in down] == ["engine_down"]
+    assert len(watched.attempts()) == before
+    new = [each for each in watched.ward.look() if each["id"] not in known]
+    assert [(each["kind"], each["state"]) for each in new] == [("engine_down", "open")]
     supervised.starts_with()
+    supervised.wait_new()
