@@ -54,8 +54,13 @@ class Daemon:
     """`vllm-watch run` on a free port; `settings` are environment variables without their prefix."""
 
     def __init__(
-        self, folder: Path, targets: Mapping[str, str], settings: Mapping[str, str]
+        self,
+        folder: Path,
+        targets: Mapping[str, str],
+        settings: Mapping[str, str],
+        config: str = "",
     ) -> None:
+        """`config` is the text of a configuration file, where environment variables do not suffice."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             listen = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -64,6 +69,10 @@ class Daemon:
         arguments = ["--listen", listen, "--state-dir", str(folder / "state")]
         for name, url in targets.items():
             arguments += ["--target", f"{name}={url}"]
+        self._config = folder / "vllm-watch.yaml"
+        if config:
+            self._config.write_text(config)
+            arguments += ["--config", str(self._config)]
         # Our own variables for tests look like settings to the daemon, which refuses what it does not know.
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("VLLM_WATCH_")}
         with self.log.open("wb") as log:
@@ -98,6 +107,13 @@ class Daemon:
             self._process.kill()
             status = self._process.wait()
         assert status == 0 or kind, f"the daemon ended with {status}:\n{self.log.read_text()}"
+
+    def reload(self, config: str) -> None:
+        """Change to this configuration, and return when it has."""
+        self._config.write_text(config)
+        request = urllib.request.Request(f"{self.url}/-/reload", method="POST")
+        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS_MAX):
+            pass
 
     def metrics(self) -> Metrics:
         """Return what it exports now."""

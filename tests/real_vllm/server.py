@@ -118,18 +118,17 @@ class RealVllm:
 
     def start(self) -> None:
         """Launch and return once /health answers 200; fails with the end of the log."""
-        flags, environment = LAYOUTS[self._layout]
+        _, environment = LAYOUTS[self._layout]
         # timeout(1) bounds the life of the whole group. No nice(1): an engine that makes way for its
         # neighbours, the load's client among them, is slower than it was, and would rightly be called so.
         bounded = ("timeout", "--signal=KILL", str(LIFETIME_SECONDS_MAX))
-        serve = (self.venv / "bin" / "vllm", "serve", self._model, "--port", str(self._port))
         own = {
             "VLLM_CACHE_ROOT": str(self.venv / "cache"),
             "VLLM_CONFIG_ROOT": str(self.venv / "config"),
         }
         with self.log.open("ab") as log:
             self._leader = subprocess.Popen(
-                [*bounded, *serve, *FLAGS, *self.size.flags(), *flags],
+                [*bounded, *self._command()],
                 env={**os.environ, **ENVIRONMENT, **environment, **own},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -140,10 +139,16 @@ class RealVllm:
         # Looked up now: reading the command line of a busy process can take a second.
         self._pids = self.processes()
 
+    def _command(self) -> list[str | Path]:
+        """What is launched, in the group that is killed as one."""
+        flags, _ = LAYOUTS[self._layout]
+        serve = (self.venv / "bin" / "vllm", "serve", self._model, "--port", str(self._port))
+        return [*serve, *FLAGS, *self.size.flags(), *flags]
+
     def _wait_ready(self) -> None:
         assert self._leader is not None
         deadline = time.monotonic() + READY_SECONDS_MAX
-        while not self._healthy():
+        while not self.answers():
             if self._leader.poll() is not None:
                 raise RuntimeError(f"vLLM ended with {self._leader.returncode}:\n{self.log_tail()}")
             if time.monotonic() > deadline:
@@ -152,7 +157,7 @@ class RealVllm:
                 )
             time.sleep(0.25)
 
-    def _healthy(self) -> bool:
+    def answers(self) -> bool:
         try:
             with urllib.request.urlopen(f"{self.url}/health", timeout=5) as answer:
                 return bool(answer.status == 200)
