@@ -85,7 +85,7 @@ async def test_a_start_that_its_log_says_cannot_succeed(tmp_path):
             failed = StartFailure(
                 failure="kv_cache_too_small", deterministic=deterministic, sentence="the KV cache is too small",
             )  # fmt: skip
-            one.watches["a"].signals = replace(one.watches["a"].signals, start_failure=failed)
+            one.board.publish(replace(one.watches["a"].signals, start_failure=failed))
             assert world.start_failure("a") == said
 
 
