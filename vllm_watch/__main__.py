@@ -20,6 +20,7 @@ COMMANDS = {
     "record": "write what a server says into a trace file",
     "replay": "run a trace file through the same judgement as live",
     "capacity": "say whether a model fits on a GPU, and what would make it fit",
+    "preflight": "check a launch of vLLM before it is made, and make it",
     "gpus": "show who holds the memory of the GPUs, and what of it is stale",
     "journal": "show what was done, by whom, and what came of it",
     "top": "look at a running vllm-watch in the terminal",
