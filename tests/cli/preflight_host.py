@@ -10,7 +10,7 @@ from tests.nvml_stub import GIB, NvmlStub, h200
 
 CONFIG = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 32,
-    "hidden_size": 4096, "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 128256,
+    "hidden_size": 4096, "num_attention_heads": 28, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 128256,
     "intermediate_size": 14336, "max_position_embeddings": 131072, "torch_dtype": "bfloat16",
 }  # fmt: skip
 SAYS = 'echo "vllm got $*"; echo "gpus $CUDA_VISIBLE_DEVICES"; exit 7'

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -64,7 +65,7 @@ def test_memory_that_an_orphan_holds(host, left):
     text, commands = problem(found, "memory", "gpu_occupied")
     assert status == 3
     assert text.startswith(
-        f"GPU 0: 18.50 of 79.00 GiB are free, --gpu-memory-utilization 0.9 asks for 71.10; held by process {pid} 'VLLM::EngineCore' with 60.00 GiB (stale: orphaned_worker, "
+        f"GPU 0: 18.50 of 79.00 GiB are free, --gpu-memory-utilization 0.9 asks for 71.10; held by process {pid} 'VLLM::EngineCore 600' with 60.00 GiB (stale: orphaned_worker, "
     )
     assert commands[0] == f"vllm-watch gpus --reclaim {pid}"
 
@@ -109,11 +110,11 @@ def test_too_long_for_the_kv_cache(host):
     host.gpus(h100(memory_total=24 * GIB))
     _, found = host.check("--max-model-len", 100000)
     text, commands = problem(found, "fits", "kv_cache_too_small")
-    assert text.startswith("one request of 100,000 tokens needs 5.34 GiB of KV cache, ")
+    assert text.startswith("one request of 100,000 tokens needs 6.10 GiB of KV cache, ")
     assert "tokens would fit" in text
-    for each in commands:
-        host_status = host.check(*each.split(" ")[3:])[0]
-        assert host_status == 0, each
+    assert len(commands) > 2
+    for each in filter(None, commands):
+        assert host.check(*each.split(" ")[3:])[0] == 0, each
 
 
 def test_too_large_for_the_gpu(host):
@@ -314,7 +315,7 @@ def test_it_becomes_vllm(host):
 
 def test_signals_are_vllms_own(host):
     """SIGTERM reaches it, and it ignores no signal that it would not ignore by itself."""
-    host.install('grep SigIgn /proc/$$/status; trap "exit 42" TERM; while :; do sleep 0.1; done')
+    host.install('trap "exit 42" TERM; grep SigIgn /proc/$$/status; while :; do sleep 0.1; done')
     with host.start(host.command("--max-model-len", 8192, options=["--exec"])) as server:
         ignored = server.stdout.readline().split()[-1]
         server.send_signal(signal.SIGTERM)
@@ -346,7 +347,7 @@ def test_it_waits_for_a_dying_engine(host, left):
     with host.start(host.command("--max-model-len", 8192, options=["--exec", "--wait-for-vram", 60])) as waiting:  # fmt: skip
         line = waiting.stderr.readline()
         assert line.startswith("vllm-watch: waiting for GPU memory, ")
-        assert f"process {pid} 'VLLM::EngineCore' with 60.00 GiB" in line
+        assert f"process {pid} 'VLLM::EngineCore 600' with 60.00 GiB" in line
         began = time.monotonic()
         for each in (server.pid, pid):
             subprocess.run(["kill", "-9", str(each)], check=True)
@@ -365,12 +366,13 @@ def test_it_waits_no_longer_than_it_was_told(host, left):
 
 def test_it_ends_on_sigterm_while_it_waits(host, left):
     """Also as a container's first process, for which SIGTERM does nothing by itself."""
-    host.gpus(h100(processes={left.start("sleep", "600").pid: 60 * GIB}))
+    pid = left.start("sleep", "600").pid
+    host.gpus(h100(processes={pid: 60 * GIB}), **{f"kept__{pid}": 1})
     command = host.command(options=["--exec", "--wait-for-vram", 60])
     with host.start(["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *command]) as outer:  # fmt: skip
-        outer.stderr.readline()
-        (inner,) = (int(each) for each in open(f"/proc/{outer.pid}/task/{outer.pid}/children").read().split())  # noqa: SIM115, PTH123  # fmt: skip
-        subprocess.run(["kill", "-TERM", str(inner)], check=True)
+        assert "waiting for GPU memory" in outer.stderr.readline()
+        inner = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
+        subprocess.run(["kill", "-TERM", *inner], check=True)
         assert outer.wait(30) == 143
 
 

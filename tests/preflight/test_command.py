@@ -68,14 +68,14 @@ def test_the_configuration_file_counts_where_the_command_line_says_nothing():
     assert command.text("hf-overrides") == '{"a": 1}'
     assert command.text("served-model-name") == "x y"
     assert read("vllm serve m --config c.yaml", config).model == "m"
-    assert split("vllm serve --config c.yaml".split(), {}).config_path == "c.yaml"
+    assert split(["vllm", "serve", "--config", "c.yaml"], {}).config_path == "c.yaml"
 
 
 def test_a_file_that_vllm_does_not_read():
     """--config=FILE is taken and ignored by vLLM."""
     command = read("vllm serve m --config=c.yaml")
     assert command.config_ignored == "c.yaml"
-    assert split("vllm serve m --config=c.yaml".split(), {}).config_path is None
+    assert split(["vllm", "serve", "m", "--config=c.yaml"], {}).config_path is None
 
 
 def test_an_object_part_by_part():

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 
-from vllm_watch.capacity.suggestions import UTILIZATION_MAX, suggestions
+from vllm_watch.capacity.suggestions import UTILIZATION_MAX, Suggestion, suggestions
 from vllm_watch.preflight import sizing
 from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
@@ -95,13 +95,17 @@ def check_fits(facts: Facts) -> Iterator[Finding]:
     else:
         need = plan.pool.blocks_per_request(length) * plan.pool.bytes_per_block
         text = f"one request of {length:,} tokens needs {_gib(need)} GiB of KV cache, {_gib(plan.kv_bytes)} GiB are left {on}; {plan.longest:,} tokens would fit"
-    fixes = [
-        Fix(each.why, facts.command.shown(**{each.flag.lstrip("-").replace("-", "_"): each.value}))
-        for each in suggestions(plan)
-        if each.flag.startswith("--") and each.value
-    ]
+    fixes = [_suggested(facts, each) for each in suggestions(plan) if each.flag.startswith("--")]
     cause = "oom_loading_weights" if plan.kv_bytes <= 0 else "kv_cache_too_small"
     yield Finding("fits", PROBLEM, text, cause, tuple(fixes) or (Fix("take a larger GPU, or a quantized checkpoint"),))  # fmt: skip
+
+
+def _suggested(facts: Facts, suggestion: Suggestion) -> Fix:
+    """With the command, unless it is another checkpoint that is wanted."""
+    name, value = suggestion.flag.removeprefix("--"), suggestion.value
+    if name == "quantization" and value not in sizing.ONLINE:
+        return Fix(suggestion.why)
+    return Fix(suggestion.why, facts.command.shown(**{name.replace("-", "_"): value}))
 
 
 def _short(facts: Facts, judged: GpuHolders, wanted: int, free: int) -> Finding:

@@ -240,7 +240,7 @@ def _change(words: list[str], name: str, value: str) -> None:
         else:
             words[index + 1 : index + 2] = [value]
         return
-    words += [f"--{name}", value]
+    words += [f"--{name}", value] if value else [f"--{name}"]
 
 
 def _without_secrets(words: Sequence[str]) -> list[str]:
