@@ -30,6 +30,8 @@ PER_TOKEN: tuple[tuple[str, Config, dict[str, object], int], ...] = (
      {"kv_cache_dtype": "int8_per_token_head"}, 32 * 8 * 2 * (128 + 4)),
     ("nvfp4: half a byte and a scale to 16", LLAMA_31_8B, {"kv_cache_dtype": "nvfp4"},
      32 * 8 * 2 * (64 + 8)),
+    ("TurboQuant, but for two layers at either end", LLAMA_31_8B,
+     {"kv_cache_dtype": "turboquant_4bit_nc"}, 28 * 8 * (64 + 2 + 64 + 4) + 4 * 8 * 2 * 128 * 2),
     ("two ranks share the heads", LLAMA_31_8B, {"tensor_parallel_size": 2}, 65536),
     ("more ranks than heads hold copies", LLAMA_31_8B, {"tensor_parallel_size": 16}, 32 * 2 * 128 * 2),
     ("stages share the layers", LLAMA_33_70B, {"pipeline_parallel_size": 2}, 163840),

@@ -29,7 +29,7 @@ def assumptions(plan: Plan) -> tuple[str, ...]:
         )
     if plan.model.draft_layers and flags.drafter is None:
         said.append("no speculative decoding, though the checkpoint has draft layers")
-    if flags.drafter is not None:
+    if flags.drafter is not None and flags.drafter.model is None:
         said.append(
             f"{flags.drafter.method}: {flags.drafter.layers} draft layers shaped as the model's own"
         )

@@ -7,7 +7,6 @@ from vllm_watch.capacity.gpus import Gpu
 from vllm_watch.capacity.model import LayerKind, Model
 from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import GIB
-from vllm_watch.errors import WatchError
 
 LENGTH_UNSAID = 2048  # tokens: what vLLM takes where the config says nothing
 _LONG_CONTEXT = 32768  # tokens: above, V0 cuts prefills into chunks by itself
@@ -19,12 +18,13 @@ _UTILIZATION_OLD, _UTILIZATION_NEW = 0.9, 0.92
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """Speculative decoding: how many tokens ahead, and how many cached layers the drafter adds."""
+    """Speculative decoding: how many tokens ahead, and what cached layers the drafter adds."""
 
     method: str
     tokens: int
     layers: int
-    weights_bytes: int = 0
+    model: Model | None = None
+    """A draft model of its own; None: layers shaped as the target's full attention."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,6 @@ def settle(
     flags: Flags, model: Model, gpu: Gpu | None, memory_bytes: int, gpu_name: str | None
 ) -> Settings:
     """Every flag with the value that vLLM of this release would take on this GPU."""
-    _check(flags, model)
     release = flags.release
     length = flags.max_model_len or model.max_position_embeddings or LENGTH_UNSAID
     v0 = flags.use_v0 if flags.use_v0 is not None else _defaults_to_v0(flags, gpu)
@@ -114,24 +113,22 @@ def settle(
     )
 
 
-def _check(flags: Flags, model: Model) -> None:
+def obstacle(flags: Flags, model: Model) -> str | None:
+    """Why vLLM would refuse these flags whatever the memory; None: it would not."""
     heads, ranks = model.num_attention_heads, flags.tensor_parallel_size
     if heads % ranks:
-        divisors = [each for each in (1, 2, 4, 8, 16, 32, 64) if heads % each == 0]
-        raise WatchError(
-            f"--tensor-parallel-size {ranks} does not divide the model's {heads} attention heads",
-            f"take one of {', '.join(map(str, divisors))}",
+        return f"--tensor-parallel-size {ranks} does not divide the model's {heads} attention heads"
+    stages = flags.pipeline_parallel_size
+    if stages > model.num_layers:
+        return (
+            f"--pipeline-parallel-size {stages} is more than the model's {model.num_layers} layers"
         )
-    if flags.pipeline_parallel_size > model.num_layers:
-        raise WatchError(
-            f"--pipeline-parallel-size {flags.pipeline_parallel_size} is more than the model's {model.num_layers} layers",
-            "take a smaller one",
+    wide = flags.decode_context_parallel_size
+    if ranks % wide:
+        return (
+            f"--decode-context-parallel-size {wide} does not divide --tensor-parallel-size {ranks}"
         )
-    if flags.tensor_parallel_size % flags.decode_context_parallel_size:
-        raise WatchError(
-            f"--decode-context-parallel-size {flags.decode_context_parallel_size} does not divide --tensor-parallel-size {ranks}",
-            "take a divisor of it",
-        )
+    return None
 
 
 def _defaults_to_v0(flags: Flags, gpu: Gpu | None) -> bool:

@@ -6,6 +6,7 @@ NVFP4 packs two values to a byte with one scale byte to 16, fp8_ds_mla is a row 
 
 from fractions import Fraction
 
+from vllm_watch.capacity.units import ceil_div, round_up
 from vllm_watch.errors import WatchError
 
 # The dtype of the model, in bytes per element.
@@ -18,19 +19,47 @@ _ELEMENT: dict[str, int | Fraction] = {
     "int8_per_token_head": 1, "fp8_per_token_head": 1, "int4_per_token_head": Fraction(1, 2),
     "nvfp4": Fraction(9, 16), "fp8_ds_mla": 1,
 }  # fmt: skip
+_ALIASES = {
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "nvfp4_4over6": "nvfp4",
+    "int4": "int4_per_token_head",
+}
+# TurboQuant packs K and V of a head together: bits of each, and bytes of norm, scale and zero.
+_PACKED = {
+    "turboquant_k8v4": (8, 4), "turboquant_4bit_nc": (4, 4),
+    "turboquant_k3v4_nc": (3, 4), "turboquant_3bit_nc": (3, 3),
+}  # fmt: skip
+_KEY_NORM_BYTES, _VALUE_SCALES_BYTES, _FP8_BITS = 2, 4, 8
 SCALE_BYTES = 4  # one float32 per token and head, for K and for V
 DS_MLA_ROW_BYTES = 656  # 512 fp8 values, 4 scales of 4 bytes, 64 rotary values of 2 bytes
 
 
 def known_kv_types() -> tuple[str, ...]:
     """All names that are understood, 'auto' first."""
-    return ("auto", *_ELEMENT)
+    return ("auto", *_ELEMENT, *_PACKED)
+
+
+def key_value_bytes(head_dim: int, kv_dtype: str, model_dtype: str) -> int:
+    """One head's K and V of one token."""
+    if kv_dtype not in _PACKED:
+        return 2 * head_bytes(head_dim, kv_dtype, model_dtype)
+    key_bits, value_bits = _PACKED[kv_dtype]
+    norm = 0 if key_bits == _FP8_BITS else _KEY_NORM_BYTES
+    packed = ceil_div(head_dim * key_bits, 8) + norm + ceil_div(head_dim * value_bits, 8)
+    return round_up(packed + _VALUE_SCALES_BYTES, 2)
 
 
 def head_bytes(elements: int, kv_dtype: str, model_dtype: str) -> int:
-    """One head's K or V of one token: `elements` values and the scale where the type keeps one."""
+    """One head's K or V of one token: `elements` values and the scale where the type keeps one.
+
+    Raises: WatchError, where the type is not known.
+    """
+    kv_dtype = _ALIASES.get(kv_dtype, kv_dtype)
     if kv_dtype == "auto":
         return elements * dtype_bytes(model_dtype)
+    if kv_dtype in _PACKED:
+        return key_value_bytes(elements, kv_dtype, model_dtype) // 2
     if kv_dtype not in _ELEMENT:
         raise WatchError(
             f"--kv-cache-dtype {kv_dtype} is not known here",
@@ -41,7 +70,11 @@ def head_bytes(elements: int, kv_dtype: str, model_dtype: str) -> int:
 
 
 def dtype_bytes(model_dtype: str) -> int:
-    """Bytes per element of the model's dtype."""
+    """Bytes per element of the model's dtype.
+
+    Raises: WatchError, where it is not known.
+    """
+    model_dtype = _ALIASES.get(model_dtype, model_dtype)
     if model_dtype not in MODEL_DTYPES:
         raise WatchError(
             f"--dtype {model_dtype} is not known here", f"one of {', '.join(MODEL_DTYPES)}"

@@ -3,17 +3,18 @@
 Source: vLLM's attention specs (kv_cache_interface.py) and Mamba state shapes; before V1 its CacheEngine.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vllm_watch.capacity import release as releases
 from vllm_watch.capacity.flags import Settings
-from vllm_watch.capacity.kv_types import DS_MLA_ROW_BYTES, dtype_bytes, head_bytes
+from vllm_watch.capacity.kv_types import DS_MLA_ROW_BYTES, dtype_bytes, head_bytes, key_value_bytes
 from vllm_watch.capacity.model import LayerKind, Model
 from vllm_watch.capacity.units import ceil_div, round_up
 
 _V0_PAD_ELEMENTS = 128  # 0.7.1 and 0.7.2 rounded MLA's 576 up to a multiple of this: 640
 _PLAIN_MLA_HEAD = 256  # before MLA's own cache, heads of 192 were padded to the kernel's next size
 _INDEXER_SCALE_BYTES = 4
+_PLAIN_EDGE = 2  # layers at either end
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class LayerCache:
     chunked: bool = False
     state_bytes: int = 0
     """Per request, whatever its length."""
+    checkpoints: int = 0
+    """States kept beside the two of a cached prefix."""
     latent: bool = False
 
 
@@ -50,16 +53,30 @@ def layer_caches(
     """The caches of these layers, those of a drafter's not among them."""
     first_shared = model.num_layers - model.shared_layers
     cached = kinds[:first_shared] if len(kinds) == model.num_layers else kinds
+    plain = _kept_plain(cached, settings)
     caches: list[LayerCache] = []
-    for kind in cached:
-        caches += _of_kind(kind, model, settings)
+    for index, kind in enumerate(cached):
+        own = replace(settings, kv_cache_dtype="auto") if index in plain else settings
+        caches += _of_kind(kind, model, own)
     return caches
 
 
+def _kept_plain(kinds: tuple[LayerKind, ...], settings: Settings) -> frozenset[int]:
+    """TurboQuant leaves the outermost layers of a model without states as they are."""
+    if not settings.kv_cache_dtype.startswith("turboquant_") or LayerKind.STATE in kinds:
+        return frozenset()
+    count = len(kinds)
+    return frozenset((*range(_PLAIN_EDGE), *range(count - _PLAIN_EDGE, count)))
+
+
 def draft_caches(model: Model, settings: Settings) -> list[LayerCache]:
-    """The drafter's layers: shaped as the model's full attention, which EAGLE and MTP heads are."""
+    """The drafter's layers: its own, else shaped as the model's full attention, as EAGLE and MTP are."""
     drafter = settings.flags.drafter
-    return [] if drafter is None else _full(model, settings) * drafter.layers
+    if drafter is None:
+        return []
+    if drafter.model is not None:
+        return layer_caches(drafter.model, settings, drafter.model.layer_kinds)
+    return _full(model, settings) * drafter.layers
 
 
 def _of_kind(kind: LayerKind, model: Model, settings: Settings) -> list[LayerCache]:
@@ -106,7 +123,7 @@ def _heads_here(heads: int, settings: Settings) -> int:
 
 
 def _key_and_value(head_dim: int, settings: Settings) -> int:
-    return 2 * head_bytes(head_dim, settings.kv_cache_dtype, settings.dtype)
+    return key_value_bytes(head_dim, settings.kv_cache_dtype, settings.dtype)
 
 
 def _state(model: Model, settings: Settings) -> list[LayerCache]:
@@ -124,4 +141,5 @@ def _state(model: Model, settings: Settings) -> list[LayerCache]:
     # The CPU's kernels want float32, whatever the model's dtype.
     said = state.state_dtype or ("float32" if settings.cpu else settings.dtype)
     recurrent = heads * state.state_elements_per_head * dtype_bytes(said)
-    return [LayerCache(0, state_bytes=convolution + recurrent)]
+    checkpoints = state.checkpoints if settings.release >= releases.STATE_CHECKPOINTS else 0
+    return [LayerCache(0, state_bytes=convolution + recurrent, checkpoints=checkpoints)]

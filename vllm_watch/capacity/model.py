@@ -39,6 +39,10 @@ class RecurrentState:
     state_elements_per_head: int
     state_dtype: str | None
     """None: as the model's."""
+    projected_channels: int
+    """Columns of the matrices in and out, for counting parameters."""
+    checkpoints: int = 0
+    """States kept beside the two of a cached prefix, in releases that keep them."""
     grouped_channels: int = 0
     """Of `conv_channels`, those of B and C, which are kept whole groups per rank."""
     groups: int = 0

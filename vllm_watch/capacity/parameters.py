@@ -90,12 +90,8 @@ def _latent(model: Model, latent: LatentAttention) -> int:
 
 
 def _state(model: Model) -> int:
-    """In and out projections of a recurrent layer: its convolution's channels, a gate, and back."""
-    state = model.state
-    if state is None:
-        return 0
-    values = state.conv_channels - state.grouped_channels
-    return model.hidden_size * (state.conv_channels + values + values)
+    """In and out projections of a recurrent layer."""
+    return model.hidden_size * model.state.projected_channels if model.state else 0
 
 
 def _feed_forward(model: Model, index: int, kind: LayerKind) -> tuple[int, int]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from vllm_watch.capacity.activation import Activation, activation
-from vllm_watch.capacity.flags import Flags, Settings, settle
+from vllm_watch.capacity.flags import Flags, Settings, obstacle, settle
 from vllm_watch.capacity.gpus import Gpu
 from vllm_watch.capacity.kv_types import dtype_bytes
 from vllm_watch.capacity.layer_caches import draft_caches, layer_caches, stage_layers
@@ -70,7 +70,12 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        return self.has_memory and self.gpus_needed <= self.machine.count
+        return self.obstacle is None and self.has_memory and self.gpus_needed <= self.machine.count
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why vLLM would refuse the flags whatever the memory."""
+        return obstacle(self.settings.flags, self.model)
 
     @property
     def tokens(self) -> int:
@@ -119,7 +124,7 @@ def with_flags(plan: Plan, flags: Flags, checkpoint: Checkpoint | None = None) -
 
 def _fullest_pool(model: Model, settings: Settings) -> Pool:
     """Of the pipeline's stages the one whose blocks are largest: all take as many as it can."""
-    parts = stage_layers(model, settings.flags.pipeline_parallel_size)
+    parts = stage_layers(model, min(settings.flags.pipeline_parallel_size, model.num_layers))
     pools = []
     for index, kinds in enumerate(parts):
         caches = layer_caches(model, settings, kinds)

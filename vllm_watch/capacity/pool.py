@@ -29,6 +29,7 @@ class Group:
     """Tokens to a block; 0: a block holds one state."""
     window_tokens: int | None = None
     chunked: bool = False
+    checkpoints: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Pool:
         settings = self.settings
         ahead = settings.flags.drafter.tokens if settings.flags.drafter else 0
         if not group.block_tokens:
-            kept = 2 if _keeps_prefix_states(settings) else 1
+            kept = 2 + group.checkpoints if _keeps_prefix_states(settings) else 1
             return kept + ahead
         if group.window_tokens is not None:
             in_flight = settings.max_num_batched_tokens * _batches_in_flight(settings)
@@ -140,19 +141,21 @@ def _grouped_pool(
     if len({(each.window_tokens, each.chunked, bool(each.state_bytes)) for each in kinds}) == 1:
         per_block = sum(_page(each, block) * count for each, count in kinds.items())
         each = next(iter(kinds))
-        only = Group(
-            sum(kinds.values()), 0 if each.state_bytes else block, each.window_tokens, each.chunked
-        )
-        return Pool(per_block, (only,), settings)
+        return Pool(per_block, (_group(each, sum(kinds.values()), block),), settings)
     page = max(_page(each, block) for each in kinds)
     fewest, most = min(kinds.values()), max(kinds.values())
     size = most if most < fewest * _PAD_RATHER_THAN_SPLIT else fewest
     groups: list[Group] = []
     for each, count in kinds.items():
         own = _page(each, block)
-        length = 0 if each.state_bytes else block * (page // own if page % own == 0 else 1)
-        groups += [Group(size, length, each.window_tokens, each.chunked)] * ceil_div(count, size)
+        length = block * (page // own if page % own == 0 else 1)
+        groups += [_group(each, size, length)] * ceil_div(count, size)
     return Pool(page * size, tuple(groups), settings)
+
+
+def _group(cache: LayerCache, layers: int, block: int) -> Group:
+    tokens = 0 if cache.state_bytes else block
+    return Group(layers, tokens, cache.window_tokens, cache.chunked, cache.checkpoints)
 
 
 def _page(cache: LayerCache, block: int) -> int:

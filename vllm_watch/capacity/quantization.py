@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vllm_watch.errors import WatchError
-
 _DEFAULT_GROUP = 128
 _SCALE_BITS = 16
 
@@ -35,6 +33,12 @@ _BY_NAME: dict[str, float] = {
 }  # fmt: skip
 _FOUR_BIT = ("awq", "awq_marlin", "gptq", "gptq_marlin", "gptq_marlin_24", "auto-round", "inc", "hqq",
              "marlin", "squeezellm", "moe_wna16", "quark", "aqlm", "w4a16")  # fmt: skip
+# Names that say their format without being one of vLLM's.
+_PATTERNS = (
+    (r"nvfp4|fp4", 0.5625),
+    (r"w4a|int4|4bit|4-bit|awq|gptq|autoround", 0.53),
+    (r"fp8|int8|w8a|8bit|8-bit", 1.0),
+)
 _GGUF_BITS = 4.85  # Q4_K_M, the usual one; a GGUF file's own size says better
 _NF4_GROUP, _NF4_SCALE_BITS = 64, 8  # bitsandbytes with double quantization
 
@@ -54,10 +58,11 @@ def find_quantization(flag: str | None, config: Mapping[str, Any] | None) -> Qua
         return Quantization(name, _nf4())
     if name == "gguf":
         return Quantization(name, _GGUF_BITS / 8)
-    if name == "compressed-tensors":
-        return NONE  # the checkpoint would say what it is; without it nothing is known
-    close = ", ".join(sorted({*_BY_NAME, *_FOUR_BIT, "bitsandbytes", "gguf"}))
-    raise WatchError(f"--quantization {flag} is not known here", f"one of {close}")
+    for pattern, guessed in _PATTERNS:
+        if re.search(pattern, name):
+            return Quantization(name, guessed)
+    # What is newer than this table, or says nothing by itself (compressed-tensors): not shrunk.
+    return Quantization(name, None)
 
 
 def _grouped(bits: float, group: int, *, symmetric: bool) -> float:

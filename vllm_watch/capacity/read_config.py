@@ -3,7 +3,7 @@
 What a config leaves out is filled with what vLLM or transformers would take, and noted.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from vllm_watch.capacity.layer_pattern import Config, layer_kinds
@@ -39,6 +39,19 @@ _PLAIN_MLPS = (
     "starcoder2",
     "gpt_bigcode",
 )
+# Where the family's configuration class ties the output head to the embeddings unless told otherwise.
+_TIED = (
+    "falcon",
+    "mpt",
+    "gpt2",
+    "bloom",
+    "gemma",
+    "gemma2",
+    "gemma3",
+    "gemma3_text",
+    "opt",
+    "gpt_bigcode",
+)
 _LONGEST_KEY = 1 << 40  # a config is written by people: larger is a mistake
 
 
@@ -47,10 +60,23 @@ def read_config(config: Config) -> Model:
 
     Raises: WatchError, naming the key, where what decides memory is missing or impossible.
     """
+    try:
+        return _read(config)
+    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError, IndexError) as error:
+        # A config is outside input: a list where a number is expected is its fault and not ours.
+        raise WatchError(
+            f"the config cannot be understood: {type(error).__name__}: {error}",
+            "take the config.json of the checkpoint as it was published",
+        ) from None
+
+
+def _read(config: Config) -> Model:
     text = _text_config(config)
     count = _positive(text, "layers")
-    hidden = _positive(text, "hidden")
-    heads = _positive(text, "heads", default=1 if "state_size" in text else None)
+    cached = _key_value_heads(text, 1)
+    heads = _positive(text, "heads", default=cached)
+    stated = _optional(text.get("head_dim"))
+    hidden = _positive(text, "hidden", default=heads * stated if stated else None)
     kinds = layer_kinds(text, count)
     if len(kinds) != count:
         raise WatchError(
@@ -58,7 +84,7 @@ def read_config(config: Config) -> Model:
             "take the config.json that belongs to the checkpoint",
         )
     head_dim = _head_dim(text, hidden, heads)
-    state, notes = None, list(_dtype_notes(config, text))
+    state, notes = None, [*_dtype_notes(config, text), *_size_notes(text)]
     if any(kind in (LayerKind.STATE, LayerKind.STATE_AND_FULL) for kind in kinds):
         state = read_state(text, hidden, heads, head_dim)
         if state.assumed:
@@ -74,7 +100,12 @@ def read_config(config: Config) -> Model:
         intermediate_size=_intermediate(text, hidden),
         max_position_embeddings=_first(text, "positions"),
         dtype=_dtype(config, text),
-        tied_embeddings=bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))),
+        tied_embeddings=bool(
+            config.get(
+                "tie_word_embeddings",
+                text.get("tie_word_embeddings", text.get("model_type") in _TIED),
+            )
+        ),
         gated_mlp=text.get("model_type") not in _PLAIN_MLPS,
         sliding_window=_optional(text.get("sliding_window")),
         chunk_size=_optional(text.get("attention_chunk_size")),
@@ -179,6 +210,12 @@ def _dtype_notes(config: Config, text: Config) -> tuple[str, ...]:
         for key in ("torch_dtype", "dtype")
     )
     return () if said else ("bfloat16: the config names no torch_dtype",)
+
+
+def _size_notes(text: Config) -> Iterator[str]:
+    for field in ("hidden", "heads", "vocab"):
+        if _first(text, field) is None:
+            yield f"the config has no {_KEYS[field][0]}: what depends on it is guessed"
 
 
 def _latent(config: Config) -> LatentAttention | None:

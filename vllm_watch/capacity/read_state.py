@@ -3,6 +3,9 @@
 Source: vLLM's MambaStateShapeCalculator and the get_mamba_state_shape of each family.
 """
 
+from dataclasses import fields
+
+from vllm_watch.capacity.kv_types import dtype_bytes
 from vllm_watch.capacity.layer_pattern import Config
 from vllm_watch.capacity.model import RecurrentState
 
@@ -11,16 +14,29 @@ _GDN_HEAD_DIM, _GDN_KEY_HEADS, _CONV_KERNEL = 128, 16, 4
 
 
 def read_state(config: Config, hidden: int, heads: int, head_dim: int) -> RecurrentState:
-    """What one such layer keeps per sequence."""
+    """What one such layer keeps per sequence.
+
+    Raises: ValueError, where a size is none.
+    """
+    state = _of_family(config, hidden, heads, head_dim)
+    for field in fields(RecurrentState):
+        value = getattr(state, field.name)
+        if field.name != "state_dtype" and (not isinstance(value, int) or value < 0):
+            raise ValueError(f"{value!r} as {field.name} of the recurrent state")
+    if state.state_dtype is not None:
+        dtype_bytes(state.state_dtype)
+    return state
+
+
+def _of_family(config: Config, hidden: int, heads: int, head_dim: int) -> RecurrentState:
     family = str(config.get("model_type") or "")
     if "linear_num_value_heads" in config:
         return _gated_delta_net(config)
     if isinstance(config.get("linear_attn_config"), dict):
         return _kimi(config)
     if "conv_L_cache" in config:  # LFM2
-        return RecurrentState(
-            int(config.get("conv_dim") or hidden), int(config["conv_L_cache"]), 0, 0, None
-        )
+        width = int(config.get("conv_dim") or hidden)
+        return RecurrentState(width, int(config["conv_L_cache"]), 0, 0, None, 4 * width)
     if family in ("jamba", "mamba", "falcon_mamba"):
         return _mamba1(config, hidden)
     if any(
@@ -28,7 +44,7 @@ def read_state(config: Config, hidden: int, heads: int, head_dim: int) -> Recurr
     ):
         return _mamba2(config, hidden)
     if "attn_type_list" in config:  # MiniMax's lightning attention
-        return RecurrentState(0, 1, heads, head_dim * head_dim, "float32")
+        return RecurrentState(0, 1, heads, head_dim * head_dim, "float32", 5 * heads * head_dim)
     width = heads * head_dim
     value_heads = max(1, width // _GDN_HEAD_DIM)
     key_width = min(_GDN_KEY_HEADS, value_heads) * _GDN_HEAD_DIM
@@ -38,6 +54,7 @@ def read_state(config: Config, hidden: int, heads: int, head_dim: int) -> Recurr
         state_heads=value_heads,
         state_elements_per_head=_GDN_HEAD_DIM * _GDN_HEAD_DIM,
         state_dtype="float32",
+        projected_channels=2 * key_width + 3 * value_heads * _GDN_HEAD_DIM,
         assumed=True,
     )
 
@@ -51,18 +68,21 @@ def _gated_delta_net(config: Config) -> RecurrentState:
         state_heads=value_heads,
         state_elements_per_head=value_dim * key_dim,
         state_dtype=config.get("mamba_ssm_dtype"),
+        projected_channels=2 * key_heads * key_dim + 3 * value_heads * value_dim,
     )
 
 
 def _kimi(config: Config) -> RecurrentState:
     linear = config["linear_attn_config"]
-    heads, dim = linear["num_heads"], linear["head_dim"]
+    width = linear["num_heads"] * linear["head_dim"]
     return RecurrentState(
-        3 * heads * dim,
-        linear.get("short_conv_kernel_size", _CONV_KERNEL),
-        heads,
-        dim * dim,
-        "float32",
+        conv_channels=3 * width,
+        conv_kernel=linear.get("short_conv_kernel_size", _CONV_KERNEL),
+        state_heads=linear["num_heads"],
+        state_elements_per_head=linear["head_dim"] ** 2,
+        state_dtype="float32",
+        projected_channels=4 * width,
+        checkpoints=1,
     )
 
 
@@ -72,7 +92,7 @@ def _mamba1(config: Config, hidden: int) -> RecurrentState:
         inner = int(config.get("mamba_expand", config.get("expand", 2)) * hidden)
     size = config.get("mamba_d_state") or config.get("state_size") or 16
     kernel = config.get("mamba_d_conv") or config.get("conv_kernel") or _CONV_KERNEL
-    return RecurrentState(inner, kernel, inner, size, None)
+    return RecurrentState(inner, kernel, inner, size, None, 3 * inner)
 
 
 def _mamba2(config: Config, hidden: int) -> RecurrentState:
@@ -104,6 +124,8 @@ def _mamba2(config: Config, hidden: int) -> RecurrentState:
         state_dtype=config.get("mamba_ssm_cache_dtype")
         or config.get("mamba_ssm_dtype")
         or ("float32" if config.get("model_type") == "nemotron_h" else None),
+        projected_channels=3 * heads * head_dim + 2 * groups * size,
+        checkpoints=1,
         grouped_channels=2 * groups * size,
         groups=groups,
     )

@@ -14,6 +14,7 @@ def report(plan: Plan) -> dict[str, Any]:
     concurrency = plan.concurrency if plan.num_blocks else 0.0
     return {
         "fits": plan.fits,
+        "obstacle": plan.obstacle,
         "kv_cache_tokens": plan.tokens,
         "kv_cache_bytes_per_gpu": max(0, plan.num_blocks * plan.pool.bytes_per_block),
         "kv_bytes_per_token_per_gpu": plan.bytes_per_token,

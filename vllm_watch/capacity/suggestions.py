@@ -5,7 +5,7 @@ it costs who uses the engine: nothing, then a little quality or speed, then leng
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from vllm_watch.capacity.flags import Flags
@@ -21,6 +21,7 @@ _UTILIZATION_STEPS = 100
 _SEQUENCES = (128, 64, 32, 16, 8)
 _SMALL_BATCH_TOKENS = 2048  # vLLM's own default on most cards
 _PARALLEL = (2, 4, 8, 16)
+_HARDLY_SHORTER = 0.75  # of the length that was asked for
 _USEFUL_LENGTH = 1024  # tokens: a shorter context is no answer
 _MUCH_WASTE_BYTES = GIB
 _FP8_WEIGHT_BYTES, _INT4_WEIGHT_BYTES = 1.0, 0.53
@@ -42,44 +43,86 @@ def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
     """Changes, best first."""
     if plan.fits:
         return tuple(_waste(plan))
-    if plan.gpus_needed > plan.machine.count:
-        return (_more_gpus(plan),)
+    if plan.obstacle is not None or plan.gpus_needed > plan.machine.count:
+        return (_other_split(plan),)
     found = [made for ways in _WAYS for made in ways(plan)]
     single = tuple(
         suggestion
         for suggestion, flags, checkpoint in found
         if with_flags(plan, flags, checkpoint).fits
     )
-    return single or _together(plan)
+    if any(each.flag != "--max-model-len" for each in single):
+        return single
+    # Nothing else is enough alone; who needs the length wants to know what is, together.
+    return single + _together(plan, may_shorten=not single) or (_larger(plan),)
 
 
-def _together(plan: Plan) -> tuple[Suggestion, ...]:
-    """No flag alone is enough: the cheap ones first, and on until it fits."""
-    taken: list[Suggestion] = []
+def _together(plan: Plan, *, may_shorten: bool) -> tuple[Suggestion, ...]:
+    """The cheap ones first and on until it fits; then what turned out to be needless is dropped."""
+    taken: list[_Change] = []
     now = plan
     for ways in _WAYS:
+        if ways in (_length, _length_little) and not may_shorten:
+            continue
         options = list(ways(now))
         if not options:
             continue
-        suggestion, flags, checkpoint = options[-1]  # the one that frees most
-        then = with_flags(now, flags, checkpoint)
-        if (
-            then.kv_bytes <= now.kv_bytes
-            and then.pool.bytes_per_block >= now.pool.bytes_per_block
-            and not then.fits
-        ):
+        then = with_flags(now, options[-1][1], options[-1][2])  # the one that frees most
+        if not (then.fits or _roomier(then, now)):
             continue
-        taken.append(replace(suggestion, why=f"{suggestion.why}, together with the other flags"))
+        taken.append(options[-1])
         now = then
         if now.fits:
-            return tuple(taken)
-    return (
-        Suggestion(
-            "--gpu-memory-gib",
-            _gib(_needed(plan)),
-            "no flag makes it fit: this much memory per GPU would",
-        ),
-    )
+            return _told_together(_needed_of(plan, taken))
+    return ()
+
+
+def _roomier(then: Plan, now: Plan) -> bool:
+    return then.kv_bytes > now.kv_bytes or then.pool.bytes_per_block < now.pool.bytes_per_block
+
+
+def _needed_of(plan: Plan, taken: list[_Change]) -> list[Suggestion]:
+    """Those without which it does not fit. What changes the weights stays: the rest was made for it."""
+    kept = list(taken)
+    for change in taken:
+        if change[2] is not None:
+            continue
+        fewer = [each for each in kept if each is not change]
+        if fewer and _applied(plan, taken, fewer).fits:
+            kept = fewer
+    return [suggestion for suggestion, _, _ in kept]
+
+
+def _applied(plan: Plan, taken: list[_Change], chosen: list[_Change]) -> Plan:
+    """The plan with the changes of these only; in `taken` each builds on those before it."""
+    flags, before, checkpoint = plan.settings.flags, plan.settings.flags, None
+    for change in taken:
+        changed = {
+            each.name: getattr(change[1], each.name)
+            for each in fields(Flags)
+            if getattr(change[1], each.name) != getattr(before, each.name)
+        }
+        before = change[1]
+        if change in chosen:
+            flags, checkpoint = replace(flags, **changed), change[2] or checkpoint
+    return with_flags(plan, flags, checkpoint)
+
+
+def _told_together(found: list[Suggestion]) -> tuple[Suggestion, ...]:
+    if len(found) == 1:
+        return tuple(found)
+    told = []
+    for each in found:
+        others = ", ".join(
+            f"{other.flag} {other.value}".rstrip() for other in found if other is not each
+        )
+        told.append(replace(each, why=f"{each.why}; together with {others}"))
+    return tuple(told)
+
+
+def _larger(plan: Plan) -> Suggestion:
+    why = "no flag makes it fit: this much memory per GPU would"
+    return Suggestion("--gpu-memory-gib", _gib(_needed(plan)), why)
 
 
 def _needed(plan: Plan) -> int:
@@ -110,11 +153,17 @@ def _utilization(plan: Plan) -> Iterator[_Change]:
 
 
 def _length_little(plan: Plan) -> Iterator[_Change]:
-    if plan.longest >= plan.settings.max_model_len * 0.75:
-        yield from _length(plan)
+    """A context that is hardly shorter costs nobody much."""
+    if plan.longest >= plan.settings.max_model_len * _HARDLY_SHORTER:
+        yield from _shorter(plan)
 
 
 def _length(plan: Plan) -> Iterator[_Change]:
+    if plan.longest < plan.settings.max_model_len * _HARDLY_SHORTER:
+        yield from _shorter(plan)
+
+
+def _shorter(plan: Plan) -> Iterator[_Change]:
     """The longest that fits; found again, since a shorter limit may shrink the profiling batch."""
     flags, length = plan.settings.flags, plan.longest
     block = max(1, plan.pool.block_size)
@@ -230,15 +279,18 @@ def _weights(plan: Plan) -> Iterator[_Change]:
             return
 
 
-def _more_gpus(plan: Plan) -> Suggestion:
-    flags = plan.settings.flags
-    why = f"these flags want {plan.gpus_needed} GPUs and there are {plan.machine.count}"
+def _other_split(plan: Plan) -> Suggestion:
+    flags, heads = plan.settings.flags, plan.model.num_attention_heads
+    why = (
+        plan.obstacle
+        or f"these flags want {plan.gpus_needed} GPUs and there are {plan.machine.count}"
+    )
+    if flags.pipeline_parallel_size > plan.model.num_layers:
+        return Suggestion("--pipeline-parallel-size", str(plan.model.num_layers), why)
+    if heads % flags.tensor_parallel_size == 0 and plan.obstacle:
+        return Suggestion("--decode-context-parallel-size", "1", why)
     room = plan.machine.count // (flags.pipeline_parallel_size * flags.data_parallel_size)
-    possible = [
-        ranks
-        for ranks in (1, *_PARALLEL)
-        if ranks <= room and plan.model.num_attention_heads % ranks == 0
-    ]
+    possible = [ranks for ranks in (1, *_PARALLEL) if ranks <= room and heads % ranks == 0]
     if not possible:
         return Suggestion("--pipeline-parallel-size", "1", why)
     return Suggestion("--tensor-parallel-size", str(possible[-1]), why)

@@ -32,8 +32,9 @@ def weights_on_gpu(
     else:
         share, what = _counted(model, settings, ranks)
     share += _lora_bytes(model, settings)
-    if flags.drafter is not None:
-        share += ceil_div(flags.drafter.weights_bytes, ranks)
+    drafted = flags.drafter.model if flags.drafter else None
+    if drafted is not None:
+        share += ceil_div(count_parameters(drafted).total * dtype_bytes(drafted.dtype), ranks)
     offloaded = min(share, flags.cpu_offload_bytes)
     return Weights(share - offloaded, f"{what}, over {ranks} GPUs" if ranks > 1 else what)
 
@@ -50,7 +51,9 @@ def _counted(model: Model, settings: Settings, ranks: int) -> tuple[int, str]:
         parameters.embeddings * element * stages, ranks * stages
     )
     whole = parameters.small * element // stages
-    how = f" as {quantization.name}" if size else f" as {settings.dtype}"
+    how = f" as {quantization.name if size else settings.dtype}"
+    if size is None and quantization.name != "none":
+        how += f", since {quantization.name} does not say how small it makes them"
     return (
         split + whole,
         f"{parameters.total / 1e9:.2f} billion parameters counted from the config{how}",

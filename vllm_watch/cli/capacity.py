@@ -5,15 +5,16 @@ import json
 import os
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from vllm_watch.capacity.assumptions import assumptions
-from vllm_watch.capacity.plan import make_plan
+from vllm_watch.capacity.plan import make_plan, with_flags
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.report import report
 from vllm_watch.capacity.suggestions import suggestions
 from vllm_watch.cli import capacity_text, exit_status
-from vllm_watch.cli.capacity_flags import add_engine_flags, read_flags
+from vllm_watch.cli.capacity_flags import AUTO_LENGTH, add_engine_flags, read_flags
 from vllm_watch.cli.capacity_machine import find_machine
 from vllm_watch.cli.capacity_model import find_checkpoint
 from vllm_watch.errors import WatchError
@@ -91,6 +92,8 @@ def run(arguments: argparse.Namespace) -> int:
         procfs=Path("/proc"),
     )
     plan = make_plan(model, flags, machine, found.checkpoint)
+    if arguments.max_model_len == AUTO_LENGTH and not plan.fits and plan.longest:
+        plan = with_flags(plan, replace(flags, max_model_len=plan.longest))
     if arguments.json:
         print(json.dumps(report(plan)))
     else:

@@ -7,18 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from vllm_watch.capacity.flags import Drafter, Flags
-from vllm_watch.capacity.kv_types import dtype_bytes, head_bytes
+from vllm_watch.capacity.kv_types import head_bytes
 from vllm_watch.capacity.model import Model
-from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.release import parse_release
 from vllm_watch.capacity.units import GIB
 from vllm_watch.errors import WatchError
 
+AUTO_LENGTH = -1  # as vLLM: whatever fits
 _SUFFIXES = {
     "k": 10**3, "m": 10**6, "g": 10**9, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30,
 }  # fmt: skip
-_OWN_LAYERS = ("mtp", "eagle", "eagle3", "medusa", "dflash")
 _NO_LAYERS = ("ngram", "suffix")
 
 
@@ -88,7 +87,7 @@ def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
     given: dict[str, Any] = {}
     for name in names:
         value = getattr(arguments, name)
-        if value is None or (name == "max_model_len" and value == -1):
+        if value is None or (name == "max_model_len" and value == AUTO_LENGTH):
             continue
         if value < 1:
             raise WatchError(
@@ -107,7 +106,6 @@ def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
     head_bytes(
         128, kv_dtype, model.dtype if dtype == "auto" else dtype
     )  # fails where it is not known
-    find_quantization(arguments.quantization, None)
     offload = arguments.cpu_offload_gb or 0.0
     if offload < 0:
         raise WatchError(
@@ -132,7 +130,7 @@ def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
 def _tokens(text: str) -> int:
     """A whole number as vLLM takes it: 4096, 32k (thousands), 8K (1024s), 0.5M, auto."""
     if text in ("auto", "-1"):
-        return -1
+        return AUTO_LENGTH
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgKMG]?)", text)
     if not found:
         raise argparse.ArgumentTypeError(f"'{text}' is no number such as 4096, 32k or 8K")
@@ -163,14 +161,7 @@ def _drafter(text: str | None, model: Model) -> Drafter | None:
     config = _local_config(given.get("model"))
     if config is not None:
         drafted = read_config(config)
-        from vllm_watch.capacity.parameters import count_parameters  # noqa: PLC0415 - drafters are rare
-
-        return Drafter(
-            method,
-            tokens,
-            drafted.num_layers,
-            count_parameters(drafted).total * dtype_bytes(drafted.dtype),
-        )
+        return Drafter(method, tokens, drafted.num_layers, drafted)
     layers = model.draft_layers if model.draft_layers and method not in ("eagle", "eagle3") else 1
     return Drafter(method, tokens, layers)
 

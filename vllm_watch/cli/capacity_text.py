@@ -39,6 +39,8 @@ def _verdict(plan: Plan, name: str) -> str:
     asked = f"{name} at {settings.max_model_len:,} tokens"
     if plan.fits:
         return f"FITS: {asked}, {plan.concurrency:.2f} requests of that length at once"
+    if plan.obstacle is not None:
+        return f"DOES NOT START: {plan.obstacle}"
     if plan.gpus_needed > plan.machine.count:
         return f"DOES NOT FIT: {name} wants {plan.gpus_needed} GPUs, there are {plan.machine.count}"
     if plan.kv_bytes <= 0:

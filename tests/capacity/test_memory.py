@@ -1,0 +1,150 @@
+"""The parts of the memory beside the KV cache, against what real starts printed."""
+
+import pytest
+
+from tests.capacity.models import (
+    LLAMA_2_7B,
+    LLAMA_31_8B,
+    LLAMA_33_70B,
+    MODELS,
+    QWEN3_06B,
+    QWEN3_30B_A3B,
+    QWEN3_32B,
+    Config,
+)
+from tests.capacity.planning import plan
+from vllm_watch.capacity.parameters import count_parameters, infer_intermediate
+from vllm_watch.capacity.read_config import read_config
+
+GIB = 1 << 30
+# Model, GPUs, GiB of weights per GPU, of activation, left for the KV cache: vLLM 0.11.0 on H100 at 0.9.
+# Source: https://github.com/llm-d-incubation/llm-d-planner/blob/HEAD/docs/empirical-vllm-memory-results.md
+H100_ROWS: tuple[tuple[Config, int, float, float, float], ...] = (
+    (QWEN3_06B, 1, 1.12, 5.56, 64.45),
+    (QWEN3_32B, 1, 61.03, 5.64, 4.45),
+    (QWEN3_32B, 2, 30.59, 5.64, 34.49),
+    (LLAMA_33_70B, 2, 33.88, 4.84, 32.00),
+    (LLAMA_33_70B, 1, 67.72, 4.84, -1.44),
+)
+
+
+@pytest.mark.parametrize(("config", "gpus", "weights", "peak", "left"), H100_ROWS)
+def test_starts_on_h100(
+    config: Config, gpus: int, weights: float, peak: float, left: float
+) -> None:
+    """Activation and what is left for the KV cache are within 0.1 GiB of the log."""
+    found = plan(
+        config, version="0.11.0", tensor_parallel_size=gpus, gpu_memory_utilization=0.9,
+        max_model_len=16000, block_size=128, weights_gib=weights,
+    )  # fmt: skip
+    assert found.activation.peak_bytes / GIB == pytest.approx(peak, abs=0.1)
+    assert found.kv_bytes / GIB == pytest.approx(left, abs=0.1)
+
+
+@pytest.mark.parametrize(("length", "peak"), [(20000, 2.07), (29000, 2.99)])
+def test_longer_context_shrinks_the_cache_of_v0(length: int, peak: float) -> None:
+    """V0 without chunked prefill profiles a whole context, so a longer one leaves less for the KV cache.
+
+    Source: https://github.com/vllm-project/vllm/issues/10517, vLLM 0.6.4, peak_torch_memory − weights.
+    """
+    found = plan(LLAMA_31_8B, gib=23.58, gpu="RTX 3090", version="0.6.4", max_model_len=length)
+    assert found.activation.peak_bytes / GIB == pytest.approx(peak, abs=0.02)
+
+
+def test_allocator_of_old_releases_keeps_what_it_took() -> None:
+    """0.3 counted what the allocator holds: CodeLlama-13B on two L4 printed 14,528 tokens.
+
+    Source: https://github.com/vllm-project/vllm/issues/3358
+    """
+    code_llama = LLAMA_2_7B | {
+        "num_hidden_layers": 40, "hidden_size": 5120, "num_attention_heads": 40,
+        "num_key_value_heads": 40, "intermediate_size": 13824, "vocab_size": 32016,
+    }  # fmt: skip
+    found = plan(code_llama, gpu="L4", version="0.3.3", tensor_parallel_size=2, max_model_len=16384)
+    assert found.tokens == pytest.approx(14528, rel=0.02)
+
+
+def test_large_vocabulary_and_many_sequences_cost_gigabytes() -> None:
+    """Gemma 3 4B on a B200 peaked at 9.96 GiB: 1024 sequences and 262,144 words.
+
+    Source: https://github.com/vllm-project/vllm/pull/21489
+    """
+    gemma = LLAMA_31_8B | {"hidden_size": 2560, "num_hidden_layers": 34, "vocab_size": 262144,
+                           "intermediate_size": 10240, "num_attention_heads": 8, "num_key_value_heads": 4}  # fmt: skip
+    found = plan(
+        gemma, gpu="B200", version="0.10.0", max_num_batched_tokens=16384, max_model_len=8192
+    )
+    assert found.activation.peak_bytes / GIB == pytest.approx(9.96, rel=0.05)
+
+
+# Model and its parameters in billions, as its card says.
+CARDS = {
+    "Llama-2-7B": 6.74, "Llama-3.1-8B": 8.03, "Llama-3.3-70B": 70.6, "Qwen3-0.6B": 0.596,
+    "Qwen3-4B": 4.02, "Qwen3-32B": 32.8, "Mistral-7B-v0.1": 7.24, "Mixtral-8x7B": 46.7,
+    "Qwen3-30B-A3B": 30.5, "DeepSeek-V3": 671, "Gemma-3-27B": 27.4, "gpt-oss-20b": 20.9,
+    "Qwen3.5-27B": 26.9, "Falcon-7B": 6.9, "MPT-7B": 6.65,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_parameters_are_those_of_the_card(name: str) -> None:
+    """Counted from the config, within 3 % of what the model's card says."""
+    counted = count_parameters(read_config(MODELS[name])).total
+    assert counted / 1e9 == pytest.approx(CARDS[name], rel=0.03)
+
+
+@pytest.mark.parametrize("config", [LLAMA_2_7B, LLAMA_31_8B, QWEN3_32B, LLAMA_33_70B])
+def test_width_of_the_mlp_follows_from_the_weights(config: Config) -> None:
+    """A config without intermediate_size: what the weights leave room for is it, within 2 %."""
+    model = read_config(config)
+    blind = read_config({key: value for key, value in config.items() if key != "intermediate_size"})
+    width = infer_intermediate(blind, count_parameters(model).total)
+    assert width == pytest.approx(model.intermediate_size, rel=0.02)
+
+
+def test_width_that_can_not_be_is_not_inferred() -> None:
+    """Weights of another format than assumed lead to no width rather than a wrong one."""
+    assert infer_intermediate(read_config(LLAMA_31_8B), 2 * 10**9) is None
+
+
+def test_weights_are_split_over_ranks() -> None:
+    """Two GPUs hold half of Llama-3.1-8B each; 14.96 GiB are printed for one."""
+    alone, two = (
+        plan(LLAMA_31_8B, tensor_parallel_size=ranks).weights.bytes_per_gpu for ranks in (1, 2)
+    )
+    assert alone / GIB == pytest.approx(14.96, abs=0.02)
+    assert two == pytest.approx(alone / 2, rel=0.01)
+
+
+def test_offloaded_weights_leave_the_gpu() -> None:
+    """What --cpu-offload-gb takes is free for the KV cache."""
+    kept = plan(LLAMA_31_8B)
+    moved = plan(LLAMA_31_8B, cpu_offload_bytes=4 * GIB)
+    assert moved.kv_bytes - kept.kv_bytes == 4 * GIB
+
+
+def test_adapters_take_room() -> None:
+    """LoRA of rank 16 beside all seven matrices of Llama-3.1-8B has 42 million parameters."""
+    plain, adapted = plan(LLAMA_31_8B), plan(LLAMA_31_8B, enable_lora=True)
+    more = adapted.weights.bytes_per_gpu - plain.weights.bytes_per_gpu
+    assert more / 2 == pytest.approx(41.9e6, rel=0.03)
+
+
+def test_graphs_are_taken_from_the_budget_since_they_are_profiled() -> None:
+    """0.21 and later count CUDA graphs; before, and with --enforce-eager, they do not."""
+    now, before, eager = (
+        plan(LLAMA_31_8B, version="0.21.0"),
+        plan(LLAMA_31_8B, version="0.19.0"),
+        plan(LLAMA_31_8B, version="0.21.0", enforce_eager=True),
+    )
+    assert (now.graph_bytes > 0, before.graph_bytes, eager.graph_bytes) == (True, 0, 0)
+
+
+def test_experts_of_a_long_batch_pass_in_turns() -> None:
+    """Beyond 32,768 tokens the experts' buffers grow no more."""
+    batch = [
+        plan(QWEN3_30B_A3B, max_num_batched_tokens=tokens, max_num_seqs=1).activation.forward_bytes
+        for tokens in (32768, 65536)
+    ]
+    streams = 3 * 32768 * 2048 * 2
+    assert batch[1] - batch[0] == streams

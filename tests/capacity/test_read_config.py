@@ -1,0 +1,133 @@
+"""Configs of many families: which layer is of which kind, and what is refused."""
+
+import pytest
+
+from tests.capacity.models import DEEPSEEK_V3, GEMMA_3_27B, LLAMA_31_8B, MODELS, Config
+from tests.capacity.planning import plan
+from vllm_watch.capacity.model import LayerKind
+from vllm_watch.capacity.read_config import read_config
+from vllm_watch.errors import WatchError
+
+_LETTERS = {
+    LayerKind.FULL: "F", LayerKind.SLIDING: "w", LayerKind.CHUNKED: "c", LayerKind.STATE: "s",
+    LayerKind.STATE_AND_FULL: "b", LayerKind.NONE: "-",
+}  # fmt: skip
+
+
+def of(layers: int, **more: object) -> Config:
+    return {"num_hidden_layers": layers, "hidden_size": 64, "num_attention_heads": 4} | more
+
+
+# Story, config, one letter per layer: F full, w window, c chunked, s state, b both, - none.
+PATTERNS = (
+    ("nothing said", of(3), "FFF"),
+    ("a list of types", of(4, layer_types=["sliding_attention", "full_attention"] * 2), "wFwF"),
+    ("Gemma 2 by its name", of(4, model_type="gemma2", sliding_window=64), "wFwF"),
+    ("Gemma 3 before lists", of(12, model_type="gemma3_text", sliding_window=64, sliding_window_pattern=6), "wwwwwFwwwwwF"),
+    ("Mistral: every layer", of(2, sliding_window=64), "ww"),
+    ("Mistral without a window", of(2, sliding_window=None), "FF"),
+    ("Qwen2 carries a window and does not use it", of(2, sliding_window=64, use_sliding_window=False), "FF"),
+    ("Qwen2 that does, in its last layers", of(3, sliding_window=64, use_sliding_window=True, max_window_layers=2), "FFw"),
+    ("Qwen3-Next", of(4, model_type="qwen3_next", full_attention_interval=4), "sssF"),
+    ("Jamba", of(8, model_type="jamba", attn_layer_period=8, attn_layer_offset=4), "ssssFsss"),
+    ("Bamba", of(4, model_type="bamba", attn_layer_indices=[2]), "ssFs"),
+    ("Nemotron-H", of(5, model_type="nemotron_h", hybrid_override_pattern="M-M*-"), "s-sF-"),
+    ("MiniMax", of(3, attn_type_list=[0, 0, 1]), "ssF"),
+    ("Kimi Linear counts from 1", of(4, linear_attn_config={"full_attn_layers": [4], "num_heads": 4, "head_dim": 16}), "sssF"),
+    ("Falcon-H1: both in each", of(2, model_type="falcon_h1"), "bb"),
+    ("Llama 4", of(4, attention_chunk_size=64, no_rope_layers=[1, 1, 1, 0]), "cccF"),
+    ("Llama 4 without its list", of(4, attention_chunk_size=64), "cccF"),
+    ("Mamba", of(2, model_type="mamba", state_size=16), "ss"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"), [row[1:] for row in PATTERNS], ids=[row[0] for row in PATTERNS]
+)
+def test_layer_kinds(config: Config, expected: str) -> None:
+    """One kind per layer."""
+    assert "".join(_LETTERS[kind] for kind in read_config(config).layer_kinds) == expected
+
+
+def test_language_model_of_a_multimodal_config() -> None:
+    """The sizes are those of text_config; the encoder's weights are counted beside."""
+    model = read_config(GEMMA_3_27B)
+    assert (model.num_layers, model.multimodal, model.dtype) == (62, True, "bfloat16")
+    assert model.encoder_parameters == pytest.approx(0.41e9, rel=0.05)
+
+
+# Story, config, heads that are cached.
+HEADS = (
+    ("as many as there are", of(1), 4),
+    ("grouped", of(1, num_key_value_heads=2), 2),
+    ("one", of(1, multi_query=True), 1),
+    ("ChatGLM", of(1, multi_query_group_num=2), 2),
+    ("MPT", of(1, attn_config={"kv_n_heads": 2}), 2),
+    ("Falcon 40B", of(1, model_type="falcon", new_decoder_architecture=True, multi_query=True, num_kv_heads=2), 2),
+    ("a list, one per layer", of(2, num_key_value_heads=[1, 2]), 2),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "heads"), [row[1:] for row in HEADS], ids=[row[0] for row in HEADS]
+)
+def test_key_value_heads(config: Config, heads: int) -> None:
+    """Every family's word for them."""
+    assert read_config(config).num_key_value_heads == heads
+
+
+def test_latent_attention_and_experts() -> None:
+    """DeepSeek-V3: 512 + 64, 256 experts of which 8 answer, its first three layers dense."""
+    model = read_config(DEEPSEEK_V3)
+    assert model.latent is not None
+    assert model.experts is not None
+    assert (model.latent.lora_rank, model.latent.rope_dim, model.draft_layers) == (512, 64, 1)
+    assert (model.experts.count, model.experts.active, model.experts.first_dense_layers) == (
+        256,
+        8,
+        3,
+    )
+
+
+REFUSED = (
+    ({}, "the config has no num_hidden_layers"),
+    ({"num_hidden_layers": 2}, "the config has no hidden_size"),
+    (of(0), "num_hidden_layers: 0 is not possible"),
+    (of(-3), "num_hidden_layers: -3 is not possible"),
+    (of(4, hybrid_override_pattern="M*"), "the config names 2 layer kinds for 4 layers"),
+    ({"num_hidden_layers": "32", "hidden_size": 64}, "the config has no num_hidden_layers"),
+)
+
+
+@pytest.mark.parametrize(("config", "cause"), REFUSED)
+def test_refused(config: Config, cause: str) -> None:
+    """What decides memory has to be there and possible."""
+    with pytest.raises(WatchError) as refused:
+        read_config(config)
+    assert refused.value.cause == cause
+
+
+def test_what_is_not_said_is_noted() -> None:
+    """A default that was taken stands among the assumptions."""
+    assert read_config(of(1)).notes == (
+        "bfloat16: the config names no torch_dtype",
+        "the config has no vocab_size: what depends on it is guessed",
+    )
+    assert read_config(LLAMA_31_8B).notes == ()
+
+
+WRECKS = ("x", [None], {"a": 1}, -1, 1.5, None)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_damaged_values_are_refused_or_survived(name: str) -> None:
+    """Any value of any key may be of another kind: there is a plan or a WatchError, never another error."""
+    outcomes = set()
+    for key in MODELS[name]:
+        for wreck in WRECKS:
+            try:
+                plan(MODELS[name] | {key: wreck}, max_model_len=4096)
+                outcomes.add("planned")
+            except WatchError:
+                outcomes.add("refused")
+    assert outcomes == {"planned", "refused"}

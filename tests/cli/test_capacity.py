@@ -1,0 +1,278 @@
+"""`vllm-watch capacity`: where a model is found, what is printed, and how it ends."""
+
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.capacity.models import LLAMA_31_8B, QWEN3_06B, QWEN35_27B, Config
+from tests.nvml_stub import GIB, NvmlStub, h200
+from vllm_watch.__main__ import main
+
+CONTRACT = {
+    "fits", "kv_cache_tokens", "kv_cache_bytes_per_gpu", "kv_bytes_per_token_per_gpu",
+    "weights_bytes_per_gpu", "num_gpu_blocks", "block_size", "max_concurrency",
+    "max_model_len_that_fits", "assumptions", "suggestions",
+}  # fmt: skip
+
+
+@pytest.fixture
+def llama(tmp_path: Path) -> Path:
+    return folder_of(tmp_path / "llama", LLAMA_31_8B)
+
+
+def folder_of(folder: Path, config: Config) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    status = main(["capacity", *map(str, arguments)])
+    out = capsys.readouterr()
+    return status, out.out, out.err
+
+
+def test_json_has_all_of_the_contract(llama: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every key, one object, status 0 where it fits."""
+    status, out, _ = run(
+        capsys, "--model", llama, "--gpu-name", "H100", "--json", "--max-model-len", "32K"
+    )
+    said = json.loads(out)
+    assert status == 0
+    assert said.keys() >= CONTRACT
+    assert said["kv_bytes_per_token_per_gpu"] == pytest.approx(131072)
+    assert said["kv_cache_tokens"] == said["num_gpu_blocks"] * said["block_size"]
+    assert said["max_model_len"] == 32768
+
+
+def test_does_not_fit_is_status_3(llama: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With suggestions of the contract's form."""
+    status, out, _ = run(capsys, llama, "--gpu-name", "RTX 4090", "--json")
+    said = json.loads(out)
+    assert (status, said["fits"]) == (3, False)
+    assert said["suggestions"][0].keys() == {"flag", "value", "why"}
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_one_screen_for_people(llama: Path, columns: int) -> None:
+    """The verdict first, the numbers in columns, no line too wide, 32 lines at most on 80 columns."""
+    done = subprocess.run(
+        [sys.executable, "-m", "vllm_watch", "capacity", llama, "--gpu-name", "RTX 4090"],
+        env={**os.environ, "COLUMNS": str(columns)}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    lines = done.stdout.splitlines()
+    assert done.returncode == 3
+    assert lines[0].startswith("DOES NOT FIT: ")
+    assert "16.00 GiB of KV cache" in lines[0]
+    assert max(map(len, lines[1:])) <= max(columns, 100)
+    if columns >= 80:
+        assert len(lines) <= 32
+    assert len({line.find(" GiB") for line in lines[2:9]}) == 1
+
+
+def test_fits_is_said_first(llama: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With how many requests of that length."""
+    status, out, _ = run(capsys, llama, "--gpu-name", "H100", "--max-model-len", "8k")
+    assert status == 0
+    assert out.splitlines()[0].startswith("FITS: ")
+    assert "requests of that length at once" in out.splitlines()[0]
+
+
+def test_weights_are_those_of_the_checkpoint(
+    llama: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The index says it; without one the files do; both before counting, --weights-gib before all."""
+
+    def weights(*arguments: str) -> int:
+        out = run(capsys, llama, "--gpu-name", "H100", "--json", *arguments)[1]
+        return int(json.loads(out)["weights_bytes_per_gpu"])
+
+    assert weights() == pytest.approx(16.06e9, rel=0.001)
+    (llama / "model-00001.safetensors").write_bytes(b"x" * 5000)
+    (llama / "consolidated.safetensors").write_bytes(b"x" * 5000)
+    assert weights() == 5000
+    index = {"metadata": {"total_size": 7000}, "weight_map": {}}
+    (llama / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert weights() == 7000
+    assert weights("--weights-gib", "1.5") == 1.5 * GIB
+
+
+def test_modelopt_keeps_its_quantization_apart(
+    llama: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """hf_quant_config.json beside the config counts."""
+    plain = json.loads(run(capsys, llama, "--gpu-name", "H100", "--json")[1])
+    (llama / "hf_quant_config.json").write_text('{"quantization": {"quant_algo": "NVFP4"}}')
+    quantized = json.loads(run(capsys, llama, "--gpu-name", "H100", "--json")[1])
+    assert quantized["weights_bytes_per_gpu"] < 0.5 * plain["weights_bytes_per_gpu"]
+
+
+def test_model_in_the_hub_cache(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its name on the hub: the snapshot of main, not another."""
+    entry = tmp_path / "hub" / "models--Qwen--Qwen3-0.6B"
+    folder_of(entry / "snapshots" / "aaa", LLAMA_31_8B)
+    folder_of(entry / "snapshots" / "bbb", QWEN3_06B)
+    (entry / "refs").mkdir()
+    (entry / "refs" / "main").write_text("bbb")
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    out = run(capsys, "Qwen/Qwen3-0.6B", "--gpu-name", "H100", "--json")[1]
+    assert json.loads(out)["weights_bytes_per_gpu"] == pytest.approx(1.19e9, rel=0.01)
+
+
+class Hub(http.server.BaseHTTPRequestHandler):
+    """Two files of one model; all else is gated."""
+
+    def do_GET(self) -> None:
+        found = {
+            "/org/model/resolve/main/config.json": LLAMA_31_8B,
+            "/org/model/resolve/main/model.safetensors.index.json": {
+                "metadata": {"total_size": 4096}
+            },
+        }.get(self.path)
+        body = json.dumps(found).encode()
+        self.send_response(200 if found else 401)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    monkeypatch.setenv("HF_ENDPOINT", url)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    yield url
+    server.shutdown()
+    server.server_close()
+
+
+def test_hub_is_asked_only_on_request(hub: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without --from-hub a name that is not cached is an error that names the flag."""
+    status, _, err = run(capsys, "org/model", "--gpu-name", "H100")
+    assert status == 2
+    assert "--from-hub" in err
+    out = run(capsys, "org/model", "--gpu-name", "H100", "--from-hub", "--json")[1]
+    assert json.loads(out)["weights_bytes_per_gpu"] == 4096
+
+
+def test_length_that_fits_is_found(llama: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--max-model-len auto takes what fits, as vLLM does."""
+    status, out, _ = run(
+        capsys, llama, "--gpu-name", "RTX 4090", "--max-model-len", "auto", "--json"
+    )
+    said = json.loads(out)
+    assert (status, said["fits"]) == (0, True)
+    assert said["max_model_len"] == said["max_model_len_that_fits"] == 41488
+
+
+def test_gated_model_and_no_network(
+    hub: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each says what is the matter and what to do instead."""
+    status, _, err = run(capsys, "org/gated", "--gpu-name", "H100", "--from-hub")
+    assert (status, "answers 401" in err, "gated" in err) == (2, True, True)
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    status, _, err = run(capsys, "org/model", "--gpu-name", "H100", "--from-hub")
+    assert (status, "cannot be reached" in err) == (2, True)
+
+
+def test_this_machines_gpu(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Without a name NVML is asked: what CUDA offers is all but the driver's reserve."""
+    stub = NvmlStub(tmp_path_factory.mktemp("nvml"))
+    stub.build()
+    stub.set_state(gpus={0: h200(0), 1: h200(1)})
+    done = subprocess.run(
+        [sys.executable, "-m", "vllm_watch", "capacity", llama, "--json"],
+        env={**os.environ, **stub.env()}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    said = json.loads(done.stdout)
+    assert said["memory_bytes_per_gpu"]["total"] == 140 * GIB
+    assert any("140.00 GiB as NVML reports it" in each for each in said["assumptions"])
+
+
+def test_machine_without_gpu_asks_for_a_name(llama: Path) -> None:
+    """The remedy names both flags."""
+    done = subprocess.run(
+        [sys.executable, "-m", "vllm_watch", "capacity", llama],
+        env={**os.environ, "LD_LIBRARY_PATH": ""}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "--gpu-name" in done.stderr
+    assert "--gpu-memory-gib" in done.stderr
+
+
+WRONG = (
+    ((), "no model is named"),
+    (("{model}", "--model", "{model}"), "two models are named"),
+    (("/nowhere",), "/nowhere: there is no such file or folder"),
+    (("{model}", "--gpu-name", "FooBar"), "--gpu-name 'FooBar' is not known here"),
+    (("{model}", "--gpu-memory-gib", "0"), "--gpu-memory-gib 0 is not above 0"),
+    (("{model}", "--gpu-memory-gib", "nan"), "--gpu-memory-gib nan is not above 0"),
+    (("{model}", "--gpu-name", "H100", "--gpus", "0"), "--gpus 0 is not above 0"),
+    (("{model}", "--gpu-name", "H100", "--max-model-len", "12x"), "'12x' is no number such as 4096, 32k or 8K"),
+    (("{model}", "--gpu-name", "H100", "--max-num-seqs", "0"), "--max-num-seqs 0 is not above 0"),
+    (("{model}", "--gpu-name", "H100", "--gpu-memory-utilization", "1.5"), "--gpu-memory-utilization 1.5 is not above 0 and up to 1"),
+    (("{model}", "--gpu-name", "H100", "--speculative-config", "mtp"), "--speculative-config 'mtp' is no JSON object"),
+    (("{model}", "--gpu-name", "H100", "--cpu-offload-gb", "-1"), "--cpu-offload-gb -1 is below 0"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "cause"), WRONG)
+def test_bad_input_is_status_2(
+    arguments: tuple[str, ...], cause: str, llama: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Cause and remedy on stderr, nothing on stdout."""
+    status, out, err = run(capsys, *(each.format(model=llama) for each in arguments))
+    assert (status, out) == (2, "")
+    assert cause in err
+    assert "→" in err
+
+
+@pytest.mark.parametrize("content", ["", "[1, 2]", "{", "\x00\x01", "[" * 100000])
+def test_damaged_config(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Empty, cut off, binary or nested without end: named, no traceback."""
+    path = tmp_path / "config.json"
+    path.write_text(content)
+    status, _, err = run(capsys, path, "--gpu-name", "H100")
+    assert status == 2
+    assert str(path) in err
+
+
+def test_draft_layers_of_the_checkpoint_and_of_a_draft_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """MTP adds the checkpoint's own layers, a draft model all of its own, n-grams none."""
+    target = folder_of(tmp_path / "target", QWEN35_27B)
+    draft = folder_of(tmp_path / "draft", QWEN3_06B)
+
+    def per_token(config: object) -> float:
+        out = run(
+            capsys, target, "--gpu-name", "H200", "--json", "--max-model-len", "262144",
+            *(("--speculative-config", json.dumps(config)) if config else ()),
+        )[1]  # fmt: skip
+        return float(json.loads(out)["kv_bytes_per_token_per_gpu"])
+
+    alone = per_token(None)
+    assert per_token({"method": "ngram", "num_speculative_tokens": 3}) == pytest.approx(
+        alone, rel=0.05
+    )
+    assert per_token({"method": "mtp", "num_speculative_tokens": 2}) == pytest.approx(
+        alone * 17 / 16, rel=0.08
+    )
+    own = 28 * 2 * 8 * 128 * 2
+    drafted = per_token({"model": str(draft), "num_speculative_tokens": 2})
+    assert drafted == pytest.approx(alone + own, rel=0.4)
