@@ -23,6 +23,7 @@ COMMANDS = {
     "preflight": "check a launch of vLLM before it is made, and make it",
     "gpus": "show who holds the memory of the GPUs, and what of it is stale",
     "journal": "show what was done, by whom, and what came of it",
+    "advise": "say what could be set better, from what was seen",
     "top": "look at a running vllm-watch in the terminal",
     "check-config": "say what a configuration means, or all that is wrong with it",
 }

@@ -137,6 +137,7 @@ def _target(entry: TargetEntry) -> dict[str, object]:
         "state": signals.state if signals else "unknown",
         "state_text": signals.state_text if signals else _NOT_YET,
         "detectors": signals.detectors if signals else {},
+        "advice": signals.advice if signals else (),
         "signals": None if signals is None else _signals(signals),
         "sources": entry.sources,
         "incidents": [_incident(each) for each in in_order(entry.incidents.open.values())],
@@ -144,9 +145,9 @@ def _target(entry: TargetEntry) -> dict[str, object]:
 
 
 def _signals(signals: TargetSignals) -> dict[str, object]:
-    """How its detectors see stands beside them, not in them."""
+    """How its detectors see, and the advice, stand beside them, not in them."""
     said = _record(signals)
-    del said["detectors"]
+    del said["detectors"], said["advice"]
     return said
 
 
