@@ -59,7 +59,9 @@ class Adviser:
         if at_s - self._gpus_s >= GPU_LOOK_SECONDS:
             self._gpus_s = at_s
             self._gpus.look(observation.gpus)
-        for gone in self._tallies.keys() - {sample.engine for sample in reading.engines}:
+        here = {sample.engine for sample in reading.engines}
+        # A server that has just started may answer without a single series: its engines are not gone.
+        for gone in self._tallies.keys() - here if here else ():
             self._forget(gone)
         for sample in reading.engines:
             if sample.engine in signals.engines:  # others are beyond what is followed

@@ -22,6 +22,12 @@ GAIN_RATIO = 0.05
 PREEMPTIONS_MIN, PREEMPTED_RATIO = 20.0, 0.02
 """A preemption throws away the work on a request; below one in fifty nobody notices."""
 
+HEADROOM_RATIO = 0.9
+"""Of the requests that ran while the cache was full: they all grow until they end."""
+
+FEW_RATIO = 0.5
+"""Of the requests that would fit by their mean length."""
+
 _STEPS = 100
 _RUNNING_MIN = 2.0
 
@@ -62,7 +68,7 @@ def preemptions(evidence: Evidence) -> Iterator[Advice]:
     doubled = "" if evidence.setting("cache_dtype") not in ("auto", None) else "; or --kv-cache-dtype fp8, which holds twice the tokens at a little less precision"  # fmt: skip
     yield Advice(
         "preemptions", evidence.engine, "--max-num-seqs", str(fitting),
-        f"{thrown:.0f} preemptions while {finished:.0f} requests finished in {seconds(evidence.seconds)}; up to {evidence.running_max:.0f} ran at once and the KV cache of {evidence.capacity_tokens or 0:,.0f} tokens holds about {fitting} of their length",
+        f"{thrown:.0f} preemptions while {finished:.0f} requests finished in {seconds(evidence.seconds)}; up to {evidence.running_max:.0f} ran at once and the KV cache of {evidence.capacity_tokens or 0:,.0f} tokens is full with {evidence.running_full or 0:.0f}",
         f"requests wait a little instead of being thrown out half done{doubled}",
         evidence.seconds,
     )  # fmt: skip
@@ -73,13 +79,17 @@ def _is_short(evidence: Evidence) -> bool:
 
 
 def _fitting(evidence: Evidence) -> int | None:
-    """How many requests of the mean length fit at once."""
+    """How many requests fit at once: as many as ran while it was full, less some; never fewer than of
+    the mean length to their end, since a few long ones may have filled it."""
     prompts, generations = evidence.prompts, evidence.generations
     if prompts is None or generations is None or evidence.capacity_tokens is None:
         return None
     if prompts.mean is None or generations.mean is None or not evidence.running_full:
         return None
-    found = math.floor(evidence.capacity_tokens / max(1.0, prompts.mean + generations.mean))
+    by_length = evidence.capacity_tokens / max(1.0, prompts.mean + generations.mean)
+    if evidence.running_full < FEW_RATIO * by_length:
+        return None  # a few long requests fill it: a limit on their number would not help
+    found = math.floor(max(by_length, HEADROOM_RATIO * evidence.running_full))
     return found if found >= _RUNNING_MIN else None
 
 

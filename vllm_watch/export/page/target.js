@@ -43,7 +43,8 @@ export class Target {
     this.engineList = h("div", { class: "engines" });
     this.sources = h("tbody");
     this.blind = h("ul", { class: "blind", hidden: "" });
-    this.body = h("div", { class: "target-body" }, this.callout, this.blind, this.engineList,
+    this.advice = h("ul", { class: "blind advice", hidden: "" });
+    this.body = h("div", { class: "target-body" }, this.callout, this.blind, this.engineList, this.advice,
       h("h4", {}, "Identity"), this.identity, h("h4", {}, "What the watcher asks"),
       h("div", { class: "scroll" }, h("table", { class: "sources" },
         h("thead", {}, h("tr", {}, ...["asked for", "last answer", "last good", "took", "asked", "failed"].map((t) => h("th", { scope: "col" }, t)))),
@@ -138,6 +139,7 @@ export class Target {
     this.callout.hidden = !signals?.why_not;
     setText(this.callout, signals?.why_not ?? "");
     this.drawBlind();
+    this.drawAdvice();
     const shown = [...this.engines.values()].sort((a, b) => a.label.localeCompare(b.label, "en", { numeric: true }));
     keyed(this.engineList, shown, (engine) => engine.label, (engine) => engine,
       (engine) => engine.draw(signals?.engines[engine.label] ?? null, { t: end, now, span: this.page.span, interval: this.interval(), alone: shown.length === 1,
@@ -154,6 +156,16 @@ export class Target {
     keyed(this.blind, lines, ([slug]) => slug, () => ({ element: h("li") }), ({ element }, [slug, { state, text }]) => {
       setAttribute(element, "data-tone", state === "blind" ? "warn" : "quiet");
       setText(element, `${slug.replaceAll("_", " ")} ${state === "blind" ? "is blind" : "sees in part"}: ${text}`);
+    });
+  }
+
+  /** What could be set better: no alarm, so it stands below the engines. */
+  drawAdvice() {
+    const lines = this.data.advice ?? [];
+    this.advice.hidden = !lines.length;
+    keyed(this.advice, lines, ({ rule, engine }) => `${rule} ${engine}`, () => ({ element: h("li") }), ({ element }, { engine, flag, value, text, why }) => {
+      setAttribute(element, "data-tone", "quiet");
+      setText(element, `advice${this.engines.size < 2 ? "" : ` for engine ${engine}`}: ${text} → ${[flag, value].filter(Boolean).join(" ")}: ${why}`);
     });
   }
 
