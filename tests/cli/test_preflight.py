@@ -162,8 +162,22 @@ def test_a_host_without_a_driver(host, tmp_path):
     text, _ = problem(host.check()[1], "gpus", "no_gpu")
     assert "driver is not loaded" in text
     host.install(vllm="0.11.0+cpu", torch="2.8.0+cpu")
-    status, found = host.check()
-    assert (status, found["gpus"]["status"]) == (0, "unknown")
+    for gpus in ((), (h100(processes={1: 70 * GIB}),)):
+        host.gpus(*gpus)
+        status, found = host.check()
+        assert (status, found["gpus"]["status"]) == (0, "unknown")
+        assert found.keys() & {"memory", "fits", "driver"} == set()
+
+
+def test_memory_of_a_process_that_is_no_more(host):
+    """A context outlived it: nobody is there to be ended, so what helps is said in words."""
+    with subprocess.Popen(["true"]) as zombie:
+        host.gpus(h100(processes={zombie.pid: 60 * GIB}), **{f"kept__{zombie.pid}": 1})
+        _, found = host.check("--max-model-len", 8192)
+    problem(found, "memory", "gpu_occupied")
+    fix = found["memory"]["fixes"][0]
+    assert fix["what"].startswith(f"process {zombie.pid} has ended already (zombie_context): ")
+    assert fix["command"] is None
 
 
 def test_a_driver_that_does_not_answer(host):

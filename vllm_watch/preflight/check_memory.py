@@ -10,6 +10,7 @@ from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding
 from vllm_watch.preflight.sizing import GIB, free_bytes, offered_bytes
 from vllm_watch.preflight.visible import VARIABLE, ranks_here, taken, visible
 from vllm_watch.signals.holders.records import STALE, GpuHolders, Holder
+from vllm_watch.signals.holders.track import DEAD_STATES
 from vllm_watch.signals.holders.words import seconds
 
 CONTEXT_BYTES = GIB // 2
@@ -65,7 +66,7 @@ def check_memory(facts: Facts) -> Iterator[Finding]:
         elif free < wanted:
             yield Finding(
                 "memory", WARNING, f"GPU {gpu.index}: {_gib(free)} of {_gib(offered_bytes(gpu))} GiB are free, the rest is taken from vLLM {sizing.release(facts)}'s KV cache{_held_by(facts, judged)}",
-                "gpu_occupied", _freeing(facts, judged, wanted),
+                "gpu_occupied", _freeing(judged, wanted),
             )  # fmt: skip
         elif free - wanted < CONTEXT_BYTES and refuses:
             yield Finding(
@@ -111,7 +112,7 @@ def _suggested(facts: Facts, suggestion: Suggestion) -> Fix:
 def _short(facts: Facts, judged: GpuHolders, wanted: int, free: int) -> Finding:
     gpu, share = judged.gpu, sizing.utilization(facts)
     text = f"GPU {gpu.index}: {_gib(free)} of {_gib(offered_bytes(gpu))} GiB are free, --gpu-memory-utilization {share:g} asks for {_gib(wanted)}{_held_by(facts, judged)}"
-    fixes = (*_freeing(facts, judged, wanted), *_lower(facts, free), *_elsewhere(facts))
+    fixes = (*_freeing(judged, wanted), *_lower(facts, free), *_elsewhere(facts))
     waits = Fix("wait for what is ending", f"vllm-watch preflight --exec --wait-for-vram 120 -- {facts.command.shown()}")  # fmt: skip
     return Finding("memory", PROBLEM, text, "gpu_occupied", (*fixes, waits))
 
@@ -138,16 +139,20 @@ def _who(holder: Holder, command: str | None) -> str:
     return f"process {process.pid} '{name}'{held} ({judged.verdict}{reason}{age})"
 
 
-def _freeing(facts: Facts, judged: GpuHolders, wanted: int) -> tuple[Fix, ...]:
+def _freeing(judged: GpuHolders, wanted: int) -> tuple[Fix, ...]:
     """End what is stale, where that frees enough."""
     stale = judged.stale
     free = free_bytes(judged.gpu) or 0
     if not stale or free + sum(each.process.used_bytes or 0 for each in stale) < wanted:
         return ()
-    return tuple(
-        Fix(f"end process {each.process.pid}, which is stale ({each.judged.reason})", f"vllm-watch gpus --reclaim {each.process.pid}")
-        for each in stale
-    )  # fmt: skip
+    return tuple(_ended(each) for each in stale)
+
+
+def _ended(holder: Holder) -> Fix:
+    pid, reason = holder.process.pid, holder.judged.reason
+    if holder.process.state is None or holder.process.state in DEAD_STATES:
+        return Fix(f"process {pid} has ended already ({reason}): {holder.judged.remedy}")
+    return Fix(f"end process {pid}, which is stale ({reason})", f"vllm-watch gpus --reclaim {pid}")
 
 
 def _lower(facts: Facts, free: int) -> Iterator[Fix]:

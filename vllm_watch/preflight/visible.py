@@ -52,7 +52,9 @@ def ranks_here(facts: Facts) -> int:
 
 
 def taken(facts: Facts) -> tuple[GpuHolders, ...]:
-    """The GPUs that would be used; fewer than wanted where there are fewer."""
+    """The GPUs that would be used; fewer than wanted where there are fewer, none by a vLLM for something else."""
+    if facts.software.device not in (None, "cuda"):
+        return ()
     return visible(facts).gpus[: ranks_here(facts)]
 
 
