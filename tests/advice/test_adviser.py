@@ -9,6 +9,7 @@ from vllm_watch.advice.adviser import JUDGE_SECONDS, SPAN_SECONDS
 from vllm_watch.advice.engine_log import attention_of
 from vllm_watch.advice.host_gpus import HostGpusSeen, host_gpus
 from vllm_watch.advice.records import AttentionBackend, HostGpus
+from vllm_watch.advice.tally import Tally
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
 from vllm_watch.watch import Watch
@@ -78,20 +79,39 @@ def test_other_flags_are_judged_by_themselves():
 def test_old_work_is_forgotten():
     """After a span it is counted anew; until the new count has seen enough, the old one speaks."""
     watch = Watch("x", detectors={})
-    assert advised(watch, 0, SPAN_SECONDS + 600) == ["kv_starved"]
+    assert advised(watch, 0, SPAN_SECONDS + 400) == ["kv_starved"]
     calm = lambda second: engine(second, usage=0.3, waiting=0.0)  # noqa: E731
-    assert advised(watch, SPAN_SECONDS + 605, SPAN_SECONDS + 9 * 3600, calm) == []
+    assert advised(watch, SPAN_SECONDS + 405, SPAN_SECONDS + 9 * 3600, calm) == []
 
 
 def test_an_engine_that_is_gone_is_forgotten():
-    """Its advice goes with it; a server that answers without a series has lost none."""
+    """Its advice goes with it."""
     watch = Watch("x", detectors={}, attention=AttentionBackend("XFORMERS"))
     for second in range(0, 200, 5):
         watch.observe(look(T + second, engine(second), engine(second, name="1")))
-    watch.observe(look(T + 200))
     assert [each.engine for each in watch.signals.advice] == ["0", "1"]
-    advised(watch, 205, 300)
+    advised(watch, 200, 300)
     assert [each.engine for each in watch.signals.advice] == ["0"]
+
+
+def test_a_server_that_answers_without_a_series_has_lost_no_engine():
+    """It has just started: what was seen before is evidence still."""
+    watch = Watch("x", detectors={})
+    assert advised(watch, 0, 700) == ["kv_starved"]
+    watch.observe(look(T + 705))
+    assert advised(watch, 710, 800) == ["kv_starved"]
+
+
+def test_what_was_counted_before_a_restart_is_added():
+    """Of counters and of histograms; what a histogram had counted before the first look is not."""
+    tally = Tally(0.0)
+    for second, of_life in ((0, 100), (5, 105), (10, 3), (15, 8)):
+        tally.look(float(second), replace(engine(of_life), preemptions=float(of_life)))
+    evidence = tally.evidence(
+        engine(8), engines=1, capacity_tokens=None, max_model_len=None, gpus=None, attention=None
+    )
+    assert (evidence.seconds, evidence.finished, evidence.preemptions) == (15.0, 26.0, 13.0)
+    assert (evidence.prompts.count, evidence.prompts.mean) == (26.0, 300.0)
 
 
 def test_what_is_absent_is_no_evidence():
