@@ -117,6 +117,16 @@ def test_too_long_for_the_kv_cache(host):
         assert host.check(*each.split(" ")[3:])[0] == 0, each
 
 
+def test_hardly_too_long_for_the_kv_cache(host):
+    """Within what the estimate may be wrong by: said, and no reason to stop."""
+    host.gpus(h100(memory_total=24 * GIB))
+    text = host.check("--max-model-len", 100000)[1]["fits"]["text"]
+    longest = int(text.split()[-4].replace(",", ""))
+    status, found = host.check("--max-model-len", longest + 1600)
+    assert (status, found["fits"]["status"], found["fits"]["cause"]) == (0, "warning", "kv_cache_too_small")  # fmt: skip
+    assert found["fits"]["fixes"]
+
+
 def test_too_large_for_the_gpu(host):
     """The weights alone are too much."""
     host.gpus(h100(memory_total=16 * GIB))

@@ -123,14 +123,13 @@ def _looked_at(
     origin = str((config or {}).get("_name_or_path") or "")
     if repository is None and "/" in origin and _REPOSITORY.fullmatch(origin):
         repository = origin
-    index = _index(folder)
-    expected = sorted(set((index.get("weight_map") or {}).values()))[:_FILES_MAX]
-    present = [folder / name for name in expected if (folder / name).is_file()] if expected else _weights(folder)  # fmt: skip
-    total = (index.get("metadata") or {}).get("total_size")
+    expected, total = _index(folder)
+    present = [folder / name for name in expected if (folder / name).is_file()]
+    present = present if expected else _weights(folder)
     size = sum(each.stat().st_size for each in present)
     return ModelFiles(
         kind=kind, path=str(folder), config=config, config_error=error, weights=len(present),
-        bytes_total=total if isinstance(total, int) else (size or None), bytes_here=size,
+        bytes_total=total or size or None, bytes_here=size,
         missing=tuple(name for name in expected if not (folder / name).is_file()),
         damaged=tuple(text for each in present if (text := _damage(each)) is not None),
         tokenizer=any(any(folder.glob(pattern)) for pattern in _TOKENIZERS), repository=repository,
@@ -146,16 +145,20 @@ def _weights(folder: Path) -> list[Path]:
     return []
 
 
-def _index(folder: Path) -> dict[str, Any]:
+def _index(folder: Path) -> tuple[tuple[str, ...], int | None]:
+    """Files that the index names, and the bytes of all weights; a damaged index names none."""
     for name in _INDEXES:
         path = folder / name
-        if path.is_file() and path.stat().st_size <= _INDEX_BYTES_MAX:
-            try:
-                found = json.loads(path.read_bytes())
-            except (ValueError, OSError):
-                return {}
-            return found if isinstance(found, dict) else {}
-    return {}
+        if not path.is_file() or path.stat().st_size > _INDEX_BYTES_MAX:
+            continue
+        try:
+            found = json.loads(path.read_bytes())
+            named = {each for each in found["weight_map"].values() if isinstance(each, str)}
+            total = found.get("metadata", {}).get("total_size")
+        except (ValueError, OSError, LookupError, TypeError, AttributeError):
+            return (), None
+        return tuple(sorted(named))[:_FILES_MAX], total if isinstance(total, int) else None
+    return (), None
 
 
 def _damage(path: Path) -> str | None:

@@ -16,6 +16,10 @@ from vllm_watch.signals.holders.words import seconds
 CONTEXT_BYTES = GIB // 2
 """vLLM looks at free memory when its own CUDA context (and NCCL) is there: 0.3 to 0.6 GiB by card and driver."""
 
+UNSURE_RATIO = 0.02
+"""Of the GPU: so much the plan's memory is mostly off by (on public start-up logs some per cent of the KV
+cache). A launch that lacks less than that may work, so it is not stopped."""
+
 _HOLDERS_NAMED = 3
 _UTILIZATION_LEAST = 0.05  # below, no model's weights find room
 _STEPS = 100
@@ -98,7 +102,11 @@ def check_fits(facts: Facts) -> Iterator[Finding]:
         text = f"one request of {length:,} tokens needs {_gib(need)} GiB of KV cache, {_gib(plan.kv_bytes)} GiB are left {on}; {plan.longest:,} tokens would fit"
     fixes = [_suggested(facts, each) for each in suggestions(plan) if each.flag.startswith("--")]
     cause = "oom_loading_weights" if plan.kv_bytes <= 0 else "kv_cache_too_small"
-    yield Finding("fits", PROBLEM, text, cause, tuple(fixes) or (Fix("take a larger GPU, or a quantized checkpoint"),))  # fmt: skip
+    status = PROBLEM
+    near = sizing.plan(facts, share=plan.settings.gpu_memory_utilization + UNSURE_RATIO)
+    if near is not None and near.fits:
+        status, text = WARNING, f"{text}. That is within what the estimate may be wrong by"
+    yield Finding("fits", status, text, cause, tuple(fixes) or (Fix("take a larger GPU, or a quantized checkpoint"),))  # fmt: skip
 
 
 def _suggested(facts: Facts, suggestion: Suggestion) -> Fix:
