@@ -16,8 +16,25 @@ from tests.capacity.models import (
     Config,
 )
 from tests.capacity.planning import plan
+from tests.real_vllm.shapes import FLAGS, SHAPES
+from vllm_watch.capacity.flags import Drafter
 
 GIB = 1 << 30
+# Blocks, tokens and block size, as that vLLM said them for 64 MiB.
+REAL = {
+    "multi-head": (2048, 65536, 32),
+    "grouped-query": (4096, 131072, 32),
+    "multi-query": (3276, 104832, 32),
+    "fp8 cache": (8192, 262144, 32),
+    "float32": (1024, 65536, 64),
+    "latent (MLA)": (1213, 19408, 16),
+    "window in every layer": (4096, 342392, 32),
+    "window in most layers": (4096, 57260, 32),
+    "gated delta net hybrid": (409, 52352, 160),
+    "short convolution hybrid": (4096, 127100, 32),
+    "Mamba 2 hybrid": (455, 88746, 288),
+    "Mamba 2 hybrid, no prefix caching": (455, 109628, 288),
+}
 # Story, config, flags, bytes per token and GPU.
 PER_TOKEN: tuple[tuple[str, Config, dict[str, object], int], ...] = (
     ("every head has its own cache", LLAMA_2_7B, {}, 524288),
@@ -84,8 +101,6 @@ def test_drafter_adds_layers_and_states() -> None:
 
     Source: https://github.com/noonghunna/club-3090, dual nvfp4 with MTP: 841,541 tokens, 3.21 requests, 14.68 GiB.
     """
-    from vllm_watch.capacity.flags import Drafter  # noqa: PLC0415
-
     found = plan(
         QWEN35_27B, gpu="RTX 5090", version="0.25.1", tensor_parallel_size=2, max_model_len=262144,
         kv_cache_dtype="fp8", kv_cache_memory_bytes=int(14.68 * GIB), drafter=Drafter("mtp", 2, 1),
@@ -135,3 +150,30 @@ def test_context_parallelism_multiplies_tokens() -> None:
         decode_context_parallel_size=4,
     )  # fmt: skip
     assert shared.tokens == pytest.approx(4 * alone.tokens, rel=1e-3)
+
+
+def test_a_group_is_padded_rather_than_split() -> None:
+    """12 windowed and 13 full layers (gpt-oss with a draft layer) are two groups of 13, not three of 12."""
+    found = plan(GPT_OSS_20B, max_model_len=8192, drafter=Drafter("eagle3", 1, 1))
+    assert [group.layers for group in found.pool.groups] == [13, 13]
+
+
+def test_shared_layers_keep_nothing() -> None:
+    """Layers that read an earlier layer's cache (Gemma 3n) cost no token anything."""
+    sharing = LLAMA_31_8B | {"num_kv_shared_layers": 16}
+    assert plan(sharing, max_model_len=4096).bytes_per_token == pytest.approx(65536)
+
+
+def test_sparse_attention_keeps_an_index_beside() -> None:
+    """DeepSeek V3.2: a row of 656 bytes and an index of 132, in each of 61 layers."""
+    sparse = DEEPSEEK_V3 | {"index_topk": 2048, "index_head_dim": 128}
+    found = plan(sparse, kv_cache_dtype="fp8", max_model_len=4096)
+    assert found.bytes_per_token == pytest.approx(61 * (656 + 132))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_as_a_real_vllm_had_it(name: str) -> None:
+    """What vLLM 0.32 made of twelve tiny models; tests/real_vllm asks it anew."""
+    config, flags = SHAPES[name]
+    found = plan(config, gpu="cpu", gib=8, **(FLAGS | flags))
+    assert (found.num_blocks, found.tokens, found.pool.block_size) == REAL[name]

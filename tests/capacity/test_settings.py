@@ -121,3 +121,11 @@ def test_a_window_reserves_for_the_step_that_is_under_way() -> None:
         plan(GEMMA_3_27B, max_model_len=65536, async_scheduling=each) for each in (False, True)
     )
     assert two.concurrency < one.concurrency
+
+
+def test_longest_context_of_a_model_that_names_no_limit() -> None:
+    """Planned for vLLM's own 2,048; the longest that fits is all that the cache holds."""
+    config = {key: value for key, value in LLAMA_31_8B.items() if key != "max_position_embeddings"}
+    found = plan(config)
+    assert found.settings.max_model_len == 2048
+    assert found.longest == pytest.approx(found.tokens, rel=0.01)

@@ -119,8 +119,10 @@ def test_model_in_the_hub_cache(
 ) -> None:
     """By its name on the hub: the snapshot of main, not another."""
     entry = tmp_path / "hub" / "models--Qwen--Qwen3-0.6B"
-    folder_of(entry / "snapshots" / "aaa", LLAMA_31_8B)
     folder_of(entry / "snapshots" / "bbb", QWEN3_06B)
+    newer = folder_of(entry / "snapshots" / "aaa", LLAMA_31_8B)
+    os.utime(newer, (4e9, 4e9))
+    os.utime(newer / "config.json", (4e9, 4e9))
     (entry / "refs").mkdir()
     (entry / "refs" / "main").write_text("bbb")
     monkeypatch.setenv("HF_HOME", str(tmp_path))

@@ -14,6 +14,8 @@ from vllm_watch.capacity.pool import Pool, make_pool
 from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.weights import Weights, weights_on_gpu
 
+_NO_LIMIT = 1 << 24  # tokens, where the config names none: longer than anything that is served
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -110,7 +112,7 @@ def make_plan(model: Model, flags: Flags, machine: Machine, checkpoint: Checkpoi
     blocks = max(0, left) // pool.bytes_per_block if pool.bytes_per_block else 0
     if flags.num_gpu_blocks_override is not None:
         blocks = flags.num_gpu_blocks_override
-    limit = max(model.max_position_embeddings or 0, settings.max_model_len)
+    limit = max(model.max_position_embeddings or _NO_LIMIT, settings.max_model_len)
     return Plan(
         model, settings, machine, checkpoint, budget, weights, peak, non_torch, graphs, left, pool,
         blocks, longest=pool.longest(blocks, limit),
