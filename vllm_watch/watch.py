@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from vllm_watch import plugins, watch_state
+from vllm_watch.advice.adviser import Adviser
+from vllm_watch.advice.records import AttentionBackend
 from vllm_watch.detectors import throughput_collapse
 from vllm_watch.detectors.base import Detector, Verdict, View
 from vllm_watch.detectors.needs import Sights
@@ -54,8 +56,10 @@ class Watch:
         signals: SignalsSettings | None = None,
         slo: SloSettings | None = None,
         detectors: Mapping[str, Detector] | None = None,
+        attention: AttentionBackend | None = None,
     ) -> None:
-        """`detectors` by slug; they keep memory of this target, so no other Watch may have them."""
+        """`detectors` by slug; they keep memory of this target, so no other Watch may have them.
+        `attention`: what the engine's log said of it, for advice."""
         self.target = target
         self.signals: TargetSignals | None = None  # None until the first observation
         self.reading: Reading | None = None  # the last that could be read
@@ -72,6 +76,7 @@ class Watch:
         self._sights = Sights(self._detectors)
         self._lifecycle = Lifecycle(target)
         self._asked_end = AskedEnd()
+        self._adviser = Adviser(attention)
         self._kept: dict[str, kept.Kept] = {}  # by engine, of an earlier run, until it is seen
         self.failures: dict[str, str] = {}  # a detector's slug → the error it last broke with
 
@@ -195,6 +200,9 @@ class Watch:
         self.signals = self._with_ratios(self.signals)
         if self._lifecycle.incidents:
             self.signals = _with_states(self.signals, self._lifecycle.firing)
+        advice = self._adviser.look(at_s, observation, self.signals)
+        if advice != self.signals.advice:
+            self.signals = replace(self.signals, advice=advice)
         return events
 
     def _verdicts(self, view: View) -> list[Verdict]:

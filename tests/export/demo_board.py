@@ -13,7 +13,7 @@ from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import Target
 from vllm_watch.signals.holders.judge import HolderJudge
-from vllm_watch.signals.records import EngineSignals, Quantiles, Sight, TargetSignals
+from vllm_watch.signals.records import Advice, EngineSignals, Quantiles, Sight, TargetSignals
 
 GIB = 2**30
 STORIES = {
@@ -28,6 +28,9 @@ STORIES = {
     "<img src=x onerror=alert(1)>": ("prefilling", "<b>Prefilling</b> a prompt of 120k tokens."),
 }  # fmt: skip
 
+ADVICE = (
+    Advice("preemptions", "0", "--max-num-seqs", "100", "900 <b>preemptions</b> in 60 min", "requests wait a little instead", 3600.0),
+)  # fmt: skip
 SIGHTS = {
     "engine_down": Sight("sees", ""),
     "engine_stalled": Sight("partly", "no canary: an engine that only looks idle is never tried. To mend: switch it on."),
@@ -170,6 +173,7 @@ def signals(name: str, state: str, text: str, t: float, phase: float = 0.0) -> T
         health_status=200 if seen else None, version="0.33.0", engine_kind="V1", models=(model,) if seen else (),
         last_success_timestamp_seconds=t if seen else t - 120, process_start_time=t - 86_400 * 3.2 if seen else None,
         process_open_fds=118.0 if seen else None, engines=engines, detectors=SIGHTS,
+        advice=ADVICE,
     )  # fmt: skip
 
 

@@ -181,7 +181,7 @@ async def test_says_what_is_not_seen_of_a_target(opened, server):
     tab = await opened(server)
     row = tab.row("llama-70b-a")
     await row.locator("summary").click()
-    lines = row.locator(".blind li")
+    lines = row.locator(".blind:not(.advice) li")
     await expect(lines).to_have_text([
         "throughput collapse is blind: no <b>counter</b> of generated tokens: what gets done is not known.",
         "engine stalled sees in part: no canary: an engine that only looks idle is never tried. To mend: switch it on.",
@@ -190,6 +190,17 @@ async def test_says_what_is_not_seen_of_a_target(opened, server):
         "warn",
         "quiet",
     ]
+    assert tab.complaints == []
+
+
+async def test_says_what_could_be_set_better(opened, server):
+    """As text, with the flag and why."""
+    tab = await opened(server)
+    row = tab.row("llama-70b-a")
+    await row.locator("summary").click()
+    await expect(row.locator(".advice li")).to_have_text(
+        "advice: 900 <b>preemptions</b> in 60 min → --max-num-seqs 100: requests wait a little instead"
+    )
     assert tab.complaints == []
 
 

@@ -35,9 +35,10 @@ def test_fields_are_those_of_the_records():
         "incidents",
         "detectors",
         "restart",
+        "advice",
     }
     assert chat["restart"] is None  # off
-    assert chat["signals"].keys() == names(TargetSignals) - {"detectors"}
+    assert chat["signals"].keys() == names(TargetSignals) - {"detectors", "advice"}
     assert chat["signals"]["engines"]["0"].keys() == names(EngineSignals)
     assert status["gpus"].keys() == names(GpuReading)
     assert status["gpus"]["gpus"][0].keys() == names(GpuSample) | {

@@ -102,6 +102,14 @@ class Watched:
         self.script.chmod(0o700)
         self.daemon.reload(self._config(mode, hook, settle_seconds))
 
+    def asks(self, incident: str) -> bool:
+        """Does it wait for a person, by what its log says?"""
+        return any(
+            (each["event"], each.get("verdict"), each.get("incident"))
+            == ("restart_decision", "approve", incident)
+            for each in self.daemon.logged()
+        )
+
     def healthy(self) -> None:
         """An engine that serves, and whose daemon has nothing against it."""
         self.ward.admit(self.ward.vllm.size, MIXED)
@@ -220,6 +228,7 @@ def test_a_person_approves_and_a_restart_that_does_not_help_is_the_last(
     began_s = time.monotonic()
     hang(supervised)
     incident = watched.ward.opens("engine_stalled", "hang", began_s)
+    watched.wait(lambda: watched.asks(incident["id"]) or None, ENDED_SECONDS_MAX, "nobody was asked")
     time.sleep(QUIET_SECONDS)
     assert not watched.told.exists()
 

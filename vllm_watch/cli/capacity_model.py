@@ -108,7 +108,8 @@ def _checkpoint_bytes(folder: Path) -> int | None:
     """All weights, from the index where there is one, else from the files; None: there are none."""
     for name in _INDEXES:
         if (folder / name).is_file():
-            size = _read(folder / name).get("metadata", {}).get("total_size")
+            metadata = _read(folder / name).get("metadata")
+            size = metadata.get("total_size") if isinstance(metadata, dict) else None
             if isinstance(size, int) and size > 0:
                 return size
     for pattern in _WEIGHT_FILES:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from vllm_watch.errors import WatchError
 from vllm_watch.samples.gpu import GpuReading
-from vllm_watch.signals.records import TargetSignals
+from vllm_watch.signals.records import Advice, TargetSignals
 
 _TIMEOUT_SECONDS = 5.0
 _BODY_BYTES_MAX = 64 << 20  # 10,000 targets of one engine each
@@ -25,6 +25,7 @@ class TargetStatus(BaseModel):
     state: str
     state_text: str = ""
     signals: TargetSignals | None = None
+    advice: tuple[Advice, ...] = ()
 
 
 class Status(BaseModel):

@@ -138,6 +138,7 @@ def _target(entry: TargetEntry) -> dict[str, object]:
         "state": signals.state if signals else "unknown",
         "state_text": signals.state_text if signals else _NOT_YET,
         "detectors": signals.detectors if signals else {},
+        "advice": signals.advice if signals else (),
         "signals": None if signals is None else _signals(signals),
         "sources": entry.sources,
         "restart": entry.restart,
@@ -146,9 +147,9 @@ def _target(entry: TargetEntry) -> dict[str, object]:
 
 
 def _signals(signals: TargetSignals) -> dict[str, object]:
-    """How its detectors see stands beside them, not in them."""
+    """How its detectors see, and the advice, stand beside them, not in them."""
     said = _record(signals)
-    del said["detectors"]
+    del said["detectors"], said["advice"]
     failed = signals.start_failure
     said["start_failure"] = None if failed is None else plain(failed.published())
     return said

@@ -72,6 +72,19 @@ class Sight:
     text: str  # what is missing, what that costs, how to mend it; empty where nothing is
 
 
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One thing to set, for one engine, from what was seen of it over minutes."""
+
+    rule: str
+    engine: str
+    flag: str
+    value: str | None
+    text: str  # what was seen, in numbers
+    why: str  # what the flag does about it
+    evidence_seconds: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetSignals:
     """One target now."""
@@ -98,3 +111,4 @@ class TargetSignals:
     unknown_families: tuple[str, ...] = ()
     detectors: Mapping[str, Sight] = field(default_factory=dict)  # by slug
     start_failure: StartFailure | None = None  # what its log says it failed of
+    advice: tuple[Advice, ...] = ()  # on settings; empty: none, or not enough was seen yet

@@ -47,7 +47,8 @@ export class Target {
     this.plan = new Plan(this.page, this.name);
     this.planTitle = h("h4", {}, "Restarts");
     this.planFacts = h("dl", { class: "facts" });
-    this.body = h("div", { class: "target-body" }, this.callout, this.blind, this.engineList,
+    this.advice = h("ul", { class: "blind advice", hidden: "" });
+    this.body = h("div", { class: "target-body" }, this.callout, this.blind, this.engineList, this.advice,
       this.planTitle, this.plan.element, this.planFacts,
       h("h4", {}, "Identity"), this.identity, h("h4", {}, "What the watcher asks"),
       h("div", { class: "scroll" }, h("table", { class: "sources" },
@@ -143,6 +144,7 @@ export class Target {
     this.callout.hidden = !signals?.why_not;
     setText(this.callout, signals?.why_not ?? "");
     this.drawBlind();
+    this.drawAdvice();
     const shown = [...this.engines.values()].sort((a, b) => a.label.localeCompare(b.label, "en", { numeric: true }));
     keyed(this.engineList, shown, (engine) => engine.label, (engine) => engine,
       (engine) => engine.draw(signals?.engines[engine.label] ?? null, { t: end, now, span: this.page.span, interval: this.interval(), alone: shown.length === 1,
@@ -162,6 +164,16 @@ export class Target {
     keyed(this.blind, lines, ([slug]) => slug, () => ({ element: h("li") }), ({ element }, [slug, { state, text }]) => {
       setAttribute(element, "data-tone", state === "blind" ? "warn" : "quiet");
       setText(element, `${slug.replaceAll("_", " ")} ${state === "blind" ? "is blind" : "sees in part"}: ${text}`);
+    });
+  }
+
+  /** What could be set better: no alarm, so it stands below the engines. */
+  drawAdvice() {
+    const lines = this.data.advice ?? [];
+    this.advice.hidden = !lines.length;
+    keyed(this.advice, lines, ({ rule, engine }) => `${rule} ${engine}`, () => ({ element: h("li") }), ({ element }, { engine, flag, value, text, why }) => {
+      setAttribute(element, "data-tone", "quiet");
+      setText(element, `advice${this.engines.size < 2 ? "" : ` for engine ${engine}`}: ${text} → ${[flag, value].filter(Boolean).join(" ")}: ${why}`);
     });
   }
 

@@ -1,0 +1,108 @@
+"""Follows one target and says what could be set better, from minutes of looks and never from one.
+
+What was seen is counted for up to some hours, then counted anew, so that advice follows the work that
+there is. It is not kept over a restart of the watcher: it is there again after as many minutes.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from vllm_watch.advice.hardware_rules import attention_fallback, gpus_idle
+from vllm_watch.advice.host_gpus import HostGpusSeen
+from vllm_watch.advice.memory_rules import kv_starved, preemptions
+from vllm_watch.advice.records import AttentionBackend, Evidence
+from vllm_watch.advice.tally import Tally
+from vllm_watch.advice.use_rules import context_unused, prefix_caching_off
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.observation import Observation
+from vllm_watch.signals.records import Advice, TargetSignals
+
+RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (
+    kv_starved, preemptions, gpus_idle, prefix_caching_off, context_unused, attention_fallback,
+)  # fmt: skip
+
+LOOK_SECONDS = 5.0
+"""Looks that come faster are left out: shares of looks need no more."""
+
+GPU_LOOK_SECONDS = 30.0
+"""Who holds GPUs changes slowly."""
+
+JUDGE_SECONDS = 60.0
+"""Between two judgements: nobody acts on advice within a minute."""
+
+SPAN_SECONDS = 6 * 3600.0
+"""After so long it is counted anew: yesterday's work says little of today's."""
+
+SETTLED_SECONDS = 1800.0
+"""Until the new count has seen so much, the one before it speaks."""
+
+
+class Adviser:
+    """One target. Use one per Watch."""
+
+    def __init__(self, attention: AttentionBackend | None = None) -> None:
+        self._attention = attention
+        self._tallies: dict[str, Tally] = {}
+        self._configs: dict[str, Mapping[str, str] | None] = {}
+        self._settled: dict[str, tuple[Advice, ...]] = {}  # of the count before
+        self._gpus = HostGpusSeen()
+        self._looked_s = self._gpus_s = self._judged_s = float("-inf")
+        self._advice: tuple[Advice, ...] = ()
+
+    def look(
+        self, at_s: float, observation: Observation, signals: TargetSignals
+    ) -> tuple[Advice, ...]:
+        """Take one look, at `at_s` on the timeline; returns the advice that holds now."""
+        reading = observation.reading
+        if reading is None or not reading.vllm or at_s - self._looked_s < LOOK_SECONDS:
+            return self._advice
+        self._looked_s = at_s
+        if at_s - self._gpus_s >= GPU_LOOK_SECONDS:
+            self._gpus_s = at_s
+            self._gpus.look(observation.gpus)
+        here = {sample.engine for sample in reading.engines}
+        # A server that has just started may answer without a single series: its engines are not gone.
+        for gone in self._tallies.keys() - here if here else ():
+            self._forget(gone)
+        for sample in reading.engines:
+            if sample.engine in signals.engines:  # others are beyond what is followed
+                self._tally(at_s, sample).look(at_s, sample)
+        if at_s - self._judged_s >= JUDGE_SECONDS:
+            self._judged_s = at_s
+            self._advice = tuple(self._judged(at_s, observation, signals))
+        return self._advice
+
+    def _tally(self, at_s: float, sample: EngineSample) -> Tally:
+        """The engine's count; a new one where it runs under another configuration."""
+        name, config = sample.engine, sample.cache_config_info
+        if config is not None and self._configs.get(name, config) != config:
+            self._forget(name)
+        if config is not None:
+            self._configs[name] = config
+        tally = self._tallies.get(name)
+        if tally is None:
+            tally = self._tallies[name] = Tally(at_s)
+        return tally
+
+    def _judged(
+        self, at_s: float, observation: Observation, signals: TargetSignals
+    ) -> Iterator[Advice]:
+        reading = observation.reading
+        for sample in reading.engines if reading else ():
+            tally, known = self._tallies.get(sample.engine), signals.engines.get(sample.engine)
+            if tally is None or known is None or reading is None:
+                continue
+            evidence = tally.evidence(
+                sample, engines=len(reading.engines), gpus=self._gpus.worst,
+                capacity_tokens=known.kv_cache_capacity_tokens,
+                max_model_len=reading.server.max_model_len, attention=self._attention,
+            )  # fmt: skip
+            found = tuple(advice for rule in RULES for advice in rule(evidence))
+            settled = self._settled.get(sample.engine)
+            yield from settled if settled is not None and tally.seconds < SETTLED_SECONDS else found
+            if tally.seconds >= SPAN_SECONDS:
+                self._settled[sample.engine] = found
+                self._tallies[sample.engine] = Tally(at_s)
+
+    def _forget(self, name: str) -> None:
+        for kept in (self._tallies, self._configs, self._settled):
+            kept.pop(name, None)

@@ -1,0 +1,34 @@
+"""The attention kernels that an engine's log names, with the reason where others were refused."""
+
+import re
+from collections.abc import Iterable
+
+from vllm_watch.advice.records import AttentionBackend
+
+# Source: vllm/platforms/cuda.py and attention/selector.py, 0.4 to 0.32.
+_NAMES = (
+    (re.compile(r"Using (XFormers|Flash Attention|FlashAttention(?:-\d)?|FlashInfer|Triton|FlexAttention|Torch SDPA) backend", re.IGNORECASE), 1),
+    (re.compile(r"Using (?:AttentionBackendEnum\.)?([A-Z][A-Z0-9_]+) (?:attention )?backend"), 1),
+)  # fmt: skip
+_REASON = re.compile(r"(Cannot use FlashAttention[^\n]*)")
+_WORDS = {
+    "xformers": "XFORMERS", "torch sdpa": "TORCH_SDPA", "flexattention": "FLEX_ATTENTION",
+    "flash attention": "FLASH_ATTN", "flashinfer": "FLASHINFER", "triton": "TRITON_ATTN",
+}  # fmt: skip
+_REASON_CHARACTERS = 200
+
+
+def attention_of(lines: Iterable[str]) -> AttentionBackend | None:
+    """What the last start in the log says; None where it says nothing."""
+    name, reason = None, None
+    for line in lines:
+        refused = _REASON.search(line)
+        if refused:
+            reason = refused[1].strip()[:_REASON_CHARACTERS].rstrip(".")
+        for pattern, group in _NAMES:
+            found = pattern.search(line)
+            if found:
+                word = found[group]
+                name = _WORDS.get(word.lower(), "FLASH_ATTN" if word.lower().startswith("flashattention") else word)  # fmt: skip
+                break
+    return None if name is None else AttentionBackend(name, reason)

@@ -1,0 +1,57 @@
+"""Advice on hardware that lies idle: GPUs beside the engine's own, kernels that it could not use."""
+
+from collections.abc import Iterator
+
+from vllm_watch.advice.memory_rules import MINUTES_SECONDS, SHORT_RATIO
+from vllm_watch.advice.records import Evidence
+from vllm_watch.signals.holders.words import seconds
+from vllm_watch.signals.records import Advice
+
+WAITING_RATIO = 0.5
+"""Of looks with requests waiting: an engine that is behind half of the time needs more than it has."""
+
+_RANKS = (2, 4, 8, 16)
+_FALLBACKS = ("XFORMERS", "TORCH_SDPA", "FLEX_ATTENTION")
+"""Taken where FlashAttention cannot be; a fraction of its speed at long contexts."""
+
+_BEFORE_AMPERE = ("T4", "V100", "P100", "P40", "P4", "RTX 20", "GTX")
+"""Cards for which FlashAttention is not made."""
+
+
+def gpus_idle(evidence: Evidence) -> Iterator[Advice]:
+    """One GPU is behind, and others of its host do nothing."""
+    gpus, waits = evidence.gpus, evidence.waiting_ratio
+    if gpus is None or waits is None or evidence.seconds < MINUTES_SECONDS:
+        return
+    if len(gpus.names) != 1 or evidence.engines > 1 or gpus.idle < 1 or waits < WAITING_RATIO:
+        return
+    count = max((each for each in _RANKS if each <= 1 + gpus.idle), default=2)
+    full = (evidence.full_ratio or 0.0) >= SHORT_RATIO
+    flag = "--tensor-parallel-size" if full else "--data-parallel-size"
+    why = (
+        "weights and KV cache are spread over them, which leaves several times the room for requests"
+        if full
+        else "a replica on each serves as many times the requests; --tensor-parallel-size would make each answer faster instead"
+    )
+    yield Advice(
+        "gpus_idle", evidence.engine, flag, str(count),
+        f"requests waited at {waits:.0%} of {evidence.looks} looks in {seconds(evidence.seconds)}, the engine runs on one GPU ({gpus.names[0] or 'name unknown'}), and {gpus.idle} more of this host did nothing all the time",
+        why, evidence.seconds,
+    )  # fmt: skip
+
+
+def attention_fallback(evidence: Evidence) -> Iterator[Advice]:
+    """vLLM said that it took slower attention kernels than this card allows."""
+    backend = evidence.attention
+    if backend is None or backend.name.upper() not in _FALLBACKS:
+        return
+    names = evidence.gpus.names if evidence.gpus else ()
+    if any(old in f"{name} " for name in names for old in _BEFORE_AMPERE):
+        return
+    because = f": {backend.reason}" if backend.reason else ""
+    yield Advice(
+        "attention_fallback", evidence.engine, "--attention-backend", "FLASH_ATTN",
+        f"the engine's log says that it runs on {backend.name} attention{because}",
+        "FlashAttention is several times faster at long contexts; before vLLM 0.13 it is named by VLLM_ATTENTION_BACKEND=FLASH_ATTN, and what keeps it away stands in the log",
+        evidence.seconds,
+    )  # fmt: skip

@@ -1,0 +1,131 @@
+"""Adds up what is seen of one engine from look to look, across restarts of its counters."""
+
+from collections.abc import Mapping
+from math import isfinite
+
+from vllm_watch.advice.records import AttentionBackend, Evidence, HostGpus, Sizes
+from vllm_watch.samples.engine import EngineSample, Histogram
+
+FULL_RATIO = 0.95
+"""Above, vLLM mostly finds no room for one more request: its blocks are 16 tokens, requests hundreds."""
+
+_COUNTERS = ("preemptions", "mm_cache_queries", "mm_cache_hits", "external_prefix_cache_queries",
+             "external_prefix_cache_hits")  # fmt: skip
+_QUERIES_MIN = 200.0
+"""Fewer look-ups say nothing of a ratio."""
+
+
+class Tally:
+    """One engine, since `begun_s` on the timeline."""
+
+    def __init__(self, begun_s: float) -> None:
+        self.begun_s = begun_s
+        self._last_s = begun_s
+        self._looks = 0
+        self._known = {"usage": 0, "waiting": 0, "both": 0}
+        self._seen = {"full": 0, "waiting": 0, "short": 0}
+        self._running_full = 0.0
+        self._running_max: float | None = None
+        self._before: EngineSample | None = None
+        self._grown: dict[str, float] = {}
+        self._sizes: dict[str, Histogram] = {}
+
+    @property
+    def seconds(self) -> float:
+        return self._last_s - self.begun_s
+
+    def look(self, at_s: float, sample: EngineSample) -> None:
+        """Add one look."""
+        self._last_s = at_s
+        self._looks += 1
+        self._gauges(sample)
+        before, self._before = self._before, sample
+        if before is None:
+            return
+        for name in _COUNTERS:
+            self._grow(name, getattr(before, name), getattr(sample, name))
+        self._grow("finished", _sum(before.request_success), _sum(sample.request_success))
+        for name in ("request_prompt_tokens", "request_generation_tokens"):
+            self._widen(name, getattr(before, name), getattr(sample, name))
+
+    def evidence(
+        self,
+        sample: EngineSample,
+        *,
+        engines: int,
+        capacity_tokens: float | None,
+        max_model_len: int | None,
+        gpus: HostGpus | None,
+        attention: AttentionBackend | None,
+    ) -> Evidence:
+        """All of it, with what is known beside."""
+        return Evidence(
+            engine=sample.engine, seconds=self.seconds, looks=self._looks, engines=engines,
+            config=sample.cache_config_info or {}, max_model_len=max_model_len,
+            capacity_tokens=capacity_tokens,
+            full_ratio=self._share("full", "usage"), waiting_ratio=self._share("waiting", "waiting"),
+            short_ratio=self._share("short", "both"),
+            running_full=self._running_full / self._seen["full"] if self._seen["full"] else None,
+            running_max=self._running_max,
+            finished=self._grown.get("finished"), preemptions=self._grown.get("preemptions"),
+            prompts=_sizes(self._sizes.get("request_prompt_tokens")),
+            generations=_sizes(self._sizes.get("request_generation_tokens")),
+            media_hit_ratio=self._hits("mm_cache"),
+            external_hit_ratio=self._hits("external_prefix_cache"),
+            gpus=gpus, attention=attention,
+        )  # fmt: skip
+
+    def _gauges(self, sample: EngineSample) -> None:
+        usage, waiting, running = (
+            sample.kv_cache_usage, sample.requests_waiting, sample.requests_running,
+        )  # fmt: skip
+        full = usage is not None and usage >= FULL_RATIO
+        waits = waiting is not None and waiting > 0
+        self._known["usage"] += usage is not None
+        self._known["waiting"] += waiting is not None
+        self._known["both"] += usage is not None and waiting is not None
+        self._seen["full"] += full
+        self._seen["waiting"] += waits
+        self._seen["short"] += full and waits
+        if running is not None and isfinite(running):
+            self._running_full += running if full else 0.0
+            self._running_max = max(running, self._running_max or 0.0)
+
+    def _grow(self, name: str, then: float | None, now: float | None) -> None:
+        if then is None or now is None or not isfinite(then) or not isfinite(now):
+            return
+        # A counter that fell began anew: all that it says was counted since.
+        self._grown[name] = self._grown.get(name, 0.0) + (now - then if now >= then else now)
+
+    def _widen(self, name: str, then: Histogram | None, now: Histogram | None) -> None:
+        if now is None or (then is not None and then.count == now.count):
+            return
+        if then is None or now.count < then.count or then.bounds != now.bounds:
+            then = Histogram(0.0, 0.0, now.bounds, (0.0,) * len(now.bounds))
+        known = self._sizes.get(name)
+        if known is None or known.bounds != now.bounds:
+            known = Histogram(0.0, 0.0, now.bounds, (0.0,) * len(now.bounds))
+        self._sizes[name] = Histogram(
+            known.count + now.count - then.count,
+            None if None in (known.sum, now.sum, then.sum) else (known.sum or 0.0) + (now.sum or 0.0) - (then.sum or 0.0),
+            now.bounds,
+            tuple(a + b - c for a, b, c in zip(known.cumulative, now.cumulative, then.cumulative, strict=True)),
+        )  # fmt: skip
+
+    def _share(self, seen: str, known: str) -> float | None:
+        return self._seen[seen] / self._known[known] if self._known[known] else None
+
+    def _hits(self, name: str) -> float | None:
+        queries = self._grown.get(f"{name}_queries", 0.0)
+        hits = self._grown.get(f"{name}_hits")
+        return None if hits is None or queries < _QUERIES_MIN else hits / queries
+
+
+def _sum(labelled: Mapping[str, float] | None) -> float | None:
+    return None if labelled is None else sum(labelled.values())
+
+
+def _sizes(histogram: Histogram | None) -> Sizes | None:
+    if histogram is None or histogram.count <= 0 or not histogram.bounds:
+        return None
+    return Sizes(histogram.count, histogram.sum, histogram.bounds, histogram.cumulative)

@@ -1,0 +1,82 @@
+"""Advice from how an engine is used: lengths that nobody asks for, prompts that begin alike."""
+
+import math
+from collections.abc import Iterator
+
+from vllm_watch.advice.memory_rules import MINUTES_SECONDS
+from vllm_watch.advice.records import Evidence
+from vllm_watch.signals.holders.words import seconds
+from vllm_watch.signals.records import Advice
+
+HALF_HOUR_SECONDS = 1800.0
+"""Long requests are rare: their absence is evidence only after a while."""
+
+REQUESTS_MIN = 200.0
+"""Fewer say little of what users ask for."""
+
+FAR_BEYOND = 8.0
+"""max_model_len by the longest request: below, tomorrow's request may need it."""
+
+HELD_RATIO = 0.25
+"""Of the KV cache, by one request of the full length: below, it hurts nobody."""
+
+HIT_RATIO = 0.2
+"""Of look-ups that were answered elsewhere: so many prompts repeat for certain."""
+
+ALIKE_TOKENS, FEW_RATIO, ALIKE_RATIO = 500.0, 0.01, 0.5
+"""Prompts that begin with the same instructions have a length in common: hardly one is shorter, and it is
+much of the mean."""
+
+_ROUND_TOKENS = 1024
+
+
+def context_unused(evidence: Evidence) -> Iterator[Advice]:
+    """max_model_len far beyond what is used, where one such request would hold much of the cache."""
+    limit, capacity = evidence.max_model_len, evidence.capacity_tokens
+    prompts, generations = evidence.prompts, evidence.generations
+    if limit is None or capacity is None or prompts is None or generations is None:
+        return
+    if evidence.seconds < HALF_HOUR_SECONDS or prompts.count < REQUESTS_MIN:
+        return
+    if prompts.longest is None or generations.longest is None:
+        return
+    longest = prompts.longest + generations.longest
+    if limit < FAR_BEYOND * longest or limit < HELD_RATIO * capacity:
+        return
+    value = math.ceil(2 * longest / _ROUND_TOKENS) * _ROUND_TOKENS
+    yield Advice(
+        "context_unused", evidence.engine, "--max-model-len", str(value),
+        f"none of {prompts.count:.0f} requests in {seconds(evidence.seconds)} was longer than {longest:,.0f} tokens, and --max-model-len is {limit:,}",
+        f"vLLM keeps nothing back for it, but one request of that length would hold {min(1.0, limit / capacity):.0%} of the KV cache from all others",
+        evidence.seconds,
+    )  # fmt: skip
+
+
+def prefix_caching_off(evidence: Evidence) -> Iterator[Advice]:
+    """Prompts repeat, or look as if they did, and their work is done anew each time."""
+    if evidence.setting("enable_prefix_caching") != "False" or evidence.seconds < MINUTES_SECONDS:
+        return
+    if evidence.setting("is_attention_free") == "True" or evidence.setting("mamba_block_size"):
+        return  # not every release can do it there
+    seen = _repeats(evidence)
+    if seen is None:
+        return
+    yield Advice(
+        "prefix_caching_off", evidence.engine, "--enable-prefix-caching", None,
+        f"prefix caching is off, and {seen} (in {seconds(evidence.seconds)})",
+        "what prompts begin with in common is then read once; it takes no memory that a request needs",
+        evidence.seconds,
+    )  # fmt: skip
+
+
+def _repeats(evidence: Evidence) -> str | None:
+    for what, ratio in (("images", evidence.media_hit_ratio), ("prompts", evidence.external_hit_ratio)):  # fmt: skip
+        if ratio is not None and ratio >= HIT_RATIO:
+            return f"{ratio:.0%} of {what} were known already to a cache beside it"
+    prompts = evidence.prompts
+    if prompts is None or prompts.mean is None or prompts.count < REQUESTS_MIN:
+        return None
+    common = prompts.shortest(FEW_RATIO)
+    if common < ALIKE_TOKENS or common < ALIKE_RATIO * prompts.mean or not math.isfinite(common):
+        return None
+    return f"of {prompts.count:.0f} prompts hardly one was shorter than {common:,.0f} tokens, {prompts.mean:,.0f} on average: they probably begin alike, as with one system prompt"

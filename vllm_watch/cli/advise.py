@@ -1,0 +1,42 @@
+"""`vllm-watch advise`: what could be set better, from what was seen."""
+
+import argparse
+from pathlib import Path
+
+HELP = """\
+Says which of vLLM's settings do not suit the work that was seen: a KV cache starved by a low utilization,
+preemptions that a limit would cure, GPUs that lie idle, prefix caching that is off, a context that nobody
+uses, slow attention kernels. Asks a running vllm-watch, or judges a recording. Each advice has its numbers,
+the flag to set, and why. It takes ten minutes of looks at least; what is not known is left out. Advice is no
+alarm: the exit status is 0 whatever is found.
+
+examples:
+  vllm-watch advise
+  vllm-watch advise --url http://gpu-7:9470 --json | jq '.targets[].advice[].flag'
+  vllm-watch advise --trace yesterday.jsonl.gz
+  journalctl -u vllm | vllm-watch advise --engine-log -"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument(
+        "--url", default="http://127.0.0.1:9470", help="the daemon's address (default: %(default)s)"
+    )
+    parser.add_argument("--trace", metavar="FILE", type=Path, help="judge a recording instead")
+    parser.add_argument(
+        "--engine-log", metavar="FILE",
+        help="only say what the log of an engine's start tells of its attention kernels (-: standard input)",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask or judge; print."""
+    from vllm_watch.cli import advising  # noqa: PLC0415 - not needed for a help text
+
+    return advising.advise(
+        url=arguments.url,
+        trace=arguments.trace,
+        engine_log=arguments.engine_log,
+        as_json=arguments.json,
+    )

@@ -1,0 +1,63 @@
+"""`vllm-watch preflight -- vllm serve ...`: what stands in the way of this launch, before it is made."""
+
+import argparse
+
+from vllm_watch.errors import WatchError
+
+SECONDS_MAX = 86_400.0
+
+HELP = """\
+Checks a launch of vLLM before it is made: flags, model files, GPUs and who holds their memory, whether the
+model fits, driver, shared memory, port. Every problem is a line with numbers, its cause and the command that
+mends it. What cannot be known from here is said to be unknown and stops nothing. The command is given as you
+would start it: `vllm serve` or `python -m vllm.entrypoints.openai.api_server`, with its configuration file
+and environment. Exit status 0: go, 3: no-go.
+
+With --exec it becomes vLLM where nothing stands in the way, so that it can be a container's entrypoint:
+signals, output and exit status are then vLLM's own, and what preflight says goes to stderr.
+
+examples:
+  vllm-watch preflight -- vllm serve Qwen/Qwen3-32B -tp 2 --max-model-len 32k
+  vllm-watch preflight --json -- vllm serve --config serve.yaml | jq '.findings[] | select(.status == "problem")'
+  vllm-watch preflight --exec --wait-for-vram 120 -- vllm serve /models/llama"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--exec", action="store_true", help="become vLLM where nothing stands in the way")  # fmt: skip
+    parser.add_argument(
+        "--wait-for-vram", metavar="SECONDS", type=_seconds, default=0.0,
+        help="wait so long for the memory that the launch needs, as of an engine that is ending; goes on as soon as it is free",
+    )  # fmt: skip
+    parser.add_argument("command", metavar="COMMAND", nargs=argparse.REMAINDER, help="after --: the launch, word by word")  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Check; print; 0 for go, 3 for no-go."""
+    from vllm_watch.cli import preflight_run  # noqa: PLC0415 - not needed for a help text
+
+    words = list(arguments.command)
+    if words[:1] == ["--"]:
+        words = words[1:]
+    if not words:
+        raise WatchError(
+            "no launch is named", "put it after --: vllm-watch preflight -- vllm serve MODEL"
+        )
+    order = preflight_run.Order(
+        words=tuple(words),
+        as_json=arguments.json,
+        execute=arguments.exec,
+        wait_seconds=arguments.wait_for_vram,
+    )
+    return preflight_run.preflight(order)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= SECONDS_MAX:
+        raise argparse.ArgumentTypeError(f"'{text}' is not from 0 to {SECONDS_MAX:g} seconds")
+    return value

@@ -1,0 +1,79 @@
+"""Which vLLM and PyTorch a command would run, read from what pip left beside it: nothing is run or imported."""
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from vllm_watch.preflight.command import Command
+from vllm_watch.preflight.facts import Software
+
+_PACKAGES = ("lib/python3*/site-packages", "lib/python3*/dist-packages", "lib/python3/dist-packages",
+             "local/lib/python3*/dist-packages")  # fmt: skip
+_COMPAT = "local/cuda*/compat/libcuda.so*"
+_SHEBANG_BYTES_MAX = 512
+_BUILDS = ("cpu", "rocm", "xpu", "hpu", "tpu", "neuron", "ascend")
+
+
+def find_software(command: Command, usr: Path = Path("/usr")) -> Software:
+    """What is installed beside the command that would be run."""
+    found = shutil.which(command.executable, path=command.environment.get("PATH"))
+    if found is None:
+        return Software(device=command.text("device"))
+    versions: dict[str, str] = {}
+    for prefix in _prefixes(Path(found)):
+        versions = _versions(prefix)
+        if "vllm" in versions:
+            break
+    torch = versions.get("torch")
+    cuda = _cuda(torch, versions)
+    return Software(
+        executable=found, vllm=versions.get("vllm"), torch=torch, cuda=cuda,
+        device=command.text("device") or _device(versions, cuda),
+        forward_compatible=any(usr.glob(_COMPAT)),
+    )  # fmt: skip
+
+
+def _prefixes(found: Path) -> list[Path]:
+    """Where its packages may be: that of the interpreter in its first line, and its own."""
+    own = found.parent.parent
+    try:
+        with found.open("rb") as file:
+            first = file.read(_SHEBANG_BYTES_MAX).partition(b"\n")[0]
+    except OSError:
+        return [own]
+    words = first.removeprefix(b"#!").decode(errors="replace").split()
+    if not first.startswith(b"#!") or not words or "python" not in Path(words[0]).name:
+        return [own]
+    return [Path(words[0]).parent.parent, own]
+
+
+def _versions(prefix: Path) -> dict[str, str]:
+    """Distribution → version, by the folders that pip names so."""
+    found: dict[str, str] = {}
+    for pattern in _PACKAGES:
+        for folder in prefix.glob(f"{pattern}/*.dist-info"):
+            name, _, version = folder.name.removesuffix(".dist-info").partition("-")
+            found.setdefault(name.lower().replace("_", "-"), version)
+    return found
+
+
+def _cuda(torch: str | None, versions: Mapping[str, str]) -> tuple[int, int] | None:
+    """2.8.0+cu128 says it; the index's own build has the runtime as a package of its own."""
+    built = re.search(r"\+cu(\d+)(\d)$", torch or "")
+    if built:
+        return int(built[1]), int(built[2])
+    for name, version in versions.items():
+        parts = re.match(r"(\d+)\.(\d+)", version)
+        if parts and re.fullmatch(r"nvidia-cuda-runtime(-cu\d+)?", name):
+            return int(parts[1]), int(parts[2])
+    return None
+
+
+def _device(versions: Mapping[str, str], cuda: tuple[int, int] | None) -> str | None:
+    for name in ("vllm", "torch"):
+        local = versions.get(name, "").partition("+")[2]
+        for build in _BUILDS:
+            if local.startswith(build):
+                return build
+    return "cuda" if cuda is not None else None

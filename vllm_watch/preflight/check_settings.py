@@ -1,0 +1,109 @@
+"""Flags that vLLM would refuse by themselves, whatever the machine: and whether vLLM is there at all."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from vllm_watch.preflight.facts import Facts
+from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
+from vllm_watch.preflight.visible import taken
+
+# The keys of a config that vLLM takes a model's own limit from.
+_LENGTH_KEYS = (
+    "max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "model_max_length",
+    "max_sequence_length", "max_seq_length", "seq_len",
+)  # fmt: skip
+# Kinds of rope scaling whose max_position_embeddings is the scaled length already, or unscaled.
+_NOT_SCALING = ("default", "llama3", "mrope", "su", "longrope")
+_BEFORE_AMPERE = ("t4", "v100", "p100", "p40", "p4", "gtx 10", "titan v", "rtx 20", "quadro rtx")
+
+
+def check_command(facts: Facts) -> Iterator[Finding]:
+    """Is vLLM there, and which?"""
+    software, command = facts.software, facts.command
+    if software.executable is None and facts.will_exec:
+        yield Finding("command", PROBLEM, f"'{command.executable}' is not in PATH, so it cannot be started", "command_missing", (Fix("install vLLM, or name its whole path", "pip install vllm"),))  # fmt: skip
+    elif software.vllm is None:
+        where = (
+            "is not in PATH"
+            if software.executable is None
+            else f"is {software.executable}, and its packages are not where they usually are"
+        )
+        yield Finding("command", UNKNOWN, f"which vLLM this is cannot be read: '{command.executable}' {where}; the newest rules are taken")  # fmt: skip
+    else:
+        yield Finding("command", OK, f"vLLM {software.vllm}, {software.executable}")
+    if command.config_ignored is not None:
+        yield Finding("command", WARNING, f"vLLM does not read --config={command.config_ignored}: it wants a space in place of the =", "config_ignored", (Fix("write it apart", f"--config {command.config_ignored}"),))  # fmt: skip
+
+
+def check_flags(facts: Facts) -> Iterator[Finding]:
+    """Values that are none."""
+    share = facts.command.text("gpu-memory-utilization")
+    given = facts.command.number("gpu-memory-utilization")
+    if share is not None and (given is None or not 0 < given <= 1):
+        yield Finding("flags", PROBLEM, f"--gpu-memory-utilization {share} is not above 0 and up to 1", "wrong_flag", (Fix("give a share", facts.command.shown(gpu_memory_utilization="0.9")),))  # fmt: skip
+    elif facts.flags_error is not None:
+        cause, remedy = facts.flags_error
+        if _is_number(cause):
+            yield Finding("flags", PROBLEM, cause, "wrong_flag", (Fix(remedy),))
+        else:
+            yield Finding("flags", UNKNOWN, f"{cause}: whether it fits is not told")
+
+
+def check_length(facts: Facts) -> Iterator[Finding]:
+    """--max-model-len beyond what the model was made for."""
+    flags, config = facts.flags, facts.files.config if facts.files else None
+    if flags is None or flags.max_model_len is None or config is None:
+        return
+    limit = _limit(config)
+    if limit is None or "hf-overrides" in facts.command.flags or "rope-scaling" in facts.command.flags:  # fmt: skip
+        return
+    allowed = facts.command.environment.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "0") in ("1", "true")
+    if flags.max_model_len <= limit or allowed:
+        return
+    yield Finding(
+        "length", PROBLEM, f"--max-model-len {flags.max_model_len} is more than the {limit:,} tokens that the model's config allows",
+        "context_length_exceeded", (
+            Fix("take the model's own limit", facts.command.shown(max_model_len=str(limit))),
+            Fix("or override it, at the risk of nonsense beyond that length", facts.command.shown({"VLLM_ALLOW_LONG_MAX_MODEL_LEN": "1"})),
+        ),
+    )  # fmt: skip
+
+
+def check_dtype(facts: Facts) -> Iterator[Finding]:
+    """bfloat16 by name on cards that lack it; by default vLLM takes half there."""
+    if facts.command.text("dtype") != "bfloat16" or not facts.gpus:
+        return
+    for judged in taken(facts):
+        name = judged.gpu.name or ""
+        words = f" {name.lower().replace('-', ' ')} "
+        if any(f" {old} " in words or (" " in old and old in words) for old in _BEFORE_AMPERE):
+            yield Finding("dtype", PROBLEM, f"GPU {judged.gpu.index} ({name}) has no bfloat16 (compute capability below 8.0)", "dtype_unsupported", (Fix("take half", facts.command.shown(dtype="half")),))  # fmt: skip
+            return
+
+
+def _limit(config: Mapping[str, Any]) -> int | None:
+    """The model's own limit as vLLM derives it; None where it does not say, or scales it in other ways."""
+    text = config.get("text_config")
+    for each in (text, config):
+        if not isinstance(each, Mapping):
+            continue
+        sizes = [each[key] for key in _LENGTH_KEYS if isinstance(each.get(key), int)]
+        if sizes:
+            factor = _scale(each)
+            return None if factor is None else int(min(sizes) * factor)
+    return None
+
+
+def _scale(config: Mapping[str, Any]) -> float | None:
+    scaling = config.get("rope_scaling") or config.get("rope_parameters")
+    if not isinstance(scaling, Mapping):
+        return 1.0
+    kind = scaling.get("rope_type") or scaling.get("type") or "default"
+    if kind in _NOT_SCALING and "original_max_position_embeddings" not in scaling:
+        return 1.0
+    return 1.0 if kind == "llama3" else None
+
+
+def _is_number(cause: str) -> bool:
+    """A value that is no number is refused by vLLM too; a type that we do not know may be newer than we."""
+    return "is no number" in cause or "is not above" in cause or "does not divide" in cause or "invalid" in cause  # fmt: skip

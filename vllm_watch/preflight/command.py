@@ -1,0 +1,256 @@
+"""A vLLM command line as vLLM reads it: every spelling of a flag, its configuration file, its environment."""
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any
+
+from vllm_watch.errors import WatchError
+from vllm_watch.preflight import flag_table
+from vllm_watch.redaction import HIDDEN, is_secret_name
+
+SERVE, API_SERVER = "serve", "api_server"
+_API_SERVER_MODULE = "vllm.entrypoints.openai.api_server"
+_CLI_MODULES = ("vllm.entrypoints.cli.main", "vllm")
+_SHELLS = ("sh", "bash", "dash", "zsh", "ash")
+_EXAMPLE = (
+    "write it as you would start it: vllm-watch preflight -- vllm serve MODEL --max-model-len 8192"
+)
+_OPTION = re.compile(r"-{1,2}[A-Za-z]")
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A launch. `flags` has long names with dashes; a switch is "true" or "false"."""
+
+    argv: tuple[str, ...]
+    program: str  # SERVE | API_SERVER
+    executable: str
+    model: str | None
+    flags: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+    config_ignored: str | None = None
+    """A file named in a way that vLLM does not read it (--config=FILE)."""
+
+    def text(self, name: str) -> str | None:
+        return self.flags.get(name)
+
+    def switch(self, name: str, default: bool = False) -> bool:
+        value = self.flags.get(name)
+        return default if value is None else value.lower() not in ("false", "0", "no")
+
+    def whole(self, name: str, default: int) -> int:
+        """A number; the default where it is none (that is a finding of its own)."""
+        value = self.flags.get(name, "")
+        return int(value) if re.fullmatch(r"\d+", value) else default
+
+    def number(self, name: str) -> float | None:
+        try:
+            return float(self.flags.get(name, ""))
+        except ValueError:
+            return None
+
+    def shown(self, environment: Mapping[str, str] | None = None, /, **changes: str) -> str:
+        """The command for people to copy, with some flags changed (underscores for dashes); secrets hidden."""
+        words = list(self.argv)
+        for name, value in changes.items():
+            _change(words, name.replace("_", "-"), value)
+        before = [f"{key}={value}" for key, value in (environment or {}).items()]
+        return " ".join([*before, *map(shlex.quote, _without_secrets(words))])
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A command taken apart before its flags are read."""
+
+    argv: tuple[str, ...]
+    program: str
+    executable: str
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str]
+
+    @property
+    def config_path(self) -> str | None:
+        """The configuration file that vLLM would read."""
+        words = self.arguments
+        if "--config" not in words:
+            return None
+        index = words.index("--config")
+        if index + 1 == len(words):
+            raise WatchError("--config without a file", "name the YAML file: --config FILE")
+        return words[index + 1]
+
+
+def split(argv: Sequence[str], environment: Mapping[str, str]) -> Split:
+    """Find vLLM in the command; what stands before it (env, nohup, tini) may set its environment.
+
+    Raises: WatchError, where it is no `vllm serve`.
+    """
+    words = list(argv)
+    if not words:
+        raise WatchError("no command is named", _EXAMPLE)
+    for index, word in enumerate(words):
+        name, rest = PurePath(word).name, words[index + 1 :]
+        if name == "vllm" and rest[:1] == ["serve"]:
+            return _taken(words, index, SERVE, rest[1:], environment)
+        if name.startswith("python") and "-m" in rest:
+            at = rest.index("-m")
+            module, after = rest[at + 1 : at + 2], rest[at + 2 :]
+            if module == [_API_SERVER_MODULE]:
+                return _taken(words, index, API_SERVER, after, environment)
+            if module and module[0] in _CLI_MODULES and after[:1] == ["serve"]:
+                return _taken(words, index, SERVE, after[1:], environment)
+        if name in _SHELLS and "-c" in rest:
+            raise WatchError(
+                f"{name} -c: what a shell will make of that text cannot be known here",
+                "name the command itself after --, and set variables before vllm-watch",
+            )
+    raise WatchError(f"'{shlex.join(words[:3])}' is no vLLM server", _EXAMPLE)
+
+
+def _taken(
+    words: list[str], index: int, program: str, rest: list[str], environment: Mapping[str, str]
+) -> Split:
+    set_before = dict(word.split("=", 1) for word in words[:index] if _ASSIGNMENT.match(word))
+    return Split(tuple(words), program, words[index], tuple(rest), {**environment, **set_before})
+
+
+def parse(parts: Split, config: Mapping[str, Any] | None = None) -> Command:
+    """Read the flags; those of the configuration file count where the command line says nothing."""
+    flags, model = _read(parts.arguments)
+    ignored = flags.pop("config", None) if parts.config_path is None else None
+    flags.pop("config", None)
+    merged = {**_of_config(config or {}), **flags}
+    named = merged.pop("model", None)
+    return Command(
+        argv=parts.argv, program=parts.program, executable=parts.executable,
+        model=(model if parts.program == SERVE else None) or flags.get("model") or named,
+        flags=merged, environment=parts.environment, config_ignored=ignored,
+    )  # fmt: skip
+
+
+def _read(words: Sequence[str]) -> tuple[dict[str, str], str | None]:
+    """Flags and the first word that belongs to none."""
+    flags: dict[str, str] = {}
+    model, index = None, 0
+    while index < len(words):
+        word = words[index]
+        index += 1
+        if not _OPTION.match(word):
+            model = word if model is None else model
+            continue
+        name, equals, value = _named(word)
+        if not equals:
+            taken = _values(name, words[index:])
+            index += len(taken)
+            value = " ".join(taken) if taken else "true"
+        if name.startswith("no-") and name[3:] in flag_table.VALUELESS:
+            name, value = name[3:], "false"
+        key, dot, below = name.partition(".")
+        if dot:
+            value = _nested(flags.get(key), below, value)
+        flags[key] = value
+    return flags, model
+
+
+def _named(word: str) -> tuple[str, str, str]:
+    """(long name with dashes, "=" where it has its value in it, that value)."""
+    option, equals, value = word.partition("=")
+    if option.startswith("-O") and len(option) > len("-O"):
+        return "optimization-level", "=", option[2:] or value
+    if not option.startswith("--"):
+        return flag_table.SHORT.get(option, option.lstrip("-")), equals, value
+    head, dot, below = option[2:].partition(".")
+    return _whole_name(head.replace("_", "-")) + dot + below, equals, value
+
+
+def _whole_name(name: str) -> str:
+    name = flag_table.ALIASES.get(name, name)
+    if name in flag_table.READ or name in flag_table.VALUELESS or name in flag_table.SEVERAL:
+        return name
+    longer = [each for each in flag_table.READ if each.startswith(name)]
+    return longer[0] if len(longer) == 1 else name
+
+
+def _values(name: str, rest: Sequence[str]) -> list[str]:
+    """The words after a flag that are its value."""
+    if name in flag_table.VALUELESS or name.removeprefix("no-") in flag_table.VALUELESS:
+        # Some releases took a word here: --enable-chunked-prefill False.
+        return list(rest[:1]) if rest[:1] and rest[0] in ("True", "False") else []
+    taken: list[str] = []
+    for word in rest:
+        if _OPTION.match(word) or (taken and name not in flag_table.SEVERAL):
+            break
+        taken.append(word)
+    return taken
+
+
+def _nested(before: str | None, path: str, value: str) -> str:
+    """--hf-overrides.rope_scaling.factor 2 is a JSON object, part by part."""
+    whole = _object(before)
+    below = whole
+    *parents, last = path.rstrip("+").split(".")
+    for name in parents:
+        inner = below.get(name)
+        if not isinstance(inner, dict):
+            inner = below[name] = {}
+        below = inner
+    try:
+        below[last] = json.loads(value)
+    except ValueError:
+        below[last] = value
+    return json.dumps(whole)
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _of_config(config: Mapping[str, Any]) -> dict[str, str]:
+    """As vLLM turns its YAML into flags."""
+    found: dict[str, str] = {}
+    for key, value in config.items():
+        name = _whole_name(str(key).replace("_", "-"))
+        if isinstance(value, bool):
+            found[name] = "true" if value else "false"
+        elif isinstance(value, list):
+            found[name] = " ".join(map(str, value))
+        elif isinstance(value, Mapping):
+            found[name] = json.dumps(value)
+        else:
+            found[name] = str(value)
+    return found
+
+
+def _change(words: list[str], name: str, value: str) -> None:
+    """Set a flag, in its own place where it is named already."""
+    for index, word in enumerate(words):
+        if not _OPTION.match(word) or _named(word)[0] != name:
+            continue
+        if "=" in word:
+            words[index] = f"{word.partition('=')[0]}={value}"
+        else:
+            words[index + 1 : index + 2] = [value]
+        return
+    words += [f"--{name}", value] if value else [f"--{name}"]
+
+
+def _without_secrets(words: Sequence[str]) -> list[str]:
+    shown, hiding = [], False
+    for word in words:
+        if _OPTION.match(word):
+            option, equals, _ = word.partition("=")
+            hiding = is_secret_name(option)
+            shown.append(f"{option}={HIDDEN}" if hiding and equals else word)
+            hiding = hiding and not equals
+        else:
+            shown.append(HIDDEN if hiding else word)
+    return shown

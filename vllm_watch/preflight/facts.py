@@ -1,0 +1,90 @@
+"""What was found out about this machine, for the checks. None is unknown, never zero."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from vllm_watch.capacity.flags import Flags
+from vllm_watch.capacity.model import Model
+from vllm_watch.capacity.plan import Checkpoint
+from vllm_watch.capacity.release import Release
+from vllm_watch.preflight.command import Command
+from vllm_watch.signals.holders.records import GpuHolders
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """Who has the port."""
+
+    address: str
+    port: int
+    pid: int | None = None
+    command: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """A file system: how much is free where a path would be written."""
+
+    path: str
+    total_bytes: int
+    free_bytes: int
+    writable: bool = True
+
+
+FOLDER, CACHE, ABSENT, REMOTE = "folder", "cache", "absent", "remote"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFiles:
+    """Where the model is, and what of it."""
+
+    kind: str  # FOLDER | CACHE (of the hub) | ABSENT (neither) | REMOTE (fetched by other means)
+    path: str
+    config: Mapping[str, Any] | None = None
+    config_error: str | None = None
+    weights: int = 0  # files
+    bytes_total: int | None = None  # of the whole checkpoint, by its index or its files
+    bytes_here: int = 0
+    missing: tuple[str, ...] = ()  # files that the index names
+    damaged: tuple[str, ...] = ()  # files that are shorter than they say, with why
+    tokenizer: bool = True
+    repository: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Software:
+    """What would run, read from what is installed and not by running it."""
+
+    executable: str | None = None  # None: not in PATH
+    vllm: str | None = None
+    torch: str | None = None
+    cuda: tuple[int, int] | None = None
+    device: str | None = None  # "cuda" | "cpu" | "rocm" | "xpu" | …; None: not known
+    driver: str | None = None
+    forward_compatible: bool = False  # a cuda-compat library is installed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """All of it, at one moment."""
+
+    command: Command
+    will_exec: bool = False
+    gpus: tuple[GpuHolders, ...] | None = None  # None: cannot be read
+    gpus_text: str = ""  # why there are none, in words
+    commands: Mapping[int, str] = field(default_factory=dict)  # of holders, by PID, fit to be shown
+    listeners: tuple[Listener, ...] | None = None
+    free_port: int | None = None
+    files: ModelFiles | None = None
+    model: Model | None = None
+    model_error: str | None = None
+    checkpoint: Checkpoint = field(default_factory=Checkpoint)
+    flags: Flags | None = None
+    flags_error: tuple[str, str] | None = None  # cause and remedy
+    release: Release | None = None  # None: not known, so the newest is taken
+    shared_memory: Room | None = None
+    download_room: Room | None = None
+    software: Software = field(default_factory=Software)
+    token: bool = False
+    offline: bool = False

@@ -1,0 +1,65 @@
+"""All checks, in the order in which vLLM would fail."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from vllm_watch.preflight.check_files import check_disk, check_files, check_token
+from vllm_watch.preflight.check_gpus import check_gpus, check_heads
+from vllm_watch.preflight.check_host import check_driver, check_shared_memory
+from vllm_watch.preflight.check_memory import check_fits, check_memory
+from vllm_watch.preflight.check_port import check_port
+from vllm_watch.preflight.check_settings import (  # fmt: skip
+    check_command,
+    check_dtype,
+    check_flags,
+    check_length,
+)
+from vllm_watch.preflight.facts import Facts
+from vllm_watch.preflight.findings import PROBLEM, Finding
+
+CHECKS: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+    check_command, check_flags, check_files, check_token, check_disk, check_length, check_heads,
+    check_gpus, check_driver, check_dtype, check_memory, check_fits, check_shared_memory, check_port,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Go, unless a problem is known."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        return tuple(each for each in self.findings if each.status == PROBLEM)
+
+    @property
+    def go(self) -> bool:
+        return not self.problems
+
+
+def judge(facts: Facts) -> Verdict:
+    """Ask every check."""
+    return Verdict(tuple(finding for check in CHECKS for finding in check(facts)))
+
+
+def as_json(facts: Facts, verdict: Verdict) -> dict[str, Any]:
+    """The published form."""
+    return {
+        "go": verdict.go,
+        "command": facts.command.shown(),
+        "model": facts.command.model,
+        "vllm_version": facts.software.vllm,
+        "problems": len(verdict.problems),
+        "findings": [
+            {
+                "check": each.check,
+                "status": each.status,
+                "cause": each.cause,
+                "text": each.text,
+                "fixes": [{"what": fix.what, "command": fix.command} for fix in each.fixes],
+            }
+            for each in verdict.findings
+        ],
+    }

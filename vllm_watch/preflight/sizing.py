@@ -1,0 +1,110 @@
+"""What would be planned on these GPUs: the machine as capacity sees it, and plans under other flags."""
+
+from dataclasses import replace
+
+from vllm_watch.capacity import release as releases
+from vllm_watch.capacity.flags import Flags
+from vllm_watch.capacity.gpus import find_gpu
+from vllm_watch.capacity.plan import Checkpoint, Machine, Plan, make_plan
+from vllm_watch.capacity.release import NEWEST, Release
+from vllm_watch.errors import WatchError
+from vllm_watch.preflight.facts import REMOTE, Facts
+from vllm_watch.preflight.visible import taken
+from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.signals.holders.records import GpuHolders
+
+GIB = 1 << 30
+_SHARE_OLD, _SHARE_NEW = 0.9, 0.92  # vLLM's default; 0.92 since 0.20
+
+CHECKS_FREE_MEMORY = Release(0, 9, 1)
+"""From here on V1 refuses to start where free memory < utilization × total. Before, and in V0, what others
+hold is taken from the KV cache instead. Source: vLLM's request_memory; first seen in logs of 0.9.1."""
+
+ONLINE = ("fp8", "bitsandbytes")
+"""Quantizations that vLLM makes itself of a checkpoint that has none; others need a checkpoint of their own."""
+
+_UNIFIED = ("gb10", "orin", "thor", "jetson")
+"""Their GPU's memory is the host's: what CUDA calls free leaves out what the kernel would give back."""
+
+
+def release(facts: Facts) -> Release:
+    """The one that is installed, else the newest that the rules know."""
+    return facts.release or NEWEST
+
+
+def refuses(facts: Facts) -> bool:
+    """Would it not start where the memory is not free?"""
+    old = (
+        facts.command.environment.get("VLLM_USE_V1") == "0" and release(facts) < releases.V0_IS_GONE
+    )
+    return release(facts) >= CHECKS_FREE_MEMORY and not old
+
+
+def offered_bytes(gpu: GpuSample) -> int | None:
+    """What CUDA offers of a GPU: all but the driver's reserved part."""
+    if gpu.memory_total_bytes is None:
+        return None
+    return gpu.memory_total_bytes - (gpu.memory_reserved_bytes or 0)
+
+
+def free_bytes(gpu: GpuSample) -> int | None:
+    """What of it nobody uses."""
+    offered = offered_bytes(gpu)
+    if offered is None or gpu.memory_used_bytes is None:
+        return None
+    return max(0, offered - gpu.memory_used_bytes)
+
+
+def is_unified(gpu: GpuSample) -> bool:
+    """Is its memory the host's?"""
+    return any(word in (gpu.name or "").lower() for word in _UNIFIED)
+
+
+def utilization(facts: Facts) -> float | None:
+    """The share of each GPU that vLLM would take; None where it cannot be told."""
+    given = facts.command.number("gpu-memory-utilization")
+    if given is not None or facts.command.text("gpu-memory-utilization") is not None:
+        return given if given is not None and 0 < given <= 1 else None
+    return _SHARE_NEW if release(facts) >= releases.UTILIZATION_92 else _SHARE_OLD
+
+
+def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
+    """The plan on the fullest of the GPUs that would be taken; None where something for it is not known."""
+    gpus = taken(facts)
+    sized = [(size, each.gpu) for each in gpus if (size := offered_bytes(each.gpu))]
+    if facts.model is None or facts.flags is None or not sized or len(sized) < len(gpus):
+        return None
+    if facts.files is not None and facts.files.kind == REMOTE:
+        return None
+    total, gpu = min(sized, key=lambda each: each[0])
+    flags = facts.flags
+    share = utilization(facts) if share is None else share
+    if share is None:
+        return None
+    if not refuses(facts):
+        share -= max(held_by_others(each) for each in gpus) / total
+    flags = replace(flags, gpu_memory_utilization=max(share, 1e-6))
+    # How many there are is a check of its own; here each rank is given its GPU.
+    count = flags.tensor_parallel_size * flags.pipeline_parallel_size * flags.data_parallel_size
+    source = f"{gpu.name or 'this GPU'}: {total / GIB:.2f} GiB as NVML reports it"
+    machine = Machine(total, source, find_gpu(gpu.name, total / GIB), gpu.name, count)
+    try:
+        return make_plan(facts.model, flags, machine, _checkpoint(facts, flags))  # fmt: skip
+    except WatchError:
+        return None  # heads or layers that the ranks do not divide: said by a check of its own
+
+
+def _checkpoint(facts: Facts, flags: Flags) -> Checkpoint:
+    """What vLLM quantizes while it loads is smaller than its files: it is counted instead."""
+    if (
+        facts.model is not None
+        and facts.model.quantization is None
+        and flags.quantization in ONLINE
+    ):
+        return Checkpoint()
+    return Checkpoint(bytes_total=facts.checkpoint.bytes_total)
+
+
+def held_by_others(judged: GpuHolders) -> int:
+    """Bytes in use on a GPU before vLLM starts; 0 where that is not known."""
+    return judged.gpu.memory_used_bytes or 0
