@@ -25,7 +25,7 @@ MIXIN = ROOT / "alerts" / "mixin" / "rules.json"
 KUBERNETES = ROOT / "deploy" / "kubernetes" / "prometheus-rule.yaml"
 
 TUNED = re.compile(r"([\w.]+)(\)*)[ \t]+# tune: (\w+)")
-HOLE = re.compile(r"\[\[(\w+)\]\]")  # no PromQL, no template and no YAML of ours has two brackets
+HOLE = re.compile(r"<<(\w+)>>")  # not PromQL, not a template, and a plain text in YAML
 JOB = 'job="vllm-watch"'
 
 Rules = list[dict[str, Any]]
@@ -46,7 +46,7 @@ _Dumper.ignore_aliases = lambda *_: True  # type: ignore[method-assign]
 
 
 def source(file: Path) -> tuple[str, Values]:
-    """A rule file with a hole `[[name]]` for each value that may be another one, and these values."""
+    """A rule file with a hole `<<name>>` for each value that may be another one, and these values."""
     values: Values = {"job": "vllm-watch", "runbooks": ""}
 
     def dig(found: re.Match[str]) -> str:
@@ -55,10 +55,10 @@ def source(file: Path) -> tuple[str, Values]:
             raise SystemExit(
                 f"{file}: {name} is {values[name]} at one place and {value} at another"
             )
-        return f"[[{name}]]{brackets}"
+        return f"<<{name}>>{brackets}"
 
     text = TUNED.sub(dig, file.read_text())
-    return text.replace(JOB, 'job="[[job]]"'), values
+    return text.replace(JOB, 'job="<<job>>"'), values
 
 
 def sources(files: Iterable[Path]) -> tuple[Rules, Values]:
@@ -73,7 +73,7 @@ def sources(files: Iterable[Path]) -> tuple[Rules, Values]:
         groups += yaml.safe_load(text)["groups"]
     for rule in (rule for group in groups for rule in group["rules"] if "alert" in rule):
         address = rule["annotations"]["runbook_url"]
-        rule["annotations"] = {**rule["annotations"], "runbook_url": f"[[runbooks]]{address}"}
+        rule["annotations"] = {**rule["annotations"], "runbook_url": f"<<runbooks>>{address}"}
     return groups, values
 
 

@@ -12,7 +12,7 @@ local source = import 'rules.json';
 
   local config = $._config,
   local fill(group) = std.parseJson(std.foldl(
-    function(text, name) std.strReplace(text, '[[' + name + ']]', std.toString(config[name])),
+    function(text, name) std.strReplace(text, '<<' + name + '>>', std.toString(config[name])),
     std.objectFields(source.defaults),
     std.manifestJsonEx(group, ''),
   )),
