@@ -50,7 +50,7 @@ BEGINS = {
 SCOPE = {
     "engine_down": ". The worst, by time without progress: a 2m 0s;",
     "engine_stalled": ". The worst, by time without progress: a 2m 0s;",
-    "throughput_collapse": ". The worst, by what is left of their throughput: a 40%;",
+    "throughput_collapse": ". The worst, by what they lost of their throughput: a 60%;",
     "overload": ". The worst, by requests that wait: a 31;",
 }
 

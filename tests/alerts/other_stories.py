@@ -38,7 +38,7 @@ FLEET = (
     _beside("quiet - all are as fast", *replica(0, 0.022), *PEERS),
     _beside("quiet - twice as long for twice the tokens", *replica(0, 0.041, tokens=128), *PEERS),
     _beside("quiet - twice as long with twice the KV cache in use", *replica(0, 0.041, kv=1.0), *PEERS),
-    _beside("quiet - of two nobody knows which is wrong", *replica(0, 0.041), *replica(1, 0.02)),
+    _beside("quiet - of two nobody knows which is wrong", *replica(0, 0.2), *replica(1, 0.02)),
     _beside("quiet - a collapse is open and says it", *replica(0, 0.041), *PEERS,
             series("vllm_watch_incident_open", "1x60", target="chat-0", engine="0",
                    kind="throughput_collapse", cause="slow_engine", severity="page")),

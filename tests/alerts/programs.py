@@ -117,7 +117,7 @@ async def alertmanager(folder: Path, pager_url: str) -> AsyncIterator[str]:
 async def prometheus(folder: Path, watcher: str, alertmanager: str) -> AsyncIterator[str]:
     """deploy/prometheus.yaml with all rules, over one watcher, every second; yields its address."""
     subprocess.run(
-        [sys.executable, ROOT / "alerts/generate.py", "--out", folder, "--set", "keep_firing=3s"],
+        [sys.executable, ROOT / "alerts/generate.py", "--out", folder, "--set", "keep_firing=1s"],
         check=True, timeout=60,
     )  # fmt: skip
     config = yaml.safe_load((ROOT / "deploy/prometheus.yaml").read_text())

@@ -73,7 +73,7 @@ RSS = "process_resident_memory_bytes"
 STORIES = (
     _story("it answered, and does not for four minutes", "VllmRawEngineDown", (raw("up", "1x10 0x50"),), "7m", DOWN),
     _story("quiet - it answered never: it starts", "VllmRawEngineDown", (raw("up", "0x60"),), "7m"),
-    _story("quiet - it was away for two minutes", "VllmRawEngineDown", (raw("up", "1x10 0x8 1x42"),), "7m"),
+    _story("quiet - it was away for two minutes", "VllmRawEngineDown", (raw("up", "1x10 0x8 1x42"),), "4m30s"),
     _story("discovery finds none", "VllmRawNoEngines", (series("up", "1x60", {"job": "node"}),), "7m",
            Fired({"job": "vllm", "severity": "page"}, "Prometheus knows no server of the job vllm.")),
     _story("quiet - one is known, and down", "VllmRawNoEngines", (raw("up", "0x60"),), "7m"),
@@ -89,7 +89,7 @@ STORIES = (
            engine("V1", tokens="0+500x10 5000x6 5500+500x43", prompt="0+90x10 900x6 990+90x43", steps="0+20x10 200x6 220+20x43"), "4m30s"),
     _story("quiet - a server that has just come up and compiles", STALLED,
            (raw("up", "_x20 1x40"), raw("vllm:num_requests_running", "_x20 1x6 1x34", **V1),
-            raw("vllm:generation_tokens_total", "_x20 0x6 10+500x33", **V1), raw("vllm:prompt_tokens_total", "_x20 0x6 10+500x33", **V1)), "6m45s"),
+            raw("vllm:generation_tokens_total", "_x20 0x6 10+500x33", **V1), raw("vllm:prompt_tokens_total", "_x20 0x6 10+500x33", **V1)), "6m30s"),
 
     _story("three starts in two hours", "VllmRawCrashLoop", (raw("process_start_time_seconds", "0x20 1x20 2x20 3x20"),), "70m",
            Fired(PAGE, "gpu1:8000 has started 3 times more within two hours."), every="1m"),
@@ -104,7 +104,7 @@ STORIES = (
     _story("quiet - slower with four times the requests", "VllmRawThroughputCollapse",
            slow("V1", "0+18x240 4338+36x59", running="8x240 32x60"), "270m", every="1m"),
     _story("quiet - slow from the start, nothing to compare with", "VllmRawThroughputCollapse",
-           slow("V1", "0+18x20 378+36x59"), "55m", every="1m"),
+           slow("V1", "0+18x12 234+36x59"), "28m", every="1m"),
 
     *(_story(f"{kind}: a queue of two minutes that grows", "VllmRawOverloaded", queue(kind, "0x10 101+1x50"), "7m30s",
              Fired({**TICKET, **LABELS[kind]},
@@ -117,6 +117,6 @@ STORIES = (
     _story("it grows by 600 MiB an hour and does not level off", "VllmRawHostMemoryGrowth", (raw(RSS, "4000000000+10485760x200"),), "2h",
            Fired(TICKET, "The API server of gpu1:8000 has grown by 300MiB in half an hour, and as much in the one before."), every="1m"),
     _story("quiet - it fills a cache and levels off", "VllmRawHostMemoryGrowth",
-           (raw(RSS, "4000000000+20000000x40 4800000000+8000000x40 5120000000+1000000x120"),), "2h", every="1m"),
+           (raw(RSS, "4000000000+20000000x45 4920000000+10000000x155"),), "85m", every="1m"),
     _story("quiet - one jump", "VllmRawHostMemoryGrowth", (raw(RSS, "4000000000x60 5000000000x140"),), "85m", every="1m"),
 )  # fmt: skip

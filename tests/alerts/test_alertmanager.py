@@ -3,6 +3,7 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,14 +47,22 @@ def test_route(labels: tuple[str, ...], receivers: str) -> None:
     assert said.strip() == receivers
 
 
-def render(name: str, folder: Path, *, firing: int, resolved: int = 0) -> str:
-    alert = {"annotations": {"summary": SUMMARY, "scope": SCOPE, "description": "This is not …",
+def render(name: str, folder: Path, *, firing: int, resolved: int = 0, later: str = SCOPE) -> str:
+    """`later` is the scope of the alert that fires last; it is neither the first nor the last in the list."""
+    alert: dict[str, Any] = {"annotations": {"summary": SUMMARY, "scope": SCOPE, "description": "This is not …",
                              "runbook_url": "docs/detectors/engine_down.md"}, "labels": {}}  # fmt: skip
     labels = {"alertname": "VllmEngineDown", "group": "chat", "cause": "crash", "severity": "page"}
-    data = {
+    data: dict[str, Any] = {
         "status": "firing" if firing else "resolved", "groupLabels": labels, "commonLabels": labels,
         "alerts": [{**alert, "status": "firing"}] * firing + [{**alert, "status": "resolved"}] * resolved,
     }  # fmt: skip
+    last = {**alert["annotations"], "scope": later}
+    for number, each in enumerate(data["alerts"]):
+        is_last = number == len(data["alerts"]) // 2
+        at = f"2026-01-01T00:00:{30 if is_last else number % 20:02}Z"
+        data["alerts"][number] = (
+            each | {"startsAt": at} | ({"annotations": last} if is_last else {})
+        )
     file = folder / "data.json"
     file.write_text(json.dumps(data))
     return amtool(
@@ -77,7 +86,8 @@ def test_title_counts(tmp_path: Path, firing: int, resolved: int, title: str) ->
 
 
 def test_text_has_the_sentence_the_worst_and_the_runbook(tmp_path: Path) -> None:
-    """Of many alerts the text is one: the sentence of the first, how many, which are worst."""
-    assert render("text", tmp_path, firing=7).splitlines() == [
-        SUMMARY, SCOPE, "This is not …", "Runbook: docs/detectors/engine_down.md",
+    """Of many alerts the text is one: what the one that came last says, which counts all."""
+    last = "200 of chat at once. The worst, by time without progress: chat-9 3m 0s;"
+    assert render("text", tmp_path, firing=7, later=last).splitlines() == [
+        SUMMARY, last, "This is not …", "Runbook: docs/detectors/engine_down.md",
     ]  # fmt: skip

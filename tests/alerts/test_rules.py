@@ -36,8 +36,10 @@ def name(rule: dict[str, Any]) -> str:
 def asked(rule: dict[str, Any]) -> list[str]:
     """Its expression, and those that its annotations ask for, with something in place of each %s."""
     notes = " ".join(rule.get("annotations", {}).values())
-    found = re.findall(r'printf\s+"([^"]*\bvllm_watch[^"]*)"', notes)
-    return [rule["expr"], *(each.replace("'%s'", "'$'").replace("%s", "up") for each in found)]
+    said = [each.replace("'%s'", "'$'") for each in re.findall(r'printf\s+"([^"]*)"', notes)]
+    labels = next((each for each in said if each.startswith("{")), "")  # put behind a name later on
+    found = [each.replace("%s", labels) for each in said if "vllm_watch" in each]
+    return [rule["expr"], *found]
 
 
 @pytest.mark.parametrize("file", [*RULE_FILES, *RAW_FILES], ids=lambda file: file.name)
