@@ -65,8 +65,12 @@ STORIES = {
     "nothing of another server is held back": (
         [alert(DOWN), alert(STALLED, target="b", engine="0"), alert(COLLAPSED, target="c", engine="0")], set(),
     ),
-    "a ticket holds no page back": (
-        [alert(DOWN, "ticket"), alert(STALLED, engine="0"), alert(COLLAPSED, "ticket", engine="0")],
+    "down as a ticket holds back tickets, and no page": (
+        [alert(DOWN, "ticket"), alert(STALLED, engine="0"), alert(COLLAPSED, "ticket", engine="1")],
+        {f"{COLLAPSED} ticket a"},
+    ),
+    "stalled as a ticket holds back tickets of its engine, and no page": (
+        [alert(STALLED, "ticket", engine="0"), alert(COLLAPSED, "ticket", engine="0"), alert(OVERLOADED, engine="0")],
         {f"{COLLAPSED} ticket a"},
     ),
     "what was a ticket and pages now is told once": (
