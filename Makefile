@@ -15,11 +15,13 @@ WORKERS ?= 3
 VENV := .venv
 DEV := .venv-dev
 BIN := $(DEV)/bin
-CODE := vllm_watch tests benchmarks dashboards docs
+CODE := vllm_watch tests benchmarks dashboards alerts docs
 
 # command:Debian package, of what tests drive that pip cannot bring; make deps installs them.
-TOOLS := prometheus:prometheus promtool:prometheus chromium:chromium gcc:gcc etcd:etcd-server kubectl:kubernetes-client
-PACKAGES := prometheus chromium gcc libc6-dev etcd-server kubernetes-client python3-venv
+TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prometheus-alertmanager \
+	amtool:prometheus-alertmanager chromium:chromium gcc:gcc etcd:etcd-server kubectl:kubernetes-client \
+	curl:curl nsenter:util-linux
+PACKAGES := prometheus prometheus-alertmanager chromium gcc libc6-dev etcd-server kubernetes-client curl util-linux python3-venv
 
 .PHONY: help demo test hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-detection soak-healthy screenshots dist deps tools clean
 
@@ -48,7 +50,7 @@ lint: $(DEV)/.installed
 
 types: $(DEV)/.installed
 	$(BIN)/mypy
-	$(BIN)/mypy --strict dashboards/build.py docs/*.py
+	$(BIN)/mypy --strict dashboards/build.py alerts/generate.py docs/*.py
 
 imports: $(DEV)/.installed
 	$(BIN)/lint-imports
@@ -57,13 +59,14 @@ format: $(DEV)/.installed  ## format the code and mend what ruff can mend
 	$(BIN)/ruff format $(CODE)
 	$(BIN)/ruff check --fix-only $(CODE)
 
-generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs, dashboards
+generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs, dashboards, forms of the alerts
 	$(BIN)/python -m vllm_watch.export.families --markdown > docs/metrics.md
 	$(BIN)/python docs/generate_configuration.py
 	$(BIN)/python docs/generate_cli.py
 	$(BIN)/python docs/generate_thresholds.py
 	$(BIN)/python docs/generate_diagnose.py
 	$(BIN)/python dashboards/build.py
+	$(BIN)/python alerts/generate.py
 
 test-vllm: $(DEV)/.installed  ## install a real vLLM (CPU, 3.5 GB, minutes) and test against it
 	bash tests/real_vllm/install.sh

@@ -1,11 +1,13 @@
 """What a PromQL expression asks for, held against the table of what we export."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import promql_parser
 
 from vllm_watch.export.families import FAMILIES
+from vllm_watch.export.incidents import SEVERITIES
 from vllm_watch.export.target_families import GPU_STATUSES
 from vllm_watch.samples.observation import OUTCOMES
 from vllm_watch.signals.state import STATES
@@ -22,6 +24,8 @@ VALUES = {
     "outcome": set(OUTCOMES),
     "status": set(GPU_STATUSES),
     "quantile": {"0.5", "0.95", "0.99"},
+    "severity": set(SEVERITIES),
+    "objective": {"time_to_first_token", "inter_token_latency", "e2e_latency"},
     "source": {"metrics", "health", "version", "models", "sleep", "nvml"},
 }
 
@@ -38,11 +42,23 @@ def selectors(expression: str) -> Iterator[promql_parser.VectorSelector]:
     return iter(found)
 
 
-def complaints(expression: str) -> list[str]:
-    """What it asks for that does not exist: series, labels, values of labels."""
+def recorded(rules: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
+    """What recording rules record, in their order → the labels that it can have."""
+    found: dict[str, set[str]] = {}
+    for rule in rules:
+        if "record" in rule:
+            labels = set(rule.get("labels", {}))
+            for selector in selectors(rule["expr"]):
+                labels |= found.get(selector.name) or LABELS.get(selector.name) or set()
+            found.setdefault(rule["record"], set()).update(labels)
+    return found
+
+
+def complaints(expression: str, made: Mapping[str, set[str]] | None = None) -> list[str]:
+    """What it asks for that does not exist: series, labels, values of labels. `made`: what is recorded."""
     found: list[str] = []
     for selector in selectors(expression):
-        labels = LABELS.get(selector.name, FOREIGN.get(selector.name))
+        labels = {**LABELS, **FOREIGN, **(made or {})}.get(selector.name)
         if labels is None:
             found.append(f"{selector.name} is not exported")
             continue

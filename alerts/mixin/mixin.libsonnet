@@ -1,0 +1,33 @@
+// The alert rules as a monitoring mixin: numbers in _config, alerts that you do not want in _config.without.
+//
+//   local watch = import 'alerts/mixin/mixin.libsonnet';
+//   watch + { _config+:: { unhealthy_share_page: '0.3', without: ['VllmOverloaded'] } }
+//
+// rules.json is made by alerts/generate.py from alerts/*.yaml. Recording rules and alerts stay in the group that
+// they share, where an alert sees at once what was recorded: all groups are under prometheusAlerts.
+local source = import 'rules.json';
+
+{
+  _config+:: source.defaults { without: [] },
+
+  local config = $._config,
+  local fill(group) = std.parseJson(std.foldl(
+    function(text, name) std.strReplace(text, '<<' + name + '>>', std.toString(config[name])),
+    std.objectFields(source.defaults),
+    std.manifestJsonEx(group, ''),
+  )),
+
+  prometheusAlerts+:: {
+    groups+: [
+      group {
+        rules: [
+          rule
+          for rule in group.rules
+          if !(std.objectHas(rule, 'alert') && std.member(config.without, rule.alert))
+        ],
+      }
+      for group in std.map(fill, source.groups)
+    ],
+  },
+  prometheusRules+:: { groups+: [] },
+}

@@ -1,0 +1,163 @@
+"""Stories of incidents that become alerts: what they say, and whom they wake."""
+
+from tests.alerts.stories import SCRAPED, Fired, Series, Story, incident, series, server
+
+CHAT = {**SCRAPED, "group": "chat"}
+NO_ONE_ELSE = "1 of solo at once"
+
+# (kind, cause, severity of the incident): what its alert says of the server "a" of the group "solo".
+SAID = {
+    ("engine_down", "crash", "page"): "a (solo) is down: nothing listens where a server answered (crash).",
+    ("engine_down", "api_hang", "page"): "a (solo) is down: it takes connections and answers none (api_hang).",
+    ("engine_down", "unreachable", "page"): "a (solo) is down: no connection comes about (unreachable).",
+    ("engine_down", "engine_dead", "page"): "a (solo) is down: its API answers that the engine is dead (engine_dead).",
+    ("engine_down", "crash_loop", "page"): "a (solo) is down: it starts again and again and does not last (crash_loop).",
+    ("engine_down", "unknown", "ticket"): "a (solo) is down: it never answered since it is watched (unknown).",
+    ("engine_down", "a_new_one", "page"): "a (solo) is down: a_new_one.",
+    ("engine_stalled", "hang", "page"): "a engine 0 (solo) is stalled: it has work and ends no step (hang).",
+    ("engine_stalled", "admission_deadlock", "page"): "a engine 0 (solo) is stalled: requests wait, none runs, none is admitted (admission_deadlock).",
+    ("engine_stalled", "idle_wedged", "page"): "a engine 0 (solo) is stalled: it looks idle and does not answer a one-token request (idle_wedged).",
+    ("throughput_collapse", "slow_engine", "page"): "every step takes longer (slow_engine).",
+    ("throughput_collapse", "thermal_throttle", "page"): "a GPU lowers its clock for heat or power (thermal_throttle).",
+    ("throughput_collapse", "neighbour_contention", "page"): "another process computes on its GPU (neighbour_contention).",
+    ("throughput_collapse", "kv_pinning", "page"): "a few requests, or none, hold the KV cache (kv_pinning).",
+    ("throughput_collapse", "kv_leak", "page"): "pages of the KV cache got lost (kv_leak).",
+    ("throughput_collapse", "preemption_thrash", "ticket"): "long requests push each other out (preemption_thrash).",
+    ("throughput_collapse", "unknown", "page"): "cause not known yet (unknown).",
+    ("overload", "demand", "ticket"): "a engine 0 (solo) has a queue that it does not work off: more is asked than it can do at its usual pace (demand).",
+    ("gpu_fault", "gpu_lost", "page"): "A GPU of a (solo) is broken: the driver has lost it (gpu_lost).",
+    ("gpu_fault", "xid", "ticket"): "A GPU of a (solo) is broken: the driver reports an error that needs a person (xid).",
+    ("gpu_fault", "ecc", "ticket"): "A GPU of a (solo) is broken: its memory has errors that could not be corrected (ecc).",
+    ("stale_vram", "orphaned_worker", "ticket"): "a vLLM worker whose server is gone (orphaned_worker).",
+    ("stale_vram", "zombie_context", "ticket"): "a process that is dead or stuck in the kernel (zombie_context).",
+    ("stale_vram", "idle_notebook", "ticket"): "a notebook that nobody uses (idle_notebook).",
+    ("stale_vram", "idle_process", "ticket"): "a process that does nothing (idle_process).",
+    ("stale_vram", "container_gone", "ticket"): "a process whose container was removed (container_gone).",
+    ("stale_vram", "unaccounted", "ticket"): "nobody that can be seen (unaccounted).",
+    ("host_memory_growth", "leak", "ticket"): "The API server of a (solo) holds ever more host memory and does not level off (leak).",
+    ("of_a_later_version", "new", "page"): "a (solo) has an incident: of_a_later_version, new.",
+}  # fmt: skip
+ALERT = {
+    "engine_down": "VllmEngineDown", "engine_stalled": "VllmEngineStalled", "throughput_collapse": "VllmThroughputCollapse",
+    "overload": "VllmOverloaded", "gpu_fault": "VllmGpuFault", "stale_vram": "VllmStaleVram",
+    "host_memory_growth": "VllmHostMemoryGrowth", "of_a_later_version": "VllmIncident",
+}  # fmt: skip
+PER_ENGINE = {"engine_stalled", "throughput_collapse", "overload"}
+BEGINS = {
+    "throughput_collapse": "a engine 0 (solo) does far less than it did when fresh, at equal load: ",
+    "stale_vram": "GPU memory of a (solo) is held by what does nothing with it: ",
+}
+SCOPE = {
+    "engine_down": ". The worst, by time without progress: a 2m 0s;",
+    "engine_stalled": ". The worst, by time without progress: a 2m 0s;",
+    "throughput_collapse": ". The worst, by what they lost of their throughput: a 60%;",
+    "overload": ". The worst, by requests that wait: a 31;",
+}
+
+
+def _word(kind: str, cause: str, severity: str, said: str) -> Story:
+    """A server without peers, with one incident."""
+    engine = "0" if kind in PER_ENGINE else ""
+    of_engine = {"target": "a", "engine": "0", "model_name": "m"}
+    labels = {**SCRAPED, "group": "solo", "target": "a", "kind": kind, "cause": cause, "severity": severity}  # fmt: skip
+    scope = NO_ONE_ELSE + SCOPE.get(kind, ", among them: a;")
+    return Story(
+        f"{kind} {cause}", ALERT[kind],
+        (
+            *server("a", "solo"), incident("a", kind, cause, severity, engine=engine),
+            series("vllm_watch_engine_last_progress_timestamp_seconds", "60x40", **of_engine),
+            series("vllm_watch_engine_throughput_ratio", "0.4x40", **of_engine),
+            series("vllm_watch_engine_requests_waiting", "31x40", **of_engine),
+        ),
+        fires=(Fired(labels | ({"engine": engine} if engine else {}), BEGINS.get(kind, "") + said, scope),),
+    )  # fmt: skip
+
+
+def fleet(number: int, group: str = "chat") -> tuple[Series, ...]:
+    """So many healthy servers: chat-0, chat-1, …"""
+    return tuple(each for n in range(number) for each in server(f"{group}-{n}", group))
+
+
+def _down(number: int, severity: str, count: int, worst: str = "") -> Fired:
+    scope = f"{count} of chat at once. The worst, by time without progress:{worst}"
+    return Fired(
+        {**CHAT, "target": f"chat-{number}", "kind": "engine_down", "cause": "crash", "severity": severity},
+        f"chat-{number} (chat) is down: nothing listens where a server answered (crash).",
+        scope,
+    )  # fmt: skip
+
+
+def crashes(numbers: range, values: str = "1x40") -> tuple[Series, ...]:
+    """These servers of the group chat are down; each stood still 10 s longer than the one before it."""
+    return tuple(
+        each
+        for n in numbers
+        for each in (
+            incident(f"chat-{n}", "engine_down", "crash", values=values),
+            series(
+                "vllm_watch_engine_last_progress_timestamp_seconds", f"{120 - 10 * n}x40",
+                target=f"chat-{n}", engine="0", model_name="m",
+            ),
+        )
+    )  # fmt: skip
+
+
+WATCHERS_OWN = {**SCRAPED, "target": "vllm-watch", "kind": "engine_down", "cause": "unreachable"}
+THREE_GROUPS = tuple(each for group in ("a", "b", "c", "d", "e") for each in server(group, group))
+FAILING = Fired(
+    {"job": "vllm-watch", "severity": "page"},
+    "3 of 5 groups do not serve: engine_stalled hang 2x; engine_down crash 1x; look for what they share.",
+)
+
+STORIES = (
+    *(_word(kind, cause, severity, said) for (kind, cause, severity), said in SAID.items()),
+
+    Story("one of four is down: three go on serving, so it is a ticket", "VllmEngineDown",
+          (*fleet(4), *crashes(range(1))), fires=(_down(0, "ticket", 1, " chat-0 1m 0s;"),)),
+    Story("one of two is down: half is not more than half", "VllmEngineDown",
+          (*fleet(2), *crashes(range(1))), fires=(_down(0, "ticket", 1, " chat-0 1m 0s;"),)),
+    Story("two of three are down: the group can not carry it", "VllmEngineDown",
+          (*fleet(3), *crashes(range(2))),
+          fires=tuple(_down(n, "page", 2, " chat-1 1m 10s; chat-0 1m 0s;") for n in range(2))),
+    Story("seven of eight: all say how many, and the same five that are the worst", "VllmEngineDown",
+          (*fleet(8), *crashes(range(7))),
+          fires=tuple(_down(n, "page", 7, " chat-6 2m 0s; chat-5 1m 50s; chat-4 1m 40s; chat-3 1m 30s; chat-2 1m 20s;")
+                      for n in range(7))),
+    Story("one of two is down while the other starts: nobody serves", "VllmEngineDown",
+          (*server("chat-0", "chat"), *server("chat-1", "chat", "starting"), *crashes(range(1))),
+          fires=(_down(0, "page", 1, " chat-0 1m 0s;"),)),
+    Story("sleeping replicas are no capacity that was lost, and none that serves", "VllmEngineDown",
+          (*fleet(2), *server("chat-2", "chat", "sleeping"), *server("chat-3", "chat", "sleeping"), *crashes(range(1))),
+          fires=(_down(0, "ticket", 1, " chat-0 1m 0s;"),)),
+    Story("a page ends as a ticket when its peers are back", "VllmEngineDown",
+          (*fleet(3), *crashes(range(1)), incident("chat-1", "engine_stalled", "hang", values="1x8 stale", engine="0")),
+          at="6m", fires=(_down(0, "ticket", 1, " chat-0 4m 0s;"),)),
+    Story("a scrape that fails does not end the alert", "VllmEngineDown",
+          (*fleet(2), *crashes(range(1), values="1x6 stale 1x30")), at="1m45s",
+          fires=(_down(0, "ticket", 1, " chat-0 0s;"),)),
+    Story("quiet - the incident ended two minutes ago", "VllmEngineDown",
+          (*fleet(2), *crashes(range(1), values="1x4 stale")), at="3m15s"),
+    Story("quiet - what is only good to know is no alert", "VllmGpuFault",
+          (*fleet(2), incident("chat-0", "gpu_fault", "xid", "info"))),
+    *(Story(f"quiet - {alert}: another kind of incident is open", alert,
+            (*fleet(2), incident("chat-0", "gpu_fault" if alert != "VllmGpuFault" else "overload", "xid", "ticket")))
+      for alert in ALERT.values()),
+
+    Story("many targets fall silent at once: the watcher's own incident pages", "VllmFleetSilent",
+          (*fleet(2), incident("vllm-watch", "engine_down", "unreachable"), series("vllm_watch_targets", "6x40"),
+           *(series("vllm_watch_target_up", "0x40", target=f"gone-{n}") for n in range(4))),
+          fires=(Fired({**WATCHERS_OWN, "severity": "page"},
+                       "Most targets of w:9470 fell silent within a minute (unreachable): 4 of 6 cannot be read."),)),
+    Story("quiet - the watcher's own incident is no server's", "VllmEngineDown",
+          (*fleet(2), incident("vllm-watch", "engine_down", "unreachable"))),
+    Story("quiet - one target that is unreachable is no fleet", "VllmFleetSilent",
+          (*fleet(2), incident("chat-0", "engine_down", "unreachable"))),
+
+    Story("three of five groups page at once: they share something", "VllmFleetFailing",
+          (*THREE_GROUPS, incident("a", "engine_stalled", "hang", engine="0"), incident("b", "engine_stalled", "hang", engine="0"),
+           incident("c", "engine_down", "crash")), fires=(FAILING,)),
+    Story("quiet - two of two groups are too few to speak of a fleet", "VllmFleetFailing",
+          (*server("a", "a"), *server("b", "b"), incident("a", "engine_down", "crash"), incident("b", "engine_down", "crash"))),
+    Story("quiet - tickets of three groups are no failing fleet", "VllmFleetFailing",
+          (*THREE_GROUPS, *(incident(name, "overload", "demand", "ticket", engine="0") for name in "abcde"))),
+)  # fmt: skip

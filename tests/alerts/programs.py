@@ -1,0 +1,134 @@
+"""A real Prometheus and a real Alertmanager as the examples set them up, and a pager that they reach.
+
+Only what a test can not have is changed: addresses, intervals of seconds, and how long an alert outlives
+its incident. Rules, grouping, inhibition, routes and texts are those that are shipped.
+"""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from aiohttp import web
+
+from tests.alerts.stories import ROOT
+from tests.dashboards.prometheus import free_port, wait_for
+
+READY_SECONDS_MAX = 60.0
+GROUP_WAIT, GROUP_INTERVAL = "10s", "2s"
+
+
+@dataclass
+class Pager:
+    """Takes what Alertmanager sends; `pages` and `tickets` are (when, notification) in their order."""
+
+    url: str = ""
+    pages: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
+    tickets: list[tuple[float, dict[str, Any]]] = field(default_factory=list)
+    arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def take(self, request: web.Request) -> web.Response:
+        into = self.pages if request.path == "/page" else self.tickets
+        async with self.arrived:
+            into.append((time.monotonic(), await request.json()))
+            self.arrived.notify_all()
+        return web.Response()
+
+    def notifications(self, alert: str, status: str) -> list[tuple[float, dict[str, Any]]]:
+        """The pages of an alert, firing or resolved."""
+        return [
+            (at, each) for at, each in self.pages
+            if each["groupLabels"]["alertname"] == alert and each["status"] == status
+        ]  # fmt: skip
+
+    async def page(
+        self, alert: str, status: str, count: int, seconds: float
+    ) -> tuple[float, dict[str, Any]]:
+        """The first page of an alert that has so many alerts in it; waits until it is there."""
+
+        def found() -> list[tuple[float, dict[str, Any]]]:
+            return [p for p in self.notifications(alert, status) if len(p[1]["alerts"]) >= count]
+
+        async with asyncio.timeout(seconds), self.arrived:
+            await self.arrived.wait_for(found)
+        return found()[0]
+
+
+@asynccontextmanager
+async def pager() -> AsyncIterator[Pager]:
+    """A pager on a loopback port."""
+    taking = Pager()
+    application = web.Application(client_max_size=1 << 24)
+    application.router.add_post("/page", taking.take)
+    application.router.add_post("/ticket", taking.take)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    taking.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield taking
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def running(ready: str, *command: str | Path) -> AsyncIterator[None]:
+    """A program, from when it answers at the address `ready` until the block ends."""
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        await asyncio.to_thread(wait_for, ready, process, READY_SECONDS_MAX)
+        yield
+    finally:
+        process.kill()
+        await asyncio.to_thread(process.wait, 30)
+
+
+@asynccontextmanager
+async def alertmanager(folder: Path, pager_url: str) -> AsyncIterator[str]:
+    """deploy/alertmanager.yml, with the pager as its receivers; yields its address."""
+    text = (ROOT / "deploy/alertmanager.yml").read_text()
+    for old, new in {
+        "http://127.0.0.1:9099": pager_url,
+        "group_wait: 20s": f"group_wait: {GROUP_WAIT}",
+        "group_interval: 2m": f"group_interval: {GROUP_INTERVAL}",
+        "- alertmanager.tmpl": f"- {ROOT / 'deploy/alertmanager.tmpl'}",
+    }.items():
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "alertmanager.yml").write_text(text)
+    address = f"127.0.0.1:{free_port()}"
+    async with running(
+        f"http://{address}/-/ready", "prometheus-alertmanager", f"--config.file={folder / 'alertmanager.yml'}",
+        f"--web.listen-address={address}", f"--storage.path={folder / 'alertmanager'}", "--cluster.listen-address=",
+    ):  # fmt: skip
+        yield address
+
+
+@asynccontextmanager
+async def prometheus(folder: Path, watcher: str, alertmanager: str) -> AsyncIterator[str]:
+    """deploy/prometheus.yaml with all rules, over one watcher, every second; yields its address."""
+    subprocess.run(
+        [sys.executable, ROOT / "alerts/generate.py", "--out", folder, "--set", "keep_firing=1s"],
+        check=True, timeout=60,
+    )  # fmt: skip
+    config = yaml.safe_load((ROOT / "deploy/prometheus.yaml").read_text())
+    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["rule_files"] = [str(folder / "vllm-watch-rules.yaml")]
+    config["scrape_configs"][0]["static_configs"] = [{"targets": [watcher]}]
+    config["alerting"]["alertmanagers"] = [{"static_configs": [{"targets": [alertmanager]}]}]
+    (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
+    address = f"127.0.0.1:{free_port()}"
+    async with running(
+        f"http://{address}/-/ready", "prometheus", f"--config.file={folder / 'prometheus.yaml'}",
+        f"--web.listen-address={address}", f"--storage.tsdb.path={folder / 'prometheus'}",
+    ):  # fmt: skip
+        yield address

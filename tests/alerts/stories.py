@@ -1,0 +1,117 @@
+"""Stories for promtool, written as tables: what is exported, which alert is looked at, and what it says.
+
+A story without `fires` is a quiet one. What an alert always says (description, runbook) is taken from its
+rule, so that a story holds only what it is about: labels, the summary, the count and the worst.
+"""
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+RULE_FILES = sorted((ROOT / "alerts").glob("*.yaml"))
+RAW_FILES = sorted((ROOT / "alerts" / "fallback").glob("*.yaml"))
+SCRAPED = {"job": "vllm-watch", "instance": "w:9470"}
+
+Series = tuple[str, str]  # selector, promtool's values
+
+
+def rules(files: list[Path]) -> list[dict[str, Any]]:
+    """Every rule of these files, recording rules too."""
+    return [
+        rule
+        for file in files
+        for group in yaml.safe_load(file.read_text())["groups"]
+        for rule in group["rules"]
+    ]
+
+
+ALERTS = [rule for rule in rules(RULE_FILES + RAW_FILES) if "alert" in rule]
+
+
+@dataclass(frozen=True)
+class Fired:
+    """One alert as it is expected: its labels beyond alertname, and what it says of this case."""
+
+    labels: Mapping[str, str]
+    summary: str
+    scope: str = ""
+
+
+@dataclass(frozen=True)
+class Story:
+    """`at` is promtool's time; `every` the distance of the series' values and of the evaluations."""
+
+    name: str
+    alert: str
+    series: tuple[Series, ...]
+    at: str = "3m"
+    fires: tuple[Fired, ...] = ()
+    every: str = "15s"
+    file: str = "incidents.yaml"
+
+
+def series(name: str, values: str, scraped: Mapping[str, str] = SCRAPED, **labels: str) -> Series:
+    """A series of the watcher at w:9470; labels that are empty are left out."""
+    pairs = [f'{key}="{value}"' for key, value in {**scraped, **labels}.items() if value]
+    return f"{name}{{{', '.join(pairs)}}}", values
+
+
+def server(target: str, group: str, state: str = "serving", values: str = "1x40") -> tuple[Series, ...]:  # fmt: skip
+    """A server that is watched, and its one engine's state."""
+    return (
+        series("vllm_watch_target_info", values, target=target, group=group, url=f"http://{target}"),
+        series("vllm_watch_engine_state", values, target=target, engine="0", model_name="m", state=state),
+        series("vllm_watch_target_up", "1x40", target=target),
+    )  # fmt: skip
+
+
+def incident(
+    target: str, kind: str, cause: str, severity: str = "page", values: str = "1x40", engine: str = ""
+) -> Series:  # fmt: skip
+    """An open incident."""
+    return series(
+        "vllm_watch_incident_open", values,
+        target=target, engine=engine, kind=kind, cause=cause, severity=severity,
+    )  # fmt: skip
+
+
+def _alert(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    """The rule of an alert; of several with one name that of the severity."""
+    found = [rule for rule in ALERTS if rule["alert"] == name]
+    of_severity = [r for r in found if r.get("labels", {}).get("severity") == labels["severity"]]
+    return (of_severity or found)[0]
+
+
+def _expected(name: str, fired: Fired) -> dict[str, Any]:
+    notes = _alert(name, fired.labels)["annotations"]
+    said = {"description": notes["description"], "runbook_url": notes["runbook_url"]}
+    if "scope" in notes:
+        said["scope"] = fired.scope
+    return {"exp_labels": dict(fired.labels), "exp_annotations": {**said, "summary": fired.summary}}
+
+
+def as_promtool(story: Story) -> dict[str, Any]:
+    """The file that promtool takes."""
+    check: dict[str, Any] = {"eval_time": story.at, "alertname": story.alert}
+    if story.fires:
+        check["exp_alerts"] = [_expected(story.alert, fired) for fired in story.fires]
+    told = [{"series": selector, "values": values} for selector, values in story.series]
+    test = {"interval": story.every, "input_series": told, "alert_rule_test": [check]}
+    return {
+        "rule_files": [str(ROOT / "alerts" / story.file)],
+        "evaluation_interval": story.every,
+        "tests": [{**test, "name": story.name}],
+    }
+
+
+def promtool(*arguments: str | Path) -> tuple[int, str]:
+    """Exit status and all that it says."""
+    done = subprocess.run(
+        ["promtool", *arguments], capture_output=True, text=True, timeout=120, check=False
+    )
+    return done.returncode, done.stdout + done.stderr

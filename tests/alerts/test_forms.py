@@ -1,0 +1,98 @@
+"""The other forms of the rules: in step with their source, complete, and tuned as asked for."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.alerts.stories import ROOT, RULE_FILES, promtool, rules
+
+GENERATOR = ROOT / "alerts/generate.py"
+KUBERNETES = ROOT / "deploy/kubernetes/prometheus-rule.yaml"
+MIXIN = ROOT / "alerts/mixin"
+HOLE = re.compile(r"<<(\w+)>>")
+
+
+def generate(*arguments: str | Path) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, GENERATOR, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )  # fmt: skip
+    return done.returncode, done.stderr
+
+
+def groups_of(text: str) -> list[dict[str, Any]]:
+    loaded = yaml.safe_load(text)
+    found: list[dict[str, Any]] = loaded.get("spec", loaded)["groups"]
+    return found
+
+
+SOURCE = [group for file in RULE_FILES for group in groups_of(file.read_text())]
+
+
+def without_comments(value: Any) -> Any:
+    """The groups as Prometheus understands them: a comment in an expression says nothing to it."""
+    return json.loads(re.sub(r"[ \t]+# tune: \w+", "", json.dumps(value)))
+
+
+def test_forms_are_in_step() -> None:
+    """The PrometheusRule and the mixin's rules are what the generator makes of alerts/*.yaml."""
+    assert generate("--check") == (0, "")
+
+
+def test_prometheus_rule_holds_the_same_rules() -> None:
+    """Kubernetes gets every group of the files, word for word but for the comments."""
+    assert groups_of(KUBERNETES.read_text()) == without_comments(SOURCE)
+
+
+def test_mixin_holds_the_same_rules() -> None:
+    """The mixin's defaults, put into its holes, give the rules of the files."""
+    mixin = json.loads((MIXIN / "rules.json").read_text())
+    text = json.dumps(mixin["groups"])
+    assert set(HOLE.findall(text)) == set(mixin["defaults"])
+    filled = HOLE.sub(lambda hole: str(mixin["defaults"][hole[1]]), text)
+    assert json.loads(filled) == without_comments(SOURCE)
+    assert "import 'rules.json'" in (MIXIN / "mixin.libsonnet").read_text()
+
+
+def test_every_number_can_be_set(tmp_path: Path) -> None:
+    """Whatever is marked `# tune` takes another value, everywhere, and the rules stay valid."""
+    names = {name for file in RULE_FILES for name in re.findall(r"# tune: (\w+)", file.read_text())}
+    values = {
+        name: f"{7 + n}m" if name.startswith("keep_firing") else f"0.{123 + n}"
+        for n, name in enumerate(sorted(names))
+    }
+    wanted = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
+    assert generate("--out", tmp_path, "--job", "mine", *wanted) == (0, "")
+    file = tmp_path / "vllm-watch-rules.yaml"
+    status, said = promtool("check", "rules", file)
+    assert status == 0, said
+    text = file.read_text()
+    assert all(value in text for value in values.values())
+    assert 'job="mine"' in text
+    assert 'job="vllm-watch"' not in text
+
+
+def test_an_alert_is_left_out_and_runbooks_have_an_address(tmp_path: Path) -> None:
+    """--without takes just that alert; --runbooks stands before every page."""
+    arguments = ("--without", "VllmOverloaded", "--runbooks", "https://runbooks.example/")
+    assert generate("--out", tmp_path, *arguments) == (0, "")
+    left = {
+        rule["alert"] for rule in rules([tmp_path / "vllm-watch-rules.yaml"]) if "alert" in rule
+    }
+    assert {rule["alert"] for rule in rules(RULE_FILES) if "alert" in rule} - left == {
+        "VllmOverloaded"
+    }
+    pages = re.findall(r"runbook_url: (\S+)", (tmp_path / "prometheus-rule.yaml").read_text())
+    assert all(page.startswith("https://runbooks.example/docs/") for page in pages)
+
+
+def test_what_there_is_not_is_named(tmp_path: Path) -> None:
+    """A misspelt number or alert is no silent success."""
+    status, said = generate("--out", tmp_path, "--set", "unhealthy=1", "--without", "VllmGone")
+    assert status == 2
+    assert "There is no VllmGone, unhealthy." in said
+    assert list(tmp_path.iterdir()) == []
