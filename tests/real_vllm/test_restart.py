@@ -228,7 +228,9 @@ def test_a_person_approves_and_a_restart_that_does_not_help_is_the_last(
     began_s = time.monotonic()
     hang(supervised)
     incident = watched.ward.opens("engine_stalled", "hang", began_s)
-    watched.wait(lambda: watched.asks(incident["id"]) or None, ENDED_SECONDS_MAX, "nobody was asked")
+    watched.wait(
+        lambda: watched.asks(incident["id"]) or None, ENDED_SECONDS_MAX, "nobody was asked"
+    )
     time.sleep(QUIET_SECONDS)
     assert not watched.told.exists()
 
