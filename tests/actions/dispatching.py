@@ -52,9 +52,9 @@ class AskedLock:
     def still_ours(self) -> bool:
         return self._lock.still_ours()
 
-    async def release(self, delay_seconds: float = 0.0) -> None:
+    async def release(self, delay_seconds: float = 0.0, *, used: bool = True) -> None:
         self._story.asked.append("lock given back")
-        await self._lock.release(delay_seconds)
+        await self._lock.release(delay_seconds, used=used)
 
 
 @dataclass

@@ -135,7 +135,7 @@ async def test_lock_lost_while_the_machine_slept_stops_before_the_call(server: S
 
     async def asleep(_: Attempt) -> Any:
         story.world.evidence = gather  # type: ignore[method-assign]
-        time.sleep(0.4)
+        time.sleep(1.0)  # three TTLs: only then is it free for others
         await FileLock(server.folder, "chat", slots=1, ttl_seconds=60).acquire("another", "b1")
 
     async with Story(server, lock=lock) as story:
