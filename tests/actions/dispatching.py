@@ -54,7 +54,7 @@ class AskedLock:
 
     async def release(self, delay_seconds: float = 0.0, *, used: bool = True) -> None:
         self._story.asked.append("lock given back")
-        await self._lock.release(delay_seconds)
+        await self._lock.release(delay_seconds, used=used)
 
 
 @dataclass
