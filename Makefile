@@ -23,7 +23,7 @@ TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prome
 	curl:curl nsenter:util-linux
 PACKAGES := prometheus prometheus-alertmanager chromium gcc libc6-dev etcd-server kubernetes-client curl util-linux python3-venv
 
-.PHONY: help demo test hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-detection soak-healthy screenshots dist deps tools clean
+.PHONY: help demo test test-short hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-detection soak-healthy screenshots dist deps tools clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,8 +39,11 @@ hunt: $(DEV)/.installed  ## try 20 times as many examples of the property tests,
 	$(BIN)/pytest -q -m hypothesis --hypothesis-profile=hunt -n $(WORKERS) $(PYTEST_ARGS)
 
 # Two at a time: the tests wait much, and the linters fill the gaps.
-check: $(DEV)/.installed  ## all that must hold before a commit
-	@$(MAKE) --jobs=2 --output-sync=target --keep-going test format-check lint types imports
+check: $(DEV)/.installed  ## before a commit: the linters, and all tests but the long ones (make test has them too)
+	@$(MAKE) --jobs=2 --output-sync=target --keep-going test-short format-check lint types imports
+
+test-short: tools
+	$(BIN)/pytest -q -m 'not real_vllm and not podman and not long' -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 format-check: $(DEV)/.installed
 	$(BIN)/ruff format --check $(CODE)

@@ -7,10 +7,29 @@ from tests.examples import TEST
 
 settings.load_profile(TEST)  # make hunt takes another, with --hypothesis-profile
 
-# These wait for real time to pass, a minute each: begun first, they cost none.
-WAITING = ("test_canary_live.py", "test_restarts.py", "test_fleet_live.py", "test_gpus_reclaim.py",
-           "test_preflight.py", "test_page_live.py", "test_crash.py")  # fmt: skip
+# These wait for real time to pass, up to a minute each: begun first, they cost the others none.
+WAITING = (
+    "test_canary_live.py", "test_restarts.py", "test_fleet_live.py", "test_gpus_reclaim.py",
+    "test_preflight.py", "test_page_live.py", "test_crash.py",
+)  # fmt: skip
+
+# make check leaves these out, too: whole lives of engines, watchers that are killed and disks that fail, other
+# programs that are stopped and killed, a browser. make test and CI run them all.
+LONG = (
+    "detectors/test_healthy_stories.py", "alerts/test_stories.py", "detectors/test_stories.py",
+    "detectors/test_missing_signals.py", "lab/test_lives.py", "store/test_split_replay.py",
+    "benchmarks/test_detection.py", "benchmarks/test_fleet.py", "dashboards/test_live.py",
+    "actions/test_failing_disk.py", "restarts/test_daemon_restarts.py", "actions/test_restart_stories.py",
+    "restarts/test_wiring.py", "hooks/test_gate_probes.py", "locks/test_lease.py", "locks/test_etcd.py",
+    "actions/test_lock_loss.py", "cli/test_gpus.py", "sources/test_flight_recorder.py",
+    "nvml/test_deadline.py", "actions/test_journal.py", "restarts/test_people.py", "export/test_page.py",
+    "export/test_page_incidents.py", "detectors/test_throughput_collapse.py", "sources/test_exposition.py",
+)  # fmt: skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in WAITING)
+    for item in items:
+        folder = item.path.parent.name
+        if item.path.name in WAITING or f"{folder}/{item.path.name}" in LONG:
+            item.add_marker(pytest.mark.long)
