@@ -121,7 +121,7 @@ class Watched:
         async def read() -> tuple[Attempt, ...]:
             journal = Journal(self.folder / "state")
             try:
-                return await journal.attempts()
+                return tuple(each for each in await journal.attempts() if each.state != "dry_run")
             finally:
                 await journal.close()
 
@@ -246,12 +246,13 @@ def test_a_person_approves_and_a_restart_that_does_not_help_is_the_last(
     assert told["VLLM_WATCH_KIND"] == "engine_stalled"
     assert Path(told["VLLM_WATCH_EVIDENCE_PATH"]).exists()
     watched.told.unlink()
-    watched.restarts("auto", "by-command", kills=pids)
+    watched.restarts("auto", "by-command")
     time.sleep(QUIET_SECONDS)
     assert not watched.told.exists()
     assert len(watched.attempts()) == before + 1
-    watched.says("resume")
+    watched.restarts("observe", "by-command")
     supervised.restart()
+    watched.says("resume")
 
 
 def test_a_start_that_cannot_fit_is_never_retried(
