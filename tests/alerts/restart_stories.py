@@ -105,7 +105,7 @@ OUTCOMES = (
           fires=(Fired(_ended("did_not_help"), f"a (solo) was restarted and is no better{_NO_MORE}"),)),
     _told("VllmRestartDidNotHelp", "quiet - a person has resumed since", *SERVES, *restarts(last="did_not_help")),
     _told("VllmRestartDidNotHelp", "quiet - it helped", *SERVES, *restarts(last="helped")),
-    _told("VllmRestartDidNotHelp", "quiet - it was cancelled before the hook was called", *SERVES, *restarts(last="cancelled")),
+    _told("VllmRestartDidNotHelp", "quiet - it was cancelled before the hook was called, and the breaker is of its peer", *SERVES, *restarts(breaker=1, last="cancelled")),
     _told("VllmRestartDidNotHelp", "quiet - a watcher starts, and old counters with it", *SERVES, *restarts(last="helped"),
           series("vllm_watch_restarts_total", "_x6 3x30", target="a", trigger="incident", outcome="did_not_help")),
     _told("VllmRestartDidNotHelp", "quiet - restarts were switched off since", *SERVES, *restarts(mode="off", breaker=1, last="failed")),
@@ -120,7 +120,7 @@ _ASKS = (Fired({**SOLO, **TICKET, "for": "approval"}, "a (solo) would be restart
 APPROVALS = (
     _told("VllmRestartAwaitsApproval", "an incident asks", *HANGS, *restarts(mode="approve", approval="1x40"), fires=_ASKS),
     _told("VllmRestartAwaitsApproval", "a schedule asks", *SERVES, *restarts(mode="approve", approval="1x40"), fires=_ASKS),
-    _told("VllmRestartAwaitsApproval", "quiet - the yes was there within a minute", *HANGS, *restarts(mode="approve", approval="0x4 1x2 0x34")),
+    _told("VllmRestartAwaitsApproval", "quiet - it was asked half a minute ago", *HANGS, *restarts(mode="approve", approval="0x9 1x30")),
     _told("VllmRestartAwaitsApproval", "quiet - a gate holds it back", *HANGS, *restarts(mode="approve", gate=WANTED)),
 )  # fmt: skip
 
@@ -135,7 +135,7 @@ def _journal(name: str, values: str, mode: str = "auto", fires: bool = False) ->
 
 JOURNALS = (
     _journal("the disk is full", "1x4 0x36", fires=True),
-    _journal("quiet - the disk was slow for a minute", "1x20 0x4 1x16"),
+    _journal("quiet - the disk does not take a write since three minutes", "1x20 0x20"),
     _journal("quiet - mode observe would do nothing anyway", "0x40", mode="observe"),
     _journal("quiet - it is written", "1x40"),
 )
