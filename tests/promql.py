@@ -6,6 +6,10 @@ from typing import Any
 
 import promql_parser
 
+from vllm_watch.actions.attempt import ENDED_STATES
+from vllm_watch.actions.guard import SLUGS
+from vllm_watch.actions.policy import MODES
+from vllm_watch.actions.request import TRIGGERS
 from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.incidents import SEVERITIES
 from vllm_watch.export.target_families import GPU_STATUSES
@@ -27,6 +31,15 @@ VALUES = {
     "severity": set(SEVERITIES),
     "objective": {"time_to_first_token", "inter_token_latency", "e2e_latency"},
     "source": {"metrics", "health", "version", "models", "sleep", "nvml"},
+    "trigger": set(TRIGGERS),
+    "blocker": set(SLUGS),
+    "for": {"approval", "gate"},
+    "mode": set(MODES),
+}
+# Where one label means something else: of a restart the outcome is not that of a scrape.
+VALUES_OF = {
+    ("vllm_watch_restarts_total", "outcome"): set(ENDED_STATES),
+    ("vllm_watch_restart_last_info", "outcome"): set(ENDED_STATES),
 }
 
 
@@ -65,7 +78,7 @@ def complaints(expression: str, made: Mapping[str, set[str]] | None = None) -> l
         for matcher in selector.matchers.matchers:
             if matcher.name not in labels | SCRAPE_LABELS:
                 found.append(f"{selector.name} has no label {matcher.name}")
-            known = VALUES.get(matcher.name)
+            known = VALUES_OF.get((selector.name, matcher.name)) or VALUES.get(matcher.name)
             if known and "$" not in matcher.value:
                 unknown = set(matcher.value.split("|")) - known
                 found += [f"{matcher.name} is never {value}" for value in sorted(unknown)]

@@ -13,6 +13,9 @@ from tests.promql import complaints, recorded, selectors
         ("rate(vllm_watch_source_failures_total[5m])", ["vllm_watch_source_failures_total is not exported"]),
         ('vllm_watch_target_up{pod="a"}', ["vllm_watch_target_up has no label pod"]),
         ('vllm_watch_engine_state{state=~"down|asleep"}', ["state is never asleep"]),
+        ('vllm_watch_restarts_total{outcome="uncertain", trigger="manual"}', []),
+        ('vllm_watch_restarts_total{outcome="refused"}', ["outcome is never refused"]),
+        ('vllm_watch_restart_waiting{for="breaker"}', ["for is never breaker"]),
         ("up unless vllm_watch_up", ["vllm_watch_up is not exported"]),
     ],
 )  # fmt: skip

@@ -44,7 +44,10 @@ class Fired:
 
 @dataclass(frozen=True)
 class Story:
-    """`at` is promtool's time; `every` the distance of the series' values and of the evaluations."""
+    """`at` is promtool's time; `every` the distance of the series' values and of the evaluations.
+
+    `file` is the rule file; several, with a space between them, where one needs what another records.
+    """
 
     name: str
     alert: str
@@ -103,7 +106,7 @@ def as_promtool(story: Story) -> dict[str, Any]:
     told = [{"series": selector, "values": values} for selector, values in story.series]
     test = {"interval": story.every, "input_series": told, "alert_rule_test": [check]}
     return {
-        "rule_files": [str(ROOT / "alerts" / story.file)],
+        "rule_files": [str(ROOT / "alerts" / name) for name in story.file.split()],
         "evaluation_interval": story.every,
         "tests": [{**test, "name": story.name}],
     }

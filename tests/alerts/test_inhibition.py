@@ -83,13 +83,18 @@ STORIES = {
     ),
     "many groups that page at once are one page": (
         [{"alertname": "VllmFleetFailing", "severity": "page", "job": "vllm-watch"}, alert(DOWN), alert(STALLED, group="b", target="b"),
-         alert("VllmGpuFault", group="c", target="c"), alert("VllmWatchBlind", target="d"), alert(OVERLOADED, "ticket")],
-        {f"{DOWN} page a", f"{STALLED} page b", "VllmGpuFault page c", f"{OVERLOADED} ticket a"},
+         alert("VllmGpuFault", group="c", target="c"), alert("VllmRestartBreakerOpen"), alert("VllmWatchBlind", target="d"), alert(OVERLOADED, "ticket")],
+        {f"{DOWN} page a", f"{STALLED} page b", "VllmGpuFault page c", "VllmRestartBreakerOpen page a", f"{OVERLOADED} ticket a"},
     ),
     "a page says why a promise is broken; a ticket does not": (
         [alert(STALLED, engine="0"), alert(BURN, target="", group="", objective="time_to_first_token") | {"group": "chat"},
          alert(BURN, target="", objective="time_to_first_token") | {"group": "search"}, alert(DOWN, "ticket", target="b", group="search")],
         {f"{BURN} page"},
+    ),
+    "an open breaker that keeps an incident stands for the tickets of its group": (
+        [alert("VllmRestartBreakerOpen"), alert("VllmRestartDidNotHelp", "ticket", target="b"), alert("VllmRestartUncertain", "ticket"),
+         alert("VllmRestartDidNotHelp", "ticket", target="c", group="search"), alert("VllmRestartBudgetSpent", "ticket", target="b")],
+        {"VllmRestartDidNotHelp ticket b", "VllmRestartUncertain ticket a"},
     ),
     "without a watcher too, what does not answer is not told as stalled": (
         [alert("VllmRawEngineDown", target=""), alert("VllmRawEngineStalled", target="")], {"VllmRawEngineStalled page"},

@@ -8,9 +8,10 @@ import yaml
 from tests.alerts.incident_stories import STORIES as OF_INCIDENTS
 from tests.alerts.other_stories import STORIES as OF_OTHERS
 from tests.alerts.raw_stories import STORIES as OF_RAW_VLLM
+from tests.alerts.restart_stories import STORIES as OF_RESTARTS
 from tests.alerts.stories import Story, as_promtool, promtool
 
-STORIES = (*OF_INCIDENTS, *OF_OTHERS, *OF_RAW_VLLM)
+STORIES = (*OF_INCIDENTS, *OF_OTHERS, *OF_RESTARTS, *OF_RAW_VLLM)
 
 
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: f"{story.alert}: {story.name}")

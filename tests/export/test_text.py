@@ -27,6 +27,7 @@ from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.gpu_families import THROTTLE_REASONS
 from vllm_watch.export.incidents import KINDS
 from vllm_watch.export.restarts import (
+    AttemptShown,
     Paused,
     RestartCounts,
     RestartPlan,
@@ -147,6 +148,13 @@ def test_text_and_openmetrics_say_the_same():
     assert {f.type for f in families} == {"gauge", "counter", "summary", "info"}
 
 
+def ended(state: str) -> AttemptShown:
+    """An attempt for an incident that ended so."""
+    return AttemptShown(
+        id="1", state=state, trigger="incident", reason="r", actor="a", hook="h", text="", began_timestamp_seconds=T
+    )  # fmt: skip
+
+
 def test_every_family_of_the_table_can_be_shown():
     """A row whose value is never found (a field renamed, say) would be missing here."""
     board = full_board()
@@ -169,7 +177,8 @@ def test_every_family_of_the_table_can_be_shown():
     board.store.count(None, None, T)
     board.restarts = RestartState()
     plan = RestartPlan(
-        mode="auto", hook="h", budget_remaining=1, payoff_ratio=0.5, next_scheduled_timestamp_seconds=T
+        mode="auto", hook="h", budget_remaining=1, payoff_ratio=0.5, next_scheduled_timestamp_seconds=T,
+        last=ended("helped"),
     )  # fmt: skip
     counts = RestartCounts({("incident", "helped"): 1}, {"window": 2})
     board.show_restart("llama-70b-a", plan, counts)
@@ -376,7 +385,7 @@ def test_restarts():
     board = full_board()
     board.restarts = RestartState(paused=Paused(actor="anna", reason="x"), journal_trouble="full")
     plan = RestartPlan(
-        mode="approve", hook="h", budget_remaining=0, breaker="it did not help",
+        mode="approve", hook="h", budget_remaining=0, breaker="it did not help", last=ended("did_not_help"),
         waiting=(
             Waiting(trigger="incident", reason="r", asked_timestamp_seconds=T, verdict="approve"),
             Waiting(trigger="schedule", reason="r", asked_timestamp_seconds=T, verdict="wait"),
@@ -393,6 +402,7 @@ def test_restarts():
         'vllm_watch_restart_mode_info{target="llama-70b-a",mode="approve"} 1',
         'vllm_watch_restart_budget_remaining{target="llama-70b-a"} 0',
         'vllm_watch_restart_breaker_open{target="llama-70b-a"} 1',
+        'vllm_watch_restart_last_info{target="llama-70b-a",trigger="incident",outcome="did_not_help"} 1',
         'vllm_watch_restart_under_way{target="llama-70b-a"} 0',
         'vllm_watch_restart_waiting{target="llama-70b-a",for="approval"} 1',
         'vllm_watch_restart_waiting{target="llama-70b-a",for="gate"} 1',

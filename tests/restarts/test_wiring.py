@@ -1,6 +1,7 @@
 """Schedules, reloads, locks and the memory of a dry run: how the parts are joined."""
 
 import asyncio
+import sqlite3
 import time
 
 import aiohttp
@@ -125,6 +126,19 @@ async def test_a_folder_that_is_not_ours_is_not_written(tmp_path):
     assert f"does not hold its state folder {tmp_path}" in journal.trouble
     await journal.close()
     assert not (tmp_path / "vllm-watch.sqlite").exists()
+
+
+async def test_a_journal_that_takes_writes_again_is_no_trouble(tmp_path):
+    """Without a wish for a restart, which would try: an alert on it must end by itself."""
+    async with station(tmp_path, start=False) as one:
+        other = sqlite3.connect(tmp_path / "vllm-watch.sqlite", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        await one.journal.probe()
+        assert "locked" in one.journal.trouble
+        other.execute("ROLLBACK")
+        other.close()
+        await one.restarts._look()
+        assert one.journal.trouble is None
 
 
 async def test_two_daemons_on_one_folder(tmp_path):

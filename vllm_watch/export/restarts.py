@@ -133,6 +133,11 @@ def _mode(entry: Any) -> Series | None:
     return None if entry.restart is None else (((entry.restart.mode,), 1),)
 
 
+def _last(entry: Any) -> Series | None:
+    last = None if entry.restart is None else entry.restart.last
+    return None if last is None else (((last.trigger, last.state), 1),)
+
+
 def _paused(board: Any) -> float | None:
     return None if board.restarts is None else int(board.restarts.paused is not None)
 
@@ -170,6 +175,11 @@ RESTART_FAMILIES: tuple[Family, ...] = (
         name=_R + "breaker_open", kind="gauge", scope="target",
         help="1 where the last restart did not help and only a person may try again, else 0.",
         absent=_OFF, value=_breaker,
+    ),
+    Family(
+        name=_R + "last_info", kind="info", scope="target", labels=("trigger", "outcome"),
+        help="How the target's last attempt that ended did so, by what asked; from the journal, so that it outlives the watcher.",
+        absent=_OFF + " Absent until one ended, and a week after.", series=_last,
     ),
     Family(
         name=_R + "payoff_ratio", kind="gauge", scope="target",

@@ -219,6 +219,9 @@ class Restarts:
             for incident in list(entry.incidents.open.values()):
                 if incident.restart_advised:
                     self._want(name, incident.id)
+        if self.journal.trouble is not None:
+            # Only a write mends it, and without a wish nobody writes: what is over would be told for ever.
+            await self.journal.probe()
 
     # --- what is shown
 
