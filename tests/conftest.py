@@ -1,11 +1,17 @@
 """What holds for all tests."""
 
+import signal
+
 import pytest
 from hypothesis import settings
 
 from tests.examples import TEST
 
 settings.load_profile(TEST)  # make hunt takes another, with --hypothesis-profile
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell's background job: what the tests start would inherit it, and never be met by Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # These wait for real time to pass, up to a minute each: begun first, they cost the others none.
 WAITING = (
