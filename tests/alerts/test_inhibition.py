@@ -62,7 +62,7 @@ STORIES = {
     "collapsed inhibits overloaded": (
         [alert(COLLAPSED, engine="0"), alert(OVERLOADED, "ticket", engine="0")], {f"{OVERLOADED} ticket a"},
     ),
-    "nothing of another server is held back": (
+    "nothing of another server is kept back": (
         [alert(DOWN), alert(STALLED, target="b", engine="0"), alert(COLLAPSED, target="c", engine="0")], set(),
     ),
     "down as a ticket holds back tickets, and no page": (
