@@ -212,6 +212,8 @@ async def test_resumed(
     await run.attempts.resume()
     assert (await run.ended()).state == end
     assert await run.on_disk() == {"a1": end}
+    counted = {outcome: n for (_, _, outcome), n in run.attempts.outcomes.items()}
+    assert counted == ({end: 1} if written else {})
     assert states == written
     assert server.lines("called") == []
     await run.close()
@@ -226,6 +228,7 @@ async def test_only_the_last_one_is_verified(run: Run) -> None:
     await run.attempts.resume()
     await run.ended()
     assert await run.on_disk() == {"old": "uncertain", "new": "helped"}
+    assert sorted(outcome for _, _, outcome in run.attempts.outcomes) == ["helped", "uncertain"]
 
 
 async def test_old_uncertainty_is_left(run: Run) -> None:
@@ -264,6 +267,7 @@ async def test_target_that_is_never_found_does_not_hold_it_open(
     await run.attempts.resume()
     (attempt,) = await run.journal.attempts()
     assert (attempt.state, attempt.text) == ("uncertain", "its target is not watched any more")
+    assert [outcome for _, _, outcome in run.attempts.outcomes] == ["uncertain"]
 
 
 async def test_resumed_twice_is_resumed_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,6 +120,13 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"facts": {"attempts": (attempt(40_000, "uncertain"),)}}, "breaker", "may not have happened"),
     "failed": (
         {"facts": {"attempts": (attempt(40_000, "failed", text="exit 1"),)}}, "breaker", "failed (exit 1)"),
+    "served, and still open": (
+        {"facts": {"attempts": (attempt(40_000, "helped", target="chat-0", incident_id="i1"),)}},
+        "breaker", "this incident has had its restart"),
+    "served in vain, and a peer's helped since": (
+        {"facts": {"attempts": (
+            attempt(50_000, "did_not_help", target="chat-0", incident_id="i1"), attempt(40_000, "helped"))}},
+        "breaker", "another is for a person"),
     "can not start": (
         {"facts": {"start_failure": "max_model_len is too large"}}, "start_failure", "too large"),
     "new version": ({"facts": {"version_first_t": NOW - 60}}, "new_version", "only looks on until"),

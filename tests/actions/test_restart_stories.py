@@ -97,7 +97,10 @@ async def test_breaker_closes_with_a_restart_that_helped(server: Server) -> None
         await story.dispatcher.ask_now(PERSON)
         assert (await story.over()).state == "helped"
         server.hang()
-        _, attempt = await story.dispatcher.ask_now(REQUEST)
+        decision, attempt = await story.dispatcher.ask_now(REQUEST)
+        assert (decision.gate, attempt) == ("breaker", None), "this incident has had its restart"
+        story.world.facts["i2"] = IncidentFact(open=True, restart_advised=True)
+        _, attempt = await story.dispatcher.ask_now(replace(REQUEST, incident_id="i2"))
         assert attempt is not None
         assert (await story.over()).state == "helped"
 

@@ -58,6 +58,7 @@ async def test_an_incident_waits_for_a_yes_and_the_restart_helps(site):
         assert opened == ["engine_down"]
         bundle = list((site.folder / "state/evidence").glob("*.tar"))
         assert [site.calls[0] in each.name for each in bundle] == [True]
+        await until(process, lambda _: process.events("restart_ended"))  # counted just before
         _, metrics = await process.get("/metrics")
         assert (
             'vllm_watch_restarts_total{target="a",trigger="incident",outcome="helped"} 1' in metrics

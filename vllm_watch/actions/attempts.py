@@ -152,24 +152,30 @@ class Attempts:
             elif time.monotonic() - since_s < UNWATCHED_SECONDS:
                 self._left.append((attempt, since_s))
             else:
-                await self._leave(attempt, "its target is not watched any more")
+                self._count(await self._leave(attempt, "its target is not watched any more"))
 
     async def _take_up(self, attempt: Attempt, *, last: bool) -> None:
         if last:
             self._known[attempt.target] = attempt
         if attempt.state == "intent":
             text = "the watcher ended before the hook was called"
-            await self._put(replace(attempt, state="cancelled", ended_t=time.time(), text=text))
+            attempt = replace(attempt, state="cancelled", ended_t=time.time(), text=text)
+            await self._put(attempt)
+            self._count(attempt)
             return
         if attempt.state == "calling":
             text = "the watcher ended while the hook was called: it may have acted"
             attempt = await self._leave(attempt, text)
         if not last:
-            await self._leave(attempt, "another attempt followed before it was verified")
+            self._count(
+                await self._leave(attempt, "another attempt followed before it was verified")
+            )
         elif _before(attempt) is not None:
             self._left.append((attempt, time.monotonic()))
         elif attempt.state != "uncertain":
-            await self._leave(attempt, "what was so before is not known")
+            self._count(await self._leave(attempt, "what was so before is not known"))
+        else:
+            self._count(attempt)
 
     async def _leave(self, attempt: Attempt, text: str) -> Attempt:
         """Nobody knows, for now, what it did."""
@@ -263,8 +269,12 @@ class Attempts:
                 await lock.release(settings.lock.release_delay_seconds, used=attempt.spent)
             self._world.changed(name)
 
-    def _ended(self, attempt: Attempt) -> None:
+    def _count(self, attempt: Attempt) -> None:
+        """It has ended; one that an earlier run of the watcher left as uncertain ends anew here."""
         self.outcomes[attempt.target, attempt.trigger, attempt.state] += 1
+
+    def _ended(self, attempt: Attempt) -> None:
+        self._count(attempt)
         self._known[attempt.target] = attempt
         self._over(attempt)
         log = _log.info if attempt.state in ("helped", "cancelled") else _log.error

@@ -243,15 +243,25 @@ def budget(request: RestartRequest, policy: Policy, facts: Facts) -> Refusal | N
 
 
 def breaker(request: RestartRequest, policy: Policy, facts: Facts) -> Refusal | None:
-    """Did the last one help? Only a person may try again where it did not."""
+    """Did the last one help? Only a person may try again where it did not, or for the same incident."""
     ended = [each for each in facts.attempts or () if each.spent and not each.open]
     if not ended or request.person is not None:
         return None
     last = max(ended, key=_touched_t)
-    if not last.opens_breaker or facts.breaker_reset_t >= _touched_t(last):
-        return None
-    text = f"the last restart ({clock(_touched_t(last))}) {_ended(last)}; a person must decide"
-    return Refusal(gate="breaker", text=text)
+    if last.opens_breaker and _touched_t(last) > facts.breaker_reset_t:
+        text = f"the last restart ({clock(_touched_t(last))}) {_ended(last)}; a person must decide"
+        return Refusal(gate="breaker", text=text)
+    served = [each for each in ended if _served(request, each)]
+    if served and _touched_t(served[-1]) > facts.breaker_reset_t:
+        text = f"this incident has had its restart ({clock(_touched_t(served[-1]))}); another is for a person"
+        return Refusal(gate="breaker", text=text)
+    return None
+
+
+def _served(request: RestartRequest, attempt: Attempt) -> bool:
+    """Was this one made for the very incident that asks, and may it have touched the server?"""
+    same = (request.target, request.incident_id) == (attempt.target, attempt.incident_id)
+    return same and request.incident_id is not None and attempt.state != "failed"
 
 
 def start_failure(request: RestartRequest, policy: Policy, facts: Facts) -> Refusal | None:
