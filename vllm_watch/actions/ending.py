@@ -52,7 +52,8 @@ class Pinned:
         end = asyncio.Event()
         loop.add_reader(self._descriptor, end.set)
         try:
-            await asyncio.wait_for(end.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await end.wait()
         except TimeoutError:
             return not self.lives()
         finally:

@@ -4,6 +4,7 @@ Apart from the command's arguments, so that its help text loads none of this.
 """
 
 import asyncio
+import contextlib
 import signal
 import sys
 import time
@@ -112,7 +113,6 @@ class _Recording:
 
 
 async def _wait(stopping: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(stopping.wait(), max(0.0, seconds))
-    except TimeoutError:
-        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(max(0.0, seconds)):
+            await stopping.wait()

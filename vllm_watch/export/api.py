@@ -88,10 +88,8 @@ class Api:
             return refusal(404, "There is no configuration to reload", "Start with --config FILE")
         try:
             # Shielded: a reload that is cut off half-way would leave neither configuration.
-            await asyncio.wait_for(
-                asyncio.shield(self._reload("whoever is on this host", request.remote)),
-                RELOAD_SECONDS,
-            )
+            async with asyncio.timeout(RELOAD_SECONDS):
+                await asyncio.shield(self._reload("whoever is on this host", request.remote))
         except WatchError as error:
             return refusal(500, error.cause, f"{error.remedy}. The old configuration goes on")
         except TimeoutError:

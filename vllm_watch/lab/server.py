@@ -199,7 +199,8 @@ class LabServer:
                 return _refusal(400, f"more than {vllm.max_model_len} tokens")
             return _refusal(500 if vllm.dead else 503, "the engine takes no requests")
         try:
-            await asyncio.wait_for(done, _COMPLETION_SECONDS_MAX)
+            async with asyncio.timeout(_COMPLETION_SECONDS_MAX):
+                await done
         except (asyncio.CancelledError, TimeoutError):
             vllm.abort(simulated)
             raise

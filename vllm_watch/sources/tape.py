@@ -113,7 +113,8 @@ class Tape:
         lengths = [len(group.chunks) for group in groups]
         if self._spool and self._file:
             reading = asyncio.wrap_future(self._spool.read(self._file, chunks))
-            found = await asyncio.wait_for(reading, _READ_TIMEOUT_SECONDS)
+            async with asyncio.timeout(_READ_TIMEOUT_SECONDS):
+                found = await reading
         pieces = iter(found)
         fetched = [_until_gone([next(pieces) for _ in range(length)]) for length in lengths]
         if fetched and len(fetched[-1]) == lengths[-1]:

@@ -77,7 +77,8 @@ class Store:
         )
         self._worker.start()
         try:
-            return await asyncio.wait_for(opened, OPEN_SECONDS)
+            async with asyncio.timeout(OPEN_SECONDS):
+                return await opened
         except TimeoutError:
             remedy = "Look at that disk; watching goes on without what was kept."
             cause = f"{self._folder} was not read within {OPEN_SECONDS:.0f} s"
@@ -113,7 +114,8 @@ class Store:
             self._waiters.append(waiter)
             self._wake.notify()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(waiter, WAIT_SECONDS)
+            async with asyncio.timeout(WAIT_SECONDS):
+                await waiter
 
     async def close(self) -> None:
         """Write what waits, if that takes no longer than a moment, and let the folder go."""

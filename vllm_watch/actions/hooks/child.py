@@ -98,7 +98,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         with suppress(ProcessLookupError):
             process.send_signal(number)
         with suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await process.wait()
 
 
 def _spec(argv: Sequence[str], environment: Mapping[str, str]) -> int:
