@@ -13,8 +13,8 @@ from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.cpu_waits import Waited
 
 EXPLAINS_RATIO = 0.5
-"""Of what steps take longer, at least this share was spent waiting for a CPU: then the host is the larger part of
-it. All of it is seldom seen, for what is counted is the wait of one thread and not of those who wait for it."""
+"""At least this share of the slowdown (of its logarithm: 1.4 of 2.0 times) is time spent waiting for a CPU: then
+the host is the larger part of it. All of it is seldom seen, for what is counted is the wait of one thread and not of those who wait for it."""
 
 HINTS_RATIO = 0.2
 """From this share on it is no slow engine for sure, and no restart is advised: a fresh one would wait as well. Below,
@@ -65,7 +65,7 @@ def judged(found: Cause, waited: Waited | None) -> Cause:
 def _told(waited: Waited) -> Evidence:
     text = (
         f"{waited.who} waited for a CPU {waited.share:.0%} of the time of its steps; "
-        f"{waited.usual_share:.0%} when fresh. That is {waited.explained_ratio:.0%} of what they take longer"
+        f"{waited.usual_share:.0%} when fresh. That explains {waited.explained_ratio:.0%} of the slowdown"
     )
     return Evidence(
         name=_WAIT,

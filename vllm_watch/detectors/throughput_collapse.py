@@ -243,7 +243,9 @@ class EngineJudge:
         if found.name == causes.SLOW_ENGINE and not comparison.sure:
             found = causes.of_strange_load(found)
         known = self._cause.name if self._cause else causes.UNKNOWN
-        open_ = known in causes.VAGUE or self._outlived.note(known, found, comparison)
+        open_ = known in (*causes.VAGUE, found.name) or self._outlived.note(
+            known, found, comparison
+        )
         sharper = open_ and comparison.slow_now and found.name != causes.UNKNOWN
         if self._cause is None or sharper:
             self._cause = found

@@ -1,14 +1,16 @@
 """How much of an engine's time goes by while it waits for a CPU, and how much of a slowdown that explains.
 
 The engine core is one busy loop on the host: a moment in which one of its threads is ready and gets no CPU
-is a moment by which the step under way ends later. So time waited per step is set against time per step:
-of what steps take longer than they did at this load when the engine was fresh, how much was spent waiting,
-beyond the share that was spent so when it was fresh? What is found that way is rather too little: only the
-thread that waited longest is counted, and who waits for it in turn (a GPU, other workers) loses more.
+is a moment by which the step under way ends later. So a step that waits for the share s of its time takes
+1 / (1 - s) times as long as it runs. When the engine was fresh that was 1 / (1 - s0); what it grew by is what
+the waiting did, and the rest of the slowdown at this load came about while it ran. What is found that way is
+rather too little: only the thread that waited longest is counted, and who waits for it in turn (a GPU, other
+workers) loses more.
 """
 
 from collections import deque
 from dataclasses import dataclass
+from math import log
 from typing import Any
 
 from vllm_watch.samples.cpu import EngineCpu
@@ -26,6 +28,9 @@ SAME_SECONDS = 1e-3
 
 SMOOTHING = 0.3
 """Weight of the newest block, as for step times: blocks of 2 s scatter, and both must scatter alike."""
+
+SHARE_MAX = 0.99
+"""Nobody waits for longer than that and still takes steps; a wait is counted when it ends, so a block may show more."""
 
 USUAL_SECONDS_MIN = 10.0
 """Seconds of steps when well from which it is known how long the engine waits then: five blocks at least."""
@@ -81,7 +86,7 @@ class Waits:
 class Waited:
     """What waiting for a CPU costs an engine now."""
 
-    explained_ratio: float  # of what its steps take longer than they should, 0 to 1
+    explained_ratio: float  # of the slowdown (its logarithm), 0 to 1
     share: float  # of the time its steps take
     usual_share: float  # ... when it was well
     throttled_share: float | None  # of the periods of its CPU limit; None: no limit is seen
@@ -127,12 +132,13 @@ class StepWaits:
         if not self._seen or self._now is None or self._usual[1] < USUAL_SECONDS_MIN:
             return None
         waited, takes, expected = self._now
-        usual = min(1.0, self._usual[0] / self._usual[1])
-        longer = takes - expected
-        explained = (waited - usual * expected) / longer if longer > 0.0 else 0.0
+        usual = min(SHARE_MAX, self._usual[0] / self._usual[1])
+        share = min(SHARE_MAX, waited / takes)
+        slower = log(takes / expected)
+        explained = log((1.0 - usual) / (1.0 - share)) / slower if slower > 0.0 else 0.0
         return Waited(
             explained_ratio=min(1.0, max(0.0, explained)),
-            share=min(1.0, waited / takes),
+            share=share,
             usual_share=usual,
             throttled_share=self._throttled,
             who=self._who,

@@ -66,7 +66,7 @@ class _Process:
 
     def look(self, threads_max: int) -> int:
         """By how much the waits of the thread that waited longest have grown (ns). Raises OSError."""
-        now = dict(_waited(self.folder, threads_max))
+        now = dict(thread_waits(self.folder, threads_max))
         if not now:
             raise ProcessLookupError(self.pid)
         before, self.waited_ns = self.waited_ns or {}, now
@@ -228,7 +228,7 @@ class CpuWaits:
         )  # fmt: skip
 
 
-def _waited(folder: int, threads_max: int) -> Iterator[tuple[str, int]]:
+def thread_waits(folder: int, threads_max: int) -> Iterator[tuple[str, int]]:
     """(thread, nanoseconds that it has waited since its birth), the main thread first. Raises OSError."""
     tasks = os.open("task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
     try:

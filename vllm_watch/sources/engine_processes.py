@@ -19,6 +19,7 @@ PORT_DEFAULT = 8000  # of `vllm serve`
 _GONE = ("Z", "X")
 _CORE = re.compile(r"\S*::EngineCore(?:_DP(\d+))?\b")
 _TITLED = re.compile(r"\S+::[A-Z]")
+_VLLM = re.compile(r"vllm(?![-_]watch)", re.IGNORECASE)  # we start beside it in a pod, at once
 _PORT = re.compile(r"--port[= ](\d+)")
 
 Processes = Mapping[int, ProcessFacts]
@@ -62,13 +63,21 @@ def _titled(
 def _server(all_: Processes, started: float | None, port: int | None) -> ProcessFacts | None:
     """The only one that fits; of a wrapper and the server that it has started, the wrapper."""
     fits = {pid for pid, facts in all_.items() if _may_be(facts, started, port)}
-    topmost = [all_[pid] for pid in fits if not _ancestors(all_[pid], all_) & fits]
+    topmost = [all_[pid] for pid in fits if not _ancestors(all_[pid], all_) & (fits - {pid})]
+    if (
+        len(topmost) > 1 and started is not None
+    ):  # a log's reader that started in the same second, say, has no core
+        topmost = [
+            each
+            for each in topmost
+            if any(_CORE.match(_title(part)) for part in _descendants(each.pid, all_))
+        ]
     return topmost[0] if len(topmost) == 1 else None
 
 
 def _may_be(facts: ProcessFacts, started: float | None, port: int | None) -> bool:
     command = " ".join(facts.cmdline or ())
-    if "vllm" not in command.lower() or facts.state in _GONE:
+    if not _VLLM.search(command) or facts.state in _GONE:
         return False
     if started is not None:
         born = facts.create_time
