@@ -128,6 +128,7 @@ def test_it_says_who_waited_how_long_and_how_long_before():
         "VLLM::EngineCore (PID 77) waited for a CPU 50% of the time of its steps; 1% when fresh. "
         "That explains 98% of the slowdown"
     )
+    assert host.verdict.summary.endswith("; most of that it waits for a CPU of its host")
     assert whose.text.startswith("no CPU limit of its own is seen: others have the CPUs")
 
     slow = Host().part(600, waits=0.01).part(120, waits=0.01, slow=2.0)

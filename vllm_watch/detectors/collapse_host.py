@@ -62,6 +62,12 @@ def judged(found: Cause, waited: Waited | None) -> Cause:
     return replace(found, evidence_for=(*found.evidence_for, told))
 
 
+def in_short(cause: Cause) -> str:
+    """What a one-line summary adds of it."""
+    waits = cause.name == NEIGHBOUR and any(each.name == _WAIT for each in cause.evidence_for)
+    return "; most of that it waits for a CPU of its host" if waits else ""
+
+
 def _told(waited: Waited) -> Evidence:
     text = (
         f"{waited.who} waited for a CPU {waited.share:.0%} of the time of its steps; "

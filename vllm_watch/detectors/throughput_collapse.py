@@ -255,7 +255,7 @@ class EngineJudge:
         slow = Evidence(name="step_time_ratio", value=times, expected=1.0, text=text)
         return self._verdict(
             cause.name,
-            f"Engine {self.engine}: {text}",
+            f"Engine {self.engine}: {text}{collapse_host.in_short(cause)}",
             (slow, *cause.evidence_for),
             cause.evidence_against,
         )
