@@ -46,8 +46,16 @@ STORIES = {
     "another server here": ((*PLAIN, OTHER, OTHER_CORE), STARTED, ("0",), {"0": [20]}),
     "the other server": ((*PLAIN, OTHER, OTHER_CORE), STARTED + 300.0, ("0",), {"0": [51]}),
     "a server on another host, through a tunnel": (PLAIN, STARTED - 5000.0, ("0",), {}),
-    "two that started at once": (
+    "two that started in the same second": (
         (*PLAIN, process(60, 2, *SERVE, born=STARTED), process(61, 60, "VLLM::EngineCore")), STARTED,
+        ("0",), {"0": [61]},
+    ),
+    "... of which neither did in the same tick, on two ports": (
+        (*PLAIN, process(60, 2, *SERVE, "--port", "8001", born=STARTED - 0.4), process(61, 60, "VLLM::EngineCore")),
+        STARTED, ("0",), {"0": [20]},
+    ),
+    "... on one port, in two containers": (
+        (*PLAIN, process(60, 2, *SERVE, born=STARTED - 0.4), process(61, 60, "VLLM::EngineCore")), STARTED,
         ("0",), {},
     ),
     "a shell that names vllm and has started it": (
@@ -80,7 +88,10 @@ STORIES = {
         (INIT, SERVER, process(80, 1, "python", "-m", "vllm_watch", born=STARTED)), STARTED, ("0",), {"0": [10]},
     ),
     "when is not told: by its port": ((*PLAIN, OTHER, OTHER_CORE), None, ("0",), {"0": [20]}),
-    "... which two have": ((*PLAIN, process(60, 2, *SERVE)), None, ("0",), {}),
+    "... which two have": (
+        (*PLAIN, process(60, 2, *SERVE), process(61, 60, "VLLM::EngineCore")), None, ("0",), {},
+    ),
+    "... which two have, one of them without a core": ((*PLAIN, process(60, 2, *SERVE)), None, ("0",), {}),
     "... which none has": ((INIT, OTHER, OTHER_CORE), None, ("0",), {}),
     "another program that names vllm": (
         (INIT, process(10, 1, "tail", "-f", "vllm.log", born=STARTED), CORE), None, ("0",), {},

@@ -8,12 +8,15 @@ vllm/v1/engine/core.py (one core for each data-parallel rank), proc(5).
 """
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from vllm_watch.sources.processes import ProcessFacts
 
 START_TOLERANCE_SECONDS = 2.0
 """Both sides reckon the start from the same ticks, but from a boot time of whole seconds that a clock step moves."""
+
+SAME_TICK_SECONDS = 0.02
+"""Of several servers that started together the one that started in that very tick of 10 ms is meant."""
 
 PORT_DEFAULT = 8000  # of `vllm serve`
 _GONE = ("Z", "X")
@@ -64,15 +67,31 @@ def _server(all_: Processes, started: float | None, port: int | None) -> Process
     """The only one that fits; of a wrapper and the server that it has started, the wrapper."""
     fits = {pid for pid, facts in all_.items() if _may_be(facts, started, port)}
     topmost = [all_[pid] for pid in fits if not _ancestors(all_[pid], all_) & (fits - {pid})]
-    if (
-        len(topmost) > 1 and started is not None
-    ):  # a log's reader that started in the same second, say, has no core
-        topmost = [
-            each
-            for each in topmost
-            if any(_CORE.match(_title(part)) for part in _descendants(each.pid, all_))
-        ]
+    if started is not None:
+        topmost = _narrowed(topmost, lambda each: _has_core(each, all_))
+        topmost = _narrowed(topmost, lambda each: _is_near(each, started, SAME_TICK_SECONDS))
+        topmost = _narrowed(topmost, lambda each: _port(each) == port)
     return topmost[0] if len(topmost) == 1 else None
+
+
+def _narrowed(
+    several: list[ProcessFacts], is_it: Callable[[ProcessFacts], bool]
+) -> list[ProcessFacts]:
+    """Of several that started at about that time, those that are it, if any is: a log's reader has no core."""
+    return [each for each in several if is_it(each)] or several
+
+
+def _has_core(facts: ProcessFacts, all_: Processes) -> bool:
+    return any(_CORE.match(_title(part)) for part in _descendants(facts.pid, all_))
+
+
+def _is_near(facts: ProcessFacts, started: float, seconds: float) -> bool:
+    return facts.create_time is not None and abs(facts.create_time - started) <= seconds
+
+
+def _port(facts: ProcessFacts) -> int:
+    said = _PORT.search(" ".join(facts.cmdline or ()))
+    return int(said[1]) if said else PORT_DEFAULT
 
 
 def _may_be(facts: ProcessFacts, started: float | None, port: int | None) -> bool:
@@ -80,12 +99,10 @@ def _may_be(facts: ProcessFacts, started: float | None, port: int | None) -> boo
     if not _VLLM.search(command) or facts.state in _GONE:
         return False
     if started is not None:
-        born = facts.create_time
-        return born is not None and abs(born - started) <= START_TOLERANCE_SECONDS
+        return _is_near(facts, started, START_TOLERANCE_SECONDS)
     if "vllm serve" not in command and "vllm.entrypoints" not in command:
         return False
-    said = _PORT.search(command)
-    return port == (int(said[1]) if said else PORT_DEFAULT)
+    return _port(facts) == port
 
 
 def _is_unnamed_part(facts: ProcessFacts) -> bool:
