@@ -188,8 +188,9 @@ def test_slowness_that_outlives_the_neighbour_has_another_cause():
 
 def test_the_cause_stays_while_the_engine_recovers():
     """The neighbour has gone, steps are short again, the alarm still drains."""
-    host = Host().part(600, waits=0.01).part(120, waits=0.5, slow=2.0).part(25, waits=0.01)
+    host = Host().part(600, waits=0.01).part(120, waits=0.5, slow=2.0).part(30, waits=0.0, slow=0.6)
     assert {each.cause for each in host.firing} == {"neighbour_contention"}
+    assert host.part(5, waits=0.0, slow=3.0).verdict.cause == "neighbour_contention"  # a hiccup
     assert host.part(120, waits=0.01).verdict.state == "clear"
 
 

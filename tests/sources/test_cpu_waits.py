@@ -190,8 +190,8 @@ def core(tree, start_ticks=9_000, **waits_ns):
         count(tree, thread, waits_ns.get(f"of_{thread}", 0))
 
 
-def count(tree, thread, waited_ns):
-    folder = tree / "20" / "task" / thread
+def count(tree, thread, waited_ns, pid=20):
+    folder = tree / str(pid) / "task" / thread
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "schedstat").write_text(f"123456 {waited_ns} 7\n")
 
@@ -217,6 +217,20 @@ def test_the_thread_that_waited_longest_since_the_look_before_counts(tree, waits
     assert waited(waits, seen).waited_seconds == pytest.approx(0.8)
     count(tree, "21", 0)  # its number was given to another
     assert waited(waits, seen).waited_seconds == pytest.approx(0.8)
+
+
+def test_of_a_core_and_its_workers_the_one_that_waited_longest_counts(tree, waits):
+    """A step waits for all of them; who it was is named."""
+    Row(30, "VLLM::Worker_TP", ppid=20, cmdline=b"VLLM::Worker_TP0\0").write(tree)
+    Row(31, "VLLM::Worker_TP", ppid=20, cmdline=b"VLLM::Worker_TP1\0").write(tree)
+    for pid in (30, 31):
+        count(tree, str(pid), 0, pid=pid)
+    assert waited(waits, observed(STARTED)).name is None
+    count(tree, "30", 700_000_000, pid=30)
+    count(tree, "31", 300_000_000, pid=31)
+    sample = waited(waits, observed(STARTED))
+    assert sample.waited_seconds == pytest.approx(0.7)
+    assert (sample.pid, sample.name) == (30, "VLLM::Worker_TP0")
 
 
 def test_a_successor_with_the_same_pid_is_another_process(tree, waits):
@@ -293,7 +307,7 @@ CGROUPS = {
     "its statistics say something else": (
         {"kubepods/pod7/c0ffee": ("200000 100000", "nr_periods\n")}, LIMITED, (None, None),
     ),
-    "outside of what we see": ({"c0ffee": ("1 1", "nr_periods 7\nnr_throttled 1\n")}, "/../c0ffee", (None, None)),
+    "outside of what we see": ({"../c0ffee": ("1 1", "nr_periods 7\nnr_throttled 1\n")}, "/../c0ffee", (None, None)),
     "version 1": ({}, LIMITED, (None, None)),
 }  # fmt: skip
 
@@ -301,7 +315,8 @@ CGROUPS = {
 @pytest.mark.parametrize(("files", "path", "periods"), CGROUPS.values(), ids=CGROUPS)
 def test_periods_of_its_cpu_limit(tree, tmp_path_factory, files, path, periods):
     """Of the nearest cgroup upwards that has one."""
-    cgroupfs = tmp_path_factory.mktemp("cgroup")
+    cgroupfs = tmp_path_factory.mktemp("sys") / "cgroup"
+    cgroupfs.mkdir()
     for folder, (limit, said) in files.items():
         (cgroupfs / folder).mkdir(parents=True, exist_ok=True)
         (cgroupfs / folder / "cpu.max").write_text(limit + "\n")
