@@ -111,6 +111,14 @@ def test_where_the_processes_are_not_seen_all_is_as_it_was():
     assert [each for each in said if "cpu" in each.name] == []
 
 
+def test_a_look_that_comes_too_late_does_not_make_it_a_slow_engine():
+    """Where CPUs are short the watcher itself is late: some looks do without the waits, the first of an alarm too."""
+    host = Host().part(600, waits=0.01).part(5, waits=0.5, slow=2.0)
+    host.seen = False
+    host.part(20, waits=0.5, slow=2.0)
+    assert {each.cause for each in host.firing} == {"neighbour_contention"}
+
+
 def test_what_was_never_seen_well_says_nothing():
     """The processes come into sight when it is slow already: how long they wait usually is not known."""
     host = Host(seen=False).part(600, waits=0.3)

@@ -119,32 +119,56 @@ def test_without_a_yardstick_nothing_is_said(run):
     assert run() is None
 
 
-def test_a_block_that_was_not_seen_whole_says_nothing():
-    """Not seen at one of its ends, counted anew within it, or without steps."""
-    engine = Engine()
-    assert engine.run(20, 0.1) is not None
+def unseen(engine):
+    """A look at which its processes were not seen."""
     engine.at_s += 5.0
     engine.waits.look(engine.at_s, None, known=True)
     engine.waits.take(block(engine.at_s), STEP_SECONDS, well=True)
-    assert engine.waits.judge() is None
-    assert engine.run(1, 0.1) is None  # not seen at its beginning
-    assert engine.run(1, 0.1) is not None
+
+
+def began_anew(engine):
+    """The watcher or the processes: what is counted begins at nothing."""
     engine.waited = 0.0
-    assert engine.run(1, 0.1) is None
-    assert engine.run(1, 0.1) is not None
+    engine.run(1, 0.9)
+
+
+def without_steps(engine):
     engine.at_s += 5.0
+    engine.waited += 5.0
     engine.waits.look(engine.at_s, cpu(engine.waited), known=True)
     engine.waits.take(replace(block(engine.at_s), steps=0.0), STEP_SECONDS, well=True)
-    assert engine.waits.judge() is None
 
 
-def test_a_gap_in_time_begins_anew():
-    engine = Engine()
-    engine.run(20, 0.1)
+def after_a_gap(engine):
+    """How long ago the look before was is not known."""
     engine.at_s += 5.0
+    engine.waited += 5.0
     engine.waits.look(engine.at_s, cpu(engine.waited), known=False)
     engine.waits.take(block(engine.at_s), STEP_SECONDS, well=True)
+
+
+@pytest.mark.parametrize("happens", [unseen, began_anew, without_steps, after_a_gap])
+def test_a_block_that_was_not_seen_whole_says_nothing(happens):
+    """What was found before it holds; the next one that is seen is believed."""
+    engine = Engine()
+    before = engine.run(20, 0.1)
+    happens(engine)
+    assert engine.waits.judge() == before
+    engine.run(1, 0.1)
+    assert engine.run(30, 0.5, 2.0).share == pytest.approx(0.5, abs=0.01)
+
+
+def test_what_is_not_seen_for_long_is_unknown():
+    """Half a minute; then nobody knows what has become of it. Where it is seen again, it goes on."""
+    engine = Engine()
+    engine.run(20, 0.1)
+    for _ in range(6):
+        unseen(engine)
+    assert engine.waits.judge() is not None
+    unseen(engine)
     assert engine.waits.judge() is None
+    engine.run(1, 0.1)
+    assert engine.run(1, 0.1).usual_share == pytest.approx(0.1)
 
 
 def test_what_is_learnt_is_learnt_when_all_is_well():

@@ -29,6 +29,10 @@ SAME_SECONDS = 1e-3
 SMOOTHING = 0.3
 """Weight of the newest block, as for step times: blocks of 2 s scatter, and both must scatter alike."""
 
+UNSEEN_SECONDS_MAX = 30.0
+"""What was found holds on for so long while the waits are not seen: where CPUs are short, a look at them may itself
+come too late, and just then an engine must not be called slow for want of it."""
+
 SHARE_MAX = 0.99
 """Nobody waits for longer than that and still takes steps; a wait is counted when it ends, so a block may show more."""
 
@@ -102,7 +106,7 @@ class StepWaits:
         self._now: tuple[float, ...] | None = None  # of a step, smoothed: waited, taken, expected
         self._throttled: float | None = None
         self._who = ""
-        self._seen = False  # in the last block?
+        self._unseen_seconds = 0.0  # since the last block that was seen
 
     def look(self, at_s: float, cpu: EngineCpu | None, *, known: bool) -> None:
         """Take a look in. `known`: is it known how long ago the look before was?"""
@@ -113,9 +117,10 @@ class StepWaits:
     def take(self, block: Block, expected_step_seconds: float | None, *, well: bool) -> None:
         """Take a block in that these looks completed. `well`: nothing is amiss with the engine."""
         ends = self._waits.between(block.at_s - block.seconds, block.at_s)
-        self._seen = ends is not None and bool(block.steps) and block.step_seconds is not None
         if ends is None or not block.steps or block.step_seconds is None:
+            self._unseen_seconds += block.seconds
             return
+        self._unseen_seconds = 0.0
         a, b = ends
         waited = b.waited_seconds - a.waited_seconds
         if well:
@@ -129,7 +134,9 @@ class StepWaits:
 
     def judge(self) -> Waited | None:
         """What the waiting explains by now; None where it was not seen, or is not known of when all was well."""
-        if not self._seen or self._now is None or self._usual[1] < USUAL_SECONDS_MIN:
+        if self._now is None or self._usual[1] < USUAL_SECONDS_MIN:
+            return None
+        if self._unseen_seconds > UNSEEN_SECONDS_MAX:
             return None
         waited, takes, expected = self._now
         usual = min(SHARE_MAX, self._usual[0] / self._usual[1])
