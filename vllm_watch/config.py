@@ -68,7 +68,7 @@ class Config(Sections):
     )
     procfs: FilePath = Field(
         Path("/proc"),
-        description="Where the host's `/proc` is mounted, to say who holds GPU memory.",
+        description="Where the host's `/proc` is mounted, to say who holds GPU memory and how long engines wait for a CPU.",
         json_schema_extra={"why": "Outside a container it is the host's own."},
     )
     engine_log: FilePath | None = Field(

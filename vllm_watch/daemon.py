@@ -31,7 +31,7 @@ from vllm_watch.settings.target import TargetConfig
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.signals.standing_xids import StandingXids
-from vllm_watch.sources import http, trace_gpus
+from vllm_watch.sources import cpu_waits, http, trace_gpus
 from vllm_watch.sources.canary import CanarySource
 from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.flight_recorder import FlightRecorder
@@ -289,9 +289,9 @@ class Daemon:
         watch = Watch(identity.name, self._config.signals, self._config.slo_for(target))
         self._memory.recall(watch, identity)
         loop = TargetLoop(
-            identity, scrape, source, watch, self._publish, lambda: self._gpus,
+            identity, scrape, source, watch, self._publish, lambda: self._gpus, log=self._engine_log(target),
             keep=lambda watch, events: self._memory.keep(watch, identity.group, events),
-            canary=self._canary_rounds(target, scrape), log=self._engine_log(target),
+            canary=self._canary_rounds(target, scrape), cpu=cpu_waits.CpuWaits(identity.url, self._config.procfs),
         )  # fmt: skip
         self.board.add_target(identity, scrape.interval_seconds)
         self._memory.show(watch)

@@ -18,6 +18,7 @@ from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.sources.cpu_waits import CpuWaits
 from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.vllm import Look, VllmSource
 from vllm_watch.watch import Watch
@@ -58,8 +59,10 @@ class TargetLoop:
         keep: Keep | None = None,
         canary: CanaryRounds | None = None,
         log: EngineLog | None = None,
+        cpu: CpuWaits | None = None,
     ) -> None:
-        """`keep` is shown each look's events before they are published; it must neither raise nor wait long."""
+        """`keep` is shown each look's events before they are published; it must neither raise nor wait long.
+        `cpu` is asked only of a target on this host."""
         self.target = target
         self._interval_seconds = scrape.interval_seconds
         self._source = source
@@ -69,6 +72,7 @@ class TargetLoop:
         self._keep = keep
         self._canary = canary
         self.log = log
+        self._cpu = cpu if source.local else None
         self._news: str | None = None
         known = watch.signals.engines if watch.signals is not None else {}
         self._restarts = sum(engine.restarts for engine in known.values())
@@ -102,6 +106,8 @@ class TargetLoop:
                 await self._canary.stop()
             if self.log is not None:
                 self.log.close()
+            if self._cpu is not None:
+                self._cpu.close()
 
     async def _run(self, *, spread: bool) -> None:
         start_s = time.monotonic()
@@ -125,6 +131,9 @@ class TargetLoop:
         if self._source.local:
             # Here and not before the look: what is judged is then what the recorder keeps with it.
             look = look._replace(observation=replace(look.observation, gpus=self._gpus()))
+        if self._cpu is not None:
+            waits = await self._cpu.observe(look.observation)
+            look = look._replace(observation=replace(look.observation, cpu=waits))
         if self.log is not None:
             failed = self.log.start_failure
             look = look._replace(observation=replace(look.observation, start_failure=failed))

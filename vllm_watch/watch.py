@@ -244,6 +244,7 @@ class Watch:
         if samples:
             for gone in self._engines.keys() - {sample.engine for sample in samples}:
                 del self._engines[gone]
+        cpu = {each.engine: each for each in observation.cpu or ()}
         engines: dict[str, EngineSignals] = {}
         for sample in samples:
             tracker = self._engines.get(sample.engine)
@@ -253,7 +254,7 @@ class Watch:
                 )
                 self._resume(tracker, sample, reading)
             engines[sample.engine] = tracker.update(
-                at_s, observation.t, sample, reading.server, len(samples)
+                at_s, observation.t, sample, reading.server, len(samples), cpu.get(sample.engine)
             )
         if engines:
             self._kept.clear()

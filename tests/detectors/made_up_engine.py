@@ -87,9 +87,9 @@ class Engine:
         self.finished_outputs += max(0.0, -more)
 
 
-def view(at_s, *samples, gpus=None, known=True, answered=True):
+def view(at_s, *samples, gpus=None, cpu=None, known=True, answered=True):
     reading = Reading(vllm=True, engine_kind="V1", engines=samples) if answered else None
-    observation = Observation(t=at_s, target="x", scrape=OK, reading=reading, gpus=gpus)
+    observation = Observation(t=at_s, target="x", scrape=OK, reading=reading, gpus=gpus, cpu=cpu)
     return View(at_s=at_s, known=known, observation=observation, signals=SIGNALS)
 
 

@@ -163,6 +163,7 @@ def test_every_family_of_the_table_can_be_shown():
     engine = replace(
         entry.signals.engines["0"], kv_cache_time_to_full_seconds=60.0, spec_acceptance_ratio=0.7,
         goodput_requests_per_second=2.0, prefix_cache_hit_ratio=0.5, throughput_ratio=0.9,
+        cpu_wait_ratio=0.1,
     )  # fmt: skip
     board.publish(replace(entry.signals, engines={"0": engine}))
     gpu = replace(

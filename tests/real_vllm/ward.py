@@ -31,8 +31,9 @@ RESOLVED_SECONDS_MAX = 300.0
 # Learning takes 40 s of work; the faults of the recordings came after 100 s.
 LEARNT_SECONDS = 75.0
 
-# An engine that waits for a CPU for a quarter of its time takes steps a third longer at least.
-CROWDED_SHARE = 0.25
+# The share in which the engine waited is taken over all of a healthy time, of which the machine may have been
+# crowded for the last seconds only: half of 12 of 120.
+CROWDED_SHARE = 0.05
 CROWDED_TRIES = 3
 QUEUE_SECONDS_MAX = 60.0  # until more than the engine can do has made a queue; a few seconds
 # Of what the engine at hand can do; measured, since machines differ by several times.
@@ -152,8 +153,8 @@ class Ward:
     def passes(self, seconds: float, more: Load | None = None) -> None:
         """Let a time pass, under `more` than the usual load, in which nothing may page.
 
-        Where the machine had no CPU for the engine, steps did take longer, and whoever says so is right:
-        then the time begins anew, a few times.
+        Where the machine had no CPU for the engine, steps did take longer, and whoever says so is right if he
+        names the neighbour in the end and never advises a restart: then the time begins anew, a few times.
         """
         for _ in range(CROWDED_TRIES):
             began = turns(self.vllm.pid("engine_core"))
@@ -164,10 +165,12 @@ class Ward:
             if paged is None:
                 return
             waited = turns(self.vllm.pid("engine_core")).waited_share(began)
-            assert paged["cause"] == "slow_engine", self.said()
             assert waited >= CROWDED_SHARE, f"{waited:.0%} waited for a CPU:\n{self.said()}"
             TIMES.append(f"once more: the engine waited for a CPU {waited:.0%} of its time")
             self.settled()
+            claims = self.claims[paged["id"]]
+            assert claims[-1][0] == "neighbour_contention", self.said()
+            assert not any(restart for _, _, restart in claims), self.said()
         raise AssertionError(f"the machine is too busy for this test:\n{self.said()}")
 
     def _paged_within(self, seconds: float) -> Incident | None:

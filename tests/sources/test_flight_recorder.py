@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.observation import Call, CanaryCall, Observation, ProcessState
 from vllm_watch.samples.process import ProcessSample
@@ -86,6 +87,7 @@ async def test_a_dump_is_what_was_observed(make, tmp_path):
     run += [(seen(101), "vllm:other 1.0\n"), (seen(102), "vllm:other 1.0\n"), (seen(103), "")]
     run += [
         (replace(seen(104), process=ProcessState(pid=3, alive=True)), next(texts)),
+        (replace(seen(104), cpu=(EngineCpu(engine="0", waited_seconds=1.5),)), next(texts)),
         (
             replace(seen(105), canary=CanaryCall(ok=False, latency_s=2.0, error="timeout")),
             "ä 1\r\n",
@@ -101,7 +103,7 @@ async def test_a_dump_is_what_was_observed(make, tmp_path):
     assert [raw.metrics for raw in found] == [body for _, body in run]
     for raw, (observation, _) in zip(found, run, strict=True):
         assert raw.target == "http://127.0.0.1:8000"
-        for name in ("t", "monotonic_s", "scrape", "health", "process", "canary", "gpus"):
+        for name in ("t", "monotonic_s", "scrape", "health", "process", "cpu", "canary", "gpus"):
             assert getattr(raw, name) == getattr(observation, name)
 
 

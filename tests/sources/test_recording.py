@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from vllm_watch.errors import RecordingError
+from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import (
     CANARY_OUTCOMES,
@@ -79,6 +80,15 @@ servers = some.builds(
     sleeping=maybe(some.booleans()),
     paused=maybe(some.booleans()),
 )
+cpus = some.builds(
+    EngineCpu,
+    engine=some.sampled_from(("0", "7")),
+    waited_seconds=ratios,
+    pid=maybe(counts),
+    name=maybe(texts),
+    quota_periods=maybe(ratios),
+    throttled_periods=maybe(ratios),
+)
 observations = some.builds(
     Observation,
     t=times,
@@ -91,6 +101,7 @@ observations = some.builds(
     process=maybe(
         some.builds(ProcessState, pid=counts, start_time=maybe(times), alive=maybe(some.booleans()))
     ),
+    cpu=maybe(some.lists(cpus, max_size=2).map(tuple)),
     canary=maybe(
         some.builds(
             CanaryCall,
@@ -137,7 +148,9 @@ def test_what_is_written_is_read(tmp_path_factory, run):
     for raw, (observation, body) in zip(read(path), run, strict=True):
         server = observation.reading.server if observation.reading else ServerSample()
         assert raw.metrics == body
-        for name in ("t", "target", "monotonic_s", "scrape", "health", "gpus", "process", "canary"):
+        for name in (
+            "t", "target", "monotonic_s", "scrape", "health", "gpus", "process", "cpu", "canary",
+        ):  # fmt: skip
             assert getattr(raw, name) == getattr(observation, name)
         for name in ("version", "models", "max_model_len", "sleeping", "paused"):
             assert getattr(raw, name) == getattr(server, name)

@@ -17,6 +17,7 @@ from vllm_watch.samples.observation import Call
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import GpuSettings, LogSettings, ScrapeSettings
 from vllm_watch.sources import http, trace_gpus
+from vllm_watch.sources.cpu_waits import CpuWaits
 from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
 from vllm_watch.sources.recording import Writer
@@ -74,25 +75,30 @@ class _Recording:
         interval_seconds = self._settings.interval_seconds
         deadline_seconds = min(interval_seconds, _GPU_DEADLINE_SECONDS_MAX)
         gpus = NvmlSource(GpuSettings(deadline_seconds=deadline_seconds), ProcReader())
+        cpu = CpuWaits(self._target.url)
         began = due = time.monotonic()
         end = float("inf") if duration_seconds is None else began + duration_seconds
         try:
             async with http.new_session() as session:
                 source = VllmSource(self._target, self._settings, session)
                 while due < end and not stopping.is_set():
-                    await self._look(source, gpus, began)
+                    await self._look(source, gpus, cpu, began)
                     due = max(due + interval_seconds, time.monotonic())
                     await _wait(stopping, min(due, end) - time.monotonic())
         finally:
+            cpu.close()
             await gpus.close()
             if self._is_live:
                 sys.stderr.write("\n")
 
-    async def _look(self, source: VllmSource, gpus: NvmlSource, began: float) -> None:
+    async def _look(
+        self, source: VllmSource, gpus: NvmlSource, cpu: CpuWaits, began: float
+    ) -> None:
         look, reading = await asyncio.gather(source.observe(), gpus.read())
-        observation = replace(
-            look.observation, gpus=trace_gpus.known(reading) if source.local else None
-        )
+        observation = look.observation
+        if source.local:
+            waits = await cpu.observe(observation)
+            observation = replace(observation, gpus=trace_gpus.known(reading), cpu=waits)
         line = to_line(observation, look.body, target=self._target.url)
         await asyncio.to_thread(self._writer.write, line)
         scrape = observation.scrape

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from vllm_watch.detectors.base import UNKNOWN, Verdict, View
+from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import ServerSample
@@ -21,6 +22,7 @@ class EngineLook:
     sample: EngineSample
     gpus: Sequence[GpuSample] | None  # the server's, as far as they are seen
     engines: int  # of the server that answered
+    cpu: EngineCpu | None = None  # how long it waited for one; None: its processes are not seen
 
 
 class Judge(Protocol):
@@ -108,6 +110,7 @@ class PerEngine(Generic[J]):
             del self._judges[gone]
             del self._seen[gone]
         known, self._known = self._known, True
+        cpu = {each.engine: each for each in view.observation.cpu or ()}
         verdicts = []
         for sample in reading.engines:
             judge = self._judges.get(sample.engine)
@@ -120,6 +123,7 @@ class PerEngine(Generic[J]):
                 sample=sample,
                 gpus=view.observation.gpus,
                 engines=len(reading.engines),
+                cpu=cpu.get(sample.engine),
             )
             verdicts.append(judge.update(look))
         if reading.engines:

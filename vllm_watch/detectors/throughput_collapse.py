@@ -16,12 +16,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from vllm_watch.detectors import collapse_causes as causes
+from vllm_watch.detectors import collapse_host
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.detectors.finished import LATE_REQUESTS_MIN, Finished, LongPrompts, late_seconds
 from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals import capacity, kept
-from vllm_watch.signals.baseline import SLOW_TOLERANCE, Baseline, Comparison
+from vllm_watch.signals.baseline import DOUBT, SLOW_TOLERANCE, Baseline, Comparison
+from vllm_watch.signals.cpu_waits import StepWaits
 from vllm_watch.signals.pages import Pages, none_prefilling
 
 KIND = "throughput_collapse"
@@ -86,6 +88,7 @@ class EngineJudge:
         """What is kept of one life of the engine."""
         self._past = self.baseline.throughput
         self._pages = Pages()
+        self._waits, self._outlived = StepWaits(), collapse_host.Outlived()
         self._creep = causes.Creep()
         self._capacity_tokens: float | None = None
         self._long_prompts = LongPrompts()
@@ -105,6 +108,7 @@ class EngineJudge:
         comparison = self.baseline.update(look.at_s, look.sample, known=look.known)
         if self.baseline.throughput is not self._past:
             self._begin()
+        self._waits.look(look.at_s, look.cpu, known=look.known)
         if comparison is not None:
             size = capacity.kv_cache_tokens(look.sample.cache_config_info, look.engines)
             self._follow(look.at_s, comparison, look.gpus, size)
@@ -118,6 +122,7 @@ class EngineJudge:
         return {
             "baseline": self.baseline.export_state(),
             "pages": self._pages.export_state(),
+            "waits": self._waits.export_state(),
             "creep": self._creep.export_state(),
             "long_prompts": self._long_prompts.export_state(),
             "finished": self._finished.export_state(),
@@ -141,6 +146,8 @@ class EngineJudge:
         self.baseline.restore(state["baseline"], away_seconds)
         self._begin()
         self._pages.restore(state["pages"])
+        if "waits" in state:  # kept since it is counted
+            self._waits.restore(state["waits"])
         self._creep.restore(state["creep"])
         self._long_prompts.restore(state["long_prompts"])
         self._finished.restore(state["finished"])
@@ -167,6 +174,8 @@ class EngineJudge:
         capacity_tokens: float | None,
     ) -> None:
         block = comparison.block
+        doubt = max(self.baseline.slow.level, self.baseline.starved.level)
+        self._waits.take(block, comparison.expected_step_seconds, well=doubt < DOUBT)
         self._capacity_tokens = capacity_tokens
         self._long_prompts.add(block, self._past.request_tokens())
         self._finished.add(block)
@@ -187,7 +196,7 @@ class EngineJudge:
         self._starving = starving
         if starving:
             self._follow_unread(comparison)
-        if gpus is not None and max(self.baseline.slow.level, self.baseline.starved.level) <= 0.0:
+        if gpus is not None and doubt <= 0.0:
             self._pids = causes.pids_of(gpus)
 
     def _follow_unread(self, comparison: Comparison) -> None:
@@ -218,7 +227,9 @@ class EngineJudge:
         if comparison.unseen:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         if comparison.slow:
-            found = causes.of_slow_steps(gpus, self._pids)
+            found = collapse_host.judged(
+                causes.of_slow_steps(gpus, self._pids), self._waits.judge()
+            )
             # Who lacks pages is not slow for that: few requests with long contexts take long steps.
             if not comparison.starved or found.name not in causes.VAGUE:
                 return self._slow(comparison, found)
@@ -232,7 +243,10 @@ class EngineJudge:
         if found.name == causes.SLOW_ENGINE and not comparison.sure:
             found = causes.of_strange_load(found)
         known = self._cause.name if self._cause else causes.UNKNOWN
-        sharper = known in causes.VAGUE and comparison.slow_now and found.name != causes.UNKNOWN
+        open_ = known in (*causes.VAGUE, found.name) or self._outlived.note(
+            known, found, comparison
+        )
+        sharper = open_ and comparison.slow_now and found.name != causes.UNKNOWN
         if self._cause is None or sharper:
             self._cause = found
         cause = self._cause
@@ -241,7 +255,7 @@ class EngineJudge:
         slow = Evidence(name="step_time_ratio", value=times, expected=1.0, text=text)
         return self._verdict(
             cause.name,
-            f"Engine {self.engine}: {text}",
+            f"Engine {self.engine}: {text}{collapse_host.in_short(cause)}",
             (slow, *cause.evidence_for),
             cause.evidence_against,
         )

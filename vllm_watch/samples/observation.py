@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.engine_log import StartFailure
 from vllm_watch.samples.gpu import GpuSample
@@ -94,3 +95,6 @@ class Observation:
     process: ProcessState | None = None
     canary: CanaryCall | None = None
     start_failure: StartFailure | None = None  # what its log says; None: nothing, or no log is read
+    cpu: tuple[EngineCpu, ...] | None = (
+        None  # of its engines whose processes are seen; None: of none
+    )

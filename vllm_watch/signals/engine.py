@@ -4,10 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import inf
 
+from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import ServerSample
 from vllm_watch.settings.stages import SloSettings
 from vllm_watch.signals import capacity, quantiles, state
+from vllm_watch.signals.cpu_waits import Waits
 from vllm_watch.signals.records import EngineSignals, Quantiles
 from vllm_watch.signals.window import COUNTERS, HISTOGRAMS, Growth, Window
 
@@ -41,6 +43,7 @@ class EngineTracker:
 
     def __init__(self, window_seconds: float, slo: SloSettings) -> None:
         self._window = Window(window_seconds)
+        self._waits = Waits(window_seconds)
         self._slo = slo
         self._restarts = 0
         self._last_progress_t: float | None = None
@@ -64,6 +67,7 @@ class EngineTracker:
     def forget_rates(self) -> None:
         """Begin the window anew: the time since the last look is not known."""
         self._window.clear()
+        self._waits.clear()
         self._still_since_s = None
 
     def resume(self, restarts: int, last_progress_t: float | None) -> None:
@@ -71,7 +75,13 @@ class EngineTracker:
         self._restarts, self._last_progress_t = restarts, last_progress_t
 
     def update(
-        self, at_s: float, t: float, sample: EngineSample, server: ServerSample, engines: int
+        self,
+        at_s: float,
+        t: float,
+        sample: EngineSample,
+        server: ServerSample,
+        engines: int,
+        cpu: EngineCpu | None = None,
     ) -> EngineSignals:
         """Take one look into account. `engines`: how many the server has."""
         sample = _credible(sample)
@@ -85,13 +95,16 @@ class EngineTracker:
             self._restarts += 1
         created_anew = before is not None and before.created_time not in (None, sample.created_time)
         self._window.add(at_s, sample, began_anew=created_anew and sample.created_time is not None)
+        self._waits.add(at_s, cpu)
         progress = self._progress(at_s, t, before, sample, restarted, server)
         asleep = state.is_asleep(sample.engine_sleep_state)
         sleeping = asleep if asleep is not None else server.sleeping
         word, text = state.of_engine(
             sample, progress, sleeping=bool(sleeping), paused=bool(server.paused)
         )
-        return self._signals(sample, engines, word, text, sleeping)
+        signals = self._signals(sample, engines, word, text, sleeping)
+        waits = self._waits.ratio()
+        return signals if waits is None else replace(signals, cpu_wait_ratio=waits)
 
     def _is_another_server(self, before: EngineSample, sample: EngineSample) -> bool:
         """Did another server answer than at the look before, rather than a new life of the same one?

@@ -43,6 +43,7 @@ class EngineSignals:
     tokens_per_step: float | None = None
     step_time_seconds: float | None = None  # mean, while there were steps
     throughput_ratio: float | None = None  # what it does now ÷ what it did when fresh at equal load
+    cpu_wait_ratio: float | None = None  # of the time, in which its most hindered thread had no CPU
     prefix_cache_hit_ratio: float | None = None
     spec_acceptance_ratio: float | None = None
     # latencies

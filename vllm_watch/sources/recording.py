@@ -105,6 +105,7 @@ def to_observation(raw: RawObservation, reader: Reader) -> Observation:
         reading=reading,
         gpus=raw.gpus,
         process=raw.process,
+        cpu=raw.cpu,
         canary=raw.canary,
         start_failure=raw.start_failure,
     )

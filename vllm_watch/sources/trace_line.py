@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vllm_watch.redaction import redacted
+from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.engine_log import StartFailure
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import (
@@ -20,7 +21,7 @@ from vllm_watch.samples.observation import (
     Observation,
     ProcessState,
 )
-from vllm_watch.sources import trace_gpus
+from vllm_watch.sources import trace_cpu, trace_gpus
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _HTTP_OK = range(200, 300)
@@ -49,6 +50,7 @@ class RawObservation:
     metrics: str | None = None
     gpus: tuple[GpuSample, ...] | None = None
     process: ProcessState | None = None
+    cpu: tuple[EngineCpu, ...] | None = None
     canary: CanaryCall | None = None
     start_failure: StartFailure | None = None
     version: str | None = None
@@ -86,6 +88,7 @@ def from_line(line: bytes) -> RawObservation:
         metrics=metrics,
         gpus=None if gpus is None else trace_gpus.from_json(gpus),
         process=_process(said),
+        cpu=trace_cpu.from_json(said.get("cpu")),
         canary=_canary(said),
         start_failure=_start_failure(said),
         version=_typed(said, "version", str),
@@ -214,6 +217,7 @@ def remainder(observation: Observation) -> str:
         told["process"] = {
             "pid": process.pid, "start_time": process.start_time, "alive": process.alive,
         }  # fmt: skip
+    told |= trace_cpu.told(observation.cpu)
     if observation.canary is not None:
         told["canary"] = _canary_to_json(observation.canary)
     if (failed := observation.start_failure) is not None:

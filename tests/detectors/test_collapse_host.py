@@ -1,0 +1,220 @@
+"""Steps that are long because the engine waits for a CPU of its host, told from an engine that is slow itself."""
+
+import json
+
+import pytest
+
+from tests.detectors.made_up_engine import Engine, gpu, view
+from tests.detectors.test_throughput_collapse import ENGINE, TRAIN
+from vllm_watch.detectors.throughput_collapse import Detector, Settings
+from vllm_watch.samples.cpu import EngineCpu
+
+FRESH = {"running": 40.0, "kv": 0.3}
+INTERVALS = [1.0, 5.0, 15.0, 30.0]
+
+
+class Host:
+    """An engine and the CPUs it runs on, shown look by look."""
+
+    def __init__(self, interval=5.0, *, seen=True):
+        self.detector = Detector(Settings())
+        self.engine = Engine()
+        self.interval = interval
+        self.seen = seen
+        self.gpus = None
+        self.waited = self.periods = self.throttled = 0.0
+        self.verdicts = []
+
+    def part(self, seconds, *, waits, throttled=None, **load):
+        """Serve for so long; of each second the engine waits `waits` for a CPU."""
+        self.verdicts = []
+        for _ in range(round(seconds / self.interval)):
+            sample = self.engine.run(self.interval, **{**FRESH, **load})
+            self.waited += waits * self.interval
+            at_s, cpu = self.engine.at_s, self._cpu(throttled) if self.seen else None
+            look = view(at_s, sample, gpus=self.gpus, cpu=cpu)
+            (verdict,) = self.detector.update(look)
+            self.verdicts.append(verdict)
+        return self
+
+    @property
+    def firing(self):
+        return [each for each in self.verdicts if each.state == "firing"]
+
+    @property
+    def verdict(self):
+        return self.verdicts[-1]
+
+    def _cpu(self, throttled):
+        if throttled is not None:
+            self.periods += 10 * self.interval
+            self.throttled += 10 * self.interval * throttled
+        return (
+            EngineCpu(
+                engine="0", waited_seconds=self.waited, pid=77, name="VLLM::EngineCore",
+                quota_periods=None if throttled is None else self.periods,
+                throttled_periods=None if throttled is None else self.throttled,
+            ),
+        )  # fmt: skip
+
+
+def texts(evidence):
+    return [each.text for each in evidence]
+
+
+CAUSES = {
+    # how it waits when fresh, how it waits and how slow it is then → cause, restart advised
+    "others have the CPU for half of the time": (0.01, 0.50, 2.0, "neighbour_contention", False),
+    "... which is not quite all of it: who waits for that thread loses more": (
+        0.01, 0.35, 2.0, "neighbour_contention", False,
+    ),
+    "three quarters of the time": (0.01, 0.75, 4.0, "neighbour_contention", False),
+    "six tenths slower, and it waits as much": (0.0, 0.35, 1.6, "neighbour_contention", False),
+    "some of it: then nothing is sure, and a restart is not advised": (
+        0.01, 0.16, 2.0, "unknown", False,
+    ),
+    "it waits no more than ever": (0.01, 0.01, 2.0, "slow_engine", True),
+    "never": (0.0, 0.0, 3.0, "slow_engine", True),
+    "it waits a little more, as a slow engine's clients that pile up make it": (
+        0.01, 0.05, 2.0, "slow_engine", True,
+    ),
+    "a crowded host, as crowded as ever, and the engine is slow": (
+        0.30, 0.30, 3.0, "slow_engine", True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("interval", INTERVALS)
+@pytest.mark.parametrize(
+    ("fresh", "waits", "slow", "cause", "restart"), CAUSES.values(), ids=CAUSES
+)
+def test_who_is_to_blame(fresh, waits, slow, cause, restart, interval):
+    """It pages all the same: users suffer. From the first word on it is not called slow where it waits."""
+    host = Host(interval).part(900, waits=fresh)
+    assert host.firing == []
+    host.part(240, waits=waits, slow=slow)
+    said = {(each.cause, each.severity, each.restart_advised) for each in host.firing}
+    assert said == {(cause, "page", restart)}
+
+
+@pytest.mark.parametrize("waits", [0.0, 0.2, 0.5])
+def test_waiting_alone_is_no_collapse(waits):
+    """Threads that wait while steps take as long as ever hurt nobody."""
+    assert Host().part(600, waits=0.01).part(600, waits=waits).firing == []
+
+
+def test_where_the_processes_are_not_seen_all_is_as_it_was():
+    """On another host: a slow engine, as its step times say, and not a word of CPUs."""
+    host = Host(seen=False).part(600, waits=0.0).part(120, waits=0.5, slow=2.0)
+    assert host.verdict.cause == "slow_engine"
+    said = (*host.verdict.evidence_for, *host.verdict.evidence_against)
+    assert [each for each in said if "cpu" in each.name] == []
+
+
+def test_a_look_that_comes_too_late_does_not_make_it_a_slow_engine():
+    """Where CPUs are short the watcher itself is late: some looks do without the waits, the first of an alarm too."""
+    host = Host().part(600, waits=0.01).part(5, waits=0.5, slow=2.0)
+    host.seen = False
+    host.part(20, waits=0.5, slow=2.0)
+    assert {each.cause for each in host.firing} == {"neighbour_contention"}
+
+
+def test_what_was_never_seen_well_says_nothing():
+    """The processes come into sight when it is slow already: how long they wait usually is not known."""
+    host = Host(seen=False).part(600, waits=0.3)
+    host.seen = True
+    assert host.part(120, waits=0.5, slow=2.0).verdict.cause == "slow_engine"
+
+
+def test_it_says_who_waited_how_long_and_how_long_before():
+    """In words, with what to do; and that it does not wait where it does not."""
+    host = Host().part(600, waits=0.01).part(120, waits=0.5, slow=2.0)
+    slow, waited, whose = host.verdict.evidence_for
+    assert slow.name == "step_time_ratio"
+    assert (round(waited.value, 2), round(waited.expected, 2)) == (0.5, 0.01)
+    assert waited.text == (
+        "VLLM::EngineCore (PID 77) waited for a CPU 50% of the time of its steps; 1% when fresh. "
+        "That explains 98% of the slowdown"
+    )
+    assert host.verdict.summary.endswith("; most of that it waits for a CPU of its host")
+    assert whose.text.startswith("no CPU limit of its own is seen: others have the CPUs")
+
+    slow = Host().part(600, waits=0.01).part(120, waits=0.01, slow=2.0)
+    assert any(
+        "waited for a CPU 1% of the time" in text for text in texts(slow.verdict.evidence_for)
+    )
+
+
+LIMITS = {
+    "its limit is used up": (0.8, "its CPU limit was used up in 80% of the periods: raise"),
+    "its limit is not reached": (0.0, "its own CPU limit is not what stops it: others have the CPUs"),
+    "it has no limit": (None, "no CPU limit of its own is seen: others have the CPUs"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("throttled", "text"), LIMITS.values(), ids=LIMITS)
+def test_a_limit_is_told_from_a_neighbour(throttled, text):
+    """What to do differs: raise the limit, or find who has the CPUs."""
+    host = Host().part(600, waits=0.01).part(120, waits=0.5, slow=2.0, throttled=throttled)
+    assert [each for each in texts(host.verdict.evidence_for) if each.startswith(text)]
+
+
+def test_heat_goes_first_and_a_neighbour_on_the_gpu_stands_beside():
+    """A clock that is lowered is the cause whoever waits; of two neighbours both are named."""
+    host = Host().part(600, waits=0.01)
+    host.gpus = (gpu(throttle_reasons=("hw_thermal_slowdown",)),)
+    assert host.part(120, waits=0.5, slow=2.0).verdict.cause == "thermal_throttle"
+
+    host = Host().part(600, waits=0.01)
+    host.gpus = (gpu(processes=(ENGINE, TRAIN)),)
+    verdict = host.part(120, waits=0.5, slow=2.0).verdict
+    assert verdict.cause == "neighbour_contention"
+    names = [each.name for each in verdict.evidence_for]
+    assert names == ["step_time_ratio", "cpu_wait_ratio", "cpu_throttled_ratio", "neighbour"]
+
+    host = Host().part(600, waits=0.01)
+    host.gpus = (gpu(processes=(ENGINE, TRAIN)),)
+    assert host.part(120, waits=0.01, slow=2.0).verdict.cause == "neighbour_contention"
+
+
+def test_a_neighbour_that_comes_later_is_seen_later():
+    """First the engine is slow by itself, then it waits for most of what it takes longer."""
+    host = Host().part(600, waits=0.01).part(60, waits=0.01, slow=1.6)
+    assert host.verdict.cause == "slow_engine"
+    host.part(60, waits=0.7, slow=5.0)
+    assert (host.verdict.cause, host.verdict.restart_advised) == ("neighbour_contention", False)
+
+
+def test_slowness_that_outlives_the_neighbour_has_another_cause():
+    """He has gone, nobody waits for a CPU any more, and steps stay long."""
+    host = Host().part(600, waits=0.01).part(120, waits=0.5, slow=2.0)
+    host.part(30, waits=0.01, slow=2.0)
+    assert host.verdict.cause == "neighbour_contention"
+    host.part(60, waits=0.01, slow=2.0)
+    assert (host.verdict.cause, host.verdict.restart_advised) == ("slow_engine", True)
+
+
+def test_the_cause_stays_while_the_engine_recovers():
+    """The neighbour has gone, steps are short again, the alarm still drains."""
+    host = Host().part(600, waits=0.01).part(120, waits=0.5, slow=2.0).part(30, waits=0.0, slow=0.6)
+    assert {each.cause for each in host.firing} == {"neighbour_contention"}
+    assert host.part(5, waits=0.0, slow=3.0).verdict.cause == "neighbour_contention"  # a hiccup
+    assert host.part(120, waits=0.01).verdict.state == "clear"
+
+
+def test_how_long_it_waits_usually_is_kept():
+    """The watcher is restarted; what was kept before there was such a thing is taken as well."""
+    host = Host().part(600, waits=0.01)
+    (judge,) = host.detector.judges.values()
+    state = json.loads(json.dumps(judge.export_state()))
+
+    again = Host()
+    again.engine, again.detector = host.engine, Detector(Settings())
+    again.part(5, waits=0.0)
+    (judge,) = again.detector.judges.values()
+    judge.restore(state, 5.0)
+    again.waited = 0.0  # counted anew
+    assert again.part(120, waits=0.5, slow=2.0).verdict.cause == "neighbour_contention"
+
+    del state["waits"]
+    judge.restore(state, 5.0)

@@ -1,0 +1,142 @@
+"""Which processes of this host an engine runs in: its core, and the workers that the core has started.
+
+The server is the process that started when /metrics says that it did, so a tunnel to another host is not
+taken for it, nor another server here. Where /metrics does not say when (several API servers share it), it is
+the only one whose command line has the target's port. In doubt there is none: nothing is guessed.
+Source: vllm/utils/system_utils.py (set_process_title: "VLLM::EngineCore_DP1", "VLLM::Worker_TP0"),
+vllm/v1/engine/core.py (one core for each data-parallel rank), proc(5).
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+
+from vllm_watch.sources.processes import ProcessFacts
+
+START_TOLERANCE_SECONDS = 2.0
+"""Both sides reckon the start from the same ticks, but from a boot time of whole seconds that a clock step moves."""
+
+SAME_TICK_SECONDS = 0.02
+"""Of several servers that started together the one that started in that very tick of 10 ms is meant."""
+
+PORT_DEFAULT = 8000  # of `vllm serve`
+_GONE = ("Z", "X")
+_CORE = re.compile(r"\S*::EngineCore(?:_DP(\d+))?\b")
+_TITLED = re.compile(r"\S+::[A-Z]")
+_VLLM = re.compile(r"vllm(?![-_]watch)", re.IGNORECASE)  # we start beside it in a pod, at once
+_PORT = re.compile(r"--port[= ](\d+)")
+
+Processes = Mapping[int, ProcessFacts]
+"""All that run, by PID."""
+
+
+def find(
+    all_: Processes, started: float | None, port: int | None, engines: Collection[str]
+) -> dict[str, tuple[ProcessFacts, ...]]:
+    """Return engine → its processes, the core first; an engine that is not found for sure is left out.
+
+    `started`: Unix seconds, as the server's /metrics says; `engines`: those that /metrics names.
+    """
+    server = _server(all_, started, port)
+    if server is None:
+        return {}
+    parts = [each for each in _descendants(server.pid, all_) if each.state not in _GONE]
+    cores = [(each, match[1]) for each in parts if (match := _CORE.match(_title(each)))]
+    if cores:
+        return _titled(cores, all_, engines)
+    if len(engines) != 1:
+        return {}
+    # Before vLLM 0.10.2 nothing has a title; an engine without processes of its own runs in the server's.
+    unnamed = tuple(each for each in parts if _is_unnamed_part(each)) or (server,)
+    return {next(iter(engines)): unnamed}
+
+
+def _titled(
+    cores: list[tuple[ProcessFacts, str | None]], all_: Processes, engines: Collection[str]
+) -> dict[str, tuple[ProcessFacts, ...]]:
+    found: dict[str, tuple[ProcessFacts, ...]] = {}
+    for core, rank in cores:
+        engine = next(iter(engines)) if len(cores) == len(engines) == 1 else rank
+        if engine is None or engine not in engines or engine in found:
+            return {}
+        workers = [each for each in _descendants(core.pid, all_) if each.state not in _GONE]
+        found[engine] = (core, *workers)
+    return found
+
+
+def _server(all_: Processes, started: float | None, port: int | None) -> ProcessFacts | None:
+    """The only one that fits; of a wrapper and the server that it has started, the wrapper."""
+    fits = {pid for pid, facts in all_.items() if _may_be(facts, started, port)}
+    topmost = [all_[pid] for pid in fits if not _ancestors(all_[pid], all_) & (fits - {pid})]
+    if started is not None:
+        topmost = _narrowed(topmost, lambda each: _has_core(each, all_))
+        topmost = _narrowed(topmost, lambda each: _is_near(each, started, SAME_TICK_SECONDS))
+        topmost = _narrowed(topmost, lambda each: _port(each) == port)
+    return topmost[0] if len(topmost) == 1 else None
+
+
+def _narrowed(
+    several: list[ProcessFacts], is_it: Callable[[ProcessFacts], bool]
+) -> list[ProcessFacts]:
+    """Of several that started at about that time, those that are it, if any is: a log's reader has no core."""
+    return [each for each in several if is_it(each)] or several
+
+
+def _has_core(facts: ProcessFacts, all_: Processes) -> bool:
+    return any(_CORE.match(_title(part)) for part in _descendants(facts.pid, all_))
+
+
+def _is_near(facts: ProcessFacts, started: float, seconds: float) -> bool:
+    return facts.create_time is not None and abs(facts.create_time - started) <= seconds
+
+
+def _port(facts: ProcessFacts) -> int:
+    said = _PORT.search(" ".join(facts.cmdline or ()))
+    return int(said[1]) if said else PORT_DEFAULT
+
+
+def _may_be(facts: ProcessFacts, started: float | None, port: int | None) -> bool:
+    command = " ".join(facts.cmdline or ())
+    if not _VLLM.search(command) or facts.state in _GONE:
+        return False
+    if started is not None:
+        return _is_near(facts, started, START_TOLERANCE_SECONDS)
+    if "vllm serve" not in command and "vllm.entrypoints" not in command:
+        return False
+    return _port(facts) == port
+
+
+def _is_unnamed_part(facts: ProcessFacts) -> bool:
+    """Is it an engine or a worker, and not, say, multiprocessing's resource tracker or another API server?"""
+    command = " ".join(facts.cmdline or ())
+    return not _TITLED.match(_title(facts)) and (
+        "multiprocessing.spawn" in command or ("vllm" in command and "tracker" not in command)
+    )
+
+
+def _title(facts: ProcessFacts) -> str:
+    return (facts.cmdline or (facts.name or "",))[0]
+
+
+def _ancestors(facts: ProcessFacts, all_: Processes) -> set[int]:
+    found: set[int] = set()
+    parent = facts.ppid
+    while parent and parent in all_ and parent not in found:
+        found.add(parent)
+        parent = all_[parent].ppid
+    return found
+
+
+def _descendants(pid: int, all_: Processes) -> list[ProcessFacts]:
+    """The nearest first."""
+    children: dict[int | None, list[ProcessFacts]] = {}
+    for facts in all_.values():
+        children.setdefault(facts.ppid, []).append(facts)
+    found, seen, turn = list[ProcessFacts](), {pid}, [pid]
+    while turn:
+        born = [
+            each for parent in turn for each in children.get(parent, ()) if each.pid not in seen
+        ]
+        found += born
+        turn = [each.pid for each in born]
+        seen.update(turn)
+    return found
