@@ -73,6 +73,22 @@ def _word(kind: str, cause: str, severity: str, said: str) -> Story:
     )  # fmt: skip
 
 
+def caused(unknown: str, thrash: str) -> tuple[Series, ...]:
+    """A collapse of the server "a" while its cause is unknown, and when it has turned out to be preemption."""
+    return (
+        incident("a", "throughput_collapse", "unknown", values=unknown, engine="0"),
+        incident("a", "throughput_collapse", "preemption_thrash", "ticket", thrash, engine="0"),
+    )
+
+
+def _collapsed(cause: str, severity: str) -> Fired:
+    said = SAID["throughput_collapse", cause, severity]
+    return Fired(
+        {**SCRAPED, "group": "solo", "target": "a", "engine": "0", "kind": "throughput_collapse", "cause": cause, "severity": severity},
+        BEGINS["throughput_collapse"] + said, "1 of solo at once. The worst, by what they lost of their throughput: a 0%;",
+    )  # fmt: skip
+
+
 def fleet(number: int, group: str = "chat") -> tuple[Series, ...]:
     """So many healthy servers: chat-0, chat-1, …"""
     return tuple(each for n in range(number) for each in server(f"{group}-{n}", group))
@@ -147,6 +163,12 @@ STORIES = (
     Story("a page ends as a ticket when its peers are back", "VllmEngineDown",
           (*fleet(3), *crashes(range(1)), incident("chat-1", "engine_stalled", "hang", values="1x8 stale", engine="0")),
           at="6m", fires=(_down(0, "ticket", 1, " chat-0 4m 0s;"),)),
+    Story("a collapse whose cause is not found within half a minute", "VllmThroughputCollapse",
+          (*server("a", "solo"), *caused("1x40", "_x40")), at="45s", fires=(_collapsed("unknown", "page"),)),
+    Story("one whose cause is found meanwhile is told once, with it", "VllmThroughputCollapse",
+          (*server("a", "solo"), *caused("1 stale", "_ 1x40")), at="45s", fires=(_collapsed("preemption_thrash", "ticket"),)),
+    Story("quiet - a collapse whose cause is looked for", "VllmThroughputCollapse",
+          (*server("a", "solo"), *caused("1x40", "_x40")), at="15s"),
     Story("a scrape that fails does not end the alert", "VllmEngineDown",
           (*fleet(3), *crashes(range(1), values="1x6 stale 1x30")), at="1m45s",
           fires=(_down(0, "ticket", 1, " chat-0 0s;"),)),
