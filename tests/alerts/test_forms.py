@@ -62,7 +62,9 @@ def test_every_number_can_be_set(tmp_path: Path) -> None:
     """Whatever is marked `# tune` takes another value, everywhere, and the rules stay valid."""
     names = {name for file in RULE_FILES for name in re.findall(r"# tune: (\w+)", file.read_text())}
     values = {
-        name: f"{7 + n}m" if name.startswith("keep_firing") or name.endswith("_wait") else f"0.{123 + n}"
+        name: f"{7 + n}m"
+        if name.startswith("keep_firing") or name.endswith("_wait")
+        else f"0.{123 + n}"
         for n, name in enumerate(sorted(names))
     }
     wanted = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
