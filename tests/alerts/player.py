@@ -1,7 +1,8 @@
 """A server that plays a recording back on a real port: what was answered then is answered now, at the same distance.
 
 A body is served as it was recorded, a refused connection is refused, one that was taken and not answered is
-taken and answered by the next body, like a process that was stopped and goes on.
+taken and answered by the next body, like a process that was stopped and goes on. A process that is stopped says the
+same for as long as it is: there the player can be held, until whoever watches has seen what there is to see.
 """
 
 import asyncio
@@ -40,16 +41,18 @@ def scenes(file: Path, from_s: float, to_s: float) -> Iterator[Scene]:
 
 
 class Player:
-    """Plays from `play` on; `url` is known when the block begins."""
+    """Plays scenes from `play` on; `holds` are the times before which it waits for `go_on`. `url` is known at once."""
 
-    def __init__(self, played: Sequence[Scene]) -> None:
+    def __init__(self, played: Sequence[Scene], holds: Sequence[float] = ()) -> None:
         self._scenes = list(played)
+        self._holds = list(holds)
         self._now = self._scenes[0]
         self._answered = asyncio.Condition()
+        self._going_on = asyncio.Event()
         self._socket = socket.socket()
         self._runner: web.AppRunner | None = None
         self._task: asyncio.Task[None] | None = None
-        self.began_s = 0.0  # of the event loop's clock
+        self.began_s = 0.0  # of the event loop's clock, less what it was held
 
     async def __aenter__(self) -> Self:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -75,9 +78,23 @@ class Player:
         self.began_s = asyncio.get_running_loop().time()
         self._task = asyncio.create_task(self._play())
 
+    def go_on(self) -> None:
+        """Where it is held, or will be next: do not wait there any more."""
+        self._going_on.set()
+
+    async def _hold(self) -> None:
+        loop = asyncio.get_running_loop()
+        due_s = self.began_s + self._holds.pop(0)
+        await asyncio.sleep(due_s - loop.time())
+        await self._going_on.wait()
+        self._going_on.clear()
+        self.began_s += max(0.0, loop.time() - due_s)
+
     async def _play(self) -> None:
         loop = asyncio.get_running_loop()
         for scene in self._scenes:
+            while self._holds and scene.at_s >= self._holds[0]:
+                await self._hold()
             await asyncio.sleep(self.began_s + scene.at_s - loop.time())
             async with self._answered:
                 self._now = scene
