@@ -77,9 +77,10 @@ async def test_the_detail_says_what_to_do_before_why(server, board):
     async with watching(server).run_test(size=(120, 40)) as pilot:
         await first_look(pilot)
         assert part(pilot, "detail").splitlines()[1:-1] == [
-            "sick: no step for 20 s",
-            "  is      sick does nothing.",
-            "  do      A restart is known to cure this. Runbook: docs/detectors/engine_stalled.md",
+            "sick: sick does nothing.",
+            "  do      Keep a stack (py-spy dump of the engine core), then restart if it is advised. Runbook:",
+            "          docs/detectors/engine_stalled.md",
+            "  restart A restart is known to cure this.",
             "  for     no step for 20 s (expected 0.5 s)",
             "  against /health answers",
         ]
@@ -252,6 +253,7 @@ def test_the_words_are_those_of_the_page():
     assert kinds == top_words.KINDS
     assert causes == top_words.CAUSES
     assert set(top_words.KINDS) == set(KINDS)
+    assert set(top_words.STEPS) == set(causes)
     advice = re.findall(r'text: "([^"]+)"', script.partition("function restartWords")[2])[:4]
     source = Path(top_words.__file__).read_text()
     assert [each for each in advice if f'"{each}"' not in source] == []

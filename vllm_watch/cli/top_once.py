@@ -74,7 +74,7 @@ def as_data(status: Status) -> dict[str, Any]:
         "version": status.version,
         "wrong": [
             asdict(each)
-            | {"title": top_words.title(each), "do": top_words.advice(each), "runbook": top_words.runbook(each)}
+            | {"title": top_words.title(each), "do": top_words.step(each), "restart": top_words.advice(each)}
             for each in top_story.open_incidents(status)
         ],
         "engines": [_engine(row) for row in rows],

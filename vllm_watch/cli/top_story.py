@@ -1,5 +1,6 @@
 """What is wrong, first: the open incidents, the evidence of the chosen one and what to do, and how the watcher itself does."""
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ _WRONG_SHARE = (
 )
 _DETAIL_SHARE = 4
 _LOW_HEIGHT = 16  # lines; below, the detail is one line
+_LABEL_WIDTH = 10
 _WELL = frozenset(("serving", "idle", "prefilling"))
 # Kinds that an engine's state tells of while they are seen.
 _SHOWN_AS = frozenset(("engine_down", "engine_stalled", "throughput_collapse", "overload"))
@@ -79,8 +81,8 @@ def detail(row: Row | None, status: Status | None, width: int, height: int) -> T
     if height < _LOW_HEIGHT:
         return said
     rule = Text("─" * width, "bright_black")
-    room = max(1, height // _DETAIL_SHARE - 3)
-    lines = _evidence_lines(row, status.t)[:room]
+    room = max(1, height // _DETAIL_SHARE - 2)
+    lines = _evidence_lines(row, status.t, width)[:room]
     for line in lines:
         line.truncate(width, overflow="ellipsis")
     return Text("\n", no_wrap=True).join([rule, said, *lines, facts(row, width)])
@@ -97,7 +99,10 @@ def worst_row(rows: Sequence[Row], status: Status | None) -> int:
 
 def _sentence(row: Row) -> Text:
     sentence = row.engine.state_text if row.engine else row.target.state_text
-    if _does_again(row):
+    incidents = incidents_of(row)
+    if incidents and not _does_again(row):
+        sentence = incidents[0].summary
+    elif incidents:
         sentence = f"{sentence}; it does again, and the incident ends when that lasts"
     sentence = text.clean(
         sentence or (row.target.signals and row.target.signals.why_not) or row.state
@@ -114,14 +119,16 @@ def _does_again(row: Row) -> bool:
     return bool(incidents) and incidents[0].kind in _SHOWN_AS and row.state in _WELL
 
 
-def _evidence_lines(row: Row, t: float) -> list[Text]:
+def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
     """What to do before what speaks for it: there may be room for few lines."""
     incidents = incidents_of(row)
     if not incidents:
         return [_labelled("restart", line) for line in top_restarts.lines(row.target.restart, t)]
     worst = incidents[0]
-    lines = [_labelled("was" if _does_again(row) else "is", worst.summary)]
-    lines += [_labelled("do", f"{top_words.advice(worst)} Runbook: {top_words.runbook(worst)}")]
+    lines = [_labelled("was", worst.summary)] if _does_again(row) else []
+    steps = textwrap.wrap(top_words.step(worst), max(20, width - _LABEL_WIDTH))
+    lines += [_labelled("" if number else "do", each) for number, each in enumerate(steps)]
+    lines.append(_labelled("restart", top_words.advice(worst)))
     lines += [_labelled("restart", line) for line in top_restarts.lines(row.target.restart, t)]
     for side in ("for", "against"):
         lines += [_labelled(side, said) for said in map(_said, worst.evidence.get(side, ())) if said]  # fmt: skip
@@ -146,7 +153,7 @@ def _said(item: Mapping[str, Any]) -> str:
 
 
 def _labelled(label: str, said: str) -> Text:
-    return Text(f"  {label:8}", "dim", no_wrap=True).append(text.clean(said))
+    return Text(f"  {label:{_LABEL_WIDTH - 2}}", "dim", no_wrap=True).append(text.clean(said))
 
 
 def facts(row: Row, width: int) -> Text:
