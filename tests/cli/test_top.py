@@ -318,6 +318,15 @@ async def test_another_server_is_told(answer, told):
     await runner.cleanup()
 
 
+async def test_what_is_asked_after_the_end_is_no_crash(server):
+    """The screen may be left between the two questions of one look."""
+    daemon = Daemon(f"http://127.0.0.1:{server.port}")
+    await daemon.status()
+    await daemon.close()
+    with pytest.raises(WatchError, match="is not asked any more"):
+        await daemon.status()
+
+
 async def test_a_daemon_that_accepts_and_says_nothing_is_given_up_on(monkeypatch):
     """A server that hangs is told after the timeout, not waited for."""
     monkeypatch.setattr("vllm_watch.cli.top_status._TIMEOUT_SECONDS", 0.05)

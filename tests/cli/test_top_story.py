@@ -105,6 +105,18 @@ async def test_until_somebody_moves_the_cursor_is_on_the_worst(server, board):
         assert selected(pilot) == "chat-0"
 
 
+async def test_the_cursor_is_on_the_first_incident_though_another_state_is_worse(server, board):
+    """The evidence below is of the line on top: of what pages the newest, not the worst word."""
+    for name, state, kind, t in (("gone", "down", "engine_down", NOON), ("hung", "stalled", "engine_stalled", NOON + 60)):  # fmt: skip
+        add(board, name, engine("0", state))
+        board.incident_events(name, [incident(name, kind, t=t)])
+    async with watching(server).run_test(size=(100, 30)) as pilot:
+        await first_look(pilot)
+        assert names(pilot)[:2] == ["gone", "hung"]
+        assert part(pilot, "wrong").split()[1] == "hung/0"
+        assert "hung does nothing." in part(pilot, "detail").splitlines()[1]
+
+
 async def test_an_engine_that_does_again_is_not_called_stalled(server, board):
     """An incident outlives its trouble for a while: that is said, and what it was."""
     add(board, "back", engine("0", "serving"))

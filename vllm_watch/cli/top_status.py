@@ -149,6 +149,8 @@ class Daemon:
             await self._session.close()
 
     async def _get(self, session: aiohttp.ClientSession, what: str) -> bytes:
+        if session.closed:  # the screen was left between two questions
+            raise WatchError(f"{self.url} is not asked any more", "start vllm-watch top again")
         async with session.get(f"{self.url}/api/v1/{what}", allow_redirects=False) as answer:
             if answer.status != HTTPStatus.OK:
                 raise WatchError(
