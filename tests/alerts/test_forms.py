@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
-from tests.alerts.stories import ROOT, RULE_FILES, promtool, rules
+from tests.alerts.incident_stories import crashes, fleet
+from tests.alerts.stories import ROOT, RULE_FILES, Story, as_promtool, promtool, rules
 
 GENERATOR = ROOT / "alerts/generate.py"
 KUBERNETES = ROOT / "deploy/kubernetes/prometheus-rule.yaml"
@@ -76,6 +78,28 @@ def test_every_number_can_be_set(tmp_path: Path) -> None:
     assert all(value in text for value in values.values())
     assert 'job="mine"' in text
     assert 'job="vllm-watch"' not in text
+
+
+@pytest.mark.parametrize(
+    ("share", "down", "severity"), [("0.1", 1, "page"), ("0.2", 1, "ticket"), ("0.3", 3, "page")]
+)
+def test_a_share_that_is_met_exactly_pages(
+    tmp_path: Path, share: str, down: int, severity: str
+) -> None:
+    """One of ten is 0.1, to the last bit: whoever sets that number is woken at it, and not at less."""
+    assert generate("--out", tmp_path, "--set", f"unhealthy_share_page={share}") == (0, "")
+    story = Story("", "VllmEngineDown", (*fleet(10), *crashes(range(down))))
+    told = as_promtool(story) | {"rule_files": [str(tmp_path / "vllm-watch-rules.yaml")]}
+    (check,) = told["tests"][0].pop("alert_rule_test")
+    expression = f'count(ALERTS{{alertname="VllmEngineDown", severity="{severity}"}})'
+    expected = [{"labels": "{}", "value": down}]
+    told["tests"][0]["promql_expr_test"] = [
+        {"expr": expression, "eval_time": check["eval_time"], "exp_samples": expected}
+    ]
+    file = tmp_path / "story.yaml"
+    file.write_text(yaml.safe_dump(told))
+    status, said = promtool("test", "rules", file)
+    assert status == 0, said
 
 
 def test_an_alert_is_left_out_and_runbooks_have_an_address(tmp_path: Path) -> None:
