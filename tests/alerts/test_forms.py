@@ -81,14 +81,15 @@ def test_every_number_can_be_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "down", "severity"), [("0.1", 1, "page"), ("0.2", 1, "ticket"), ("0.3", 3, "page")]
-)
+    ("share", "down", "of", "severity"),
+    [("0.2", 1, 5, "page"), ("0.2", 1, 6, "ticket"), ("0.3", 6, 20, "page"), ("0.1", 1, 10, "page")],
+)  # fmt: skip
 def test_a_share_that_is_met_exactly_pages(
-    tmp_path: Path, share: str, down: int, severity: str
+    tmp_path: Path, share: str, down: int, of: int, severity: str
 ) -> None:
-    """One of ten is 0.1, to the last bit: whoever sets that number is woken at it, and not at less."""
+    """One of five is 0.2, to the last bit: whoever sets that number is woken at it, and not at less."""
     assert generate("--out", tmp_path, "--set", f"unhealthy_share_page={share}") == (0, "")
-    story = Story("", "VllmEngineDown", (*fleet(10), *crashes(range(down))))
+    story = Story("", "VllmEngineDown", (*fleet(of), *crashes(range(down))))
     told = as_promtool(story) | {"rule_files": [str(tmp_path / "vllm-watch-rules.yaml")]}
     (check,) = told["tests"][0].pop("alert_rule_test")
     expression = f'count(ALERTS{{alertname="VllmEngineDown", severity="{severity}"}})'
