@@ -16,14 +16,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # These wait for real time to pass, up to a minute each: begun first, they cost the others none.
 WAITING = (
     "test_canary_live.py", "test_restarts.py", "test_fleet_live.py", "test_gpus_reclaim.py",
-    "test_preflight.py", "test_page_live.py", "test_crash.py",
+    "test_preflight.py", "test_page_live.py", "test_recorded_live.py", "test_crash.py",
 )  # fmt: skip
 
 # make check leaves these out, too: whole lives of engines, watchers that are killed and disks that fail, other
 # programs that are stopped and killed, a browser. make test and CI run them all.
 LONG = (
     "detectors/test_healthy_stories.py", "alerts/test_stories.py", "detectors/test_stories.py",
-    "detectors/test_missing_signals.py", "lab/test_lives.py", "store/test_split_replay.py",
+    "alerts/test_recorded.py", "detectors/test_missing_signals.py", "lab/test_lives.py", "store/test_split_replay.py",
     "benchmarks/test_detection.py", "benchmarks/test_fleet.py", "dashboards/test_live.py",
     "actions/test_failing_disk.py", "restarts/test_daemon_restarts.py", "actions/test_restart_stories.py",
     "restarts/test_wiring.py", "hooks/test_gate_probes.py", "locks/test_lease.py", "locks/test_etcd.py",

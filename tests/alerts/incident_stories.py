@@ -73,6 +73,22 @@ def _word(kind: str, cause: str, severity: str, said: str) -> Story:
     )  # fmt: skip
 
 
+def caused(unknown: str, thrash: str) -> tuple[Series, ...]:
+    """A collapse of the server "a" while its cause is unknown, and when it has turned out to be preemption."""
+    return (
+        incident("a", "throughput_collapse", "unknown", values=unknown, engine="0"),
+        incident("a", "throughput_collapse", "preemption_thrash", "ticket", thrash, engine="0"),
+    )
+
+
+def _collapsed(cause: str, severity: str) -> Fired:
+    said = SAID["throughput_collapse", cause, severity]
+    return Fired(
+        {**SCRAPED, "group": "solo", "target": "a", "engine": "0", "kind": "throughput_collapse", "cause": cause, "severity": severity},
+        BEGINS["throughput_collapse"] + said, "1 of solo at once. The worst, by what they lost of their throughput: a 0%;",
+    )  # fmt: skip
+
+
 def fleet(number: int, group: str = "chat") -> tuple[Series, ...]:
     """So many healthy servers: chat-0, chat-1, …"""
     return tuple(each for n in range(number) for each in server(f"{group}-{n}", group))
@@ -102,6 +118,13 @@ def crashes(numbers: range, values: str = "1x40") -> tuple[Series, ...]:
     )  # fmt: skip
 
 
+def _of_many(number: int, severity: str, count: int) -> Fired:
+    """One of so many that are down at the third minute; the worst five are the last ones."""
+    still = {n: 60 + 10 * n for n in range(count - 1, count - 6, -1)}
+    worst = "".join(f" chat-{n} {s // 60}m {s % 60}s;" for n, s in still.items())
+    return _down(number, severity, count, worst)
+
+
 WATCHERS_OWN = {**SCRAPED, "target": "vllm-watch", "kind": "engine_down", "cause": "unreachable"}
 THREE_GROUPS = tuple(each for group in ("a", "b", "c", "d", "e") for each in server(group, group))
 FAILING = Fired(
@@ -114,8 +137,16 @@ STORIES = (
 
     Story("one of four is down: three go on serving, so it is a ticket", "VllmEngineDown",
           (*fleet(4), *crashes(range(1))), fires=(_down(0, "ticket", 1, " chat-0 1m 0s;"),)),
-    Story("one of two is down: half is not more than half", "VllmEngineDown",
-          (*fleet(2), *crashes(range(1))), fires=(_down(0, "ticket", 1, " chat-0 1m 0s;"),)),
+    Story("one of one is down: it is all of its group", "VllmEngineDown",
+          (*fleet(1), *crashes(range(1))), fires=(_down(0, "page", 1, " chat-0 1m 0s;"),)),
+    Story("one of two is down: the other one is left with twice its work and no peer", "VllmEngineDown",
+          (*fleet(2), *crashes(range(1))), fires=(_down(0, "page", 1, " chat-0 1m 0s;"),)),
+    Story("one of three is down: two go on serving, so it is a ticket", "VllmEngineDown",
+          (*fleet(3), *crashes(range(1))), fires=(_down(0, "ticket", 1, " chat-0 1m 0s;"),)),
+    Story("ninety-nine of two hundred are down: less than half, so it is a ticket", "VllmEngineDown",
+          (*fleet(200), *crashes(range(99))), fires=tuple(_of_many(n, "ticket", 99) for n in range(99))),
+    Story("a hundred of two hundred are down: half, and one page by its grouping", "VllmEngineDown",
+          (*fleet(200), *crashes(range(100))), fires=tuple(_of_many(n, "page", 100) for n in range(100))),
     Story("two of three are down: the group can not carry it", "VllmEngineDown",
           (*fleet(3), *crashes(range(2))),
           fires=tuple(_down(n, "page", 2, " chat-1 1m 10s; chat-0 1m 0s;") for n in range(2))),
@@ -128,12 +159,18 @@ STORIES = (
           fires=(_down(0, "page", 1, " chat-0 1m 0s;"),)),
     Story("sleeping replicas are no capacity that was lost, and none that serves", "VllmEngineDown",
           (*fleet(2), *server("chat-2", "chat", "sleeping"), *server("chat-3", "chat", "sleeping"), *crashes(range(1))),
-          fires=(_down(0, "ticket", 1, " chat-0 1m 0s;"),)),
+          fires=(_down(0, "page", 1, " chat-0 1m 0s;"),)),
     Story("a page ends as a ticket when its peers are back", "VllmEngineDown",
           (*fleet(3), *crashes(range(1)), incident("chat-1", "engine_stalled", "hang", values="1x8 stale", engine="0")),
           at="6m", fires=(_down(0, "ticket", 1, " chat-0 4m 0s;"),)),
+    Story("a collapse whose cause is not found within half a minute", "VllmThroughputCollapse",
+          (*server("a", "solo"), *caused("1x40", "_x40")), at="45s", fires=(_collapsed("unknown", "page"),)),
+    Story("one whose cause is found meanwhile is told once, with it", "VllmThroughputCollapse",
+          (*server("a", "solo"), *caused("1 stale", "_ 1x40")), at="45s", fires=(_collapsed("preemption_thrash", "ticket"),)),
+    Story("quiet - a collapse whose cause is looked for", "VllmThroughputCollapse",
+          (*server("a", "solo"), *caused("1x40", "_x40")), at="15s"),
     Story("a scrape that fails does not end the alert", "VllmEngineDown",
-          (*fleet(2), *crashes(range(1), values="1x6 stale 1x30")), at="1m45s",
+          (*fleet(3), *crashes(range(1), values="1x6 stale 1x30")), at="1m45s",
           fires=(_down(0, "ticket", 1, " chat-0 0s;"),)),
     Story("quiet - the incident ended two minutes ago", "VllmEngineDown",
           (*fleet(2), *crashes(range(1), values="1x4 stale")), at="3m15s"),

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
-from tests.alerts.stories import ROOT, RULE_FILES, promtool, rules
+from tests.alerts.incident_stories import crashes, fleet
+from tests.alerts.stories import ROOT, RULE_FILES, Story, as_promtool, promtool, rules
 
 GENERATOR = ROOT / "alerts/generate.py"
 KUBERNETES = ROOT / "deploy/kubernetes/prometheus-rule.yaml"
@@ -62,7 +64,9 @@ def test_every_number_can_be_set(tmp_path: Path) -> None:
     """Whatever is marked `# tune` takes another value, everywhere, and the rules stay valid."""
     names = {name for file in RULE_FILES for name in re.findall(r"# tune: (\w+)", file.read_text())}
     values = {
-        name: f"{7 + n}m" if name.startswith("keep_firing") else f"0.{123 + n}"
+        name: f"{7 + n}m"
+        if name.startswith("keep_firing") or name.endswith("_wait")
+        else f"0.{123 + n}"
         for n, name in enumerate(sorted(names))
     }
     wanted = [part for name, value in values.items() for part in ("--set", f"{name}={value}")]
@@ -74,6 +78,29 @@ def test_every_number_can_be_set(tmp_path: Path) -> None:
     assert all(value in text for value in values.values())
     assert 'job="mine"' in text
     assert 'job="vllm-watch"' not in text
+
+
+@pytest.mark.parametrize(
+    ("share", "down", "of", "severity"),
+    [("0.2", 1, 5, "page"), ("0.2", 1, 6, "ticket"), ("0.3", 6, 20, "page"), ("0.1", 1, 10, "page")],
+)  # fmt: skip
+def test_a_share_that_is_met_exactly_pages(
+    tmp_path: Path, share: str, down: int, of: int, severity: str
+) -> None:
+    """One of five is 0.2, to the last bit: whoever sets that number is woken at it, and not at less."""
+    assert generate("--out", tmp_path, "--set", f"unhealthy_share_page={share}") == (0, "")
+    story = Story("", "VllmEngineDown", (*fleet(of), *crashes(range(down))))
+    told = as_promtool(story) | {"rule_files": [str(tmp_path / "vllm-watch-rules.yaml")]}
+    (check,) = told["tests"][0].pop("alert_rule_test")
+    expression = f'count(ALERTS{{alertname="VllmEngineDown", severity="{severity}"}})'
+    expected = [{"labels": "{}", "value": down}]
+    told["tests"][0]["promql_expr_test"] = [
+        {"expr": expression, "eval_time": check["eval_time"], "exp_samples": expected}
+    ]
+    file = tmp_path / "story.yaml"
+    file.write_text(yaml.safe_dump(told))
+    status, said = promtool("test", "rules", file)
+    assert status == 0, said
 
 
 def test_an_alert_is_left_out_and_runbooks_have_an_address(tmp_path: Path) -> None:

@@ -3,27 +3,34 @@
 import asyncio
 import socket
 import sys
-import time
 
 import pytest
 from aiohttp import web
 
+from tests.cli.top_screen import (
+    add,
+    engine,
+    first_look,
+    gpu,
+    names,
+    part,
+    reading,
+    row,
+    selected,
+    watching,
+)
 from vllm_watch.__main__ import main
 from vllm_watch.cli import top_text
 from vllm_watch.cli.top_app import TopApp
 from vllm_watch.cli.top_rows import POINTS_MAX
 from vllm_watch.cli.top_status import Daemon
 from vllm_watch.errors import WatchError
-from vllm_watch.export.board import Board
 from vllm_watch.export.server import Server
 from vllm_watch.samples.gpu import GpuReading, GpuSample
-from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import Target
-from vllm_watch.signals.records import EngineSignals, Quantiles, TargetSignals
 from vllm_watch.signals.state import STATES
 
-NEVER_SECONDS = 3600.0  # between two looks: tests ask when they want to know
-GIB = 1 << 30
+PARTS = ("header", "wrong", "engines", "gpus", "detail", "watcher", "keys")
 SIZES = [(80, 24), (200, 50), (60, 10), (40, 6), (1, 1)]
 
 SHORT = {
@@ -37,27 +44,6 @@ SHORT = {
     top_text.age: [(None, "-"), (0, "now"), (0.99, "now"), (5.9, "5s"), (65, "1m05")],
     top_text.percent: [(None, "-"), (0, "0%"), (0.634, "63%"), (1, "100%")],
 }  # fmt: skip
-
-
-@pytest.fixture
-async def board():
-    """A daemon's board with one engine that serves."""
-    board = Board()
-    add(board, "chat-0", engine("0", "serving"))
-    return board
-
-
-@pytest.fixture
-async def server(board):
-    """The daemon's real server over the board."""
-    server = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
-    await server.start()
-    yield server
-    await server.stop()
-
-
-def watching(server):
-    return TopApp(Daemon(f"http://127.0.0.1:{server.port}"), NEVER_SECONDS)
 
 
 @pytest.mark.parametrize("form", SHORT, ids=lambda form: form.__name__)
@@ -92,7 +78,7 @@ async def test_an_engine_and_its_numbers(server):
         await first_look(pilot)
         assert "1 serving" in part(pilot, "header")
         assert row(pilot, "chat-0").split() == [
-            "chat-0", "serving", "12", "3", "██▌", "42%", "1.2k", "█", "450ms", "21ms",
+            "chat-0", "serving", "12", "3", "██▌", "42%", "43%", "1.2k", "█", "450ms", "21ms",
             "-", "12k", "-", "-",
         ]  # fmt: skip
         assert part(pilot, "detail").splitlines()[1:] == [
@@ -204,13 +190,13 @@ async def test_it_fits_every_terminal(server, board, size):
     width, height = size
     async with watching(server).run_test(size=size) as pilot:
         await first_look(pilot)
-        parts = [part(pilot, name) for name in ("header", "engines", "gpus", "detail", "keys")]
+        parts = [part(pilot, name) for name in PARTS]
         lines = [line for each in parts if each for line in each.split("\n")]
         if width > 20:
             assert max(map(len, lines)) <= width
         if height >= 10:
             assert len(lines) == height
-        assert len(parts[1].splitlines()) >= 2
+        assert len(parts[2].splitlines()) >= 2
 
 
 async def test_the_cursor_is_always_in_sight(server, board):
@@ -332,6 +318,15 @@ async def test_another_server_is_told(answer, told):
     await runner.cleanup()
 
 
+async def test_what_is_asked_after_the_end_is_no_crash(server):
+    """The screen may be left between the two questions of one look."""
+    daemon = Daemon(f"http://127.0.0.1:{server.port}")
+    await daemon.status()
+    await daemon.close()
+    with pytest.raises(WatchError, match="is not asked any more"):
+        await daemon.status()
+
+
 async def test_a_daemon_that_accepts_and_says_nothing_is_given_up_on(monkeypatch):
     """A server that hangs is told after the timeout, not waited for."""
     monkeypatch.setattr("vllm_watch.cli.top_status._TIMEOUT_SECONDS", 0.05)
@@ -371,71 +366,3 @@ def test_a_url_that_is_none_is_told(capsys):
     assert capsys.readouterr().err == (
         "vllm-watch: --url: 'localhost:9470' is no URL\n  → write http://HOST:PORT\n"
     )
-
-
-async def first_look(pilot):
-    async with asyncio.timeout(30):
-        while "asking" in part(pilot, "header") or not part(pilot, "header"):
-            await pilot.pause(0.01)
-
-
-def part(pilot, name):
-    widget = pilot.app.query_one(f"#{name}")
-    return widget.content.plain if widget.display else ""
-
-
-def rows(pilot):
-    return part(pilot, "engines").splitlines()[1:]
-
-
-def names(pilot):
-    return [line.split()[0] for line in rows(pilot)]
-
-
-def row(pilot, name):
-    return next(line for line in rows(pilot) if line.split()[0] == name)
-
-
-def selected(pilot):
-    return part(pilot, "detail").splitlines()[1].split(":")[0]
-
-
-def add(board, name, *engines, t=None, up=True, state=None, state_text=""):
-    if name not in board.targets:
-        board.add_target(Target(name=name, url=f"http://{name}:8000", group=name), 5)
-    board.publish(
-        TargetSignals(
-            target=name, t=time.time() if t is None else t, up=up, outcome="ok" if up else "refused",
-            state=state or engines[0].state, state_text=state_text, version="0.11.0",
-            engines={each.engine: each for each in engines},
-        )
-    )  # fmt: skip
-
-
-def engine(label, state, **changed):
-    numbers = {
-        "model_name": "llama", "state_text": "12 running, 3 waiting",
-        "requests_running": 12, "requests_waiting": 3, "kv_cache_usage_ratio": 0.42,
-        "kv_cache_capacity_tokens": 100_000, "kv_cache_free_tokens": 58_000,
-        "generation_tokens_per_second": 1234.5, "prompt_tokens_per_second": 12_000,
-        "time_to_first_token_seconds": Quantiles(p95=0.45), "restarts": 2,
-        "inter_token_latency_seconds": Quantiles(p95=0.021),
-    }  # fmt: skip
-    return EngineSignals(engine=label, state=state, **(numbers | changed))
-
-
-def reading(*gpus):
-    return GpuReading(status="ok", t=1000.0, driver_version="570.86", gpus=gpus)
-
-
-def gpu(index, used_gib, **changed):
-    holders = (
-        ProcessSample(pid=99, name="python3", used_bytes=GIB),
-        ProcessSample(pid=4711, name="VLLM::EngineCore", used_bytes=60 * GIB),
-        ProcessSample(pid=7, cmdline=("/bin/sh",), used_bytes=None),
-    )
-    return GpuSample(
-        index=index, uuid=f"GPU-{index}", name="NVIDIA H100 80GB HBM3", memory_total_bytes=80 * GIB,
-        memory_used_bytes=used_gib * GIB, utilization_ratio=0.93, temperature_celsius=61,
-        power_watts=410, processes=holders, **changed,
-    )  # fmt: skip

@@ -2,17 +2,22 @@
 
 import argparse
 import importlib.util
+import sys
 
 from vllm_watch.cli import exit_status
 from vllm_watch.errors import WatchError
 
 HELP = """\
-Look at a running vllm-watch in the terminal: engines, GPUs and who holds them. Needs the extra `top`
-(pip install 'vllm-watch[top]') and a daemon: start one with `vllm-watch run` or `vllm-watch demo`.
+Look at a running vllm-watch in the terminal: what is wrong first, with its evidence and what to do; the
+engines, GPUs and who holds them, why nothing is restarted now, and how the watcher itself does. Needs the extra
+`top` (pip install 'vllm-watch[top]') and a daemon: start one with `vllm-watch run` or `vllm-watch demo`.
+Where the output is no terminal, and with --once, it is told once as text. NO_COLOR takes the colours away.
 
 examples:
   vllm-watch top
   vllm-watch top --url http://gpu-7:9470
+  vllm-watch top --once | mail -s 'engines' oncall@example.org
+  vllm-watch top --json | jq '.wrong[] | [.severity, .target, .title]'
 
 keys: arrows select, s sorts, / filters, q quits
 """
@@ -25,6 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="http://127.0.0.1:9470",
         help="the daemon's address (default: %(default)s)",
     )
+    parser.add_argument("--once", action="store_true", help="tell it once, as text, and end")
+    parser.add_argument("--json", action="store_true", help="tell it once, as one JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -36,6 +43,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise WatchError(
             "top needs textual, which is not installed", "pip install 'vllm-watch[top]'"
         )
+    if arguments.once or arguments.json or not sys.stdout.isatty():
+        from vllm_watch.cli import top_once  # noqa: PLC0415 - as below
+
+        top_once.show(url, as_json=arguments.json)
+        return exit_status.FINE
     # Loaded here, because only this command needs them and they may be absent.
     from vllm_watch.cli.top_app import TopApp  # noqa: PLC0415
     from vllm_watch.cli.top_status import Daemon  # noqa: PLC0415

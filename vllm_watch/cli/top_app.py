@@ -9,13 +9,14 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input, Static
 
-from vllm_watch.cli import top_panels, top_rows
+from vllm_watch.cli import top_panels, top_rows, top_story
 from vllm_watch.cli.top_status import Status
 from vllm_watch.errors import WatchError
 
 _INTERVAL_SECONDS = 2.0  # a person reads no faster, and the daemon looks every few seconds anyway
 _PAGE_ROWS = 10
-_GPU_SHARE = 3  # GPUs take at most this part (a third) of the height
+_LOW_HEIGHT = 16  # lines; below, how the watcher does is left out
+_GPU_SHARE = 4  # GPUs take at most this part (a quarter) of the height
 
 
 class Source(Protocol):
@@ -35,15 +36,16 @@ class TopApp(App[None]):
 
     CSS = """
     Screen { layers: base; }
-    #header, #engines, #gpus, #detail, #keys { width: 100%; }
-    #header { height: 1; }
+    #header, #wrong, #engines, #gpus, #detail, #watcher, #keys { width: 100%; }
+    #header, #watcher { height: 1; }
     #engines { height: 1fr; }
-    #gpus, #detail, #keys { height: auto; }
+    #wrong, #gpus, #detail, #keys { height: auto; }
     #filter { display: none; border: none; height: 1; padding: 0; }
     #filter.shown { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", "quit"),
+        Binding("ctrl+c", "quit", "quit", priority=True),  # as every other command ends
         Binding("up,k", "move(-1)", "up"),
         Binding("down,j", "move(1)", "down"),
         Binding("pageup", f"move({-_PAGE_ROWS})", "up"),
@@ -68,15 +70,19 @@ class TopApp(App[None]):
         self._rows: list[top_rows.Row] = []
         self._shown: list[top_rows.Row] = []
         self._selected: str = ""  # name of the row under the cursor: it stays there when rows move
+        self._chosen = False  # did a person choose it? Until then the cursor is on what is worst
+        self._drawn: dict[str, tuple[object, ...]] = {}  # by part
         self._sort = "urgency"
         self._wanted = ""
 
     def compose(self) -> ComposeResult:
         """Lay out the parts from top to bottom."""
         yield Static(id="header")
+        yield Static(id="wrong")
         yield Static(id="engines")
         yield Static(id="gpus")
         yield Static(id="detail")
+        yield Static(id="watcher")
         yield Input(id="filter", placeholder="show what contains …", compact=True)
         yield Static(id="keys")
 
@@ -92,6 +98,11 @@ class TopApp(App[None]):
     def on_resize(self) -> None:
         """Fit what is shown to the new size."""
         self.draw()
+
+    @property
+    def known(self) -> Status | None:
+        """What the daemon said last; None before its first answer."""
+        return self._status
 
     async def _ask_for_ever(self) -> None:
         while True:
@@ -117,34 +128,45 @@ class TopApp(App[None]):
             return
         width, height = self.size
         self._shown = top_rows.arranged(self._rows, self._sort, self._wanted)
-        age_seconds = None if self._answered_s is None else time.monotonic() - self._answered_s
-        gpus = top_panels.gpus(
-            self._status.gpus if self._status else None, width, max(1, height // _GPU_SHARE)
-        )
         selected = self._cursor()
-        row = self._shown[selected] if self._shown else None
-        parts = {
-            "#header": top_panels.header(
-                self._source.url, self._status, self._problem, age_seconds, width
-            ),
-            "#gpus": gpus,
-            "#detail": top_panels.detail(row, width, height),
-            "#keys": top_panels.keys(self._sort, self._wanted, len(self._shown), width),
-        }
+        parts = self._parts(self._shown[selected] if self._shown else None, width, height)
         taken = sum(1 + part.plain.count("\n") for part in parts.values() if part.plain)
         taken += self.query_one("#filter").has_class("shown")
         parts["#engines"] = self._engines(width, max(2, height - taken), selected)
         for place, part in parts.items():
-            self.query_one(place, Static).update(part)
-            self.query_one(place).display = bool(part.plain)
+            drawn = (part.plain, str(part.style), tuple(part.spans))
+            if drawn != self._drawn.get(place):  # what is the same is not written again: no flicker
+                self._drawn[place] = drawn
+                self.query_one(place, Static).update(part)
+                self.query_one(place).display = bool(part.plain)
+
+    def _parts(self, row: top_rows.Row | None, width: int, height: int) -> dict[str, Text]:
+        """All but the engines, which get what is left of the height."""
+        status = self._status
+        age_seconds = None if self._answered_s is None else time.monotonic() - self._answered_s
+        gpus = status.gpus if status else None
+        return {
+            "#header": top_panels.header(self._source.url, status, self._problem, age_seconds, width),
+            "#wrong": top_story.wrong(status, width, height),
+            "#gpus": top_panels.gpus(gpus, width, max(1, height // _GPU_SHARE)),
+            "#detail": top_story.detail(row, status, width, height),
+            "#watcher": top_story.watcher(status, width) if height >= _LOW_HEIGHT else Text(),
+            "#keys": top_panels.keys(self._sort, self._wanted, len(self._shown), width),
+        }  # fmt: skip
 
     def _engines(self, width: int, height: int, selected: int) -> Text:
         columns = top_rows.columns_for(width, self._shown)
         visible = height - 1
         first = min(max(0, selected - visible // 2), max(0, len(self._shown) - visible))
+        below = self._shown[first + visible :]
+        if below and visible > 1:  # the last line stands for what is not shown
+            visible -= 1
+            below = self._shown[first + visible :]
         lines = [top_rows.titles(columns, width)]
         for number, row in enumerate(self._shown[first : first + visible], first):
             lines.append(top_rows.line(row, columns, selected=number == selected))
+        if below and visible > 1:
+            lines.append(top_rows.folded(below))
         if not self._shown:
             lines.append(Text(self._why_empty(), "dim"))
         return Text("\n", no_wrap=True, overflow="crop").join(lines)
@@ -158,16 +180,17 @@ class TopApp(App[None]):
 
     def _cursor(self) -> int:
         names = [row.name for row in self._shown]
-        if self._selected in names:
+        if self._chosen and self._selected in names:
             return names.index(self._selected)
-        self._selected = names[0] if names else ""
-        return 0
+        place = top_story.worst_row(self._shown, self._status)
+        self._selected = names[place] if names else ""
+        return place
 
     def action_move(self, rows: int) -> None:
         """Move the cursor."""
         if self._shown:
             place = min(max(0, self._cursor() + rows), len(self._shown) - 1)
-            self._selected = self._shown[place].name
+            self._selected, self._chosen = self._shown[place].name, True
             self.draw()
 
     def action_sort(self) -> None:

@@ -1,4 +1,4 @@
-"""The parts around the engines: header, GPUs with their holders, the selected engine, the keys."""
+"""The parts around the engines: header, GPUs with who holds them (what is stale first), the keys."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from vllm_watch.cli import top_text as text
-from vllm_watch.cli.top_rows import Row
-from vllm_watch.cli.top_status import Status
-from vllm_watch.samples.gpu import GpuReading, GpuSample
-from vllm_watch.samples.process import ProcessSample
+from vllm_watch.cli.top_status import JudgedGpu, JudgedProcess, JudgedReading, Status
+from vllm_watch.signals.holders.records import STALE
 
 _OLD_SECONDS = 6.0  # three answers missed
-_LOW_HEIGHT = 16  # lines; below, the detail is one line
 _HOLDERS_MAX = 4  # named on a GPU's line; the others are counted
 _BAR_WIDTHS = (8, 30)
 
@@ -51,40 +48,76 @@ def _states(status: Status) -> list[str]:
     return found
 
 
-def gpus(reading: GpuReading | None, width: int, lines_max: int) -> Text:
-    """Return a line per GPU, and one for its holders where there is room."""
+def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
+    """Return a line per GPU, and who holds its memory where there is room or where some of it is stale."""
     if reading is None:
         return Text()
     if reading.gpus is None or reading.status != "ok":
-        style = "dim" if reading.status == "no_driver" else "bold yellow"
-        words = {"no_driver": "no GPU driver here", "hung": "the GPU driver does not answer"}
-        why = f" ({text.clean(reading.text)})" if reading.text else ""
-        return Text(
-            f"GPUs: {words.get(reading.status, 'not readable')}{why}",
-            style,
-            no_wrap=True,
-            overflow="ellipsis",
-        )
-    found = reading.gpus
-    if not found:
+        return _unreadable(reading)
+    if not reading.gpus:
         return Text("GPUs: none visible", "dim")
-    per_gpu = 2 if 2 * len(found) < lines_max else 1
-    room = max(1, lines_max - 1) // per_gpu
+    with_holders = 2 * len(reading.gpus) < lines_max
     lines = [_rule(f" GPUs  driver {text.clean(reading.driver_version or text.UNKNOWN)} ", width)]
-    for gpu in found[:room]:
-        lines.append(_gpu(gpu, width))
-        if per_gpu > 1 and not gpu.lost:
-            lines.append(_holders(gpu.processes, width))
-    if len(found) > room:
-        lines[0] = _rule(f" GPUs  {room} of {len(found)}: a higher terminal shows more ", width)
-    return Text("\n", no_wrap=True, overflow="crop").join(lines)
+    shown = 0
+    # Those that are lost and those with stale memory first: there may be room for few.
+    for gpu in sorted(reading.gpus, key=lambda gpu: (not gpu.lost, -gpu.lost_bytes, gpu.index)):
+        of_gpu = _gpu_lines(gpu, width, with_holders=with_holders)
+        if shown and len(lines) + len(of_gpu) > lines_max:
+            break
+        lines += of_gpu
+        shown += 1
+    if len(reading.gpus) > shown:
+        title = f" GPUs  {shown} of {len(reading.gpus)}: a higher terminal shows more "
+        lines[0] = _rule(title, width)
+    return Text("\n", no_wrap=True, overflow="crop").join(lines[: max(2, lines_max)])
+
+
+def _unreadable(reading: JudgedReading) -> Text:
+    style = "dim" if reading.status == "no_driver" else "bold yellow"
+    words = {"no_driver": "no GPU driver here", "hung": "the GPU driver does not answer"}
+    why = f" ({text.clean(reading.text)})" if reading.text else ""
+    said = f"GPUs: {words.get(reading.status, 'not readable')}{why}"
+    return Text(said, style, no_wrap=True, overflow="ellipsis")
+
+
+def _gpu_lines(gpu: JudgedGpu, width: int, *, with_holders: bool) -> list[Text]:
+    if gpu.lost_bytes:
+        return [_gpu(gpu, width), *_stale(gpu, width)]
+    if with_holders and not gpu.lost:
+        return [_gpu(gpu, width), _holders(gpu.processes, width)]
+    return [_gpu(gpu, width)]
+
+
+def _stale(gpu: JudgedGpu, width: int) -> list[Text]:
+    """Who holds what nobody uses and how to get it back, then who else holds memory."""
+    stale = [each for each in gpu.processes or () if each.verdict == STALE]
+    lines = [_remedy(each) for each in sorted(stale, key=lambda each: -(each.used_bytes or 0))]
+    nobody = gpu.unaccounted
+    if nobody is not None and nobody.verdict == STALE:
+        who = f"{text.gib(gpu.unaccounted_bytes)} GiB of no process that is seen"
+        lines.append(_stale_line(who, nobody.remedy or "vllm-watch gpus says more"))
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
+    others = [each for each in gpu.processes or () if each.verdict != STALE]
+    return [*lines[:_HOLDERS_MAX], _holders(others, width)] if others else lines[:_HOLDERS_MAX]
+
+
+def _remedy(process: JudgedProcess) -> Text:
+    why = (process.reason or "stale").replace("_", " ")
+    who = f"{_command(process)} {process.pid} {text.gib(process.used_bytes)} GiB, {why}"
+    return _stale_line(who, process.remedy or "vllm-watch gpus says more")
+
+
+def _stale_line(who: str, remedy: str) -> Text:
+    said = Text(f"   stale  {text.clean(who)}: ", "yellow", no_wrap=True)
+    return said.append(text.clean(remedy), "dim")
 
 
 def _rule(title: str, width: int) -> Text:
     return Text(title.center(width, "─")[:width], "bright_black")
 
 
-def _gpu(gpu: GpuSample, width: int) -> Text:
+def _gpu(gpu: JudgedGpu, width: int) -> Text:
     used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
     ratio = used / total if used is not None and total else None
     shown = Text(f"{gpu.index:>2} ", no_wrap=True, overflow="crop")
@@ -99,6 +132,8 @@ def _gpu(gpu: GpuSample, width: int) -> Text:
     shown.append(
         f" {text.gib(used):>5}/{text.gib(total)} GiB  util {text.percent(gpu.utilization_ratio):>4}"
     )
+    if gpu.lost_bytes:
+        shown.append(f"  {text.gib(gpu.lost_bytes)} GiB stale", "bold yellow")
     for warning in _warnings(gpu):
         shown.append(f"  {warning}", "bold yellow")
     if gpu.temperature_celsius is not None:
@@ -109,14 +144,14 @@ def _gpu(gpu: GpuSample, width: int) -> Text:
     return shown
 
 
-def _warnings(gpu: GpuSample) -> list[str]:
+def _warnings(gpu: JudgedGpu) -> list[str]:
     found = [reason for reason in gpu.throttle_reasons or () if reason not in ("gpu_idle", "none")]
     if gpu.ecc_uncorrected:
         found.append(f"{gpu.ecc_uncorrected} ECC errors")
     return [text.clean(one) for one in found]
 
 
-def _holders(processes: Sequence[ProcessSample] | None, width: int) -> Text:
+def _holders(processes: Sequence[JudgedProcess] | None, width: int) -> Text:
     if processes is None:
         return Text("   holders unknown", "dim")
     if not processes:
@@ -133,44 +168,8 @@ def _holders(processes: Sequence[ProcessSample] | None, width: int) -> Text:
     return shown
 
 
-def _command(process: ProcessSample) -> str:
+def _command(process: JudgedProcess) -> str:
     return process.name or (process.cmdline[0].rsplit("/", 1)[-1] if process.cmdline else "?")
-
-
-def detail(row: Row | None, width: int, height: int) -> Text:
-    """Return what is known of the selected engine, in words: the state's own sentence first."""
-    if row is None:
-        return Text()
-    sentence = row.engine.state_text if row.engine else row.target.state_text
-    sentence = text.clean(
-        sentence or (row.target.signals and row.target.signals.why_not) or row.state
-    )
-    if row.stale:
-        sentence = f"not seen for {text.age(row.age_seconds)}: {sentence}"
-    said = Text(f"{text.clean(row.name)}: ", "bold", no_wrap=True).append(
-        sentence,
-        text.STATE_STYLES.get(row.state, "").replace(" on red", "").replace("white", "red"),
-    )
-    said.truncate(width, overflow="ellipsis")
-    if height < _LOW_HEIGHT:
-        return said
-    return Text("\n", no_wrap=True).join([_rule("", width), said, _facts(row, width)])
-
-
-def _facts(row: Row, width: int) -> Text:
-    signals, engine = row.target.signals, row.engine
-    facts = [row.model or "model unknown", row.target.url]
-    if signals and signals.version:
-        facts.append(f"vLLM {signals.version}")
-    if engine and engine.kv_cache_capacity_tokens is not None:
-        facts.append(
-            f"KV {text.count(engine.kv_cache_free_tokens)} of {text.count(engine.kv_cache_capacity_tokens)} tokens free"
-        )
-    if engine and engine.restarts:
-        facts.append(f"{engine.restarts} restarts seen")
-    shown = Text(" · ".join(map(text.clean, facts)), "dim", no_wrap=True)
-    shown.truncate(width, overflow="ellipsis")
-    return shown
 
 
 def keys(sort: str, wanted: str, rows: int, width: int) -> Text:

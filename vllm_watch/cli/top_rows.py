@@ -1,6 +1,6 @@
 """The engines as rows: what stands in which column, which columns fit, how rows are sorted and filtered."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -8,6 +8,7 @@ from typing import Literal
 from rich.text import Text
 
 from vllm_watch.cli import top_text as text
+from vllm_watch.cli import top_words
 from vllm_watch.cli.top_status import Status, TargetStatus
 from vllm_watch.signals.records import EngineSignals
 
@@ -122,6 +123,7 @@ _COLUMNS = (
     Column("RUN", 4, 1, _of(lambda e: text.count(e.requests_running))),
     Column("WAIT", 4, 1, _of(lambda e: text.count(e.requests_waiting))),
     Column("KV CACHE", 11, 2, _kv, "left"),
+    Column("SPEED", 5, 1, _of(lambda e: text.percent(e.throughput_ratio))),
     Column("TOK/S", 5, 1, _of(lambda e: text.count(e.generation_tokens_per_second))),
     Column("", 12, 5, _curve, "left"),
     Column("TTFT p95", 8, 3, _of(lambda e: text.seconds(e.time_to_first_token_seconds.p95))),
@@ -148,8 +150,19 @@ def _most(read: Callable[[EngineSignals], float | None]) -> Sort:
 
 
 def _urgency(row: Row) -> tuple[float, str]:
+    """What wakes people before what does not, and of that the worst state; a whole server's is each engine's."""
     known = text.STATES_BY_URGENCY
-    return (known.index(row.state) if row.state in known else len(known), row.name)
+    state = known.index(row.state) if row.state in known else len(known)
+    return (top_words.rank(row.target.incidents) * (len(known) + 1) + state, row.name)
+
+
+def folded(rows: Sequence[Row]) -> Text:
+    """Return a line that stands for all these rows: how many are in which state."""
+    states = Counter(row.state for row in rows)
+    said = ", ".join(
+        f"{states[state]} {state}" for state in text.STATES_BY_URGENCY if states[state]
+    )
+    return Text(f"… {len(rows)} more: {said}", "dim", no_wrap=True)
 
 
 SORTS: dict[str, Sort] = {

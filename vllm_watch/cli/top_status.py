@@ -2,17 +2,70 @@
 
 import asyncio
 import os
+from dataclasses import dataclass
 from http import HTTPStatus
+from typing import TypeVar
 
 import aiohttp
 from pydantic import BaseModel, ValidationError
 
 from vllm_watch.errors import WatchError
-from vllm_watch.samples.gpu import GpuReading
-from vllm_watch.signals.records import Advice, TargetSignals
+from vllm_watch.export.incidents import Incident
+from vllm_watch.export.restarts import RestartPlan, RestartState
+from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.target import WATCHER
+from vllm_watch.signals.holders.records import STALE, Judged
+from vllm_watch.signals.records import Advice, Sight, TargetSignals
 
 _TIMEOUT_SECONDS = 5.0
 _BODY_BYTES_MAX = 64 << 20  # 10,000 targets of one engine each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedProcess(ProcessSample):
+    """A holder of GPU memory with the daemon's verdict."""
+
+    verdict: str = "unknown"
+    reason: str | None = None
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedGpu(GpuSample):
+    """A GPU with what of its memory is stale; None: not judged."""
+
+    processes: tuple[JudgedProcess, ...] | None = None
+    stale_bytes: int | None = None  # of processes
+    unaccounted_bytes: int | None = None  # used, and held by no process that is seen
+    unaccounted: Judged | None = None
+
+    @property
+    def lost_bytes(self) -> int:
+        """What nobody uses, as far as it is known: of stale processes, and of nobody where that is judged stale."""
+        nobody = self.unaccounted is not None and self.unaccounted.verdict == STALE
+        return (self.stale_bytes or 0) + ((self.unaccounted_bytes or 0) if nobody else 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedReading(GpuReading):
+    """All GPUs of the daemon's host."""
+
+    gpus: tuple[JudgedGpu, ...] | None = None
+
+
+class SourceStatus(BaseModel):
+    """How the last call to one source ended."""
+
+    outcome: str = ""
+    last_success_timestamp_seconds: float | None = None
+
+
+class StoreStatus(BaseModel):
+    """The state folder: could the last attempt be written, and why not."""
+
+    ok: bool = True
+    because: str | None = None
 
 
 class TargetStatus(BaseModel):
@@ -26,6 +79,10 @@ class TargetStatus(BaseModel):
     state_text: str = ""
     signals: TargetSignals | None = None
     advice: tuple[Advice, ...] = ()
+    detectors: dict[str, Sight] = {}
+    sources: dict[str, SourceStatus] = {}
+    incidents: tuple[Incident, ...] = ()  # the open ones, the worst first
+    restart: RestartPlan | None = None  # None: restarts are off
 
 
 class Status(BaseModel):
@@ -35,8 +92,20 @@ class Status(BaseModel):
     t: float  # Unix seconds, by the daemon's clock
     window_seconds: float
     not_ready: str | None = None
-    gpus: GpuReading | None = None  # None: not looked at yet
+    uptime_seconds: float | None = None
+    sources: dict[str, SourceStatus] = {}  # of the daemon's host
+    store: StoreStatus | None = None  # None: there is no state folder
+    restarts: RestartState | None = None  # None: restarts are off everywhere
+    gpus: JudgedReading | None = None  # None: not looked at yet
     targets: list[TargetStatus]
+    incidents: tuple[Incident, ...] = ()  # of the watcher itself, and of what targets share
+
+
+_Answer = TypeVar("_Answer", bound=BaseModel)
+
+
+class _Incidents(BaseModel):
+    incidents: tuple[Incident, ...]
 
 
 class Daemon:
@@ -55,15 +124,21 @@ class Daemon:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
             self._session = aiohttp.ClientSession(timeout=timeout)
+        status = await self._ask(self._session, "status", Status)
+        # Those of the watcher itself belong to no target, and stand only there.
+        own = await self._ask(self._session, f"incidents?state=open&target={WATCHER}", _Incidents)
+        return status.model_copy(update={"incidents": own.incidents})
+
+    async def _ask(self, session: aiohttp.ClientSession, what: str, kind: type[_Answer]) -> _Answer:
         try:
-            body = await self._get(self._session)
+            body = await self._get(session, what)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise WatchError(
                 f"no answer from {self.url}: {_why(error)}", "is it running there?"
             ) from None
         try:
             # In a thread: a thousand targets take longer to read than a key may wait.
-            return await asyncio.to_thread(Status.model_validate_json, body)
+            return await asyncio.to_thread(kind.model_validate_json, body)
         except ValidationError:
             cause = f"{self.url} does not answer as vllm-watch does"
             raise WatchError(cause, "check the address, and that both are of one version") from None
@@ -73,8 +148,10 @@ class Daemon:
         if self._session is not None:
             await self._session.close()
 
-    async def _get(self, session: aiohttp.ClientSession) -> bytes:
-        async with session.get(f"{self.url}/api/v1/status", allow_redirects=False) as answer:
+    async def _get(self, session: aiohttp.ClientSession, what: str) -> bytes:
+        if session.closed:  # the screen was left between two questions
+            raise WatchError(f"{self.url} is not asked any more", "start vllm-watch top again")
+        async with session.get(f"{self.url}/api/v1/{what}", allow_redirects=False) as answer:
             if answer.status != HTTPStatus.OK:
                 raise WatchError(
                     f"{self.url} answers with HTTP status {answer.status}", "check the address"

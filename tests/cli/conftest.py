@@ -1,0 +1,24 @@
+"""A daemon's real server over a board, for the tests of what asks it."""
+
+import pytest
+
+from tests.cli.top_screen import add, engine
+from vllm_watch.export.board import Board
+from vllm_watch.export.server import Server
+
+
+@pytest.fixture
+async def board():
+    """A daemon's board with one engine that serves."""
+    board = Board()
+    add(board, "chat-0", engine("0", "serving"))
+    return board
+
+
+@pytest.fixture
+async def server(board):
+    """The daemon's real server over the board."""
+    server = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
+    await server.start()
+    yield server
+    await server.stop()

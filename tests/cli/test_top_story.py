@@ -1,0 +1,276 @@
+"""What the live view says is wrong, first: incidents, evidence, restarts, stale GPU memory, the watcher itself."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.top_pictures import PAGE, page
+from tests.cli.top_screen import (
+    GIB,
+    add,
+    engine,
+    first_look,
+    names,
+    part,
+    reading,
+    row,
+    selected,
+    watching,
+)
+from vllm_watch.cli import top_restarts, top_words
+from vllm_watch.export import restarts
+from vllm_watch.export.incidents import KINDS
+from vllm_watch.export.restarts import AttemptShown, Gate, RestartPlan, Waiting
+from vllm_watch.export.store_health import StoreHealth
+from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.target import WATCHER
+from vllm_watch.signals.holders.records import STALE, UNKNOWN, GpuHolders, Holder, Judged
+
+WORDS_JS = Path(__file__).parents[2] / "vllm_watch/export/page/words.js"
+NOON = 1_800_000_000.0
+
+
+def incident(target, kind="engine_stalled", cause="hang", severity="page", *, label="0", t=NOON, **more):  # fmt: skip
+    said = {
+        "summary": f"{target} does nothing.", "restart_advised": False,
+        "evidence": {
+            "for": [{"name": "steps", "value": 0, "unit": "s", "expected": 0.5, "text": "no step for 20 s"}],
+            "against": [{"name": "health", "value": 200, "unit": "", "expected": None, "text": "/health answers"}],
+        },
+    }  # fmt: skip
+    return {
+        "event": "opened", "t": t, "id": f"{kind}-{target}-{label}", "target": target, "engine": label,
+        "kind": kind, "cause": cause, "severity": severity, **said, **more,
+    }  # fmt: skip
+
+
+async def test_without_an_incident_it_says_so(server):
+    """Health is said, not left to be guessed from an empty space."""
+    async with watching(server).run_test(size=(100, 24)) as pilot:
+        await first_look(pilot)
+        assert part(pilot, "wrong") == "No incident is open."
+
+
+async def test_what_pages_comes_first_and_the_rest_is_counted(server, board):
+    """Each incident is a line with severity, engine, cause and words; what does not fit is counted."""
+    for number in range(4):
+        add(board, f"e{number}", engine("0", "serving"))
+        board.incident_events(f"e{number}", [incident(f"e{number}", "overload", "demand", "ticket")])  # fmt: skip
+    add(board, "sick", engine("0", "stalled"))
+    board.incident_events("sick", [incident("sick")])
+    async with watching(server).run_test(size=(100, 20)) as pilot:
+        await first_look(pilot)
+        lines = part(pilot, "wrong").splitlines()
+        assert lines[0].split()[:5] == ["page", "sick/0", "Stalled:", "hang", lines[0].split()[4]]
+        assert "sick does nothing." in lines[0]
+        assert [line.split()[:2] for line in lines[1:3]] == [["ticket", "e0/0"], ["ticket", "e1/0"]]
+        assert lines[3] == " and 2 ticket more"
+        assert (names(pilot)[0], selected(pilot)) == ("sick", "sick")
+
+
+async def test_the_detail_says_what_to_do_before_why(server, board):
+    """Of the worst: what it is, what to do, where that is written, the restart, then the evidence."""
+    add(board, "sick", engine("0", "stalled", state_text="no step for 20 s"))
+    board.incident_events("sick", [incident("sick", restart_advised=True)])
+    async with watching(server).run_test(size=(120, 40)) as pilot:
+        await first_look(pilot)
+        assert part(pilot, "detail").splitlines()[1:-1] == [
+            "sick: sick does nothing.",
+            "  do      Keep a stack (py-spy dump of the engine core), then restart if it is advised. Runbook:",
+            "          docs/detectors/engine_stalled.md",
+            "  restart A restart is known to cure this.",
+            "  for     no step for 20 s (expected 0.5 s)",
+            "  against /health answers",
+        ]
+        await pilot.press("down")
+        assert part(pilot, "detail").splitlines()[1] == "chat-0: 12 running, 3 waiting"
+
+
+async def test_until_somebody_moves_the_cursor_is_on_the_worst(server, board):
+    """A view that is left open shows what goes wrong; one that a person moved stays where he put it."""
+    app = watching(server)
+    async with app.run_test(size=(100, 24)) as pilot:
+        await first_look(pilot)
+        assert selected(pilot) == "chat-0"
+        add(board, "sick", engine("0", "stalled"))
+        board.incident_events("sick", [incident("sick")])
+        await app.look()
+        assert selected(pilot) == "sick"
+        await pilot.press("down")
+        add(board, "worse", engine("0", "down"))
+        board.incident_events("worse", [incident("worse", "engine_down", "crash", label=None)])
+        await app.look()
+        assert selected(pilot) == "chat-0"
+
+
+async def test_the_cursor_is_on_the_first_incident_though_another_state_is_worse(server, board):
+    """The evidence below is of the line on top: of what pages the newest, not the worst word."""
+    for name, state, kind, t in (("gone", "down", "engine_down", NOON), ("hung", "stalled", "engine_stalled", NOON + 60)):  # fmt: skip
+        add(board, name, engine("0", state))
+        board.incident_events(name, [incident(name, kind, t=t)])
+    async with watching(server).run_test(size=(100, 30)) as pilot:
+        await first_look(pilot)
+        assert names(pilot)[:2] == ["gone", "hung"]
+        assert part(pilot, "wrong").split()[1] == "hung/0"
+        assert "hung does nothing." in part(pilot, "detail").splitlines()[1]
+
+
+async def test_an_engine_that_does_again_is_not_called_stalled(server, board):
+    """An incident outlives its trouble for a while: that is said, and what it was."""
+    add(board, "back", engine("0", "serving"))
+    board.incident_events("back", [incident("back")])
+    async with watching(server).run_test(size=(150, 40)) as pilot:
+        await first_look(pilot)
+        said = part(pilot, "detail").splitlines()
+        assert said[1].endswith("3 waiting; it does again, and the incident ends when that lasts")
+        assert said[2] == "  was     back does nothing."
+
+
+async def test_an_incident_of_the_watcher_itself_is_told(server, board):
+    """What all targets share belongs to none of them, and is not lost."""
+    board.incident_events(WATCHER, [incident(WATCHER, "engine_down", "unreachable", label=None)])
+    async with watching(server).run_test(size=(100, 24)) as pilot:
+        await first_look(pilot)
+        assert part(pilot, "wrong").split()[:4] == ["page", WATCHER, "Down:", "unreachable"]
+
+
+async def test_five_hundred_targets_lead_with_the_ill_and_fold_the_rest(server, board):
+    """What is well needs one line; it can still be reached."""
+    for number in range(499):
+        add(board, f"e{number:03}", engine("0", "idle" if number % 2 else "serving"))
+    add(board, "sick", engine("0", "collapsed"))
+    board.incident_events("sick", [incident("sick", "throughput_collapse", "kv_leak")])
+    async with watching(server).run_test(size=(80, 24)) as pilot:
+        await first_look(pilot)
+        lines = part(pilot, "engines").splitlines()
+        assert lines[1].split()[:2] == ["sick", "collapsed"]
+        hidden = 501 - (len(lines) - 2)
+        assert lines[-1].startswith(f"… {hidden} more: ")
+        assert lines[-1].endswith(" serving, 249 idle")
+        await pilot.press("end")
+        assert row(pilot, "e497")
+        assert "more:" not in part(pilot, "engines")
+
+
+def gpu(index, uuid, *holders, lost=False):
+    return GpuSample(
+        index=index, uuid=uuid, name="H100", memory_total_bytes=80 * GIB, memory_used_bytes=60 * GIB,
+        processes=holders, lost=lost,
+    )  # fmt: skip
+
+
+async def test_stale_memory_and_who_to_ask_come_first(server, board):
+    """Of many GPUs the lost one and the one with memory that nobody uses are seen, with the way to get it back."""
+    orphan = ProcessSample(pid=4711, name="VLLM::EngineCore", used_bytes=20 * GIB)
+    used = ProcessSample(pid=99, name="python3", used_bytes=40 * GIB)
+    gpus = [gpu(0, "a", used), gpu(1, "b", used, orphan), *(gpu(n, f"g{n}") for n in range(2, 7)), gpu(7, "h", lost=True)]  # fmt: skip
+    stale = Judged(verdict=STALE, reason="orphaned_worker", remedy="vllm-watch gpus --reclaim 4711")
+    judged = [
+        GpuHolders(
+            gpu=gpus[1], unaccounted_bytes=3 * GIB, unaccounted=Judged(verdict=STALE, reason="unaccounted", remedy="reset the GPU"),
+            holders=(Holder(process=used, judged=Judged(verdict=UNKNOWN)), Holder(process=orphan, judged=stale)),
+        )
+    ]  # fmt: skip
+    board.publish_gpus(reading(*gpus), judged)
+    async with watching(server).run_test(size=(110, 24)) as pilot:
+        await first_look(pilot)
+        shown = part(pilot, "gpus").splitlines()
+        assert "2 of 8: a higher terminal shows more" in shown[0]
+        assert shown[1] == " 7 fell off the bus"
+        assert shown[2].startswith(" 1 H100")
+        assert "23.0 GiB stale" in shown[2]
+        assert shown[3] == (
+            "   stale  VLLM::EngineCore 4711 20.0 GiB, orphaned worker: vllm-watch gpus --reclaim 4711"
+        )
+        assert shown[4] == "   stale  3.0 GiB of no process that is seen: reset the GPU"
+        assert shown[5] == "   python3 99 40.0 GiB"
+
+
+ATTEMPT = AttemptShown(
+    id="a", state="helped", trigger="incident", reason="hang", actor="watcher", hook="command", text="",
+    began_timestamp_seconds=NOON - 400, ended_timestamp_seconds=NOON - 300, payoff_ratio=0.4,
+)  # fmt: skip
+PLANS = {
+    "restarts are off": (None, []),
+    "nothing waits": (RestartPlan(mode="auto", hook="c"), []),
+    "a person's yes is missing": (
+        RestartPlan(mode="approve", hook="c", waiting=(Waiting(
+            trigger="incident", reason="hang", asked_timestamp_seconds=NOON, incident_id="i-1", verdict="approve"),)),
+        ["A restart for its incident waits for a person's yes: vllm-watch approve i-1"],
+    ),
+    "gates refuse": (
+        RestartPlan(mode="auto", hook="c", waiting=(Waiting(
+            trigger="schedule", reason="weekly", asked_timestamp_seconds=NOON, verdict="wait", text="the budget is spent",
+            until_timestamp_seconds=NOON, gates=(Gate(gate="budget", text="the budget is spent"), Gate(gate="peers", text="a peer is down."))),)),
+        ["No restart on schedule now: the budget is spent. Asked again 08:00Z.", "Also: a peer is down."],
+    ),
+    "one is under way": (
+        RestartPlan(mode="auto", hook="c", under_way=AttemptShown(
+            id="b", state="calling", trigger="manual", reason="r", actor="ann", hook="c", text="the hook is called",
+            began_timestamp_seconds=NOON - 5)),
+        ["A restart by ann is under way since 5s: the hook is called."],
+    ),
+    "the last one helped": (
+        RestartPlan(mode="auto", hook="c", last=ATTEMPT),
+        ["The last restart, 5m00 ago, helped. It gave back 40% of its fresh throughput."],
+    ),
+    "only a person may try again": (
+        RestartPlan(mode="auto", hook="c", last=ATTEMPT, waiting=(Waiting(
+            trigger="incident", reason="hang", asked_timestamp_seconds=NOON, verdict="refuse", text="the last restart did not help",
+            gates=(Gate(gate="breaker", text="the last restart did not help"),)),)),
+        ["No restart for its incident now: the last restart did not help."],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("plan", "told"), PLANS.values(), ids=PLANS)
+def test_restarts_are_told_in_sentences(plan, told):
+    """Why not now, who has to say yes, what is under way, and what the last one brought."""
+    assert top_restarts.lines(plan, NOON) == told
+
+
+async def test_a_restart_that_waits_for_a_person_is_in_the_detail(server, board):
+    """The line that the on-call engineer has to type stands on the screen."""
+    add(board, "sick", engine("0", "stalled"))
+    board.incident_events("sick", [incident("sick", restart_advised=True)])
+    plan, (line,) = PLANS["a person's yes is missing"]
+    board.show_restart("sick", plan, restarts.RestartCounts())
+    async with watching(server).run_test(size=(120, 30)) as pilot:
+        await first_look(pilot)
+        assert f"  restart {line}" in part(pilot, "detail").splitlines()
+        assert part(pilot, "detail").endswith("restarts: approve")
+
+
+async def test_the_watcher_says_what_it_cannot_do(server, board):
+    """A hung driver, a full disk, a pause, a detector that is blind: in words, before what is fine."""
+    board.call("nvml", "", "hung", 10.0, NOON)
+    store = StoreHealth(folder="/var/lib/vllm-watch")
+    store.count("full", "no space left", NOON)
+    board.store = store
+    board.restarts = restarts.RestartState(paused=restarts.Paused(actor="ann", reason="roll-out"))
+    async with watching(server).run_test(size=(160, 24)) as pilot:
+        await first_look(pilot)
+        assert part(pilot, "watcher").startswith(
+            "watcher nvml: hung · state is not kept (no space left) · restarts are paused by ann · 1 of 1 targets answer"
+        )
+
+
+def test_the_words_are_those_of_the_page():
+    """Kinds, causes and advice are called the same in the browser and in the terminal."""
+    script = WORDS_JS.read_text()
+    kinds = dict(re.findall(r'(\w+): \["([^"]+)", "[a-z]', script.partition("const KINDS")[2]))
+    causes = dict(re.findall(r'(\w+): "([^"]+)"', script.partition("const CAUSES")[2].partition("};")[0]))  # fmt: skip
+    assert kinds == top_words.KINDS
+    assert causes == top_words.CAUSES
+    assert set(top_words.KINDS) == set(KINDS)
+    assert set(top_words.STEPS) == set(causes)
+    advice = re.findall(r'text: "([^"]+)"', script.partition("function restartWords")[2])[:4]
+    source = Path(top_words.__file__).read_text()
+    assert [each for each in advice if f'"{each}"' not in source] == []
+
+
+def test_the_page_shows_what_the_terminal_does():
+    """docs/top.md has its pictures from the lab; `python -m tests.cli.top_pictures` draws them anew."""
+    assert PAGE.read_text() == page()
