@@ -20,8 +20,8 @@ CODE := vllm_watch tests benchmarks dashboards alerts docs
 # command:Debian package, of what tests drive that pip cannot bring; make deps installs them.
 TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prometheus-alertmanager \
 	amtool:prometheus-alertmanager chromium:chromium gcc:gcc etcd:etcd-server kubectl:kubernetes-client \
-	curl:curl nsenter:util-linux
-PACKAGES := prometheus prometheus-alertmanager chromium gcc libc6-dev etcd-server kubernetes-client curl util-linux python3-venv
+	curl:curl nsenter:util-linux systemd-analyze:systemd
+PACKAGES := prometheus prometheus-alertmanager chromium gcc libc6-dev etcd-server kubernetes-client curl util-linux systemd python3-venv
 
 .PHONY: help demo test test-short hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-detection soak-healthy screenshots dist deps tools clean
 
