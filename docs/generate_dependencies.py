@@ -118,7 +118,7 @@ def licence(name: str) -> str:
     """The licence as SPDX names it, from the package's own metadata. Raises LookupError where it names none."""
     about = metadata(name)
     fields = ("License-Expression", "License", "Classifier")
-    said = [value for field in fields for value in about.get_all(field) or []]
+    said: list[str] = [value for field in fields for value in about.get_all(field) or []]
     said = [
         each.rpartition(" :: ")[2] if each.startswith("License ::") else each
         for each in said if each.startswith("License ::") or " :: " not in each
