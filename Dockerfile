@@ -16,6 +16,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY vllm_watch ./vllm_watch
 RUN /opt/build/bin/python -m pip wheel --no-build-isolation --no-deps --wheel-dir /wheel . \
     && python3 -m pip --python /opt/vllm-watch/bin/python install --no-deps --no-index /wheel/vllm_watch-*.whl
+RUN mkdir /state
 
 FROM ${BASE}
 ARG VERSION=0
@@ -28,6 +29,8 @@ LABEL org.opencontainers.image.title="vllm-watch" \
 # NVIDIA's container runtime puts libnvidia-ml into the container for these; elsewhere they do nothing.
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=utility PYTHONUNBUFFERED=1
 COPY --from=build /opt/vllm-watch /opt/vllm-watch
+# For --state-dir: a new volume that is mounted here belongs to the user below.
+COPY --from=build --chown=65532:65532 /state /var/lib/vllm-watch
 # A number, so that Kubernetes' runAsNonRoot can see that it is not root.
 USER 65532:65532
 EXPOSE 9470

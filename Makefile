@@ -16,7 +16,7 @@ VENV := .venv
 DEV := .venv-dev
 BIN := $(DEV)/bin
 SUPPLY := .venv-supply
-CODE := vllm_watch tests benchmarks dashboards alerts docs
+CODE := vllm_watch tests benchmarks dashboards alerts docs deploy
 
 # command:Debian package, of what tests drive that pip cannot bring; make deps installs them.
 TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prometheus-alertmanager \
@@ -106,18 +106,16 @@ LOCK = --universal --python-version 3.11 --generate-hashes --custom-compile-comm
 BUILD_REQUIRES = $(SUPPLY)/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")'
 
 sbom: $(SUPPLY)/.installed  ## write dist/vllm-watch.cdx.json: what the image is made of, with licences (CycloneDX)
-	rm -rf build/locked; $(PYTHON) -m venv --without-pip build/locked
-	$(SUPPLY)/bin/python -m pip --python build/locked/bin/python install $(QUIET) --require-hashes --only-binary :all: -r requirements.lock
-	$(SUPPLY)/bin/python -m pip --python build/locked/bin/python install $(QUIET) --no-deps .
+	$(SUPPLY)/bin/uv venv --quiet --clear --python $(SUPPLY)/bin/python build/locked
+	$(SUPPLY)/bin/uv pip install --quiet --python build/locked --require-hashes --only-binary :all: --requirements requirements.lock
+	$(SUPPLY)/bin/uv pip install --quiet --python build/locked --no-deps .
 	mkdir -p dist
 	sed "s/^dynamic = .*/version = \"$$(sed -n 's/^__version__ = "\(.*\)"$$/\1/p' vllm_watch/__init__.py)\"/" pyproject.toml > build/locked/pyproject.toml
 	$(SUPPLY)/bin/cyclonedx-py environment build/locked --pyproject build/locked/pyproject.toml --mc-type application \
 		--output-reproducible --output-format JSON --output-file dist/vllm-watch.cdx.json
 
-QUIET := --quiet --disable-pip-version-check
-
 supply: $(SUPPLY)/.installed sbom  ## check what is shipped beside the code: lock files, SBOM, Dockerfile, compose, release workflow
-	$(SUPPLY)/bin/pytest -q -m supply tests/deploy $(PYTEST_ARGS)
+	$(SUPPLY)/bin/pytest -q -m supply tests/deploy/test_supply.py $(PYTEST_ARGS)
 
 deps:  ## install the Debian packages that the tests drive (as root)
 	@if [ "$$(id -u)" != 0 ]; then echo "make deps installs Debian packages: run it as root, or: apt-get install $(PACKAGES)" >&2; exit 1; fi

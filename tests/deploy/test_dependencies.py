@@ -12,8 +12,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from tests.daemon_process import ROOT
-
+ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DECLARED = {
     "requirements.lock": PROJECT["project"]["dependencies"],
