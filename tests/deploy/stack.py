@@ -24,6 +24,7 @@ from typing import Any
 import yaml
 
 from tests.daemon_process import ROOT
+from tests.deploy.blocks import Block, blocks
 from tests.deploy.compose import FOLDER, Service, services
 
 PATIENCE_SECONDS = 240.0  # it takes 100; a machine busy with other tests takes longer
@@ -197,6 +198,11 @@ def see(stack: Stack) -> dict[str, Any]:
     seen["alert_seconds"] = time.monotonic() - began
     lines = until("a page", lambda: _told(stack.log("pager")))
     seen["pager"], seen["page_seconds"] = lines, time.monotonic() - began
+    seen["docs"] = [
+        _shown(block)
+        for block in blocks(ROOT / "docs/getting-started.md")
+        if block.how == "run in the stack"
+    ]
     source = yaml.safe_load(
         (FOLDER / "grafana/provisioning/datasources/prometheus.yaml").read_text()
     )
@@ -207,6 +213,18 @@ def see(stack: Stack) -> dict[str, Any]:
     seen["rules"] = sum(len(group["rules"]) for group in rules)
     seen["unhealthy_rules"] = [r["name"] for g in rules for r in g["rules"] if r["health"] == "err"]
     return seen
+
+
+def _shown(block: Block) -> str:
+    """What a command of the docs shows, once it is what they say."""
+
+    def shown() -> str:
+        done = subprocess.run(
+            ["bash", "-c", block.text], capture_output=True, text=True, timeout=60, check=True
+        )
+        return done.stdout if re.search(block.shows, done.stdout) else ""
+
+    return str(until(block.text, shown))
 
 
 def _open(url: str) -> list[dict[str, Any]]:

@@ -74,6 +74,11 @@ def test_the_fault_reaches_page_alert_and_pager(seen: dict[str, Any]) -> None:
     assert seen["pager"][0].startswith("PAGE firing: batch engine 0 (batch) is stalled")
 
 
+def test_the_commands_of_the_docs_show_it(seen: dict[str, Any]) -> None:
+    """docs/getting-started.md, with Docker: what it asks of the running services."""
+    assert len(seen["docs"]) == 2
+
+
 def test_every_query_of_every_dashboard_is_taken(seen: dict[str, Any]) -> None:
     """Asked of the address that Grafana is given, none is refused."""
     assert {board for board, wrong in seen["refused"].items() if wrong} == set()
