@@ -4,11 +4,19 @@ ARG BASE=docker.io/library/python:3.12-slim
 
 FROM ${BASE} AS build
 WORKDIR /src
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+# Of every byte that is fetched, the hash is in the repository: make lock.
+COPY requirements.lock requirements-build.lock ./
+RUN python3 -m venv /opt/build \
+    && /opt/build/bin/python -m pip install --require-hashes --only-binary :all: -r requirements-build.lock
 # Without pip of its own: nothing can be installed into the running image.
-RUN python3 -m venv --without-pip /opt/vllm-watch
+RUN python3 -m venv --without-pip /opt/vllm-watch \
+    && python3 -m pip --python /opt/vllm-watch/bin/python install --require-hashes --only-binary :all: -r requirements.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY vllm_watch ./vllm_watch
-RUN python3 -m pip --python /opt/vllm-watch/bin/python install --no-cache-dir --disable-pip-version-check .
+RUN /opt/build/bin/python -m pip wheel --no-build-isolation --no-deps --wheel-dir /wheel . \
+    && python3 -m pip --python /opt/vllm-watch/bin/python install --no-deps --no-index /wheel/vllm_watch-*.whl
+RUN mkdir /state
 
 FROM ${BASE}
 ARG VERSION=0
@@ -21,6 +29,8 @@ LABEL org.opencontainers.image.title="vllm-watch" \
 # NVIDIA's container runtime puts libnvidia-ml into the container for these; elsewhere they do nothing.
 ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=utility PYTHONUNBUFFERED=1
 COPY --from=build /opt/vllm-watch /opt/vllm-watch
+# For --state-dir: a new volume that is mounted here belongs to the user below.
+COPY --from=build --chown=65532:65532 /state /var/lib/vllm-watch
 # A number, so that Kubernetes' runAsNonRoot can see that it is not root.
 USER 65532:65532
 EXPOSE 9470

@@ -15,15 +15,16 @@ WORKERS ?= 3
 VENV := .venv
 DEV := .venv-dev
 BIN := $(DEV)/bin
-CODE := vllm_watch tests benchmarks dashboards alerts docs
+SUPPLY := .venv-supply
+CODE := vllm_watch tests benchmarks dashboards alerts docs deploy
 
 # command:Debian package, of what tests drive that pip cannot bring; make deps installs them.
 TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prometheus-alertmanager \
 	amtool:prometheus-alertmanager chromium:chromium gcc:gcc etcd:etcd-server kubectl:kubernetes-client \
-	curl:curl nsenter:util-linux
-PACKAGES := prometheus prometheus-alertmanager chromium gcc libc6-dev etcd-server kubernetes-client curl util-linux python3-venv
+	curl:curl nsenter:util-linux systemd-analyze:systemd
+PACKAGES := prometheus prometheus-alertmanager chromium gcc libc6-dev etcd-server kubernetes-client curl util-linux systemd python3-venv
 
-.PHONY: help demo test test-short hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-detection soak-healthy screenshots dist deps tools clean
+.PHONY: help demo test test-short hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-detection soak-healthy screenshots dist lock sbom supply deps tools clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,7 +34,7 @@ demo: $(VENV)/.installed  ## watch a simulated fleet on http://127.0.0.1:9470 (L
 	@exec $(VENV)/bin/vllm-watch demo --listen $(LISTEN)
 
 test: tools $(DEV)/.installed  ## run all tests but those against a real vLLM
-	$(BIN)/pytest -q -m 'not real_vllm and not podman' -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/pytest -q -m 'not real_vllm and not podman and not supply' -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 hunt: $(DEV)/.installed  ## try 20 times as many examples of the property tests, other ones each time (some minutes)
 	$(BIN)/pytest -q -m hypothesis --hypothesis-profile=hunt -n $(WORKERS) $(PYTEST_ARGS)
@@ -43,7 +44,7 @@ check: $(DEV)/.installed  ## before a commit: the linters, and all tests but the
 	@$(MAKE) --jobs=2 --output-sync=target --keep-going test-short format-check lint types imports
 
 test-short: tools
-	$(BIN)/pytest -q -m 'not real_vllm and not podman and not long' -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/pytest -q -m 'not real_vllm and not podman and not supply and not long' -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 format-check: $(DEV)/.installed
 	$(BIN)/ruff format --check $(CODE)
@@ -68,6 +69,7 @@ generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs
 	$(BIN)/python docs/generate_cli.py
 	$(BIN)/python docs/generate_thresholds.py
 	$(BIN)/python docs/generate_diagnose.py
+	$(BIN)/python docs/generate_dependencies.py
 	$(BIN)/python dashboards/build.py
 	$(BIN)/python alerts/generate.py
 	$(BIN)/python -m tests.alerts.recorded
@@ -97,6 +99,26 @@ dist: $(DEV)/.installed  ## build the wheel and the source distribution into dis
 	$(BIN)/python -m build --quiet --outdir dist
 	@ls -l dist
 
+# As they are unless LOCK_ARGS=--upgrade (or --upgrade-package NAME); for every Python and platform at once.
+lock: $(SUPPLY)/.installed  ## write requirements*.lock anew: what the image is made of, with hashes (LOCK_ARGS=--upgrade)
+	$(SUPPLY)/bin/uv pip compile --quiet pyproject.toml $(LOCK) --output-file requirements.lock
+	$(BUILD_REQUIRES) | $(SUPPLY)/bin/uv pip compile --quiet - $(LOCK) --output-file requirements-build.lock
+
+LOCK = --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' $(LOCK_ARGS)
+BUILD_REQUIRES = $(SUPPLY)/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")'
+
+sbom: $(SUPPLY)/.installed  ## write dist/vllm-watch.cdx.json: what the image is made of, with licences (CycloneDX)
+	$(SUPPLY)/bin/uv venv --quiet --clear --python $(SUPPLY)/bin/python build/locked
+	$(SUPPLY)/bin/uv pip install --quiet --python build/locked --require-hashes --only-binary :all: --requirements requirements.lock
+	$(SUPPLY)/bin/uv pip install --quiet --python build/locked --no-deps .
+	mkdir -p dist
+	sed "s/^dynamic = .*/version = \"$$(sed -n 's/^__version__ = "\(.*\)"$$/\1/p' vllm_watch/__init__.py)\"/" pyproject.toml > build/locked/pyproject.toml
+	$(SUPPLY)/bin/cyclonedx-py environment build/locked --pyproject build/locked/pyproject.toml --mc-type application \
+		--output-reproducible --output-format JSON --output-file dist/vllm-watch.cdx.json
+
+supply: $(SUPPLY)/.installed sbom  ## check what is shipped beside the code: lock files, SBOM, Dockerfile, compose, release workflow
+	$(SUPPLY)/bin/pytest -q -m supply tests/deploy/test_supply.py $(PYTEST_ARGS)
+
 deps:  ## install the Debian packages that the tests drive (as root)
 	@if [ "$$(id -u)" != 0 ]; then echo "make deps installs Debian packages: run it as root, or: apt-get install $(PACKAGES)" >&2; exit 1; fi
 	apt-get update -qq
@@ -110,7 +132,7 @@ tools:
 		echo "As root, make deps installs them all." >&2; exit 1; fi
 
 clean:  ## remove the environments, caches and build results
-	rm -rf $(VENV) .venv-dev .venv-vllm dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-dev .venv-vllm $(SUPPLY) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # $(1) is the folder of a new environment.
@@ -131,4 +153,10 @@ $(DEV)/.installed: pyproject.toml
 	$(call make_venv,$(DEV))
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[top]' --group dev
+	@touch $@
+
+$(SUPPLY)/.installed: pyproject.toml
+	$(call make_venv,$(SUPPLY))
+	$(SUPPLY)/bin/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	$(SUPPLY)/bin/python -m pip install --quiet --disable-pip-version-check --group supply
 	@touch $@

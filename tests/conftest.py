@@ -16,7 +16,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # These wait for real time to pass, up to a minute each: begun first, they cost the others none.
 WAITING = (
     "test_canary_live.py", "test_restarts.py", "test_fleet_live.py", "test_gpus_reclaim.py",
-    "test_preflight.py", "test_page_live.py", "test_recorded_live.py", "test_crash.py",
+    "test_preflight.py", "test_page_live.py", "test_recorded_live.py", "test_crash.py", "test_compose.py",
+    "test_getting_started.py",
 )  # fmt: skip
 
 # make check leaves these out, too: whole lives of engines, watchers that are killed and disks that fail, other
@@ -31,7 +32,7 @@ LONG = (
     "nvml/test_deadline.py", "actions/test_journal.py", "restarts/test_people.py", "export/test_page.py",
     "export/test_page_incidents.py", "detectors/test_throughput_collapse.py", "sources/test_exposition.py",
     "export/test_page_restarts.py", "hooks/test_webhook.py", "hooks/test_kubernetes.py",
-    "sources/test_canary.py",
+    "sources/test_canary.py", "deploy/test_systemd_install.py",
 )  # fmt: skip
 
 

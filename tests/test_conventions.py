@@ -115,6 +115,7 @@ def test_generated_pages_are_in_step() -> None:
     for generator in (
         "generate_cli.py",
         "generate_configuration.py",
+        "generate_dependencies.py",
         "generate_diagnose.py",
         "generate_thresholds.py",
     ):

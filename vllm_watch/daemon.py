@@ -19,6 +19,7 @@ from vllm_watch.canary_rounds import CanaryRounds
 from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
 from vllm_watch.export.board import Board
+from vllm_watch.export.in_a_line import in_a_line
 from vllm_watch.export.server import Server
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.remembering import Memory
@@ -26,6 +27,7 @@ from vllm_watch.restarts import config_changes
 from vllm_watch.restarts.journals import OwnJournal
 from vllm_watch.restarts.switch import Switch
 from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.service_manager import ServiceManager
 from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.signals.holders.judge import HolderJudge
@@ -79,8 +81,10 @@ class Daemon:
         config: Config,
         make_gpu_source: Callable[[GpuSettings, Config], GpuSource],
         load_config: Callable[[], Config] | None = None,
+        manager: ServiceManager | None = None,
     ) -> None:
         self._config = config
+        self._manager = manager or ServiceManager({})
         self._load_config = load_config
         self._make_gpu_source = make_gpu_source
         self._running: dict[str, _Running] = {}
@@ -129,10 +133,12 @@ class Daemon:
         loop.add_signal_handler(signal.SIGHUP, self._reload_on_signal)
         try:
             await self.start()
+            self._manager.ready(lambda: in_a_line(self.board, self.url))
             if started is not None:
                 started()
             await stopping.wait()
             _log.info("stopping")
+            await self._manager.stopping()
         finally:
             await self.stop()
 
@@ -185,7 +191,7 @@ class Daemon:
         """
         if self._load_config is None:
             return
-        async with self._reloading:
+        async with self._reloading, self._manager.reloading():
             try:
                 config = await asyncio.to_thread(self._load_config)
             except WatchError as error:
@@ -208,17 +214,12 @@ class Daemon:
         self._tasks = [task for task in self._tasks if not task.done()]
 
     async def _change_to(self, config: Config) -> None:
-        fixed = [
-            k
-            for k in ("listen", "state_dir", "recorder", "procfs", "fleet", "api")
-            if getattr(config, k) != getattr(self._config, k)
-        ]
+        names = ("listen", "state_dir", "recorder", "procfs", "fleet", "api")
+        fixed = [k for k in names if getattr(config, k) != getattr(self._config, k)]
         if fixed:
             _log.warning(
-                "needs_a_restart",
-                changed=fixed,
-                because="these take effect when vllm-watch starts anew",
-            )
+                "needs_a_restart", changed=fixed, because="these take effect when vllm-watch starts anew"
+            )  # fmt: skip
         old, self._config = self._config, config
         if config.gpu != old.gpu:
             await self._gpu_source.close()
@@ -392,9 +393,8 @@ class Daemon:
             return "targets are still being looked for"
         if not self._waiting_for:
             return None
-        return (
-            f"{len(self._waiting_for)} of {len(self._running)} targets have not been looked at yet"
-        )
+        waiting, all_ = len(self._waiting_for), len(self._running)
+        return f"{waiting} of {all_} targets have not been looked at yet"
 
     def _recording(self, target: str, minutes: float) -> AsyncIterator[bytes]:
         return self.recorder.dump(target, minutes * 60)

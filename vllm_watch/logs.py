@@ -1,10 +1,12 @@
 """Logs: one line per change of state, for people on a terminal and as JSON anywhere else.
 
 structlog's lines and those of the standard library (aiohttp, asyncio, warnings) go through one
-renderer, and through one filter that keeps secrets out.
+renderer, and through one filter that keeps secrets out. Into systemd's journal each line begins with
+its priority, so that `journalctl -p warning` finds it.
 """
 
 import logging
+import os
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
@@ -21,6 +23,8 @@ _DEPTH_MAX = 4  # deeper values are shown as text; nothing we log is nested deep
 # aiohttp writes one line per request: that would be a line per scrape of ourselves.
 _QUIET_LOGGERS = ("aiohttp.access",)
 # A foreign message may carry bytes of a server that was asked; they must not move the cursor.
+_PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
+"""syslog's, as sd-daemon(3) wants them at the beginning of a line: <4>."""
 _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
 
@@ -42,13 +46,14 @@ def configure(settings: "LogSettings", stream: TextIO | None = None) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,  # a reload may change level and format
     )
+    render = _console(stream) if for_people else structlog.processors.JSONRenderer(default=str)
     handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *shared],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                _console(stream) if for_people else structlog.processors.JSONRenderer(default=str),
+                _with_priority(render) if _is_journal(stream) else render,
             ],
         )
     )
@@ -65,6 +70,24 @@ def _console(stream: TextIO) -> Processor:
     return structlog.dev.ConsoleRenderer(
         colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
     )
+
+
+def _is_journal(stream: TextIO) -> bool:
+    """Does systemd's journal read this very stream? It says which file it gave us."""
+    try:
+        file = os.fstat(stream.fileno())
+    except (OSError, ValueError):  # closed, or none that the kernel knows of
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{file.st_dev}:{file.st_ino}"
+
+
+def _with_priority(render: Processor) -> Processor:
+    def rendered(logger: WrappedLogger, method: str, event: EventDict) -> str:
+        priority = _PRIORITIES.get(event.get("level", ""), _PRIORITIES["info"])
+        lines = str(render(logger, method, event)).splitlines()
+        return "\n".join(f"<{priority}>{line}" for line in lines)
+
+    return rendered
 
 
 def _hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -78,6 +78,7 @@ def serve(config: Config, load_config: Callable[[], Config]) -> None:
     """Set the log up and run the daemon in this process."""
     from vllm_watch import logs  # noqa: PLC0415 - after the configuration, which may be wrong
     from vllm_watch.daemon import Daemon, GpuSource  # noqa: PLC0415
+    from vllm_watch.service_manager import ServiceManager  # noqa: PLC0415
 
     logs.configure(config.log)
 
@@ -88,6 +89,6 @@ def serve(config: Config, load_config: Callable[[], Config]) -> None:
         return NvmlSource(settings, ProcReader(config.procfs))
 
     async def main() -> None:
-        await Daemon(config, gpus, load_config).run()
+        await Daemon(config, gpus, load_config, ServiceManager(os.environ)).run()
 
     asyncio.run(main())

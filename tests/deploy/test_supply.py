@@ -1,0 +1,104 @@
+"""What is shipped beside the code, by tools that know its formats (make supply)."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.test_dependencies import GENERATOR
+from vllm_watch import __version__
+
+pytestmark = pytest.mark.supply
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+WORKFLOW = ROOT / ".github/workflows/release.yml"
+COMPOSE = ROOT / "deploy/compose.yaml"
+LOCKS = ("requirements.lock", "requirements-build.lock")
+SCHEMAS = {COMPOSE: "vendor.compose-spec", WORKFLOW: "vendor.github-workflows"}
+BROKEN = {
+    "a service key that compose does not know": (COMPOSE, "    mem_limit: 64m", "    memory_limit: 64m"),
+    "a health check that is no list or text": (COMPOSE, "interval: 30s", "interval: [30]"),
+    "a job without a place to run": (WORKFLOW, "    runs-on: ubuntu-24.04\n", ""),
+    "a permission that does not exist": (WORKFLOW, "attestations: write", "attestation: write"),
+}  # fmt: skip
+INSECURE = {
+    "an action by its tag": ("actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683", "actions/checkout@v4"),
+    "a name that is put into a script": ('"$GITHUB_REF_NAME" --repo', '"${{ github.ref_name }}" --repo'),
+    "what strangers can start": ('  push:\n    tags: ["v*"]', "  pull_request_target:"),
+}  # fmt: skip
+
+
+def run(tool: str, *arguments: str | Path) -> tuple[int, str]:
+    """(exit status, what it says)."""
+    done = subprocess.run(
+        [BIN / tool, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("file", "schema"), SCHEMAS.items(), ids=lambda each: Path(each).name)
+def test_file_is_of_its_schema(file: Path, schema: str) -> None:
+    """compose.yaml by the compose specification, the workflow by GitHub's."""
+    status, said = run("check-jsonschema", "--builtin-schema", schema, file)
+    assert status == 0, said
+
+
+@pytest.mark.parametrize(("file", "old", "new"), BROKEN.values(), ids=BROKEN)
+def test_a_broken_file_is_found_out(file: Path, old: str, new: str, tmp_path: Path) -> None:
+    """The schemas see what they are there for."""
+    text = file.read_text()
+    assert old in text
+    broken = tmp_path / file.name
+    broken.write_text(text.replace(old, new, 1))
+    assert run("check-jsonschema", "--builtin-schema", SCHEMAS[file], broken)[0] == 1
+
+
+def test_workflow_gives_an_attacker_nothing() -> None:
+    """Pinned actions, no secret that is kept, no text of others in a script, least rights."""
+    status, said = run("zizmor", "--offline", "--no-progress", WORKFLOW)
+    assert status == 0, said
+
+
+@pytest.mark.parametrize(("old", "new"), INSECURE.values(), ids=INSECURE)
+def test_an_insecure_workflow_is_found_out(old: str, new: str, tmp_path: Path) -> None:
+    """zizmor sees what it is there for."""
+    text = WORKFLOW.read_text()
+    assert old in text
+    folder = tmp_path / ".github/workflows"
+    folder.mkdir(parents=True)
+    (folder / "release.yml").write_text(text.replace(old, new, 1))
+    assert run("zizmor", "--offline", "--no-progress", folder / "release.yml")[0] >= 10
+
+
+def test_dockerfile_is_well_written() -> None:
+    """hadolint has nothing to say."""
+    assert run("hadolint", ROOT / "Dockerfile") == (0, "")
+
+
+def test_sbom_names_all_that_is_locked() -> None:
+    """Each package with its version and its licence, and ourselves as what it is about."""
+    sbom = json.loads((ROOT / "dist/vllm-watch.cdx.json").read_text())
+    about = sbom["metadata"]["component"]
+    assert (about["name"], about["version"]) == ("vllm-watch", __version__)
+    listed = {
+        each["name"].lower().replace("_", "-"): each["version"]
+        for each in sbom["components"] if each["licenses"]
+    }  # fmt: skip
+    locked = {e.name: e.version for e in GENERATOR.locked() if "win32" not in e.marker}
+    assert locked.items() <= listed.items()
+    assert listed.keys() - locked.keys() <= {"vllm-watch"}
+
+
+def test_locks_are_what_make_lock_writes() -> None:
+    """Nothing was added, taken away or written by hand; newer versions alone change nothing."""
+    before = {ROOT / name: (ROOT / name).read_bytes() for name in LOCKS}
+    try:
+        subprocess.run(["make", "-s", "lock"], cwd=ROOT, check=True, timeout=120)
+        changed = [file.name for file, text in before.items() if file.read_bytes() != text]
+    finally:
+        for file, text in before.items():
+            file.write_bytes(text)
+    assert changed == []
