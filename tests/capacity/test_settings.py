@@ -88,9 +88,10 @@ def test_refused(flags: dict[str, object], cause: str) -> None:
 
 
 def test_releases_are_read_as_people_write_them() -> None:
-    """Tags, post releases and nightly builds; nothing means the newest known."""
-    assert [parse_release(text) for text in ("v0.8.5.post1", "0.26.1rc1.dev608+g12ab", "0.6", None)] == [
-        Release(0, 8, 5), Release(0, 26, 1), Release(0, 6, 0), NEWEST,
+    """Tags, post releases and nightly builds; a minor alone is its last patch; nothing the newest known."""
+    said = ("v0.8.5.post1", "0.26.1rc1.dev608+g12ab", "0.6.0", "0.6", "0.25", None)
+    assert [parse_release(text) for text in said] == [
+        Release(0, 8, 5), Release(0, 26, 1), Release(0, 6, 0), Release(0, 6, 6), Release(0, 25, 0), NEWEST,
     ]  # fmt: skip
 
 

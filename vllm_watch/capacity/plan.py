@@ -102,7 +102,8 @@ def make_plan(model: Model, flags: Flags, machine: Machine, checkpoint: Checkpoi
     weights = weights_on_gpu(
         model, settings, given_gib=checkpoint.given_gib, checkpoint_bytes=checkpoint.bytes_total
     )
-    peak = activation(model, settings, intermediate=_intermediate(model, settings, weights))
+    width = _intermediate(model, settings, weights)
+    peak = activation(model, settings, intermediate=width, offloaded=weights.offloaded)
     budget = int(machine.memory_bytes * settings.gpu_memory_utilization)
     non_torch, graphs = non_torch_bytes(settings), graph_bytes(settings)
     left = budget - weights.bytes_per_gpu - peak.peak_bytes - non_torch - graphs

@@ -22,6 +22,8 @@ class Quantization:
     """None: not quantized, the model's dtype holds."""
     only_experts: bool = False
     """MXFP4 checkpoints leave attention as it is."""
+    tables: bool = False
+    """Embeddings and output head, too."""
 
 
 NONE = Quantization("none", None)
@@ -57,7 +59,7 @@ def find_quantization(flag: str | None, config: Mapping[str, Any] | None) -> Qua
     if name == "bitsandbytes":
         return Quantization(name, _nf4())
     if name == "gguf":
-        return Quantization(name, _GGUF_BITS / 8)
+        return Quantization(name, _GGUF_BITS / 8, tables=True)
     for pattern, guessed in _PATTERNS:
         if re.search(pattern, name):
             return Quantization(name, guessed)

@@ -1,0 +1,164 @@
+"""Shapes of well-known models: what a config that gives nothing but a shape leaves out.
+
+A real config.json names its family and says all this itself. One written by hand from a model card, with
+layers, heads and vocabulary alone, is recognized by these, since no two published shapes agree in all five;
+what it does say is kept. Source: the config.json that each model's authors published.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+Config = Mapping[str, Any]
+# Layers, hidden size, attention heads, KV heads, vocabulary.
+_Shape = tuple[int, int, int, int, int]
+
+_TIED: Config = {"tie_word_embeddings": True}
+_FP8: Config = {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
+_QWEN_VISION = {
+    "depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "spatial_merge_size": 2,
+}  # fmt: skip
+_GEMMA_4_VISION = {
+    "num_hidden_layers": 27, "hidden_size": 1152, "intermediate_size": 4304, "pooling_kernel_size": 3,
+    "default_output_length": 280,
+}  # fmt: skip
+_SIGLIP = {
+    "num_hidden_layers": 27, "hidden_size": 1152, "intermediate_size": 4304, "image_size": 896,
+    "patch_size": 14,
+}  # fmt: skip
+
+
+def _dense(inner: int, **more: Any) -> Config:
+    return {"intermediate_size": inner, **more}
+
+
+def _mixture(experts: str, active: int, inner: int, **more: Any) -> Config:
+    """`experts`: the key that the family counts them with, and how many they are."""
+    key, count = experts.split("=")
+    return {key: int(count), "num_experts_per_tok": active, "moe_intermediate_size": inner, **more}
+
+
+def _deepseek(count: int, active: int, inner: int, dense: int, **more: Any) -> Config:
+    return _mixture(
+        f"n_routed_experts={count}", active, inner, intermediate_size=dense, **more
+    )  # fmt: skip
+
+
+def _gdn(value_heads: int, **more: Any) -> Config:
+    """The gated delta net of Qwen3-Next and after, as wide as its value heads."""
+    return {
+        "linear_num_key_heads": 16, "linear_num_value_heads": value_heads,
+        "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4,
+        "mamba_ssm_dtype": "float32", **more,
+    }  # fmt: skip
+
+
+_PUBLISHED: dict[_Shape, Config] = {
+    # Llama and what was made of it
+    (32, 4096, 32, 32, 32000): _dense(11008),  # Llama 1 and 2 7B, Vicuna
+    (32, 4096, 32, 32, 32256): _dense(11008),  # DeepSeek Coder 6.7B
+    (32, 4096, 32, 32, 32016): _dense(11008),  # Code Llama 7B
+    (40, 5120, 40, 40, 32000): _dense(13824),
+    (40, 5120, 40, 40, 32016): _dense(13824),
+    (48, 8192, 64, 8, 32016): _dense(22016),  # Code Llama 34B
+    (80, 8192, 64, 8, 32000): _dense(28672),
+    (32, 4096, 32, 8, 128256): _dense(14336),  # Llama 3 and 3.1 8B
+    (80, 8192, 64, 8, 128256): _dense(28672),
+    (126, 16384, 128, 8, 128256): _dense(53248),
+    (16, 2048, 32, 8, 128256): _dense(8192, **_TIED),  # 3.2 1B
+    (28, 3072, 24, 8, 128256): _dense(8192, **_TIED),
+    (24, 2048, 16, 16, 32256): _dense(5504),  # DeepSeek Coder 1.3B
+    (62, 7168, 56, 8, 32256): _dense(19200),
+    (60, 7168, 56, 8, 64000): _dense(20480),  # Yi 34B
+    (32, 4096, 32, 32, 100278): _dense(11008),  # OLMo 3 7B
+    # Mistral
+    (32, 4096, 32, 8, 32000): _dense(14336),
+    (32, 4096, 32, 8, 32768): _dense(14336),
+    (40, 5120, 32, 8, 131072): _dense(14336),  # Nemo 12B
+    (56, 6144, 48, 8, 32768): _dense(16384),  # Small 22B
+    (88, 12288, 96, 8, 32768): _dense(28672),  # Large 123B
+    # Qwen 1.5, 2 and 2.5
+    (32, 4096, 32, 32, 151936): _dense(11008),
+    (40, 5120, 40, 40, 152064): _dense(13696),
+    (80, 8192, 64, 64, 152064): _dense(24576),
+    (24, 896, 14, 2, 151936): _dense(4864, **_TIED),
+    (28, 1536, 12, 2, 151936): _dense(8960, **_TIED),
+    (36, 2048, 16, 2, 151936): _dense(11008, **_TIED),
+    (28, 3584, 28, 4, 152064): _dense(18944),
+    (48, 5120, 40, 8, 152064): _dense(13824),
+    (64, 5120, 40, 8, 152064): _dense(27648),
+    (80, 8192, 64, 8, 152064): _dense(29568),
+    # Qwen 3
+    (28, 1024, 16, 8, 151936): _dense(3072, **_TIED),
+    (28, 2048, 16, 8, 151936): _dense(6144, **_TIED),
+    (36, 2560, 32, 8, 151936): _dense(9728, **_TIED),
+    (36, 4096, 32, 8, 151936): _dense(12288),
+    (40, 5120, 40, 8, 151936): _dense(17408),
+    (64, 5120, 64, 8, 151936): _dense(25600),
+    (48, 2048, 32, 4, 151936): _mixture("num_experts=128", 8, 768),
+    (94, 4096, 64, 4, 151936): _mixture("num_experts=128", 8, 1536),
+    (62, 6144, 96, 8, 151936): _mixture("num_experts=160", 8, 2560),  # Coder 480B
+    (48, 2048, 16, 2, 151936): _mixture(
+        "num_experts=512", 10, 512, shared_expert_intermediate_size=512, **_gdn(32)
+    ),  # Next 80B, Coder Next
+    # Qwen 3.5, 3.6 and 3.8, which all see
+    (64, 5120, 24, 4, 248320): _dense(17408, vision_config=_QWEN_VISION, **_gdn(48)),
+    (32, 4096, 16, 4, 248320): _dense(12288, vision_config=_QWEN_VISION, **_gdn(32)),
+    (40, 2048, 16, 2, 248320): _mixture(
+        "num_experts=256", 8, 512, shared_expert_intermediate_size=512, vision_config=_QWEN_VISION, **_gdn(32)
+    ),
+    # DeepSeek; V3 and R1 were published in fp8
+    (27, 2048, 16, 16, 102400): _deepseek(64, 6, 1408, 10944, n_shared_experts=2, first_k_dense_replace=1),
+    (60, 5120, 128, 128, 102400): _deepseek(160, 6, 1536, 12288, n_shared_experts=2, first_k_dense_replace=1, q_lora_rank=1536),
+    (61, 7168, 128, 128, 129280): _deepseek(256, 8, 2048, 18432, n_shared_experts=1, first_k_dense_replace=3, q_lora_rank=1536, **_FP8),
+    # Gemma
+    (18, 2048, 8, 1, 256000): _dense(16384, **_TIED),
+    (28, 3072, 16, 16, 256000): _dense(24576, **_TIED),
+    (42, 3584, 16, 8, 256000): _dense(14336, **_TIED),
+    (46, 4608, 32, 16, 256000): _dense(36864, **_TIED),
+    (34, 2560, 8, 4, 262208): _dense(10240, vision_config=_SIGLIP, mm_tokens_per_image=256, **_TIED),
+    (48, 3840, 16, 8, 262208): _dense(15360, vision_config=_SIGLIP, mm_tokens_per_image=256, **_TIED),
+    (62, 5376, 32, 16, 262208): _dense(21504, vision_config=_SIGLIP, mm_tokens_per_image=256, **_TIED),
+    (60, 5376, 32, 16, 262144): _dense(
+        21504, global_head_dim=512, num_global_key_value_heads=4, vision_config=_GEMMA_4_VISION, **_TIED
+    ),  # 4 31B
+    (30, 2816, 16, 8, 262144): _mixture(
+        "num_experts=128", 8, 704, intermediate_size=2112, global_head_dim=512,
+        num_global_key_value_heads=2, vision_config=_GEMMA_4_VISION, **_TIED
+    ),  # 4 26B-A4B
+    # OpenAI's, published in mxfp4
+    (24, 2880, 64, 8, 201088): _mixture("num_local_experts=32", 4, 2880, quantization_config={"quant_method": "mxfp4"}),
+    (36, 2880, 64, 8, 201088): _mixture("num_local_experts=128", 4, 2880, quantization_config={"quant_method": "mxfp4"}),
+    # Others
+    (40, 4096, 32, 2, 151552): _dense(13696),  # GLM-4 9B
+    (32, 3072, 32, 32, 32064): _dense(8192),  # Phi 3 mini
+    (40, 5120, 40, 10, 100352): _dense(17920),  # Phi 4
+    (12, 768, 12, 12, 50272): _dense(3072, model_type="opt", **_TIED),
+    (32, 4096, 32, 32, 50432): _dense(16384, model_type="mpt"),
+}  # fmt: skip
+_MIXTRALS: dict[_Shape, Config] = {
+    (32, 4096, 32, 8, 32000): _mixture(
+        "num_local_experts=8", 2, 14336, max_position_embeddings=32768
+    ),
+    (56, 6144, 48, 8, 32768): _mixture(
+        "num_local_experts=8", 2, 16384, max_position_embeddings=65536
+    ),
+}
+_SHAPE_KEYS = (
+    "num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "vocab_size",
+)  # fmt: skip
+_FAMILY_KEYS = ("model_type", "architectures", "text_config", "intermediate_size")
+_EXPERT_KEYS = ("num_local_experts", "num_experts", "n_routed_experts")
+
+
+def completed(config: Config) -> Config:
+    """The config, with what its shape tells where it names no family; else as it is."""
+    if any(key in config for key in _FAMILY_KEYS):
+        return config
+    shape = tuple(config.get(key) for key in _SHAPE_KEYS)
+    if not all(isinstance(each, int) for each in shape):
+        return config
+    known: Mapping[Any, Config] = _PUBLISHED
+    if any(key in config for key in _EXPERT_KEYS) and shape in _MIXTRALS:
+        known = _MIXTRALS
+    found = known.get(shape)
+    return config if found is None else {**found, **config}
