@@ -235,6 +235,22 @@ def test_weights_are_split_over_ranks() -> None:
     assert two == pytest.approx(alone / 2, rel=0.01)
 
 
+def test_a_checkpoint_is_quantized_while_it_is_loaded() -> None:
+    """--quantization fp8 on 16 bits: embeddings and head stay, 14.96 GiB become 8.46; a checkpoint of fp8 is one."""
+    files = 8030261248 * 2
+    plain, small, bits = (
+        plan(LLAMA_31_8B, checkpoint_bytes=files, quantization=each).weights
+        for each in (None, "fp8", "bitsandbytes")
+    )
+    assert plain.bytes_per_gpu == files
+    assert small.bytes_per_gpu / GIB == pytest.approx(8.46, abs=0.02)
+    assert small.source == "14.96 GiB in the checkpoint, made fp8 while it is loaded"
+    assert bits.bytes_per_gpu / GIB == pytest.approx(5.3, abs=0.1)
+    own = LLAMA_31_8B | {"quantization_config": {"quant_method": "fp8"}}
+    found = plan(own, checkpoint_bytes=files // 2, quantization="fp8").weights
+    assert found.bytes_per_gpu == files // 2
+
+
 def test_offloaded_weights_leave_the_gpu() -> None:
     """What --cpu-offload-gb takes is free for the KV cache."""
     kept = plan(LLAMA_31_8B)

@@ -27,6 +27,8 @@ class Quantization:
 
 
 NONE = Quantization("none", None)
+ONLINE = ("fp8", "bitsandbytes")
+"""Those that vLLM makes itself of a checkpoint that has none; others need a checkpoint of their own."""
 _BY_NAME: dict[str, float] = {
     "fp8": 1.0, "fbgemm_fp8": 1.0, "ptpc_fp8": 1.0, "modelopt": 1.0, "int8": 1.0, "w8a8": 1.0,
     "experts_int8": 1.0, "tpu_int8": 1.0, "bitsandbytes_8bit": 1.0, "petit_nvfp4": 0.5625,

@@ -6,7 +6,7 @@ from vllm_watch.capacity.flags import Settings
 from vllm_watch.capacity.kv_types import dtype_bytes
 from vllm_watch.capacity.model import Model
 from vllm_watch.capacity.parameters import count_parameters
-from vllm_watch.capacity.quantization import Quantization, find_quantization
+from vllm_watch.capacity.quantization import NONE, ONLINE, Quantization, find_quantization
 from vllm_watch.capacity.units import GIB, ceil_div
 
 _SAME = 0.03  # model cards round their billions
@@ -41,8 +41,9 @@ def weights_on_gpu(
         )
     ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size
     if checkpoint_bytes is not None:
-        share = ceil_div(checkpoint_bytes, ranks)
         what = f"{checkpoint_bytes / GIB:.2f} GiB in the checkpoint"
+        checkpoint_bytes, how = _loaded(model, settings, checkpoint_bytes)
+        share, what = ceil_div(checkpoint_bytes, ranks), what + how
     else:
         share, what = _counted(model, settings)
     share += _lora_bytes(model, settings)
@@ -52,6 +53,17 @@ def weights_on_gpu(
     offloaded = min(share, flags.cpu_offload_bytes)
     told = f"{what}, over {ranks} GPUs" if ranks > 1 else what
     return Weights(share - offloaded, told, offloaded=offloaded > 0)
+
+
+def _loaded(model: Model, settings: Settings, checkpoint_bytes: int) -> tuple[int, str]:
+    """What becomes of a checkpoint that is quantized while it is loaded; else as it is."""
+    flag = settings.flags.quantization
+    if model.quantization is not None or flag not in ONLINE or not model.sized:
+        return checkpoint_bytes, ""
+    small, large = (
+        counted_bytes(model, settings, each)[0] for each in (find_quantization(flag, None), NONE)
+    )
+    return int(checkpoint_bytes * small / large), f", made {flag} while it is loaded"
 
 
 def _is_a_rest(model: Model, settings: Settings, given: int) -> bool:
