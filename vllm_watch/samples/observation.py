@@ -94,3 +94,6 @@ class Observation:
     process: ProcessState | None = None
     canary: CanaryCall | None = None
     start_failure: StartFailure | None = None  # what its log says; None: nothing, or no log is read
+    attention_backend: str | None = (
+        None  # its attention kernels, as its log names them; None: alike
+    )
