@@ -115,6 +115,18 @@ def test_first_kernel_of_awq_needs_its_outputs_eight_times() -> None:
     assert found[1] > 2 * found[0]
 
 
+def test_first_engine_v1_profiled_the_logits_of_every_token() -> None:
+    """0.7.0 with VLLM_USE_V1=1: 22,096 tokens beside 67.72 GiB of weights, on some card of 80 GB.
+
+    Source: https://github.com/vllm-project/vllm/pull/12569
+    """
+    found = plan(
+        LLAMA_33_70B, gpu="?", gib=80, version="0.7.0", use_v0=False, weights_gib=67.7229,
+        max_model_len=2048, gpu_memory_utilization=0.98,
+    )  # fmt: skip
+    assert found.tokens == pytest.approx(22096, rel=0.1)
+
+
 def test_a_layer_comes_back_from_the_host() -> None:
     """DeepSeek-Coder-V2-Lite with its weights in the host's memory peaked at 4.02 GiB: a layer has 1.1.
 

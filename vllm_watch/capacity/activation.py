@@ -55,6 +55,9 @@ def activation(
         sequences = min(sequences, images)
     logits = sequences * model.vocab_size * _LOGIT_BYTES
     sampler = int(sampler_copies(settings.release).value * logits) + stream
+    if settings.engine == "V1" and settings.release < releases.V1_BY_DEFAULT:
+        # Before it did: the logits of every token, and no sampler.
+        sampler = settings.max_num_batched_tokens * model.vocab_size * element + stream
     return Activation(forward, sampler, seen, max(seen, kept + max(forward, sampler)))
 
 

@@ -5,7 +5,7 @@ Version of the calibration: raise it with every change of a figure.
 
 from dataclasses import dataclass
 
-VERSION = "2026-11-21"
+VERSION = "2026-11-21.2"
 
 
 @dataclass(frozen=True, slots=True)
