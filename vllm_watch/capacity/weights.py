@@ -121,10 +121,10 @@ def counted_bytes(model: Model, settings: Settings, quantization: Quantization) 
     tables = parameters.embeddings * element
     if quantization.tables:
         tables = int(parameters.embeddings * (size or element))
-    # Embeddings are on the first stage and the head is on the last, the encoder with the first.
-    split = ceil_div(matrices, ranks * stages) + ceil_div(
-        tables + parameters.encoder * element, ranks
-    )
+    # Embeddings and encoder are on the first stage, the output head is on the last.
+    apart = 2 if stages > 1 and not model.tied_embeddings else 1
+    split = ceil_div(matrices, ranks * stages)
+    split += ceil_div(tables // apart + parameters.encoder * element, ranks)
     whole = parameters.small * element // stages
     how = f" as {quantization.name if size else settings.dtype}"
     if size is None and quantization.name != "none":
