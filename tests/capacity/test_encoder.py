@@ -6,6 +6,7 @@ import pytest
 
 from tests.capacity.models import GEMMA_3_27B, LLAMA_31_8B
 from tests.capacity.planning import plan
+from vllm_watch.capacity.assumptions import assumptions
 from vllm_watch.capacity.encoder import Encoder, read_encoder
 
 GIB = 1 << 30
@@ -59,6 +60,15 @@ def test_what_the_encoder_made_stays() -> None:
     seen = plan(GEMMA_3_27B, gpu="H200", max_num_seqs=1024)
     assert seen.activation.peak_bytes - blind.activation.peak_bytes == 8192 * 5376 * 2
     assert plan(LLAMA_31_8B).activation.encoder_bytes == 0
+
+
+def test_language_model_only() -> None:
+    """Neither loaded nor profiled, and nothing is said of images."""
+    found = plan(GEMMA_3_27B, gpu="H200", language_model_only=True)
+    blind = plan(GEMMA_3_27B | {"vision_config": None}, gpu="H200")
+    assert (found.weights, found.activation) == (blind.weights, blind.activation)
+    assert not any("image" in each for each in assumptions(found))
+    assert any("image" in each for each in assumptions(plan(GEMMA_3_27B, gpu="H200")))
 
 
 def test_encoder_is_split_over_the_ranks() -> None:

@@ -46,6 +46,8 @@ class Flags:
     dtype: str = "auto"
     quantization: str | None = None
     enforce_eager: bool = False
+    language_model_only: bool = False
+    """The encoder of a multimodal model is neither loaded nor profiled."""
     enable_prefix_caching: bool = True
     async_scheduling: bool | None = None
     kv_cache_memory_bytes: int | None = None
