@@ -135,9 +135,12 @@ class TargetLoop:
             waits = await self._cpu.observe(look.observation)
             look = look._replace(observation=replace(look.observation, cpu=waits))
         if self.log is not None:
-            failed = self.log.start_failure
-            look = look._replace(observation=replace(look.observation, start_failure=failed))
-            self.log.read_on()
+            log = self.log
+            observation = replace(
+                look.observation, start_failure=log.start_failure, attention_backend=log.attention_backend
+            )  # fmt: skip
+            look = look._replace(observation=observation)
+            log.read_on()
         if self._canary is not None and (asked := self._canary.take()) is not None:
             observation = replace(look.observation, canary=asked.canary)
             look = look._replace(

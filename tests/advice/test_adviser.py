@@ -94,6 +94,21 @@ def test_an_engine_that_is_gone_is_forgotten():
     assert [each.engine for each in watch.signals.advice] == ["0"]
 
 
+LIVE = (
+    ("XFormers", ["attention_fallback"]), ("TORCH_SDPA", ["attention_fallback"]),
+    ("Flash Attention", []), (None, []),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("named", "rules"), LIVE)
+def test_attention_kernels_that_the_log_names_while_it_runs(named, rules):
+    """In vLLM's own name or in its words; a log that is silent leaves the rule silent."""
+    watch = Watch("x", detectors={})
+    for second in range(0, 200, 5):
+        watch.observe(replace(look(T + second, engine(second)), attention_backend=named))
+    assert [each.rule for each in watch.signals.advice] == rules
+
+
 def test_a_server_that_answers_without_a_series_has_lost_no_engine():
     """It has just started: what was seen before is evidence still."""
     watch = Watch("x", detectors={})

@@ -54,7 +54,8 @@ GEMMA_3_27B = {
         "intermediate_size": 21504, "vocab_size": 262208, "sliding_window": 1024,
         "max_position_embeddings": 131072, "tie_word_embeddings": True,
     },
-    "vision_config": {"num_hidden_layers": 27, "hidden_size": 1152, "intermediate_size": 4304},
+    "vision_config": {"num_hidden_layers": 27, "hidden_size": 1152, "intermediate_size": 4304, "image_size": 896, "patch_size": 14},
+    "mm_tokens_per_image": 256,
     "torch_dtype": "bfloat16", "tie_word_embeddings": True,
 }  # fmt: skip
 GPT_OSS_20B = dense(

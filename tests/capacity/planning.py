@@ -17,6 +17,7 @@ def plan(
     gpus: int | None = None,
     version: str | None = None,
     weights_gib: float | None = None,
+    checkpoint_bytes: int | None = None,
     **flags: Any,
 ) -> Plan:
     given = Flags(release=parse_release(version), **flags)
@@ -24,4 +25,4 @@ def plan(
     memory, source = cuda_memory_bytes(gib or (known.catalogue_gib if known else 0), known)
     needed = given.tensor_parallel_size * given.pipeline_parallel_size * given.data_parallel_size
     machine = Machine(memory, source, known, gpu, gpus if gpus is not None else needed)
-    return make_plan(read_config(config), given, machine, Checkpoint(given_gib=weights_gib))
+    return make_plan(read_config(config), given, machine, Checkpoint(weights_gib, checkpoint_bytes))

@@ -7,11 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.capacity.models import MODELS
+from tests.capacity.models import LLAMA_31_8B, MODELS, QWEN35_27B
+from tests.capacity.planning import plan
 from vllm_watch.__main__ import main
-from vllm_watch.capacity.calibration import SAMPLER_COPIES
+from vllm_watch.capacity.calibration import (
+    NON_TORCH_PER_RANK_GIB,
+    SAMPLER_COPIES,
+    SAMPLER_COPIES_UNSORTED,
+)
+from vllm_watch.capacity.overheads import graph_count
 
 PAGE = (Path(__file__).parents[2] / "docs" / "capacity.md").read_text()
+TEXT = " ".join(PAGE.split())
+VISION = {"depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "spatial_merge_size": 2}
 ROWS = re.findall(r"^\| ([\w.-]+) \| `(.+?)` \| (.+) \|$", PAGE, re.MULTILINE)
 GIB = 1 << 30
 
@@ -43,6 +51,14 @@ def test_row(
 
 def test_figures_of_the_text() -> None:
     """The numbers in the sentences are those of the calibration."""
-    copies = SAMPLER_COPIES.value
-    assert f"about {copies:.1f} times over" in PAGE
-    assert f"{copies * 1024 * 151936 * 4 / GIB:.1f} GiB, however small the model" in PAGE
+    now, before = SAMPLER_COPIES_UNSORTED.value, SAMPLER_COPIES.value
+    assert f"in float32 about {now:.1f} times over, before 0.21 about {before:.1f} times" in TEXT
+    sizes = [f"{copies * 1024 * 151936 * 4 / GIB:.1f} GiB" for copies in (now, before)]
+    assert (
+        f"1024 sequences take {sizes[0]}, before 0.21 {sizes[1]}, however small the model" in TEXT
+    )
+    graphs = plan(LLAMA_31_8B, max_num_seqs=256).graph_bytes / GIB
+    assert f"{graph_count(256)} for 256 sequences, about {graphs:.2f} GiB" in TEXT
+    assert f"{NON_TORCH_PER_RANK_GIB.value} GiB for each rank is the middle" in TEXT
+    seen = plan(QWEN35_27B | {"vision_config": VISION}, gpu="H200").activation.encoder_bytes / GIB
+    assert f"(16,384 tokens with Qwen: {seen:.1f} GiB)" in TEXT

@@ -53,7 +53,8 @@ def test_language_model_of_a_multimodal_config() -> None:
     """The sizes are those of text_config; the encoder's weights are counted beside."""
     model = read_config(GEMMA_3_27B)
     assert (model.num_layers, model.multimodal, model.dtype) == (62, True, "bfloat16")
-    assert model.encoder_parameters == pytest.approx(0.41e9, rel=0.05)
+    assert model.encoder is not None
+    assert model.encoder.parameters == pytest.approx(0.41e9, rel=0.05)
 
 
 # Story, config, heads that are cached.

@@ -1,9 +1,12 @@
 """The flags as vLLM settles them: its defaults by release and GPU, and what it refuses."""
 
+from typing import Any
+
 import pytest
 
-from tests.capacity.models import DEEPSEEK_V3, GEMMA_3_27B, LLAMA_31_8B
+from tests.capacity.models import DEEPSEEK_V3, GEMMA_3_27B, LLAMA_31_8B, QWEN35_27B, Config
 from tests.capacity.planning import plan
+from vllm_watch.capacity.flags import Drafter
 from vllm_watch.capacity.gpus import cuda_memory_bytes, find_gpu
 from vllm_watch.capacity.release import NEWEST, Release, parse_release
 from vllm_watch.capacity.suggestions import suggestions
@@ -41,6 +44,36 @@ def test_defaults(
         settings.max_num_seqs,
         settings.gpu_memory_utilization,
     ) == expected
+
+
+# Story, config, GPU, flags: what the first V1 could not do, and 0.9.2 can.
+FALLBACKS: tuple[tuple[str, Config, str, dict[str, Any], str], ...] = (
+    ("nothing unusual", LLAMA_31_8B, "RTX 4090", {}, "V1"),
+    ("an fp8 cache", LLAMA_31_8B, "RTX 4090", {"kv_cache_dtype": "fp8"}, "V0"),
+    ("an fp8 cache on Hopper", LLAMA_31_8B, "H100", {"kv_cache_dtype": "fp8"}, "V1"),
+    ("32 bits", LLAMA_31_8B, "RTX 4090", {"dtype": "float32"}, "V0"),
+    ("GGUF", LLAMA_31_8B, "RTX 4090", {"quantization": "gguf"}, "V0"),
+    ("stages", LLAMA_31_8B, "RTX 4090", {"pipeline_parallel_size": 2}, "V0"),
+    ("recurrent states", QWEN35_27B, "H100", {}, "V0"),
+    ("a drafter", LLAMA_31_8B, "H100", {"drafter": Drafter("eagle", 3, 1)}, "V0"),
+    ("AMD", LLAMA_31_8B, "MI300X", {}, "V0"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "gpu", "flags", "engine"),
+    [row[1:] for row in FALLBACKS],
+    ids=[row[0] for row in FALLBACKS],
+)
+def test_engine_while_there_were_two(
+    config: Config, gpu: str, flags: dict[str, Any], engine: str
+) -> None:
+    """0.8 fell back by itself; what was asked for is taken; later releases need not fall back."""
+    found = [
+        plan(config, gpu=gpu, version=version, max_model_len=4096, **flags, **asked).settings.engine
+        for version, asked in (("0.8.5", {}), ("0.8.5", {"use_v0": False}), ("0.9.2", {}))
+    ]
+    assert found == [engine, "V1", "V1"]
 
 
 def test_block_sizes() -> None:
@@ -88,9 +121,10 @@ def test_refused(flags: dict[str, object], cause: str) -> None:
 
 
 def test_releases_are_read_as_people_write_them() -> None:
-    """Tags, post releases and nightly builds; nothing means the newest known."""
-    assert [parse_release(text) for text in ("v0.8.5.post1", "0.26.1rc1.dev608+g12ab", "0.6", None)] == [
-        Release(0, 8, 5), Release(0, 26, 1), Release(0, 6, 0), NEWEST,
+    """Tags, post releases and nightly builds; a minor alone is its last patch; nothing the newest known."""
+    said = ("v0.8.5.post1", "0.26.1rc1.dev608+g12ab", "0.6.0", "0.6", "0.25", None)
+    assert [parse_release(text) for text in said] == [
+        Release(0, 8, 5), Release(0, 26, 1), Release(0, 6, 0), Release(0, 6, 6), Release(0, 25, 0), NEWEST,
     ]  # fmt: skip
 
 

@@ -178,7 +178,7 @@ def test_length_that_fits_is_found(llama: Path, capsys: pytest.CaptureFixture[st
     )
     said = json.loads(out)
     assert (status, said["fits"]) == (0, True)
-    assert said["max_model_len"] == said["max_model_len_that_fits"] == 41488
+    assert said["max_model_len"] == said["max_model_len_that_fits"] == 44480
 
 
 def test_gated_model_and_no_network(

@@ -14,6 +14,7 @@ from tests.cli.preflight_host import GIB, PreflightHost, h100, shard
 from tests.leftovers import Leftovers
 from tests.nvml_stub import NvmlStub
 from vllm_watch.__main__ import main
+from vllm_watch.cli.preflight_facts import gather
 
 
 @pytest.fixture(scope="session")
@@ -55,6 +56,25 @@ def test_nothing_in_the_way(host):
     assert found["memory"]["text"] == "GPU 0: 78.50 GiB free, 71.10 wanted"
     said = host.run(host.command("--max-model-len", 8192)).stdout
     assert said.rstrip().endswith("GO: nothing that is known stands in the way")
+
+
+# Release, VLLM_USE_V1, is it told which engine to be: V0, V1, or left to the release.
+ENGINES = (
+    ("0.7.2", "1", False),
+    ("0.8.5", "0", True),
+    ("0.8.5", None, None),
+    ("0.11.0", "0", None),
+)
+
+
+@pytest.mark.parametrize(("release", "asked", "old"), ENGINES)
+def test_the_command_says_which_engine_and_whether_it_sees(host, release, asked, old):
+    """The environment chose the engine while there were two; the encoder is left out where a flag says so."""
+    host.install(vllm=release)
+    chosen = {} if asked is None else {"VLLM_USE_V1": asked}
+    words = ["vllm", "serve", str(host.model), "--language-model-only"]
+    flags = gather(words, host.env() | chosen, will_exec=False).flags
+    assert (flags.use_v0, flags.language_model_only) == (old, True)
 
 
 def test_memory_that_an_orphan_holds(host, left):

@@ -50,6 +50,19 @@ def test_as_it_grows(log):
     assert failure(log) is None
 
 
+def test_attention_kernels_of_the_last_start(log):
+    """They are known once the log names them, and anew after the next start."""
+    append(log, BANNER)
+    log.read()
+    assert log.attention_backend is None
+    append(log, "INFO 11-21 03:00:02 [cuda.py:290] Using XFormers backend.\n" + READY)
+    log.read()
+    assert log.attention_backend == "XFormers"
+    append(log, BANNER + "INFO 11-21 03:10:02 [cuda.py:275] Using FLASH_ATTN attention backend\n")
+    log.read()
+    assert log.attention_backend == "FLASH_ATTN"
+
+
 def test_only_what_ends_an_engine_is_told(log):
     """A request that was too long is no reason why an engine is down; memory that ran out in service is."""
     append(log, BANNER + READY + REFUSED)

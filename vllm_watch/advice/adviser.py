@@ -6,6 +6,7 @@ there is. It is not kept over a restart of the watcher: it is there again after 
 
 from collections.abc import Callable, Iterator, Mapping
 
+from vllm_watch.advice.engine_log import backend_name
 from vllm_watch.advice.hardware_rules import attention_fallback, gpus_idle
 from vllm_watch.advice.host_gpus import HostGpusSeen
 from vllm_watch.advice.memory_rules import kv_starved, preemptions
@@ -94,7 +95,7 @@ class Adviser:
             evidence = tally.evidence(
                 sample, engines=len(reading.engines), gpus=self._gpus.worst,
                 capacity_tokens=known.kv_cache_capacity_tokens,
-                max_model_len=reading.server.max_model_len, attention=self._attention,
+                max_model_len=reading.server.max_model_len, attention=self._attention_of(observation),
             )  # fmt: skip
             found = tuple(advice for rule in RULES for advice in rule(evidence))
             settled = self._settled.get(sample.engine)
@@ -102,6 +103,11 @@ class Adviser:
             if tally.seconds >= SPAN_SECONDS:
                 self._settled[sample.engine] = found
                 self._tallies[sample.engine] = Tally(at_s)
+
+    def _attention_of(self, observation: Observation) -> AttentionBackend | None:
+        """What its log says now, else what was known beforehand."""
+        named = observation.attention_backend
+        return self._attention if named is None else AttentionBackend(backend_name(named))
 
     def _forget(self, name: str) -> None:
         for kept in (self._tallies, self._configs, self._settled):

@@ -18,6 +18,12 @@ _WORDS = {
 _REASON_CHARACTERS = 200
 
 
+def backend_name(word: str) -> str:
+    """vLLM's own name of the kernels, for the word that a log uses."""
+    small = word.lower()
+    return _WORDS.get(small, "FLASH_ATTN" if small.startswith("flashattention") else word)
+
+
 def attention_of(lines: Iterable[str]) -> AttentionBackend | None:
     """What the last start in the log says; None where it says nothing."""
     name, reason = None, None
@@ -28,7 +34,6 @@ def attention_of(lines: Iterable[str]) -> AttentionBackend | None:
         for pattern, group in _NAMES:
             found = pattern.search(line)
             if found:
-                word = found[group]
-                name = _WORDS.get(word.lower(), "FLASH_ATTN" if word.lower().startswith("flashattention") else word)  # fmt: skip
+                name = backend_name(found[group])
                 break
     return None if name is None else AttentionBackend(name, reason)

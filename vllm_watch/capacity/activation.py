@@ -1,6 +1,6 @@
 """The peak of the profiling run: what one full batch needs beside weights and KV cache.
 
-Two moments compete. In the MLP of a layer all tokens of the batch have their widest intermediates at
+Three moments compete. The encoder of a multimodal model reads the largest images. In the MLP of a layer all tokens of the batch have their widest intermediates at
 once; in the sampler all sequences have their logits, in float32, several times over (sorted for top-k
 and top-p, as probabilities, as log-probabilities). vLLM provokes both, and the higher one counts.
 """
@@ -8,43 +8,130 @@ and top-p, as probabilities, as log-probabilities). vLLM provokes both, and the 
 from dataclasses import dataclass
 
 from vllm_watch.capacity import calibration
+from vllm_watch.capacity import encoder as encoders
 from vllm_watch.capacity import release as releases
 from vllm_watch.capacity.flags import Settings
 from vllm_watch.capacity.kv_types import dtype_bytes
 from vllm_watch.capacity.model import Model
+from vllm_watch.capacity.parameters import count_parameters
+from vllm_watch.capacity.quantization import find_quantization
+from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import ceil_div
 
 _LOGIT_BYTES = 4  # float32
 _STREAMS = 3  # hidden states, the residual beside them, and the output of the layer
 _USUAL_RATIO = 3.5  # intermediate to hidden size, where neither config nor weights tell
+_AWQ_SPLITS, _OUTPUTS_OF_EXPERT = 8, 4  # split_k_iters; gate, its activation, up, their product
 _MOE_CHUNK_TOKENS = 32768  # more tokens than these pass the experts in turns
 
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """The two peaks, in bytes on the GPU that samples."""
+    """The three peaks, in bytes on the GPU that samples."""
 
     forward_bytes: int
     sampler_bytes: int
+    encoder_bytes: int
     peak_bytes: int
 
 
-def activation(model: Model, settings: Settings, *, intermediate: int | None) -> Activation:
+def activation(
+    model: Model, settings: Settings, *, intermediate: int | None, offloaded: bool = False
+) -> Activation:
     """What the profiling run reaches above the weights."""
     element = dtype_bytes(settings.dtype)
-    tokens, ranks = settings.max_num_batched_tokens, settings.tensor_parallel_size
-    stream = tokens * model.hidden_size * element
-    width = intermediate or int(_USUAL_RATIO * model.hidden_size)
-    forward = _STREAMS * stream + _widest(model, settings, ceil_div(width, ranks)) * element
-    logits = settings.max_num_seqs * model.vocab_size * _LOGIT_BYTES
-    sampler = int(calibration.SAMPLER_COPIES.value * logits)
+    stream = settings.max_num_batched_tokens * model.hidden_size * element
+    width = ceil_div(
+        intermediate or int(_USUAL_RATIO * model.hidden_size), settings.tensor_parallel_size
+    )
+    forward = _STREAMS * stream + _widest(model, settings, width) * element
     if releases.PROFILES_DEVICE <= settings.release < releases.PROFILES_CLEAN_DEVICE:
-        # These count what the allocator holds, free or not: the blocks of queries, keys and values and
-        # those of the sampler find no place in the ones that the MLP left, so all of them add up.
-        queries = (model.num_attention_heads + 2 * model.num_key_value_heads) * model.head_dim
-        attention = tokens * ceil_div(queries, ranks) * element
-        return Activation(forward, sampler, forward + attention + sampler)
-    return Activation(forward, sampler + stream, max(forward, sampler + stream))
+        forward = _held(model, settings, width, stream) + _kept_inputs(model, settings, stream)
+    if offloaded and settings.engine == "V0":
+        forward += _fetched(model, settings)
+    seen, kept, images = _encoder(model, settings, element)
+    sequences = settings.max_num_seqs
+    if images and settings.engine == "V0":  # it profiles prompts of one image each
+        sequences = min(sequences, images)
+    logits = sequences * model.vocab_size * _LOGIT_BYTES
+    sampler = int(sampler_copies(settings.release).value * logits) + stream
+    if settings.engine == "V1" and settings.release < releases.V1_BY_DEFAULT:
+        # Before it did: the logits of every token, and no sampler.
+        sampler = settings.max_num_batched_tokens * model.vocab_size * element + stream
+    return Activation(forward, sampler, seen, max(seen, kept + max(forward, sampler)))
+
+
+def _encoder(model: Model, settings: Settings, element: int) -> tuple[int, int, int]:
+    """While the encoder reads images, what of them stays for the language model, and how many they are."""
+    encoder = model.encoder
+    if encoder is None:
+        return 0, 0, 0
+    images = encoders.profiled_items(encoder, settings.max_num_batched_tokens)
+    images = min(images, settings.max_num_seqs)
+    tokens = images * encoder.item_tokens
+    seen = encoders.peak_bytes(encoder, tokens, element)
+    return seen, tokens * model.hidden_size * element, images
+
+
+def _fetched(model: Model, settings: Settings) -> int:
+    """V0 copies a layer that is in the host's memory to the GPU while it runs (V1 reads it there)."""
+    ranks = settings.tensor_parallel_size * model.num_layers
+    return count_parameters(model).matrices * dtype_bytes(settings.dtype) // ranks
+
+
+def sampler_copies(release: Release) -> calibration.Figure:
+    """How many times over the logits lie there, in float32."""
+    if release >= releases.SAMPLER_DOES_NOT_SORT:
+        return calibration.SAMPLER_COPIES_UNSORTED
+    return calibration.SAMPLER_COPIES
+
+
+def _held(model: Model, settings: Settings, width: int, stream: int) -> int:
+    """What the allocator took in all, free or not, which some releases count.
+
+    The block of queries, keys and values is free again when the MLP begins, but too small for its first
+    output; the second, half as large, may fit into it. The sampler fits into what the MLP leaves.
+    """
+    tokens, ranks = settings.max_num_batched_tokens, settings.tensor_parallel_size
+    element = dtype_bytes(settings.dtype)
+    queries = ceil_div(model.num_attention_heads * model.head_dim, ranks) * tokens * element
+    keys = ceil_div(model.num_key_value_heads * model.head_dim, ranks) * tokens * element
+    attention = queries + 2 * keys
+    around = _STREAMS * stream + attention + queries
+    if model.experts is not None:
+        widest = _split_experts(model, settings) or _widest(model, settings, width)
+        return around + widest * element
+    second = tokens * width * element
+    first = (2 * second if model.gated_mlp else second) * (1 + _splits(model, settings))
+    return around + first + (second if second > attention else 0)
+
+
+def _splits(model: Model, settings: Settings) -> int:
+    """Outputs that AWQ's first kernel keeps beside the one it adds them up to."""
+    quantization = find_quantization(settings.flags.quantization, model.quantization)
+    awq = quantization.name.startswith("awq") and settings.release < releases.AWQ_DEQUANTIZES
+    return _AWQ_SPLITS if awq else 0
+
+
+def _split_experts(model: Model, settings: Settings) -> int:
+    """Elements of the same where experts run one after the other, each whole on its rank, on every token.
+
+    Gate and up are apart there: outputs cut the first's block up before the second asks for as much.
+    """
+    splits, experts = _splits(model, settings), model.experts
+    if not splits or experts is None:
+        return 0
+    whole = settings.max_num_batched_tokens * (
+        experts.intermediate_size or model.intermediate_size or 0
+    )
+    return (2 * splits + _OUTPUTS_OF_EXPERT) * whole
+
+
+def _kept_inputs(model: Model, settings: Settings, stream: int) -> int:
+    """One release kept the inputs of its all-reduces, two to a layer, until the step was over."""
+    if settings.release != releases.ALL_REDUCE_KEEPS_INPUTS or settings.tensor_parallel_size == 1:
+        return 0
+    return 2 * model.num_layers * stream
 
 
 def _widest(model: Model, settings: Settings, width: int) -> int:

@@ -2,8 +2,11 @@
 
 from vllm_watch.capacity import calibration
 from vllm_watch.capacity import release as releases
+from vllm_watch.capacity.activation import sampler_copies
 from vllm_watch.capacity.flags import LENGTH_UNSAID
+from vllm_watch.capacity.overheads import graph_count
 from vllm_watch.capacity.plan import Plan
+from vllm_watch.capacity.units import GIB
 
 
 def assumptions(plan: Plan) -> tuple[str, ...]:
@@ -24,9 +27,7 @@ def assumptions(plan: Plan) -> tuple[str, ...]:
             "the config gives no intermediate_size: the MLP's width follows from the weights"
         )
     if plan.model.multimodal:
-        said.append(
-            "the encoder's own peak while profiling images is not counted (often 0.2 to 1 GiB)"
-        )
+        said.append(_encoder(plan))
     if plan.model.draft_layers and flags.drafter is None:
         said.append("no speculative decoding, though the checkpoint has draft layers")
     if flags.drafter is not None and flags.drafter.model is None:
@@ -44,21 +45,33 @@ def assumptions(plan: Plan) -> tuple[str, ...]:
     return tuple(said)
 
 
+def _encoder(plan: Plan) -> str:
+    peak = plan.activation.encoder_bytes / GIB
+    if not peak:
+        return "the encoder's own peak while profiling images is not counted (often 0.2 to 1 GiB)"
+    return f"encoder while profiling images: {peak:.2f} GiB, unless --language-model-only or fewer images are asked for"
+
+
 def _figures(plan: Plan) -> list[str]:
     if plan.settings.flags.kv_cache_memory_bytes is not None:
         return ["the KV cache is as given: --gpu-memory-utilization has no say"]
-    copies = calibration.SAMPLER_COPIES
+    copies = sampler_copies(plan.settings.release)
     said = [f"sampler: {copies.value} ({copies.low} to {copies.high}) {copies.unit}"]
-    figure = (
-        calibration.NON_TORCH_PARALLEL_GIB
-        if plan.gpus_needed > 1
-        else calibration.NON_TORCH_ONE_GPU_GIB
-    )
     if plan.non_torch_bytes:
+        figure, each = calibration.NON_TORCH_ONE_GPU_GIB, ""
+        if plan.gpus_needed > 1:
+            figure, each = (
+                calibration.NON_TORCH_PER_RANK_GIB,
+                " for each rank of the group, on each",
+            )
         said.append(
-            f"CUDA context and libraries: {figure.value} ({figure.low} to {figure.high}) GiB"
+            f"CUDA context and libraries: {figure.value} ({figure.low} to {figure.high}) GiB{each}"
         )
     if plan.graph_bytes:
-        graphs = calibration.GRAPHS_GIB
-        said.append(f"CUDA graphs: {graphs.value} ({graphs.low} to {graphs.high}) GiB")
+        base, one = calibration.GRAPHS_GIB, calibration.GRAPH_GIB
+        count = graph_count(plan.settings.max_num_seqs)
+        said.append(
+            f"CUDA graphs: {base.value} ({base.low} to {base.high}) GiB and {one.value} "
+            f"({one.low} to {one.high}) for each of {count}"
+        )
     return [*said, f"calibration of {calibration.VERSION}"]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from vllm_watch.capacity import release as releases
 from vllm_watch.capacity.gpus import Gpu
+from vllm_watch.capacity.kv_types import dtype_bytes
 from vllm_watch.capacity.model import LayerKind, Model
 from vllm_watch.capacity.release import Release
 from vllm_watch.capacity.units import GIB
@@ -12,6 +13,8 @@ LENGTH_UNSAID = 2048  # tokens: what vLLM takes where the config says nothing
 _LONG_CONTEXT = 32768  # tokens: above, V0 cuts prefills into chunks by itself
 _LARGE_GPU_BYTES, _HUGE_GPU_BYTES = 70 * GIB, 160 * GIB  # as in vLLM's get_batch_defaults
 _MULTIMODAL_BATCH = 5120  # V0's floor for models with an encoder
+_BEFORE_AMPERE = ("T4", "V100", "V100 32GB", "P100")
+_READS_FP8 = ("H100", "H200", "H20", "GH200")  # FlashAttention 3 has an fp8 cache, on Hopper
 _CPU_NAMES = ("cpu",)
 _UTILIZATION_OLD, _UTILIZATION_NEW = 0.9, 0.92
 
@@ -46,6 +49,8 @@ class Flags:
     dtype: str = "auto"
     quantization: str | None = None
     enforce_eager: bool = False
+    language_model_only: bool = False
+    """The encoder of a multimodal model is neither loaded nor profiled."""
     enable_prefix_caching: bool = True
     async_scheduling: bool | None = None
     kv_cache_memory_bytes: int | None = None
@@ -88,7 +93,7 @@ def settle(
     """Every flag with the value that vLLM of this release would take on this GPU."""
     release = flags.release
     length = flags.max_model_len or model.max_position_embeddings or LENGTH_UNSAID
-    v0 = flags.use_v0 if flags.use_v0 is not None else _defaults_to_v0(flags, gpu)
+    v0 = flags.use_v0 if flags.use_v0 is not None else _defaults_to_v0(flags, model, gpu)
     cpu = (gpu_name or "").lower() in _CPU_NAMES
     tokens, seqs = (
         _batch_v0(flags, model, length) if v0 else _batch_v1(flags, gpu, memory_bytes, cpu=cpu)
@@ -131,16 +136,29 @@ def obstacle(flags: Flags, model: Model) -> str | None:
     return None
 
 
-def _defaults_to_v0(flags: Flags, gpu: Gpu | None) -> bool:
-    """V1 came by default with 0.8 and fell back to V0 for what it could not do yet."""
+def _defaults_to_v0(flags: Flags, model: Model, gpu: Gpu | None) -> bool:
+    """V1 came by default with 0.8 and fell back to V0 for what it could not do yet.
+
+    Source: EngineArgs._is_v1_supported_oracle of vLLM 0.8.5.
+    """
     if flags.release < releases.V1_BY_DEFAULT:
         return True
     if flags.release >= releases.V0_IS_GONE:
         return False
-    too_old = gpu is not None and gpu.name in ("T4", "V100", "V100 32GB", "P100")
-    # 0.8 could neither read GGUF nor keep an fp8 cache on most cards.
-    unable = flags.quantization == "gguf" or flags.drafter is not None
-    return too_old or (unable and flags.release < releases.HYBRID_POOL)
+    if gpu is not None and gpu.name in _BEFORE_AMPERE:
+        return True
+    name = gpu.name if gpu is not None else ""
+    dtype = model.dtype if flags.dtype == "auto" else flags.dtype
+    unable = (
+        flags.quantization == "gguf",
+        flags.drafter is not None,
+        flags.kv_cache_dtype != "auto" and not name.startswith(_READS_FP8),
+        dtype_bytes(dtype) > 2,  # noqa: PLR2004 - FlashAttention reads 16 bits
+        any(kind in (LayerKind.STATE, LayerKind.STATE_AND_FULL) for kind in model.layer_kinds),
+        flags.pipeline_parallel_size > 1,  # but with Ray
+        name.startswith("MI"),
+    )
+    return any(unable) and flags.release < releases.HYBRID_POOL
 
 
 def _batch_v0(flags: Flags, model: Model, length: int) -> tuple[int, int]:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+from vllm_watch.capacity.encoder import Encoder
+
 
 class LayerKind(Enum):
     """How a layer remembers what it has read."""
@@ -89,10 +91,12 @@ class Model:
     latent: LatentAttention | None = None
     state: RecurrentState | None = None
     experts: Experts | None = None
+    attention_gate: bool = False
+    """Full attention has a gate as wide as its queries (Qwen3-Next and after)."""
     draft_layers: int = 0
     """Multi-token-prediction layers in the checkpoint."""
     multimodal: bool = False
-    encoder_parameters: int = 0
+    encoder: Encoder | None = None
     quantization: dict[str, Any] | None = None
     notes: tuple[str, ...] = ()
     """What was assumed since the config does not say it."""
@@ -100,6 +104,15 @@ class Model:
     @property
     def num_layers(self) -> int:
         return len(self.layer_kinds)
+
+    @property
+    def sized(self) -> bool:
+        """Whether the config says enough to count the parameters."""
+        if self.state is not None and self.state.assumed:
+            return False
+        if self.experts is not None:
+            return self.experts.intermediate_size > 0
+        return self.intermediate_size is not None
 
     @property
     def kv_head_dim_of_full(self) -> int:

@@ -5,18 +5,41 @@ from vllm_watch.capacity import release as releases
 from vllm_watch.capacity.flags import Settings
 from vllm_watch.capacity.units import GIB
 
+_LARGEST_GRAPH, _COARSE_FROM, _FINE_STEP = 512, 256, 8  # sequences
+
 
 def non_torch_bytes(settings: Settings) -> int:
     """Memory that vLLM's profiling sees and PyTorch did not allocate."""
     ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
     if settings.release < releases.PROFILES_DEVICE:
         return 0  # these releases look at PyTorch's peak alone
-    figure = calibration.NON_TORCH_PARALLEL_GIB if ranks > 1 else calibration.NON_TORCH_ONE_GPU_GIB
-    return int(figure.value * GIB)
+    size = calibration.NON_TORCH_ONE_GPU_GIB.value
+    if ranks > 1:  # NCCL keeps buffers for every peer
+        size = calibration.NON_TORCH_PER_RANK_GIB.value * ranks
+    if settings.release < releases.LEAVES_OUT_CONTEXT:
+        size += calibration.CONTEXT_GIB.value
+    return int(size * GIB)
 
 
 def graph_bytes(settings: Settings) -> int:
     """CUDA graphs, as far as they are taken from the KV cache's budget."""
     if settings.flags.enforce_eager or settings.release < releases.GRAPHS_IN_BUDGET or settings.cpu:
         return 0
-    return int(calibration.GRAPHS_GIB.value * GIB)
+    size = calibration.GRAPHS_GIB.value + calibration.GRAPH_GIB.value * graph_count(
+        settings.max_num_seqs
+    )
+    return int(size * GIB)
+
+
+def graph_count(sequences: int) -> int:
+    """Those of mixed batches up to twice the sequences, and those of decoding up to the sequences."""
+    mixed = min(2 * sequences, _LARGEST_GRAPH)
+    return _sizes(mixed) + _sizes(min(sequences, mixed))
+
+
+def _sizes(most: int) -> int:
+    """1, 2, 4, then every 8th up to 256 and every 16th beyond: vLLM's default sizes."""
+    wide = range(_COARSE_FROM, most + 1, 2 * _FINE_STEP)
+    return sum(
+        size <= most for size in (1, 2, 4, *range(_FINE_STEP, _COARSE_FROM, _FINE_STEP), *wide)
+    )

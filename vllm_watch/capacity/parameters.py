@@ -20,10 +20,12 @@ class Parameters:
     """Input embeddings, and the output head where it is not the same tensor."""
     small: int
     """Norms, biases and convolutions, kept whole and unquantized."""
+    encoder: int = 0
+    """A vision tower's, split but seldom quantized."""
 
     @property
     def total(self) -> int:
-        return self.matrices + self.embeddings + self.small
+        return self.matrices + self.embeddings + self.small + self.encoder
 
 
 def count_parameters(model: Model) -> Parameters:
@@ -41,7 +43,8 @@ def count_parameters(model: Model) -> Parameters:
         matrices=matrices,
         experts=experts,
         embeddings=tables * model.vocab_size * model.hidden_size,
-        small=small + model.encoder_parameters,
+        small=small,
+        encoder=model.encoder.parameters if model.encoder else 0,
     )
 
 
@@ -70,7 +73,8 @@ def _mixer(model: Model, kind: LayerKind) -> int:
 
 def _attention(model: Model, kv_heads: int, head_dim: int) -> int:
     queries = model.num_attention_heads * head_dim
-    return model.hidden_size * (2 * queries + 2 * kv_heads * head_dim)
+    wide = 3 if model.attention_gate else 2  # in, out, and the gate
+    return model.hidden_size * (wide * queries + 2 * kv_heads * head_dim)
 
 
 def _latent(model: Model, latent: LatentAttention) -> int:

@@ -1,6 +1,6 @@
 """The whole plan: from model, flags and GPU to fits or not, with every part of the memory named."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vllm_watch.capacity.activation import Activation, activation
 from vllm_watch.capacity.flags import Flags, Settings, obstacle, settle
@@ -98,11 +98,14 @@ class Plan:
 
 def make_plan(model: Model, flags: Flags, machine: Machine, checkpoint: Checkpoint) -> Plan:
     """What this comes to."""
+    if flags.language_model_only:
+        model = replace(model, encoder=None, multimodal=False)
     settings = settle(flags, model, machine.gpu, machine.memory_bytes, machine.gpu_name)
     weights = weights_on_gpu(
         model, settings, given_gib=checkpoint.given_gib, checkpoint_bytes=checkpoint.bytes_total
     )
-    peak = activation(model, settings, intermediate=_intermediate(model, settings, weights))
+    width = _intermediate(model, settings, weights)
+    peak = activation(model, settings, intermediate=width, offloaded=weights.offloaded)
     budget = int(machine.memory_bytes * settings.gpu_memory_utilization)
     non_torch, graphs = non_torch_bytes(settings), graph_bytes(settings)
     left = budget - weights.bytes_per_gpu - peak.peak_bytes - non_torch - graphs

@@ -22,9 +22,13 @@ class Quantization:
     """None: not quantized, the model's dtype holds."""
     only_experts: bool = False
     """MXFP4 checkpoints leave attention as it is."""
+    tables: bool = False
+    """Embeddings and output head, too."""
 
 
 NONE = Quantization("none", None)
+ONLINE = ("fp8", "bitsandbytes")
+"""Those that vLLM makes itself of a checkpoint that has none; others need a checkpoint of their own."""
 _BY_NAME: dict[str, float] = {
     "fp8": 1.0, "fbgemm_fp8": 1.0, "ptpc_fp8": 1.0, "modelopt": 1.0, "int8": 1.0, "w8a8": 1.0,
     "experts_int8": 1.0, "tpu_int8": 1.0, "bitsandbytes_8bit": 1.0, "petit_nvfp4": 0.5625,
@@ -57,7 +61,7 @@ def find_quantization(flag: str | None, config: Mapping[str, Any] | None) -> Qua
     if name == "bitsandbytes":
         return Quantization(name, _nf4())
     if name == "gguf":
-        return Quantization(name, _GGUF_BITS / 8)
+        return Quantization(name, _GGUF_BITS / 8, tables=True)
     for pattern, guessed in _PATTERNS:
         if re.search(pattern, name):
             return Quantization(name, guessed)

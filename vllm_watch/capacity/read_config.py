@@ -6,8 +6,10 @@ What a config leaves out is filled with what vLLM or transformers would take, an
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+from vllm_watch.capacity.encoder import read_encoder
 from vllm_watch.capacity.layer_pattern import Config, layer_kinds
 from vllm_watch.capacity.model import Experts, LatentAttention, LayerKind, Model
+from vllm_watch.capacity.published import completed
 from vllm_watch.capacity.read_state import read_state
 from vllm_watch.errors import WatchError
 
@@ -71,7 +73,8 @@ def read_config(config: Config) -> Model:
 
 
 def _read(config: Config) -> Model:
-    text = _text_config(config)
+    shape, config = config, completed(config)
+    text, encoder = _text_config(config), read_encoder(config)
     count = _positive(text, "layers")
     cached = _key_value_heads(text, 1)
     heads = _positive(text, "heads", default=cached)
@@ -85,6 +88,10 @@ def _read(config: Config) -> Model:
         )
     head_dim = _head_dim(text, hidden, heads)
     state, notes = None, [*_dtype_notes(config, text), *_size_notes(text)]
+    if config is not shape:
+        notes.append(
+            "the config gives only a shape: the rest is that of the model published with it"
+        )
     if any(kind in (LayerKind.STATE, LayerKind.STATE_AND_FULL) for kind in kinds):
         state = read_state(text, hidden, heads, head_dim)
         if state.assumed:
@@ -115,9 +122,10 @@ def _read(config: Config) -> Model:
         latent=_latent(text),
         state=state,
         experts=_experts(text),
+        attention_gate=bool(text.get("attn_output_gate", "linear_num_value_heads" in text)),
         draft_layers=_first(text, "draft") or 0,
-        multimodal=text is not config,
-        encoder_parameters=_encoder_parameters(config),
+        multimodal=text is not config or encoder is not None,
+        encoder=encoder,
         quantization=_quantization(config, text),
         notes=tuple(notes),
     )  # fmt: skip
@@ -258,19 +266,6 @@ def _experts(config: Config) -> Experts | None:
         or _optional(config.get("expert_layer_period"))
         or 1,
     )
-
-
-def _encoder_parameters(config: Config) -> int:
-    """Of the vision tower: its blocks, which are nearly all of it. 0 where there is none."""
-    vision = config.get("vision_config")
-    if not isinstance(vision, Mapping):
-        return 0
-    layers = vision.get("num_hidden_layers") or vision.get("depth") or 0
-    width = vision.get("embed_dim") or vision.get("hidden_size") or 0
-    inner = vision.get("intermediate_size") or 4 * width
-    if not all(isinstance(each, int) for each in (layers, width, inner)):
-        return 0
-    return int(layers * (4 * width * width + 2 * width * inner))
 
 
 def _quantization(config: Config, text: Config) -> dict[str, Any] | None:

@@ -24,8 +24,17 @@ class Release(NamedTuple):
 NEWEST = Release(0, 32, 0)  # what the rules below were read from and tested against
 
 PROFILES_TORCH_PEAK = Release(0, 0, 0)  # total − torch's peak: CUDA context and NCCL are not seen
-PROFILES_DEVICE = Release(0, 2, 7)  # total − what is free after profiling: all is seen
+PROFILES_DEVICE = Release(0, 2, 5)  # what is free after profiling counts (PR 2031): all is seen
+# Only there: torch.distributed.all_reduce kept its inputs until the step was over, and profiling saw it.
+# The next release sets TORCH_NCCL_AVOID_RECORD_STREAMS for that. Source: vLLM's issue 2136.
+ALL_REDUCE_KEEPS_INPUTS = Release(0, 2, 5)
+LEAVES_OUT_CONTEXT = Release(
+    0, 3, 3
+)  # from total to what was free before: CUDA's context is left out
 PROFILES_CLEAN_DEVICE = Release(0, 6, 4)  # peak above what is left once the cache is emptied
+AWQ_DEQUANTIZES = Release(
+    0, 3, 0
+)  # of long batches; before, its kernel writes every output 8 times
 CHUNKED_PREFILL_OF_LONG_CONTEXT = Release(0, 5, 4)  # on by default above 32,768 tokens
 CHUNK_OF_2048 = Release(0, 6, 4)  # before: 512
 MLA_LATENT_CACHE = Release(0, 7, 1)  # before: MLA models are cached as if they had plain heads
@@ -42,6 +51,7 @@ STATE_PAGES_FOR_PREFIXES = Release(
 )  # hybrids cache prefixes by default: two states a request
 STATE_CHECKPOINTS = Release(0, 32, 0)  # seen there: Mamba 2 and KDA keep one more for prefixes
 TOKENS_FROM_CONCURRENCY = Release(0, 21, 0)  # the log says concurrency × max_model_len (PR 40694)
+SAMPLER_DOES_NOT_SORT = Release(0, 21, 0)  # FlashInfer and Triton sample (PRs 40376, 33538)
 GRAPHS_IN_BUDGET = Release(
     0, 21, 0
 )  # CUDA graphs are profiled and taken from the KV cache (PR 30515)
@@ -52,11 +62,20 @@ NULL_BLOCK_RESERVED = Release(
 )  # one block is kept back when it is checked whether a request fits
 
 
+# The last patch of each minor release that had more than one: who says "0.6" means what pip gave him.
+_LAST_PATCHES = {
+    (0, 1): 7, (0, 2): 7, (0, 3): 3, (0, 4): 3, (0, 5): 5, (0, 6): 6, (0, 7): 3, (0, 8): 5, (0, 9): 2,
+    (0, 10): 2, (0, 11): 2, (0, 14): 1, (0, 15): 1,
+}  # fmt: skip
+
+
 def parse_release(text: str | None) -> Release:
-    """A release from what people write: 0.11.0, v0.8.5.post1, 0.26.1rc1.dev608+g1a2b3c."""
+    """A release from what people write: 0.11.0, v0.8.5.post1, 0.26.1rc1.dev608+g1a2b3c, 0.6."""
     if text is None:
         return NEWEST
     found = re.fullmatch(r"v?(\d+)\.(\d+)(?:\.(\d+))?(?:[.+a-z].*)?", text.strip().lower())
     if not found:
         raise WatchError(f"'{text}' is no vLLM release", "write it as vllm --version does: 0.11.0")
-    return Release(int(found[1]), int(found[2]), int(found[3] or 0))
+    minor = int(found[1]), int(found[2])
+    patch = int(found[3]) if found[3] else _LAST_PATCHES.get(minor, 0)
+    return Release(*minor, patch)

@@ -6,8 +6,13 @@ from vllm_watch.capacity.flags import Settings
 from vllm_watch.capacity.kv_types import dtype_bytes
 from vllm_watch.capacity.model import Model
 from vllm_watch.capacity.parameters import count_parameters
-from vllm_watch.capacity.quantization import find_quantization
+from vllm_watch.capacity.quantization import NONE, ONLINE, Quantization, find_quantization
 from vllm_watch.capacity.units import GIB, ceil_div
+
+_SAME = 0.03  # model cards round their billions
+_LEAST_BYTES = 0.2  # for a parameter: below 2 bits nothing is served
+# Bytes that people take for each parameter, from and to, and what the matrices then have.
+_ESTIMATES = (("4 bits", 0.53125, 0.49, 0.60), ("8 bits", 1.0, 0.97, 1.06))
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,40 +21,110 @@ class Weights:
 
     bytes_per_gpu: int
     source: str
+    offloaded: bool = False
+    """Some are in the host's memory."""
 
 
 def weights_on_gpu(
     model: Model, settings: Settings, *, given_gib: float | None, checkpoint_bytes: int | None
 ) -> Weights:
     """Weights of one GPU: as given, else of the checkpoint, else counted."""
-    if given_gib is not None:
-        return Weights(int(given_gib * GIB), f"{given_gib:g} GiB per GPU as given")
     flags = settings.flags
+    if given_gib is not None:
+        said = f"{given_gib:g} GiB per GPU as given"
+        better = doubted(model, settings, int(given_gib * GIB))
+        if better is None:
+            rest = flags.cpu_offload_bytes > 0 or _is_a_rest(model, settings, int(given_gib * GIB))
+            return Weights(int(given_gib * GIB), said, offloaded=rest)
+        return Weights(
+            better[0], f"{better[0] / GIB:.2f} GiB per GPU instead of {said}: {better[1]}"
+        )
     ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size
     if checkpoint_bytes is not None:
-        share = ceil_div(checkpoint_bytes, ranks)
         what = f"{checkpoint_bytes / GIB:.2f} GiB in the checkpoint"
+        checkpoint_bytes, how = _loaded(model, settings, checkpoint_bytes)
+        share, what = ceil_div(checkpoint_bytes, ranks), what + how
     else:
-        share, what = _counted(model, settings, ranks)
+        share, what = _counted(model, settings)
     share += _lora_bytes(model, settings)
     drafted = flags.drafter.model if flags.drafter else None
     if drafted is not None:
         share += ceil_div(count_parameters(drafted).total * dtype_bytes(drafted.dtype), ranks)
     offloaded = min(share, flags.cpu_offload_bytes)
-    return Weights(share - offloaded, f"{what}, over {ranks} GPUs" if ranks > 1 else what)
+    told = f"{what}, over {ranks} GPUs" if ranks > 1 else what
+    return Weights(share - offloaded, told, offloaded=offloaded > 0)
 
 
-def _counted(model: Model, settings: Settings, ranks: int) -> tuple[int, str]:
-    parameters = count_parameters(model)
+def _loaded(model: Model, settings: Settings, checkpoint_bytes: int) -> tuple[int, str]:
+    """What becomes of a checkpoint that is quantized while it is loaded; else as it is."""
+    flag = settings.flags.quantization
+    if model.quantization is not None or flag not in ONLINE or not model.sized:
+        return checkpoint_bytes, ""
+    small, large = (
+        counted_bytes(model, settings, each)[0] for each in (find_quantization(flag, None), NONE)
+    )
+    return int(checkpoint_bytes * small / large), f", made {flag} while it is loaded"
+
+
+def _is_a_rest(model: Model, settings: Settings, given: int) -> bool:
+    """Whether the figure is too small for the whole model in any format."""
+    ranks = settings.flags.tensor_parallel_size * settings.flags.pipeline_parallel_size
+    return model.sized and given * ranks < count_parameters(model).total * _LEAST_BYTES
+
+
+def doubted(model: Model, settings: Settings, given: int) -> tuple[int, str] | None:
+    """A better size than the one given and why, where that is an estimate; None: it is believed.
+
+    People multiply the parameters with the bytes of one. That is too much where the checkpoint is
+    quantized, and too little where embeddings, output head and encoder stay in 16 bits all the same.
+    What vLLM printed is neither, nor is what was moved to the host or has its embeddings quantized too.
+    """
+    flags = settings.flags
+    if flags.cpu_offload_bytes or flags.drafter or flags.enable_lora or not model.sized:
+        return None
+    ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size
+    parameters = count_parameters(model).total
+    each = given * ranks / parameters
+    quantization = find_quantization(flags.quantization, model.quantization)
+    if quantization.bytes_per_weight and abs(each / dtype_bytes(settings.dtype) - 1) <= _SAME:
+        counted, _ = counted_bytes(model, settings, quantization)
+        return (
+            counted,
+            f"that is the model in {settings.dtype}, and it is loaded as {quantization.name}",
+        )
+    for name, size, least, most in _ESTIMATES:
+        if not least <= each <= most:
+            continue
+        guessed = quantization if quantization.bytes_per_weight else Quantization(name, size)
+        counted, _ = counted_bytes(model, settings, guessed)
+        if given < counted:
+            return (
+                counted,
+                f"that is {each:.2f} bytes for each parameter, but embeddings, head and encoder stay in {settings.dtype}",
+            )
+    return None
+
+
+def _counted(model: Model, settings: Settings) -> tuple[int, str]:
     quantization = find_quantization(settings.flags.quantization, model.quantization)
+    return counted_bytes(model, settings, quantization)
+
+
+def counted_bytes(model: Model, settings: Settings, quantization: Quantization) -> tuple[int, str]:
+    """What the parameters take on one GPU, and in words how they were counted."""
+    parameters = count_parameters(model)
     element = dtype_bytes(settings.dtype)
+    ranks, stages = settings.tensor_parallel_size, settings.flags.pipeline_parallel_size
     size = quantization.bytes_per_weight
     quantized = parameters.experts if quantization.only_experts else parameters.matrices
     matrices = (parameters.matrices - quantized) * element + int(quantized * (size or element))
-    stages = settings.flags.pipeline_parallel_size
-    split = ceil_div(matrices, ranks) + ceil_div(
-        parameters.embeddings * element * stages, ranks * stages
-    )
+    tables = parameters.embeddings * element
+    if quantization.tables:
+        tables = int(parameters.embeddings * (size or element))
+    # Embeddings and encoder are on the first stage, the output head is on the last.
+    apart = 2 if stages > 1 and not model.tied_embeddings else 1
+    split = ceil_div(matrices, ranks * stages)
+    split += ceil_div(tables // apart + parameters.encoder * element, ranks)
     whole = parameters.small * element // stages
     how = f" as {quantization.name if size else settings.dtype}"
     if size is None and quantization.name != "none":

@@ -66,6 +66,9 @@ def add_engine_flags(parser: argparse.ArgumentParser) -> None:
     ):
         parser.add_argument(*names, metavar=metavar, type=kind, help=said)
     parser.add_argument("--enforce-eager", action="store_true", help="no CUDA graphs")
+    parser.add_argument(
+        "--language-model-only", action="store_true", help="without its encoder, if it has one"
+    )
     parser.add_argument("--enable-lora", action="store_true", help="room for adapters")
     for name, default, said in (
         ("--enable-prefix-caching", True, "states are kept for prefixes too"),
@@ -119,6 +122,7 @@ def read_flags(arguments: argparse.Namespace, model: Model) -> Flags:
         kv_cache_dtype=kv_dtype,
         quantization=arguments.quantization,
         enforce_eager=arguments.enforce_eager,
+        language_model_only=arguments.language_model_only,
         enable_lora=arguments.enable_lora,
         enable_prefix_caching=arguments.enable_prefix_caching,
         async_scheduling=arguments.async_scheduling,

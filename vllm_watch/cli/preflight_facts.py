@@ -24,7 +24,7 @@ from vllm_watch.settings.yaml_text import read as read_yaml
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, not written
 _CONFIG_BYTES_MAX = 1 << 20
-_SWITCHES = ("enforce-eager", "enable-lora", "enable-prefix-caching")
+_SWITCHES = ("enforce-eager", "enable-lora", "language-model-only", "enable-prefix-caching")
 _VALUES = (
     "max-model-len", "tensor-parallel-size", "pipeline-parallel-size",
     "data-parallel-size", "decode-context-parallel-size", "max-num-seqs", "max-num-batched-tokens",
@@ -85,8 +85,10 @@ def _flags(command: Command, model: Model, release: Release) -> Flags:
     parser = _Parser(add_help=False, allow_abbrev=False)
     add_engine_flags(parser)
     flags = replace(read_flags(parser.parse_args(words), model), release=release)
-    old = command.environment.get("VLLM_USE_V1") == "0" and release < releases.V0_IS_GONE
-    return replace(flags, use_v0=True) if old else flags
+    asked = command.environment.get("VLLM_USE_V1")
+    if asked not in ("0", "1") or release >= releases.V0_IS_GONE:
+        return flags
+    return replace(flags, use_v0=asked == "0")
 
 
 def _release(version: str | None) -> Release | None:

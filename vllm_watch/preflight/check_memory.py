@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 
+from vllm_watch.capacity.quantization import ONLINE
 from vllm_watch.capacity.suggestions import UTILIZATION_MAX, Suggestion, suggestions
 from vllm_watch.preflight import sizing
 from vllm_watch.preflight.facts import Facts
@@ -112,7 +113,7 @@ def check_fits(facts: Facts) -> Iterator[Finding]:
 def _suggested(facts: Facts, suggestion: Suggestion) -> Fix:
     """With the command, unless it is another checkpoint that is wanted."""
     name, value = suggestion.flag.removeprefix("--"), suggestion.value
-    if name == "quantization" and value not in sizing.ONLINE:
+    if name == "quantization" and value not in ONLINE:
         return Fix(suggestion.why)
     return Fix(suggestion.why, facts.command.shown(**{name.replace("-", "_"): value}))
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 from vllm_watch.capacity import release as releases
-from vllm_watch.capacity.flags import Flags
 from vllm_watch.capacity.gpus import find_gpu
 from vllm_watch.capacity.plan import Checkpoint, Machine, Plan, make_plan
 from vllm_watch.capacity.release import NEWEST, Release
@@ -19,9 +18,6 @@ _SHARE_OLD, _SHARE_NEW = 0.9, 0.92  # vLLM's default; 0.92 since 0.20
 CHECKS_FREE_MEMORY = Release(0, 9, 1)
 """From here on V1 refuses to start where free memory < utilization × total. Before, and in V0, what others
 hold is taken from the KV cache instead. Source: vLLM's request_memory; first seen in logs of 0.9.1."""
-
-ONLINE = ("fp8", "bitsandbytes")
-"""Quantizations that vLLM makes itself of a checkpoint that has none; others need a checkpoint of their own."""
 
 _UNIFIED = ("gb10", "orin", "thor", "jetson")
 """Their GPU's memory is the host's: what CUDA calls free leaves out what the kernel would give back."""
@@ -88,21 +84,11 @@ def plan(facts: Facts, *, share: float | None = None) -> Plan | None:
     count = flags.tensor_parallel_size * flags.pipeline_parallel_size * flags.data_parallel_size
     source = f"{gpu.name or 'this GPU'}: {total / GIB:.2f} GiB as NVML reports it"
     machine = Machine(total, source, find_gpu(gpu.name, total / GIB), gpu.name, count)
+    checkpoint = Checkpoint(bytes_total=facts.checkpoint.bytes_total)
     try:
-        return make_plan(facts.model, flags, machine, _checkpoint(facts, flags))  # fmt: skip
+        return make_plan(facts.model, flags, machine, checkpoint)
     except WatchError:
         return None  # heads or layers that the ranks do not divide: said by a check of its own
-
-
-def _checkpoint(facts: Facts, flags: Flags) -> Checkpoint:
-    """What vLLM quantizes while it loads is smaller than its files: it is counted instead."""
-    if (
-        facts.model is not None
-        and facts.model.quantization is None
-        and flags.quantization in ONLINE
-    ):
-        return Checkpoint()
-    return Checkpoint(bytes_total=facts.checkpoint.bytes_total)
 
 
 def held_by_others(judged: GpuHolders) -> int:

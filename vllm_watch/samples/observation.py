@@ -95,6 +95,6 @@ class Observation:
     process: ProcessState | None = None
     canary: CanaryCall | None = None
     start_failure: StartFailure | None = None  # what its log says; None: nothing, or no log is read
-    cpu: tuple[EngineCpu, ...] | None = (
-        None  # of its engines whose processes are seen; None: of none
-    )
+    # EngineCpu of each engine whose processes are seen; None: of none.
+    cpu: tuple[EngineCpu, ...] | None = None
+    attention_backend: str | None = None  # its kernels, as its log names them; None: likewise

@@ -45,6 +45,7 @@ class EngineLog:
         self._reader = LogReader()
         self._file: BinaryIO | None = None
         self._found: StartFailure | None = None
+        self._attention: str | None = None
         self._problem: str | None = None
         self._busy = False
         self._closed = False
@@ -53,6 +54,11 @@ class EngineLog:
     def start_failure(self) -> StartFailure | None:
         """What the log said when it was last read; None where it names no failure."""
         return self._found
+
+    @property
+    def attention_backend(self) -> str | None:
+        """The attention kernels that the last start named; None where none were."""
+        return self._attention
 
     async def tail(self) -> AsyncIterator[bytes]:
         """Yield the end of the file as it is now, without secrets. Raises OSError where it cannot be read."""
@@ -100,7 +106,10 @@ class EngineLog:
                 _log.warning("engine_log_unreadable", target=self._target, path=str(self.path), cause=problem)  # fmt: skip
             self._problem = problem
             return self._found
-        return _start_failure(self._reader.diagnosis())
+        diagnosis = self._reader.diagnosis()
+        named = diagnosis.facts.get("attention_backend")
+        self._attention = None if named is None else str(named)
+        return _start_failure(diagnosis)
 
     def _read_piece(self) -> None:
         if self._file is None:
