@@ -10,7 +10,7 @@ import pytest
 
 from tests.kubernetes_api import NAMESPACE, FakeKubernetes, busy, certified
 from vllm_watch.actions import kubernetes_api
-from vllm_watch.actions.hooks.base import new_session
+from vllm_watch.signed_post import new_session
 from vllm_watch.actions.kubernetes_api import (
     STRATEGIC_PATCH,
     Access,
