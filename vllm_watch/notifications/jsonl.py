@@ -140,6 +140,22 @@ def look(settings: JsonlStream) -> list[base.Finding]:
     return [base.Finding(ok=may, text=text, remedy=remedy)]
 
 
+def write_test(settings: JsonlStream, t: float, stdout: BinaryIO) -> base.Finding:
+    """Write one line that says that it is a test."""
+    path = settings.path
+    data = line({"t": t, "event": "test", "notifier": settings.name})
+    try:
+        if path is None:
+            stdout.write(data)
+            stdout.flush()
+        else:
+            with open(path, "ab", opener=_private) as out:
+                out.write(data)
+    except OSError as error:
+        return base.Finding(ok=False, text=f"it was not written: {error.strerror}")
+    return base.Finding(ok=True, text="a line that says that it is a test was written")
+
+
 def _private(path: str, flags: int) -> int:
     """Evidence names models, hosts and processes: for its owner only."""
     return os.open(path, flags | os.O_CLOEXEC, 0o600)

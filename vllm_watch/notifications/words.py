@@ -11,7 +11,8 @@ from vllm_watch.notifications import policy
 from vllm_watch.notifications.advice import runbook, what_to_do
 from vllm_watch.notifications.batches import Batch, Item
 from vllm_watch.notifications.markup import clean, markdown
-from vllm_watch.notifications.matter import RESTART, Matter
+from vllm_watch.notifications.matter import INCIDENT, RESTART, Matter
+from vllm_watch.samples.target import WATCHER
 
 ITEMS_SHOWN = 5
 """The worst five: who can read more opens the page."""
@@ -19,12 +20,23 @@ ITEMS_SHOWN = 5
 EVIDENCE_SHOWN = 3
 NAME_MAX, SENTENCE_MAX, TITLE_MAX = 80, 400, 160
 
+TEST = "test"
+"""The phase of a message that `vllm-watch notify test` sends."""
+
 SCHEMA = 1
 """Of the JSON: keys are added, never changed."""
 
 _OPENING = {
     policy.OPENED: "", policy.WORSE: "worse: ", policy.REMINDER: "still open: ",
-    policy.RESOLVED: "resolved: ", policy.SAID: "",
+    policy.RESOLVED: "resolved: ", policy.SAID: "", TEST: "test: ",
+}  # fmt: skip
+_TROUBLES = {
+    "engine_down": "is down", "engine_stalled": "stands still with work in hand",
+    "throughput_collapse": "does far less than when it was fresh",
+    "overload": "has more work than it can do", "gpu_fault": "has a faulty GPU",
+    "stale_vram": "has GPU memory held by what does nothing with it",
+    "host_memory_growth": "uses more and more of the host's memory",
+    "target_unreadable": "cannot be read",
 }  # fmt: skip
 _STEPS = {
     "dry_run": "would be restarted (dry run)", "approval": "waits for a yes to its restart",
@@ -72,6 +84,16 @@ def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> 
         markdown="\n\n".join("\n".join(map(_marked, lines)) for lines in paragraphs),
         payload=_payload(key, batch, title, paragraphs, links, dropped, t),
     )  # fmt: skip
+
+
+def trial_message(name: str, links: Links, t: float) -> Message:
+    """What `vllm-watch notify test` sends: it cannot be taken for trouble."""
+    matter = Matter(
+        id=f"test-{t:.0f}", about=INCIDENT, t=t, target=WATCHER, kind="test", cause="test",
+        severity="info", summary=f"This is a test of the notifier {name}: nothing is wrong",
+    )  # fmt: skip
+    batch = Batch(items=(Item(phase=TEST, matter=matter),), rows=())
+    return message(f"test-{name}-{t:.3f}", batch, links, dropped=0, t=t)
 
 
 # --- one line
@@ -125,7 +147,7 @@ def _one(item: Item, links: Links) -> list[list[str]]:
     if evidence and item.phase != policy.RESOLVED:
         found.append(evidence)
     last = []
-    if item.phase != policy.RESOLVED:
+    if item.phase not in (policy.RESOLVED, TEST):
         last += [
             f"{label}: {text}" for label, text in (
                 ("Restart", clean(matter.restart, SENTENCE_MAX)),
@@ -135,9 +157,9 @@ def _one(item: Item, links: Links) -> list[list[str]]:
         last.append(f"Runbook: {runbook(matter.kind, links.runbooks_url)}")
     if links.page_url is not None:
         last.append(f"Page: {page(links.page_url, matter)}")
-    if matter.about != RESTART:
+    if matter.about != RESTART and item.phase != TEST:
         last.append(f"Id: {clean(matter.id, SENTENCE_MAX)}")
-    return [*found, last]
+    return [*found, *([last] if last else [])]
 
 
 def _many(batch: Batch, links: Links) -> list[list[str]]:
@@ -163,16 +185,26 @@ def _sentence(item: Item) -> str:
     matter = item.matter
     group = f" ({clean(matter.group, NAME_MAX)})" if matter.group != matter.target else ""
     place = _name(matter) + (group if matter.group else "")
-    summary = clean(matter.summary, SENTENCE_MAX)
+    summary = clean(matter.summary, SENTENCE_MAX).rstrip(".")
+    if item.phase == TEST:
+        return f"{summary}."
     if matter.about == RESTART:
-        return f"{place} {_STEPS.get(matter.cause, matter.cause)} ({clock(matter.t)}): {summary}"
-    what = f"{_plain(matter.kind)}, {_plain(matter.cause)}"
+        step = _STEPS.get(matter.cause, matter.cause)
+        return f"{place} {step} ({clock(matter.t)}): {summary}."
     if item.phase != policy.RESOLVED:
-        return f"{place} has {what} since {clock(matter.t)}: {summary}"
+        since = f"since {clock(matter.t)}, cause {matter.cause}"
+        return f"{place} {_trouble(matter)} {since}: {summary}."
     ended = _ENDS.get(matter.resolution or "", "it is over")
     until = "" if matter.ended_t is None else f" until {clock(matter.ended_t)}"
     late = " It could not be told while it lasted." if item.late else ""
-    return f"{place} had {what} from {clock(matter.t)}{until}: {ended}.{late}"
+    what = f"{_plain(matter.kind)} ({matter.cause})"
+    return f"{place}: {what} from {clock(matter.t)}{until} is over: {ended}.{late}"
+
+
+def _trouble(matter: Matter) -> str:
+    if matter.target == WATCHER:
+        return "has lost most of its targets at once"
+    return _TROUBLES.get(matter.kind, f"has {_plain(matter.kind)}")
 
 
 def clock(t: float) -> str:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from vllm_watch.settings.base import (
     Bytes,
@@ -51,8 +51,7 @@ class ToldSettings(Settings):
     name: Name = Field(description="What it is called: a slug, unique among all notifiers.")
     severities: tuple[Severity, ...] = Field(
         ("page", "ticket"),
-        min_length=1,
-        description="Which incidents: `page`, `ticket`, `info`. Of one that becomes worse, the worse counts.",
+        description="Which incidents: `page`, `ticket`, `info`; `[]`: none, only restarts. Of one that becomes worse, the worse counts.",
         json_schema_extra={
             "default": "page, ticket",
             "why": "Info is for who looks, not for who is told.",
@@ -71,13 +70,14 @@ class ToldSettings(Settings):
         json_schema_extra={"default": "all", "why": "A team has its own channel."},
     )
     restarts: tuple[Step, ...] = Field(
-        ("approval", "begun", "helped", "did_not_help", "failed", "uncertain", "breaker"),
+        ("approval", "begun", "helped", "did_not_help", "failed", "uncertain"),
         description="Which steps of restarts: `dry_run` (mode observe: it would have been done), `approval` (it waits for "
         "a person's yes), `refused` (by which gate), `breaker` (only a person may try again), `begun`, and how it ended: "
         "`helped`, `did_not_help`, `failed`, `uncertain`, `cancelled`.",
         json_schema_extra={
-            "default": "all but dry_run, refused and cancelled",
-            "why": "What was done, and what waits for a person; a gate that holds back is normal.",
+            "default": "approval, begun, helped, did_not_help, failed, uncertain",
+            "why": "What was done, and what waits for a person. A gate that holds back is normal, and what opens a "
+            "breaker is told as did_not_help, failed or uncertain.",
         },
     )
     resolved: bool = Field(
@@ -125,10 +125,16 @@ class WebhookNotifier(ToldSettings):
     )
 
 
+def _no_url(value: object) -> object:
+    if isinstance(value, str) and "://" in value:
+        raise problem("the value (not shown) is a URL, not a file", "write the URL into a file")
+    return value
+
+
 class AppriseNotifier(ToldSettings):
     """Slack, PagerDuty, Telegram, e-mail, Teams and a hundred more, through the library apprise (an extra)."""
 
-    urls_file: FilePath | None = Field(
+    urls_file: Annotated[FilePath, BeforeValidator(_no_url)] | None = Field(
         None,
         description="File with apprise URLs, one a line; readable by nobody but vllm-watch, since they hold tokens.",
     )
