@@ -13,7 +13,7 @@ import re
 import stat
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from vllm_watch.errors import WatchError
@@ -118,10 +118,7 @@ class Notifier:
                 continue
             with _Said(urls) as said:
                 service = _service(url)
-                ok = service is not None and service.notify(
-                    body=message.markdown, title=message.title, body_format="markdown",
-                    notify_type="success" if message.phase == "resolved" else _TYPES.get(message.severity, "info"),
-                )  # fmt: skip
+                ok = service is not None and _notify(service, message)
             if ok:
                 taken.add(url)
             else:
@@ -169,8 +166,27 @@ def _service(url: str) -> "NotifyBase | None":
     import apprise  # noqa: PLC0415 - an extra, and it takes long to load
 
     # Nothing is written to the disk of what services hand out, and no pool of threads outlives us.
-    asset = apprise.AppriseAsset(async_mode=False, secure_logging=True, storage_mode="memory")
+    asset = apprise.AppriseAsset(
+        async_mode=False, secure_logging=True, storage_mode="memory", app_id="vllm-watch",
+        app_desc="vllm-watch", image_url_mask="", image_url_logo="",
+    )  # fmt: skip
     return apprise.Apprise.instantiate(url, asset=asset)
+
+
+def _notify(service: "NotifyBase", message: Message) -> bool:
+    """Send it in the form that this service shows: apprise makes of Markdown what each wants, but no plain text."""
+    formats = {str(getattr(each, "value", each)) for each in _several(service.notify_format)}
+    plain = formats == {"text"}
+    done = message.phase == "resolved"
+    return bool(service.notify(
+        body=message.text if plain else message.markdown, title=message.title,
+        body_format="text" if plain else "markdown",
+        notify_type="success" if done else _TYPES.get(message.severity, "info"),
+    ))  # fmt: skip
+
+
+def _several(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, tuple | list) else (value,)
 
 
 class _Said(logging.Handler):

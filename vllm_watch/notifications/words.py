@@ -107,7 +107,7 @@ def _title(batch: Batch) -> str:
         return f"{batch.severity.upper()} {count} matters at once: {_counts(batch.items)}"
     if matter.about == RESTART:
         return f"{head}{_name(matter)} {_STEPS.get(matter.cause, matter.cause)}"
-    what = f"{_plain(matter.kind)} ({matter.cause})"
+    what = f"{_plain(matter.kind)} ({_plain(matter.cause)})"
     if count == 1:
         return f"{head}{_name(matter)}: {what}"
     return f"{head}{count} of {matter.group or 'all'}: {what}"
@@ -221,7 +221,7 @@ def _marked(line: str) -> str:
     item, text = ("- ", line[2:]) if line.startswith("- ") else ("", line)
     label, colon, rest = text.partition(": ")
     if rest.startswith(("https://", "http://")) and " " not in rest:
-        return f"{item}{label}{colon}<{rest.replace('>', '%3E')}>"
+        return f"{item}{label}{colon}<{rest.replace('>', '%3E')}>  "
     return item + markdown(text) + ("" if item else "  ")
 
 
