@@ -10,7 +10,8 @@ _MARKS = re.compile(r"([\\`*_\[\]<>#|~&])")
 _UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
 _MENTION = re.compile(r"@(?=\w)")
 _LONG_URL_TAIL = re.compile(r"(https?://[^\s/?#]+[^\s?#]*)[?#]\S*")
-_PAIR = re.compile(r"(?P<name>[\w-]+)(?P<sep>[\"']?\s*[:=]\s*[\"']?|\s+)(?P<value>[^\s,;\"']{4,})")
+_PAIR = re.compile(r"(?P<name>[\w-]+)(?P<sep>[\"']?\s*[:=]\s*[\"']?)(?P<value>[^\s,;\"']{4,})")
+_OPTION = re.compile(r"(?<![\w-])(?P<name>--?[\w-]+)(?P<sep>\s+)(?P<value>[^\s-]\S*)")
 _KNOWN_SECRET = re.compile(
     r"\b(?:sk-|hf_|ghp_|gho_|glpat-|xox[abprs]-|nvapi-|AKIA|eyJ[\w-]+\.)[\w.-]{8,}"
 )
@@ -21,15 +22,16 @@ def clean(text: str, characters_max: int) -> str:
     """Return the text as one line without secrets, cut to so many characters."""
     line = " ".join(_UNSEEN.sub(" ", text[: 4 * characters_max + 1000]).split())
     line = _KNOWN_SECRET.sub(HIDDEN, redacted(line))
-    line = _LONG_URL_TAIL.sub(r"\1", _PAIR.sub(_without_value, line))
+    for pattern in (_PAIR, _OPTION):
+        line = pattern.sub(_without_value, line)
+    line = _LONG_URL_TAIL.sub(r"\1", line)
     return line if len(line) <= characters_max else line[: characters_max - 1].rstrip() + "…"
 
 
 def _without_value(found: re.Match[str]) -> str:
     """`--api-key abc`, `"password": "abc"` and `token: abc`, beside the `key=…` that is known everywhere."""
     name, separator = found["name"], found["sep"]
-    option = name.startswith("-") or not separator.isspace()
-    if not (is_secret_name(name) and option) or found["value"].startswith("["):
+    if not is_secret_name(name) or found["value"].startswith(HIDDEN[0]):
         return found[0]
     return f"{name}{separator}{HIDDEN}"
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -18,7 +18,7 @@ ITEMS_SHOWN = 5
 """The worst five: who can read more opens the page."""
 
 EVIDENCE_SHOWN = 3
-NAME_MAX, SENTENCE_MAX, TITLE_MAX = 80, 400, 160
+NAME_MAX, ID_MAX, SENTENCE_MAX, TITLE_MAX = 80, 200, 400, 160
 
 TEST = "test"
 """The phase of a message that `vllm-watch notify test` sends."""
@@ -74,6 +74,8 @@ class Message:
 
 def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> Message:
     """Put a batch into words. `dropped`: how many matters could not be told since the last message."""
+    shown = tuple(_without_secrets(each) for each in batch.items[:ITEMS_SHOWN])
+    batch = replace(batch, items=(*shown, *batch.items[ITEMS_SHOWN:]))
     first = batch.items[0]
     title = clean(_title(batch), TITLE_MAX)
     paragraphs = _paragraphs(batch, links, dropped)
@@ -84,6 +86,19 @@ def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> 
         markdown="\n\n".join("\n".join(map(_marked, lines)) for lines in paragraphs),
         payload=_payload(key, batch, title, paragraphs, links, dropped, t),
     )  # fmt: skip
+
+
+def _without_secrets(item: Item) -> Item:
+    """The texts of others as they may be shown: every one, since any may hold what should not be in it."""
+    matter = item.matter
+    return replace(item, matter=replace(
+        matter,
+        id=clean(matter.id, ID_MAX), target=clean(matter.target, NAME_MAX),
+        group=clean(matter.group, NAME_MAX), summary=clean(matter.summary, SENTENCE_MAX),
+        engine=None if matter.engine is None else clean(matter.engine, NAME_MAX),
+        restart=clean(matter.restart, SENTENCE_MAX),
+        evidence=tuple(clean(text, SENTENCE_MAX) for text in matter.evidence[:EVIDENCE_SHOWN]),
+    ))  # fmt: skip
 
 
 def trial_message(name: str, links: Links, t: float) -> Message:
@@ -115,7 +130,7 @@ def _title(batch: Batch) -> str:
 
 def _name(matter: Matter) -> str:
     engine = f" engine {matter.engine}" if matter.engine is not None else ""
-    return clean(f"{matter.target}{engine}", NAME_MAX)
+    return f"{matter.target}{engine}"
 
 
 def _plain(kind: str) -> str:
@@ -143,14 +158,14 @@ def _paragraphs(batch: Batch, links: Links, dropped: int) -> list[list[str]]:
 def _one(item: Item, links: Links) -> list[list[str]]:
     matter = item.matter
     found = [[_sentence(item)]]
-    evidence = [f"- {clean(text, SENTENCE_MAX)}" for text in matter.evidence[:EVIDENCE_SHOWN]]
+    evidence = [f"- {text}" for text in matter.evidence]
     if evidence and item.phase != policy.RESOLVED:
         found.append(evidence)
     last = []
     if item.phase not in (policy.RESOLVED, TEST):
         last += [
             f"{label}: {text}" for label, text in (
-                ("Restart", clean(matter.restart, SENTENCE_MAX)),
+                ("Restart", matter.restart),
                 ("To do", what_to_do(matter.kind, matter.cause)),
             ) if text
         ]  # fmt: skip
@@ -158,7 +173,7 @@ def _one(item: Item, links: Links) -> list[list[str]]:
     if links.page_url is not None:
         last.append(f"Page: {page(links.page_url, matter)}")
     if matter.about != RESTART and item.phase != TEST:
-        last.append(f"Id: {clean(matter.id, SENTENCE_MAX)}")
+        last.append(f"Id: {matter.id}")
     return [*found, *([last] if last else [])]
 
 
@@ -166,7 +181,7 @@ def _many(batch: Batch, links: Links) -> list[list[str]]:
     first, count = batch.items[0], len(batch.items)
     matter = first.matter
     what = _counts(batch.items) if batch.digest else f"{_plain(matter.kind)} ({matter.cause})"
-    where = "" if batch.digest else f" in group {clean(matter.group, NAME_MAX)}"
+    where = "" if batch.digest else f" in group {matter.group}"
     head = f"{_OPENING[first.phase] if not batch.digest else ''}{count} matters{where}: {what}."
     worst = [f"- {_sentence(each)}" for each in batch.items[:ITEMS_SHOWN]]
     more = count - len(worst)
@@ -183,9 +198,9 @@ def _many(batch: Batch, links: Links) -> list[list[str]]:
 def _sentence(item: Item) -> str:
     """What, where, since when, cause."""
     matter = item.matter
-    group = f" ({clean(matter.group, NAME_MAX)})" if matter.group != matter.target else ""
+    group = f" ({matter.group})" if matter.group != matter.target else ""
     place = _name(matter) + (group if matter.group else "")
-    summary = clean(matter.summary, SENTENCE_MAX).rstrip(".")
+    summary = matter.summary.rstrip(".")
     if item.phase == TEST:
         return f"{summary}."
     if matter.about == RESTART:
@@ -252,7 +267,7 @@ def _payload(
         "runbook": of_one(lambda m: runbook(m.kind, links.runbooks_url)),
         "page_url": links.page_url,
         "items": [_item(each) for each in batch.items[:ITEMS_SHOWN]],
-        "ids": [each.matter.id for each in batch.items],
+        "ids": [clean(each.matter.id, ID_MAX) for each in batch.items],
     }
 
 
@@ -262,14 +277,14 @@ def _item(item: Item) -> dict[str, Any]:
         "phase": item.phase,
         "about": matter.about,
         "id": matter.id,
-        "target": clean(matter.target, NAME_MAX),
+        "target": matter.target,
         "engine": matter.engine,
         "kind": matter.kind,
         "cause": matter.cause,
         "severity": matter.severity,
-        "summary": clean(matter.summary, SENTENCE_MAX),
-        "evidence": [clean(text, SENTENCE_MAX) for text in matter.evidence[:EVIDENCE_SHOWN]],
-        "restart": clean(matter.restart, SENTENCE_MAX),
+        "summary": matter.summary,
+        "evidence": list(matter.evidence),
+        "restart": matter.restart,
         "restart_advised": matter.restart_advised,
         "since_t": matter.t,
         "ended_t": matter.ended_t,
