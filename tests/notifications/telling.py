@@ -18,10 +18,10 @@ from vllm_watch.settings.notifications import WebhookNotifier
 T = 1_795_000_000.0
 
 
-def incident(id="stall-a", *, severity="page", t=T, target="chat-0", group="chat", **more):
+def incident(name="stall-a", *, severity="page", t=T, target="chat-0", group="chat", **more):
     """An engine that stands still."""
     said = {
-        "id": id, "about": INCIDENT, "t": t, "target": target, "group": group, "engine": "0",
+        "id": name, "about": INCIDENT, "t": t, "target": target, "group": group, "engine": "0",
         "kind": "engine_stalled", "cause": "hang", "severity": severity,
         "summary": "no step has ended for 94 s although 41 requests run",
         "evidence": ("No step has ended for 94 s.", "41 requests are running.", "/health says 200."),
@@ -82,8 +82,8 @@ async def receiver():
     """A real receiver on loopback."""
     it = Receiver()
     app = web.Application()
-    app.router.add_post("/told", it.handle)
-    runner = web.AppRunner(app)
+    app.router.add_post("/told{rest:.*}", it.handle)
+    runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     it.url = f"http://127.0.0.1:{runner.addresses[0][1]}/told"

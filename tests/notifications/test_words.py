@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -174,6 +175,23 @@ def test_no_secret_in_any_part_of_a_message(planted):
         ):
             whole = json.dumps([made.title, made.text, made.markdown, dict(made.payload)])
             assert CANARY not in whole, whole
+
+
+def test_a_secret_that_is_cut_off_is_no_secret_in_part():
+    """What does not fit is left out by whole words, before secrets are looked for."""
+    for before in range(180, 260):
+        text = f"{'w ' * (before // 2)}https://me:{CANARY}{'x' * 300}@host/ there"
+        assert CANARY[:3] not in clean(text, 40)
+        assert CANARY[:3] not in clean(text, 100)
+    assert clean("x" * 1000, 100) == "…"
+
+
+@pytest.mark.parametrize("word", ["a-", "sk-", "key=", "--a ", "a:", "token", "://", "@", "eyJ"])
+def test_no_text_takes_long(word):
+    """The square of a long text's length would hold up the event loop; a bound for a busy machine."""
+    began = time.perf_counter()
+    clean(word * 2000, 4000)
+    assert time.perf_counter() - began < 1
 
 
 def test_what_is_no_secret_stays():

@@ -47,11 +47,11 @@ class Notifier:
     def __init__(self, settings: AppriseNotifier, tools: base.Tools) -> None:
         self._settings = settings
         self._tools = tools
-        self._thread: threading.Thread | None = None
+        self._busy = False
         self._taken: tuple[str, set[str]] = "", set()  # of which message which URLs have it
 
     async def send(self, message: Message) -> base.Sent:
-        if self._thread is not None and self._thread.is_alive():
+        if self._busy:
             text = "the last try has not ended yet: a service hangs"
             return base.Sent(outcome=base.UNSENT, text=text)
         loop = asyncio.get_running_loop()
@@ -63,14 +63,13 @@ class Notifier:
             except Exception as error:  # noqa: BLE001 - a library of a hundred services; what it says may hold a token
                 text = f"apprise broke: {type(error).__name__}"
                 sent = base.Sent(outcome=base.UNSURE, text=text)
+            self._busy = False
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(_settle, done, sent)
 
         # A daemon thread, so that a service that hangs does not keep the process from ending.
-        self._thread = threading.Thread(
-            target=work, name=f"notify {self._settings.name}", daemon=True
-        )
-        self._thread.start()
+        self._busy = True
+        threading.Thread(target=work, name=f"notify {self._settings.name}", daemon=True).start()
         try:
             return await asyncio.wait_for(done, self._settings.timeout_seconds)
         except TimeoutError:
@@ -88,9 +87,9 @@ class Notifier:
         for number, url in enumerate(urls, 1):
             with _Said(urls):
                 service = _service(url)
-            name = clean(url.partition("://")[0], 40)
+            name = _scheme(url)
             if service is None:
-                text = f"URL {number} ({name}://…) is none that apprise takes"
+                text = f"URL {number} ({name}) is none that apprise takes"
                 remedy = "see https://github.com/caronc/apprise/wiki for the form of each service"
                 found.append(base.Finding(ok=False, text=text, remedy=remedy))
             else:
@@ -122,7 +121,7 @@ class Notifier:
             if ok:
                 taken.add(url)
             else:
-                failed.append(f"URL {number} ({clean(url.partition('://')[0], 40)}): {said.text()}")
+                failed.append(f"URL {number} ({_scheme(url)}): {said.text()}")
         self._taken = message.key, taken
         if failed:
             # What some have taken is theirs: the rest is tried again by the same key.
@@ -218,9 +217,15 @@ class _Said(logging.Handler):
         return clean(line, SAID_MAX)
 
 
+def _scheme(url: str) -> str:
+    """The name of a URL's service, which is no secret; a line that is no URL may be one."""
+    found = re.match(r"([a-z0-9]{1,30})://", url)
+    return found[1] if found else "no URL"
+
+
 def _pieces(url: str) -> set[str]:
     """All parts of a URL after its scheme, as they stand and decoded."""
-    rest = url.partition("://")[2]
+    rest = url.partition("://")[2] or url
     parts = {rest, *re.split(r"[/:@?&=,;#\s]+", rest)}
     parts |= {unquote(each) for each in parts}
     return {each for each in parts if len(each) >= PIECE_CHARACTERS_MIN}

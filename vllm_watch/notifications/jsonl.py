@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import queue
+import stat
 import sys
 import threading
 import time
@@ -38,17 +39,18 @@ class Stream:
         """`tell` is called from the thread."""
         self._settings = settings
         self._tell = tell
-        self._queue: queue.Queue[bytes | None] = queue.Queue(QUEUE_MAX)
+        self._queue: queue.Queue[Mapping[str, Any] | None] = queue.Queue(QUEUE_MAX)
         self._failing: str | None = None
+        self._out: int | None = None  # the worker's own
         self._thread = threading.Thread(
             target=self._work, name=f"events {settings.name}", daemon=True
         )
         self._thread.start()
 
     def put(self, event: Mapping[str, Any]) -> None:
-        """Have this event written soon; returns at once."""
+        """Have this event written soon; returns at once. It must not be changed any more."""
         try:
-            self._queue.put_nowait(line(event))
+            self._queue.put_nowait(event)
         except queue.Full:
             self._say(DROPPED, self._failing)
 
@@ -68,22 +70,20 @@ class Stream:
     # --- in the thread
 
     def _work(self) -> None:
-        out: BinaryIO | None = None
-        while (data := self._queue.get()) is not None:
+        while (event := self._queue.get()) is not None:
+            data = line(event)
             try:
-                out = self._opened(out, len(data))
-                out.write(data)
-                out.flush()
+                self._open(len(data))
+                self._write(data)
             except (OSError, ValueError) as error:
-                _close(out, self._settings.path)
-                out = None
+                self._close()
                 self._failed(clean(str(error), 300))
                 continue
             if self._failing is not None:
                 _log.info("notifier_works_again", notifier=self._settings.name)
             self._failing = None
             self._say(SENT, None)
-        _close(out, self._settings.path)
+        self._close()
 
     def _failed(self, because: str) -> None:
         if because != self._failing:
@@ -92,21 +92,34 @@ class Stream:
         self._say(FAILED, because)
         self._say(DROPPED, because)
 
-    def _opened(self, out: BinaryIO | None, more: int) -> BinaryIO:
+    def _open(self, more: int) -> None:
+        """Have the right file open, with room for so many bytes more."""
         path = self._settings.path
         if path is None:
-            return sys.stdout.buffer
-        if out is not None and not _is_at(out, path):  # logrotate and its like have moved it
-            _close(out, path)
-            out = None
-        if out is None:
-            out = open(path, "ab", opener=_private)  # noqa: SIM115 - it stays open
-            _end_line(out, path)
-        if out.tell() and out.tell() + more > self._settings.bytes_max:
-            _close(out, path)
+            self._out = sys.stdout.fileno()
+            return
+        if self._out is not None and not _is_at(self._out, path):
+            self._close()  # logrotate and its like have moved it
+        if self._out is None:
+            self._out = _opened(path)
+            _end_line(self._out, path)
+        size = os.fstat(self._out).st_size  # of a pipe it is 0
+        if size and size + more > self._settings.bytes_max:
+            self._close()
             _rotate(path, self._settings.files_max)
-            out = open(path, "ab", opener=_private)  # noqa: SIM115
-        return out
+            self._out = _opened(path)
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            assert self._out is not None  # noqa: S101 - opened just before
+            left = left[os.write(self._out, left) :]
+
+    def _close(self) -> None:
+        out, self._out = self._out, None
+        if out is not None and self._settings.path is not None:
+            with contextlib.suppress(OSError):
+                os.close(out)
 
 
 def line(event: Mapping[str, Any]) -> bytes:
@@ -142,39 +155,40 @@ def look(settings: JsonlStream) -> list[base.Finding]:
 
 def write_test(settings: JsonlStream, t: float, stdout: BinaryIO) -> base.Finding:
     """Write one line that says that it is a test."""
-    path = settings.path
     data = line({"t": t, "event": "test", "notifier": settings.name})
     try:
-        if path is None:
+        if settings.path is None:
             stdout.write(data)
             stdout.flush()
         else:
-            with open(path, "ab", opener=_private) as out:
+            with os.fdopen(_opened(settings.path), "ab") as out:
                 out.write(data)
     except OSError as error:
         return base.Finding(ok=False, text=f"it was not written: {error.strerror}")
     return base.Finding(ok=True, text="a line that says that it is a test was written")
 
 
-def _private(path: str, flags: int) -> int:
+def _opened(path: Path) -> int:
     """Evidence names models, hosts and processes: for its owner only."""
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
-def _is_at(out: BinaryIO, path: Path) -> bool:
+def _is_at(out: int, path: Path) -> bool:
     try:
-        return os.fstat(out.fileno()).st_ino == path.stat().st_ino
+        return os.fstat(out).st_ino == path.stat().st_ino
     except OSError:
         return False
 
 
-def _end_line(out: BinaryIO, path: Path) -> None:
+def _end_line(out: int, path: Path) -> None:
     """A line that a killed watcher left half written must not swallow the next."""
+    found = os.fstat(out)
+    if not stat.S_ISREG(found.st_mode) or not found.st_size:
+        return
     with path.open("rb") as before:
-        if before.seek(0, os.SEEK_END):
-            before.seek(-1, os.SEEK_END)
-            if before.read(1) != b"\n":
-                out.write(b"\n")
+        before.seek(-1, os.SEEK_END)
+        if before.read(1) != b"\n":
+            os.write(out, b"\n")
 
 
 def _rotate(path: Path, files_max: int) -> None:
@@ -186,9 +200,3 @@ def _rotate(path: Path, files_max: int) -> None:
         older = path if number == 1 else path.with_name(f"{path.name}.{number - 1}")
         with contextlib.suppress(FileNotFoundError):
             older.replace(path.with_name(f"{path.name}.{number}"))
-
-
-def _close(out: BinaryIO | None, path: Path | None) -> None:
-    if out is not None and path is not None:
-        with contextlib.suppress(OSError):
-            out.close()
