@@ -99,7 +99,7 @@ class Facts:
             return None
         name = entry.target.name
         return Matter(
-            id=told.id if told is not None else f"unreadable-{since_t:.0f}-{name}", about=UNREADABLE,
+            id=f"unreadable-{since_t:.0f}-{name}", about=UNREADABLE,
             t=since_t, target=name, group=entry.target.group, kind="target_unreadable", cause=cause,
             severity="ticket", summary=summary,
         )  # fmt: skip

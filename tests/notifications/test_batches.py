@@ -28,6 +28,12 @@ def test_it_waits_for_others_of_its_kind():
     assert batch.rows == (("stall-0", "opened"),)
 
 
+def test_a_clock_that_is_stepped_back_holds_nothing_up():
+    """What seems to be of the future is told now."""
+    batch, _ = choose(settings(group_seconds=20), [waits(incident(), t=T + 3600)], [T + 3590], T)
+    assert batch is not None
+
+
 def test_nothing_waits():
     """Then nothing is asked again either."""
     assert choose(settings(), [], [], T) == (None, None)

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -184,6 +185,31 @@ async def test_a_storm_is_a_few_messages():
         await one.heard("sent")
         assert [each["count"] for each in it.got] == [100]
         assert it.got[0]["phase"] == "digest"
+
+
+async def test_what_turns_out_to_be_part_of_a_greater_one_is_not_told():
+    """Before its window is over: 200 engines that fall silent with one another are the watcher's one page."""
+    async with receiver() as it, desk(settings(it.url, group_seconds=0.5)) as one:
+        singles = [now(name=f"d{n}", target=f"chat-{n}", kind="engine_down") for n in range(200)]
+        one.offer(*singles[:3])
+        held = [replace(each, severity="ticket", held=True) for each in singles]
+        common = now(name="c", target="vllm-watch", group="", kind="engine_down", engine=None)
+        one.offer(*held, common)
+        await one.heard("sent")
+        await asyncio.sleep(1)
+        assert [each["ids"] for each in it.got] == [["c"]]
+        one.offer(*held[1:], singles[0], common)  # one of them stays away when the others are back
+        await one.heard("sent", times=2)
+        assert it.got[1]["ids"] == ["d0"]
+
+
+async def test_what_is_silenced_before_it_is_told_is_not_told():
+    """Somebody was quicker than the window."""
+    async with receiver() as it, desk(settings(it.url, group_seconds=0.5)) as one:
+        one.offer(now())
+        one.offer(now(silenced=True))
+        await asyncio.sleep(1)
+        assert (it.got, one.courier.queue) == ([], 0)
 
 
 async def test_steps_of_a_restart_are_told():

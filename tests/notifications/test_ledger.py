@@ -37,7 +37,7 @@ async def test_each_phase_outlives_the_process(tmp_path):
     """What waits, what was told when, and in which message."""
     one = await opened(tmp_path)
     one.add("a", "opened", incident(), T)
-    one.told(one.waiting("a"), "m1", T + 1)
+    one.told(one.waiting("a"), [], "m1", T + 1)
     one.add("a", "reminder", incident(), T + 2)
     one.add("a", "reminder", incident(), T + 3)
     one.bind(one.waiting("a")[:1], "m2")
@@ -63,8 +63,10 @@ async def test_what_was_dropped_is_said_by_a_later_run(tmp_path):
     await one.close()
     two = await opened(tmp_path)
     assert [each.message for each in two.dropped("a")] == [DROPPED]
-    two.told(two.dropped("a"), "m1", T + 3)
+    two.told([], two.dropped("a"), "m1", T + 3)
     assert two.dropped("a") == []
+    assert [each.dropped for each in two.known("a", "stall-a")] == [True]
+    assert two.sent_t("a", T + 4) == []
     await two.close()
 
 
@@ -146,14 +148,40 @@ async def test_what_is_over_is_forgotten_what_is_not_is_kept(tmp_path):
     one = await opened(tmp_path)
     for name in ("over", "open", "waits"):
         one.add("a", "opened", incident(name), T)
-    one.told([each for each in one.waiting("a") if each.matter.id != "waits"], "m1", T)
-    one.prune(["open"], T + ledger_module.KEPT_SECONDS - 1)
+    one.told([each for each in one.waiting("a") if each.matter.id != "waits"], [], "m1", T)
+    one.prune(["open"], ["a"], T + ledger_module.KEPT_SECONDS - 1)
     assert phases(one, "over")
-    one.prune(["open"], T + ledger_module.KEPT_SECONDS)
+    one.prune(["open"], ["a"], T + ledger_module.KEPT_SECONDS)
     assert [bool(phases(one, name)) for name in ("over", "open", "waits")] == [False, True, True]
     await one.close()
     two = await opened(tmp_path)
     assert [bool(phases(two, name)) for name in ("over", "open", "waits")] == [False, True, True]
+    await two.close()
+
+
+async def test_what_waits_for_a_notifier_that_is_gone_is_forgotten(tmp_path):
+    """After a day: it may have been taken out of the configuration for a moment only."""
+    one = await opened(tmp_path)
+    one.add("a", "opened", incident(), T)
+    one.prune([], ["b"], T + ledger_module.KEPT_SECONDS - 1)
+    assert phases(one)
+    one.prune([], ["b"], T + ledger_module.KEPT_SECONDS)
+    assert not phases(one)
+    await one.close()
+
+
+async def test_what_is_withdrawn_is_not_told(tmp_path):
+    """But what is in a message that was begun stays."""
+    one = await opened(tmp_path)
+    for name in ("waits", "begun"):
+        one.add("a", "opened", incident(name), T)
+    one.bind([each for each in one.waiting("a") if each.matter.id == "begun"], "m1")
+    await one.flush()
+    for name in ("waits", "begun", "unknown"):
+        one.withdraw("a", name)
+    await one.close()
+    two = await opened(tmp_path)
+    assert [each.id for each in two.lasting("a")] == ["begun"]
     await two.close()
 
 
@@ -163,8 +191,8 @@ async def test_it_is_bounded(tmp_path, monkeypatch):
     one = await opened(tmp_path)
     for number in range(30):
         one.add("a", "opened", incident(f"i{number}"), T)
-        one.told(one.waiting("a"), f"m{number}", T + number)
-    one.prune(["i0"], T + 100)
+        one.told(one.waiting("a"), [], f"m{number}", T + number)
+    one.prune(["i0"], ["a"], T + 100)
     assert [n for n in range(30) if phases(one, f"i{n}")] == [0, *range(21, 30)]
     await one.close()
 

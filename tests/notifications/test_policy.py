@@ -32,6 +32,10 @@ STORIES = {
     "its end was told": ({}, incident(**ENDED), [told(), told("resolved")], 60, None),
     "it ends and nobody was told of it": ({}, incident(**ENDED), [], 60, None),
     "it ends before it could be told": ({}, incident(**ENDED), [told(told_t=None)], 60, "resolved"),
+    "it ends and its beginning was given up": ({}, incident(**ENDED), [Told("opened", "page", T, dropped=True)], 60, None),
+    "it ends, and a reminder of it was told": (
+        {}, incident(**ENDED), [Told("opened", "page", T, dropped=True), told("reminder")], 60, "resolved"),
+    "its beginning was given up four hours ago": ({}, incident(), [Told("opened", "page", T, dropped=True)], 4 * HOUR, "reminder"),
     "it ends and ends are not wanted": ({"resolved": False}, incident(**ENDED), [told()], 60, None),
     "it ends as what is not wanted any more": ({"severities": ["ticket"]}, incident(**ENDED), [told()], 60, "resolved"),
     "it is open after its end": ({}, incident(), [told(), told("resolved")], 60, None),

@@ -19,6 +19,9 @@ EXPIRE_SECONDS = {"page": 24 * 3600.0, "ticket": 4 * 3600.0, "info": 3600.0}
 """What could not be told for so long is dropped, and the next message says how many were. A page of a day
 ago is still news to who slept through it; a ticket is on the status page."""
 
+CLOCK_SECONDS = 1.0
+"""Less than that is no step of a clock."""
+
 WAITING_MAX = 500
 """Matters that wait for one notifier; beyond it the oldest of the least severe is dropped, and counted."""
 
@@ -69,7 +72,11 @@ def choose(
     `sent_t` are the times of the messages of the last hour.
     """
     groups = _groups(waiting)
-    ready = [each for each in groups if each.since_t + settings.group_seconds <= now_t]
+    # A time that has yet to come is of a clock that was stepped back: it is not waited for.
+    ready = [
+        each for each in groups
+        if not each.since_t <= now_t + CLOCK_SECONDS or each.since_t + settings.group_seconds <= now_t
+    ]  # fmt: skip
     if not ready:
         soonest = min((each.since_t for each in groups), default=None)
         return None, None if soonest is None else soonest + settings.group_seconds

@@ -76,6 +76,8 @@ class Courier:
             if phase is not None:
                 self._ledger.add(self._name, phase, matter, now_t)
                 new = True
+            elif known and (matter.silenced or matter.held):
+                self._ledger.withdraw(self._name, matter.id)
             elif known:
                 self._ledger.renew(self._name, matter)
         if new:
@@ -153,7 +155,7 @@ class Courier:
         except TimeoutError:
             sent = Sent(outcome=base.UNSURE, text="it did not end in its time")
         if sent.outcome == base.SENT:
-            self._ledger.told([*rows, *dropped], key, time.time())
+            self._ledger.told(rows, dropped, key, time.time())
             self._succeeded()
             await self._ledger.flush()
             return 0.0

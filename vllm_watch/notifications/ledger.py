@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,7 +37,8 @@ KEPT_SECONDS = 86400.0
 KEPT_MAX = 5000
 """Rows of all notifiers together, of some 1 KB; the oldest that are over go first."""
 
-DROPPED = "dropped"  # stands for the message's key until a message has said how many were dropped
+DROPPED = "dropped"
+"""Stands for the key of a message; behind it the key of the one that said how many were dropped."""
 
 Key = tuple[str, str, str]  # notifier, matter's id, name of the phase
 
@@ -62,6 +63,10 @@ class Row:
     @property
     def phase(self) -> str:
         return self.name.partition(" ")[0]
+
+    @property
+    def dropped(self) -> bool:
+        return (self.message or "").startswith(DROPPED)
 
 
 class Ledger:
@@ -99,7 +104,7 @@ class Ledger:
     def known(self, notifier: str, matter: str) -> list[Told]:
         """What this notifier was or is to be told of a matter, oldest first."""
         rows = self._rows.get(notifier, {}).get(matter, {}).values()
-        return [Told(each.phase, each.matter.severity, each.told_t) for each in rows]
+        return [Told(each.phase, each.matter.severity, each.told_t, each.dropped) for each in rows]
 
     def lasting(self, notifier: str) -> list[Matter]:
         """Matters that this notifier knows as open, as they were last told."""
@@ -120,7 +125,7 @@ class Ledger:
         rows = (r for of in self._rows.get(notifier, {}).values() for r in of.values())
         recent = {
             each.message: each.told_t for each in rows
-            if each.message not in (None, DROPPED) and each.told_t is not None
+            if each.message is not None and not each.dropped and each.told_t is not None
             and each.told_t > now_t - HOUR_SECONDS
         }  # fmt: skip
         return sorted(recent.values())
@@ -151,21 +156,31 @@ class Ledger:
         """These are in this message, which is begun now (None: it surely was not sent)."""
         self._put(replace(each, message=message) for each in rows)
 
-    def told(self, rows: Iterable[Row], message: str, t: float) -> None:
-        """This message was taken; that some were dropped is said with it."""
+    def told(self, rows: Iterable[Row], dropped: Iterable[Row], message: str, t: float) -> None:
+        """This message was taken; it has said how many were dropped."""
         self._put(replace(each, message=message, told_t=t) for each in rows)
+        self._put(replace(each, message=f"{DROPPED} {message}") for each in dropped)
 
     def drop(self, rows: Iterable[Row], t: float) -> None:
         """These are not told any more."""
         self._put(replace(each, message=DROPPED, told_t=t) for each in rows)
+
+    def withdraw(self, notifier: str, matter: str) -> None:
+        """What waits of this matter is not to be told; what is in a message that was begun is."""
+        rows = self._rows.get(notifier, {}).get(matter, {})
+        for each in [r for r in rows.values() if r.told_t is None and r.message is None]:
+            del rows[each.name]
+            self._dirty[each.key] = None
+        if not rows:
+            self._rows.get(notifier, {}).pop(matter, None)
 
     def _put(self, rows: Iterable[Row]) -> None:
         for row in rows:
             self._rows.setdefault(row.notifier, {}).setdefault(row.matter.id, {})[row.name] = row
             self._dirty[row.key] = row
 
-    def prune(self, open_ids: Iterable[str], now_t: float) -> None:
-        """Forget what is over and long ago; what waits, and what is open, is never forgotten."""
+    def prune(self, open_ids: Iterable[str], notifiers: Collection[str], now_t: float) -> None:
+        """Forget what is over and long ago; what waits for one of these notifiers, and what is open, never."""
         here = set(open_ids)
         over: list[tuple[float, str, str]] = []
         count = 0
@@ -173,7 +188,9 @@ class Ledger:
             for name, rows in of.items():
                 count += len(rows)
                 times = [each.told_t for each in rows.values()]
-                if name not in here and None not in times:
+                if notifier not in notifiers:  # it is configured no more
+                    over.append((max(each.t for each in rows.values()), notifier, name))
+                elif name not in here and None not in times:
                     over.append((max(t for t in times if t is not None), notifier, name))
         over.sort()
         for t, notifier, name in over:

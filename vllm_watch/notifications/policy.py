@@ -20,6 +20,7 @@ class Told:
     phase: str
     severity: str  # as it was then
     told_t: float | None  # Unix seconds; None: it waits
+    dropped: bool = False  # it was given up then, and not told
 
 
 def due(settings: ToldSettings, matter: Matter, known: Sequence[Told], now_t: float) -> str | None:
@@ -29,7 +30,8 @@ def due(settings: ToldSettings, matter: Matter, known: Sequence[Told], now_t: fl
     if any(each.phase == RESOLVED for each in known):
         return None  # its end was told: an id does not come back
     if matter.ended_t is not None:
-        return RESOLVED if known and settings.resolved else None
+        heard = any(not each.dropped for each in known)
+        return RESOLVED if heard and settings.resolved else None
     if matter.silenced or matter.held or not _wants(settings, matter):
         return None
     if not known:

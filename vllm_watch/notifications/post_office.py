@@ -143,7 +143,7 @@ class PostOffice:
             running.courier.offer(found.values(), ended, now_t)
         if time.monotonic() - self._pruned_s >= PRUNE_SECONDS:
             self._pruned_s = time.monotonic()
-            self._ledger.prune(found, now_t)
+            self._ledger.prune(found, self._running, now_t)
 
     async def stop(self) -> None:
         """End everything soon; what waits is on the disk."""
