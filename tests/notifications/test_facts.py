@@ -5,10 +5,15 @@ from dataclasses import replace
 
 import pytest
 
+from tests.incidents.test_fleet import Many
+from tests.notifications.telling import T, settings
 from vllm_watch.export.board import Board
 from vllm_watch.export.restarts import AttemptShown, Gate, RestartCounts, RestartPlan, Waiting
 from vllm_watch.notice_facts import FORGOTTEN_SECONDS, Facts
+from vllm_watch.notifications.batches import Waiting as ToTell
+from vllm_watch.notifications.batches import choose
 from vllm_watch.notifications.matter import UNREADABLE
+from vllm_watch.notifications.policy import due
 from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.signals.records import TargetSignals
 
@@ -71,6 +76,25 @@ def test_what_is_part_of_a_common_one_is_held():
     one.incident_events("b", [event("b1", "b", severity="page", **down)])
     one.incident_events("c", [event("c2", "c", severity="ticket")])
     assert {each.id: each.held for each in found(one)} == {"c1": False, "a1": True, "b1": False, "c2": False}  # fmt: skip
+
+
+def test_eight_targets_that_fall_silent_at_once_are_one_page():
+    """By the real judgement of each and of the fleet, as the board shows it: nobody is told of the single ones."""
+    many = Many()
+    one = board(*many.names)
+    many.until(60)
+    many.lose(8, "refused")
+    for told in many.until(120):
+        one.incident_events(told["target"], [told])
+    waiting = [
+        ToTell(phase="opened", name="opened", t=T, matter=each)
+        for each in found(one)
+        if due(settings(), each, [], each.t) is not None
+    ]
+    batch, _ = choose(settings(), waiting, [], T + 3600)
+    assert [each.matter.target for each in batch.items] == [WATCHER]
+    assert batch.severity == "page"
+    assert len(found(one)) == 9
 
 
 def test_how_a_matter_ended():
