@@ -64,6 +64,18 @@ async def test_what_is_not_taken_is_sent_again(statuses):
         assert one.news[-1].because is None
 
 
+async def test_what_may_have_been_taken_stays_as_it_was():
+    """Whatever comes meanwhile, and however the next tries end: else it would be told twice."""
+    async with receiver() as it, desk(settings(it.url)) as one:
+        it.statuses = [500, 404, 401, 200]
+        first = now()
+        one.offer(first)
+        await one.heard("failed")
+        one.offer(first, now(name="b", target="chat-1"))
+        await one.heard("sent", times=2)
+        assert [each["ids"] for each in it.got] == [["stall-a"]] * 4 + [["b"]]
+
+
 async def test_retry_after_is_waited_for():
     """A receiver that asks for time is given it."""
     async with receiver() as it, desk(settings(it.url)) as one:

@@ -53,7 +53,7 @@ class Notifier:
     async def send(self, message: Message) -> base.Sent:
         if self._busy:
             text = "the last try has not ended yet: a service hangs"
-            return base.Sent(outcome=base.UNSENT, text=text)
+            return base.Sent(outcome=base.UNSURE, text=text)
         loop = asyncio.get_running_loop()
         done: asyncio.Future[base.Sent] = loop.create_future()
 

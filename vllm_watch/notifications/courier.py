@@ -159,7 +159,9 @@ class Courier:
             self._succeeded()
             await self._ledger.flush()
             return 0.0
-        return await self._failed(sent, rows)
+        # Begun before: it may have been taken then, and stays as it was.
+        begun = any(each.message == key for each in rows)
+        return await self._failed(sent, rows, begun=begun)
 
     def _succeeded(self) -> None:
         self._tries = self._refusals = 0
@@ -169,7 +171,7 @@ class Courier:
         self._failing = None
         self._say(SENT, 1, time.time())
 
-    async def _failed(self, sent: Sent, rows: Sequence[Row]) -> float:
+    async def _failed(self, sent: Sent, rows: Sequence[Row], *, begun: bool) -> float:
         now_t = time.time()
         self._tries += 1
         if sent.outcome == base.REFUSED:
@@ -177,7 +179,7 @@ class Courier:
         if self._refusals >= REFUSALS_MAX:
             self._refusals = 0
             self._drop(rows, now_t)
-        elif sent.outcome == base.UNSENT:
+        elif sent.outcome == base.UNSENT and not begun:
             self._ledger.bind(rows, None)  # what comes meanwhile may join it
         wait = min(AGAIN_SECONDS_FIRST * 2.0 ** min(self._tries - 1, 20), AGAIN_SECONDS_MAX)
         wait *= random.uniform(0.5, 1.0)  # noqa: S311 - no secret
