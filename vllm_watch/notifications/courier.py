@@ -33,7 +33,7 @@ REFUSALS_MAX = 3
 """So often a message that its receiver will not have as it is (400, 413, 415, 422) is tried: it must not hold
 up what comes after it."""
 
-TROUBLE, SENT, FAILED, DROPPED = "trouble", "sent", "failed", "dropped"
+SENT, FAILED, DROPPED = "sent", "failed", "dropped"
 
 
 class News(NamedTuple):
