@@ -32,7 +32,8 @@ LONG = (
     "nvml/test_deadline.py", "actions/test_journal.py", "restarts/test_people.py", "export/test_page.py",
     "export/test_page_incidents.py", "detectors/test_throughput_collapse.py", "sources/test_exposition.py",
     "export/test_page_restarts.py", "hooks/test_webhook.py", "hooks/test_kubernetes.py",
-    "sources/test_canary.py", "deploy/test_systemd_install.py",
+    "sources/test_canary.py", "deploy/test_systemd_install.py", "notifications/test_killed.py",
+    "notifications/test_daemon_notifications.py",
 )  # fmt: skip
 
 

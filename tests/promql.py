@@ -12,6 +12,7 @@ from vllm_watch.actions.policy import MODES
 from vllm_watch.actions.request import TRIGGERS
 from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.incidents import SEVERITIES
+from vllm_watch.export.notifiers import OUTCOMES as NOTIFIER_OUTCOMES
 from vllm_watch.export.target_families import GPU_STATUSES
 from vllm_watch.samples.observation import OUTCOMES
 from vllm_watch.signals.state import STATES
@@ -40,6 +41,7 @@ VALUES = {
 VALUES_OF = {
     ("vllm_watch_restarts_total", "outcome"): set(ENDED_STATES),
     ("vllm_watch_restart_last_info", "outcome"): set(ENDED_STATES),
+    ("vllm_watch_notifications_total", "outcome"): set(NOTIFIER_OUTCOMES),
 }
 
 

@@ -32,6 +32,7 @@ COMMANDS = {
     "top": "look at a running vllm-watch in the terminal",
     "diagnose": "say why a vLLM did not start, or what it died of, from its log",
     "hook": "rehearse a restart hook: would it work, and would the server run again",
+    "notify": "send a test message through a notifier",
     "check-config": "say what a configuration means, or all that is wrong with it",
 }
 

@@ -18,6 +18,7 @@ from vllm_watch.settings.api import ApiSettings
 from vllm_watch.settings.base import FilePath, Problem, Sections, problem, problems, quoted
 from vllm_watch.settings.errors import InvalidConfigError, KeyPath, explained
 from vllm_watch.settings.hooks import HookSettings, HooksSettings
+from vllm_watch.settings.notifications import NotificationsSettings
 from vllm_watch.settings.restart import RestartSettings, unusable
 from vllm_watch.settings.stages import (
     CanarySettings,
@@ -89,6 +90,7 @@ class Config(Sections):
     recorder: RecorderSettings = RecorderSettings()
     restart: RestartSettings = RestartSettings()
     hooks: HooksSettings = HooksSettings()
+    notifications: NotificationsSettings = NotificationsSettings()
     api: ApiSettings = ApiSettings()
     log: LogSettings = LogSettings()
 
@@ -149,6 +151,13 @@ class Config(Sections):
         """Host (an IPv6 address without brackets) and port."""
         host, _, port = self.listen.rpartition(":")
         return host.strip("[]"), int(port)
+
+    def url_here(self, port: int) -> str:
+        """Return where a person on this host finds what is served on this port."""
+        host, _ = self.listen_address
+        any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as they are written
+        host = any_address.get(host, host)
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
     def scrape_for(self, target: TargetConfig) -> ScrapeSettings:
         """Return what holds for this target: its own keys over those of `scrape`."""

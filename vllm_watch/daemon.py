@@ -22,6 +22,7 @@ from vllm_watch.export.board import Board
 from vllm_watch.export.in_a_line import in_a_line
 from vllm_watch.export.server import Server
 from vllm_watch.incidents.fleet import Fleet
+from vllm_watch.notifying import Notifying
 from vllm_watch.remembering import Memory
 from vllm_watch.restarts import config_changes
 from vllm_watch.restarts.journals import OwnJournal
@@ -112,6 +113,8 @@ class Daemon:
             spool_dir=spool,
         )
         self._restarts = Switch(config, self.board, self._recording, self._journal, self._log_tail)
+        silenced, ours = self._restarts.silenced, lambda: self._memory.holds
+        self._notifying = Notifying(config, self.board, silenced, ours)
         host, port = config.listen_address
         self.server = Server(
             self.board, host=host, port=port, ready=self._not_ready,
@@ -149,6 +152,7 @@ class Daemon:
         _log.info("serving", url=self.url)
         await self._memory.open()
         await self._restarts.open()
+        await self._notifying.start()
         await self._discover()
         await self._restarts.start()
         self._tasks = [
@@ -159,10 +163,7 @@ class Daemon:
     @property
     def url(self) -> str:
         """Where a person on this host finds the page."""
-        host, _ = self._config.listen_address
-        any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as they are written
-        host = any_address.get(host, host)
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.server.port}"
+        return self._config.url_here(self.server.port)
 
     async def stop(self) -> None:
         """End everything; safe to call at any time."""
@@ -171,6 +172,7 @@ class Daemon:
             task.cancel()
         # After the looks: nothing that a restart does may be judged once it is not known any more.
         tasks.append(asyncio.create_task(self._restarts.stop()))
+        tasks.append(asyncio.create_task(self._notifying.stop()))
         await asyncio.wait(tasks, timeout=STOP_SECONDS)
         for running in self._running.values():
             self._memory.save(running.watch, running.group)
@@ -217,9 +219,8 @@ class Daemon:
         names = ("listen", "state_dir", "recorder", "procfs", "fleet", "api")
         fixed = [k for k in names if getattr(config, k) != getattr(self._config, k)]
         if fixed:
-            _log.warning(
-                "needs_a_restart", changed=fixed, because="these take effect when vllm-watch starts anew"
-            )  # fmt: skip
+            because = "these take effect when vllm-watch starts anew"
+            _log.warning("needs_a_restart", changed=fixed, because=because)
         old, self._config = self._config, config
         if config.gpu != old.gpu:
             await self._gpu_source.close()
@@ -231,6 +232,7 @@ class Daemon:
         self._discovery.reconfigure(config)
         self._restarts.configure(config)
         await self._restarts.open()
+        await self._notifying.configure(config)
         await self._discover(even_if_unchanged=True)
         await self._restarts.start()
 

@@ -8,7 +8,8 @@ _SECRET_WORDS = frozenset(
     {"apikey", "authorization", "credential", "credentials", "key", "passwd", "password", "secret", "token"}
 )  # fmt: skip
 _USERINFO = re.compile(r"(?<=://)[^\s'\"]+@")  # up to the last @: a password may hold / and @
-_ASSIGNED = re.compile(r"(\b[\w-]*(?:token|key|password|secret))=[^\s&'\"]+", re.IGNORECASE)
+# From a name's beginning only: a long word of a stranger must not cost the square of its length.
+_ASSIGNED = re.compile(r"((?<![\w-])[\w-]*(?:token|key|password|secret))=[^\s&'\"]+", re.IGNORECASE)
 _BEARER = re.compile(r"\b(Bearer|Basic)\s+[^\s'\"]+", re.IGNORECASE)
 
 

@@ -116,6 +116,8 @@ class Memory:
         for row in over:
             self._open.pop(row.id, None)
         self._board.incidents.restore((row.event, row.opened_t) for row in over)
+        for row in over:
+            self._board.on_event(row.event)
         if self._store is not None and over:
             self._store.put(over)
 

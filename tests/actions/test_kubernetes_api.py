@@ -10,7 +10,6 @@ import pytest
 
 from tests.kubernetes_api import NAMESPACE, FakeKubernetes, busy, certified
 from vllm_watch.actions import kubernetes_api
-from vllm_watch.actions.hooks.base import new_session
 from vllm_watch.actions.kubernetes_api import (
     STRATEGIC_PATCH,
     Access,
@@ -18,6 +17,7 @@ from vllm_watch.actions.kubernetes_api import (
     KubernetesError,
     in_cluster,
 )
+from vllm_watch.signed_post import new_session
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 

@@ -127,4 +127,29 @@ WATCHER = (
     _own("quiet - no state folder", "VllmWatchStateNotKept", (TARGETS,), "18m"),
 )  # fmt: skip
 
-STORIES = (*FLEET, *SLO, *WATCHER)
+FAILING, TOLD = "vllm_watch_notifier_failing", "vllm_watch_notifications_total"
+
+
+def _notifier(name: str, told: tuple[Series, ...], summary: str = "", **labels: str) -> Story:
+    """An hour of a notifier."""
+    fires = (
+        (Fired({**SCRAPED, "severity": "ticket", "notifier": "oncall", **labels}, summary),)
+        if summary
+        else ()
+    )
+    return Story(name, "VllmWatchNotifierFailing", told, "20m", fires, file="watcher.yaml")  # fmt: skip
+
+
+NOTIFIERS = (
+    _notifier("its service is away since the fifth minute", (series(FAILING, "0x20 1x100", notifier="oncall"),),
+              "The notifier oncall of w:9470 has had no message taken for ten minutes or longer: who relies on it is not told."),
+    _notifier("it has given up four matters, and works again",
+              (series(FAILING, "0x120", notifier="oncall"), series(TOLD, "0x4 4x100", notifier="oncall", outcome="dropped")),
+              "The notifier oncall of w:9470 has dropped 4 within an hour: who relies on it is not told.", outcome="dropped"),
+    _notifier("quiet - its service was away for five minutes, and tries failed",
+              (series(FAILING, "0x20 1x20 0x80", notifier="oncall"), series(TOLD, "0x20 0+1x20 20x80", notifier="oncall", outcome="failed"),
+               series(TOLD, "0x120", notifier="oncall", outcome="dropped"))),
+    _notifier("quiet - no notifier is configured", (TARGETS,)),
+)  # fmt: skip
+
+STORIES = (*FLEET, *SLO, *WATCHER, *NOTIFIERS)

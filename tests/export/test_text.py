@@ -26,6 +26,7 @@ from vllm_watch.export.board import Board
 from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.gpu_families import THROTTLE_REASONS
 from vllm_watch.export.incidents import KINDS
+from vllm_watch.export.notifiers import NotifierHealth
 from vllm_watch.export.restarts import (
     AttemptShown,
     Paused,
@@ -176,6 +177,8 @@ def test_every_family_of_the_table_can_be_shown():
     board.store = StoreHealth("state")
     board.store.count("full", "no room", T)
     board.store.count(None, None, T)
+    board.notifiers["oncall"] = NotifierHealth("webhook")
+    board.notifiers["oncall"].count("sent", 1, 0, None, T)
     board.restarts = RestartState()
     plan = RestartPlan(
         mode="auto", hook="h", budget_remaining=1, payoff_ratio=0.5, next_scheduled_timestamp_seconds=T,

@@ -8,11 +8,15 @@ from typing import Any
 
 from vllm_watch.cli import exit_status
 from vllm_watch.config import Config, load
+from vllm_watch.errors import ConfigError
+from vllm_watch.redaction import redacted
+from vllm_watch.settings.errors import InvalidConfigError
 from vllm_watch.settings.target import TargetConfig
 
 HELP = """\
 Say what a configuration means: every target with what holds for it, and all that is not a default.
-Reads the file and VLLM_WATCH_* variables just as `run` would; asks no server.
+Reads the file and VLLM_WATCH_* variables just as `run` would; asks no server. Of notifiers it looks whether
+what they need is here: files, variables, the library.
 
 examples:
   vllm-watch check-config /etc/vllm-watch.yaml
@@ -38,10 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print what the file means."""
     config = load(arguments.file, environ=os.environ)
+    notifiers = _notifiers(arguments.file, config)
     if arguments.json:
-        print(json.dumps(_effective(config), indent=2))
+        print(json.dumps(_without_secrets(_effective(config)), indent=2))
     else:
-        print(_in_words(arguments.file, config))
+        print("\n\n".join(filter(None, (_in_words(arguments.file, config), notifiers))))
     return exit_status.FINE
 
 
@@ -52,6 +57,34 @@ def _effective(config: Config) -> dict[str, Any]:
         shown["canary"] = config.canary_for(target).model_dump(mode="json")
         shown["slo"] = config.slo_for(target).model_dump(mode="json")
     return document
+
+
+def _notifiers(file: Path, config: Config) -> str:
+    """What each notifier has of what it needs. Raises InvalidConfigError for all that is wrong."""
+    if not config.notifications.each():
+        return ""
+    from vllm_watch.notifications import base, kinds  # noqa: PLC0415 - they bring an HTTP client
+
+    lines, wrong = ["notifiers:"], []
+    for kind, name, settings in config.notifications.each():
+        for finding in kinds.look(settings, base.Tools()):
+            if finding.ok:
+                lines.append(f"  {name} ({kind}): {finding.text}")
+            else:
+                cause = f"{file}: notifications.{kind} {name}: {finding.text}"
+                wrong.append(ConfigError(cause, finding.remedy or "see docs/notifications.md"))
+    if wrong:
+        raise InvalidConfigError(wrong)
+    return "\n".join(lines)
+
+
+def _without_secrets(value: Any) -> Any:
+    """A URL may carry a token in its query."""
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, dict):
+        return {key: _without_secrets(inner) for key, inner in value.items()}
+    return [_without_secrets(each) for each in value] if isinstance(value, list) else value
 
 
 def _in_words(file: Path, config: Config) -> str:
@@ -115,7 +148,7 @@ def _leaves(document: dict[str, Any], above: str) -> list[str]:
             lines.append(
                 f"  {above}{key}: {value:g}"
                 if isinstance(value, float)
-                else f"  {above}{key}: {value}"
+                else f"  {above}{key}: {_without_secrets(value)}"
             )
     return lines
 

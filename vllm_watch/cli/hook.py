@@ -78,20 +78,14 @@ async def _rehearse(
     from vllm_watch.actions.hooks.base import Tools  # noqa: PLC0415
 
     kind, settings = config.hooks.by_name()[name]
-    tools = Tools(procfs=config.procfs, watcher_url=_watcher_url(config))
+    watcher_url = config.url_here(config.listen_address[1])
+    tools = Tools(procfs=config.procfs, watcher_url=watcher_url)
     hook = hook_kinds.make(kind, settings, tools)
     results: dict[str, list[Finding]] = {}
     for target in targets:
         started, first = await _observed(target, config)
         results[target.name] = [first, *await hook.rehearse(_call(target, started))]
     return results
-
-
-def _watcher_url(config: Config) -> str:
-    host, port = config.listen_address
-    any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as they are written
-    host = any_address.get(host, host)
-    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _call(target: TargetConfig, process_start_time: float | None) -> "HookCall":

@@ -4,13 +4,14 @@ So a scrape or an open page never triggers a collection, and what is removed is 
 view at once. Everything runs in one event loop; nothing here waits or locks.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
 from vllm_watch.export.history import History
-from vllm_watch.export.incidents import Incident, Incidents, TargetIncidents
+from vllm_watch.export.incidents import Incident, Incidents, TargetIncidents, as_event
+from vllm_watch.export.notifiers import NotifierHealth
 from vllm_watch.export.restarts import RestartCounts, RestartPlan, RestartState
 from vllm_watch.export.store_health import StoreHealth
 from vllm_watch.export.updates import Listeners, Updates
@@ -77,6 +78,9 @@ class Board:
         self.host_sources: dict[str, SourceHealth] = {}
         self.store: StoreHealth | None = None  # None: there is no state folder
         self.restarts: RestartState | None = None  # None: restarts are off everywhere
+        self.notifiers: dict[str, NotifierHealth] = {}  # by name; empty: none is configured
+        self.on_event: Callable[[Mapping[str, Any]], None] = lambda _: None
+        """Is told each incident event that is shown, but those of an earlier run."""
         self.xid_errors: dict[str, dict[int, int]] = {}  # GPU's UUID → Xid code → times seen
         self.incidents = Incidents()
         self.own = TargetEntry(Target(name=WATCHER, url=""), 0.0)
@@ -107,6 +111,7 @@ class Board:
         ended = self.incidents.end(entry.incidents, last_t, "target_gone")
         for incident in ended:
             self.listeners.mark(incident=incident.id)
+            self.on_event(as_event(incident, "resolved"))
         self.listeners.mark(gone=name)
         return ended
 
@@ -136,8 +141,12 @@ class Board:
     def incident_events(self, target: str, events: Sequence[Mapping[str, Any]]) -> None:
         """Show what a target's judgement tells, in order. Of a target removed meanwhile it is dropped."""
         entry = self.own if target == WATCHER else self._targets.get(target)
-        if entry is None:
-            return
+        if entry is not None:
+            self._take(target, entry, events)
+            for event in events:
+                self.on_event(event)
+
+    def _take(self, target: str, entry: TargetEntry, events: Sequence[Mapping[str, Any]]) -> None:
         for event in events:
             incident = self.incidents.take(entry.incidents, event)
             entry.revision += 1
@@ -149,9 +158,9 @@ class Board:
         self, target: str, events: Sequence[Mapping[str, Any]], opened: Mapping[str, int]
     ) -> None:
         """Show what was open when the watcher was restarted; `opened`: how many ever were, by kind."""
-        self.incident_events(target, events)
         entry = self._targets.get(target)
         if entry is not None:
+            self._take(target, entry, events)
             entry.incidents.opened.update(opened)
 
     def incident_news(self, target: str, latest: Iterable[judged.Incident], t: float) -> None:

@@ -124,6 +124,19 @@ class Incidents:
             del self._resolved[next(iter(self._resolved))]
 
 
+def as_event(incident: Incident, event: str) -> dict[str, Any]:
+    """Return an incident in the form in which it is told, as of its last news or its end."""
+    names = ("id", "target", "engine", "kind", "cause", "severity", "summary", "evidence")
+    t = incident.resolved_timestamp_seconds or incident.updated_timestamp_seconds
+    said = {"t": t, "event": event} | {name: getattr(incident, name) for name in names}
+    said["restart_advised"] = incident.restart_advised
+    if incident.related:
+        said["related"] = list(incident.related)
+    if incident.resolution is not None:
+        said["resolution"] = incident.resolution
+    return said
+
+
 def in_order(incidents: Iterable[Incident]) -> list[Incident]:
     """What wakes people first, and of that the newest."""
     return sorted(

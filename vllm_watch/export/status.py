@@ -86,6 +86,7 @@ class Status:
             "window_seconds": self._board.window_seconds,
             "history_seconds": self._board.history_seconds,
             "store": self._board.store,
+            "notifiers": self._board.notifiers,
             "restarts": self._board.restarts,
         }
 

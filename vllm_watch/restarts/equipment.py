@@ -17,7 +17,7 @@ import structlog
 from vllm_watch.actions import blockers, hook_kinds
 from vllm_watch.actions.facts import Answer
 from vllm_watch.actions.gates import Gates
-from vllm_watch.actions.hooks.base import Hook, Tools, new_session
+from vllm_watch.actions.hooks.base import Hook, Tools
 from vllm_watch.actions.locks import file as file_lock
 from vllm_watch.actions.locks.base import Lock
 from vllm_watch.actions.means import Means
@@ -29,6 +29,7 @@ from vllm_watch.settings import windows
 from vllm_watch.settings.hooks import HookSettings
 from vllm_watch.settings.restart import BlockersSettings, LockSettings, RestartSettings
 from vllm_watch.settings.windows import Freeze
+from vllm_watch.signed_post import new_session
 
 _log = structlog.get_logger()
 

@@ -79,6 +79,10 @@ class Switch:
         if self._restarts is not None:
             self._restarts.saw(name, events)
 
+    def silenced(self, incident_id: str) -> bool:
+        """Does a person want to hear no more of this incident?"""
+        return self._restarts is not None and self._restarts.silenced(incident_id)
+
     def gone(self, incident_id: str) -> None:
         """An incident has ended with its target."""
         if self._restarts is not None:

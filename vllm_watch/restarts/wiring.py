@@ -169,6 +169,10 @@ class Restarts:
         """An incident has ended with its target."""
         self.dispatcher.drop(incident_id)
 
+    def silenced(self, incident_id: str) -> bool:
+        """Does a person want to hear no more of this incident?"""
+        return self._standing.silenced(incident_id, time.time())
+
     # --- wishes
 
     def _want(self, name: str, incident_id: str) -> None:

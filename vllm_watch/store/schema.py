@@ -55,6 +55,19 @@ MIGRATIONS: tuple[str, ...] = (
         said TEXT NOT NULL         -- in JSON
     );
     """,
+    # 4: who was told what.
+    """
+    CREATE TABLE notice (
+        notifier TEXT NOT NULL,    -- its name in the configuration
+        matter TEXT NOT NULL,      -- id of the incident, of the step of a restart, …
+        phase TEXT NOT NULL,       -- opened, worse, reminder …, resolved, said
+        t REAL NOT NULL,           -- Unix seconds: since when it is to be told
+        told_t REAL,               -- NULL: it waits
+        message TEXT,              -- idempotency key of the message it is, or was, in
+        said TEXT NOT NULL,        -- the matter as it then was, in JSON
+        PRIMARY KEY (notifier, matter, phase)
+    );
+    """,
 )
 
 

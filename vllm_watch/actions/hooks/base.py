@@ -14,19 +14,13 @@ from typing import Protocol
 import aiohttp
 
 from vllm_watch.actions.gates import Gates
+from vllm_watch.signed_post import new_session
 
 DONE, REFUSED, FAILED, UNCERTAIN = "done", "refused", "failed", "uncertain"
 """How a call ended: it did what it was asked; it would not and did nothing; it could not and surely did
 nothing that matters; it may have acted. Only `failed` may be tried again, within the same attempt."""
 
 ENVIRONMENT_PREFIX = "VLLM_WATCH_"
-
-
-def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.ClientSession:
-    """Return a session without cookies, and without the proxies and passwords of our environment."""
-    return aiohttp.ClientSession(
-        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,32 +6,19 @@ Runbook: docs/hooks/webhook.md.
 """
 
 import asyncio
-import hashlib
-import hmac
 import json
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from urllib.parse import urlsplit
 
-import aiohttp
-
-from vllm_watch import __version__
+from vllm_watch import signed_post
 from vllm_watch.actions.hooks import base
-from vllm_watch.errors import HookError
-from vllm_watch.redaction import redacted
+from vllm_watch.errors import HookError, WatchError
 from vllm_watch.settings.hooks import WebhookHook
+from vllm_watch.signed_post import Posted
 
-CONNECT_SECONDS = 10.0  # three SYNs; who does not answer these is away
 WAIT_SECONDS_FIRST = 0.5  # twice as long each time: a receiver that restarts is back in seconds
 WAIT_SECONDS_MAX = 30.0
 """The longest wait between two tries, whatever Retry-After asks for: an attempt holds a lock meanwhile."""
-REPLAY_SECONDS = 300
-"""How old a timestamp receivers are told to accept: clocks differ, and a queue holds a request a while."""
-_SECRET_BYTES_MAX = 4096
-_SAID_BYTES_MAX = 500
 _TRY_AGAIN = (429, 503)
 
 
@@ -51,7 +38,6 @@ class Hook:
         self._settings = settings
         self._tools = tools
         self.timeout_seconds = settings.timeout_seconds
-        self._where = _where(settings.url)
 
     async def refusal(self, call: base.HookCall) -> str | None:
         try:
@@ -89,69 +75,18 @@ class Hook:
         if file is None:
             return None
         try:
-            with file.open("rb") as opened:
-                secret = opened.read(_SECRET_BYTES_MAX).strip()
-        except OSError as error:
-            cause = f"secret_file cannot be read: {error.strerror}"
-            raise HookError(cause, "name a file that vllm-watch may read") from None
-        if not secret:
-            raise HookError("secret_file is empty", "write the key into it")
-        return secret
+            return signed_post.read_secret(file, "secret_file")
+        except WatchError as error:
+            raise HookError(error.cause, error.remedy) from None
 
     def _headers(self, call: base.HookCall, secret: bytes | None, body: bytes) -> dict[str, str]:
-        timestamp = str(int(self._tools.unix_time()))
-        headers = {
-            "Content-Type": "application/json",
-            "Accept-Encoding": "identity",
-            "User-Agent": f"vllm-watch/{__version__}",
-            "Idempotency-Key": call.attempt_id,
-            "X-Vllm-Watch-Attempt": call.attempt_id,
-            "X-Vllm-Watch-Timestamp": timestamp,
-        }
-        if secret is not None:
-            signed = hmac.new(secret, timestamp.encode() + b"." + body, hashlib.sha256)
-            headers["X-Vllm-Watch-Signature"] = f"sha256={signed.hexdigest()}"
-        return headers
+        signed = signed_post.headers(call.attempt_id, secret, body, self._tools.unix_time())
+        return {**signed, "X-Vllm-Watch-Attempt": call.attempt_id}
 
     async def _post(self, body: bytes, headers: Mapping[str, str], seconds: float) -> _Try:
-        # The connection's own limit ends first, so that one at the whole limit means: it was sent.
-        connect = min(CONNECT_SECONDS, seconds / 2)
-        timeout = aiohttp.ClientTimeout(total=seconds, connect=connect, sock_connect=connect)
-        try:
-            async with (
-                self._tools.session(None) as session,
-                session.post(
-                    self._settings.url, data=body, headers=headers, timeout=timeout,
-                    allow_redirects=False,
-                ) as response,
-            ):  # fmt: skip
-                return self._judge(response, await _said(response))
-        except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError) as error:
-            why = getattr(error, "certificate_error", error)
-            return _Try(base.FAILED, f"{self._where} is not trusted: {redacted(str(why))}")
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            text = f"{self._where} cannot be reached: {redacted(str(error))}"
-            return _Try(base.FAILED, text, again_seconds=0)
-        except TimeoutError:
-            text = f"{self._where} was asked and has not answered within {seconds:.0f} s"
-            return _Try(base.UNCERTAIN, text)
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            said = redacted(str(error) or type(error).__name__)[:_SAID_BYTES_MAX]
-            return _Try(base.UNCERTAIN, f"{self._where} was asked; its answer was cut off: {said}")
-
-    def _judge(self, response: aiohttp.ClientResponse, said: str) -> _Try:
-        status = response.status
-        text = f"{self._where} answered {status}{said}"
-        if 200 <= status < 300:  # noqa: PLR2004
-            return _Try(base.DONE, text)
-        if status in _TRY_AGAIN:
-            after = _seconds(response.headers.get("Retry-After", ""), self._tools.unix_time())
-            return _Try(base.FAILED, text, again_seconds=min(after, WAIT_SECONDS_MAX))
-        if 300 <= status < 400:  # noqa: PLR2004
-            return _Try(base.REFUSED, f"{text}: redirects are not followed, set url to where it is")
-        if 400 <= status < 500:  # noqa: PLR2004
-            return _Try(base.REFUSED, text)
-        return _Try(base.UNCERTAIN, text)
+        tools, url = self._tools, self._settings.url
+        now = tools.unix_time()
+        return _judged(await signed_post.post(tools.session, url, body, headers, seconds, now))
 
     def _signed(self) -> base.Finding:
         try:
@@ -164,50 +99,32 @@ class Hook:
         return base.Finding(ok=True, text="requests are not signed", remedy=remedy)
 
     async def _reachable(self) -> base.Finding:
-        """Connect, with TLS where the URL says so, and send nothing: any request might restart."""
-        parts = urlsplit(self._settings.url)
-        secure = ssl.create_default_context() if parts.scheme == "https" else None
-        port = parts.port or (443 if secure else 80)
-        try:
-            async with asyncio.timeout(CONNECT_SECONDS):
-                _, writer = await asyncio.open_connection(parts.hostname, port, ssl=secure)
-        except (OSError, TimeoutError) as error:
-            why = redacted(str(error)) or f"no answer within {CONNECT_SECONDS:g} s"
-            text = f"{self._where} cannot be reached: {why}"
-            return base.Finding(
-                ok=False, text=text, remedy="check url, its name and its certificate"
-            )
-        writer.transport.abort()
-        text = f"{self._where} can be reached; nothing was sent, since that may restart the server"
+        """Connect and send nothing: any request might restart."""
+        why = await signed_post.reachable(self._settings.url)
+        if why is not None:
+            remedy = "check url, its name and its certificate"
+            return base.Finding(ok=False, text=why, remedy=remedy)
+        where = signed_post.where(self._settings.url)
+        text = f"{where} can be reached; nothing was sent, since that may restart the server"
         return base.Finding(ok=True, text=text)
 
 
-async def _said(response: aiohttp.ClientResponse) -> str:
-    """Return the beginning of what an answer that is no success says; its end is not waited for."""
-    if response.ok and response.status < 300:  # noqa: PLR2004
-        return ""
-    try:
-        async with asyncio.timeout(1):
-            body = await response.content.read(_SAID_BYTES_MAX)
-    except (aiohttp.ClientError, TimeoutError, OSError):
-        return ""
-    text = " ".join(redacted(body.decode(errors="replace")).split())
-    return f": {text}" if text.isprintable() and text else ""
-
-
-def _seconds(retry_after: str, now: float) -> float:
-    """Read a Retry-After, seconds or a date; what cannot be read asks for nothing."""
-    text = retry_after.strip()
-    if text.isascii() and text.isdigit():
-        return float(text[:9])
-    try:
-        moment = parsedate_to_datetime(text)
-    except ValueError:
-        return 0.0
-    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return max(0.0, (aware - datetime.fromtimestamp(now, UTC)).total_seconds())
-
-
-def _where(url: str) -> str:
-    parts = urlsplit(url)  # the query may hold a token, and so may the path
-    return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
+def _judged(posted: Posted) -> _Try:
+    text, status = posted.text, posted.status
+    if posted.end == signed_post.UNTRUSTED:
+        return _Try(base.FAILED, text)
+    if posted.end == signed_post.NOT_REACHED:
+        return _Try(base.FAILED, text, again_seconds=0)
+    if status is None:
+        return _Try(base.UNCERTAIN, text)
+    if 200 <= status < 300:  # noqa: PLR2004
+        return _Try(base.DONE, text)
+    if status in _TRY_AGAIN:
+        return _Try(
+            base.FAILED, text, again_seconds=min(posted.retry_after_seconds, WAIT_SECONDS_MAX)
+        )
+    if 300 <= status < 400:  # noqa: PLR2004
+        return _Try(base.REFUSED, f"{text}: redirects are not followed, set url to where it is")
+    if 400 <= status < 500:  # noqa: PLR2004
+        return _Try(base.REFUSED, text)
+    return _Try(base.UNCERTAIN, text)

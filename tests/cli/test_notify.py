@@ -1,0 +1,176 @@
+"""`vllm-watch notify test` and what `check-config` says of notifiers: real processes, a real receiver, the real library."""
+
+import asyncio
+import json
+import os
+import re
+import sys
+
+import pytest
+import yaml
+
+from tests.daemon_process import ROOT
+from tests.notifications.telling import receiver
+from vllm_watch.config import Config
+
+PAGE = (ROOT / "docs/notifications.md").read_text()
+
+
+async def vllm_watch(*arguments, **environ):
+    """(exit status, stdout, stderr)."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("VLLM_")}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "vllm_watch", *map(str, arguments), cwd=ROOT, env=clean | environ,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode, out.decode(), err.decode()
+
+
+def private(file, text):
+    file.write_text(text)
+    file.chmod(0o600)
+    return file
+
+
+def config(folder, notifications):
+    file = folder / "c.yaml"
+    file.write_text(yaml.safe_dump({"notifications": notifications}))
+    return file
+
+
+async def test_a_test_message_is_sent(tmp_path):
+    """It says that it is a test, and the command that it was taken."""
+    async with receiver() as it:
+        file = config(tmp_path, {"webhook": [{"name": "oncall", "url": it.url}]})
+        status, out, err = await vllm_watch("notify", "test", "oncall", "--config", file)
+        assert it.titles == ["INFO test: vllm-watch: test (test)"]
+    assert (status, err) == (0, "")
+    assert out.splitlines() == [
+        "notifier oncall (webhook)",
+        "  ok     messages are not signed",
+        "  ok     messages are not sent with a token",
+        f"  ok     the test message was taken: {it.url.removesuffix('/told')} answered 200",
+    ]
+
+
+async def test_through_the_library(tmp_path):
+    """As JSON, for scripts."""
+    async with receiver() as it:
+        urls = private(tmp_path / "urls", it.url.replace("http://", "json://"))
+        file = config(tmp_path, {"apprise": [{"name": "chat", "urls_file": str(urls)}]})
+        status, out, _ = await vllm_watch("notify", "test", "chat", "--config", file, "--json")
+        assert len(it.got) == 1
+    said = json.loads(out)
+    assert (status, said["notifier"], said["kind"], said["ok"]) == (0, "chat", "apprise", True)
+    assert [each["text"] for each in said["findings"]] == [
+        "URL 1 is for json",
+        "the test message was taken: 1 taken",
+    ]
+
+
+async def test_a_stream_is_given_a_line(tmp_path):
+    """That says that it is a test."""
+    file = config(tmp_path, {"jsonl": [{"name": "events", "path": str(tmp_path / "ev")}]})
+    assert (await vllm_watch("notify", "test", "events", "--config", file))[0] == 0
+    said = json.loads((tmp_path / "ev").read_text())
+    assert (said["event"], said["notifier"]) == ("test", "events")
+
+
+async def test_a_message_that_is_not_taken(tmp_path):
+    """Exit status 1, and why."""
+    async with receiver() as it:
+        it.statuses = [403]
+        file = config(tmp_path, {"webhook": [{"name": "oncall", "url": it.url}]})
+        status, out, _ = await vllm_watch("notify", "test", "oncall", "--config", file)
+    assert status == 1
+    assert out.splitlines()[-1].startswith("  WRONG  it was not taken: ")
+
+
+async def test_a_name_that_there_is_not(tmp_path):
+    """Exit status 2, with the names that there are."""
+    file = config(tmp_path, {"jsonl": [{"name": "events"}]})
+    status, _, err = await vllm_watch("notify", "test", "evens", "--config", file)
+    assert status == 2
+    assert err.splitlines() == [
+        "vllm-watch: there is no notifier 'evens'",
+        "  → write the name of one: events",
+    ]
+
+
+async def test_check_config_looks_at_notifiers(tmp_path):
+    """What each has of what it needs, and no secret: not in URLs either."""
+    key = private(tmp_path / "key", "s3cr3t")
+    urls = private(
+        tmp_path / "urls", "slack://s3cr3tAAAA/s3cr3tBBBB/s3cr3tCCCC\njson://u:s3cr3t@h/x\n"
+    )
+    file = config(tmp_path, {
+        "webhook": [{"name": "oncall", "url": "http://h/x?token=s3cr3t", "secret_file": str(key)}],
+        "apprise": [{"name": "chat", "urls_file": str(urls)}], "jsonl": [{"name": "events"}],
+    })  # fmt: skip
+    for more in ((), ("--json",)):
+        status, out, err = await vllm_watch("check-config", file, *more)
+        assert "s3cr3t" not in out + err
+        if more:
+            assert json.loads(out)["notifications"]["webhook"][0]["name"] == "oncall"
+    urls.write_text("json://u:s3cr3t@h/x\n")
+    status, out, _ = await vllm_watch("check-config", file)
+    assert status == 0
+    assert out.partition("notifiers:\n")[2].splitlines() == [
+        "  oncall (webhook): messages are signed",
+        "  oncall (webhook): messages are not sent with a token",
+        "  chat (apprise): URL 1 is for json",
+        "  events (jsonl): events go to stdout",
+    ]
+
+
+WRONG = {
+    "a file that others may read": (lambda f: f.chmod(0o644), "others may read urls_file", "chmod 600"),
+    "a file that is gone": (lambda f: f.unlink(), "urls_file cannot be read: No such file or directory", "name a file"),
+    "a service that there is not": (lambda f: f.write_text("nosuch://s3cr3t"), "URL 1 (nosuch) is none that apprise takes", "see https://"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("spoil", "cause", "remedy"), WRONG.values(), ids=WRONG)
+async def test_check_config_says_what_is_wrong_with_a_notifier(tmp_path, spoil, cause, remedy):
+    """Exit status 2, cause and remedy, before anybody should have been told."""
+    urls = private(tmp_path / "urls", "json://u:s3cr3t@h/x\n")
+    file = config(tmp_path, {"apprise": [{"name": "chat", "urls_file": str(urls)}]})
+    spoil(urls)
+    status, out, err = await vllm_watch("check-config", file)
+    first, second = err.splitlines()
+    assert (status, out) == (2, "")
+    assert first == f"vllm-watch: {file}: notifications.apprise chat: {cause}"
+    assert second.startswith(f"  → {remedy}")
+    assert "s3cr3t" not in err
+
+
+EXAMPLES = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("text", [e for e in EXAMPLES if "notifications:" in e])
+def test_examples_of_the_page_are_configurations(text, tmp_path):
+    """What the page gives people to copy is taken as it stands."""
+    found = Config.model_validate(yaml.safe_load(text), context={"folder": tmp_path})
+    assert found.notifications.each()
+
+
+@pytest.mark.parametrize("url", re.findall(r"\| `(\w+://[^`]+)` \|", PAGE))
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
+def test_urls_of_the_page_are_taken_by_the_library(url):
+    """Each service's own form; the tokens are made up."""
+    from vllm_watch.notifications.apprise import _service  # noqa: PLC0415
+
+    assert _service(url) is not None
+
+
+def test_page_says_every_key_of_a_message():
+    """What a receiver may find in a message is on the page."""
+    from tests.notifications.telling import incident  # noqa: PLC0415
+    from vllm_watch.notifications.batches import Batch, Item  # noqa: PLC0415
+    from vllm_watch.notifications.words import Links, message  # noqa: PLC0415
+
+    batch = Batch(items=(Item(phase="opened", matter=incident()),), rows=())
+    payload = message("k", batch, Links(), dropped=0, t=1.0).payload
+    table = PAGE.partition("| key | is |")[2].partition("```python")[0]
+    assert {*payload, *payload["items"][0]} <= set(re.findall(r"`(\w+)`", table))

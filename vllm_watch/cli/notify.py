@@ -1,0 +1,88 @@
+"""notify: `vllm-watch notify test NAME` sends a test message through one notifier, and says how that went."""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vllm_watch.cli import exit_status
+from vllm_watch.config import Config, load
+from vllm_watch.errors import WatchError
+from vllm_watch.settings.notifications import JsonlStream, ToldSettings
+
+if TYPE_CHECKING:
+    from vllm_watch.notifications.base import Finding
+
+HELP = """\
+Send a test message through one notifier of the configuration, once, and say how that went. It says that it
+is a test. The daemon need not run, and is told nothing.
+
+examples:
+  vllm-watch notify test oncall --config /etc/vllm-watch.yaml
+  vllm-watch notify test oncall --config /etc/vllm-watch.yaml --json
+
+exit status: 0 it was taken, 1 it was not, 2 wrong usage"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what is tested."""
+    parser.add_argument("what", metavar="test", choices=["test"], help="what to do: send a test")
+    parser.add_argument("name", metavar="NAME", help="the notifier's name in the configuration")
+    parser.add_argument("--config", metavar="FILE", type=Path, help="the configuration (YAML)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look, send, and say how it went."""
+    config = load(arguments.config, environ=os.environ)
+    kind, settings = _settings(config, arguments.name)
+    findings = asyncio.run(_test(config, settings))
+    ok = all(each.ok for each in findings)
+    if arguments.json:
+        said = [{"ok": each.ok, "text": each.text, "remedy": each.remedy} for each in findings]
+        document = {"notifier": arguments.name, "kind": kind, "ok": ok, "findings": said}
+        print(json.dumps(document, indent=2))
+    else:
+        print(f"notifier {arguments.name} ({kind})")
+        for each in findings:
+            print(f"  {'ok     ' if each.ok else 'WRONG  '}{each.text}")
+            if each.remedy:
+                print(f"         → {each.remedy}")
+    return exit_status.FINE if ok else exit_status.FOUND
+
+
+def _settings(config: Config, name: str) -> tuple[str, ToldSettings | JsonlStream]:
+    known = {each: (kind, settings) for kind, each, settings in config.notifications.each()}
+    if name not in known:
+        remedy = (
+            f"write the name of one: {', '.join(known)}"
+            if known
+            else "configure one in notifications"
+        )
+        raise WatchError(f"there is no notifier '{name}'", remedy)
+    return known[name]
+
+
+async def _test(config: Config, settings: ToldSettings | JsonlStream) -> "list[Finding]":
+    # Here, so that a help text loads no HTTP client.
+    from vllm_watch.notifications import base, jsonl, kinds  # noqa: PLC0415
+    from vllm_watch.notifications.words import Links, trial_message  # noqa: PLC0415
+
+    findings = kinds.look(settings, base.Tools())
+    if not all(each.ok for each in findings):
+        return findings
+    t = time.time()
+    if isinstance(settings, JsonlStream):
+        return [*findings, jsonl.write_test(settings, t, sys.stderr.buffer)]
+    notifications = config.notifications
+    links = Links(notifications.page_url, notifications.runbooks_url)
+    notifier = kinds.make(settings, base.Tools())
+    sent = await notifier.send(trial_message(settings.name, links, t))
+    await notifier.close()
+    ok = sent.outcome == base.SENT
+    text = f"the test message was taken: {sent.text}" if ok else f"it was not taken: {sent.text}"
+    return [*findings, base.Finding(ok=ok, text=text)]

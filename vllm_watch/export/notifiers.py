@@ -1,0 +1,85 @@
+"""How the notifiers do, and what is exported of them."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from vllm_watch.export.family import Family, Series
+
+OUTCOMES = ("sent", "failed", "dropped")
+
+
+@dataclass(slots=True)
+class NotifierHealth:
+    """One notifier since the watcher began."""
+
+    kind: str
+    ok: bool | None = None  # of the last try; None: there was none yet
+    because: str | None = None  # in words, why it fails now
+    queue: int = 0  # matters that wait to be told
+    last_success_timestamp_seconds: float | None = None
+    outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
+
+    def count(self, outcome: str, count: int, queue: int, because: str | None, t: float) -> None:
+        """Take news in; an empty outcome says only how many wait."""
+        self.queue = queue
+        if not outcome:
+            return
+        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + count
+        if outcome == "sent":
+            self.ok, self.because, self.last_success_timestamp_seconds = True, None, t
+        elif outcome == "failed":
+            self.ok, self.because = False, because
+
+
+def _outcomes(board: Any) -> Series:
+    notifiers: dict[str, NotifierHealth] = board.notifiers
+    return [
+        ((name, outcome), count)
+        for name, health in sorted(notifiers.items())
+        for outcome, count in health.outcomes.items()
+    ]
+
+
+def _queue(board: Any) -> Series:
+    return [((name,), health.queue) for name, health in sorted(board.notifiers.items())]
+
+
+def _failing(board: Any) -> Series:
+    return [
+        ((name,), int(not health.ok))
+        for name, health in sorted(board.notifiers.items())
+        if health.ok is not None
+    ]
+
+
+def _last_success(board: Any) -> Series:
+    return [
+        ((name,), health.last_success_timestamp_seconds)
+        for name, health in sorted(board.notifiers.items())
+    ]
+
+
+_N = "vllm_watch_"
+_NONE = "Absent where no notifier is configured."
+
+NOTIFIER_FAMILIES: tuple[Family, ...] = (
+    Family(
+        name=_N + "notifications_total", kind="counter", scope="watcher", labels=("notifier", "outcome"),
+        help="Messages by how they ended: sent, failed (a try; it is tried again), and dropped (matters that are told "
+             "no more: too old, too many, or refused as they are). Of a JSON lines stream: its lines.",
+        absent=_NONE, series=_outcomes,
+    ),
+    Family(
+        name=_N + "notifications_queue_length", kind="gauge", scope="watcher", labels=("notifier",),
+        help="Matters that wait to be told.", absent=_NONE, series=_queue,
+    ),
+    Family(
+        name=_N + "notifier_failing", kind="gauge", scope="watcher", labels=("notifier",),
+        help="1 where the last try failed, else 0.", absent=_NONE + " Absent until the first try.", series=_failing,
+    ),
+    Family(
+        name=_N + "notifications_last_success_timestamp_seconds", kind="gauge", scope="watcher", labels=("notifier",),
+        help="Unix time of the last message that was taken.",
+        absent=_NONE + " Absent until one was, since the watcher began.", series=_last_success,
+    ),
+)  # fmt: skip
