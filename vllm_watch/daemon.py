@@ -9,7 +9,6 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -21,20 +20,18 @@ from vllm_watch.errors import WatchError
 from vllm_watch.export.board import Board
 from vllm_watch.export.in_a_line import in_a_line
 from vllm_watch.export.server import Server
+from vllm_watch.gpu_rounds import GpuRounds, GpuSource
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.notifying import Notifying
 from vllm_watch.remembering import Memory
 from vllm_watch.restarts import config_changes
 from vllm_watch.restarts.journals import OwnJournal
 from vllm_watch.restarts.switch import Switch
-from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.service_manager import ServiceManager
 from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
-from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.records import TargetSignals
-from vllm_watch.signals.standing_xids import StandingXids
-from vllm_watch.sources import cpu_waits, http, trace_gpus
+from vllm_watch.sources import cpu_waits, http
 from vllm_watch.sources.canary import CanarySource
 from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.flight_recorder import FlightRecorder
@@ -51,16 +48,6 @@ is full at once is worth more."""
 
 STOP_SECONDS = 5.0
 """How long stopping may take before what is left is abandoned; systemd's default patience is 90."""
-
-
-class GpuSource(Protocol):
-    """What polls the GPUs: NVML, or the lab's simulated ones."""
-
-    async def read(self) -> GpuReading:
-        """Poll all GPUs once; never raises for anything the driver does."""
-
-    async def close(self) -> None:
-        """End what runs in the background."""
 
 
 @dataclass(slots=True)
@@ -87,12 +74,8 @@ class Daemon:
         self._config = config
         self._manager = manager or ServiceManager({})
         self._load_config = load_config
-        self._make_gpu_source = make_gpu_source
         self._running: dict[str, _Running] = {}
         self._waiting_for: set[str] = set()
-        self._gpus: tuple[GpuSample, ...] | None = None  # as last polled
-        self._holders = HolderJudge()
-        self._xids = StandingXids()
         self._targets: tuple[TargetConfig, ...] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._fleet = Fleet(config.fleet.share, config.fleet.targets_min)
@@ -100,7 +83,6 @@ class Daemon:
         self._reloading = asyncio.Lock()
         self._session: aiohttp.ClientSession | None = None
         self._discovery = Discovery(config)
-        self._gpu_source = make_gpu_source(config.gpu, config)
         self.board = Board(window_seconds=config.signals.window_seconds)
         self._memory = Memory(config.state_dir, self.board)
         spool, self._journal = None, None
@@ -112,6 +94,7 @@ class Daemon:
             bytes_max_per_target=config.recorder.bytes_max,
             spool_dir=spool,
         )
+        self._gpus = GpuRounds(config, make_gpu_source, self.board, self.recorder, self._serves)
         self._restarts = Switch(config, self.board, self._recording, self._journal, self._log_tail)
         silenced, ours = self._restarts.silenced, lambda: self._memory.holds
         self._notifying = Notifying(config, self.board, silenced, ours)
@@ -157,7 +140,7 @@ class Daemon:
         await self._restarts.start()
         self._tasks = [
             asyncio.create_task(self._discover_on(), name="discovery"),
-            asyncio.create_task(self._poll_gpus(), name="gpus"),
+            asyncio.create_task(self._gpus.run(), name="gpus"),
         ]
 
     @property
@@ -183,7 +166,7 @@ class Daemon:
         await self.server.stop()
         if self._session is not None:
             await self._session.close()
-        await self._gpu_source.close()
+        await self._gpus.close()
         await self.recorder.close()
 
     async def reload(self, actor: str, source: str) -> None:
@@ -221,13 +204,8 @@ class Daemon:
         if fixed:
             because = "these take effect when vllm-watch starts anew"
             _log.warning("needs_a_restart", changed=fixed, because=because)
-        old, self._config = self._config, config
-        if config.gpu != old.gpu:
-            await self._gpu_source.close()
-            self._gpu_source = self._make_gpu_source(config.gpu, config)
-            # Switched off, it would grow older and older, as if it had failed.
-            self.board.host_sources.pop("nvml", None)
-            self._gpus = None
+        self._config = config
+        await self._gpus.configure(config)
         self.board.window_seconds = config.signals.window_seconds
         self._discovery.reconfigure(config)
         self._restarts.configure(config)
@@ -292,7 +270,7 @@ class Daemon:
         watch = Watch(identity.name, self._config.signals, self._config.slo_for(target))
         self._memory.recall(watch, identity)
         loop = TargetLoop(
-            identity, scrape, source, watch, self._publish, lambda: self._gpus, log=self._engine_log(target),
+            identity, scrape, source, watch, self._publish, lambda: self._gpus.now, log=self._engine_log(target),
             keep=lambda watch, events: self._memory.keep(watch, identity.group, events),
             canary=self._canary_rounds(target, scrape), cpu=cpu_waits.CpuWaits(identity.url, self._config.procfs),
         )  # fmt: skip
@@ -361,32 +339,10 @@ class Daemon:
         self._restarts.saw(name, told)
         return told
 
-    # --- GPUs
-
-    async def _poll_gpus(self) -> None:
-        while True:
-            began_s = time.monotonic()
-            try:
-                self._publish_gpus(await self._gpu_source.read())
-            except Exception:  # noqa: BLE001 - the engines go on being watched
-                _log.exception("gpu_poll_failed")
-            left = self._config.gpu.interval_seconds - (time.monotonic() - began_s)
-            await asyncio.sleep(max(0.1, left))
-
-    def _publish_gpus(self, reading: GpuReading) -> None:
-        if self._config.gpu.enabled == "off":
-            return
-        self.board.call("nvml", "", reading.status, reading.duration_s, reading.t)
-        now_s = time.monotonic()
+    def _serves(self) -> bool:
+        """Does an engine on this host answer?"""
         loops = (running.loop for running in self._running.values())
-        served = any(loop.local and loop.up for loop in loops)
-        gpus = reading.gpus
-        judged = () if gpus is None else self._holders.look(now_s, reading.t, gpus, served=served)
-        self.board.publish_gpus(reading, judged)
-        # The board counts what was told now; targets look at their own pace, and must not miss it.
-        standing = self._xids.look(now_s, reading)
-        self.recorder.observe_gpus(standing)
-        self._gpus = trace_gpus.known(standing)
+        return any(loop.local and loop.up for loop in loops)
 
     # --- what the server asks
 

@@ -77,7 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
 def serve(config: Config, load_config: Callable[[], Config]) -> None:
     """Set the log up and run the daemon in this process."""
     from vllm_watch import logs  # noqa: PLC0415 - after the configuration, which may be wrong
-    from vllm_watch.daemon import Daemon, GpuSource  # noqa: PLC0415
+    from vllm_watch.daemon import Daemon  # noqa: PLC0415
+    from vllm_watch.gpu_rounds import GpuSource  # noqa: PLC0415
     from vllm_watch.service_manager import ServiceManager  # noqa: PLC0415
 
     logs.configure(config.log)
