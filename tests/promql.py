@@ -34,6 +34,7 @@ VALUES = {
     "trigger": set(TRIGGERS),
     "blocker": set(SLUGS),
     "for": {"approval", "gate"},
+    "gate": set(SLUGS),
     "mode": set(MODES),
 }
 # Where one label means something else: of a restart the outcome is not that of a scrape.
