@@ -100,7 +100,7 @@ def _well() -> list[Panel]:
               + runbook("detectors/throughput_collapse.md"), units.Short, top=1),
         lines("Temperature", [(_of("temperature_celsius"), GPU)],
               "Of the core. Each model has its own limit, at which it lowers its clock.", units.Celsius),
-        lines("Power", [(_of("power_watts"), GPU)], "Drawn now.", units.Watt),
+        lines("Power", [(_of("power_watts"), GPU)], "Drawn now. Low while an engine claims to be busy is a sign that it is not.", units.Watt),
         lines("Busy", [(_of("utilization_ratio"), GPU)],
               "Share of time in which any kernel ran; it says nothing about how much of the GPU it filled.",
               units.PercentUnit, top=1),
