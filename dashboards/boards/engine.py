@@ -7,9 +7,9 @@ from vllm_watch.samples.observation import OUTCOMES
 
 from . import links, promql, variables
 from .annotations import incidents, processes, restarts
+from .incident_tables import each
 from .layout import Panel, Section, assembled
 from .limits import THROUGHPUT_RATIO_MIN
-from .overview import open_incidents
 from .panels import ATTENTION_FROM_1, Query, band, lines, number, stairs, word
 from .promql import ENGINES, ONE_TARGET
 from .runbooks import runbook
@@ -17,6 +17,7 @@ from .style import (
     NOW,
     PER_SECOND,
     PLAIN,
+    QUIET,
     SEVERITY_RANKS,
     SOON,
     STATE_WORDS,
@@ -31,7 +32,7 @@ GPU = "{{host}} GPU {{index}}"
 ON_GPU = '* on (job, instance, gpu) group_left (host, index) vllm_watch_gpu_info{instance="$instance", index=~"$gpu"}'
 
 VERDICTS: Words = (
-    (0, "No incident", WELL), (SEVERITY_RANKS["info"], "For your information", PLAIN),
+    (0, "No incident", WELL), (SEVERITY_RANKS["info"], "For your information", QUIET),
     (SEVERITY_RANKS["ticket"], "A ticket", SOON), (SEVERITY_RANKS["page"], "Act now", NOW),
 )  # fmt: skip
 ENDS: Words = tuple(
@@ -183,7 +184,7 @@ def board() -> dashboard.Dashboard:
         variables.of_engine(),
         (
             Section("", _verdict(), 4, (5, 6, 5, 4, 4)),
-            Section("", [open_incidents(ONE_TARGET, nothing="No incident is open.")], 6, (24,)),
+            Section("", [each(ONE_TARGET, nothing="No incident is open.")], 6, (24,)),
             Section("Witnesses", _witnesses(), 7),
             Section("The server", _server(), 7),
             Section("Who it is", _identity(), 6, (12, 6, 6)),

@@ -3,6 +3,7 @@
 A test holds the ones that stand here against alerts/watcher.yaml.
 """
 
+from vllm_watch.detectors.stale_vram import Settings as StaleVram
 from vllm_watch.incidents.fleet import LATE_SECONDS
 from vllm_watch.signals.baseline import STARVED_RATIO
 
@@ -11,6 +12,9 @@ LATE_LOOK_SECONDS = LATE_SECONDS
 
 THROUGHPUT_RATIO_MIN = STARVED_RATIO
 """Below this share of what it did when fresh, with work waiting, an engine has lost something."""
+
+STALE_BYTES_MIN = StaleVram().bytes_min
+"""What is worth a ticket: less than that keeps no engine from starting."""
 
 BLIND_INTERVALS = 10
 """A target that nobody looked at for so many intervals is not watched: VllmWatchBlind."""

@@ -3,27 +3,24 @@
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models import units
 
-from vllm_watch.samples.target import WATCHER
-
 from . import links, promql, variables
 from .annotations import incidents
+from .incident_tables import each, summed
 from .layout import Panel, Section, assembled
 from .limits import BLIND_INTERVALS, LATE_LOOK_SECONDS, THROUGHPUT_RATIO_MIN
 from .panels import ATTENTION_FROM_1, NO_JUDGEMENT, TROUBLE_FROM_1, areas, band, lines, number, word
-from .promql import GROUP, OF_TARGETS, OF_TARGETS_AND_WATCHER, TOP
-from .runbooks import address, runbook
+from .promql import OF_TARGETS, OF_TARGETS_AND_WATCHER, TOP, TROUBLE
+from .runbooks import runbook
 from .style import (
     IN_TROUBLE,
     NOW,
     PER_SECOND,
     PLAIN,
-    SEVERITY_WORDS,
     SOON,
     STATE_COLORS,
     TOKENS_PER_SECOND,
     UNKNOWN,
     WELL,
-    YES_NO,
     Words,
 )
 from .tables import Column, filled
@@ -56,9 +53,8 @@ def _verdict() -> Panel:
     )  # fmt: skip
 
 
-def _glance() -> list[Panel]:
+def _now() -> list[Panel]:
     """To be read from a distance."""
-    trouble = "|".join(IN_TROUBLE)
     open_ = f"vllm_watch_incident_open{{{OF_TARGETS_AND_WATCHER}"
     any_target = f"0 * count(vllm_watch_target_info{{{OF_TARGETS}}})"
     return [
@@ -71,12 +67,18 @@ def _glance() -> list[Panel]:
             "Tickets", f'count({open_}, severity="ticket"}}) or {any_target}',
             "Open incidents that need a person in working hours.", marks=ATTENTION_FROM_1),
         number(
-            "Engines in trouble", f'sum(vllm_watch_engine_state{{{OF_TARGETS}, state=~"{trouble}"}})',
+            "Engines in trouble", f'sum(vllm_watch_engine_state{{{OF_TARGETS}, state=~"{TROUBLE}"}})',
             f"Engines whose state is one of: {', '.join(IN_TROUBLE)}. A state may be early; the incident is the judgement.",
             marks=ATTENTION_FROM_1),
         number(
             "Engines", f"count(count by ({promql.ENGINE_LABELS}) (vllm_watch_engine_state{{{OF_TARGETS}}}))",
             "All engines that are watched; a target that shows none counts as one.", marks=NO_JUDGEMENT),
+    ]  # fmt: skip
+
+
+def _look() -> list[Panel]:
+    """What asks for a look, and how old all this is."""
+    return [
         number(
             "Targets that cannot be read", f"sum(1 - vllm_watch_target_up{{{OF_TARGETS}}})",
             "Servers whose /metrics could not be read at the last look, those that are starting included. "
@@ -92,42 +94,8 @@ def _glance() -> list[Panel]:
     ]  # fmt: skip
 
 
-def open_incidents(selector: str, *, nothing: str) -> Panel:
-    """What is wrong, the worst first; with the target, its watcher, its cause, since when, and whether a restart helps."""
-    labels = "(instance, group, target, engine, kind, cause)"
-
-    def asked(expr: str) -> str:
-        own = f'target="{WATCHER}"'  # of no group: it is the fleet's
-        return f"max by {labels} (({expr}) {GROUP} or ({expr}) and on (target) vllm_watch_incidents_total{{{own}}})"
-
-    since = f"time() - vllm_watch_incident_opened_timestamp_seconds{{{selector}}}"
-    page = {
-        "title": "What it is, and what to do",
-        "url": address("detectors/${__data.fields.Kind}.md"),
-    }
-    return filled(
-        "What is wrong",
-        [
-            Column(title="Severity", expr=asked(promql.ranked_incidents(selector)), said=SEVERITY_WORDS, width=90),
-            Column(title="Group", label="group"),
-            Column(title="Target", label="target", links=[links.to_engine()]),
-            Column(title="Engine", label="engine", width=80),
-            Column(title="Kind", label="kind", links=[page]),
-            Column(title="Cause", label="cause"),
-            Column(title="Open for", expr=asked(since), unit=units.Seconds, decimals=0, width=120),
-            Column(title="A restart helps", expr=asked(f"vllm_watch_incident_restart_advised{{{selector}}}"),
-                   said=YES_NO, width=120),
-            Column(title="Watcher", label="instance"),
-        ],
-        "Every open incident; the evidence stands on the watcher's own page. Click a target to see its witnesses. "
-        + runbook("alerts.md"),
-        sort="Severity", nothing=nothing,
-    )  # fmt: skip
-
-
 def _groups() -> Panel:
     """One row per group, those with the most trouble first."""
-    trouble = "|".join(IN_TROUBLE)
 
     def engine(name: str) -> str:
         return f"vllm_watch_engine_{name}{{{OF_TARGETS}}}"
@@ -139,8 +107,8 @@ def _groups() -> Panel:
         "Groups",
         [
             Column(title="Group", label="group", links=[links.to(links.OVERVIEW, "Only this group", group="${__data.fields.Group}")]),
-            Column(title="In trouble", expr=by("sum", f'{state}, state=~"{trouble}"}}'),
-                   said=[(0, "0", WELL)], width=100),
+            Column(title="In trouble", expr=by("sum", f'{state}, state=~"{TROUBLE}"}}'),
+                   marks=((None, WELL), (1, SOON)), width=100),
             Column(title="Serve", expr=by("sum", f'{state}, state=~"idle|serving|prefilling|overloaded"}}'), width=80),
             Column(title="Start or sleep", expr=by("sum", f'{state}, state=~"starting|sleeping"}}'), width=110),
             Column(title="Running", expr=by("sum", engine("requests_running")), width=90),
@@ -157,13 +125,9 @@ def _groups() -> Panel:
 
 def _over_time() -> list[Panel]:
     """For one engine and for 500."""
-    bad = "|".join(IN_TROUBLE)
-    most = f'vllm_watch_engine_state{{{OF_TARGETS}, state=~"{bad}"}}'
-    over = f"sum by ({promql.ENGINE_LABELS}) (sum_over_time({most}[$__range] @ end()))"
-    shown = f"{promql.states(OF_TARGETS)} and on ({promql.ENGINE_LABELS}) topk({TOP}, {over})"
     return [
         band(
-            "What the engines did", [(shown, "{{target}} {{engine}}")],
+            "What the engines did", [(promql.most_troubled(OF_TARGETS), "{{target}} {{engine}}")],
             f"Up to {TOP} engines; of more those that were in trouble longest within this time. A gap is a time in which "
             "nobody looked; unknown is never fine. A target without engines has a row of its own.",
             links=[links.to_engine("${__field.labels.target}", "${__field.labels.instance}")]),
@@ -198,9 +162,10 @@ def _users() -> list[Panel]:
         lines("Throughput by what it was when fresh", bad("throughput_ratio", least=True),
               f"The {FEW} lowest engines, at equal load; 100 % is as ever. Unknown for the first minute of work and while idle.",
               units.PercentUnit, marks=((None, NOW), (THROUGHPUT_RATIO_MIN, PLAIN))),
-        lines("Generated tokens, by group",
-              [(promql.by_group("sum", f"vllm_watch_engine_generation_tokens_per_second{{{OF_TARGETS}}}"), "{{group}}")],
-              "Of all engines of a group together, over the signal window.", TOKENS_PER_SECOND),
+        lines("Tokens",
+              [(f"sum(vllm_watch_engine_generation_tokens_per_second{{{OF_TARGETS}}})", "generated"),
+               (f"sum(vllm_watch_engine_prompt_tokens_per_second{{{OF_TARGETS}}})", "prompt")],
+              "Of all chosen engines together, over the signal window. By group: see the table above.", TOKENS_PER_SECOND),
         lines("Your objectives met",
               [(f"min by (objective) (vllm_watch_engine_slo_attainment_ratio{{{OF_TARGETS}}})", "{{objective}}")],
               "Share of requests or tokens that met the objective, of the engine that meets it least. " + runbook("alerts.md"),
@@ -224,9 +189,11 @@ def board() -> dashboard.Dashboard:
         "Every engine that vllm-watch sees: the worst first, one engine or 500.",
         variables.of_fleet(),
         (
-            Section("", _glance(), 5, (10, 4, 3, 4, 3, 10, 10, 4)),
-            Section("", [open_incidents(OF_TARGETS_AND_WATCHER, nothing="No incident is open.")], 8, (24,)),
-            Section("", [_groups()], 7, (24,)),
+            Section("", _now(), 5, (8, 4, 4, 4, 4)),
+            Section("", _look(), 3, (8, 8, 8)),
+            Section("", [summed(OF_TARGETS_AND_WATCHER)], 6, (24,)),
+            Section("", [_groups()], 8, (24,)),
+            Section("Who has it", [each(OF_TARGETS_AND_WATCHER, nothing="No incident is open.")], 9, (24,)),
             Section("Over time", _over_time(), 9, (14, 10)),
             Section("What users get", _users(), 8),
         ),

@@ -17,13 +17,13 @@ from .style import (
     STATE_WORDS,
     UNKNOWN,
     WELL,
+    Marks,
     Words,
     steps,
     words,
 )
 
 Query = tuple[str, str]  # PromQL, legend
-Marks = Sequence[tuple[float | None, str]]
 
 TROUBLE_FROM_1: Marks = ((None, WELL), (1.0, NOW))
 ATTENTION_FROM_1: Marks = ((None, WELL), (1.0, SOON))

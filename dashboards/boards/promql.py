@@ -1,10 +1,9 @@
 """PromQL that several dashboards need: which targets, to which group they belong, which are the worst."""
 
-from vllm_watch.export.incidents import KINDS
 from vllm_watch.samples.target import WATCHER
 from vllm_watch.signals.state import STATES
 
-from .style import SEVERITY_RANKS
+from .style import IN_TROUBLE, SEVERITY_RANKS
 
 OF_TARGETS = 'target=~"$target"'
 OF_TARGETS_AND_WATCHER = (
@@ -18,6 +17,7 @@ WATCHERS = 'instance=~"$instance"'
 
 GROUP = "* on (job, instance, target) group_left (group) vllm_watch_target_info"
 ENGINE_LABELS = "job, instance, target, engine"
+TROUBLE = "|".join(IN_TROUBLE)
 TOP = 30  # lines of a chart that can still be told apart on a wall
 
 
@@ -49,6 +49,8 @@ def worst(series: str, count: int, *, by: str = ENGINE_LABELS, least: bool = Fal
     return f"{series} and on ({by}) {top}({count}, {over}({series}[$__range] @ end()))"
 
 
-def any_kind() -> str:
-    """A regular expression of every kind of incident."""
-    return "|".join(KINDS)
+def most_troubled(selector: str) -> str:
+    """States of up to TOP engines; of more those that were in trouble longest within the time range."""
+    trouble = f'vllm_watch_engine_state{{{selector}, state=~"{TROUBLE}"}}'
+    over = f"sum by ({ENGINE_LABELS}) (sum_over_time({trouble}[$__range] @ end()))"
+    return f"{states(selector)} and on ({ENGINE_LABELS}) topk({TOP}, {over})"

@@ -18,6 +18,7 @@ OUTCOME_COLORS = {
     "helped": WELL, "did_not_help": NOW, "failed": "dark-red", "uncertain": UNKNOWN, "cancelled": PLAIN, "dry_run": QUIET,
 }  # fmt: skip
 OUTCOMES: Words = [(n, word_, OUTCOME_COLORS[word_]) for n, word_ in enumerate(ENDED_STATES)]
+FEW = 10  # lines that can be told apart
 PAUSED: Words = ((0, "Restarts may happen", WELL), (1, "Paused by a person", SOON))
 JOURNAL: Words = ((1, "Can be written", WELL), (0, "Cannot: nothing is restarted", NOW))
 BREAKER: Words = ((0, "closed", PLAIN), (1, "open", NOW))
@@ -105,17 +106,17 @@ def _done() -> list[Panel]:
               "By how, counted since each watcher began; dry_run is what mode observe would have done.", units.Short, OUTCOME_COLORS),
         stairs("Who asked", [(f"sum by (trigger) (vllm_watch_restarts_total{{{OF_TARGETS}}})", "{{trigger}}")],
                "Attempts that ended, by what asked for them.", units.Short, nothing="no attempt has ended"),
-        lines("What restarts gave back", [(last, "{{target}}")],
-              "Of the last measured restart, as a share of fresh throughput. Around 0 it was not worth it: take the cause for "
+        lines("What restarts gave back", [(promql.worst(last, FEW, by="job, instance, target", least=True), "{{target}}")],
+              "The lowest. Of the last measured restart, as a share of fresh throughput. Around 0 it was not worth it: take the cause for "
               "one that a restart does not cure. " + runbook("restart.md"), units.PercentUnit, bottom=None,
               nothing="no restart was measured yet"),
-        lines("Throughput by what it was when fresh", [(promql.worst(f"vllm_watch_engine_throughput_ratio{{{OF_TARGETS}}}", 10, least=True), "{{target}} {{engine}}")],
+        lines("Throughput by what it was when fresh", [(promql.worst(f"vllm_watch_engine_throughput_ratio{{{OF_TARGETS}}}", FEW, least=True), "{{target}} {{engine}}")],
               "The lowest, with the restarts marked: did it come back?", units.PercentUnit),
-        lines("Left in the budget", [(f"vllm_watch_restart_budget_remaining{{{OF_TARGETS}}}", "{{target}}")],
-              "Restarts that a group may still have, of hour and day. What needs more is not cured by restarts.", units.Short,
+        lines("Left in the budget", [(promql.worst(f"vllm_watch_restart_budget_remaining{{{OF_TARGETS}}}", FEW, by="job, instance, target", least=True), "{{target}}")],
+              "The least: restarts that a group may still have, of hour and day. What needs more is not cured by restarts.", units.Short,
               nothing="restarts are off, or the journal cannot be read"),
-        stairs("Processes that began anew", [(f"sum by (target) (vllm_watch_engine_restarts_total{{{OF_TARGETS}}})", "{{target}}")],
-               "Seen in the counters, whoever did it: more steps than attempts are a supervisor's, a person's or a crash's.", units.Short,
+        stairs("Processes that began anew", [(promql.by_group("sum", f"vllm_watch_engine_restarts_total{{{OF_TARGETS}}}"), "{{group}}")],
+               "By group, seen in the counters, whoever did it: more steps than attempts are a supervisor's, a person's or a crash's.", units.Short,
                nothing="no engine is seen"),
     ]  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Colours, units and words that mean the same on every dashboard."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models import dashboard as model
@@ -26,6 +26,7 @@ SEVERITY_COLORS = {"info": QUIET, "ticket": SOON, "page": NOW}
 
 VERDICT_COLORS = {"vllm": WELL, "active": QUIET, "stale": NOW, "unknown": UNKNOWN}
 
+Marks = Sequence[tuple[float | None, str]]  # from which value on which colour
 Words = Sequence[tuple[float | str, str, str]]  # a value, the word that it is shown as, its colour
 
 
@@ -54,7 +55,7 @@ def colored(colors: Mapping[str, str]) -> Words:
     return [(word, word, color) for word, color in colors.items()]
 
 
-def steps(marks: Iterable[tuple[float | None, str]]) -> dashboard.ThresholdsConfig:
+def steps(marks: Marks) -> dashboard.ThresholdsConfig:
     """From each value upwards its colour; the first value is None, minus infinity."""
     config = dashboard.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE)
     return config.steps([model.Threshold(value, color) for value, color in marks])

@@ -8,7 +8,7 @@ from grafana_foundation_sdk.builders import common, prometheus, table
 from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models import prometheus as prometheus_model
 
-from .style import DATASOURCE, Words, words
+from .style import DATASOURCE, PLAIN, Marks, Words, steps, words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +21,7 @@ class Column:
     unit: str | None = None
     decimals: int | None = None
     said: Words = ()  # values shown as coloured words
+    marks: Marks = ()  # from which value on which colour
     width: int | None = None
     links: Sequence[Mapping[str, Any]] = ()
 
@@ -62,10 +63,13 @@ def _properties(column: Column) -> list[model.DynamicConfigValue]:
     if column.decimals is not None:
         found["decimals"] = column.decimals
     if column.said:
-        found["mappings"] = words(column.said)
+        # As a background, the colour of text would be a white block.
+        seen = [(v, word, "transparent" if color == PLAIN else color) for v, word, color in column.said]  # fmt: skip
+        found["mappings"] = words(seen)
+    if column.marks:
+        found["thresholds"] = steps(column.marks).build()
+    if column.said or column.marks:
         found["custom.cellOptions"] = {"type": "color-background", "mode": "basic"}
-        if all(color == "text" for _, _, color in column.said):
-            found["custom.cellOptions"] = {"type": "auto"}
     if column.width is not None:
         found["custom.width"] = column.width
     if column.links:

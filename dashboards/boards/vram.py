@@ -6,9 +6,10 @@ from grafana_foundation_sdk.models import units
 from . import links, variables
 from .annotations import Annotation
 from .layout import Panel, Section, assembled
-from .panels import ATTENTION_FROM_1, TROUBLE_FROM_1, areas, band, lines, number, stairs
+from .limits import STALE_BYTES_MIN
+from .panels import ATTENTION_FROM_1, areas, band, lines, number, stairs
 from .runbooks import runbook
-from .style import NOW, PER_SECOND, PLAIN, SOON, VERDICT_COLORS, Words, colored
+from .style import NOW, PER_SECOND, PLAIN, SOON, VERDICT_COLORS, WELL, Words, colored
 from .tables import Column, filled
 
 GPU = "{{host}} GPU {{index}}"
@@ -26,7 +27,7 @@ def _glance() -> list[Panel]:
         number("Held by nobody who needs it", f"sum({_of('memory_stale_bytes')})",
                "Memory of processes that are judged stale: left behind, dead or forgotten. The next start of an engine fails "
                "on it; take it back with vllm-watch gpus --reclaim. " + runbook("reclaim.md"),
-               units.BytesIEC, marks=TROUBLE_FROM_1, nothing="not known", decimals=1),
+               units.BytesIEC, marks=((None, WELL), (STALE_BYTES_MIN, NOW)), nothing="not known", decimals=1),
         number("Held by no process that can be seen", f"sum({_of('memory_unaccounted_bytes')})",
                "Some hundred MiB on each GPU are the driver's own; gigabytes are a process in another container or a context "
                "that leaked. " + runbook("detectors/stale_vram.md"), units.BytesIEC, nothing="not known", decimals=1),
@@ -67,8 +68,8 @@ def _memory() -> list[Panel]:
               units.BytesIEC, VERDICT_COLORS),
         lines("In use", [(f"({_of('memory_used_bytes')}) / on (job, instance, gpu) group_left () vllm_watch_gpu_memory_total_bytes", GPU)],
               "Share of each GPU's memory. Full is normal for vLLM; a change is news.", units.PercentUnit, top=1),
-        lines("Stale", [(_of("memory_stale_bytes"), GPU)],
-              "On which GPU, and since when. " + runbook("detectors/stale_vram.md"), units.BytesIEC),
+        lines("Stale", [(f"({_of('memory_stale_bytes')}) > 0", GPU)],
+              "On which GPU, and since when. " + runbook("detectors/stale_vram.md"), units.BytesIEC, nothing="nothing is stale"),
         lines("Accounted to nobody", [(_of("memory_unaccounted_bytes"), GPU)],
               "In use, and held by no listed process: it should stay at some hundred MiB.", units.BytesIEC,
               nothing="the driver hides what processes hold"),
@@ -95,9 +96,9 @@ def _well() -> list[Panel]:
                units.Short, nothing="no ECC"),
         band("Rows that wait to be remapped", [(_of("remapped_rows_pending"), GPU)],
              "Bad memory that the next reset of the GPU puts aside.", rows),
-        lines("Clocks held down", [(f"max by (host, index, reason) ({throttled})", GPU + " {{reason}}")],
-              "1 while the driver lowers the clock for heat or power: steps are slower and no restart helps. "
-              + runbook("detectors/throughput_collapse.md"), units.Short, top=1),
+        lines("Clocks held down", [(f"max by (host, index, reason) ({throttled}) > 0", GPU + " {{reason}}")],
+              "A line while the driver lowers the clock for heat or power: steps are slower and no restart helps. "
+              + runbook("detectors/throughput_collapse.md"), units.Short, top=1, nothing="no clock is held down"),
         lines("Temperature", [(_of("temperature_celsius"), GPU)],
               "Of the core. Each model has its own limit, at which it lowers its clock.", units.Celsius),
         lines("Power", [(_of("power_watts"), GPU)], "Drawn now. Low while an engine claims to be busy is a sign that it is not.", units.Watt),

@@ -13,6 +13,7 @@ from .runbooks import runbook
 from .style import NOW, PER_SECOND, PLAIN, SOON, WELL, Words
 from .tables import Column, filled
 
+UP_TARGETS = "and on (job, instance, target) vllm_watch_target_up == 1"
 OURS = "and on (job, instance) vllm_watch_build_info"  # process_* is not ours alone
 UP: Words = ((0, "does not answer", NOW), (1, "answers", WELL))
 READINGS: Words = tuple(
@@ -99,18 +100,17 @@ def _blind() -> Panel:
 
 
 def _sources() -> list[Panel]:
-    def age(sources: str) -> str:
-        chosen = f'{WATCHERS}, source=~"{sources}"'
-        return f"max by (source) ({_age('source_last_success', chosen)})"
-
+    gpus = _age("source_last_success", f'{WATCHERS}, source="nvml"')
+    identity = _age("source_last_success", f'{WATCHERS}, source=~"version|models"')
     return [
-        lines("Since the last good answer: servers", [(age("metrics|health"), "{{source}}")],
-              "The oldest of all targets. Asked every few seconds; a server that is away is its own incident.", units.Seconds),
-        lines("Since the last good answer: GPUs", [(age("nvml"), "{{source}}")],
+        lines("Since the last look at a target", [(f"max by (instance) ({_age('target_last_observation')})", "{{instance}}")],
+              "The oldest, whatever the look brought: a server that is away is looked at all the same. "
+              + runbook("alerts.md#vllmwatchblind"), units.Seconds),
+        lines("Since the last good answer: GPUs", [(gpus, "{{instance}}")],
               f"From {limits.GPUS_STALE_SECONDS} s on a driver hangs. " + runbook("alerts.md#vllmwatchsourcestale"), units.Seconds,
               marks=((None, PLAIN), (limits.GPUS_STALE_SECONDS, NOW)), nothing="no GPUs, or no driver"),
-        lines("Since the last good answer: version and models", [(age("version|models|sleep"), "{{source}}")],
-              f"Asked every ten minutes; {limits.IDENTITY_STALE_SECONDS} s are two in a row that failed. "
+        lines("Since the last good answer: version and models", [(f"max by (source) ({identity} {UP_TARGETS})", "{{source}}")],
+              f"Of servers that answer. Asked every ten minutes; {limits.IDENTITY_STALE_SECONDS} s are two in a row that failed. "
               + runbook("alerts.md#vllmwatchsourcestale"), units.Seconds,
               marks=((None, PLAIN), (limits.IDENTITY_STALE_SECONDS, SOON))),
         lines("Calls", [(f"sum by (source) (rate(vllm_watch_source_calls_total{{{WATCHERS}}}[$__rate_interval]))", "{{source}}")],
@@ -148,20 +148,22 @@ def _inside() -> list[Panel]:
 
 def _cost() -> list[Panel]:
     def own(name: str) -> str:
-        return f"{name}{{{WATCHERS}}} {OURS}"
+        return f"{worst(f'{name}{{{WATCHERS}}}', FEW, by='job, instance')} {OURS}"
 
+    cpu = f"process_cpu_seconds_total{{{WATCHERS}}}"
+    most = f"topk({FEW}, rate({cpu}[$__range] @ end()))"
     return [
-        lines("CPU, of a core", [(f"rate(process_cpu_seconds_total{{{WATCHERS}}}[$__rate_interval]) {OURS}", "{{instance}}")],
-              "What the watching costs. It grows with targets and their intervals; scrape.interval_seconds is the knob.",
+        lines("CPU, of a core", [(f"rate({cpu}[$__rate_interval]) and on (job, instance) {most} {OURS}", "{{instance}}")],
+              f"The {FEW} busiest. What the watching costs. It grows with targets and their intervals; scrape.interval_seconds is the knob.",
               units.PercentUnit),
         lines("Memory", [(own("process_resident_memory_bytes"), "{{instance}}")],
               "Resident. It levels off with the number of targets; recorder.bytes_max bounds what each keeps. "
               + runbook("configuration.md"), units.BytesIEC),
         lines("Open files", [(own("process_open_fds"), "{{instance}}")],
               "Connections to targets and readers. Near the limit (ulimit -n) looks fail.", units.Short),
-        lines("How long a scrape of it takes", [(f"scrape_duration_seconds{{{WATCHERS}}} {OURS}", "{{instance}}")],
+        lines("How long a scrape of it takes", [(own("scrape_duration_seconds"), "{{instance}}")],
               "Prometheus' own word. Its /metrics is served from memory, so seconds are a lack of CPU.", units.Seconds),
-        lines("Series", [(f"scrape_samples_scraped{{{WATCHERS}}} {OURS}", "{{instance}}")],
+        lines("Series", [(own("scrape_samples_scraped"), "{{instance}}")],
               "What one scrape brings: some 60 for each engine.", units.Short),
         stairs("Starts", [(f"changes(process_start_time_seconds{{{WATCHERS}}}[$__range]) {OURS}", "{{instance}}")],
                "Within the time range before each moment. Three in a quarter of an hour are a loop. "

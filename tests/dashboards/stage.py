@@ -185,7 +185,9 @@ def happen(live: Live) -> None:
 def break_gpu(live: Live) -> None:
     rack = live.scene.rack
     assert rack is not None
-    rack.break_gpu(1, xid_errors=(48,), ecc_uncorrected=3)
+    rack.break_gpu(
+        1, xid_errors=(48,), ecc_uncorrected=3, throttle_reasons=("hw_thermal_slowdown",)
+    )
 
 
 async def main(folder: Path, port: int) -> None:
