@@ -65,7 +65,7 @@ def summed(selector: str) -> Panel:
     )  # fmt: skip
 
 
-def each(selector: str, *, nothing: str) -> Panel:
+def each(title: str, selector: str) -> Panel:
     """Every open incident by itself; that of the watcher, which many targets share, is of no group."""
     labels = "(instance, group, target, engine, kind, cause)"
 
@@ -74,7 +74,7 @@ def each(selector: str, *, nothing: str) -> Panel:
         return f"max by {labels} (({expr}) {GROUP} or ({expr}) and on (job, instance, target) {own})"  # fmt: skip
 
     return filled(
-        "Who has it",
+        title,
         [
             _severity(by(promql.ranked_incidents(selector))),
             Column(title="Group", label="group"),
@@ -87,5 +87,5 @@ def each(selector: str, *, nothing: str) -> Panel:
         ],
         "Every open incident; its evidence stands on the watcher's own page. Click a target to see its witnesses. "
         + runbook("alerts.md"),
-        sort="Severity", nothing=nothing,
+        sort="Severity", nothing="No incident is open.",
     )  # fmt: skip

@@ -193,7 +193,7 @@ def board() -> dashboard.Dashboard:
             Section("", _look(), 3, (8, 8, 8)),
             Section("", [summed(OF_TARGETS_AND_WATCHER)], 6, (24,)),
             Section("", [_groups()], 8, (24,)),
-            Section("Who has it", [each(OF_TARGETS_AND_WATCHER, nothing="No incident is open.")], 9, (24,)),
+            Section("Who has it", [each("Who has it", OF_TARGETS_AND_WATCHER)], 9, (24,)),
             Section("Over time", _over_time(), 9, (14, 10)),
             Section("What users get", _users(), 8),
         ),

@@ -70,7 +70,7 @@ def word(
 
 def lines(
     title: str, asked: Sequence[Query], description: str, unit: str,
-    *, top: float | None = None, bottom: float | None = 0, nothing: str = "no data", marks: Marks = (),
+    *, top: float | None = None, bottom: float | None = 0, nothing: str = "not known", marks: Marks = (),
 ) -> timeseries.Panel:  # fmt: skip
     """Lines over time, from 0 up; gaps stay gaps, since unknown is not what was before."""
     panel = timeseries.Panel().title(title).description(description).unit(unit)

@@ -68,7 +68,7 @@ def _properties(column: Column) -> list[model.DynamicConfigValue]:
         found["mappings"] = words(seen)
     if column.marks:
         found["thresholds"] = steps(column.marks).build()
-    if column.said or column.marks:
+    if column.marks or any(color != PLAIN for _, _, color in column.said):
         found["custom.cellOptions"] = {"type": "color-background", "mode": "basic"}
     if column.width is not None:
         found["custom.width"] = column.width
