@@ -16,7 +16,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # These wait for real time to pass, up to a minute each: begun first, they cost the others none.
 WAITING = (
     "test_canary_live.py", "test_restarts.py", "test_fleet_live.py", "test_gpus_reclaim.py",
-    "test_preflight.py", "test_page_live.py", "test_crash.py",
+    "test_preflight.py", "test_page_live.py", "test_crash.py", "test_live.py",
 )  # fmt: skip
 
 # make check leaves these out, too: whole lives of engines, watchers that are killed and disks that fail, other
