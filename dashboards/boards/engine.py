@@ -15,6 +15,7 @@ from .promql import ENGINES, ONE_TARGET
 from .runbooks import runbook
 from .style import (
     NOW,
+    OFF,
     PER_SECOND,
     PLAIN,
     QUIET,
@@ -64,14 +65,14 @@ def _verdict() -> list[Panel]:
         number("Throughput by what it was when fresh", f"min(vllm_watch_engine_throughput_ratio{{{ENGINES}}})",
                "At equal load; 100 % is as ever. Lower with work waiting is a collapse, whatever the load. "
                + runbook("detectors/throughput_collapse.md"), units.PercentUnit,
-               marks=((None, NOW), (THROUGHPUT_RATIO_MIN, WELL)), nothing="not known: idle, new or away"),
+               marks=((None, NOW), (THROUGHPUT_RATIO_MIN, WELL)), nothing="not known: idle, new or away", absent=OFF),
         number("Since it last did work",
                f"max(time() - vllm_watch_engine_last_progress_timestamp_seconds{{{ENGINES}}})",
                "Seconds with work present are a stall; an idle engine does nothing and is well. "
                + runbook("detectors/engine_stalled.md"), units.Seconds, nothing="never seen to work"),
         number("Restarts that wait", f"sum(vllm_watch_restart_waiting{{{ONE_TARGET}}})",
                "For a gate or a person. Why not now, and what was done, is told by: What did the restarts do? " + runbook("restart.md"),
-               marks=ATTENTION_FROM_1, nothing="off"),
+               marks=ATTENTION_FROM_1, nothing="off", absent=OFF),
     ]  # fmt: skip
 
 

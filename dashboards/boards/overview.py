@@ -14,6 +14,7 @@ from .runbooks import runbook
 from .style import (
     IN_TROUBLE,
     NOW,
+    OFF,
     PER_SECOND,
     PLAIN,
     SOON,
@@ -86,7 +87,7 @@ def _look() -> list[Panel]:
         number(
             "Restarts that wait for a person", f'sum(vllm_watch_restart_waiting{{{OF_TARGETS}, for="approval"}})',
             "Somebody has to say yes: on the incident's card, or with vllm-watch approve. " + runbook("restart.md"),
-            marks=ATTENTION_FROM_1, nothing="off"),
+            marks=ATTENTION_FROM_1, nothing="off", absent=OFF),
         number(
             "Oldest look", f"max(time() - vllm_watch_target_last_observation_timestamp_seconds{{{OF_TARGETS}}})",
             "How old what you see may be: the watcher looks every few seconds. Is it old, go to: Is the watcher healthy?",

@@ -25,7 +25,9 @@ from .style import (
 
 Query = tuple[str, str]  # PromQL, legend
 
+BAND_POINTS = 200  # columns of a band: narrower ones cannot be seen, and each costs Prometheus a look at every state
 TROUBLE_FROM_1: Marks = ((None, WELL), (1.0, NOW))
+ANY_NUMBER = -1e12  # what is absent counts as less than that, and so has a colour of its own
 ATTENTION_FROM_1: Marks = ((None, WELL), (1.0, SOON))
 NO_JUDGEMENT: Marks = ((None, PLAIN),)
 
@@ -42,17 +44,19 @@ def queries(asked: Sequence[Query], *, instant: bool = False) -> list[prometheus
 
 def number(
     title: str, query: str, description: str, unit: str = units.Short, marks: Marks = NO_JUDGEMENT,
-    *, nothing: str = "no data", decimals: int = 0, said: Words = (),
+    *, nothing: str = "no data", decimals: int = 0, said: Words = (), absent: str = UNKNOWN,
 ) -> stat.Panel:  # fmt: skip
-    """A number to read from across the room; where nothing is known it says `nothing`, never 0."""
+    """A number to read from across the room; where nothing is known it says `nothing`, never 0, and is never green.
+
+    `absent` is the colour of that, where values have one.
+    """
     panel = stat.Panel().title(title).description(description).unit(unit).datasource(DATASOURCE)
     panel.targets(list(queries([(query, "")], instant=True))).no_value(nothing).decimals(decimals)
     panel.graph_mode(common_model.BigValueGraphMode.NONE)
-    panel.color_mode(
-        common_model.BigValueColorMode.BACKGROUND_SOLID
-        if len(marks) > 1 or said
-        else common_model.BigValueColorMode.VALUE
-    )
+    panel.color_mode(common_model.BigValueColorMode.VALUE)
+    if len(marks) > 1 or said:
+        panel.color_mode(common_model.BigValueColorMode.BACKGROUND_SOLID)
+        marks = ((None, absent), (ANY_NUMBER, marks[0][1]), *marks[1:])
     panel.reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
     if said:
         panel.mappings(words(said))
@@ -60,10 +64,10 @@ def number(
 
 
 def word(
-    title: str, asked: Sequence[Query], description: str, said: Words, *, nothing: str
-) -> stat.Panel:
+    title: str, asked: Sequence[Query], description: str, said: Words, *, nothing: str, absent: str = UNKNOWN,
+) -> stat.Panel:  # fmt: skip
     """Words in place of numbers, one for each series, named by its legend where there are several."""
-    panel = number(title, asked[0][0], description, marks=((None, UNKNOWN),), nothing=nothing, said=said)  # fmt: skip
+    panel = number(title, asked[0][0], description, nothing=nothing, said=said, absent=absent)  # fmt: skip
     panel.targets(list(queries(asked, instant=True)))
     return panel.text_mode(common_model.BigValueTextMode.AUTO)
 
@@ -117,7 +121,9 @@ def band(
     panel = statetimeline.Panel().title(title).description(description).datasource(DATASOURCE)
     panel.targets(list(queries(asked))).mappings(words(said)).no_value(nothing)
     panel.thresholds(steps(((None, QUIET),))).show_value(common_model.VisibilityMode.AUTO)
-    panel.merge_values(True).row_height(0.8).fill_opacity(85).line_width(0)
+    panel.max_data_points(BAND_POINTS).merge_values(True).row_height(0.8).fill_opacity(
+        85
+    ).line_width(0)
     if links:
         value = model.DynamicConfigValue(id_val="links", value=list(links))
         panel.override_by_regexp(".*", [value])

@@ -27,9 +27,12 @@ def by_group(operator: str, expr: str) -> str:
 
 
 def states(selector: str) -> str:
-    """One series for each engine, whose value is the number of its state."""
+    """One series for each engine, whose value is the number of its state.
+
+    Only the state that holds is joined: with all ten, 500 engines took half a minute of Prometheus' time.
+    """
     numbered = " or ".join(
-        f'vllm_watch_engine_state{{{selector}, state="{state}"}} * {number}'
+        f'(vllm_watch_engine_state{{{selector}, state="{state}"}} == 1) * {number}'
         for number, state in enumerate(STATES)
     )
     return f"max by ({ENGINE_LABELS}) ({numbered})"

@@ -11,7 +11,7 @@ from .layout import Panel, Section, assembled
 from .panels import ATTENTION_FROM_1, areas, band, lines, number, stairs, word
 from .promql import OF_TARGETS
 from .runbooks import runbook
-from .style import FROM_NOW, NOW, PLAIN, QUIET, SOON, STATE_WORDS, UNKNOWN, WELL, YES_NO, Words
+from .style import FROM_NOW, NOW, OFF, PLAIN, QUIET, SOON, STATE_WORDS, UNKNOWN, WELL, YES_NO, Words
 from .tables import Column, filled
 
 OUTCOME_COLORS = {
@@ -32,20 +32,20 @@ def _now() -> list[Panel]:
     chosen = f"{{{OF_TARGETS}}}"
     return [
         word("May anything be restarted?", [("max(vllm_watch_restart_paused)", "")],
-             "A pause holds for everything until it ends or somebody resumes. " + runbook("restart.md"), PAUSED, nothing=off),
+             "A pause holds for everything until it ends or somebody resumes. " + runbook("restart.md"), PAUSED, nothing=off, absent=OFF),
         word("The journal", [("min(vllm_watch_restart_journal_ok)", "")],
              "What cannot be written down is not done: see to the disk of the state folder. " + runbook("restart-safety.md"),
-             JOURNAL, nothing=off),
+             JOURNAL, nothing=off, absent=OFF),
         number("Wait for a person", total(f'waiting{{{OF_TARGETS}, for="approval"}}'),
                "Say yes on the incident's card or with vllm-watch approve. " + runbook("restart.md"),
-               marks=ATTENTION_FROM_1, nothing=off),
+               marks=ATTENTION_FROM_1, nothing=off, absent=OFF),
         number("Wait for a gate", total(f'waiting{{{OF_TARGETS}, for="gate"}}'),
                "Wished for, and held back: by which gate stands below.", nothing=off),
         number("Under way", total(f"under_way{chosen}"),
                "From the intent to the end of the verification.", nothing=off),
         number("Only a person may try again", total(f"breaker_open{chosen}"),
                "Their last restart did not help. Read vllm-watch journal; vllm-watch resume closes the breaker. "
-               + runbook("alerts.md#vllmrestartbreakeropen"), marks=ATTENTION_FROM_1, nothing=off),
+               + runbook("alerts.md#vllmrestartbreakeropen"), marks=ATTENTION_FROM_1, nothing=off, absent=OFF),
     ]  # fmt: skip
 
 

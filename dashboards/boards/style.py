@@ -13,6 +13,7 @@ FROM_NOW = "dateTimeFromNow"  # of Unix milliseconds: "in 3 hours", "2 minutes a
 
 # One language of colours: nothing to do; no work; look soon; act now; not known.
 WELL, QUIET, SOON, NOW, UNKNOWN, PLAIN = "green", "blue", "yellow", "red", "purple", "text"
+OFF = "transparent"  # as a background, the colour of text would be a white block
 
 STATE_COLORS = {
     "starting": "light-blue", "idle": "blue", "serving": "green", "prefilling": "light-green",

@@ -8,7 +8,7 @@ from grafana_foundation_sdk.builders import common, prometheus, table
 from grafana_foundation_sdk.models import dashboard as model
 from grafana_foundation_sdk.models import prometheus as prometheus_model
 
-from .style import DATASOURCE, PLAIN, Marks, Words, steps, words
+from .style import DATASOURCE, OFF, PLAIN, Marks, Words, steps, words
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,8 +63,7 @@ def _properties(column: Column) -> list[model.DynamicConfigValue]:
     if column.decimals is not None:
         found["decimals"] = column.decimals
     if column.said:
-        # As a background, the colour of text would be a white block.
-        seen = [(v, word, "transparent" if color == PLAIN else color) for v, word, color in column.said]  # fmt: skip
+        seen = [(v, word, OFF if color == PLAIN else color) for v, word, color in column.said]
         found["mappings"] = words(seen)
     if column.marks:
         found["thresholds"] = steps(column.marks).build()

@@ -10,7 +10,7 @@ from .layout import Panel, Section, assembled
 from .panels import ATTENTION_FROM_1, band, lines, number, stairs, word
 from .promql import WATCHERS, worst
 from .runbooks import runbook
-from .style import NOW, PER_SECOND, PLAIN, SOON, WELL, Words
+from .style import NOW, OFF, PER_SECOND, PLAIN, SOON, WELL, Words
 from .tables import Column, filled
 
 UP_TARGETS = "and on (job, instance, target) vllm_watch_target_up == 1"
@@ -47,10 +47,10 @@ def _glance() -> list[Panel]:
         number("Since the state was last kept", f"max({_age('store_last_success')})",
                f"Kept once a minute; from {limits.STATE_NOT_KEPT_SECONDS} s on a restart of the watcher forgets. "
                + runbook("alerts.md#vllmwatchstatenotkept"), units.Seconds,
-               marks=((None, WELL), (limits.STATE_NOT_KEPT_SECONDS, NOW)), nothing="no state folder"),
+               marks=((None, WELL), (limits.STATE_NOT_KEPT_SECONDS, NOW)), nothing="no state folder", absent=OFF),
         number("The journal of restarts", f"min(vllm_watch_restart_journal_ok{{{WATCHERS}}})",
                "What cannot be written down is not done. " + runbook("restart-safety.md"),
-               said=((1, "Can be written", WELL), (0, "Cannot", NOW)), nothing="Restarts are off"),
+               said=((1, "Can be written", WELL), (0, "Cannot", NOW)), nothing="Restarts are off", absent=OFF),
     ]  # fmt: skip
 
 

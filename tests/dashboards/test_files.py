@@ -133,6 +133,21 @@ def test_panel_says_what_it_means(panel: dict[str, Any]) -> None:
     assert panel["fieldConfig"]["defaults"]["noValue"]
 
 
+STATS = {name: panel for name, panel in PANELS.items() if panel["type"] == "stat"}
+
+
+@pytest.mark.parametrize("panel", STATS.values(), ids=STATS.keys())
+def test_what_is_not_known_is_never_green(panel: dict[str, Any]) -> None:
+    """Grafana colours what is absent as if it were less than every number."""
+    first, *others = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+    assert first["value"] is None
+    if panel["options"]["colorMode"] == "background_solid":
+        assert first["color"] in ("purple", "transparent")
+        assert others[0]["value"] <= -1e12, (
+            "a number of its own, be it negative for clocks that differ"
+        )
+
+
 @pytest.mark.parametrize("file", DASHBOARDS)
 def test_runbooks_exist(file: str) -> None:
     """Each page that a description names is in this repository, with the heading that is meant."""
