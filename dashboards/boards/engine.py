@@ -78,7 +78,10 @@ def _verdict() -> list[Panel]:
 
 def _witnesses() -> list[Panel]:
     """Side by side, on one axis of time: which of them fell first?"""
-    gpu = f"vllm_watch_gpu_power_watts / vllm_watch_gpu_power_limit_watts {ON_GPU}"
+    return [*_work(), *_waits(), *_hardware(), *_ends()]
+
+
+def _work() -> list[Panel]:
     return [
         lines("Running and waiting",
               [_each("requests_running", f"running, {ENGINE}"), _each("requests_waiting", f"waiting, {ENGINE}")],
@@ -98,6 +101,11 @@ def _witnesses() -> list[Panel]:
               marks=((None, NOW), (THROUGHPUT_RATIO_MIN, PLAIN)), nothing="not known: idle, new or away"),
         lines("KV cache in use", [_each("kv_cache_usage_ratio")],
               "Full and busy is well used. Full with few running: pages are pinned or lost.", units.PercentUnit, top=1),
+    ]  # fmt: skip
+
+
+def _waits() -> list[Panel]:
+    return [
         lines("Queue time", _quantiles("queue_time_seconds"),
               "From arrival to the first schedule, of requests that were scheduled: in a stall nobody is, and the line ends.",
               units.Seconds, nothing="no request was scheduled"),
@@ -105,7 +113,13 @@ def _witnesses() -> list[Panel]:
               "Of requests that got one within the window.", units.Seconds, nothing="no request got a token"),
         lines("Between two tokens", _quantiles("inter_token_latency_seconds"),
               "Inter-token latency, of tokens within the window.", units.Seconds, nothing="no request got a second token"),
-        lines("GPU power by its limit", [(gpu, GPU)],
+    ]  # fmt: skip
+
+
+def _hardware() -> list[Panel]:
+    power = f"vllm_watch_gpu_power_watts / vllm_watch_gpu_power_limit_watts {ON_GPU}"
+    return [
+        lines("GPU power by its limit", [(power, GPU)],
               "Little power while an engine claims to be busy: its kernels wait. Choose its GPUs above.",
               units.PercentUnit, nothing="the watcher sees no GPU"),
         lines("GPU busy", [(f"vllm_watch_gpu_utilization_ratio {ON_GPU}", GPU)],
@@ -115,6 +129,11 @@ def _witnesses() -> list[Panel]:
               [(f"vllm_watch_gpu_sm_clock_hertz / vllm_watch_gpu_sm_clock_max_hertz {ON_GPU}", GPU)],
               "Low under load is heat or a power limit. " + runbook("detectors/throughput_collapse.md"),
               units.PercentUnit, top=1, nothing="the watcher sees no GPU"),
+    ]  # fmt: skip
+
+
+def _ends() -> list[Panel]:
+    return [
         lines("Preemptions", [_each("preemptions_per_second")],
               "Requests that lost their pages to others. A few are normal when the cache is full.", PER_SECOND),
         lines("Requests that ended", [_each("requests_finished_by_reason_per_second", "{{reason}}, " + ENGINE)],

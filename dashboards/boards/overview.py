@@ -8,7 +8,17 @@ from .annotations import incidents
 from .incident_tables import each, summed
 from .layout import Panel, Section, assembled
 from .limits import BLIND_INTERVALS, LATE_LOOK_SECONDS, THROUGHPUT_RATIO_MIN
-from .panels import ATTENTION_FROM_1, NO_JUDGEMENT, TROUBLE_FROM_1, areas, band, lines, number, word
+from .panels import (
+    ATTENTION_FROM_1,
+    NO_JUDGEMENT,
+    TROUBLE_FROM_1,
+    Query,
+    areas,
+    band,
+    lines,
+    number,
+    word,
+)
 from .promql import OF_TARGETS, OF_TARGETS_AND_WATCHER, TOP, TROUBLE
 from .runbooks import runbook
 from .style import (
@@ -138,31 +148,33 @@ def _over_time() -> list[Panel]:
     ]  # fmt: skip
 
 
+def _bad(name: str, *, quantile: bool = False, least: bool = False) -> list[Query]:
+    chosen = f'{OF_TARGETS}, quantile="0.95"' if quantile else OF_TARGETS
+    series = f"vllm_watch_engine_{name}{{{chosen}}}"
+    return [(promql.worst(series, FEW, least=least), "{{target}} {{engine}}")]
+
+
 def _users() -> list[Panel]:
     """What users get, of the engines that are worst."""
-
-    def bad(name: str, *, quantile: bool = False, least: bool = False) -> list[tuple[str, str]]:
-        chosen = f'{OF_TARGETS}, quantile="0.95"' if quantile else OF_TARGETS
-        return [
-            (
-                promql.worst(f"vllm_watch_engine_{name}{{{chosen}}}", FEW, least=least),
-                "{{target}} {{engine}}",
-            )
-        ]
-
     return [
-        lines("Time to first token, p95", bad("time_to_first_token_seconds", quantile=True),
+        lines("Time to first token, p95", _bad("time_to_first_token_seconds", quantile=True),
               f"The {FEW} worst engines. From a request's arrival to its first token; a gap is a window in which none came.",
               units.Seconds),
-        lines("Between two tokens, p95", bad("inter_token_latency_seconds", quantile=True),
+        lines("Between two tokens, p95", _bad("inter_token_latency_seconds", quantile=True),
               f"The {FEW} worst engines. Grows with the batch, and where steps are slow at equal load an engine has collapsed.",
               units.Seconds),
-        lines("Requests that wait", bad("requests_waiting"),
+        lines("Requests that wait", _bad("requests_waiting"),
               f"The {FEW} longest queues. Growing while tokens hold is more demand than capacity; growing while they fall is "
               "trouble. " + runbook("detectors/overload.md"), units.Short),
-        lines("Throughput by what it was when fresh", bad("throughput_ratio", least=True),
+        lines("Throughput by what it was when fresh", _bad("throughput_ratio", least=True),
               f"The {FEW} lowest engines, at equal load; 100 % is as ever. Unknown for the first minute of work and while idle.",
               units.PercentUnit, marks=((None, NOW), (THROUGHPUT_RATIO_MIN, PLAIN))),
+    ]  # fmt: skip
+
+
+def _done() -> list[Panel]:
+    """What is got done, and what of it is lost."""
+    return [
         lines("Tokens",
               [(f"sum(vllm_watch_engine_generation_tokens_per_second{{{OF_TARGETS}}})", "generated"),
                (f"sum(vllm_watch_engine_prompt_tokens_per_second{{{OF_TARGETS}}})", "prompt")],
@@ -174,7 +186,7 @@ def _users() -> list[Panel]:
         lines("Requests that ended",
               [(f"sum by (reason) (vllm_watch_engine_requests_finished_by_reason_per_second{{{OF_TARGETS}}})", "{{reason}}")],
               "By how they ended. Many aborts are users who no longer waited.", PER_SECOND),
-        lines("Preemptions", bad("preemptions_per_second"),
+        lines("Preemptions", _bad("preemptions_per_second"),
               "Requests that lost their KV blocks to others and are computed anew. Many of them: fewer sequences, shorter "
               "limits, more KV cache. " + runbook("detectors/throughput_collapse.md"), PER_SECOND),
         lines("Lateness of looks", [(promql.worst(f"vllm_watch_target_lateness_seconds{{{OF_TARGETS}}}", FEW, by="job, instance, target"), "{{target}}")],
@@ -196,7 +208,7 @@ def board() -> dashboard.Dashboard:
             Section("", [_groups()], 8, (24,)),
             Section("Who has it", [each("Who has it", OF_TARGETS_AND_WATCHER)], 9, (24,)),
             Section("Over time", _over_time(), 9, (14, 10)),
-            Section("What users get", _users(), 8),
+            Section("What users get", [*_users(), *_done()], 8),
         ),
         incidents(OF_TARGETS_AND_WATCHER),
     )  # fmt: skip
