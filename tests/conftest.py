@@ -17,7 +17,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 WAITING = (
     "test_canary_live.py", "test_restarts.py", "test_fleet_live.py", "test_gpus_reclaim.py",
     "test_preflight.py", "test_page_live.py", "test_recorded_live.py", "test_crash.py", "test_compose.py",
-    "test_getting_started.py",
+    "test_getting_started.py", "test_live.py",
 )  # fmt: skip
 
 # make check leaves these out, too: whole lives of engines, watchers that are killed and disks that fail, other
@@ -25,7 +25,7 @@ WAITING = (
 LONG = (
     "detectors/test_healthy_stories.py", "alerts/test_stories.py", "detectors/test_stories.py",
     "alerts/test_recorded.py", "detectors/test_missing_signals.py", "lab/test_lives.py", "store/test_split_replay.py",
-    "benchmarks/test_detection.py", "benchmarks/test_fleet.py", "dashboards/test_live.py",
+    "benchmarks/test_detection.py", "benchmarks/test_fleet.py",
     "actions/test_failing_disk.py", "restarts/test_daemon_restarts.py", "actions/test_restart_stories.py",
     "restarts/test_wiring.py", "hooks/test_gate_probes.py", "locks/test_lease.py", "locks/test_etcd.py",
     "actions/test_lock_loss.py", "cli/test_gpus.py", "sources/test_flight_recorder.py",

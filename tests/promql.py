@@ -11,7 +11,7 @@ from vllm_watch.actions.guard import SLUGS
 from vllm_watch.actions.policy import MODES
 from vllm_watch.actions.request import TRIGGERS
 from vllm_watch.export.families import FAMILIES
-from vllm_watch.export.incidents import SEVERITIES
+from vllm_watch.export.incidents import KINDS, SEVERITIES
 from vllm_watch.export.notifiers import OUTCOMES as NOTIFIER_OUTCOMES
 from vllm_watch.export.target_families import GPU_STATUSES
 from vllm_watch.samples.observation import OUTCOMES
@@ -21,9 +21,10 @@ NAME = re.compile(r"\bvllm_watch_[a-z0-9_]+")
 LABELS = {family.name: set(family.all_labels) for family in FAMILIES}
 SCRAPE_LABELS = {"job", "instance"}  # given by Prometheus
 # Not ours: of Prometheus, and of prometheus_client's process collector, which /metrics carries too.
-FOREIGN = {
-    "up": SCRAPE_LABELS, "process_start_time_seconds": SCRAPE_LABELS,
-}  # fmt: skip
+FOREIGN = dict.fromkeys((
+    "up", "scrape_duration_seconds", "scrape_samples_scraped", "process_start_time_seconds",
+    "process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds",
+), SCRAPE_LABELS)  # fmt: skip
 VALUES = {
     "state": set(STATES),
     "outcome": set(OUTCOMES),
@@ -31,10 +32,12 @@ VALUES = {
     "quantile": {"0.5", "0.95", "0.99"},
     "severity": set(SEVERITIES),
     "objective": {"time_to_first_token", "inter_token_latency", "e2e_latency"},
-    "source": {"metrics", "health", "version", "models", "sleep", "nvml"},
+    "source": {"metrics", "health", "version", "models", "sleep", "canary", "nvml"},
+    "kind": set(KINDS),
     "trigger": set(TRIGGERS),
     "blocker": set(SLUGS),
     "for": {"approval", "gate"},
+    "gate": set(SLUGS),
     "mode": set(MODES),
 }
 # Where one label means something else: of a restart the outcome is not that of a scrape.

@@ -328,8 +328,8 @@ class Daemon:
         for source, call in look.calls:
             self.board.call(source, name, call.outcome, call.latency_s, now)
         self.recorder.observe(look.observation, look.body)
-        self.board.publish(signals)
         late_s = self._running[name].loop.lateness_seconds[-1] if name in self._running else 0.0
+        self.board.publish(signals, late_s)
         told = self._fleet.take(look.observation, self._hosts.get(name, ""), events, late_s)
         for event in told:
             self.board.incident_events(event["target"], [event])

@@ -29,6 +29,7 @@ from vllm_watch.export.incidents import KINDS
 from vllm_watch.export.notifiers import NotifierHealth
 from vllm_watch.export.restarts import (
     AttemptShown,
+    Gate,
     Paused,
     RestartCounts,
     RestartPlan,
@@ -152,7 +153,8 @@ def test_text_and_openmetrics_say_the_same():
 def ended(state: str) -> AttemptShown:
     """An attempt for an incident that ended so."""
     return AttemptShown(
-        id="1", state=state, trigger="incident", reason="r", actor="a", hook="h", text="", began_timestamp_seconds=T
+        id="1", state=state, trigger="incident", reason="r", actor="a", hook="h", text="", began_timestamp_seconds=T - 60,
+        ended_timestamp_seconds=T,
     )  # fmt: skip
 
 
@@ -166,7 +168,7 @@ def test_every_family_of_the_table_can_be_shown():
         goodput_requests_per_second=2.0, prefix_cache_hit_ratio=0.5, throughput_ratio=0.9,
         cpu_wait_ratio=0.1,
     )  # fmt: skip
-    board.publish(replace(entry.signals, engines={"0": engine}))
+    board.publish(replace(entry.signals, engines={"0": engine}), late_seconds=0.01)
     gpu = replace(
         GPU, memory_reserved_bytes=1, temperature_celsius=60.0, power_watts=300.0, power_limit_watts=700.0,
         sm_clock_hz=1e9, sm_clock_max_hz=2e9, ecc_uncorrected=0, remapped_rows_pending=False,
@@ -183,6 +185,7 @@ def test_every_family_of_the_table_can_be_shown():
     plan = RestartPlan(
         mode="auto", hook="h", budget_remaining=1, payoff_ratio=0.5, next_scheduled_timestamp_seconds=T,
         last=ended("helped"),
+        waiting=(Waiting(trigger="incident", reason="r", asked_timestamp_seconds=T, gate="window"),),
     )  # fmt: skip
     counts = RestartCounts({("incident", "helped"): 1}, {"window": 2})
     board.show_restart("llama-70b-a", plan, counts)
@@ -195,6 +198,13 @@ def incident_lines(board: Board) -> list[str]:
     return [line for line in samples_of(board) if "_incident" in line and not line.endswith(" 0")]
 
 
+def shown(of: str, **more: str) -> str:
+    """The labels of `chat`'s stalled engine, but for what is said otherwise."""
+    labels = {"target": "chat", "engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": "page"} | more  # fmt: skip
+    text = ",".join(f'{name}="{value}"' for name, value in labels.items())
+    return f"vllm_watch_incident_{of}{{{text}}}"
+
+
 def test_open_incidents_are_1_and_every_one_is_counted():
     """A resolved one leaves its count; one of the whole server has no engine; a new cause is a new series."""
     board = small_board()
@@ -204,30 +214,37 @@ def test_open_incidents_are_1_and_every_one_is_counted():
         'vllm_watch_incidents_total{target="chat",kind="engine_down"} 1',
         'vllm_watch_incidents_total{target="chat",kind="engine_stalled"} 1',
     ]
+    down = {"engine": "", "kind": "engine_down", "cause": "crash"}
     assert incident_lines(board) == [
-        'vllm_watch_incident_open{target="chat",engine="",kind="engine_down",cause="crash",severity="page"} 1',
-        'vllm_watch_incident_open{target="chat",engine="0",kind="engine_stalled",cause="hang",severity="page"} 1',
+        f"{shown('open', **down)} 1", f"{shown('open')} 1",
+        f"{shown('opened_timestamp_seconds', **down)} {T}", f"{shown('opened_timestamp_seconds')} {T}",
         *opened,
-    ]
+    ]  # fmt: skip
     board.incident_events(
         "chat", [told("resolved", id="down", **server), told("updated", cause="idle_wedged")]
     )
+    wedged = {"cause": "idle_wedged"}
     assert incident_lines(board) == [
-        'vllm_watch_incident_open{target="chat",engine="0",kind="engine_stalled",cause="idle_wedged",severity="page"} 1',
-        *opened,
-    ]
+        f"{shown('open', **wedged)} 1", f"{shown('opened_timestamp_seconds', **wedged)} {T}", *opened,
+    ]  # fmt: skip
     board.incident_events("chat", [told("resolved")])
     assert incident_lines(board) == opened
 
 
 def test_incidents_that_are_alike_are_one_series():
-    """Two of the same labels would cost the whole scrape."""
+    """Two of the same labels would cost the whole scrape: the oldest counts, and whether any is to be restarted."""
     board = small_board()
     gpu = {"kind": "stale_vram", "cause": "orphaned_worker", "engine": None, "severity": "ticket"}
-    board.incident_events("chat", [told(id="gpu 0", **gpu), told(id="gpu 1", **gpu)])
+    board.incident_events("chat", [
+        told(t=T + 60, id="gpu 0", **gpu), told(id="gpu 1", **gpu | {"restart_advised": True}),
+        told(t=T + 120, id="gpu 2", **gpu),
+    ])  # fmt: skip
+    alike = gpu | {"engine": ""}
     assert incident_lines(board) == [
-        'vllm_watch_incident_open{target="chat",engine="",kind="stale_vram",cause="orphaned_worker",severity="ticket"} 1',
-        'vllm_watch_incidents_total{target="chat",kind="stale_vram"} 2',
+        f"{shown('open', **alike)} 1",
+        f"{shown('opened_timestamp_seconds', **alike)} {T}",
+        f"{shown('restart_advised', **alike)} 1",
+        'vllm_watch_incidents_total{target="chat",kind="stale_vram"} 3',
     ]
 
 
@@ -391,13 +408,14 @@ def test_restarts():
     plan = RestartPlan(
         mode="approve", hook="h", budget_remaining=0, breaker="it did not help", last=ended("did_not_help"),
         waiting=(
-            Waiting(trigger="incident", reason="r", asked_timestamp_seconds=T, verdict="approve"),
-            Waiting(trigger="schedule", reason="r", asked_timestamp_seconds=T, verdict="wait"),
+            Waiting(trigger="incident", reason="r", asked_timestamp_seconds=T, verdict="approve", gate="approval"),
+            Waiting(trigger="schedule", reason="r", asked_timestamp_seconds=T, verdict="wait", gate="window",
+                    gates=(Gate(gate="window", text="not at this hour"), Gate(gate="budget", text="spent"))),
         ),
     )  # fmt: skip
     counts = RestartCounts({("manual", "did_not_help"): 3}, {"window": 2, "approval": 1})
     board.show_restart("llama-70b-a", plan, counts)
-    assert [line for line in samples_of(board) if "_restart" in line and "engine_" not in line] == [
+    assert [line for line in samples_of(board) if line.startswith("vllm_watch_restart")] == [
         "vllm_watch_restart_paused 1",
         "vllm_watch_restart_journal_ok 0",
         'vllm_watch_restarts_total{target="llama-70b-a",trigger="manual",outcome="did_not_help"} 3',
@@ -407,7 +425,11 @@ def test_restarts():
         'vllm_watch_restart_budget_remaining{target="llama-70b-a"} 0',
         'vllm_watch_restart_breaker_open{target="llama-70b-a"} 1',
         'vllm_watch_restart_last_info{target="llama-70b-a",trigger="incident",outcome="did_not_help"} 1',
+        f'vllm_watch_restart_last_timestamp_seconds{{target="llama-70b-a",trigger="incident",outcome="did_not_help"}} {T}',
         'vllm_watch_restart_under_way{target="llama-70b-a"} 0',
         'vllm_watch_restart_waiting{target="llama-70b-a",for="approval"} 1',
         'vllm_watch_restart_waiting{target="llama-70b-a",for="gate"} 1',
+        'vllm_watch_restart_held_back{target="llama-70b-a",gate="approval"} 1',
+        'vllm_watch_restart_held_back{target="llama-70b-a",gate="budget"} 1',
+        'vllm_watch_restart_held_back{target="llama-70b-a",gate="window"} 1',
     ]

@@ -2,12 +2,15 @@
 
 import subprocess
 import sys
+import time
 
 import aiohttp
 import pytest
 
 from vllm_watch.errors import WatchError
 from vllm_watch.lab.demo import Demo
+from vllm_watch.lab.live import Live
+from vllm_watch.lab.sampling import read
 from vllm_watch.lab.stories import STORIES
 from vllm_watch.sources.reading import Reader
 
@@ -86,3 +89,21 @@ def test_virtual_time_needs_no_web_framework():
     code = "import sys, vllm_watch.lab.virtual; print([m for m in ('aiohttp', 'asyncio') if m in sys.modules])"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "[]"
+
+
+async def test_a_scene_that_was_played_before_goes_on():
+    """Its processes are as old as they were, and its engines have done what they did."""
+    scene = STORIES["healthy"].build(1)
+    scene.begin_at(time.time() - 300.0)
+    scene["vllm"].host_leak_bytes_per_second = 2.0**20
+    scene.advance(300.0)
+    before = read(scene["vllm"])
+    async with Live(scene) as live:
+        live.advance()
+        after = read(scene["vllm"])
+    assert 300.0 <= scene.t < 360.0
+    assert after.server.process_start_time == before.server.process_start_time
+    assert after.engines[0].generation_tokens >= before.engines[0].generation_tokens > 0
+    young = read(STORIES["healthy"].build(1)["vllm"])
+    grown = after.server.process_resident_memory_bytes - young.server.process_resident_memory_bytes
+    assert grown > 300 * 2**20

@@ -55,6 +55,7 @@ class TargetEntry:
     target: Target
     interval_seconds: float
     signals: TargetSignals | None = None  # None: not looked at yet
+    late_seconds: float | None = None  # how much later than planned the last look began
     sources: dict[str, SourceHealth] = field(default_factory=dict)
     history: dict[str, History] = field(default_factory=dict)  # by engine label
     incidents: TargetIncidents = field(default_factory=TargetIncidents)
@@ -115,12 +116,15 @@ class Board:
         self.listeners.mark(gone=name)
         return ended
 
-    def publish(self, signals: TargetSignals) -> None:
-        """Show a target's new results. Those of a target removed meanwhile are dropped."""
+    def publish(self, signals: TargetSignals, late_seconds: float | None = None) -> None:
+        """Show a target's new results. Those of a target removed meanwhile are dropped.
+
+        `late_seconds`: how much later than planned the look began; None: nobody planned it.
+        """
         entry = self._targets.get(signals.target)
         if entry is None:
             return
-        entry.signals = signals
+        entry.signals, entry.late_seconds = signals, late_seconds
         entry.revision += 1
         self._remember(entry, signals)
         self.listeners.mark(changed=signals.target)

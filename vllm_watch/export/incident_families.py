@@ -2,25 +2,59 @@
 
 from vllm_watch.export.board import TargetEntry
 from vllm_watch.export.family import Family, Series, by_label
-from vllm_watch.export.incidents import SEVERITIES
+from vllm_watch.export.incidents import SEVERITIES, Incident
+
+
+def _labels_of(incident: Incident) -> tuple[str, ...]:
+    return (incident.engine or "", incident.kind, incident.cause, incident.severity)
 
 
 def _open(entry: TargetEntry) -> Series:
     """One series for each combination of labels: two GPUs may have the same trouble at once."""
-    found = entry.incidents.open.values()
-    labels = {(each.engine or "", each.kind, each.cause, each.severity) for each in found}
+    labels = {_labels_of(each) for each in entry.incidents.open.values()}
     return [(values, 1) for values in sorted(labels)]
 
+
+def _opened(entry: TargetEntry) -> Series:
+    """Of those that share their labels the oldest."""
+    oldest: dict[tuple[str, ...], float] = {}
+    for each in entry.incidents.open.values():
+        if (t := each.opened_timestamp_seconds) is not None:
+            labels = _labels_of(each)
+            oldest[labels] = min(t, oldest.get(labels, t))
+    return sorted(oldest.items())
+
+
+def _advised(entry: TargetEntry) -> Series:
+    """Where several share their labels: is it advised for any of them?"""
+    advised: dict[tuple[str, ...], int] = {}
+    for each in entry.incidents.open.values():
+        labels = _labels_of(each)
+        advised[labels] = max(int(each.restart_advised), advised.get(labels, 0))
+    return sorted(advised.items())
+
+
+_LABELS = ("engine", "kind", "cause", "severity")
 
 INCIDENT_FAMILIES: tuple[Family, ...] = (
     Family(
         name="vllm_watch_incident_open", kind="gauge", scope="incidents",
-        labels=("engine", "kind", "cause", "severity"),
+        labels=_LABELS,
         help="1 while an incident of this kind and cause is open; `engine` is empty for one of the whole server, "
              "`target` is vllm-watch for one that many targets share, "
              f"`severity` is one of {', '.join(SEVERITIES)}.",
         absent="Absent while there is none. A cause that is found out changes the labels.",
         series=_open,
+    ),
+    Family(
+        name="vllm_watch_incident_opened_timestamp_seconds", kind="gauge", scope="incidents", labels=_LABELS,
+        help="Unix time at which the incident of vllm_watch_incident_open was opened, whatever it was called then.",
+        absent="As for vllm_watch_incident_open.", series=_opened,
+    ),
+    Family(
+        name="vllm_watch_incident_restart_advised", kind="gauge", scope="incidents", labels=_LABELS,
+        help="1 where a restart is known to cure the cause of the incident of vllm_watch_incident_open, else 0.",
+        absent="As for vllm_watch_incident_open.", series=_advised,
     ),
     Family(
         name="vllm_watch_incidents_total", kind="counter", scope="incidents", labels=("kind",),

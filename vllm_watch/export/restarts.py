@@ -129,6 +129,18 @@ def _waiting(entry: Any) -> Series | None:
     return ((("approval",), approval), (("gate",), len(plan.waiting) - approval))
 
 
+def _held_back(entry: Any) -> Series | None:
+    """A gate's word on each wish that waits; one that still waits for its approval is one."""
+    plan: RestartPlan | None = entry.restart
+    if plan is None:
+        return None
+    counts: dict[str, int] = {}
+    for each in plan.waiting:
+        for gate in {gate.gate for gate in each.gates} | ({each.gate} if each.gate else set()):
+            counts[gate] = counts.get(gate, 0) + 1
+    return [((gate,), count) for gate, count in sorted(counts.items())]
+
+
 def _mode(entry: Any) -> Series | None:
     return None if entry.restart is None else (((entry.restart.mode,), 1),)
 
@@ -136,6 +148,13 @@ def _mode(entry: Any) -> Series | None:
 def _last(entry: Any) -> Series | None:
     last = None if entry.restart is None else entry.restart.last
     return None if last is None else (((last.trigger, last.state), 1),)
+
+
+def _last_ended(entry: Any) -> Series | None:
+    last: AttemptShown | None = None if entry.restart is None else entry.restart.last
+    if last is None or last.ended_timestamp_seconds is None:
+        return None
+    return (((last.trigger, last.state), last.ended_timestamp_seconds),)
 
 
 def _paused(board: Any) -> float | None:
@@ -182,6 +201,11 @@ RESTART_FAMILIES: tuple[Family, ...] = (
         absent=_OFF + " Absent until one ended, and a week after.", series=_last,
     ),
     Family(
+        name=_R + "last_timestamp_seconds", kind="gauge", scope="target", labels=("trigger", "outcome"),
+        help="Unix time at which the attempt of vllm_watch_restart_last_info ended.",
+        absent="As for vllm_watch_restart_last_info.", series=_last_ended,
+    ),
+    Family(
         name=_R + "payoff_ratio", kind="gauge", scope="target",
         help="Share of its fresh throughput that the last measured restart gave back, from -1 to 1.",
         absent="Absent until a restart was measured; one without traffic measures nothing.",
@@ -201,6 +225,11 @@ RESTART_FAMILIES: tuple[Family, ...] = (
         name=_R + "waiting", kind="gauge", scope="target", labels=("for",),
         help="Wishes for a restart that wait: for a person's approval, or for a gate.",
         absent=_OFF, series=_waiting,
+    ),
+    Family(
+        name=_R + "held_back", kind="gauge", scope="target", labels=("gate",),
+        help="Wishes for a restart that this gate refuses or holds back now; approval: they wait for a person.",
+        absent="A gate that lets everything through is absent.", series=_held_back,
     ),
 )  # fmt: skip
 

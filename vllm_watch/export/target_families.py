@@ -83,6 +83,11 @@ TARGET_FAMILIES: tuple[Family, ...] = (
         value=attrgetter("interval_seconds"),
     ),
     Family(
+        name=_TARGET + "lateness_seconds", kind="gauge", scope="target",
+        help="How much later than planned the last look at the target began: the watcher's own delay, not the target's.",
+        absent=_NOT_YET, value=attrgetter("late_seconds"),
+    ),
+    Family(
         name=_TARGET + "health_status_code", kind="gauge", scope="target",
         help="HTTP status of the target's /health when it was last asked; a hung engine still says 200.",
         absent="Absent where /health did not answer or was not asked.",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.samples.gpu import GpuReading, GpuSample
@@ -82,6 +83,11 @@ class GpuRack:
         self.model = model or GpuModel()
         self._placements: list[_Placement] = []
         self._strangers: dict[int, list[ProcessSample]] = {}
+        self._broken: dict[int, dict[str, Any]] = {}
+
+    def break_gpu(self, index: int, **fields: Any) -> None:
+        """Let the driver say this of a GPU from now on: `xid_errors=(48,)`, `ecc_uncorrected=3`, `lost=True`."""
+        self._broken[index] = fields
 
     def place(self, vllm: SimulatedVllm, *indices: int) -> None:
         """Let a server's engines run on these GPUs."""
@@ -103,7 +109,8 @@ class GpuRack:
 
     def sample(self) -> tuple[GpuSample, ...]:
         """All GPUs now; the servers' own clocks say when that is."""
-        return tuple(self._gpu(index) for index in range(self.count))
+        whole = (self._gpu(index) for index in range(self.count))
+        return tuple(replace(gpu, **self._broken.get(gpu.index, {})) for gpu in whole)
 
     def _gpu(self, index: int) -> GpuSample:
         model = self.model

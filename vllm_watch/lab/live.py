@@ -12,7 +12,10 @@ _TICK_SECONDS = 0.05
 
 
 class Live:
-    """Runs a scene at `speed` times real time; its Unix time begins at the present and runs as fast."""
+    """Runs a scene at `speed` times real time; its Unix time begins at the present and runs as fast.
+
+    A scene that was begun in the past (`begin_at`), and was played up to now, goes on from there.
+    """
 
     def __init__(self, scene: Scene, speed: float = 1.0, host: str = "127.0.0.1") -> None:
         self.scene = scene
@@ -32,9 +35,10 @@ class Live:
 
     async def start(self) -> list[Target]:
         """Serve. Raises ServeError if a port cannot be had; then none is left open."""
-        self._began_s = time.monotonic()
-        self.scene.begin_at(time.time())
-        self.scene.advance(0.0)
+        if not self.scene.epoch:
+            self.scene.begin_at(time.time())
+        self._began_s = time.monotonic() - (time.time() - self.scene.epoch) / self.speed
+        self.advance()
         try:
             for server in self.servers.values():
                 await server.start()

@@ -83,8 +83,12 @@ def _server(vllm: "SimulatedVllm") -> ServerSample:
         process_start_time=vllm.epoch + vllm.process_start_t if alone else None,
         process_open_fds=float(_IDLE_OPEN_FDS + vllm.outstanding) if alone else None,
         process_cpu_seconds=_cpu_seconds(vllm) if alone else None,
-        process_resident_memory_bytes=_RESIDENT_BYTES if alone else None,
+        process_resident_memory_bytes=_resident_bytes(vllm) if alone else None,
     )
+
+
+def _resident_bytes(vllm: "SimulatedVllm") -> float:
+    return _RESIDENT_BYTES + vllm.host_leak_bytes_per_second * (vllm.t - vllm.process_start_t)
 
 
 def _cpu_seconds(vllm: "SimulatedVllm") -> float:

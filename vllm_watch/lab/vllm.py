@@ -24,6 +24,9 @@ _LORA_SETS_MAX = 64  # vLLM keeps every label set that ever was; the lab stops h
 class SimulatedVllm:
     """Times are seconds of the scene's clock; `epoch` is the Unix time at which that clock began."""
 
+    host_leak_bytes_per_second = 0.0
+    """By so much the memory of the API server grows, from its start on. May be set at any time."""
+
     def __init__(
         self,
         name: str,

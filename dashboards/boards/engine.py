@@ -1,0 +1,213 @@
+"""What is wrong with this engine? Verdict and state in words, then every witness beside the others."""
+
+from grafana_foundation_sdk.builders import dashboard
+from grafana_foundation_sdk.models import units
+
+from vllm_watch.samples.observation import OUTCOMES
+
+from . import links, promql, variables
+from .annotations import incidents, processes, restarts
+from .incident_tables import each
+from .layout import Panel, Section, assembled
+from .limits import THROUGHPUT_RATIO_MIN
+from .panels import ATTENTION_FROM_1, Query, band, lines, number, stairs, word
+from .promql import ENGINES, ONE_TARGET
+from .runbooks import runbook
+from .style import (
+    NOW,
+    OFF,
+    PER_SECOND,
+    PLAIN,
+    QUIET,
+    SEVERITY_RANKS,
+    SOON,
+    STATE_WORDS,
+    TOKENS_PER_SECOND,
+    WELL,
+    Words,
+)
+from .tables import Column, filled
+
+ENGINE = "engine {{engine}}"
+GPU = "{{host}} GPU {{index}}"
+ON_GPU = '* on (job, instance, gpu) group_left (host, index) vllm_watch_gpu_info{instance="$instance", index=~"$gpu"}'
+
+VERDICTS: Words = (
+    (0, "No incident", WELL), (SEVERITY_RANKS["info"], "For your information", QUIET),
+    (SEVERITY_RANKS["ticket"], "A ticket", SOON), (SEVERITY_RANKS["page"], "Act now", NOW),
+)  # fmt: skip
+ENDS: Words = tuple(
+    (number, outcome, WELL if outcome == "ok" else NOW) for number, outcome in enumerate(OUTCOMES)
+)
+HEALTH: Words = ((200, "200", WELL), (503, "503: its engine is dead", NOW))
+
+
+def _each(name: str, legend: str = ENGINE) -> Query:
+    return f"vllm_watch_engine_{name}{{{ENGINES}}}", legend
+
+
+def _quantiles(name: str) -> list[Query]:
+    return [
+        (f'vllm_watch_engine_{name}{{{ENGINES}, quantile="{q}"}}', f"p{float(q) * 100:g}, {ENGINE}")
+        for q in ("0.5", "0.95")
+    ]
+
+
+def _verdict() -> list[Panel]:
+    none = f"0 * vllm_watch_target_info{{{ONE_TARGET}}}"
+    return [
+        word("Verdict", [(f"max({promql.ranked_incidents(ONE_TARGET)} or {none})", "")],
+             "The worst of its open incidents; which they are stands beside. The evidence is on the watcher's own page. "
+             + runbook("alerts.md"), VERDICTS, nothing="Nobody is looking"),
+        word("What it is doing", [(promql.states(ENGINES), ENGINE)],
+             "One state holds at a time. Unknown is never fine: the watcher could not tell.",
+             STATE_WORDS, nothing="Nobody is looking"),
+        number("Throughput by what it was when fresh", f"min(vllm_watch_engine_throughput_ratio{{{ENGINES}}})",
+               "At equal load; 100 % is as ever. Lower with work waiting is a collapse, whatever the load. "
+               + runbook("detectors/throughput_collapse.md"), units.PercentUnit,
+               marks=((None, NOW), (THROUGHPUT_RATIO_MIN, WELL)), nothing="not known: idle, new or away", absent=OFF),
+        number("Since it last did work",
+               f"max(time() - vllm_watch_engine_last_progress_timestamp_seconds{{{ENGINES}}})",
+               "Seconds with work present are a stall; an idle engine does nothing and is well. "
+               + runbook("detectors/engine_stalled.md"), units.Seconds, nothing="never seen to work"),
+        number("Restarts that wait", f"sum(vllm_watch_restart_waiting{{{ONE_TARGET}}})",
+               "For a gate or a person. Why not now, and what was done, is told by: What did the restarts do? " + runbook("restart.md"),
+               marks=ATTENTION_FROM_1, nothing="off", absent=OFF),
+    ]  # fmt: skip
+
+
+def _witnesses() -> list[Panel]:
+    """Side by side, on one axis of time: which of them fell first?"""
+    return [*_work(), *_waits(), *_hardware(), *_ends()]
+
+
+def _work() -> list[Panel]:
+    return [
+        lines("Running and waiting",
+              [_each("requests_running", f"running, {ENGINE}"), _each("requests_waiting", f"waiting, {ENGINE}")],
+              "Work that is present. With work and no steps it is a stall; waiting with nothing running is a deadlock.",
+              units.Short),
+        lines("Steps", [_each("steps_per_second")],
+              "Scheduler steps: the heartbeat. 0 with requests running is a stall, whatever /health says. "
+              + runbook("detectors/engine_stalled.md"), PER_SECOND),
+        lines("Time of a step", [_each("step_time_seconds")],
+              "Longer at the same load is a slow engine; longer with more tokens in it is only more work. "
+              + runbook("detectors/throughput_collapse.md"), units.Seconds, nothing="it made no step"),
+        lines("Tokens",
+              [_each("generation_tokens_per_second", f"generated, {ENGINE}"), _each("prompt_tokens_per_second", f"prompt, {ENGINE}")],
+              "What it gets done. Prompt tokens come in lumps, as prefills complete.", TOKENS_PER_SECOND),
+        lines("Throughput by what it was when fresh", [_each("throughput_ratio")],
+              "At equal load, so that a drop is the engine's and not its users'.", units.PercentUnit,
+              marks=((None, NOW), (THROUGHPUT_RATIO_MIN, PLAIN)), nothing="not known: idle, new or away"),
+        lines("KV cache in use", [_each("kv_cache_usage_ratio")],
+              "Full and busy is well used. Full with few running: pages are pinned or lost.", units.PercentUnit, top=1),
+    ]  # fmt: skip
+
+
+def _waits() -> list[Panel]:
+    return [
+        lines("Queue time", _quantiles("queue_time_seconds"),
+              "From arrival to the first schedule, of requests that were scheduled: in a stall nobody is, and the line ends.",
+              units.Seconds, nothing="no request was scheduled"),
+        lines("Time to first token", _quantiles("time_to_first_token_seconds"),
+              "Of requests that got one within the window.", units.Seconds, nothing="no request got a token"),
+        lines("Between two tokens", _quantiles("inter_token_latency_seconds"),
+              "Inter-token latency, of tokens within the window.", units.Seconds, nothing="no request got a second token"),
+    ]  # fmt: skip
+
+
+def _hardware() -> list[Panel]:
+    power = f"vllm_watch_gpu_power_watts / vllm_watch_gpu_power_limit_watts {ON_GPU}"
+    return [
+        lines("GPU power by its limit", [(power, GPU)],
+              "Little power while an engine claims to be busy: its kernels wait. Choose its GPUs above.",
+              units.PercentUnit, nothing="the watcher sees no GPU"),
+        lines("GPU busy", [(f"vllm_watch_gpu_utilization_ratio {ON_GPU}", GPU)],
+              "Share of time in which any kernel ran. A hung engine may spin: busy, yet cool.",
+              units.PercentUnit, top=1, nothing="the watcher sees no GPU"),
+        lines("GPU clock by its most",
+              [(f"vllm_watch_gpu_sm_clock_hertz / vllm_watch_gpu_sm_clock_max_hertz {ON_GPU}", GPU)],
+              "Low under load is heat or a power limit. " + runbook("detectors/throughput_collapse.md"),
+              units.PercentUnit, top=1, nothing="the watcher sees no GPU"),
+    ]  # fmt: skip
+
+
+def _ends() -> list[Panel]:
+    return [
+        lines("Preemptions", [_each("preemptions_per_second")],
+              "Requests that lost their pages to others. A few are normal when the cache is full.", PER_SECOND),
+        lines("Requests that ended", [_each("requests_finished_by_reason_per_second", "{{reason}}, " + ENGINE)],
+              "By how they ended: aborts are users who no longer waited, errors are the server's.", PER_SECOND),
+        lines("Open connections of the API server", [(f"vllm_watch_target_process_open_fds{{{ONE_TARGET}}}", "{{target}}")],
+              "File descriptors: while an engine hangs the one sign of users who come and wait.", units.Short),
+    ]  # fmt: skip
+
+
+def _server() -> list[Panel]:
+    """What the API server answers, and the canary."""
+    outcomes = " or ".join(
+        f'vllm_watch_target_scrape_outcome{{{ONE_TARGET}, outcome="{outcome}"}} * {number}'
+        for number, outcome in enumerate(OUTCOMES)
+    )
+    canary = f'source="canary", {ONE_TARGET}'
+    return [
+        band("State", [(promql.states(ENGINES), ENGINE)],
+             "What the watcher made of all this, look by look."),
+        band("How /metrics answered", [(f"max by (target) ({outcomes})", "{{target}}")],
+             "refused: no process listens; a time-out: it hangs, or the way to it does. " + runbook("detectors/engine_down.md"), ENDS),
+        band("What /health said", [(f"vllm_watch_target_health_status_code{{{ONE_TARGET}}}", "{{target}}")],
+             "503 is an engine that died under a server that lives. 200 proves little: a hung engine says so, too.", HEALTH),
+        lines("How long the server takes to answer",
+              [(f'vllm_watch_source_duration_seconds{{{ONE_TARGET}, source=~"metrics|health"}}', "{{source}}")],
+              "An idle API server answers in milliseconds; one that drowns in work takes seconds.", units.Seconds),
+        lines("The canary's last request", [(f"vllm_watch_source_duration_seconds{{{canary}}}", "one token")],
+              "A request for one token to an engine that looks idle: the witness against one that only looks so. "
+              + runbook("canary.md"), units.Seconds, nothing="canaries are off, or none was due yet"),
+        stairs("Canaries that failed",
+               [(f"sum by (reason) (vllm_watch_source_errors_total{{{canary}}})", "{{reason}}")],
+               "Since the watcher began, by how. One that fails is a suspicion, two are a verdict. " + runbook("canary.md"),
+               units.Short, nothing="no canary has failed"),
+    ]  # fmt: skip
+
+
+def _identity() -> list[Panel]:
+    blind = f"vllm_watch_detector_blind{{{ONE_TARGET}}} == 1 or vllm_watch_detector_partly_blind{{{ONE_TARGET}}} == 1"
+    capacity = (
+        f"sum by (engine, model_name) (vllm_watch_engine_kv_cache_capacity_tokens{{{ENGINES}}})"
+    )
+    return [
+        filled("Who it is",
+               [Column(title="Group", label="group"), Column(title="Address", label="url"),
+                Column(title="Namespace", label="namespace"), Column(title="Pod", label="pod"),
+                Column(title="Node", label="node"),
+                Column(title="Known", expr=f"vllm_watch_target_info{{{ONE_TARGET}}}", said=[(1, "yes", PLAIN)], width=80)],
+               "As it was configured or discovered. What does not apply is empty.", sort="Group",
+               nothing="No such target is watched."),
+        filled("What it runs",
+               [Column(title="Model", label="model_name"), Column(title="Engine", label="engine", width=90),
+                Column(title="KV cache, tokens", expr=capacity, unit=units.Short)],
+               "Models as vLLM names them, and what each engine's KV cache can hold.", sort="Engine",
+               nothing="It shows no engine.", descending=False),
+        filled("What cannot be found here",
+               [Column(title="Detector", label="detector"),
+                Column(title="Lacks something", expr=f"max by (detector) ({blind})", said=[(1, "yes", SOON)], width=140)],
+               "Detectors that find nothing, or less, for lack of a signal on this server; the watcher's page says how to mend it.",
+               sort="Detector", nothing="Every detector sees what it needs.", descending=False),
+    ]  # fmt: skip
+
+
+def board() -> dashboard.Dashboard:
+    """The whole dashboard."""
+    return assembled(
+        links.ENGINE,
+        "One vLLM server: what is wrong with it, and what speaks for and against that.",
+        variables.of_engine(),
+        (
+            Section("", _verdict(), 4, (5, 6, 5, 4, 4)),
+            Section("", [each("What is wrong", ONE_TARGET)], 6, (24,)),
+            Section("Witnesses", _witnesses(), 7),
+            Section("The server", _server(), 7),
+            Section("Who it is", _identity(), 6, (12, 6, 6)),
+        ),
+        [*incidents(ONE_TARGET), *restarts(ONE_TARGET), *processes(ONE_TARGET)],
+    )

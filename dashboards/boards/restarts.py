@@ -1,0 +1,147 @@
+"""What did the restarts do? What waits and why not now, what was done and how it ended, and whether it was worth it."""
+
+from grafana_foundation_sdk.builders import dashboard
+from grafana_foundation_sdk.models import units
+
+from vllm_watch.actions.attempt import ENDED_STATES
+
+from . import links, promql, variables
+from .annotations import incidents, restarts
+from .layout import Panel, Section, assembled
+from .panels import ATTENTION_FROM_1, areas, band, lines, number, stairs, word
+from .promql import OF_TARGETS
+from .runbooks import runbook
+from .style import FROM_NOW, NOW, OFF, PLAIN, QUIET, SOON, STATE_WORDS, UNKNOWN, WELL, YES_NO, Words
+from .tables import Column, filled
+
+OUTCOME_COLORS = {
+    "helped": WELL, "did_not_help": NOW, "failed": "dark-red", "uncertain": UNKNOWN, "cancelled": PLAIN, "dry_run": QUIET,
+}  # fmt: skip
+OUTCOMES: Words = [(n, word_, OUTCOME_COLORS[word_]) for n, word_ in enumerate(ENDED_STATES)]
+FEW = 10  # lines that can be told apart
+PAUSED: Words = ((0, "Restarts may happen", WELL), (1, "Paused by a person", SOON))
+JOURNAL: Words = ((1, "Can be written", WELL), (0, "Cannot: nothing is restarted", NOW))
+BREAKER: Words = ((0, "closed", PLAIN), (1, "open", NOW))
+
+
+def _now() -> list[Panel]:
+    def total(name: str) -> str:
+        return f"sum(vllm_watch_restart_{name})"
+
+    off = "Restarts are off"
+    chosen = f"{{{OF_TARGETS}}}"
+    return [
+        word("May anything be restarted?", [("max(vllm_watch_restart_paused)", "")],
+             "A pause holds for everything until it ends or somebody resumes. " + runbook("restart.md"), PAUSED, nothing=off, absent=OFF),
+        word("The journal", [("min(vllm_watch_restart_journal_ok)", "")],
+             "What cannot be written down is not done: see to the disk of the state folder. " + runbook("restart-safety.md"),
+             JOURNAL, nothing=off, absent=OFF),
+        number("Wait for a person", total(f'waiting{{{OF_TARGETS}, for="approval"}}'),
+               "Say yes on the incident's card or with vllm-watch approve. " + runbook("restart.md"),
+               marks=ATTENTION_FROM_1, nothing=off, absent=OFF),
+        number("Wait for a gate", total(f'waiting{{{OF_TARGETS}, for="gate"}}'),
+               "Wished for, and held back: by which gate stands below.", nothing=off),
+        number("Under way", total(f"under_way{chosen}"),
+               "From the intent to the end of the verification.", nothing=off),
+        number("Only a person may try again", total(f"breaker_open{chosen}"),
+               "Their last restart did not help. Read vllm-watch journal; vllm-watch resume closes the breaker. "
+               + runbook("alerts.md#vllmrestartbreakeropen"), marks=ATTENTION_FROM_1, nothing=off, absent=OFF),
+    ]  # fmt: skip
+
+
+def _targets() -> Panel:
+    """One row per target: what may happen to it, what did, and what comes next."""
+    numbered = " or ".join(
+        f'{number} * vllm_watch_restart_last_info{{{OF_TARGETS}, outcome="{outcome}"}}'
+        for number, outcome in enumerate(ENDED_STATES)
+    )
+
+    def by(expr: str) -> str:
+        return f"max by (instance, target) ({expr})"
+
+    def of(name: str) -> str:
+        return by(f"vllm_watch_restart_{name}{{{OF_TARGETS}}}")
+
+    return filled(
+        "Targets",
+        [
+            Column(title="Target", label="target", links=[links.to_engine()]),
+            Column(title="Breaker", expr=of("breaker_open"), said=BREAKER, width=90),
+            Column(title="Waits", expr=f"sum by (instance, target) (vllm_watch_restart_waiting{{{OF_TARGETS}}})", width=80),
+            Column(title="Under way", expr=of("under_way"), said=YES_NO, width=100),
+            Column(title="Left in the budget", expr=of("budget_remaining"), width=140),
+            Column(title="The last one", expr=by(numbered), said=OUTCOMES, width=130),
+            Column(title="It ended", expr=by(f"vllm_watch_restart_last_timestamp_seconds{{{OF_TARGETS}}} * 1000"), unit=FROM_NOW),
+            Column(title="Gave back", expr=of("payoff_ratio"), unit=units.PercentUnit, decimals=0, width=110),
+            Column(title="The next is due", expr=by(f"vllm_watch_restart_next_scheduled_timestamp_seconds{{{OF_TARGETS}}} * 1000"), unit=FROM_NOW),
+            Column(title="Watcher", label="instance"),
+        ],
+        "The budget is the group's, of hour and day. Gave back: the share of fresh throughput that the last measured restart "
+        "brought. Who asked, and why, stands in vllm-watch journal. " + runbook("restart.md"),
+        sort="Breaker", nothing="Restarts are off everywhere.",
+    )  # fmt: skip
+
+
+def _why_not() -> list[Panel]:
+    return [
+        filled("Why not now?",
+               [Column(title="Target", label="target", links=[links.to_engine()]), Column(title="Gate", label="gate"),
+                Column(title="Wishes", expr=f"max by (instance, target, gate) (vllm_watch_restart_held_back{{{OF_TARGETS}}})", width=90),
+                Column(title="Watcher", label="instance")],
+               "Every gate that refuses now; in words, and until when, on the watcher's page. " + runbook("restart.md"),
+               sort="Target", nothing="Nothing waits.", descending=False),
+        lines("Held back", [(f"sum by (gate) (vllm_watch_restart_held_back{{{OF_TARGETS}}})", "{{gate}}")],
+              "Wishes that each gate refuses, over time; approval is a person who has not said yes.", units.Short,
+              nothing="nothing was held back"),
+        stairs("Times that a gate began to refuse", [(f"sum by (blocker) (vllm_watch_restarts_blocked_total{{{OF_TARGETS}}})", "{{blocker}}")],
+               "Counted since each watcher began. One gate that always refuses is a setting to look at.", units.Short,
+               nothing="no gate has refused"),
+    ]  # fmt: skip
+
+
+def _done() -> list[Panel]:
+    last = f"vllm_watch_restart_payoff_ratio{{{OF_TARGETS}}}"
+    return [
+        areas("Attempts that ended", [(f"sum by (outcome) (vllm_watch_restarts_total{{{OF_TARGETS}}})", "{{outcome}}")],
+              "By how, counted since each watcher began; dry_run is what mode observe would have done.", units.Short, OUTCOME_COLORS),
+        stairs("Who asked", [(f"sum by (trigger) (vllm_watch_restarts_total{{{OF_TARGETS}}})", "{{trigger}}")],
+               "Attempts that ended, by what asked for them.", units.Short, nothing="no attempt has ended"),
+        lines("What restarts gave back", [(promql.worst(last, FEW, by="job, instance, target", least=True), "{{target}}")],
+              "The lowest. Of the last measured restart, as a share of fresh throughput. Around 0 it was not worth it: take the cause for "
+              "one that a restart does not cure. " + runbook("restart.md"), units.PercentUnit, bottom=None,
+              nothing="no restart was measured yet"),
+        lines("Throughput by what it was when fresh", [(promql.worst(f"vllm_watch_engine_throughput_ratio{{{OF_TARGETS}}}", FEW, least=True), "{{target}} {{engine}}")],
+              "The lowest, with the restarts marked: did it come back?", units.PercentUnit),
+        lines("Left in the budget", [(promql.worst(f"vllm_watch_restart_budget_remaining{{{OF_TARGETS}}}", FEW, by="job, instance, target", least=True), "{{target}}")],
+              "The least: restarts that a group may still have, of hour and day. What needs more is not cured by restarts.", units.Short,
+              nothing="restarts are off, or the journal cannot be read"),
+        stairs("Processes that began anew", [(promql.by_group("sum", f"vllm_watch_engine_restarts_total{{{OF_TARGETS}}}"), "{{group}}")],
+               "By group, seen in the counters, whoever did it: more steps than attempts are a supervisor's, a person's or a crash's.", units.Short,
+               nothing="no engine is seen"),
+    ]  # fmt: skip
+
+
+def _states() -> Panel:
+    shown = (
+        f"{promql.states(OF_TARGETS)} and on (job, instance, target) vllm_watch_restart_mode_info"
+    )
+    return band("What they did meanwhile", [(shown, "{{target}} {{engine}}")],
+                "Engines that may be restarted, with the attempts marked.", STATE_WORDS,
+                nothing="restarts are off everywhere")  # fmt: skip
+
+
+def board() -> dashboard.Dashboard:
+    """The whole dashboard."""
+    return assembled(
+        links.RESTARTS,
+        "What vllm-watch restarted, would have, or did not, and what came of it.",
+        variables.of_fleet(),
+        (
+            Section("", _now(), 4, (5, 5, 3, 3, 3, 5)),
+            Section("", [_targets()], 8, (24,)),
+            Section("Why not now?", _why_not(), 8),
+            Section("What was done", _done(), 8),
+            Section("", [_states()], 8, (24,)),
+        ),
+        [*restarts(OF_TARGETS), *incidents(OF_TARGETS)],
+    )
