@@ -58,6 +58,12 @@ class Config(Sections):
         description="Where the status page, `/metrics` and the API are served; port 0 takes a free one.",
         json_schema_extra={"why": "Nobody but this host reads along unless told otherwise."},
     )
+    web_config: FilePath | None = Field(
+        None,
+        description="Web configuration file as of Prometheus' exporters: TLS, passwords, headers; "
+        "[security.md](security.md). Read again when it or a certificate changes.",
+        json_schema_extra={"default": "none: served in the clear, to whoever reaches it"},
+    )
     state_dir: FilePath | None = Field(
         None,
         description="Folder for what should outlive a restart of the watcher (incidents, what was learnt, recordings); made if it is missing.",
@@ -217,6 +223,7 @@ def load(
     state_dir: Path | None = None,
     procfs: Path | None = None,
     engine_log: Path | None = None,
+    web_config: Path | None = None,
 ) -> Config:
     """Read the file (none is fine; `VLLM_WATCH_CONFIG` may name one), then `environ`, then the arguments.
 
@@ -232,8 +239,9 @@ def load(
     merged = overrides.Overrides(file, data)
     merged.environment(Config, environ)
     merged.arguments(
-        targets=targets, listen=listen, state_dir=state_dir, procfs=procfs, engine_log=engine_log
-    )
+        targets=targets, listen=listen, state_dir=state_dir, procfs=procfs, engine_log=engine_log,
+        web_config=web_config,
+    )  # fmt: skip
     errors = [ConfigError(f"{file}: {cause}", remedy) for cause, remedy in found] + merged.errors
     context: dict[str, Any] = {"folder": path.absolute().parent if path else Path.cwd()}
     try:

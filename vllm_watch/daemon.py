@@ -112,7 +112,7 @@ class Daemon:
         self.server = Server(
             self.board, host=host, port=port, ready=self._not_ready,
             reload=self.reload if load_config else None, recording=self._recording,
-            further=self._restarts.routes(),
+            further=self._restarts.routes(), auth=self._restarts.auth, names=config.api.hosts, web_config=config.web_config,
         )  # fmt: skip
 
     @property
@@ -156,7 +156,7 @@ class Daemon:
         host, _ = self._config.listen_address
         any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as they are written
         host = any_address.get(host, host)
-        return f"http://{f'[{host}]' if ':' in host else host}:{self.server.port}"
+        return f"{self.server.scheme}://{f'[{host}]' if ':' in host else host}:{self.server.port}"
 
     async def stop(self) -> None:
         """End everything; safe to call at any time."""
@@ -210,7 +210,7 @@ class Daemon:
     async def _change_to(self, config: Config) -> None:
         fixed = [
             k
-            for k in ("listen", "state_dir", "recorder", "procfs", "fleet", "api")
+            for k in ("listen", "state_dir", "recorder", "procfs", "fleet", "api", "web_config")
             if getattr(config, k) != getattr(self._config, k)
         ]
         if fixed:

@@ -8,6 +8,8 @@ from typing import Any
 
 from vllm_watch.cli import exit_status
 from vllm_watch.config import Config, load
+from vllm_watch.export.web_config import check
+from vllm_watch.redaction import redacted
 from vllm_watch.settings.target import TargetConfig
 
 HELP = """\
@@ -38,10 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print what the file means."""
     config = load(arguments.file, environ=os.environ)
+    if config.web_config is not None:
+        check(config.web_config)
+    # A webhook's URL may carry a token in its query.
     if arguments.json:
-        print(json.dumps(_effective(config), indent=2))
+        print(json.dumps(_redacted(_effective(config)), indent=2))
     else:
-        print(_in_words(arguments.file, config))
+        print(redacted(_in_words(arguments.file, config)))
     return exit_status.FINE
 
 
@@ -52,6 +57,14 @@ def _effective(config: Config) -> dict[str, Any]:
         shown["canary"] = config.canary_for(target).model_dump(mode="json")
         shown["slo"] = config.slo_for(target).model_dump(mode="json")
     return document
+
+
+def _redacted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _redacted(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_redacted(inner) for inner in value]
+    return redacted(value) if isinstance(value, str) else value
 
 
 def _in_words(file: Path, config: Config) -> str:

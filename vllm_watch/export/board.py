@@ -14,6 +14,7 @@ from vllm_watch.export.incidents import Incident, Incidents, TargetIncidents
 from vllm_watch.export.restarts import RestartCounts, RestartPlan, RestartState
 from vllm_watch.export.store_health import StoreHealth
 from vllm_watch.export.updates import Listeners, Updates
+from vllm_watch.export.web_health import WebHealth
 from vllm_watch.incidents import incident as judged
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.target import WATCHER, Target
@@ -76,6 +77,7 @@ class Board:
         self.holders: dict[str, GpuHolders] = {}  # by UUID, of the last reading, judged
         self.host_sources: dict[str, SourceHealth] = {}
         self.store: StoreHealth | None = None  # None: there is no state folder
+        self.web: WebHealth | None = None  # None: there is no web configuration
         self.restarts: RestartState | None = None  # None: restarts are off everywhere
         self.xid_errors: dict[str, dict[int, int]] = {}  # GPU's UUID → Xid code → times seen
         self.incidents = Incidents()
