@@ -3,7 +3,7 @@
 import argparse
 import importlib.util
 
-from vllm_watch.cli import exit_status
+from vllm_watch.cli import connection, exit_status
 from vllm_watch.errors import WatchError
 
 HELP = """\
@@ -13,6 +13,7 @@ Look at a running vllm-watch in the terminal: engines, GPUs and who holds them. 
 examples:
   vllm-watch top
   vllm-watch top --url http://gpu-7:9470
+  vllm-watch top --url https://gpu-7:9470 --ca-file ca.pem --credentials-file ~/.config/vllm-watch.user
 
 keys: arrows select, s sorts, / filters, q quits
 """
@@ -20,18 +21,12 @@ keys: arrows select, s sorts, / filters, q quits
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare which daemon to look at."""
-    parser.add_argument(
-        "--url",
-        default="http://127.0.0.1:9470",
-        help="the daemon's address (default: %(default)s)",
-    )
+    connection.add_daemon(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Show it until the user quits."""
-    url = arguments.url.rstrip("/")
-    if not url.startswith(("http://", "https://")):
-        raise WatchError(f"--url: '{url}' is no URL", "write http://HOST:PORT")
+    daemon = connection.of(arguments)
     if importlib.util.find_spec("textual") is None:
         raise WatchError(
             "top needs textual, which is not installed", "pip install 'vllm-watch[top]'"
@@ -40,5 +35,5 @@ def run(arguments: argparse.Namespace) -> int:
     from vllm_watch.cli.top_app import TopApp  # noqa: PLC0415
     from vllm_watch.cli.top_status import Daemon  # noqa: PLC0415
 
-    TopApp(Daemon(url)).run(mouse=False)  # so that text can be selected and copied
+    TopApp(Daemon.at(daemon)).run(mouse=False)  # so that text can be selected and copied
     return exit_status.FINE

@@ -2,11 +2,14 @@
 
 import asyncio
 import os
+import ssl
+from collections.abc import Mapping
 from http import HTTPStatus
 
 import aiohttp
 from pydantic import BaseModel, ValidationError
 
+from vllm_watch.cli.connection import Connection
 from vllm_watch.errors import WatchError
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.signals.records import Advice, TargetSignals
@@ -42,9 +45,18 @@ class Status(BaseModel):
 class Daemon:
     """A running vllm-watch, asked over one connection that is kept."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | bool = True
+    ) -> None:
         self.url = url
+        self._headers = dict(headers or {})
+        self._tls = tls
         self._session: aiohttp.ClientSession | None = None
+
+    @classmethod
+    def at(cls, connection: Connection) -> "Daemon":
+        """Return the one that a command line names. Raises WatchError."""
+        return cls(connection.url, connection.headers(), connection.tls())
 
     async def status(self) -> Status:
         """Ask for the status.
@@ -74,7 +86,13 @@ class Daemon:
             await self._session.close()
 
     async def _get(self, session: aiohttp.ClientSession) -> bytes:
-        async with session.get(f"{self.url}/api/v1/status", allow_redirects=False) as answer:
+        url = f"{self.url}/api/v1/status"
+        async with session.get(
+            url, allow_redirects=False, headers=self._headers, ssl=self._tls
+        ) as answer:
+            if answer.status == HTTPStatus.UNAUTHORIZED:
+                remedy = "name the file that holds yours with --credentials-file"
+                raise WatchError(f"{self.url} asks for a user and a password", remedy)
             if answer.status != HTTPStatus.OK:
                 raise WatchError(
                     f"{self.url} answers with HTTP status {answer.status}", "check the address"

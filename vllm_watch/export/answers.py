@@ -93,6 +93,9 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
     """No such page, wrong method, too large: said as every other error is."""
     try:
         return await handler(request)
+    except (ConnectionError, web.RequestPayloadError):
+        # Went away in the middle of its body, or sent what is none: no fault of ours to log.
+        return refusal(400, "The body did not come whole", "Send it again")
     except web.HTTPException as error:
         response = refusal(
             error.status, f"{request.method} {request.path}: {error.reason}", _SERVED

@@ -50,6 +50,8 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not request.raw_path.startswith("/"):  # a proxy's form names a host of its own
+            return refusal(400, "This is no proxy", "Ask for a path, which begins with /")
         host = _without_port(request.headers.get("Host", ""))
         if hosts is not None and host not in hosts and not (by_address and _is_address(host)):
             where = (

@@ -136,9 +136,14 @@ class _Body:
             raise WatchError(
                 f"{key} is not a text of at most {TEXT_CHARACTERS_MAX} characters", "Shorten it"
             )
-        if required and not value.strip():
+        line = " ".join(value.split())
+        if (
+            not line.isprintable()
+        ):  # it is shown on terminals, where it could do more than say something
+            raise WatchError(f"{key} holds control characters", "Send plain text")
+        if required and not line:
             raise WatchError(f"{key} is missing", f'Say why: {{"{key}": "..."}}')
-        return value.strip()
+        return line
 
     def minutes(self, default: float | None) -> float | None:
         value = self._left.pop("minutes", default)
@@ -158,6 +163,8 @@ class _Body:
 def _document(body: bytes) -> Mapping[str, Any]:
     try:
         document = json.loads(body)
+        # Half a character can stand in JSON's escapes, but in no file and no answer of ours.
+        json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise WatchError("The body is not JSON", "Send a JSON object") from None
     if not isinstance(document, dict):
