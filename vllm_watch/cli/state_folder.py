@@ -7,6 +7,7 @@ from pathlib import Path
 from vllm_watch.cli import connection
 from vllm_watch.config import load
 from vllm_watch.errors import JournalError
+from vllm_watch.private_files import opener
 from vllm_watch.store import file, troubles
 
 
@@ -35,7 +36,7 @@ def make(folder: Path) -> None:
         path = folder / file.NAME
         if os.geteuid() == 0 and not path.exists():
             owner = folder.stat()
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = opener(str(path), os.O_RDWR | os.O_CREAT | os.O_EXCL)
             os.fchown(descriptor, owner.st_uid, owner.st_gid)
             os.close(descriptor)
     except OSError as error:

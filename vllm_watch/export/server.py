@@ -79,6 +79,11 @@ class Server:
         """`http`, or `https` where the web configuration names a certificate."""
         return self._web.scheme
 
+    @property
+    def connections(self) -> int:
+        """How many there are now."""
+        return 0 if self._listener is None else len(self._listener)
+
     async def start(self) -> None:
         """Bind and serve. Raises ServeError, and ConfigError for a web configuration that is not usable."""
         self._web.open()
