@@ -31,7 +31,8 @@ LONG = (
     "nvml/test_deadline.py", "actions/test_journal.py", "restarts/test_people.py", "export/test_page.py",
     "export/test_page_incidents.py", "detectors/test_throughput_collapse.py", "sources/test_exposition.py",
     "export/test_page_restarts.py", "hooks/test_webhook.py", "hooks/test_kubernetes.py",
-    "sources/test_canary.py",
+    "sources/test_canary.py", "tests/test_secrets_stay_secret.py", "export/test_slow_callers.py",
+    "export/test_api_fuzz.py",
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from vllm_watch.export.answers import BODY_SECONDS, LARGE_BODIES_PATH, TimedResp
 from vllm_watch.export.auth import Auth
 from vllm_watch.export.guarded import Caller, Guarded
 from vllm_watch.export.status import to_json
+from vllm_watch.redaction import redacted
 
 ALERTS_BYTES_MAX = 1 << 20
 """A group of a thousand alerts with long annotations; Alertmanager sends whole groups."""
@@ -143,7 +144,7 @@ class _Body:
             raise WatchError(f"{key} holds control characters", "Send plain text")
         if required and not line:
             raise WatchError(f"{key} is missing", f'Say why: {{"{key}": "..."}}')
-        return line
+        return redacted(line)
 
     def minutes(self, default: float | None) -> float | None:
         value = self._left.pop("minutes", default)

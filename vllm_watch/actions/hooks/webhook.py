@@ -21,7 +21,7 @@ import aiohttp
 from vllm_watch import __version__
 from vllm_watch.actions.hooks import base
 from vllm_watch.errors import HookError
-from vllm_watch.redaction import redacted
+from vllm_watch.redaction import never_show, redacted
 from vllm_watch.settings.hooks import WebhookHook
 
 CONNECT_SECONDS = 10.0  # three SYNs; who does not answer these is away
@@ -96,6 +96,7 @@ class Hook:
             raise HookError(cause, "name a file that vllm-watch may read") from None
         if not secret:
             raise HookError("secret_file is empty", "write the key into it")
+        never_show(secret.decode(errors="replace"))
         return secret
 
     def _headers(self, call: base.HookCall, secret: bytes | None, body: bytes) -> dict[str, str]:
