@@ -19,7 +19,7 @@ PLACES = (
     "hook_environment", "hook_says", "url_password", "url_query", "bad_yaml_key", "plain_password",
     "own_environment", "command_line", "command_line_list", "command_line_equals", "command_line_url",
     "process_environment", "log_dict", "log_assigned", "log_bearer", "log_url", "log_fatal", "garbled_body",
-    "blocker_query", "journal_override",
+    "journal_override",
 )  # fmt: skip
 
 SAYS = """\
