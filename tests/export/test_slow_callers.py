@@ -98,3 +98,17 @@ async def test_the_system_without_a_descriptor_left_is_outlasted(monkeypatch, ca
             await asyncio.to_thread(scrape_seconds, server.port)  # wakes the accept that waits
         assert await asyncio.to_thread(scrape_seconds, server.port) < SCRAPE_SECONDS_MAX
         assert failing == [0]
+
+
+async def test_a_connection_that_is_thrown_out_before_it_began_is_closed():
+    """Taken and ended within one turn of the loop: its descriptor is given back."""
+    async with serving(small_board()) as server:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            server._listener._take(ours, "somebody")
+            (one,) = [each for each in server._listener._all if each.caller == "somebody"]
+            server._listener._end(one)
+            await asyncio.sleep(0.01)
+            assert ours.fileno() == -1
+            theirs.settimeout(5)
+            assert await asyncio.to_thread(theirs.recv, 1) == b""

@@ -39,6 +39,7 @@ class _Connection:
     asked: bool = False  # has it ever sent a whole request?
     answering: int = 0
     handshake: asyncio.Task[None] | None = None
+    taken: socket.socket | None = None  # until the transport has it
     handler: RequestHandler | None = None
 
 
@@ -115,11 +116,12 @@ class Listener:
             return
         taken.setblocking(False)
         loop = asyncio.get_running_loop()
-        one = _Connection(caller, loop.time())
+        one = _Connection(caller, loop.time(), taken=taken)
         self._all.add(one)
-        one.handshake = loop.create_task(self._begin(one, taken), name="connection")
+        one.handshake = loop.create_task(self._begin(one), name="connection")
+        one.handshake.add_done_callback(lambda _: self._begun(one))
 
-    async def _begin(self, one: _Connection, taken: socket.socket) -> None:
+    async def _begin(self, one: _Connection) -> None:
         def handler() -> RequestHandler:
             made = one.handler = self._server()
             self._of_handler[made] = one
@@ -127,14 +129,21 @@ class Listener:
 
         context = self._context()
         seconds = None if context is None else HANDSHAKE_SECONDS
+        taken, one.taken = one.taken, None
+        assert taken is not None  # noqa: S101 - it is begun once
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 handler, taken, ssl=context, ssl_handshake_timeout=seconds
             )
-        except (OSError, TimeoutError, asyncio.CancelledError):
+        except (OSError, TimeoutError):
             self._forget(one)  # no TLS, another's certificate, or gone: the caller's matter
-        finally:
-            one.handshake = None
+
+    def _begun(self, one: _Connection) -> None:
+        if one.handshake is not None and one.handshake.cancelled():
+            self._forget(one)
+        if one.taken is not None:  # it was cancelled before it ran at all
+            one.taken.close()
+        one.handshake = None
 
     def _has_room(self, caller: str) -> bool:
         if len(self._all) >= CONNECTIONS_PER_CALLER_MAX:

@@ -138,9 +138,9 @@ class _Body:
                 f"{key} is not a text of at most {TEXT_CHARACTERS_MAX} characters", "Shorten it"
             )
         line = " ".join(value.split())
-        if (
-            not line.isprintable()
-        ):  # it is shown on terminals, where it could do more than say something
+        # It is shown on terminals, where it could do more than say something; and half a character, which
+        # JSON's escapes can name, could be written into no journal.
+        if not line.isprintable():
             raise WatchError(f"{key} holds control characters", "Send plain text")
         if required and not line:
             raise WatchError(f"{key} is missing", f'Say why: {{"{key}": "..."}}')
@@ -164,8 +164,6 @@ class _Body:
 def _document(body: bytes) -> Mapping[str, Any]:
     try:
         document = json.loads(body)
-        # Half a character can stand in JSON's escapes, but in no file and no answer of ours.
-        json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise WatchError("The body is not JSON", "Send a JSON object") from None
     if not isinstance(document, dict):
