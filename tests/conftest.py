@@ -33,7 +33,8 @@ LONG = (
     "export/test_page_incidents.py", "detectors/test_throughput_collapse.py", "sources/test_exposition.py",
     "export/test_page_restarts.py", "hooks/test_webhook.py", "hooks/test_kubernetes.py",
     "sources/test_canary.py", "deploy/test_systemd_install.py", "notifications/test_killed.py",
-    "notifications/test_daemon_notifications.py",
+    "notifications/test_daemon_notifications.py", "tests/test_secrets_stay_secret.py",
+    "export/test_slow_callers.py", "export/test_api_fuzz.py",
 )  # fmt: skip
 
 

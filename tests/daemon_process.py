@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from contextlib import asynccontextmanager
@@ -37,6 +38,8 @@ class DaemonProcess:
                 said = json.loads(line)
             except ValueError:
                 said = {"text": line.decode()}
+                if found := re.search(r"\bserving\b.*\burl=(\S+)", said["text"]):
+                    said |= {"event": "serving", "url": found[1]}
             self.lines.append(said)
             if said.get("event") == "serving":
                 self.url = said["url"]

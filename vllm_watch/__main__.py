@@ -11,6 +11,7 @@ from typing import NoReturn, Protocol, TextIO, cast
 from vllm_watch import __version__
 from vllm_watch.cli import exit_status
 from vllm_watch.errors import WatchError
+from vllm_watch.redaction import redacted
 
 # Here and not in the modules, so that --help loads none of them.
 COMMANDS = {
@@ -139,7 +140,7 @@ def _tell(error: WatchError, stream: TextIO) -> None:
         bold = dim = plain = ""
     # A configuration tells all that is wrong at once, each with its own remedy.
     stream.writelines(
-        f"{bold}vllm-watch:{plain} {each.cause}\n{dim}  → {each.remedy}{plain}\n"
+        f"{bold}vllm-watch:{plain} {redacted(each.cause)}\n{dim}  → {redacted(each.remedy)}{plain}\n"
         for each in getattr(error, "problems", (error,))
     )
 

@@ -59,6 +59,12 @@ class Config(Sections):
         description="Where the status page, `/metrics` and the API are served; port 0 takes a free one.",
         json_schema_extra={"why": "Nobody but this host reads along unless told otherwise."},
     )
+    web_config: FilePath | None = Field(
+        None,
+        description="Web configuration file as of Prometheus' exporters: TLS, passwords, headers; "
+        "[security.md](security.md). Read again when it or a certificate changes.",
+        json_schema_extra={"default": "none: served in the clear, to whoever reaches it"},
+    )
     state_dir: FilePath | None = Field(
         None,
         description="Folder for what should outlive a restart of the watcher (incidents, what was learnt, recordings); made if it is missing.",
@@ -152,12 +158,12 @@ class Config(Sections):
         host, _, port = self.listen.rpartition(":")
         return host.strip("[]"), int(port)
 
-    def url_here(self, port: int) -> str:
+    def url_here(self, port: int, scheme: str = "http") -> str:
         """Return where a person on this host finds what is served on this port."""
         host, _ = self.listen_address
         any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as they are written
         host = any_address.get(host, host)
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
     def scrape_for(self, target: TargetConfig) -> ScrapeSettings:
         """Return what holds for this target: its own keys over those of `scrape`."""
@@ -226,6 +232,7 @@ def load(
     state_dir: Path | None = None,
     procfs: Path | None = None,
     engine_log: Path | None = None,
+    web_config: Path | None = None,
 ) -> Config:
     """Read the file (none is fine; `VLLM_WATCH_CONFIG` may name one), then `environ`, then the arguments.
 
@@ -241,8 +248,9 @@ def load(
     merged = overrides.Overrides(file, data)
     merged.environment(Config, environ)
     merged.arguments(
-        targets=targets, listen=listen, state_dir=state_dir, procfs=procfs, engine_log=engine_log
-    )
+        targets=targets, listen=listen, state_dir=state_dir, procfs=procfs, engine_log=engine_log,
+        web_config=web_config,
+    )  # fmt: skip
     errors = [ConfigError(f"{file}: {cause}", remedy) for cause, remedy in found] + merged.errors
     context: dict[str, Any] = {"folder": path.absolute().parent if path else Path.cwd()}
     try:

@@ -102,7 +102,7 @@ class Daemon:
         self.server = Server(
             self.board, host=host, port=port, ready=self._not_ready,
             reload=self.reload if load_config else None, recording=self._recording,
-            further=self._restarts.routes(),
+            further=self._restarts.routes(), auth=self._restarts.auth, names=config.api.hosts, web_config=config.web_config,
         )  # fmt: skip
 
     @property
@@ -146,7 +146,7 @@ class Daemon:
     @property
     def url(self) -> str:
         """Where a person on this host finds the page."""
-        return self._config.url_here(self.server.port)
+        return self._config.url_here(self.server.port, self.server.scheme)
 
     async def stop(self) -> None:
         """End everything; safe to call at any time."""
@@ -199,7 +199,7 @@ class Daemon:
         self._tasks = [task for task in self._tasks if not task.done()]
 
     async def _change_to(self, config: Config) -> None:
-        names = ("listen", "state_dir", "recorder", "procfs", "fleet", "api")
+        names = ("listen", "state_dir", "recorder", "procfs", "fleet", "api", "web_config")
         fixed = [k for k in names if getattr(config, k) != getattr(self._config, k)]
         if fixed:
             because = "these take effect when vllm-watch starts anew"

@@ -19,7 +19,7 @@ import aiohttp
 
 from vllm_watch import __version__
 from vllm_watch.errors import WatchError
-from vllm_watch.redaction import redacted
+from vllm_watch.redaction import never_show, redacted
 
 CONNECT_SECONDS = 10.0  # three SYNs; who does not answer these is away
 REPLAY_SECONDS = 300
@@ -63,6 +63,7 @@ def read_secret(file: Path, key: str) -> bytes:
         raise WatchError(cause, "name a file that vllm-watch may read") from None
     if not secret:
         raise WatchError(f"{key} is empty", "write the key into it")
+    never_show(secret.decode(errors="replace"))
     return secret
 
 

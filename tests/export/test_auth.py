@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from vllm_watch.export.auth import FAILURES_MAX, Auth
+from vllm_watch.export.auth import CHANGES_MAX, FAILURES_MAX, Auth
 from vllm_watch.settings.api import Right, TokenSettings
 
 ANA, BOT = "ana-0123456789abcdef", "bot-0123456789abcdef"
@@ -117,11 +117,22 @@ async def test_token_whose_file_is_gone_lets_nobody_in(ask: Caller, tmp_path: Pa
     assert (await ask(f"Bearer {ANA}"))[0] == 200
 
 
-async def test_guessing_is_stopped(ask: Caller) -> None:
-    """After some wrong tokens not even the right one is compared, for a while."""
+async def test_guessing_is_slowed_down_and_locks_nobody_out(ask: Caller) -> None:
+    """After some wrong tokens the next one gets 429; the right one is taken all the while."""
     for _ in range(FAILURES_MAX):
         assert (await ask("Bearer wrong-0123456789abcdef"))[0] == 401
-    assert (await ask(f"Bearer {ANA}"))[0] == 429
+    assert (await ask("Bearer wrong-0123456789abcdef"))[0] == 429
+    assert (await ask(f"Bearer {ANA}"))[0] == 200
+    assert (await ask("Bearer wrong-0123456789abcdef"))[0] == 429
+
+
+async def test_a_token_that_asks_too_often_is_told_to_wait(ask: Caller) -> None:
+    """A script that loops is stopped at so many a minute; another token goes on."""
+    for _ in range(CHANGES_MAX):
+        assert (await ask(f"Bearer {ANA}"))[0] == 200
+    status, text = await ask(f"Bearer {ANA}")
+    assert (status, "ana has asked 60 times in 60 s" in text) == (429, True)
+    assert (await ask(f"Bearer {BOT}", "pause"))[0] == 200
 
 
 async def test_callers_without_any_token_are_not_counted(ask: Caller) -> None:

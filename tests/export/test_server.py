@@ -17,7 +17,7 @@ from tests.export.demo_board import fill
 from tests.export.small_board import small_board
 from tests.export.test_incidents import told
 from vllm_watch.errors import ConfigError, RecordingError, ServeError
-from vllm_watch.export import answers, api, server
+from vllm_watch.export import answers, api, listener
 from vllm_watch.export.board import Board
 from vllm_watch.export.server import Server
 
@@ -225,13 +225,23 @@ async def test_without_configuration_there_is_nothing_to_reload():
         ("127.0.0.1", "localhost.evil.example", 421),
         ("127.0.0.1", "", 421),
         ("localhost", "evil.example", 421),
-        ("0.0.0.0", "gpu-host-1:9464", 200),
+        ("0.0.0.0", "gpu-host-1:9464", 421),
+        ("0.0.0.0", "watch.internal:9464", 200),
+        ("0.0.0.0", "10.0.0.7:9464", 200),
+        ("0.0.0.0", "[fe80::1]", 200),
+        ("0.0.0.0", "localhost", 200),
     ],
 )
 async def test_host_names_that_are_answered_to(bound, host, status):
-    """On loopback only our own names, or a site could read us through a browser by DNS rebinding."""
+    """Our own names alone, or a site could read us through a browser by DNS rebinding; an address is no name."""
     async with serving(host=bound, names=["watch.internal"]) as url:
         assert (await ask("GET", f"{url}/api/v1/status", headers={"Host": host}))[0] == status
+
+
+async def test_on_a_network_address_any_name_is_answered_to_until_names_are_given():
+    """The watcher cannot know by which names it is reached there."""
+    async with serving(host="0.0.0.0") as url:
+        assert (await ask("GET", f"{url}/metrics", headers={"Host": "gpu-host-1:9464"}))[0] == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/metrics", "/api/v1/status", "/nowhere", "/page/app.js"])
@@ -296,8 +306,8 @@ async def test_oversized_request_head_is_refused():
 
 async def test_connection_that_never_asks_is_closed(monkeypatch):
     """Half a request head, byte by byte, holds no connection for ever; one that asked stays open."""
-    monkeypatch.setattr(server, "FIRST_REQUEST_SECONDS", 0.2)
-    monkeypatch.setattr(server, "_SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(listener, "FIRST_REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(listener, "SWEEP_SECONDS", 0.05)
     async with serving() as url, aiohttp.ClientSession() as session:
         async with session.get(f"{url}/-/healthy") as answer:
             await answer.read()

@@ -38,6 +38,7 @@ from vllm_watch.export.restarts import (
 )
 from vllm_watch.export.store_health import StoreHealth
 from vllm_watch.export.text import render, wants_openmetrics
+from vllm_watch.export.web_health import WebHealth
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.observation import OUTCOMES
 from vllm_watch.samples.process import ProcessSample
@@ -181,6 +182,7 @@ def test_every_family_of_the_table_can_be_shown():
     board.store.count(None, None, T)
     board.notifiers["oncall"] = NotifierHealth("webhook")
     board.notifiers["oncall"].count("sent", 1, 0, None, T)
+    board.web = WebHealth("web.yaml", last_success_timestamp_seconds=T)
     board.restarts = RestartState()
     plan = RestartPlan(
         mode="auto", hook="h", budget_remaining=1, payoff_ratio=0.5, next_scheduled_timestamp_seconds=T,

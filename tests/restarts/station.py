@@ -29,14 +29,19 @@ class Station:
         self.restarts = Restarts(config, self.board, self._recording, self.journal)
         self.watches = {each.name: Watch(each.name) for each in config.targets}
         self.server = Server(
-            self.board, host="127.0.0.1", port=0, ready=lambda: None, further=self.restarts.routes()
-        )
+            self.board, host="127.0.0.1", port=0, ready=lambda: None, reload=self._reload,
+            recording=self._recording, further=self.restarts.routes(), auth=self.restarts.auth,
+        )  # fmt: skip
+        self.reloads = []
         self.url = ""
         self.token_file = folder / "token"
 
     @staticmethod
     async def _recording(target, minutes):
         yield b"recorded"
+
+    async def _reload(self, actor, source):
+        self.reloads.append((actor, source))
 
     def follow(self, config=None):
         self.config = config or self.config

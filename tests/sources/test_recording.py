@@ -3,6 +3,7 @@
 import gzip
 import json
 from dataclasses import fields
+from pathlib import Path
 from types import NoneType
 from typing import get_args
 
@@ -437,11 +438,9 @@ def test_a_file_that_holds_something_is_left_alone(tmp_path):
     assert path.read_bytes() == before
 
 
-def test_a_full_disk_is_told_and_what_was_written_stays(tmp_path):
+def test_a_full_disk_is_told_and_what_was_written_stays():
     """The kernel's own full device: the error says what to do."""
-    path = tmp_path / "full.jsonl.gz"
-    path.symlink_to("/dev/full")
-    writer = Writer(path, bytes_max=1 << 20)
+    writer = Writer(Path("/dev/full"), bytes_max=1 << 20)
 
     with pytest.raises(RecordingError, match="No space left on device"):
         writer.write(to_line(observed(), BODY))

@@ -63,7 +63,7 @@ LEFT_OUT = {
     "credentials": (
         ["a:8000", "me:s3cret@b:8000"],
         {},
-        "1 left out, the first: 'me:s3cret@b:8000': url: 'http://[hidden]@b:8000/metrics' carries credentials",
+        "1 left out, the first: '[hidden]@b:8000': url: 'http://[hidden]@b:8000/metrics' carries credentials",
     ),
     "not an address": (
         ["a:8000", 7, "b c:1"],

@@ -10,6 +10,8 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
+from vllm_watch.private_files import opener, own_folder
+
 BUNDLES_MAX = 20
 """The last restarts of all targets of one watcher: a week of a bad one."""
 
@@ -62,14 +64,16 @@ async def _whole(chunks: AsyncIterator[bytes], bytes_max: int) -> bytes:
 
 
 def _write(folder: Path, name: str, parts: Mapping[str, bytes]) -> Path:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    own_folder(folder)
     path = folder / f"{_safe(name)}.tar"
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)
     try:
         # "x": a link that somebody put there is not followed.
-        with new.open("xb") as file, tarfile.open(fileobj=file, mode="w") as archive:
-            new.chmod(0o600)
+        with (
+            open(new, "xb", opener=opener) as file,
+            tarfile.open(fileobj=file, mode="w") as archive,
+        ):
             for part, body in parts.items():
                 entry = tarfile.TarInfo(f"{_safe(name)}/{_safe(part)}")
                 entry.size, entry.mtime, entry.mode = len(body), int(time.time()), 0o600

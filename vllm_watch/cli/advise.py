@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from vllm_watch.cli import connection
+
 HELP = """\
 Says which of vLLM's settings do not suit the work that was seen: a KV cache starved by a low utilization,
 preemptions that a limit would cure, GPUs that lie idle, prefix caching that is off, a context that nobody
@@ -19,9 +21,7 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument(
-        "--url", default="http://127.0.0.1:9470", help="the daemon's address (default: %(default)s)"
-    )
+    connection.add_daemon(parser)
     parser.add_argument("--trace", metavar="FILE", type=Path, help="judge a recording instead")
     parser.add_argument(
         "--engine-log", metavar="FILE",
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     from vllm_watch.cli import advising  # noqa: PLC0415 - not needed for a help text
 
     return advising.advise(
-        url=arguments.url,
+        daemon=connection.of(arguments),
         trace=arguments.trace,
         engine_log=arguments.engine_log,
         as_json=arguments.json,

@@ -12,6 +12,7 @@ from vllm_watch.advice.engine_log import attention_of
 from vllm_watch.advice.hardware_rules import attention_fallback
 from vllm_watch.advice.records import Evidence
 from vllm_watch.cli import exit_status
+from vllm_watch.cli.connection import Connection
 from vllm_watch.cli.top_status import Daemon
 from vllm_watch.errors import WatchError
 from vllm_watch.signals.records import Advice
@@ -23,7 +24,7 @@ _LINE_CHARACTERS_MAX = 10_000  # of a log; a longer line is cut
 Advised = dict[str, tuple[Advice, ...]]  # by target
 
 
-def advise(*, url: str, trace: Path | None, engine_log: str | None, as_json: bool) -> int:
+def advise(*, daemon: Connection, trace: Path | None, engine_log: str | None, as_json: bool) -> int:
     """Find it and print it.
 
     Raises: WatchError, where the daemon or the file cannot be read.
@@ -35,7 +36,7 @@ def advise(*, url: str, trace: Path | None, engine_log: str | None, as_json: boo
     elif engine_log is not None:
         found = _of_log(engine_log)
     else:
-        found = asyncio.run(_of_daemon(url))
+        found = asyncio.run(_of_daemon(daemon))
     if as_json:
         print(json.dumps({"targets": [{"target": name, "advice": [asdict(each) for each in advice]} for name, advice in found.items()]}))  # fmt: skip
     else:
@@ -43,10 +44,8 @@ def advise(*, url: str, trace: Path | None, engine_log: str | None, as_json: boo
     return exit_status.FINE
 
 
-async def _of_daemon(url: str) -> Advised:
-    if not url.startswith(("http://", "https://")):
-        raise WatchError(f"--url: '{url}' is no URL", "write http://HOST:PORT")
-    daemon = Daemon(url.rstrip("/"))
+async def _of_daemon(connection: Connection) -> Advised:
+    daemon = Daemon.at(connection)
     try:
         status = await daemon.status()
     finally:

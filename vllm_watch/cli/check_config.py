@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from vllm_watch.cli import exit_status
+from vllm_watch.cli import connection, exit_status
 from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError
+from vllm_watch.export.web_config import check
 from vllm_watch.redaction import redacted
 from vllm_watch.settings.errors import InvalidConfigError
 from vllm_watch.settings.target import TargetConfig
@@ -41,12 +42,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what the file means."""
-    config = load(arguments.file, environ=os.environ)
+    config = load(arguments.file, environ=connection.without(os.environ))
+    if config.web_config is not None:
+        check(config.web_config)
     notifiers = _notifiers(arguments.file, config)
+    # A webhook's URL may carry a token in its query.
     if arguments.json:
-        print(json.dumps(_without_secrets(_effective(config)), indent=2))
+        print(json.dumps(_redacted(_effective(config)), indent=2))
     else:
-        print("\n\n".join(filter(None, (_in_words(arguments.file, config), notifiers))))
+        print(redacted("\n\n".join(filter(None, (_in_words(arguments.file, config), notifiers)))))
     return exit_status.FINE
 
 
@@ -78,13 +82,12 @@ def _notifiers(file: Path, config: Config) -> str:
     return "\n".join(lines)
 
 
-def _without_secrets(value: Any) -> Any:
-    """A URL may carry a token in its query."""
-    if isinstance(value, str):
-        return redacted(value)
+def _redacted(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _without_secrets(inner) for key, inner in value.items()}
-    return [_without_secrets(each) for each in value] if isinstance(value, list) else value
+        return {key: _redacted(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_redacted(inner) for inner in value]
+    return redacted(value) if isinstance(value, str) else value
 
 
 def _in_words(file: Path, config: Config) -> str:
@@ -148,7 +151,7 @@ def _leaves(document: dict[str, Any], above: str) -> list[str]:
             lines.append(
                 f"  {above}{key}: {value:g}"
                 if isinstance(value, float)
-                else f"  {above}{key}: {_without_secrets(value)}"
+                else f"  {above}{key}: {_redacted(value)}"
             )
     return lines
 

@@ -6,6 +6,7 @@ import json
 import sys
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, cast
 
@@ -13,6 +14,7 @@ from vllm_watch.cli import exit_status
 from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.diagnosis.report import Diagnosis, to_json
 from vllm_watch.errors import WatchError
+from vllm_watch.redaction import redacted
 
 HELP = """\
 Reads a log of vLLM, of its start or of its end, and says what failed, which line shows it, why, and what
@@ -45,13 +47,23 @@ def run(arguments: argparse.Namespace) -> int:
         if reader.refused:
             break
     reader.end()
-    diagnosis = reader.diagnosis()
+    diagnosis = _without_secrets(reader.diagnosis())
     if arguments.json:
         json.dump(to_json(diagnosis), sys.stdout)
         sys.stdout.write("\n")
     else:
         print("\n".join(_lines(diagnosis)))
     return exit_status.FOUND if diagnosis.failed else exit_status.FINE
+
+
+def _without_secrets(diagnosis: Diagnosis) -> Diagnosis:
+    """What is printed here is pasted into tickets."""
+    line = diagnosis.root_cause_line
+    return replace(
+        diagnosis,
+        root_cause_line=None if line is None else redacted(line),
+        explanation=redacted(diagnosis.explanation),
+    )
 
 
 def _pieces(name: str) -> Iterator[bytes]:

@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vllm_watch.cli import exit_status
+from vllm_watch.cli import connection, exit_status
+from vllm_watch.cli.connection import Connection
 from vllm_watch.config import Config, load
 from vllm_watch.errors import WatchError
+from vllm_watch.settings import web
 from vllm_watch.settings.target import TargetConfig
 
 if TYPE_CHECKING:
@@ -35,13 +37,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", type=Path, help="the configuration (YAML)")
     parser.add_argument("--target", metavar="NAME", help="the target to rehearse it for")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    connection.add_daemon(parser, default_url="where the configuration listens")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Rehearse; the exit status says whether all is well."""
-    config = load(arguments.config, environ=os.environ)
+    config = load(arguments.config, environ=connection.without(os.environ))
     targets = _targets(config, arguments.name, arguments.target)
-    results = asyncio.run(_rehearse(config, arguments.name, targets))
+    daemon = connection.of(arguments, _watcher_url(config))
+    results = asyncio.run(_rehearse(config, arguments.name, targets, daemon))
     kind = config.hooks.by_name()[arguments.name][0]
     ok = all(finding.ok for findings in results.values() for finding in findings)
     if arguments.json:
@@ -71,21 +75,27 @@ def _targets(config: Config, name: str, wanted: str | None) -> list[TargetConfig
 
 
 async def _rehearse(
-    config: Config, name: str, targets: list[TargetConfig]
+    config: Config, name: str, targets: list[TargetConfig], daemon: Connection
 ) -> "dict[str, list[Finding]]":
     # Here, so that a help text loads no HTTP client.
     from vllm_watch.actions import hook_kinds  # noqa: PLC0415
     from vllm_watch.actions.hooks.base import Tools  # noqa: PLC0415
 
     kind, settings = config.hooks.by_name()[name]
-    watcher_url = config.url_here(config.listen_address[1])
-    tools = Tools(procfs=config.procfs, watcher_url=watcher_url)
+    tools = Tools(
+        procfs=config.procfs, watcher_url=daemon.url, watcher_headers=daemon.headers(), watcher_tls=daemon.tls()
+    )  # fmt: skip
     hook = hook_kinds.make(kind, settings, tools)
     results: dict[str, list[Finding]] = {}
     for target in targets:
         started, first = await _observed(target, config)
         results[target.name] = [first, *await hook.rehearse(_call(target, started))]
     return results
+
+
+def _watcher_url(config: Config) -> str:
+    encrypted = config.web_config is not None and web.read(config.web_config).tls_server_config.on
+    return config.url_here(config.listen_address[1], "https" if encrypted else "http")
 
 
 def _call(target: TargetConfig, process_start_time: float | None) -> "HookCall":

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vllm_watch.cli import exit_status
+from vllm_watch.cli import connection, exit_status
 from vllm_watch.config import Config, load
 from vllm_watch.errors import WatchError
 from vllm_watch.settings.notifications import JsonlStream, ToldSettings
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Look, send, and say how it went."""
-    config = load(arguments.config, environ=os.environ)
+    config = load(arguments.config, environ=connection.without(os.environ))
     kind, settings = _settings(config, arguments.name)
     findings = asyncio.run(_test(config, settings))
     ok = all(each.ok for each in findings)

@@ -47,7 +47,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--procfs", type=Path, metavar="DIR", help="the host's /proc, where it is mounted elsewhere"
     )
-
+    parser.add_argument(
+        "--web-config", type=Path, metavar="FILE",
+        help="TLS and passwords, as Prometheus' exporters read them (see docs/security.md)",
+    )  # fmt: skip
     parser.add_argument(
         "--engine-log", type=Path, metavar="FILE",
         help="the file that the only target's output is written to; told with its incidents",
@@ -61,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
         config = load(
             arguments.config, environ=os.environ, targets=arguments.target,
             listen=arguments.listen, state_dir=arguments.state_dir, procfs=arguments.procfs,
-            engine_log=arguments.engine_log,
+            engine_log=arguments.engine_log, web_config=arguments.web_config,
         )  # fmt: skip
         if config.targets or config.discovery.file_sd or config.discovery.dns:
             return config

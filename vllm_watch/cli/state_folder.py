@@ -4,8 +4,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from vllm_watch.cli import connection
 from vllm_watch.config import load
 from vllm_watch.errors import JournalError
+from vllm_watch.private_files import opener
 from vllm_watch.store import file, troubles
 
 
@@ -16,7 +18,7 @@ def find(given: Path | None, environ: Mapping[str, str]) -> Path:
     """
     if given is not None:
         return given
-    configured = load(None, environ=environ).state_dir
+    configured = load(None, environ=connection.without(environ)).state_dir
     if configured is not None:
         return configured
     home = environ.get("XDG_STATE_HOME") or Path(environ.get("HOME", "/root")) / ".local/state"
@@ -34,7 +36,7 @@ def make(folder: Path) -> None:
         path = folder / file.NAME
         if os.geteuid() == 0 and not path.exists():
             owner = folder.stat()
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            descriptor = opener(str(path), os.O_RDWR | os.O_CREAT | os.O_EXCL)
             os.fchown(descriptor, owner.st_uid, owner.st_gid)
             os.close(descriptor)
     except OSError as error:

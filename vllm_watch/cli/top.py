@@ -4,7 +4,7 @@ import argparse
 import importlib.util
 import sys
 
-from vllm_watch.cli import exit_status
+from vllm_watch.cli import connection, exit_status
 from vllm_watch.errors import WatchError
 
 HELP = """\
@@ -18,6 +18,7 @@ examples:
   vllm-watch top --url http://gpu-7:9470
   vllm-watch top --once | mail -s 'engines' oncall@example.org
   vllm-watch top --json | jq '.wrong[] | [.severity, .target, .title]'
+  vllm-watch top --url https://gpu-7:9470 --ca-file ca.pem --credentials-file ~/.config/vllm-watch.user
 
 keys: arrows select, s sorts, / filters, q quits
 """
@@ -25,32 +26,27 @@ keys: arrows select, s sorts, / filters, q quits
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare which daemon to look at."""
-    parser.add_argument(
-        "--url",
-        default="http://127.0.0.1:9470",
-        help="the daemon's address (default: %(default)s)",
-    )
+    connection.add_daemon(parser)
     parser.add_argument("--once", action="store_true", help="tell it once, as text, and end")
     parser.add_argument("--json", action="store_true", help="tell it once, as one JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Show it until the user quits."""
-    url = arguments.url.rstrip("/")
-    if not url.startswith(("http://", "https://")):
-        raise WatchError(f"--url: '{url}' is no URL", "write http://HOST:PORT")
+    daemon = connection.of(arguments)
     if importlib.util.find_spec("textual") is None:
         raise WatchError(
             "top needs textual, which is not installed", "pip install 'vllm-watch[top]'"
         )
-    if arguments.once or arguments.json or not sys.stdout.isatty():
-        from vllm_watch.cli import top_once  # noqa: PLC0415 - as below
-
-        top_once.show(url, as_json=arguments.json)
-        return exit_status.FINE
     # Loaded here, because only this command needs them and they may be absent.
-    from vllm_watch.cli.top_app import TopApp  # noqa: PLC0415
     from vllm_watch.cli.top_status import Daemon  # noqa: PLC0415
 
-    TopApp(Daemon(url)).run(mouse=False)  # so that text can be selected and copied
+    if arguments.once or arguments.json or not sys.stdout.isatty():
+        from vllm_watch.cli import top_once  # noqa: PLC0415
+
+        top_once.show(Daemon.at(daemon), as_json=arguments.json)
+        return exit_status.FINE
+    from vllm_watch.cli.top_app import TopApp  # noqa: PLC0415
+
+    TopApp(Daemon.at(daemon)).run(mouse=False)  # so that text can be selected and copied
     return exit_status.FINE

@@ -19,25 +19,24 @@ _HEIGHT = 200  # lines: nothing scrolls, so what is wrong is told whole
 _ENGINES_MAX = 40  # of those that are well; what is ill is all told
 
 
-async def ask(url: str) -> Status:
+async def ask(daemon: Daemon) -> Status:
     """Ask once. Raises WatchError where the daemon does not answer."""
-    daemon = Daemon(url)
     try:
         return await daemon.status()
     finally:
         await daemon.close()
 
 
-def show(url: str, *, as_json: bool) -> None:
+def show(daemon: Daemon, *, as_json: bool) -> None:
     """Print what there is to tell now. Raises WatchError where the daemon does not answer."""
-    status = asyncio.run(ask(url))
+    status = asyncio.run(ask(daemon))
     if as_json:
         print(json.dumps(as_data(status), separators=(",", ":")))
         return
     width = shutil.get_terminal_size((100, 24)).columns
     colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     console = Console(width=width, no_color=not colours, force_terminal=colours, highlight=False)
-    for part in parts(url, status, width):
+    for part in parts(daemon.url, status, width):
         # A line is as wide as its text: blanks behind it are only in the way of a log.
         for line in part.split("\n"):
             line.rstrip()

@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TypeVar
@@ -9,6 +11,7 @@ from typing import TypeVar
 import aiohttp
 from pydantic import BaseModel, ValidationError
 
+from vllm_watch.cli.connection import Connection
 from vllm_watch.errors import WatchError
 from vllm_watch.export.incidents import Incident
 from vllm_watch.export.restarts import RestartPlan, RestartState
@@ -111,9 +114,18 @@ class _Incidents(BaseModel):
 class Daemon:
     """A running vllm-watch, asked over one connection that is kept."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(
+        self, url: str, headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | bool = True
+    ) -> None:
         self.url = url
+        self._headers = dict(headers or {})
+        self._tls = tls
         self._session: aiohttp.ClientSession | None = None
+
+    @classmethod
+    def at(cls, connection: Connection) -> "Daemon":
+        """Return the one that a command line names. Raises WatchError."""
+        return cls(connection.url, connection.headers(), connection.tls())
 
     async def status(self) -> Status:
         """Ask for the status.
@@ -151,7 +163,13 @@ class Daemon:
     async def _get(self, session: aiohttp.ClientSession, what: str) -> bytes:
         if session.closed:  # the screen was left between two questions
             raise WatchError(f"{self.url} is not asked any more", "start vllm-watch top again")
-        async with session.get(f"{self.url}/api/v1/{what}", allow_redirects=False) as answer:
+        url = f"{self.url}/api/v1/{what}"
+        async with session.get(
+            url, allow_redirects=False, headers=self._headers, ssl=self._tls
+        ) as answer:
+            if answer.status == HTTPStatus.UNAUTHORIZED:
+                remedy = "name the file that holds yours with --credentials-file"
+                raise WatchError(f"{self.url} asks for a user and a password", remedy)
             if answer.status != HTTPStatus.OK:
                 raise WatchError(
                     f"{self.url} answers with HTTP status {answer.status}", "check the address"

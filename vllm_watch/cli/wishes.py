@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from vllm_watch.cli import exit_status
+from vllm_watch.cli import connection, exit_status
+from vllm_watch.cli.connection import TOKEN_VARIABLE, Connection
 from vllm_watch.errors import WatchError
-
-URL_VARIABLE, TOKEN_VARIABLE = "VLLM_WATCH_URL", "VLLM_WATCH_TOKEN_FILE"
-DEFAULT_URL = "http://127.0.0.1:9470"
 
 TIMEOUT_SECONDS = 45.0
 """The daemon itself asks its hook, blockers and lock for up to 30 s."""
 
 _REFUSED = 409
-_TOKEN_BYTES_MAX = 4096
 _ANSWER_BYTES_MAX = 4 << 20
 
 EXIT = """
@@ -28,9 +25,8 @@ exit status: 0 done, 1 refused, and why, 2 wrong usage, or the daemon could not 
 
 def add_daemon(parser: argparse.ArgumentParser) -> None:
     """Declare whom to ask."""
+    connection.add_daemon(parser)
     add = parser.add_argument
-    add("--url", metavar="URL", default=os.environ.get(URL_VARIABLE, DEFAULT_URL),
-        help=f"the daemon's address (default: {URL_VARIABLE}, else {DEFAULT_URL})")  # fmt: skip
     add("--token-file", metavar="FILE", type=Path,
         help=f"file with your token, one of api.tokens (default: {TOKEN_VARIABLE})")  # fmt: skip
     add("--json", action="store_true", help="print the daemon's answer as JSON")
@@ -45,12 +41,10 @@ def ask(arguments: argparse.Namespace, where: str, body: Mapping[str, Any]) -> i
     """Ask, and print what came of it; return the exit status. Raises WatchError where it could not be asked."""
     import asyncio  # noqa: PLC0415 - so that a help text loads no HTTP client
 
-    url = arguments.url.rstrip("/")
-    if not url.startswith(("http://", "https://")):
-        raise WatchError(f"--url: '{url}' is no URL", "write http://HOST:PORT")
-    token = _token(arguments.token_file)
+    daemon = connection.of(arguments)
+    url, token = daemon.url, _token(arguments.token_file)
     said = {key: value for key, value in body.items() if value is not None}
-    status, answer = asyncio.run(_post(url + where, token, said))
+    status, answer = asyncio.run(_post(daemon, where, token, said))
     if status not in (200, 202, _REFUSED):
         raise WatchError(
             str(answer.get("error") or f"{url} answers with HTTP status {status}"),
@@ -84,27 +78,23 @@ def _token(given: Path | None) -> str:
             "this needs a token",
             f"name the file that holds yours with --token-file, or in {TOKEN_VARIABLE}",
         )
-    try:
-        with file.open("rb") as opened:
-            token = opened.read(_TOKEN_BYTES_MAX).decode().strip()
-    except (OSError, ValueError) as error:
-        raise WatchError(
-            f"--token-file: {file} cannot be read: {error}", "name a file that holds a token"
-        ) from None
-    if not token or not token.isprintable():
-        raise WatchError(f"--token-file: {file} holds no token", "write one line with the token")
-    return token
+    return connection.secret_of("--token-file", file)
 
 
-async def _post(url: str, token: str, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+async def _post(
+    daemon: Connection, where: str, token: str, body: Mapping[str, Any]
+) -> tuple[int, dict[str, Any]]:
     import aiohttp  # noqa: PLC0415
 
+    url = daemon.url + where
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
     headers = {"Authorization": f"Bearer {token}"}
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
-            session.post(url, json=body, headers=headers, allow_redirects=False) as response,
+            session.post(
+                url, json=body, headers=headers, allow_redirects=False, ssl=daemon.tls()
+            ) as response,
         ):
             text = await response.content.read(_ANSWER_BYTES_MAX)
             status = response.status

@@ -26,6 +26,7 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",  # what browsers without frame-ancestors read
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -51,12 +52,6 @@ class TimedResponse(web.Response):
     def _give_up(self) -> None:
         if self._transport is not None:
             self._transport.abort()
-
-
-async def add_headers(_: web.Request, response: web.StreamResponse) -> None:
-    """Give every answer, streams too, the headers that it does not set itself."""
-    for name, value in HEADERS.items():
-        response.headers.setdefault(name, value)
 
 
 async def answer(
@@ -98,6 +93,9 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
     """No such page, wrong method, too large: said as every other error is."""
     try:
         return await handler(request)
+    except (ConnectionError, web.RequestPayloadError):
+        # Went away in the middle of its body, or sent what is none: no fault of ours to log.
+        return refusal(400, "The body did not come whole", "Send it again")
     except web.HTTPException as error:
         response = refusal(
             error.status, f"{request.method} {request.path}: {error.reason}", _SERVED

@@ -8,8 +8,10 @@ from prometheus_client import CollectorRegistry, PlatformCollector, ProcessColle
 
 from vllm_watch.errors import WatchError
 from vllm_watch.export.answers import answer, json_answer, refusal
+from vllm_watch.export.auth import Auth
 from vllm_watch.export.board import Board
 from vllm_watch.export.callers import is_loopback
+from vllm_watch.export.guarded import Caller, Guarded
 from vllm_watch.export.status import Status
 from vllm_watch.export.text import OPENMETRICS_TYPE, TEXT_TYPE, render, wants_openmetrics
 
@@ -18,7 +20,7 @@ Reload = Callable[[str, str], Awaitable[None]]
 """Who asks and from where; raises WatchError where the new configuration is refused."""
 Recording = Callable[[str, float], AsyncIterator[bytes]]  # target's name, minutes → a trace file
 
-RELOAD_SECONDS = 30.0  # to read a file and resolve its targets' names
+RELOAD_SECONDS = 25.0  # to read a file and resolve its targets' names
 MINUTES_MAX = 60.0
 _CHUNK_SECONDS = 10.0  # for the recorder to bring one chunk and the reader to take it
 _TEXT = "text/plain; charset=utf-8"
@@ -35,12 +37,14 @@ class Api:
         ready: Ready,
         reload: Reload | None,
         recording: Recording | None,
+        auth: Auth | None = None,
     ) -> None:
         self._board = board
         self._status = status
         self._ready = ready
         self._reload = reload
         self._recording = recording
+        self._reloading = Guarded(auth or Auth(()), "reload", self._reload_for, _on_this_host)
         self._own = CollectorRegistry()
         ProcessCollector(registry=self._own)
         PlatformCollector(registry=self._own)
@@ -51,7 +55,7 @@ class Api:
             web.get("/metrics", self.metrics),
             web.get("/-/healthy", self.healthy),
             web.get("/-/ready", self.ready),
-            web.post("/-/reload", self.reload),
+            web.post("/-/reload", self._reloading.handle),
             web.get("/api/v1/status", self.status),
             web.get("/api/v1/incidents", self.incidents),
             web.get("/api/v1/incidents/{id}", self.incident),
@@ -73,23 +77,19 @@ class Api:
         """There are results to show; before, 503 with the reason in words."""
         reason = self._ready()
         if reason is None:
-            return await answer(request, b"ready\n", _TEXT)
+            web_trouble = self._board.web.because if self._board.web else None
+            more = "" if web_trouble is None else f"but the web configuration: {web_trouble}\n"
+            return await answer(request, f"ready\n{more}".encode(), _TEXT)
         return web.Response(status=503, text=f"not ready: {reason}\n")
 
-    async def reload(self, request: web.Request) -> web.StreamResponse:
-        """Read the configuration again. Only from this machine, as there is no token to ask for."""
-        if request.remote is None or not is_loopback(request.remote):
-            return refusal(
-                403,
-                f"{request.remote} may not reload",
-                "Ask from the watcher's own host, or send SIGHUP",
-            )
+    async def _reload_for(self, request: web.Request, caller: Caller) -> web.StreamResponse:
+        """Read the configuration again."""
         if self._reload is None:
             return refusal(404, "There is no configuration to reload", "Start with --config FILE")
         try:
             # Shielded: a reload that is cut off half-way would leave neither configuration.
             async with asyncio.timeout(RELOAD_SECONDS):
-                await asyncio.shield(self._reload("whoever is on this host", request.remote))
+                await asyncio.shield(self._reload(caller.actor, caller.source))
         except WatchError as error:
             return refusal(500, error.cause, f"{error.remedy}. The old configuration goes on")
         except TimeoutError:
@@ -149,6 +149,14 @@ class Api:
             return refusal(400, f"minutes={request.query['minutes'][:100]!r} is not a number above 0 and up to {MINUTES_MAX:g}",
                            "Ask for minutes=10")  # fmt: skip
         return await _download(request, target, self._recording(target, minutes))
+
+
+def _on_this_host(request: web.Request) -> str | None:
+    """Whoever is on this machine may have the file read again, unless a proxy there speaks for others."""
+    proxied = any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "Via"))
+    if request.remote is None or proxied or not is_loopback(request.remote):
+        return None
+    return "whoever is on this host"
 
 
 def _no_target(name: str) -> web.Response:

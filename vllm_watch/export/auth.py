@@ -1,21 +1,25 @@
 """Who may change something: named bearer tokens from files, compared in constant time.
 
-Tokens are read again when their files change, so that one can be replaced without a restart. Wrong
-tokens are counted per caller: after a few the caller is not even compared any more for a while.
+Tokens are read again when their files change, so that one can be replaced without a restart. Wrong tokens
+are counted per address: after a few it is told to slow down, and no more is written of it for a while. A right
+token is always taken: who guesses beside it, or shares its address, cannot lock it out. That costs nothing,
+because a token is too long to be guessed, and comparing one takes microseconds.
 """
 
 import hashlib
 import hmac
 import stat
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Sequence
+from math import ceil
 from pathlib import Path
 
 import structlog
 from aiohttp import web
 
 from vllm_watch.export.answers import refusal
+from vllm_watch.redaction import never_show
 from vllm_watch.settings.api import TokenSettings
 
 _log = structlog.get_logger()
@@ -27,6 +31,12 @@ TOKEN_BYTES_MAX = 4096
 
 FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
 """So many wrong tokens of one address in a minute are a mistake; more are an attack or a loop."""
+
+CHANGES_MAX, CHANGES_SECONDS = 60, 60.0
+"""What one token may ask for in a minute: a person asks for a few, a script that loops for thousands."""
+
+ALERTS_MAX = 600
+"""Alertmanager sends a group every few seconds at most, and some hundred groups in an outage."""
 
 CALLERS_MAX = 1024
 """Addresses remembered for their failures; the oldest are forgotten."""
@@ -64,6 +74,7 @@ def _digest_of(file: Path, mode: int) -> bytes:
         token = opened.read(TOKEN_BYTES_MAX + 1).strip()
     if len(token) > TOKEN_BYTES_MAX or len(token) < TOKEN_CHARACTERS_MIN:
         raise ValueError(f"{file} holds no token of {TOKEN_CHARACTERS_MIN} characters or more")
+    never_show(token.decode(errors="replace"))
     return hashlib.sha256(token).digest()
 
 
@@ -72,7 +83,8 @@ class Auth:
 
     def __init__(self, tokens: Sequence[TokenSettings]) -> None:
         self._tokens = [_Token(each) for each in tokens]
-        self._failures: OrderedDict[str, list[float]] = OrderedDict()
+        self._failures: OrderedDict[str, list[float]] = OrderedDict()  # by address
+        self._asked: dict[str, deque[float]] = {}  # by token; there are a hundred at most
 
     @property
     def exists(self) -> bool:
@@ -82,22 +94,11 @@ class Auth:
     def actor(self, request: web.Request, right: str) -> str | web.Response:
         """Return the token's name, or the answer that refuses the caller."""
         caller = request.remote or "unknown"
-        recent = self._recent(caller)
-        if len(recent) >= FAILURES_MAX:
-            response = refusal(429, "Too many wrong tokens", f"Wait {FAILURES_SECONDS:g} s")
-            response.headers["Retry-After"] = f"{FAILURES_SECONDS:g}"
-            return response
         given = _bearer(request.headers.get("Authorization", ""))
         found = self._match(given) if given is not None else None
         if found is None:
-            if given is not None:
-                self._count(caller, recent)
-                _log.warning("wrong_token", caller=caller, path=request.path)
-            response = refusal(
-                401, "This needs a token", "Send Authorization: Bearer TOKEN, of one in api.tokens"
-            )
-            response.headers["WWW-Authenticate"] = 'Bearer realm="vllm-watch"'
-            return response
+            too_many = given is not None and self._count(caller, request.path)
+            return _slower("Too many wrong tokens", FAILURES_SECONDS) if too_many else _no_token()
         if right not in found.may:
             _log.warning("token_may_not", caller=caller, token=found.name, right=right)
             return refusal(
@@ -105,7 +106,22 @@ class Auth:
                 f"The token {found.name} may not {right}",
                 "See api.tokens in the configuration",
             )
-        return found.name
+        return self.too_fast(found.name, right) or found.name
+
+    def too_fast(self, actor: str, right: str) -> web.Response | None:
+        """Count a request of this actor; return the answer where it was one too many."""
+        alerts = right == "alertmanager"
+        asked = self._asked.setdefault(actor, deque())
+        now_s = time.monotonic()
+        while asked and now_s - asked[0] >= CHANGES_SECONDS:
+            asked.popleft()
+        if len(asked) >= (ALERTS_MAX if alerts else CHANGES_MAX):
+            wait = CHANGES_SECONDS - (now_s - asked[0])
+            text = f"{actor} has asked {len(asked)} times in {CHANGES_SECONDS:g} s"
+            # A 5xx is sent again by Alertmanager, a 429 is not.
+            return _slower(text, wait, 503 if alerts else 429)
+        asked.append(now_s)
+        return None
 
     def _match(self, given: bytes) -> TokenSettings | None:
         """Every token is compared, also after one that matches: time tells nothing."""
@@ -116,15 +132,32 @@ class Auth:
                 found = token.settings
         return found
 
-    def _recent(self, caller: str) -> list[float]:
+    def _count(self, caller: str, path: str) -> bool:
+        """Note a wrong token; were there too many of this address?"""
         now_s = time.monotonic()
-        return [t for t in self._failures.get(caller, ()) if now_s - t < FAILURES_SECONDS]
-
-    def _count(self, caller: str, recent: list[float]) -> None:
-        self._failures[caller] = [*recent, time.monotonic()]
-        self._failures.move_to_end(caller)
+        recent = [t for t in self._failures.pop(caller, ()) if now_s - t < FAILURES_SECONDS]
+        self._failures[caller] = [*recent, now_s][-FAILURES_MAX - 1 :]
         while len(self._failures) > CALLERS_MAX:
             self._failures.popitem(last=False)
+        if len(recent) < FAILURES_MAX:
+            _log.warning("wrong_token", caller=caller, path=path)
+        elif len(recent) == FAILURES_MAX:
+            _log.warning("wrong_tokens", caller=caller, because="no more is said of it for a while")
+        return len(recent) >= FAILURES_MAX
+
+
+def _no_token() -> web.Response:
+    response = refusal(
+        401, "This needs a token", "Send Authorization: Bearer TOKEN, of one in api.tokens"
+    )
+    response.headers["WWW-Authenticate"] = 'Bearer realm="vllm-watch"'
+    return response
+
+
+def _slower(error: str, seconds: float, status: int = 429) -> web.Response:
+    response = refusal(status, error, f"Wait {ceil(seconds)} s")
+    response.headers["Retry-After"] = f"{ceil(seconds)}"
+    return response
 
 
 def _bearer(header: str) -> bytes | None:

@@ -15,6 +15,7 @@ from vllm_watch.export.notifiers import NotifierHealth
 from vllm_watch.export.restarts import RestartCounts, RestartPlan, RestartState
 from vllm_watch.export.store_health import StoreHealth
 from vllm_watch.export.updates import Listeners, Updates
+from vllm_watch.export.web_health import WebHealth
 from vllm_watch.incidents import incident as judged
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.target import WATCHER, Target
@@ -78,6 +79,7 @@ class Board:
         self.holders: dict[str, GpuHolders] = {}  # by UUID, of the last reading, judged
         self.host_sources: dict[str, SourceHealth] = {}
         self.store: StoreHealth | None = None  # None: there is no state folder
+        self.web: WebHealth | None = None  # None: there is no web configuration
         self.restarts: RestartState | None = None  # None: restarts are off everywhere
         self.notifiers: dict[str, NotifierHealth] = {}  # by name; empty: none is configured
         self.on_event: Callable[[Mapping[str, Any]], None] = lambda _: None

@@ -5,14 +5,17 @@ requests carry its own name in Host or Origin, which is how they are told apart.
 """
 
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from urllib.parse import urlsplit
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from vllm_watch.export.answers import refusal
+from vllm_watch.redaction import redacted
 
+_READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
@@ -29,39 +32,70 @@ def is_loopback(host: str) -> bool:
 
 
 def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:
-    """The Host names to answer to; None (any) unless we are bound to loopback.
+    """The Host names to answer to; None (any) where we are bound to a network address and were told none.
 
-    Bound to a network address, the watcher cannot know by which names it is reached.
+    There the watcher cannot know by which names it is reached.
     """
-    if not is_loopback(bound):
+    if not is_loopback(bound) and not names:
         return None
     literal = f"[{bound}]" if ":" in bound else bound
     return _LOOPBACK_NAMES | {literal.lower()} | {name.lower() for name in names}
 
 
-def only_from(hosts: frozenset[str] | None, port: int) -> Middleware:
+def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Middleware:
     """Make the middleware that refuses other Hosts, and changes that another site asks for."""
+    hosts = allowed_hosts(bound, names)
+    # A name can be pointed at us by whoever owns it; an address in Host was typed as such.
+    by_address = not is_loopback(bound)
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not request.raw_path.startswith("/"):  # a proxy's form names a host of its own
+            return refusal(400, "This is no proxy", "Ask for a path, which begins with /")
         host = _without_port(request.headers.get("Host", ""))
-        if hosts is not None and host not in hosts:
+        if hosts is not None and host not in hosts and not (by_address and _is_address(host)):
+            where = (
+                "is bound to loopback and" if is_loopback(bound) else "has a list of its names and"
+            )
             return refusal(
                 421,
-                f"This watcher is bound to loopback and does not answer to the name {host[:100]!r}",
-                f"Open it as http://localhost:{port}, or listen on a network address",
+                f"This watcher {where} does not answer to the name {host[:100]!r}",
+                f"Open it as localhost:{port()}, or add the name to api.hosts",
             )
-        origin = request.headers.get("Origin", "")
-        own = urlsplit(origin).netloc.lower() == request.headers.get("Host", "").lower()
-        if origin and not own and request.method not in {"GET", "HEAD"}:
-            return refusal(
-                403,
-                f"A page of {origin[:100]} may not do this",
-                "Ask from the watcher's own page, or from a shell",
-            )
-        return await handler(request)
+        if request.method in _READING:
+            return await handler(request)
+        return _foreign(request) or await handler(request)
 
     return check
+
+
+def _foreign(request: web.Request) -> web.Response | None:
+    """Refuse a change that a page of another site asks for, which a browser would send with all it has.
+
+    Browsers say so in Origin or Sec-Fetch-Site. Older ones do not, but send a body to another site only
+    as a form would.
+    """
+    origin = request.headers.get("Origin", "")
+    own = urlsplit(origin).netloc.lower() == request.headers.get("Host", "").lower()
+    site = request.headers.get("Sec-Fetch-Site", "same-origin")
+    if (origin and not own) or site not in ("same-origin", "none"):
+        return refusal(
+            403,
+            f"A page of {redacted(origin)[:100] or 'another site'} may not do this",
+            "Ask from the watcher's own page, or from a shell",
+        )
+    if request.can_read_body and request.content_type in _FORMS and request.headers.get("Content-Type"):  # fmt: skip
+        return refusal(415, f"A body of the type {request.content_type} is not taken",
+                       "Send JSON, with Content-Type: application/json")  # fmt: skip
+    return None
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
 
 def _without_port(host: str) -> str:

@@ -10,9 +10,11 @@ from vllm_watch.export.notifiers import NOTIFIER_FAMILIES
 from vllm_watch.export.restarts import RESTART_FAMILIES, RESTART_WATCHER_FAMILIES
 from vllm_watch.export.store_health import STORE_FAMILIES
 from vllm_watch.export.target_families import SOURCE_FAMILIES, TARGET_FAMILIES, WATCHER_FAMILIES
+from vllm_watch.export.web_health import WEB_FAMILIES
 
 FAMILIES: tuple[Family, ...] = (
-    *WATCHER_FAMILIES, *STORE_FAMILIES, *NOTIFIER_FAMILIES, *RESTART_WATCHER_FAMILIES, *TARGET_FAMILIES, *INCIDENT_FAMILIES, *RESTART_FAMILIES,
+    *WATCHER_FAMILIES, *WEB_FAMILIES, *STORE_FAMILIES, *NOTIFIER_FAMILIES, *RESTART_WATCHER_FAMILIES,
+    *TARGET_FAMILIES, *INCIDENT_FAMILIES, *RESTART_FAMILIES,
     *ENGINE_FAMILIES, *SOURCE_FAMILIES, *GPU_FAMILIES,
 )  # fmt: skip
 
@@ -34,8 +36,8 @@ What `/metrics` of vllm-watch says. This page is made from the code
 - Beside these, the watcher's own `process_*` and `python_info` tell what it costs.
 """
 _SECTIONS = (
-    ("The watcher", WATCHER_FAMILIES), ("Its memory", STORE_FAMILIES), ("Notifications", NOTIFIER_FAMILIES),
-    ("Targets", TARGET_FAMILIES), ("Incidents", INCIDENT_FAMILIES),
+    ("The watcher", (*WATCHER_FAMILIES, *WEB_FAMILIES)), ("Its memory", STORE_FAMILIES),
+    ("Notifications", NOTIFIER_FAMILIES), ("Targets", TARGET_FAMILIES), ("Incidents", INCIDENT_FAMILIES),
     ("Restarts", (*RESTART_WATCHER_FAMILIES, *RESTART_FAMILIES)),
     ("Engines", ENGINE_FAMILIES), ("Sources", SOURCE_FAMILIES), ("GPUs", GPU_FAMILIES),
 )  # fmt: skip

@@ -7,7 +7,6 @@ passes the wish on; what comes of it, and the sentence that says so, is the guar
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from aiohttp import web
@@ -15,23 +14,15 @@ from aiohttp import web
 from vllm_watch.errors import WatchError
 from vllm_watch.export.answers import BODY_SECONDS, LARGE_BODIES_PATH, TimedResponse, refusal
 from vllm_watch.export.auth import Auth
+from vllm_watch.export.guarded import Caller, Guarded
 from vllm_watch.export.status import to_json
+from vllm_watch.redaction import redacted
 
 ALERTS_BYTES_MAX = 1 << 20
 """A group of a thousand alerts with long annotations; Alertmanager sends whole groups."""
 
 TEXT_CHARACTERS_MAX = 500
 MINUTES_MAX = 60 * 24 * 30
-ANSWER_SECONDS = 30.0
-"""For the guard to ask its blockers and its lock."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """Who asks: a token's name, and the address that the connection came from."""
-
-    actor: str
-    source: str
 
 
 class People(Protocol):
@@ -64,9 +55,6 @@ class People(Protocol):
         """What Alertmanager sends to a webhook."""
 
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
 class PeopleApi:
     """The handlers, over whoever carries the wishes out."""
 
@@ -91,26 +79,17 @@ class PeopleApi:
         self,
         right: str,
         handle: Callable[[web.Request, Caller], Awaitable[tuple[int, Mapping[str, Any]]]],
-    ) -> Handler:
-        async def handler(request: web.Request) -> web.StreamResponse:
-            actor = self._auth.actor(request, right)
-            if not isinstance(actor, str):
-                return actor
-            caller = Caller(actor=actor, source=request.remote or "unknown")
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def answered(request: web.Request, caller: Caller) -> web.StreamResponse:
             try:
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    status, said = await handle(request, caller)
+                status, said = await handle(request, caller)
             except WatchError as error:
                 return refusal(400, error.cause, error.remedy)
-            except TimeoutError:
-                return refusal(
-                    504, "There was no answer in time", "See the journal for whether it was done"
-                )
             return TimedResponse(
                 status=status, body=to_json(dict(said)).encode(), content_type="application/json"
             )
 
-        return handler
+        return Guarded(self._auth, right, answered).handle
 
     async def _restart(self, request: web.Request, caller: Caller) -> tuple[int, Mapping[str, Any]]:
         body = _Body(await request.read())
@@ -158,9 +137,14 @@ class _Body:
             raise WatchError(
                 f"{key} is not a text of at most {TEXT_CHARACTERS_MAX} characters", "Shorten it"
             )
-        if required and not value.strip():
+        line = " ".join(value.split())
+        # It is shown on terminals, where it could do more than say something; and half a character, which
+        # JSON's escapes can name, could be written into no journal.
+        if not line.isprintable():
+            raise WatchError(f"{key} holds control characters", "Send plain text")
+        if required and not line:
             raise WatchError(f"{key} is missing", f'Say why: {{"{key}": "..."}}')
-        return value.strip()
+        return redacted(line)
 
     def minutes(self, default: float | None) -> float | None:
         value = self._left.pop("minutes", default)

@@ -5,31 +5,29 @@ import errno
 import logging
 import socket
 from collections.abc import Collection, Iterable
+from pathlib import Path
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
 from vllm_watch.errors import ServeError
-from vllm_watch.export.answers import (
-    BODY_BYTES_MAX,
-    add_headers,
-    errors_as_json,
-    small_bodies,
-)
+from vllm_watch.export.answers import BODY_BYTES_MAX, HEADERS, errors_as_json, small_bodies
 from vllm_watch.export.api import Api, Ready, Recording, Reload
 from vllm_watch.export.assets import Assets
+from vllm_watch.export.auth import Auth
 from vllm_watch.export.board import Board
-from vllm_watch.export.callers import allowed_hosts, only_from
+from vllm_watch.export.callers import only_from
 from vllm_watch.export.events import Events
+from vllm_watch.export.listener import Listener
+from vllm_watch.export.signed_in import signed_in
 from vllm_watch.export.status import Status
+from vllm_watch.export.web_config import WebConfig
 
 KEEP_ALIVE_SECONDS = (
     75.0  # longer than the common scrape intervals, so that Prometheus keeps its connection
 )
-FIRST_REQUEST_SECONDS = 10.0  # to send a whole request head after connecting
 SHUTDOWN_SECONDS = 2.0  # what remains then is a reader that we need not wait for
-_SWEEP_SECONDS = 2.5
 
 
 class _CallersFaults(logging.Filter):
@@ -57,42 +55,61 @@ class Server:
         recording: Recording | None = None,
         names: Collection[str] = (),
         further: Iterable[web.RouteDef] = (),
+        auth: Auth | None = None,
+        web_config: Path | None = None,
     ) -> None:
-        """`further` are routes that others bring along: what changes something."""
+        """`further` are routes that others bring along: what changes something, for tokens of `auth`."""
         self._board = board
         self._host = host
         self._names = names
         self.port = port  # the one asked for; after `start`, the one bound
+        self._web = WebConfig(web_config)
+        board.web = self._web.health
         status = Status(board)
-        api = Api(board, status, ready=ready, reload=reload, recording=recording)
-        self._routes = [
+        api = Api(board, status, ready=ready, reload=reload, recording=recording, auth=auth)
+        self.routes: tuple[web.RouteDef, ...] = (
             *api.routes(), *Assets().routes(), web.get("/api/v1/events", Events(board, status).handle), *further,
-        ]  # fmt: skip
+        )  # fmt: skip
         self._runner: web.AppRunner | None = None
-        self._sweeper: asyncio.Task[None] | None = None
-        self._asked: set[object] = set()  # connections that have sent a whole request
+        self._listener: Listener | None = None
+        self._keeping_up: asyncio.Task[None] | None = None
+
+    @property
+    def scheme(self) -> str:
+        """`http`, or `https` where the web configuration names a certificate."""
+        return self._web.scheme
+
+    @property
+    def connections(self) -> int:
+        """How many there are now."""
+        return 0 if self._listener is None else len(self._listener)
 
     async def start(self) -> None:
-        """Bind and serve. Raises ServeError."""
+        """Bind and serve. Raises ServeError, and ConfigError for a web configuration that is not usable."""
+        self._web.open()
         bound = self._bind()
         self.port = bound.getsockname()[1]
         app = web.Application(middlewares=self._middlewares(), client_max_size=BODY_BYTES_MAX)
-        app.on_response_prepare.append(add_headers)
+        app.on_response_prepare.append(self._add_headers)
         app.on_shutdown.append(self._close_listeners)
-        app.add_routes(self._routes)
+        app.add_routes(self.routes)
         self._runner = web.AppRunner(
             app, access_log=None, logger=_log, handle_signals=False,
             keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS, lingering_time=1.0,
         )  # fmt: skip
         await self._runner.setup()
-        await web.SockSite(self._runner, bound).start()
-        self._sweeper = asyncio.create_task(self._drop_silent_connections(self._runner))
+        assert self._runner.server is not None  # noqa: S101 - set up just now
+        self._listener = Listener(bound, self._runner.server, lambda: self._web.context)
+        self._listener.start()
+        self._keeping_up = asyncio.create_task(self._web.keep_up(), name="web configuration")
 
     async def stop(self) -> None:
         """Stop serving and free the port. Streams end, other answers get a moment to finish."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.gather(self._sweeper, return_exceptions=True)
+        if self._keeping_up is not None:
+            self._keeping_up.cancel()
+            await asyncio.gather(self._keeping_up, return_exceptions=True)
+        if self._listener is not None:
+            await self._listener.stop()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -127,27 +144,21 @@ class Server:
 
     def _middlewares(self) -> list[Middleware]:
         @web.middleware
-        async def asked(request: web.Request, handler: Handler) -> web.StreamResponse:
-            self._asked.add(request.protocol)
-            return await handler(request)
+        async def counted(request: web.Request, handler: Handler) -> web.StreamResponse:
+            assert self._listener is not None  # noqa: S101 - it took the connection
+            self._listener.began(request.protocol)
+            try:
+                return await handler(request)
+            finally:
+                self._listener.ended(request.protocol)
 
-        hosts = allowed_hosts(self._host, self._names)
-        return [asked, errors_as_json, only_from(hosts, self.port), small_bodies]
+        ours = only_from(self._host, self._names, lambda: self.port)
+        return [counted, errors_as_json, ours, signed_in(self._web), small_bodies]
+
+    async def _add_headers(self, _: web.Request, response: web.StreamResponse) -> None:
+        """Give every answer, streams too, the headers that it does not set itself."""
+        for name, value in (HEADERS | self._web.settings.http_server_config.headers).items():
+            response.headers.setdefault(name, value)
 
     async def _close_listeners(self, _: web.Application) -> None:
         self._board.listeners.close()
-
-    async def _drop_silent_connections(self, runner: web.AppRunner) -> None:
-        """Close connections on which no whole request came in time, which aiohttp would keep for ever."""
-        loop = asyncio.get_running_loop()
-        silent: dict[object, float] = {}  # connection → when it was first seen
-        while runner.server is not None:
-            await asyncio.sleep(_SWEEP_SECONDS)
-            connections = runner.server.connections
-            self._asked.intersection_update(connections)
-            silent = {c: silent.get(c, loop.time()) for c in connections if c not in self._asked}
-            for connection in connections:
-                if loop.time() - silent.get(connection, loop.time()) > FIRST_REQUEST_SECONDS:
-                    connection.force_close()
-                    if connection.transport is not None:
-                        connection.transport.abort()

@@ -17,7 +17,7 @@ from vllm_watch import __version__
 from vllm_watch.export.board import Board, TargetEntry
 from vllm_watch.export.gpu_families import distinct_holders
 from vllm_watch.export.incidents import Incident, in_order
-from vllm_watch.redaction import HIDDEN, is_secret_name, redacted
+from vllm_watch.redaction import safe_arguments
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders, Holder, Judged
 from vllm_watch.signals.records import TargetSignals
@@ -212,15 +212,5 @@ def public_arguments(cmdline: tuple[str, ...] | None) -> list[str] | None:
     """A command line fit to be shown: the values of options named like secrets are hidden."""
     if cmdline is None:
         return None
-    shown, hiding = [], False
-    for argument in cmdline[:_ARGUMENTS_MAX]:
-        name, equals, _ = argument.partition("=")
-        if argument.startswith("-") or not hiding:
-            # `--api-key a b` takes several values, so hide until the next option.
-            secret = is_secret_name(name)
-            hiding = secret and not equals and argument.startswith("-")
-            text = f"{name}={HIDDEN}" if secret and equals else redacted(argument)
-            shown.append(text[:_ARGUMENT_CHARACTERS_MAX])
-        else:
-            shown.append(HIDDEN)
-    return shown
+    shown = safe_arguments(cmdline[:_ARGUMENTS_MAX])
+    return [argument[:_ARGUMENT_CHARACTERS_MAX] for argument in shown]

@@ -20,7 +20,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.notifications import base
 from vllm_watch.notifications.markup import clean
 from vllm_watch.notifications.words import Message
-from vllm_watch.redaction import HIDDEN
+from vllm_watch.redaction import HIDDEN, never_show
 from vllm_watch.settings.notifications import AppriseNotifier
 
 if TYPE_CHECKING:
@@ -142,6 +142,8 @@ class Notifier:
         urls = [line for line in lines if line and not line.startswith("#")]
         if not urls:
             raise WatchError(f"{where} holds no URL", remedy)
+        for url in urls:
+            never_show(url)
         return urls[:URLS_MAX]
 
     def _file(self) -> str:

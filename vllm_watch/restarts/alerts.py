@@ -54,12 +54,18 @@ def _alert(said: Any) -> Alert:
         raise WatchError("an alert has no fingerprint", "Send it from Alertmanager 0.19 or later")
     texts = {str(key): str(value) for key, value in labels.items()}
     return Alert(
-        fingerprint=fingerprint[:_TEXT_CHARACTERS_MAX],
-        name=texts.get("alertname", "without a name")[:_TEXT_CHARACTERS_MAX],
+        fingerprint=_line(fingerprint),
+        name=_line(texts.get("alertname", "without a name")),
         firing=said["status"] == "firing",
-        began=str(said.get("startsAt", ""))[:_TEXT_CHARACTERS_MAX],
+        began=_line(str(said.get("startsAt", ""))),
         labels=texts,
     )
+
+
+def _line(text: str) -> str:
+    """It is shown on terminals, where control characters could do more than say something."""
+    text = text[:_TEXT_CHARACTERS_MAX]
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def target_of(alert: Alert, targets: Iterable[Target]) -> Target | None:

@@ -19,8 +19,8 @@ from vllm_watch.actions.request import RestartRequest
 from vllm_watch.actions.standing import Standing
 from vllm_watch.errors import JournalError
 from vllm_watch.export.board import Board
+from vllm_watch.export.guarded import Caller
 from vllm_watch.export.incidents import Incident
-from vllm_watch.export.people_api import Caller
 from vllm_watch.restarts import alerts as alertmanager
 from vllm_watch.restarts import plan
 from vllm_watch.restarts.world import DaemonWorld

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from vllm_watch.actions.journal import Journal
 from vllm_watch.config import Config
+from vllm_watch.export.auth import Auth
 from vllm_watch.export.board import Board
 from vllm_watch.restarts.world import LogTail, Recording, no_log
 from vllm_watch.samples.target import Target
@@ -47,6 +48,11 @@ class Switch:
             self._restarts = Restarts(
                 config, self._board, self._recording, self._journal, self._log_tail
             )
+
+    @property
+    def auth(self) -> Auth | None:
+        """Who may ask; None: there are no tokens."""
+        return None if self._restarts is None else self._restarts.auth
 
     def routes(self) -> list[web.RouteDef]:
         """What people and Alertmanager may ask."""

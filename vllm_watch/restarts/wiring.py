@@ -82,7 +82,8 @@ class Restarts:
             board, self.world, self.dispatcher, self._standing, self.journal,
             lasting=journal is not None,
         )  # fmt: skip
-        self._people = PeopleApi(Auth(config.api.tokens), people)
+        self.auth = Auth(config.api.tokens)
+        self._people = PeopleApi(self.auth, people)
         self._dirty: set[str] = set()
         self._woken = asyncio.Event()
         self._attempts: tuple[Attempt, ...] | None = None  # of the last week; None: not known

@@ -1,13 +1,15 @@
-"""Who may change something over HTTP."""
+"""Who may ask over HTTP, and change something."""
 
+import re
 from typing import Literal
 
 from pydantic import Field, field_validator
 
 from vllm_watch.settings.base import FilePath, Name, Problem, Sections, Settings, problems, quoted
 
-Right = Literal["restart", "approve", "silence", "pause", "alertmanager"]
-RIGHTS: tuple[Right, ...] = ("restart", "approve", "silence", "pause", "alertmanager")
+Right = Literal["restart", "approve", "silence", "pause", "alertmanager", "reload"]
+RIGHTS: tuple[Right, ...] = ("restart", "approve", "silence", "pause", "alertmanager", "reload")
+_HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 
 
 class TokenSettings(Settings):
@@ -29,9 +31,29 @@ class TokenSettings(Settings):
 
 
 class ApiSettings(Sections):
-    """The endpoints that change something. Without tokens they do not exist."""
+    """Who may ask over HTTP. The endpoints that change something do not exist without tokens."""
 
+    hosts: tuple[str, ...] = Field(
+        (),
+        max_length=100,
+        description="Further names by which vllm-watch is reached. On loopback it answers to `localhost`, "
+        "`127.0.0.1` and `::1` only; on a network address to every name, or, with this list, to these and "
+        "to addresses.",
+        json_schema_extra={"why": "A name that somebody else can point here lets a web page read along."},
+    )  # fmt: skip
     tokens: tuple[TokenSettings, ...] = Field((), max_length=100)
+
+    @field_validator("hosts")
+    @classmethod
+    def _names(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        found = [
+            Problem((number,), f"{quoted(host)} is not a host name", "write it without scheme and port")
+            for number, host in enumerate(hosts)
+            if not _HOST.fullmatch(host)
+        ]  # fmt: skip
+        if found:
+            raise problems(found)
+        return hosts
 
     @field_validator("tokens")
     @classmethod

@@ -73,12 +73,15 @@ class Overrides:
         state_dir: Path | None,
         procfs: Path | None,
         engine_log: Path | None = None,
+        web_config: Path | None = None,
     ) -> None:
         """Lay the command line over all; `--target` adds to the targets of the file."""
         self._add_targets("--target", targets)
         if listen is not None:
             self._set(("listen",), listen, "--listen")
-        paths = (("state_dir", state_dir), ("procfs", procfs), ("engine_log", engine_log))
+        paths = (
+            ("state_dir", state_dir), ("procfs", procfs), ("engine_log", engine_log), ("web_config", web_config),
+        )  # fmt: skip
         for key, path in paths:
             if path is not None:
                 self._set((key,), str(path.absolute()), f"--{key.replace('_', '-')}")

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
+from ipaddress import ip_network
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
 
@@ -59,7 +60,8 @@ def _split(text: str) -> tuple[SplitResult, int | None]:
     if not parts.hostname or port == 0 or re.search(r"[\s\\]", text):
         raise problem(f"{quoted(text)} is not the address of a server", "write http://HOST:PORT")
     if parts.query or parts.fragment:
-        raise problem(f"{quoted(text)} carries a query or a fragment", "give the server's base URL")
+        shown = quoted(re.sub("#.*", "#…", text))  # what follows may be a key
+        raise problem(f"{shown} carries a query or a fragment", "give the server's base URL")
     return parts, port
 
 
@@ -159,6 +161,17 @@ class DnsDiscovery(Settings):
         return value
 
 
+def _host_or_network(value: str) -> str:
+    if re.fullmatch(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?", value):
+        return value
+    try:
+        ip_network(value, strict=False)
+    except ValueError:
+        remedy = "write a host name, *.DOMAIN, an address, or a network such as 10.0.0.0/8"
+        raise problem(f"{quoted(value)} is neither a host nor a network", remedy) from None
+    return value
+
+
 class DiscoverySettings(Sections):
     """Targets that come and go without a reload."""
 
@@ -176,6 +189,17 @@ class DiscoverySettings(Sections):
     )
     dns: tuple[DnsDiscovery, ...] = Field(
         (), max_length=100, description="Host names of which every address is a target."
+    )
+    allow: tuple[Annotated[str, AfterValidator(_host_or_network)], ...] = Field(
+        (),
+        max_length=1000,
+        description="Hosts that may be found: names (`*.example.org` for all below), addresses, networks "
+        "(`10.0.0.0/8`). What else is found is not asked, and what a file finds gets `scrape.api_key_file` "
+        "only if it is listed here.",
+        json_schema_extra={
+            "default": "all are asked; the key goes to what is written out or found by `dns`",
+            "why": "Whoever writes the files could have our key sent anywhere.",
+        },
     )
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import aiohttp
 
 from vllm_watch.errors import WatchError
+from vllm_watch.redaction import redacted
 from vllm_watch.samples.observation import Call, CanaryCall
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import CanarySettings, ScrapeSettings
@@ -185,7 +186,7 @@ def _why(said: dict[str, Any]) -> str:
     """The server's own words: vLLM nests them, older and other servers do not."""
     inner = said.get("error")
     why = inner.get("message") if isinstance(inner, dict) else inner or said.get("message")
-    return str(why or "")[:_CAUSE_CHARS_MAX]
+    return redacted(str(why or ""))[:_CAUSE_CHARS_MAX]  # some repeat the key that they refuse
 
 
 def _object(body: bytes) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from vllm_watch.errors import ConfigError
+from vllm_watch.redaction import HIDDEN
 from vllm_watch.settings import yaml_text
 from vllm_watch.settings.base import quoted
 from vllm_watch.settings.errors import dotted, explained
@@ -115,16 +116,23 @@ def _targets(
                 found.append(_target(address, labels, alone=len(addresses) == 1))
             except ValidationError as error:
                 first = explained(error, TargetConfig, dotted)[0]
-                refused.append(f"{quoted(address)}: {first.cause}")
+                refused.append(f"{_shown(address)}: {first.cause}")
             except ConfigError as error:
                 refused.append(error.cause)
     return found
 
 
+def _shown(address: Any) -> str:
+    """As it was written, but for the password of somebody who takes it for a URL."""
+    if isinstance(address, str) and "@" in address:
+        address = f"{HIDDEN}@{address.rpartition('@')[2]}"
+    return quoted(address)
+
+
 def _target(address: Any, labels: dict[str, str], *, alone: bool) -> TargetConfig:
     path = labels.get("__metrics_path__", "/metrics")
     if not path.endswith("/metrics"):
-        cause = f"{quoted(address)}: __metrics_path__ {quoted(path)} does not end in /metrics"
+        cause = f"{_shown(address)}: __metrics_path__ {quoted(path)} does not end in /metrics"
         raise ConfigError(cause, "vLLM serves /metrics, behind a prefix if need be")
     url = f"{labels.get('__scheme__', 'http')}://{address}{path}"
     identity = {key: labels[key] for key in _IDENTITY_LABELS if key in labels}

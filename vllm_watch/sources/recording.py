@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 from vllm_watch.errors import ExpositionError, RecordingError
+from vllm_watch.private_files import opener
 from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.trace_line import RawObservation, from_line
@@ -144,7 +145,7 @@ class Writer:
         self._path = path
         self._bytes_max = bytes_max
         try:
-            self._file = path.open("ab")
+            self._file = _append_to(path)
         except OSError as error:
             remedy = "choose a file name in a folder that can be written"
             raise RecordingError(f"{path}: {error.strerror}", remedy) from error
@@ -211,7 +212,11 @@ class Writer:
         cut = next((offset for offset in self._members if offset >= half), self._bytes)
         shorter = self._path.with_name(f"{self._path.name}.shorter")
         try:
-            with self._path.open("rb") as source, shorter.open("wb") as kept:
+            shorter.unlink(missing_ok=True)
+            with (
+                self._path.open("rb") as source,
+                open(shorter, "xb", opener=opener) as kept,
+            ):
                 source.seek(cut)
                 shutil.copyfileobj(source, kept, 1 << 20)
             os.replace(shorter, self._path)
@@ -219,6 +224,10 @@ class Writer:
             shorter.unlink(missing_ok=True)
             raise
         self._file.close()
-        self._file = self._path.open("ab")
+        self._file = _append_to(self._path)
         self._members = [offset - cut for offset in self._members if offset >= cut]
         self._bytes -= cut
+
+
+def _append_to(path: Path) -> BinaryIO:
+    return open(path, "ab", opener=opener)

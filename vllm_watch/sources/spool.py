@@ -17,6 +17,8 @@ from typing import TypeVar
 
 import structlog
 
+from vllm_watch.private_files import opener, own_folder, refuse_link
+
 _log = structlog.get_logger()
 # A thousand targets may each send a piece at once; a disk that is further behind is not waited for.
 _ON_THE_WAY_BYTES_MAX = 16 << 20
@@ -112,10 +114,11 @@ class Spool:
             job()
 
     def _empty_folder(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        own_folder(self._folder)
         self._remove_files()
 
     def _remove_files(self) -> None:
+        refuse_link(self._folder)
         for file in self._folder.glob(f"*{_SUFFIX}"):
             file.unlink(missing_ok=True)
 
@@ -139,7 +142,8 @@ def _write(file: Path, chunk: Chunk, offset: int) -> None:
     packed = chunk.packed
     if packed is None:  # dropped while it waited
         return
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    refuse_link(file.parent)
+    descriptor = opener(str(file), os.O_WRONLY | os.O_CREAT)
     try:
         written = 0
         while written < len(packed):
@@ -152,7 +156,7 @@ def _read(file: Path, places: Sequence[tuple[bytes | None, int | None, int]]) ->
     if all(packed is not None for packed, _, _ in places):
         return [packed for packed, _, _ in places]
     try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = opener(str(file), os.O_RDONLY)
     except OSError:
         return [packed for packed, _, _ in places]
     try:

@@ -11,7 +11,7 @@ import structlog
 
 from vllm_watch.config import Config
 from vllm_watch.settings.target import TARGETS_MAX, TargetConfig, named
-from vllm_watch.sources import discovery_dns
+from vllm_watch.sources import discovery_dns, discovery_scope
 from vllm_watch.sources.discovery_dns import DnsTargets, Resolve
 from vllm_watch.sources.discovery_files import FileTargets
 
@@ -28,6 +28,8 @@ class Discovery:
         self._names: list[DnsTargets] = []
         self._problems: dict[str, str] = {}
         self._targets: tuple[TargetConfig, ...] | None = None
+        self._told_of_key = False
+        self._left_out: tuple[str, ...] = ()  # URLs that were found and may not be asked
         self._due_s = 0.0
         self._one_at_a_time = asyncio.Lock()
         self.reconfigure(config)
@@ -75,13 +77,35 @@ class Discovery:
         problems: dict[str, str] = {}
         if self._files.patterns:
             found, problems = await asyncio.to_thread(self._files.read)
+            found = self._without_key(found)
         names = self._names
         looked_up = await asyncio.gather(*(name.read(now_monotonic) for name in names))
         for name, targets in zip(names, looked_up, strict=True):
             found += targets
             if name.problem:
                 problems[name.settings.host] = name.problem
-        return found, problems
+        return self._within(found), problems
+
+    def _within(self, found: list[TargetConfig]) -> list[TargetConfig]:
+        """Those that may be asked; what is left out is said when it changes, and is no failure."""
+        allow = self._config.discovery.allow
+        allowed = discovery_scope.within(found, allow)
+        left_out = tuple(sorted({each.url for each in found} - {each.url for each in allowed}))
+        if left_out and left_out != self._left_out:
+            remedy = "add their hosts to discovery.allow if they are yours"
+            _log.warning("targets_not_allowed", count=len(left_out), first=left_out[0], remedy=remedy)  # fmt: skip
+        self._left_out = left_out
+        return allowed
+
+    def _without_key(self, found: list[TargetConfig]) -> list[TargetConfig]:
+        """What a file names is somebody else's word, unless the operator has listed it."""
+        if self._config.discovery.allow:
+            return found
+        if found and self._config.scrape.api_key_file is not None and not self._told_of_key:
+            self._told_of_key = True
+            remedy = "list their hosts in discovery.allow"
+            _log.warning("api_key_withheld", targets=len(found), because="a file named them", remedy=remedy)  # fmt: skip
+        return discovery_scope.without_key(found)
 
     def _joined(
         self, found: list[TargetConfig], problems: dict[str, str]

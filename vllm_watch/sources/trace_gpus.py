@@ -7,6 +7,7 @@ A field that is null or absent is unknown. Processes carry nvidia-smi's letters 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from vllm_watch.redaction import safe_arguments
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 
@@ -132,6 +133,10 @@ def to_json(gpus: tuple[GpuSample, ...]) -> list[dict[str, Any]]:
         if gpu.processes is not None:
             entry["processes"] = [_known(process, _PROCESS) for process in gpu.processes]
             for process in entry["processes"]:
+                if (
+                    "cmdline" in process
+                ):  # recordings are handed on; a key stands in many a command line
+                    process["cmdline"] = safe_arguments(tuple(process["cmdline"]))
                 if "type" in process:
                     process["type"] = _LETTERS.get(process["type"], process["type"])
         entries.append(entry)

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from vllm_watch.errors import ExpositionError
+from vllm_watch.redaction import never_show, redacted
 from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
@@ -120,7 +121,7 @@ class VllmSource:
             cause = error.cause
         if "html" in answer.content_type:
             cause = f"an HTML page was sent, not metrics ({cause})"
-        return replace(call, outcome="garbled", error=cause), None, None
+        return replace(call, outcome="garbled", error=redacted(cause)), None, None
 
     async def _health(self) -> Call:
         return (await http.get(self._session, f"{self.target.url}/health", self._small, {})).call
@@ -207,4 +208,6 @@ def _switch(name: str) -> Callable[[Any], Mapping[str, Any]]:
 def read_key(path: Path) -> str:
     """Read a bearer key; it is in a file so that it can be changed while we run. Raises OSError."""
     with path.open() as file:
-        return file.read(_API_KEY_BYTES_MAX).strip()
+        key = file.read(_API_KEY_BYTES_MAX).strip()
+    never_show(key)
+    return key

@@ -7,6 +7,7 @@ import sqlite3
 from pathlib import Path
 
 from vllm_watch.errors import StateError
+from vllm_watch.private_files import FOLDER_MODE, opener, refuse_link
 from vllm_watch.store import schema
 
 NAME = "vllm-watch.sqlite"
@@ -26,8 +27,9 @@ def lock(folder: Path) -> int:
 
     Raises StateError where another process holds it, and OSError where it cannot be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    held = os.open(folder / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    # The folder itself may be a link: whoever names it in the configuration chose where that leads.
+    folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    held = opener(str(folder / LOCK_NAME), os.O_RDWR | os.O_CREAT)
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -53,6 +55,8 @@ def connect(folder: Path) -> sqlite3.Connection:
     Raises StateError, OSError, or sqlite3.Error; `is_damage` tells whether the file itself is broken.
     """
     path = folder / NAME
+    for suffix in _BESIDE:
+        refuse_link(folder / (NAME + suffix))
     _make(path)
     connection = sqlite3.connect(
         path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False

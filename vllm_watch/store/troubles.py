@@ -40,6 +40,9 @@ def of(error: BaseException, folder: Path) -> Trouble:
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if number in _FULL or code == sqlite3.SQLITE_FULL:
         return Trouble("full", f"no room in {folder}: {error}", "Make room on that disk.")
+    if number == errno.ELOOP:
+        remedy = "Remove the link, and see who may write to the folder."
+        return Trouble("not_writable", f"{folder}: {error}", remedy)
     if number in _DENIED or code in _DENIED_BY_SQLITE:
         remedy = "Make the folder writable for the user that vllm-watch runs as."
         return Trouble("not_writable", f"{folder} cannot be written: {error}", remedy)

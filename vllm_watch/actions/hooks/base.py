@@ -5,6 +5,7 @@ judges nothing: whether it may be called is the guard's, whether it helped is ve
 """
 
 import os
+import ssl
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -34,6 +35,8 @@ class Tools:
     unix_time: Callable[[], float] = time.time  # for timestamps that others read
     gates: Gates | None = None  # what the daemon tells probes; None: this is not the daemon
     watcher_url: str = ""  # where the daemon serves, for who is not the daemon
+    watcher_headers: Mapping[str, str] = field(default_factory=dict)  # as whom it is asked
+    watcher_tls: ssl.SSLContext | bool = True  # whom to trust there; True: as the system does
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

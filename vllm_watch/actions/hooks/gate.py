@@ -135,7 +135,14 @@ class Hook:
         try:
             async with (
                 self._tools.session(None) as session,
-                session.get(url, params={"target": target}, timeout=timeout) as response,
+                session.get(
+                    url,
+                    params={"target": target},
+                    timeout=timeout,
+                    allow_redirects=False,
+                    headers=self._tools.watcher_headers,
+                    ssl=self._tools.watcher_tls,
+                ) as response,
             ):
                 said = json.loads(await response.content.read(_ANSWER_BYTES_MAX))
                 if response.status != 200:  # noqa: PLR2004 - HTTP

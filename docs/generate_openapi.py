@@ -1,0 +1,272 @@
+"""Writes docs/openapi.json: every route of the HTTP API, what it takes, and what it answers.
+
+What is shown are records, and their schemas are made from them. A test holds that the routes here are those of
+the router, and that answers are as they say.
+
+python docs/generate_openapi.py            write it
+python docs/generate_openapi.py --check    exit 1 when it is stale
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from vllm_watch import __version__
+from vllm_watch.export.board import SourceHealth
+from vllm_watch.export.incidents import Incident
+from vllm_watch.export.people_api import MINUTES_MAX, TEXT_CHARACTERS_MAX
+from vllm_watch.export.restarts import RestartPlan, RestartState
+from vllm_watch.export.store_health import StoreHealth
+from vllm_watch.samples.gpu import GpuReading
+from vllm_watch.samples.target import Target
+from vllm_watch.signals.records import Advice, Sight, TargetSignals
+
+PAGE = Path(__file__).parent / "openapi.json"
+Schema = dict[str, Any]
+RECORDS = (TargetSignals, Sight, Advice, Incident, RestartPlan, RestartState, SourceHealth, StoreHealth, Target, GpuReading)  # fmt: skip
+
+TEXT: Schema = {"type": "string", "maxLength": TEXT_CHARACTERS_MAX}
+MINUTES: Schema = {"type": "number", "exclusiveMinimum": 0, "maximum": MINUTES_MAX}
+ERROR = "An error: what is wrong, and what to do."
+
+
+def ref(name: str) -> Schema:
+    """A schema by its name."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def optional(schema: Schema) -> Schema:
+    """Or null: unknown, or there is none."""
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def listed(schema: Schema) -> Schema:
+    """A list of these."""
+    return {"type": "array", "items": schema}
+
+
+def by_name(schema: Schema) -> Schema:
+    """A mapping to these."""
+    return {"type": "object", "additionalProperties": schema}
+
+
+def record(**properties: Schema) -> Schema:
+    """An object that always has these keys; later versions may add more."""
+    return {"type": "object", "properties": properties, "required": sorted(properties)}
+
+
+def more(name: str, **properties: Schema) -> Schema:
+    """A record with further keys."""
+    return {"allOf": [ref(name), record(**properties)]}
+
+
+def schemas() -> Schema:
+    """Those of the records, and of what is put together from them."""
+    found: Schema = {}
+    for kind in RECORDS:
+        made = TypeAdapter(kind).json_schema(
+            mode="serialization", ref_template="#/components/schemas/{model}"
+        )
+        found |= made.pop("$defs", {})
+        found[kind.__name__] = made
+    for schema in found.values():
+        _as_shown(schema)
+    # These stand beside the signals, and a failed start in another form.
+    for key in ("detectors", "advice"):
+        found["TargetSignals"]["properties"].pop(key)
+        found["TargetSignals"]["required"].remove(key)
+    found["TargetSignals"]["properties"]["start_failure"] = optional(record(
+        **{"class": {"type": "string"}, "deterministic": {"type": "boolean"}},
+        root_cause_line=optional({"type": "string"}), explanation={"type": "string"},
+    ))  # fmt: skip
+    text, number = {"type": "string"}, {"type": ["number", "null"]}
+    incident = more("Incident", state={"enum": ["open", "resolved"]})
+    return found | {
+        "IncidentShown": incident,
+        "TargetShown": more(
+            "Target", interval_seconds=number, state=text, state_text=text, detectors=by_name(ref("Sight")),
+            advice=listed(ref("Advice")), signals=optional(ref("TargetSignals")),
+            sources=by_name(ref("SourceHealth")), restart=optional(ref("RestartPlan")),
+            incidents=listed(ref("IncidentShown")),
+        ),
+        "Status": record(
+            version=text, t=number, started_timestamp_seconds=number, uptime_seconds=number,
+            window_seconds=number, history_seconds=number, store=optional(ref("StoreHealth")),
+            restarts=optional(ref("RestartState")), not_ready={"type": ["string", "null"]},
+            sources=by_name(ref("SourceHealth")), gpus=optional(ref("GpuReading")),
+            targets=listed(ref("TargetShown")),
+        ),
+        "Incidents": record(incidents=listed(ref("IncidentShown"))),
+        "History": record(target=text, engines=by_name(record(
+            t=listed(number), series=by_name(listed(number)),
+        ))),
+        "Probes": record(liveness_asked_seconds=number, starts=listed(number)),
+        "Reloaded": record(reloaded={"const": True}),
+        "Said": record(text=text),
+        "Alerts": record(**{name: listed(text) for name in ("asked", "known", "cancelled", "ignored")}),
+        "Refused": record(error=text, remedy=text),
+        "Why": {
+            "type": "object", "additionalProperties": False, "required": ["reason"],
+            "properties": {"reason": TEXT, "override_freeze": TEXT},
+        },
+        "WhyAndHowLong": {
+            "type": "object", "additionalProperties": False, "required": ["reason"],
+            "properties": {"reason": TEXT, "minutes": MINUTES},
+        },
+        "MaybeWhy": {
+            "type": "object", "additionalProperties": False, "properties": {"reason": TEXT},
+        },
+        "Nothing": {"type": "object", "maxProperties": 0},
+        "AlertGroup": {"type": "object", "description": "Alertmanager's webhook payload, version 4."},
+    }  # fmt: skip
+
+
+def _as_shown(schema: Any) -> None:
+    """Every key of a record is always there, and what JSON cannot say of a number is null."""
+    if isinstance(schema, list):
+        for each in schema:
+            _as_shown(each)
+    if not isinstance(schema, dict):
+        return
+    schema.pop("title", None)
+    schema.pop("default", None)
+    if schema.get("type") == "number":
+        schema["type"] = ["number", "null"]
+    if isinstance(schema.get("properties"), dict):
+        schema["required"] = sorted(schema["properties"])
+    for key, each in list(schema.items()):
+        if key == "properties":
+            for inner in each.values():
+                _as_shown(inner)
+        else:
+            _as_shown(each)
+
+
+def answers(good: Schema, *refusals: int, status: int = 200) -> Schema:
+    """The answers of one operation: the good one, and the errors that it may be."""
+    everywhere = {400, 401, 413, 415, 421, 429, 403, 408}
+    errors = {
+        str(each): {"description": ERROR, "content": {"application/json": {"schema": ref("Refused")}}}
+        for each in sorted(everywhere | set(refusals))
+    }  # fmt: skip
+    return {str(status): good} | errors
+
+
+def said(schema: Schema, what: str = "As asked.") -> Schema:
+    """An answer in JSON."""
+    return {"description": what, "content": {"application/json": {"schema": schema}}}
+
+
+def plain(kind: str, what: str) -> Schema:
+    """An answer of another type."""
+    return {"description": what, "content": {kind: {"schema": {"type": "string"}}}}
+
+
+def query(name: str, schema: Schema, *, required: bool = False) -> Schema:
+    """A parameter behind the question mark."""
+    return {"name": name, "in": "query", "required": required, "schema": schema}
+
+
+def change(summary: str, body: str, *refusals: int, name: str | None = None, good: str = "Said") -> Schema:  # fmt: skip
+    """An operation that changes something: with a token, and a small JSON body."""
+    known = said(ref(good), "Done.")
+    found: Schema = {
+        "summary": summary, "security": [{"token": []}],
+        "requestBody": {"content": {"application/json": {"schema": ref(body)}}},
+        "responses": answers(known, 409, 503, 504, *refusals) | {"202": said(ref(good), "Begun.")},
+    }  # fmt: skip
+    if name is not None:
+        schema = {"type": "string", "minLength": 1}
+        found["parameters"] = [{"name": name, "in": "path", "required": True, "schema": schema}]
+    return {"post": found}
+
+
+def paths() -> Schema:
+    """Every route."""
+    text: Schema = {"type": "string"}
+    target = query("target", text, required=True)
+    page = {"text/html; charset=utf-8": {"schema": text}}
+    gate = [target, query("started", text), query("asked", {"type": "string", "pattern": "^[0-9A-Za-z.-]{0,40}$"})]  # fmt: skip
+    by_id = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}]  # fmt: skip
+    return {
+        "/": {"get": {"summary": "The status page", "responses": answers({"description": "HTML.", "content": page}) | {"304": {"description": "As before."}}}},
+        "/page/{name}": {"get": {
+            "summary": "What the page is made of",
+            "parameters": [{"name": "name", "in": "path", "required": True, "schema": text}],
+            "responses": answers({"description": "The file."}, 404) | {"304": {"description": "As before."}},
+        }},
+        "/metrics": {"get": {"summary": "Prometheus' text format, or OpenMetrics", "responses": answers(plain("text/plain", "Metrics."))}},
+        "/-/healthy": {"get": {"summary": "The process answers", "security": [{}], "responses": answers(plain("text/plain", "It does."))}},
+        "/-/ready": {"get": {"summary": "There are results to show", "responses": answers(plain("text/plain", "There are.")) | {"503": plain("text/plain", "Not yet, and why.")}}},
+        "/-/reload": change("Read the configuration again; on this host without a token, too", "Nothing", 404, 500, good="Reloaded"),
+        "/api/v1/status": {"get": {"summary": "Everything at this moment", "responses": answers(said(ref("Status")))}},
+        "/api/v1/incidents": {"get": {
+            "summary": "Open incidents, and the last that ended",
+            "parameters": [query("target", text), query("state", {"enum": ["open", "resolved"]})],
+            "responses": answers(said(ref("Incidents"))),
+        }},
+        "/api/v1/incidents/{id}": {"get": {"summary": "One incident", "parameters": by_id, "responses": answers(said(ref("IncidentShown")), 404)}},
+        "/api/v1/history": {"get": {
+            "summary": "The charts of a target", "parameters": [target, query("engine", text)],
+            "responses": answers(said(ref("History")), 404),
+        }},
+        "/api/v1/events": {"get": {"summary": "Live updates, as server-sent events", "responses": answers(plain("text/event-stream", "A stream without end."), 503)}},
+        "/api/v1/recording": {"get": {
+            "summary": "The last minutes of a target, as a trace file",
+            "parameters": [target, query("minutes", {"type": "number", "exclusiveMinimum": 0, "maximum": 60})],
+            "responses": answers({"description": "gzip.", "content": {"application/gzip": {}}}, 404, 503),
+        }},
+        "/api/v1/targets/{target}/restart": change("Restart a target now, through the guard", "Why", 404, name="target"),
+        "/api/v1/incidents/{id}/approve": change("Say yes to the restart that an incident waits for", "Nothing", 404, name="id"),
+        "/api/v1/incidents/{id}/silence": change("No restart for one incident, for a while", "WhyAndHowLong", 404, name="id"),
+        "/api/v1/pause": change("No restarts at all, for a while", "WhyAndHowLong"),
+        "/api/v1/resume": change("End a pause", "MaybeWhy"),
+        "/api/v1/alertmanager": change("Alertmanager's webhook", "AlertGroup", good="Alerts"),
+        "/gate/{which}": {"get": {
+            "summary": "What an exec probe in the engine's container asks",
+            "parameters": [{"name": "which", "in": "path", "required": True, "schema": {"enum": ["liveness", "readiness"]}}, *gate],
+            "responses": answers(plain("text/plain", "ok, or the gate's word."), 404),
+        }},
+        "/gate/probes": {"get": {"summary": "Do probes ask?", "parameters": [target], "responses": answers(said(ref("Probes")), 404)}},
+    }  # fmt: skip
+
+
+def document() -> Schema:
+    """The whole document."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "vllm-watch", "version": __version__, "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+            "description": "What a vllm-watch serves. Later versions add keys and never take one away. Every error is "
+                           "{error, remedy}. Made by docs/generate_openapi.py.",
+        },
+        "servers": [{"url": "http://127.0.0.1:9470"}],
+        "security": [{}, {"password": []}],
+        "paths": paths(),
+        "components": {
+            "schemas": schemas(),
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "One of api.tokens."},
+                "password": {"type": "http", "scheme": "basic", "description": "One of basic_auth_users, where there are any."},
+            },
+        },
+    }  # fmt: skip
+
+
+def main() -> int:
+    """Write the document, or say that it is stale."""
+    text = json.dumps(document(), indent=1, sort_keys=True) + "\n"
+    if "--check" not in sys.argv:
+        PAGE.write_text(text)
+        return 0
+    if PAGE.exists() and PAGE.read_text() == text:
+        return 0
+    sys.stderr.write(f"{PAGE} is stale: run python docs/generate_openapi.py\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""Basic auth over real requests: who is let in, how long a guess takes, and what a scrape costs."""
+
+import asyncio
+import time
+from base64 import b64encode
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import bcrypt
+import pytest
+
+from tests.export.small_board import small_board
+from tests.export.test_auth import ANA as TOKEN
+from tests.export.test_auth import token
+from vllm_watch.export import passwords, web_config
+from vllm_watch.export.auth import Auth
+from vllm_watch.export.passwords import FAILURES_MAX, Passwords
+from vllm_watch.export.server import Server
+
+PASSWORD = "pässwort of ana"
+
+
+def hashed(password: str, cost: int = 4) -> str:
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(cost)).decode()
+
+
+USERS = {"ana": hashed(PASSWORD), "bo": hashed("x" * 72), "cy": hashed("y").replace("$2b$", "$2y$")}
+
+
+def web_file(folder: Path, users: dict[str, str]) -> Path:
+    file = folder / "web.yaml"
+    file.write_text("basic_auth_users:\n" + "".join(f"  {n}: {h}\n" for n, h in users.items()))
+    return file
+
+
+@asynccontextmanager
+async def serving(folder: Path, users: dict[str, str] = USERS) -> AsyncIterator[Server]:
+    async def reload(actor: str, source: str) -> None:
+        return None
+
+    server = Server(
+        small_board(), host="127.0.0.1", port=0, ready=lambda: None, reload=reload,
+        web_config=web_file(folder, users), auth=Auth([token(folder, "token", TOKEN, ("reload",))]),
+    )  # fmt: skip
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+async def ask(
+    server: Server, header: str | None, path: str = "/metrics", method: str = "GET"
+) -> tuple[int, str]:
+    headers = {} if header is None else {"Authorization": header}
+    url = f"http://127.0.0.1:{server.port}{path}"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, url, headers=headers) as answer,
+    ):
+        return answer.status, answer.headers.get("WWW-Authenticate", "")
+
+
+def basic(user: str, password: str) -> str:
+    return "Basic " + b64encode(f"{user}:{password}".encode()).decode()
+
+
+CALLS = {
+    "right": (basic("ana", PASSWORD), 200),
+    "72 bytes, which is all that bcrypt looks at": (basic("bo", "x" * 72), 200),
+    "made by htpasswd": (basic("cy", "y"), 200),
+    "a wrong password": (basic("ana", "wrong"), 401),
+    "another's password": (basic("bo", PASSWORD), 401),
+    "nobody's name": (basic("eve", PASSWORD), 401),
+    "an empty password": (basic("ana", ""), 401),
+    "no name": (basic("", PASSWORD), 401),
+    "the hash for the password": (basic("ana", USERS["ana"]), 401),
+    "with a NUL": (basic("ana", PASSWORD + "\0"), 401),
+    "none": (None, 401),
+    "no base64": ("Basic ???", 401),
+    "no colon": ("Basic YW5h", 401),
+    "not UTF-8": ("Basic //86eA==", 401),
+    "huge": ("Basic " + "A" * 7000, 401),
+    "a token, where passwords are asked for": (f"Bearer {TOKEN}", 401),
+}
+
+
+@pytest.mark.parametrize(("header", "status"), CALLS.values(), ids=CALLS)
+async def test_call(tmp_path: Path, header: str | None, status: int) -> None:
+    """Only a user's whole password lets in; everybody else is told how to ask."""
+    async with serving(tmp_path) as server:
+        got, challenge = await ask(server, header)
+        assert got == status
+        assert challenge.startswith("Basic ") == (status == 401)
+
+
+async def test_every_route_asks_but_the_one_of_probes(tmp_path: Path) -> None:
+    """Taken from the router, so that a new one cannot be forgotten."""
+    async with serving(tmp_path) as server:
+        for route in server.routes:
+            path = route.path.replace("{id}", "i").replace("{name}", "app.js")
+            status, _ = await ask(server, None, path, route.method)
+            assert (path, status) == (path, 200 if path == "/-/healthy" else 401)
+
+
+async def test_what_changes_something_takes_the_token_in_place_of_the_password(
+    tmp_path: Path,
+) -> None:
+    """A request carries one Authorization; a wrong token is no password either."""
+    async with serving(tmp_path) as server:
+        assert (await ask(server, f"Bearer {TOKEN}", "/-/reload", "POST"))[0] == 200
+        assert (await ask(server, "Bearer wrong-0123456789abcdef", "/-/reload", "POST"))[0] == 401
+        assert (await ask(server, basic("ana", PASSWORD), "/-/reload", "POST"))[0] == 401
+
+
+async def count_checks(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Count how often a hash is really computed."""
+    checked = []
+    original = passwords._check
+
+    def check(password: bytes, known: str) -> bool:
+        checked.append(known)
+        return original(password, known)
+
+    monkeypatch.setattr(passwords, "_check", check)
+    return lambda: len(checked)
+
+
+async def test_a_scrape_every_few_seconds_costs_one_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was verified is remembered; what was wrong is not."""
+    count = await count_checks(monkeypatch)
+    async with serving(tmp_path) as server:
+        for _ in range(5):
+            assert (await ask(server, basic("ana", PASSWORD)))[0] == 200
+        assert count() == 1
+        for _ in range(2):
+            assert (await ask(server, basic("ana", "wrong")))[0] == 401
+        assert count() == 3
+
+
+async def test_a_password_that_was_changed_is_forgotten_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where it was remembered."""
+    monkeypatch.setattr(web_config, "LOOK_SECONDS", 0.02)
+    async with serving(tmp_path) as server:
+        assert (await ask(server, basic("ana", PASSWORD)))[0] == 200
+        web_file(tmp_path, {"ana": hashed("another")})
+        async with asyncio.timeout(10):
+            while (await ask(server, basic("ana", "another")))[0] != 200:
+                await asyncio.sleep(1.05)  # the turn of an address that was wrong
+        assert (await ask(server, basic("ana", PASSWORD)))[0] in (401, 429)
+
+
+async def test_guessing_is_slowed_down_and_locks_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From one address: the guesser gets a try a second, who is known goes on, who is new gets in, too."""
+    count = await count_checks(monkeypatch)
+    async with serving(tmp_path) as server:
+        assert (await ask(server, basic("ana", PASSWORD)))[0] == 200
+        for _ in range(FAILURES_MAX):
+            assert (await ask(server, basic("ana", "wrong")))[0] == 401
+        before = count()
+        for _ in range(50):
+            assert (await ask(server, basic("ana", "wrong")))[0] == 429
+        assert count() == before
+        assert (await ask(server, basic("ana", PASSWORD)))[0] == 200
+        await asyncio.sleep(passwords.TRY_AGAIN_SECONDS)
+        assert (await ask(server, basic("cy", "y")))[0] == 200
+
+
+async def test_a_name_that_nobody_has_takes_as_long_as_a_wrong_password() -> None:
+    """Time tells nothing of names: a hash of the same cost is computed for each."""
+    users = {"ana": hashed(PASSWORD, 8)}
+    asked = Passwords()
+
+    async def fastest(header: str, caller: str) -> float:
+        times = []
+        for number in range(5):
+            began = time.process_time()
+            assert await asked.user(users, header, f"{caller} {number}") is None
+            times.append(time.process_time() - began)
+        return min(times)
+
+    known = await fastest(basic("ana", "wrong"), "a")
+    unknown = await fastest(basic("eve", "wrong"), "b")
+    assert 0.4 < known / unknown < 2.5
+
+
+async def test_the_loop_goes_on_while_hashes_are_computed(tmp_path: Path) -> None:
+    """A hash of a tenth of a second does not hold up a scrape that needs none."""
+    async with serving(tmp_path, {"ana": hashed(PASSWORD, 4), "slow": hashed("s", 11)}) as server:
+        assert (await ask(server, basic("ana", PASSWORD)))[0] == 200
+        guesses = [asyncio.create_task(ask(server, basic("slow", "wrong"))) for _ in range(8)]
+        await asyncio.sleep(0.05)
+        assert (await ask(server, basic("ana", PASSWORD)))[0] == 200
+        assert not all(guess.done() for guess in guesses)
+        assert {status for status, _ in await asyncio.gather(*guesses)} == {401}

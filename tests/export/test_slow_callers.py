@@ -1,0 +1,114 @@
+"""200 slow connections at once, and far too many idle ones: the next scrape is answered all the same."""
+
+import asyncio
+import contextlib
+import socket
+
+import aiohttp
+
+from tests.export.demo_board import fill
+from tests.export.slow_callers import scrape_seconds, slow_callers
+from tests.export.small_board import small_board
+from vllm_watch.export import listener
+from vllm_watch.export.board import Board
+from vllm_watch.export.server import Server
+
+SCRAPE_SECONDS_MAX = 5.0
+"""Alone it takes milliseconds (benchmarks/bench_slow_callers.py says how many); this machine may be busy."""
+
+
+@contextlib.asynccontextmanager
+async def serving(board: Board):
+    server = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop()
+
+
+async def test_slow_callers_do_not_keep_a_scrape_waiting():
+    """Heads that drip, bodies that drip, answers that nobody reads, and silence: fifty of each."""
+    board = small_board()
+    fill(board, extra=60, now=1_763_700_000.0, back_seconds=5)
+    async with serving(board) as server, slow_callers(server.port, 50):
+        await asyncio.sleep(1.0)
+        took = [await asyncio.to_thread(scrape_seconds, server.port) for _ in range(20)]
+        assert max(took) < SCRAPE_SECONDS_MAX
+        assert server.connections <= listener.CONNECTIONS_PER_CALLER_MAX
+
+
+async def test_idle_connections_make_room_for_newcomers():
+    """However many are opened by one address, it holds no more than its share, and is still answered."""
+    async with serving(small_board()) as server:
+        with contextlib.ExitStack() as held:
+            for _ in range(listener.CONNECTIONS_PER_CALLER_MAX + 100):
+                one = held.enter_context(socket.socket())
+                one.setblocking(False)
+                await asyncio.get_running_loop().sock_connect(one, ("127.0.0.1", server.port))
+            assert await asyncio.to_thread(scrape_seconds, server.port) < SCRAPE_SECONDS_MAX
+            assert server.connections <= listener.CONNECTIONS_PER_CALLER_MAX
+
+
+async def test_connections_that_have_asked_make_room_too():
+    """One request does not buy a connection for ever: those that idle longest go first."""
+    async with serving(small_board()) as server, contextlib.AsyncExitStack() as held:
+        url = f"http://127.0.0.1:{server.port}/-/healthy"
+        for _ in range(listener.CONNECTIONS_PER_CALLER_MAX + 20):
+            session = await held.enter_async_context(aiohttp.ClientSession())
+            async with session.get(url) as answer:
+                assert await answer.read() == b"healthy\n"
+        assert server.connections <= listener.CONNECTIONS_PER_CALLER_MAX
+        assert await asyncio.to_thread(scrape_seconds, server.port) < SCRAPE_SECONDS_MAX
+
+
+async def test_pages_that_are_watched_are_not_thrown_out(monkeypatch):
+    """A stream of live updates is an answer under way: idle ones go before it."""
+    monkeypatch.setattr(listener, "CONNECTIONS_PER_CALLER_MAX", 20)
+    async with serving(small_board()) as server, aiohttp.ClientSession() as session:
+        url = f"http://127.0.0.1:{server.port}"
+        async with session.get(f"{url}/api/v1/events") as page:
+            assert (await page.content.readline()).startswith(b"retry")
+            with contextlib.ExitStack() as held:
+                for _ in range(60):
+                    one = held.enter_context(socket.socket())
+                    one.setblocking(False)
+                    await asyncio.get_running_loop().sock_connect(one, ("127.0.0.1", server.port))
+                assert await asyncio.to_thread(scrape_seconds, server.port) < SCRAPE_SECONDS_MAX
+            server._board.publish_gpus(server._board.gpus)
+            async with asyncio.timeout(10):
+                while b"event: gpus" not in await page.content.readline():
+                    pass
+
+
+async def test_the_system_without_a_descriptor_left_is_outlasted(monkeypatch, caplog):
+    """Accepting fails, is said once, and goes on as soon as there is room."""
+    async with serving(small_board()) as server:
+        loop = asyncio.get_running_loop()
+        real, failing = loop.sock_accept, [3]
+
+        async def full(bound):
+            if failing[0]:
+                failing[0] -= 1
+                raise OSError(24, "Too many open files")
+            return await real(bound)
+
+        monkeypatch.setattr(loop, "sock_accept", full)
+        with contextlib.suppress(OSError):
+            await asyncio.to_thread(scrape_seconds, server.port)  # wakes the accept that waits
+        assert await asyncio.to_thread(scrape_seconds, server.port) < SCRAPE_SECONDS_MAX
+        assert failing == [0]
+
+
+async def test_a_connection_that_is_thrown_out_before_it_began_is_closed():
+    """Taken and ended within one turn of the loop: its descriptor is given back."""
+    async with serving(small_board()) as server:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            server._listener._take(ours, "somebody")
+            (one,) = [each for each in server._listener._all if each.caller == "somebody"]
+            server._listener._end(one)
+            await asyncio.sleep(0.01)
+            assert ours.fileno() == -1
+            theirs.settimeout(5)
+            assert await asyncio.to_thread(theirs.recv, 1) == b""

@@ -1,0 +1,80 @@
+"""One endpoint that changes something: who may, how often, and one line in the log of each who did.
+
+Every such route is made of this, so that none can be added without a token; a test takes them all from
+the router.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+import structlog
+from aiohttp import web
+
+from vllm_watch.export.answers import refusal
+from vllm_watch.export.auth import Auth
+
+ANSWER_SECONDS = 30.0
+"""For the guard to ask its blockers and its lock."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks: a token's name, and the address that the connection came from."""
+
+    actor: str
+    source: str
+
+
+Handle = Callable[[web.Request, Caller], Awaitable[web.StreamResponse]]
+Known = Callable[[web.Request], str | None]
+"""Who may ask without a token, by name; None: this caller may not."""
+
+
+class Guarded:
+    """`handle` is the route's handler. It runs `inner` for whoever has a token with the right."""
+
+    def __init__(self, auth: Auth, right: str, inner: Handle, known: Known | None = None) -> None:
+        self.right = right
+        self._auth = auth
+        self._inner = inner
+        self._known = known
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Refuse, or do it; and write down who asked, from where, for what, and what came of it."""
+        source = request.remote or "unknown"
+        actor = self._actor(request)
+        if not isinstance(actor, str):
+            return actor
+        caller = Caller(actor=actor, source=source)
+        status: int | str = "cut off"
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                response = await self._inner(request, caller)
+            status = response.status
+        except TimeoutError:
+            response = refusal(
+                504, "There was no answer in time", "See the journal for whether it was done"
+            )
+            status = response.status
+        finally:
+            _log.info("change_asked", actor=actor, source=source, path=request.path, status=status)
+        return response
+
+    def _actor(self, request: web.Request) -> str | web.Response:
+        if "Authorization" not in request.headers or not self._auth.exists:
+            known = None if self._known is None else self._known(request)
+            if known is not None:
+                return self._auth.too_fast(known, self.right) or known
+        if not self._auth.exists:
+            return refusal(403, f"{request.remote} may not {self.right}",
+                           "Ask from the watcher's own host, send SIGHUP, or configure api.tokens")  # fmt: skip
+        return self._auth.actor(request, self.right)
+
+
+def guard_of(request: web.Request) -> Guarded | None:
+    """Return what guards the route that this request goes to."""
+    owner = getattr(request.match_info.handler, "__self__", None)
+    return owner if isinstance(owner, Guarded) else None

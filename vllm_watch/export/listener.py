@@ -1,0 +1,197 @@
+"""Takes connections: with TLS where it is asked for, and never so many that others find no room.
+
+A process has some thousand descriptors, and the watcher needs them to ask its engines: whoever opens
+connections and says nothing, or says it byte by byte, must cost neither those nor the next scrape. So each
+connection has a time in which to ask, and a newcomer takes the place of the one that has idled longest.
+"""
+
+import asyncio
+import errno
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+CONNECTIONS_MAX = 512
+"""Half of the usual limit on descriptors (1024)."""
+
+CONNECTIONS_PER_CALLER_MAX = 256
+"""One address, or all behind one proxy, leaves room for a scrape from elsewhere."""
+
+FIRST_REQUEST_SECONDS = 10.0  # to send a whole request head after connecting
+HANDSHAKE_SECONDS = 10.0  # for TLS: three round trips, and a machine that is busy
+SWEEP_SECONDS = 2.5
+BACKLOG = 512  # connections that wait to be taken; the kernel refuses those beyond
+_NO_ROOM_SECONDS = 0.2  # until it is tried again after the system had no descriptor left
+_NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True, eq=False)
+class _Connection:
+    caller: str
+    since_s: float  # when it came, or its last answer ended
+    asked: bool = False  # has it ever sent a whole request?
+    answering: int = 0
+    handshake: asyncio.Task[None] | None = None
+    taken: socket.socket | None = None  # until the transport has it
+    handler: RequestHandler | None = None
+
+
+class Listener:
+    """One bound socket, and the connections that came of it."""
+
+    def __init__(
+        self,
+        bound: socket.socket,
+        server: web.Server,
+        context: Callable[[], ssl.SSLContext | None],
+    ) -> None:
+        """`context` is asked anew for each connection: a renewed certificate counts from the next one on."""
+        self._bound = bound
+        self._server = server
+        self._context = context
+        self._all: set[_Connection] = set()
+        self._of_handler: dict[object, _Connection] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._told = False
+
+    def start(self) -> None:
+        """Begin to take connections."""
+        self._bound.listen(BACKLOG)
+        self._tasks = [
+            asyncio.create_task(self._accept_on(), name="accept"),
+            asyncio.create_task(self._sweep_on(), name="sweep"),
+        ]
+
+    async def stop(self) -> None:
+        """Take no more; those that have asked are left to the server."""
+        handshakes = [each.handshake for each in self._all if each.handshake is not None]
+        for task in (*self._tasks, *handshakes):
+            task.cancel()
+        await asyncio.gather(*self._tasks, *handshakes, return_exceptions=True)
+        self._bound.close()
+
+    def began(self, handler: object) -> None:
+        """A whole request head has come on this connection."""
+        found = self._of_handler.get(handler)
+        if found is not None:
+            found.asked = True
+            found.answering += 1
+
+    def ended(self, handler: object) -> None:
+        """Its answer has ended."""
+        found = self._of_handler.get(handler)
+        if found is not None:
+            found.answering -= 1
+            found.since_s = asyncio.get_running_loop().time()
+
+    def __len__(self) -> int:
+        self._forget_closed()
+        return len(self._all)
+
+    # ---
+
+    async def _accept_on(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                taken, address = await loop.sock_accept(self._bound)
+            except OSError as error:  # the caller has gone already, or there is no room
+                if error.errno in _NO_ROOM:
+                    self._tell_no_room(error)
+                    self._make_room(lambda _: True)
+                await asyncio.sleep(_NO_ROOM_SECONDS)
+                continue
+            self._take(taken, str(address[0]) if address else "")
+
+    def _take(self, taken: socket.socket, caller: str) -> None:
+        if not self._has_room(caller):
+            taken.close()
+            return
+        taken.setblocking(False)
+        loop = asyncio.get_running_loop()
+        one = _Connection(caller, loop.time(), taken=taken)
+        self._all.add(one)
+        one.handshake = loop.create_task(self._begin(one), name="connection")
+        one.handshake.add_done_callback(lambda _: self._begun(one))
+
+    async def _begin(self, one: _Connection) -> None:
+        def handler() -> RequestHandler:
+            made = one.handler = self._server()
+            self._of_handler[made] = one
+            return made
+
+        context = self._context()
+        seconds = None if context is None else HANDSHAKE_SECONDS
+        taken, one.taken = one.taken, None
+        assert taken is not None  # noqa: S101 - it is begun once
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                handler, taken, ssl=context, ssl_handshake_timeout=seconds
+            )
+        except (OSError, TimeoutError):
+            self._forget(one)  # no TLS, another's certificate, or gone: the caller's matter
+
+    def _begun(self, one: _Connection) -> None:
+        if one.handshake is not None and one.handshake.cancelled():
+            self._forget(one)
+        if one.taken is not None:  # it was cancelled before it ran at all
+            one.taken.close()
+        one.handshake = None
+
+    def _has_room(self, caller: str) -> bool:
+        if len(self._all) >= CONNECTIONS_PER_CALLER_MAX:
+            self._forget_closed()
+        own = sum(each.caller == caller for each in self._all)
+        if own >= CONNECTIONS_PER_CALLER_MAX:
+            return self._make_room(lambda each: each.caller == caller)
+        return len(self._all) < CONNECTIONS_MAX or self._make_room(lambda _: True)
+
+    def _make_room(self, among: Callable[[_Connection], bool]) -> bool:
+        """End the one that has idled longest; False: each is being answered."""
+        idle = [each for each in self._all if not each.answering and among(each)]
+        if not idle:
+            return False
+        self._end(min(idle, key=lambda each: each.since_s))
+        return True
+
+    def _end(self, one: _Connection) -> None:
+        self._forget(one)
+        if one.handshake is not None:
+            one.handshake.cancel()
+        elif one.handler is not None:
+            one.handler.force_close()
+            if one.handler.transport is not None:
+                one.handler.transport.abort()
+
+    def _forget(self, one: _Connection) -> None:
+        self._all.discard(one)
+        self._of_handler.pop(one.handler, None)
+
+    def _forget_closed(self) -> None:
+        open_now = set(self._server.connections)
+        for one in [each for each in self._all if each.handshake is None]:
+            if one.handler not in open_now:
+                self._forget(one)
+
+    async def _sweep_on(self) -> None:
+        """End connections on which no whole request came in time, which aiohttp would keep for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            self._forget_closed()
+            for one in list(self._all):
+                if not one.asked and loop.time() - one.since_s > FIRST_REQUEST_SECONDS:
+                    self._end(one)
+
+    def _tell_no_room(self, error: OSError) -> None:
+        if not self._told:
+            remedy = "raise the limit of open files (ulimit -n, LimitNOFILE=)"
+            _log.error("no_room_for_connections", error=str(error), remedy=remedy)
+        self._told = True

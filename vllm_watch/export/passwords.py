@@ -1,0 +1,134 @@
+"""Basic auth: who may read, by the users of the web configuration.
+
+bcrypt is slow on purpose, so what was verified is remembered (as a keyed digest, never the password) and a
+scrape every few seconds costs nothing. A hash is computed in a thread, one at a time, and an address
+whose passwords are wrong gets one try a second: a guesser costs us little, and never locks out who has the
+right password.
+"""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+
+import bcrypt
+import structlog
+
+_log = structlog.get_logger()
+
+FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
+"""So many wrong passwords of one address in a minute are a mistake; from then on it waits for its turn."""
+
+TRY_AGAIN_SECONDS = 1.0
+VERIFIED_MAX = 100
+"""Remembered, as exporter-toolkit does; a scraper or two and some people are far fewer."""
+
+CALLERS_MAX = 1024
+WAITING_MAX = 20
+"""Checks that wait for the thread: a second or two of work."""
+
+HEADER_CHARACTERS_MAX = 1024
+_PASSWORD_BYTES_MAX = 72  # bcrypt looks at no more
+_NOBODY = "$2b$10$PvVXdGv/Kb6Sa0J.gT3GW.ozQcxvh4t1o4r.W/fraAlqBVgWmQt9K"  # of a random password
+
+
+class TooManyError(Exception):
+    """This address has to wait."""
+
+
+class Passwords:
+    """Checks credentials against whatever users there are at that moment."""
+
+    def __init__(self) -> None:
+        self._key = secrets.token_bytes(32)
+        self._verified: OrderedDict[bytes, None] = OrderedDict()
+        self._failures: OrderedDict[str, list[float]] = OrderedDict()
+        self._thread = asyncio.Lock()
+        self._waiting = 0
+
+    async def user(self, users: Mapping[str, str], header: str, caller: str) -> str | None:
+        """Return whose credentials these are; None: nobody's. Raises TooManyError."""
+        given = credentials(header)
+        if given is None:
+            return None
+        name, password = given
+        known = users.get(name)
+        digest = self._digest(name, known or "", password)
+        if digest in self._verified:
+            self._verified.move_to_end(digest)
+            return name
+        self._take_turn(caller)
+        # As long for a name that nobody has: time tells nothing of names.
+        if await self._matches(password, known or _like(users)) and known is not None:
+            self._verified[digest] = None
+            while len(self._verified) > VERIFIED_MAX:
+                self._verified.popitem(last=False)
+            return name
+        self._count(caller)
+        return None
+
+    def _digest(self, name: str, known: str, password: bytes) -> bytes:
+        """With the hash in it, so that a password that was changed is forgotten at once."""
+        said = b"\0".join((name.encode(), known.encode(), password))
+        return hmac.new(self._key, said, hashlib.sha256).digest()
+
+    async def _matches(self, password: bytes, known: str) -> bool:
+        if self._waiting >= WAITING_MAX:
+            raise TooManyError
+        self._waiting += 1
+        try:
+            async with self._thread:
+                return await asyncio.to_thread(_check, password, known)
+        finally:
+            self._waiting -= 1
+
+    def _take_turn(self, caller: str) -> None:
+        recent = self._recent(caller)
+        if len(recent) >= FAILURES_MAX and time.monotonic() - recent[-1] < TRY_AGAIN_SECONDS:
+            raise TooManyError
+
+    def _recent(self, caller: str) -> list[float]:
+        now_s = time.monotonic()
+        return [t for t in self._failures.get(caller, ()) if now_s - t < FAILURES_SECONDS]
+
+    def _count(self, caller: str) -> None:
+        recent = [*self._recent(caller), time.monotonic()][-FAILURES_MAX:]
+        if len(recent) < FAILURES_MAX:
+            _log.warning("wrong_password", caller=caller)
+        elif caller not in self._failures or len(self._failures[caller]) < FAILURES_MAX:
+            _log.warning("wrong_passwords", caller=caller, because="it now waits for each try")
+        self._failures[caller] = recent
+        self._failures.move_to_end(caller)
+        while len(self._failures) > CALLERS_MAX:
+            self._failures.popitem(last=False)
+
+
+def credentials(header: str) -> tuple[str, bytes] | None:
+    """Return user and password of a Basic Authorization header."""
+    scheme, _, text = header.partition(" ")
+    if scheme.lower() != "basic" or len(text) > HEADER_CHARACTERS_MAX:
+        return None
+    try:
+        name, colon, password = base64.b64decode(text.strip(), validate=True).partition(b":")
+        return (name.decode(), password) if colon else None
+    except (binascii.Error, ValueError):
+        return None
+
+
+def _like(users: Mapping[str, str]) -> str:
+    """A hash of nobody's password, of the cost that the users' hashes have."""
+    cost = max((known[4:6] for known in users.values()), default="10")
+    return f"{_NOBODY[:4]}{cost}{_NOBODY[6:]}"
+
+
+def _check(password: bytes, known: str) -> bool:
+    try:
+        # $2x$ and $2y$ are other programs' names of the same algorithm.
+        return bcrypt.checkpw(password[:_PASSWORD_BYTES_MAX], f"$2b{known[3:]}".encode())
+    except ValueError:  # such as a NUL in the password
+        return False

@@ -1,0 +1,57 @@
+"""Who may ask at all, where the web configuration says so: by password, by the names in a client's certificate."""
+
+import ssl
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from vllm_watch.export import tls
+from vllm_watch.export.answers import refusal
+from vllm_watch.export.guarded import guard_of
+from vllm_watch.export.passwords import TRY_AGAIN_SECONDS, Passwords, TooManyError
+from vllm_watch.export.web_config import WebConfig
+
+OPEN_PATH = "/-/healthy"
+"""Says only that the process answers: a kubelet's probe has no password."""
+
+
+def signed_in(config: WebConfig) -> Middleware:
+    """Make the middleware that refuses everybody else; it does nothing where nothing is asked for."""
+    passwords = Passwords()
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        settings = config.settings
+        allowed = settings.tls_server_config.client_allowed_sans
+        if allowed and tls.names(_certificate(request)).isdisjoint(allowed):
+            return refusal(403, "This certificate names nobody who may ask",
+                           "See client_allowed_sans in the web configuration")  # fmt: skip
+        users = settings.basic_auth_users
+        if not users or request.path == OPEN_PATH or _brings_token(request):
+            return await handler(request)
+        header = request.headers.get("Authorization", "")
+        try:
+            user = await passwords.user(users, header, request.remote or "unknown")
+        except TooManyError:
+            response = refusal(429, "Too many wrong passwords", f"Wait {TRY_AGAIN_SECONDS:g} s")
+            response.headers["Retry-After"] = f"{TRY_AGAIN_SECONDS:g}"
+            return response
+        if user is not None:
+            return await handler(request)
+        response = refusal(401, "This needs a user and a password",
+                           "Send those of basic_auth_users in the web configuration")  # fmt: skip
+        response.headers["WWW-Authenticate"] = 'Basic realm="vllm-watch", charset="UTF-8"'
+        return response
+
+    return check
+
+
+def _brings_token(request: web.Request) -> bool:
+    """A request has one Authorization: what changes something takes the token, which says more, and checks it."""
+    scheme = request.headers.get("Authorization", "").partition(" ")[0]
+    return scheme.lower() == "bearer" and guard_of(request) is not None
+
+
+def _certificate(request: web.Request) -> dict[str, object]:
+    secure = request.transport.get_extra_info("ssl_object") if request.transport else None
+    return dict(secure.getpeercert() or {}) if isinstance(secure, ssl.SSLObject) else {}

@@ -1,0 +1,151 @@
+"""The web configuration in use: read at the start, and again whenever it or a certificate changes.
+
+A file that is not usable, such as one half written or a certificate without its new key, changes nothing:
+what was used goes on, and that is said. No change takes a protection away while we serve: a file that is
+just being written is empty for a moment, and must not open the doors.
+"""
+
+import asyncio
+import os
+import ssl
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from vllm_watch.errors import ConfigError
+from vllm_watch.export import tls
+from vllm_watch.export.web_health import WebHealth
+from vllm_watch.settings import web
+from vllm_watch.settings.web import WebSettings
+
+LOOK_SECONDS = 5.0
+"""How often the files' times are looked at: a renewed certificate counts within so long."""
+
+STAT_SECONDS = 2.0
+"""A folder on a network that hangs is not waited for: what is used goes on."""
+
+_log = structlog.get_logger()
+_Stamp = tuple[tuple[int, int, int] | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    settings: WebSettings
+    context: ssl.SSLContext | None
+    stamp: _Stamp
+
+
+def check(path: Path) -> WebSettings:
+    """Read the file and its certificates just as serving would. Raises ConfigError."""
+    return _load(path).settings
+
+
+class WebConfig:
+    """One file; without one nothing is encrypted and nobody is asked who they are."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._used = _Used(WebSettings(), None, ())
+        self._seen: _Stamp = ()  # of the files as last taken over
+        self._reading: asyncio.Future[None] | None = None
+        self.health = None if path is None else WebHealth(str(path))
+
+    @property
+    def settings(self) -> WebSettings:
+        """What holds now."""
+        return self._used.settings
+
+    @property
+    def context(self) -> ssl.SSLContext | None:
+        """What new connections are encrypted with; None: they are not."""
+        return self._used.context
+
+    @property
+    def scheme(self) -> str:
+        """`http` or `https`."""
+        return "http" if self.context is None else "https"
+
+    def open(self) -> None:
+        """Read it for the first time. Raises ConfigError."""
+        if self._path is not None:
+            self._use(_load(self._path))
+
+    async def keep_up(self) -> None:
+        """Look at the files again and again, until cancelled."""
+        while self._path is not None:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._reading is None or self._reading.done():
+                self._reading = asyncio.ensure_future(asyncio.to_thread(self.look))
+            await asyncio.wait({self._reading}, timeout=STAT_SECONDS)
+
+    def look(self) -> None:
+        """Take over what changed, if it is usable. Blocks on the disk; never raises for what is there."""
+        if self._path is None or (self._well and self._stamp_now() == self._seen):
+            return
+        try:
+            found = _load(self._path)
+            _refuse_less(self._used, found)
+        except ConfigError as error:
+            self._refuse(error)
+        else:
+            self._use(found)
+            _log.info("web_config_reloaded", file=str(self._path))
+
+    @property
+    def _well(self) -> bool:
+        """A file that is not usable is read at each look: what it names, and was mended, has no stamp yet."""
+        return self.health is None or self.health.problem is None
+
+    def _use(self, found: _Used) -> None:
+        self._used, self._seen = found, found.stamp
+        if self.health is not None:
+            self.health.problem = self.health.remedy = None
+            self.health.last_success_timestamp_seconds = time.time()
+
+    def _refuse(self, error: ConfigError) -> None:
+        if self.health is not None and self.health.problem != error.cause:
+            self.health.problem, self.health.remedy = error.cause, error.remedy
+            _log.error("web_config_not_usable", cause=error.cause, remedy=error.remedy)
+
+    def _stamp_now(self) -> _Stamp:
+        assert self._path is not None  # noqa: S101 - as its callers saw
+        return _stamp((self._path, *self._used.settings.files))
+
+
+def _load(path: Path) -> _Used:
+    # Taken before: what changes while it is read differs at the next look, and is read again.
+    before = _stamp((path,))
+    settings = web.read(path)
+    stamp = (*before, *_stamp(settings.files))
+    try:
+        return _Used(settings, tls.context(settings.tls_server_config), stamp)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error.cause}", error.remedy) from None
+
+
+def _refuse_less(used: _Used, found: _Used) -> None:
+    before, after = used.settings, found.settings
+    lost = {
+        "TLS": used.context is not None and found.context is None,
+        "passwords": bool(before.basic_auth_users) and not after.basic_auth_users,
+        "client certificates": before.tls_server_config.client_auth_type == "RequireAndVerifyClientCert"
+        and after.tls_server_config.client_auth_type != "RequireAndVerifyClientCert",
+    }  # fmt: skip
+    for what, is_lost in lost.items():
+        if is_lost:
+            cause = f"it asks for no {what} any more, which is not taken away while we serve"
+            raise ConfigError(cause, "restart vllm-watch if that is meant")
+
+
+def _stamp(files: tuple[Path, ...]) -> _Stamp:
+    return tuple(_stamp_of(file) for file in files)
+
+
+def _stamp_of(file: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
