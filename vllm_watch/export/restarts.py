@@ -6,7 +6,6 @@ from typing import Any
 
 from vllm_watch.export.family import Family, Series
 
-
 PAST_MAX = 5
 """Attempts shown of each target: what a person looks back on; the journal has all."""
 
