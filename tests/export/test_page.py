@@ -32,7 +32,7 @@ async def test_says_first_what_is_wrong(opened, server):
         "GPU 3 fell off the bus · llama-8b-canary is down: crash · llama-70b-b is stalled: hang"
         " · mistral-batch is overloaded: more demand than it can serve · 1 more."
     )
-    names = await tab.page.locator("details.target h3").all_inner_texts()
+    names = await tab.page.locator("details.target h3").all_text_contents()
     assert names[:4] == ["llama-8b-canary", "llama-70b-b", "mistral-batch", EVIL]
     assert names[4:] == sorted(names[4:], key=str.lower)
     assert await tab.page.title() == "(5) 4 of 9 targets need attention · vllm-watch"

@@ -5,7 +5,7 @@ const RETRY_MS = 3000;
 const STATUS_TIMEOUT_MS = 15000;
 
 export class Live {
-  /** `handlers`: status(whole, incidents), target(one), gone(name), incident(one), gpus(reading), clock(t), connection(state). */
+  /** `handlers`: status(whole, incidents), target(one), gone(name), incident(one), gpus(reading), watcher(itself), connection(state). */
   constructor(handlers) {
     this.handlers = handlers;
     this.waiting = null; // events that come while the whole is being read
@@ -26,7 +26,7 @@ export class Live {
       else apply();
     });
     on("hello", (watcher) => this.hello(watcher));
-    on("beat", (watcher) => this.handlers.clock(watcher.t));
+    on("beat", (watcher) => this.handlers.watcher(watcher));
     on("target", (target) => this.handlers.target(target));
     on("gone", ({ name }) => this.handlers.gone(name));
     on("incident", (incident) => this.handlers.incident(incident));
@@ -39,7 +39,7 @@ export class Live {
   /** Read everything; then apply what changed meanwhile, which may be newer. */
   async hello(watcher) {
     const { source } = this;
-    this.handlers.clock(watcher.t);
+    this.handlers.watcher(watcher);
     this.waiting = [];
     try {
       const [whole, { incidents }] = await Promise.all(["api/v1/status", "api/v1/incidents"].map(read));

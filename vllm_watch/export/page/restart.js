@@ -4,8 +4,8 @@ import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
 import { ask } from "./people.js";
 
-const TRIGGERS = { incident: "for this incident", schedule: "on schedule", manual: "by hand", alertmanager: "for an alert" };
-const ENDS = {
+export const TRIGGERS = { incident: "for this incident", schedule: "on schedule", manual: "by hand", alertmanager: "for an alert" };
+export const ENDS = {
   helped: ["good", "helped"], did_not_help: ["bad", "did not help"], failed: ["bad", "failed"], uncertain: ["bad", "may not have happened"],
   cancelled: ["quiet", "was given up before anything was done"], dry_run: ["again", "would have been done now (mode observe)"],
 };
@@ -86,9 +86,13 @@ export class Plan {
     const wish = incident === null ? null : plan.waiting.find(({ incident_id: id }) => id === incident);
     if (wish && wish.approved_by === null && !plan.under_way) {
       offers.push({ key: `approve ${incident}`, text: "Approve the restart", wish: {
-        path: `${path}/approve`, title: `Restart ${this.target}?`, text: `It is restarted with the hook ${plan.hook}, if every other gate agrees.`, act: "Restart it" } });
+        path: `${path}/approve`, incident, title: `Restart ${this.target}?`, text: `It is restarted with the hook ${plan.hook}, if every other gate agrees.`, act: "Restart it" } });
       offers.push({ key: `silence ${incident}`, text: "Silence", wish: {
-        path: `${path}/silence`, title: "No restart for this incident", text: "It stays open; it only restarts nothing, for so long.", reason: true, minutes: 60, act: "Silence" } });
+        path: `${path}/silence`, incident, title: "No restart for this incident", text: "It stays open; it only restarts nothing, for so long.", reason: true, minutes: 60, act: "Silence" } });
+    }
+    if (incident === null && !plan.under_way) {
+      offers.push({ key: "restart", text: "Restart it …", wish: {
+        path: `api/v1/targets/${encodeURIComponent(this.target)}/restart`, title: `Restart ${this.target}?`, text: `The guard is asked as for every restart: it refuses with its reasons, or restarts it with the hook ${plan.hook} now.`, reason: true, act: "Restart it" } });
     }
     if (plan.breaker) {
       offers.push({ key: "resume", text: "Let it be tried again", wish: {

@@ -35,6 +35,9 @@ export const OUTCOMES = {
 /** Reasons for a clock below its maximum that someone should know of. */
 export const HOT = new Set(["hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"]);
 
+/** The target under whose name the watcher tells of itself, or of what all targets share. */
+export const OF_THE_WATCHER = "vllm-watch";
+
 const SEVERITIES = {
   page: { rank: 0, tone: "bad", sign: "bad", word: "page", meaning: "Wakes a person: it costs users now." },
   ticket: { rank: 1, tone: "warn", sign: "warn", word: "ticket", meaning: "For the next working day." },
@@ -66,7 +69,7 @@ const CAUSES = {
 const kindOf = (kind) => KINDS[kind] ?? [capital(slugWords(kind)), `has an incident (${slugWords(kind)})`];
 
 /** An incident's kind and cause in plain words: "Stalled: hang". */
-export const incidentTitle = ({ kind, cause }) => `${kindOf(kind)[0]}: ${CAUSES[cause] ?? slugWords(cause)}`;
+export const incidentTitle = ({ target, kind, cause }) => `${target === OF_THE_WATCHER && kind === "engine_down" ? "Many targets at once" : kindOf(kind)[0]}: ${CAUSES[cause] ?? slugWords(cause)}`;
 
 /** The same as what is said of its target: "is stalled: hang". */
 export const incidentSays = ({ kind, cause }) => `${kindOf(kind)[1]}: ${CAUSES[cause] ?? slugWords(cause)}`;
