@@ -26,6 +26,7 @@ from vllm_watch.lab.workload import ClosedLoop, Sizes
 TOKEN = "a-token-for-the-pictures-only"  # noqa: S105 - of a daemon that lives for minutes on loopback
 _WEEK_SECONDS = 604_800.0
 _MANY = 500
+_PATIENCE = {"timeout_seconds": 15, "connect_timeout_seconds": 15}  # all of this shares one core
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ STAGES = {
     "down": Stage(_four, _fault("search", "crash")),
     "stale-vram": Stage(_four, _orphan),
     "approval": Stage(_four, _fault("batch", "hang"), mode="approve"),
-    "500-targets": Stage(_many, _several, interval_seconds=10.0),
+    "500-targets": Stage(_many, _several, interval_seconds=20.0),
 }
 
 
@@ -122,7 +123,7 @@ async def serve(stage: Stage, listen: str, after_seconds: float) -> None:
             document = {
                 "listen": listen,
                 "state_dir": f"{folder}/state",
-                "scrape": {"interval_seconds": stage.interval_seconds},
+                "scrape": {"interval_seconds": stage.interval_seconds, **_PATIENCE},
                 "targets": [{"name": t.name, "url": t.url, "group": t.group} for t in targets],
                 "restart": {"mode": stage.mode, "hook": "restart-engine", "peers": "none"},
                 "hooks": {"command": [{"name": "restart-engine", "argv": ["/bin/true"]}]},

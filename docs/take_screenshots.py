@@ -22,7 +22,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 ROOT = Path(__file__).parents[1]
 IMAGES = Path(__file__).parent / "images"
 CHROMIUM = "/usr/bin/chromium"  # Debian's; playwright's own needs a download
-READY_SECONDS_MAX = 60.0
+READY_SECONDS_MAX = 180.0
 STORY_SECONDS = 480.0  # of the ten minutes that charts show
 TROUBLE_SECONDS_MAX = 240.0
 SETTLE_SECONDS = 12.0  # until nobody doubts it
@@ -85,6 +85,7 @@ def stages(names: set[str]) -> Iterator[dict[str, str]]:
             running.append(
                 subprocess.Popen(  # noqa: S603 - our own command
                     [*command, str(STORY_SECONDS)], stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": str(ROOT)},
                 )
             )  # fmt: skip

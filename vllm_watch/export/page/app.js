@@ -17,7 +17,7 @@ import { incidentSays, OF_THE_WATCHER, RESOLUTIONS, shownState } from "./words.j
 
 const OPEN_UP_TO = 2; // so few targets are shown opened: there is room, and nothing to choose from
 const HIDDEN_MS = 1000; // a tab in the background still says on its title what is wrong
-const RELOAD_MS = 60000; // a page that would load itself anew more often than that does not
+const RELOAD_MS = 60000; // a page that has just loaded itself anew does not do so again: behind a balancer two versions may take turns
 
 const PAUSE = { path: "api/v1/pause", title: "Pause all restarts?", text: "Nothing that this watcher watches is restarted, a person's wish included, until the time is over or somebody resumes.", reason: true, minutes: null, act: "Pause" };
 const RESUME = { path: "api/v1/resume", title: "Resume restarts?", text: "The pause ends, and what did not help may be tried again.", reason: "optional", act: "Resume" };
@@ -86,7 +86,8 @@ class Page {
   /** Load itself anew: the watcher was upgraded. Not while somebody writes, and not again and again. */
   renew() {
     const writing = isOpen() || document.activeElement === $("search");
-    if (!writing && performance.now() > RELOAD_MS) location.reload();
+    const again = performance.getEntriesByType("navigation")[0]?.type === "reload" && performance.now() < RELOAD_MS;
+    if (!writing && !again) location.reload();
   }
 
   status(whole, incidents) {

@@ -6,15 +6,15 @@ import * as format from "./format.js";
 import { Recording } from "./recording.js";
 import { Plan } from "./restart.js";
 import { Witnesses } from "./witnesses.js";
-import { evidenceName, incidentTitle, OF_THE_WATCHER, restartWords, severityOf } from "./words.js";
+import { evidenceName, incidentTitle, OF_THE_WATCHER, restartWords, severityOf, table } from "./words.js";
 
 /** The signals in which a kind of trouble shows. */
-const SHOWN_IN = {
+const SHOWN_IN = table({
   engine_stalled: ["generation_tokens_per_second", "requests_running", "requests_waiting"],
   throughput_collapse: ["generation_tokens_per_second", "kv_cache_usage_ratio", "step_time_seconds"],
   engine_down: ["generation_tokens_per_second", "requests_running", "requests_waiting"],
   overload: ["requests_waiting", "generation_tokens_per_second", "time_to_first_token_p95_seconds"],
-};
+});
 
 export class Card {
   constructor({ id, target, kind }, page, { where = "" } = {}) {

@@ -58,7 +58,7 @@ export function age(value) {
   const first = units.findIndex(([, size]) => total >= size);
   const [name, size] = units[first];
   const whole = Math.floor(total / size);
-  if (whole >= 1000) return `${grouped.format(whole)}${THIN}${name}`;
+  if (whole >= 1000) return `${number(whole)}${THIN}${name}`;
   const [nextName, nextSize] = units[first + 1];
   const rest = Math.floor((total - whole * size) / nextSize);
   return rest ? `${whole}${THIN}${name} ${rest}${THIN}${nextName}` : `${whole}${THIN}${name}`;
@@ -76,6 +76,7 @@ export function bytes(value) {
     rest /= 1024;
     power += 1;
   }
+  if (Math.abs(rest) >= 1e5) return `${number(rest)}${THIN}${units[power]}`;
   return `${power === 0 ? rest : rest >= 1000 ? rest.toFixed(0) : rest.toFixed(1)}${THIN}${units[power]}`;
 }
 

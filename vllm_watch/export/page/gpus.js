@@ -157,9 +157,9 @@ function segments(gpu) {
 }
 
 function metersOf(gpu) {
-  const clock = gpu.sm_clock_hz === null ? format.UNKNOWN : `${(gpu.sm_clock_hz / 1e9).toFixed(2)}\u202fGHz`;
-  const power = gpu.power_watts === null ? format.UNKNOWN : `${gpu.power_watts.toFixed(0)}\u202fW`;
-  const heat = gpu.temperature_celsius === null ? format.UNKNOWN : `${gpu.temperature_celsius.toFixed(0)}\u202f°C`;
+  const clock = gpu.sm_clock_hz === null ? format.UNKNOWN : `${format.number(gpu.sm_clock_hz / 1e9)}\u202fGHz`;
+  const power = gpu.power_watts === null ? format.UNKNOWN : `${format.number(Math.round(gpu.power_watts))}\u202fW`;
+  const heat = gpu.temperature_celsius === null ? format.UNKNOWN : `${format.number(Math.round(gpu.temperature_celsius))}\u202f°C`;
   return [["busy", format.ratio(gpu.utilization_ratio)], ["heat", heat], ["power", power], ["clock", clock]];
 }
 

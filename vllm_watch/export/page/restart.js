@@ -3,12 +3,13 @@
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
 import { ask } from "./people.js";
+import { table } from "./words.js";
 
-export const TRIGGERS = { incident: "for this incident", schedule: "on schedule", manual: "by hand", alertmanager: "for an alert" };
-export const ENDS = {
+export const TRIGGERS = table({ incident: "for this incident", schedule: "on schedule", manual: "by hand", alertmanager: "for an alert" });
+export const ENDS = table({
   helped: ["good", "helped"], did_not_help: ["bad", "did not help"], failed: ["bad", "failed"], uncertain: ["bad", "may not have happened"],
   cancelled: ["quiet", "was given up before anything was done"], dry_run: ["again", "would have been done now (mode observe)"],
-};
+});
 
 /** When a gate will be asked again, unless it says so itself. */
 const until = ({ text, until_timestamp_seconds: t }, now) => (t === null || /:\d\dZ/.test(text) ? "" : ` Asked again ${format.moment(t, now)}.`);
