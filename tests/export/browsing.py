@@ -65,3 +65,12 @@ async def serving(board: Board, port: int = 0, **server: object) -> AsyncIterato
         yield one
     finally:
         await one.stop()
+
+
+async def paint_ms(page: Page) -> tuple[float, float]:
+    """Milliseconds from the navigation to the first paint, and to the first verdict on the screen."""
+    first, drawn = await page.evaluate(
+        "[performance.getEntriesByName('first-contentful-paint')[0].startTime,"
+        " performance.getEntriesByName('vllm-watch-drawn')[0].startTime]"
+    )
+    return float(first), float(drawn)
