@@ -131,7 +131,9 @@ async def test_charts_show_the_last_ten_minutes_and_the_value_under_the_pointer(
     for i in (0, 3, 6):
         await expect(charts.nth(i).locator(".chart-note")).to_contain_text("at ")
     await tab.page.mouse.move(0, 0)
-    await expect(charts.first.locator(".chart-note")).to_have_text("tokens per second")
+    await expect(charts.first.locator(".chart-note")).to_have_text(
+        "tokens per second, over 1\u202fmin"
+    )
     assert tab.complaints == []
 
 

@@ -48,7 +48,9 @@ async def test_each_open_incident_is_a_card(opened, server):
         "Nothing was found that does."
     )
     await expect(stalled.locator(".restart")).to_have_text("A restart is known to cure this.")
-    await expect(crashed.locator(".restart")).to_have_text("A restart does not help here.")
+    await expect(crashed.locator(".restart")).to_have_text(
+        "No restart is advised: its supervisor starts it again."
+    )
     await expect(stalled.locator(".runbook")).to_have_text(
         "Runbook docs/detectors/engine_stalled.md"
     )
@@ -170,10 +172,13 @@ async def test_marks_are_of_their_engine_and_of_the_span_that_is_charted(opened,
     [
         ({"restart_advised": True}, "A restart is known to cure this."),
         ({"kind": "overload", "cause": "demand"}, "A restart does not help here."),
+        ({"kind": "engine_down", "cause": "crash"}, "No restart is advised: its supervisor starts it again."),
+        ({"kind": "engine_down", "cause": "unreachable"}, "No restart is advised: it may be the network between us."),
+        ({"kind": "engine_down", "cause": "crash_loop"}, "A restart does not help: it crashes each time. Its log says why (vllm-watch diagnose)."),
         ({"cause": "unknown"}, "Whether a restart helps is not known."),
         ({}, "No restart is advised yet: it may recover by itself."),
     ],
-    ids=["advised", "useless", "unknown", "too early"],
+    ids=["advised", "useless", "crash", "unreachable", "crash loop", "unknown", "too early"],
 )
 async def test_says_of_a_restart_no_more_than_is_known(opened, server, told, words):
     """A hang may end by itself, and of an unknown cause the cure is unknown."""

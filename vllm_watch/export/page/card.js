@@ -95,7 +95,7 @@ export class Card {
     const lines = incident.engine === null ? alone : row.lines?.get(incident.engine) ?? null;
     this.charts.element.hidden = lines === undefined; // of several engines no chart shows all
     const marks = row.marksNow().filter(({ key }) => key === incident.id);
-    if (lines !== undefined) this.charts.draw(lines, { t: row.end(now), span: this.page.span, interval: row.interval(), marks });
+    if (lines !== undefined) this.charts.draw(lines, { ...row.view(now), marks });
   }
 
   drawRelated({ related }, all) {

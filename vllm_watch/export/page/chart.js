@@ -2,7 +2,7 @@
 // crisp on a wall and its colours are those of the style sheet.
 
 import { h, keyed, s, setAttribute, setText } from "./dom.js";
-import { ago, clock, UNKNOWN } from "./format.js";
+import { age, ago, clock, UNKNOWN } from "./format.js";
 
 const HEIGHT = 100;
 const GAP_INTERVALS = 2.6; // a single missed look is bridged, two are shown as a gap
@@ -137,6 +137,7 @@ export class Chart {
     this.signal = signal;
     this.say = say;
     this.line = new Line();
+    this.said = signal.note;
     this.at = null;
     this.value = h("span", { class: "chart-value" }, UNKNOWN); // no <output>: it would be read out at every change
     this.note = h("span", { class: "chart-note" }, signal.note);
@@ -183,6 +184,11 @@ export class Chart {
     return undefined;
   }
 
+  /** Over how many seconds a value is taken: a rate goes on for so long after the work has stopped. */
+  over(seconds) {
+    this.said = this.signal.windowed ? `${this.signal.note}, over ${age(seconds)}` : this.signal.note;
+  }
+
   /** Draw what `line` held in the `span` seconds before `end`, and `marks`: when something was wrong. */
   draw(line, end, span, interval, marks) {
     Object.assign(this, { line, end, span, gap: interval * GAP_INTERVALS });
@@ -227,7 +233,7 @@ export class Chart {
     const value = i < 0 ? null : this.line.values[i];
     const pointed = this.at !== null && value !== null && value !== undefined;
     setText(this.value, this.signal.format(value ?? null));
-    setText(this.note, pointed ? `at ${clock(this.line.times[i])}` : this.signal.note);
+    setText(this.note, pointed ? `at ${clock(this.line.times[i])}` : this.said);
     this.cross.hidden = !pointed;
     this.dot.hidden = !pointed;
     if (!pointed) return;

@@ -32,8 +32,11 @@ export class ChartSet {
     this.element = h("div", { class: "charts" }, ...this.parts.map(({ chart }) => chart.element));
   }
 
-  draw(lines, { t, span, interval, marks }) {
-    for (const { signal, chart } of this.parts) chart.draw(lines?.of.get(signal.name) ?? new Line(), t, span, interval, marks);
+  draw(lines, { t, span, interval, marks, windowSeconds }) {
+    for (const { signal, chart } of this.parts) {
+      chart.over(windowSeconds);
+      chart.draw(lines?.of.get(signal.name) ?? new Line(), t, span, interval, marks);
+    }
   }
 }
 
@@ -52,8 +55,8 @@ export class Engine {
   }
 
   /** `signals` is null where the engine is seen no more; `alone`: the target's row already says its state. */
-  draw(signals, lines, { t, now, span, interval, alone, marks }) {
-    this.charts.draw(lines, { t, span, interval, marks });
+  draw(signals, lines, { now, alone, ...view }) {
+    this.charts.draw(lines, view);
     this.head.hidden = signals === null;
     this.more.hidden = signals === null;
     if (signals === null) return;

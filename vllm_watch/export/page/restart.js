@@ -11,6 +11,9 @@ export const ENDS = table({
   cancelled: ["quiet", "was given up before anything was done"], dry_run: ["again", "would have been done now (mode observe)"],
 });
 
+/** The colour of a sign in ENDS. */
+export const toneOfSign = (sign) => (sign === "again" ? "info" : sign);
+
 /** When a gate will be asked again, unless it says so itself. */
 const until = ({ text, until_timestamp_seconds: t }, now) => (t === null || /:\d\dZ/.test(text) ? "" : ` Asked again ${format.moment(t, now)}.`);
 const ended = (text) => (/[.!?]$/.test(text) ? text : `${text}.`);
@@ -20,7 +23,7 @@ function past({ state, text, ended_timestamp_seconds: t, payoff_ratio: payoff },
   const [tone, words] = ENDS[state] ?? ["warn", state];
   const gave = payoff === null ? "" : payoff > 0 ? ` It gave back ${format.ratio(payoff)} of its fresh throughput.` : " It gave no throughput back.";
   const why = state === "dry_run" || !text ? "" : ` (${text})`;
-  return { sign: tone, tone, text: `${state === "dry_run" ? "A restart" : "The last restart"}${t === null ? "" : `, ${format.moment(t, now)},`} ${words}${why}.${gave}` };
+  return { sign: tone, tone: toneOfSign(tone), text: `${state === "dry_run" ? "A restart" : "The last restart"}${t === null ? "" : `, ${format.moment(t, now)},`} ${words}${why}.${gave}` };
 }
 
 /** One line for a wish, and one for each further gate that refuses. */

@@ -2,7 +2,7 @@
 
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
-import { ENDS, lines, TRIGGERS } from "./restart.js";
+import { ENDS, lines, toneOfSign, TRIGGERS } from "./restart.js";
 
 const SHOWN = 10;
 
@@ -26,7 +26,7 @@ export class Restarts {
     this.note = section.querySelector(".section-note");
     this.now = h("ul", { class: "plan-lines" });
     this.list = h("ul", { class: "attempts" });
-    this.none = h("p", { class: "nobody" }, "None was tried within the last days.");
+    this.none = h("p", { class: "nobody" }, "None within the last week.");
     section.append(h("div", { class: "restarts-card" }, this.now, this.list, this.none));
   }
 
@@ -57,7 +57,7 @@ export class Restarts {
       const when = h("span", { class: "attempt-when" });
       const gave = attempt.payoff_ratio === null ? "" : `gave back ${format.ratio(attempt.payoff_ratio)} of its fresh throughput`;
       const why = [attempt.state === "dry_run" ? attempt.reason : attempt.text, attempt.trigger === "manual" ? `asked by ${attempt.actor}` : TRIGGERS[attempt.trigger] ?? attempt.trigger, gave].filter(Boolean).join(" · ");
-      return { when, t: attempt.ended_timestamp_seconds, element: h("li", { class: "attempt" }, h("span", { class: "attempt-sign", "data-tone": tone }, icon(tone)),
+      return { when, t: attempt.ended_timestamp_seconds, element: h("li", { class: "attempt" }, h("span", { class: "attempt-sign", "data-tone": toneOfSign(tone) }, icon(tone)),
         h("div", {}, h("p", {}, this.page.linkTo(name), " ", h("strong", {}, words)), h("p", { class: "attempt-why" }, format.brief(why))), when) };
     }, ({ when, t }) => setText(when, t === null ? "" : format.ago(now - t)));
   }

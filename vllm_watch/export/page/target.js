@@ -139,6 +139,11 @@ export class Target {
     return this.data.signals?.t ?? now;
   }
 
+  /** What its charts show: the time that they end at, their span, how far apart points lie, what values are taken over. */
+  view(now) {
+    return { t: this.end(now), span: this.page.span, interval: this.interval(), windowSeconds: this.page.watcher.window_seconds };
+  }
+
   marksNow() {
     return this.page.incidents.of(this.name).map(markOf);
   }
@@ -218,12 +223,12 @@ class Body {
   /** An engine that is seen no more keeps its charts while its target shows none: they show the fall. */
   drawEngines(signals, now) {
     const { row } = this;
-    const { page, lines } = row;
+    const { lines } = row;
     const labels = [...(lines?.keys() ?? Object.keys(signals?.engines ?? {}))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
     const marks = row.marksNow();
     keyed(this.engineList, labels, (label) => label, (label) => new Engine(label),
       (engine, label) => engine.draw(signals?.engines[label] ?? null, lines?.get(label) ?? null, {
-        t: row.end(now), now, span: page.span, interval: row.interval(), alone: labels.length === 1,
+        ...row.view(now), now, alone: labels.length === 1,
         marks: marks.filter((mark) => mark.engine === null || mark.engine === label) }));
   }
 

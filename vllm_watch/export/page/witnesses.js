@@ -16,10 +16,17 @@ export function testimony({ signals, sources }, engine, now) {
     if (each.throughput_ratio !== null) told.push([`${name}’s pace`, "quiet", `${format.ratio(each.throughput_ratio)} of what it did when fresh at equal load`]);
   }
   const started = signals?.process_start_time ?? null;
-  told.push(["process", started === null ? "quiet" : "good", started === null ? "age unknown" : `${signals.up ? "up" : "last seen up"} ${format.age((signals.up ? now : signals.last_success_timestamp_seconds ?? now) - started)}`]);
+  told.push(lifetime(signals, started, now));
   const failed = signals?.start_failure;
   if (failed) told.push(["its log", "bad", format.brief(failed.explanation || failed.class.replaceAll("_", " "))]);
   return told;
+}
+
+function lifetime(signals, started, now) {
+  if (started === null) return ["process", "quiet", "age unknown"];
+  if (signals.up) return ["process", "good", `up ${format.age(now - started)}`];
+  const last = signals.last_success_timestamp_seconds;
+  return ["process", "quiet", last === null ? "not seen lately" : `had been up ${format.age(last - started)} when it last answered`];
 }
 
 function answered(name, source, now) {

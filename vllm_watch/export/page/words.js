@@ -79,10 +79,17 @@ export const incidentSays = ({ kind, cause }) => `${kindOf(kind)[1]}: ${CAUSES[c
 
 export const evidenceName = (name) => capital(slugWords(name));
 
+const NO_RESTART_OF_DOWN = table({
+  crash: "No restart is advised: its supervisor starts it again.",
+  unreachable: "No restart is advised: it may be the network between us.",
+  crash_loop: "A restart does not help: it crashes each time. Its log says why (vllm-watch diagnose).",
+});
+
 /** Does a restart help? Never more than is known. */
 export function restartWords({ restart_advised: advised, kind, cause }) {
   if (advised) return { sign: "again", text: "A restart is known to cure this." };
   if (cause === "unknown") return { sign: "quiet", text: "Whether a restart helps is not known." };
+  if (kind === "engine_down" && NO_RESTART_OF_DOWN[cause]) return { sign: "quiet", text: NO_RESTART_OF_DOWN[cause] };
   if (kind === "engine_stalled") return { sign: "quiet", text: "No restart is advised yet: it may recover by itself." };
   return { sign: "quiet", text: "A restart does not help here." };
 }
