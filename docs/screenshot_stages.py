@@ -54,6 +54,11 @@ def _four() -> list[SimulatedVllm]:
     ]
 
 
+def _one() -> list[SimulatedVllm]:
+    """The only engine of its host."""
+    return [server for server in _four() if server.name == "batch"]
+
+
 def _many() -> list[SimulatedVllm]:
     """A large fleet, of which every fiftieth engine works: what costs the page is the number of targets."""
     names = [f"{group}-{n:03d}" for group in ("chat", "code", "embed", "rag") for n in range(125)]
@@ -77,7 +82,7 @@ def _fault(name: str, slug: str) -> Callable[[Scene], None]:
 def _orphan(scene: Scene) -> None:
     if scene.rack is not None:
         scene.rack.orphan(scene["batch"])
-        scene.rack.add_process(3, idle_notebook(scene.epoch - _WEEK_SECONDS))
+        scene.rack.add_process(0, idle_notebook(scene.epoch - _WEEK_SECONDS))
     scene["batch"].stop()
 
 
@@ -93,7 +98,7 @@ STAGES = {
     "stalled": Stage(_four, _fault("batch", "hang")),
     "collapsed": Stage(_four, _fault("batch", "leak")),
     "down": Stage(_four, _fault("search", "crash")),
-    "stale-vram": Stage(_four, _orphan),
+    "stale-vram": Stage(_one, _orphan),
     "approval": Stage(_four, _fault("batch", "hang"), mode="approve"),
     "500-targets": Stage(_many, _several, interval_seconds=20.0),
 }

@@ -121,10 +121,12 @@ class Page {
   }
 
   add(data) {
-    const row = new Target(data, this);
-    this.list.add(row);
-    row.element.row = row;
-    this.sight.observe(row.element);
+    this.list.add(new Target(data, this));
+  }
+
+  /** Learn when a row comes into sight. */
+  watch(row) {
+    this.sight.observe(row.shown);
   }
 
   incident(incident) {
@@ -138,9 +140,11 @@ class Page {
   gone(name) {
     const row = this.targets.get(name);
     if (!row) return;
-    const focused = row.element.contains(document.activeElement);
-    this.sight.unobserve(row.element);
-    row.element.remove();
+    const focused = row.shown?.contains(document.activeElement) ?? false;
+    if (row.shown !== null) {
+      this.sight.unobserve(row.shown);
+      row.shown.remove();
+    }
     this.list.remove(name);
     if (focused) $("targets").focus({ preventScroll: true });
     this.news(() => undefined);
@@ -209,7 +213,7 @@ class Page {
     const now = this.now();
     for (const name of this.changed) {
       const row = this.targets.get(name);
-      if (row && (row.visible || row.element.open || row.state !== shownState(row.data, now))) row.draw(now);
+      if (row && (row.visible || row.isOpen || row.state !== shownState(row.data, now))) row.draw(now);
     }
     for (const name of this.told) this.targets.get(name)?.drawFlags();
     this.changed.clear();
@@ -285,7 +289,7 @@ class Page {
     this.health.draw({ watcher: this.watcher, rows: this.list.sorted(), silence, skew: this.clock.ahead(), own: this.incidents.openOf(OF_THE_WATCHER).map(({ summary }) => summary), now });
     this.incidents.tick(now);
     for (const row of this.targets.values()) {
-      if (row.state !== shownState(row.data, now) || row.state === "stale" || (row.element.open && row.visible)) {
+      if (row.state !== shownState(row.data, now) || row.state === "stale" || (row.isOpen && row.visible)) {
         const before = row.state;
         row.draw(now);
         if (row.state !== before) this.schedule();

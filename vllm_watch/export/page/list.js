@@ -47,8 +47,8 @@ export class List {
     const places = new Map(this.sorted().map((row) => [row, this.order(row)]));
     const rows = [...places.keys()].sort((a, b) => places.get(a) - places.get(b));
     const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-    const found = rows.filter((row) => (this.filter === null || row.state === this.filter) && words.every((word) => textOf(row).includes(word)));
-    const shown = found.filter((row, i) => i < this.most || row.element.open);
+    const found = rows.filter((row) => (this.filter === null || row.state === this.filter) && words.every((word) => row.words().includes(word)));
+    const shown = found.filter((row, i) => i < this.most || row.isOpen);
     arrange($("list"), shown.map((row) => row.element));
     const left = found.length - shown.length;
     const ill = found.slice(this.most).filter((row) => places.get(row) < WELL).length;
@@ -112,5 +112,3 @@ export class List {
     return state;
   }
 }
-
-const textOf = ({ data, model, flags, state }) => [data.name, data.group, data.namespace, data.pod, data.node, model.textContent, flags.textContent, state].join(" ").toLowerCase();

@@ -16,9 +16,25 @@ export class Target {
   constructor(data, page) {
     this.page = page;
     this.name = data.name;
+    this.shown = null; // the element, once it was needed
+    this.visible = false;
     this.forget();
-    this.build();
     this.update(data);
+    this.state = shownState(data, page.now());
+  }
+
+  /** The row: made when it is shown first, as most of a large fleet never is. */
+  get element() {
+    if (this.shown === null) {
+      this.build();
+      this.page.watch(this);
+      this.draw(this.page.now());
+    }
+    return this.shown;
+  }
+
+  get isOpen() {
+    return this.shown !== null && this.shown.open;
   }
 
   build() {
@@ -41,8 +57,10 @@ export class Target {
       this.spark.element, cell("generation", "generation"), cell("running", "running"), cell("waiting", "waiting"),
       kv, cell("ttft", "TTFT p95"));
     this.body = null; // of a row that is closed there is none
-    this.element = h("details", { class: "target", id: `target-${this.name}` }, this.summary);
-    this.element.addEventListener("toggle", () => this.toggled());
+    this.state = null; // so that it is drawn
+    this.shown = h("details", { class: "target", id: `target-${this.name}` }, this.summary);
+    this.shown.row = this;
+    this.shown.addEventListener("toggle", () => this.toggled());
   }
 
   /** Take in what is newest; drawing is separate, as most rows are out of sight. */
@@ -89,7 +107,7 @@ export class Target {
 
   /** Does somebody look at its charts? */
   wanted() {
-    return this.visible || this.element.open || this.page.incidents.charts(this.name);
+    return this.visible || this.isOpen || this.page.incidents.charts(this.name);
   }
 
   /** Let go of the lines that nobody looks at. */
@@ -115,6 +133,10 @@ export class Target {
   draw(now) {
     const { data } = this;
     const state = shownState(data, now);
+    if (this.shown === null) {
+      this.state = state;
+      return;
+    }
     if (this.state !== state) {
       this.state = state;
       setAttribute(this.badge, "data-tone", toneOf(state));
@@ -150,14 +172,22 @@ export class Target {
 
   /** What is open of it; drawn out of sight too, as it decides the row's place and can be searched for. */
   drawFlags() {
+    if (this.shown === null) return;
     const open = this.page.incidents.openOf(this.name);
-    setAttribute(this.element, "data-tone", worse(toneOf(this.state), open));
+    setAttribute(this.shown, "data-tone", worse(toneOf(this.state), open));
     keyed(this.flags, open, ({ id }) => id, () => h("span", { class: "flag" }), (flag, incident) => {
       const title = incidentTitle(incident) + (incident.engine === null || Object.keys(this.data.signals?.engines ?? {}).length < 2 ? "" : `, engine ${incident.engine}`);
       if (flag.textContent === title && flag.dataset.tone === severityOf(incident).tone) return;
       setAttribute(flag, "data-tone", severityOf(incident).tone);
       flag.replaceChildren(icon(severityOf(incident).sign), title);
     });
+  }
+
+  /** All that a search may be for. */
+  words() {
+    const { name, group, namespace, pod, node } = this.data;
+    const open = this.page.incidents.openOf(this.name).map(incidentTitle);
+    return [name, group, namespace, pod, node, modelOf(this.data), ...open, this.state].join(" ").toLowerCase();
   }
 
   /** How far apart two points of a chart lie: looks, or the steps of the watcher's history. */
