@@ -172,9 +172,18 @@ async def test_marks_are_of_their_engine_and_of_the_span_that_is_charted(opened,
     [
         ({"restart_advised": True}, "A restart is known to cure this."),
         ({"kind": "overload", "cause": "demand"}, "A restart does not help here."),
-        ({"kind": "engine_down", "cause": "crash"}, "No restart is advised: its supervisor starts it again."),
-        ({"kind": "engine_down", "cause": "unreachable"}, "No restart is advised: it may be the network between us."),
-        ({"kind": "engine_down", "cause": "crash_loop"}, "A restart does not help: it crashes each time. Its log says why (vllm-watch diagnose)."),
+        (
+            {"kind": "engine_down", "cause": "crash"},
+            "No restart is advised: its supervisor starts it again.",
+        ),
+        (
+            {"kind": "engine_down", "cause": "unreachable"},
+            "No restart is advised: it may be the network between us.",
+        ),
+        (
+            {"kind": "engine_down", "cause": "crash_loop"},
+            "A restart does not help: it crashes each time. Its log says why (vllm-watch diagnose).",
+        ),
         ({"cause": "unknown"}, "Whether a restart helps is not known."),
         ({}, "No restart is advised yet: it may recover by itself."),
     ],

@@ -17,6 +17,7 @@ from tests.export.demo_board import event, signals
 from tests.export.page_states import STATES, ill, well
 from tests.restarts.station import TOKEN, station
 from vllm_watch.export.board import Board
+from vllm_watch.export.updates import LISTENERS_MAX
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import Target
@@ -251,6 +252,20 @@ async def test_no_state_shows_a_hole(opened, state):
         assert NO_VALUE.search(await texts(tab)) is None
         assert tab.complaints == []
         await tab.page.close()
+
+
+async def test_without_a_stream_it_asks_now_and_then(browser):
+    """Sixty-four other pages have taken all streams: the state is there all the same, and a free stream is taken."""
+    board = ill("stalled")
+    others = [board.listen() for _ in range(LISTENERS_MAX)]
+    async with serving(board) as server:
+        page = await browser.new_page()
+        await page.goto(f"http://127.0.0.1:{server.port}/")
+        await expect(page.locator("h1")).to_have_text("1 of 3 targets needs attention")
+        await expect(page.locator("#live-text")).to_contain_text("asked every 10")
+        board.unlisten(others.pop())
+        await expect(page.locator("#live")).to_have_attribute("data-state", "live", timeout=20_000)
+        await page.close()
 
 
 async def test_a_tab_in_the_background_still_tells(opened):

@@ -282,7 +282,7 @@ class Page {
     const silence = this.silence();
     setAttribute($("live"), "data-state", this.connection);
     const told = silence === null ? "" : ` · updated ${format.ago(silence)}`;
-    setText($("live-text"), { live: `live${told}`, lost: `disconnected${told}`, connecting: "connecting" }[this.connection]);
+    setText($("live-text"), { live: `live${told}`, polled: `asked every 10\u202fs${told}`, lost: `disconnected${told}`, connecting: "connecting" }[this.connection]);
     if (this.connection === "lost") setText($("verdict-more"), cutOff(this.before, silence).more);
     setText($("gpus-note"), gpus.note(this.gpus, now));
     if (this.watcher) setText($("about"), `vllm-watch ${this.watcher.version}. Rates and percentiles are over the last ${format.age(this.watcher.window_seconds)}.`);
