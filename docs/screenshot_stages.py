@@ -36,7 +36,7 @@ class Stage:
     servers: Callable[[], list[SimulatedVllm]]
     trouble: Callable[[Scene], None]
     mode: str = "observe"
-    interval_seconds: float = 1.0
+    interval_seconds: float = 4.0  # a chart has a point every five
 
 
 def _rng(seed: int) -> Random:

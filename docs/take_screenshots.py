@@ -22,10 +22,11 @@ from playwright.sync_api import Browser, Page, sync_playwright
 ROOT = Path(__file__).parents[1]
 IMAGES = Path(__file__).parent / "images"
 CHROMIUM = "/usr/bin/chromium"  # Debian's; playwright's own needs a download
-READY_SECONDS_MAX = 180.0
+STOP_SECONDS = 60.0
+READY_SECONDS_MAX = 180.0  # these are many processes
 STORY_SECONDS = 480.0  # of the ten minutes that charts show
-TROUBLE_SECONDS_MAX = 240.0
-SETTLE_SECONDS = 12.0  # until nobody doubts it
+TROUBLE_SECONDS_MAX = 400.0
+SETTLE_SECONDS = 15.0  # until nobody doubts it
 LAPTOP, PHONE = (1280, 1010), (390, 844)
 
 
@@ -97,7 +98,16 @@ def stages(names: set[str]) -> Iterator[dict[str, str]]:
         for process in running:
             process.terminate()
         for process in running:
-            process.wait(timeout=30)
+            end(process)
+
+
+def end(process: "subprocess.Popen[bytes]") -> None:
+    """Wait until it has ended; kill it where that takes long."""
+    try:
+        process.wait(timeout=STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def free_address() -> str:
@@ -127,7 +137,7 @@ def take(browser: Browser, url: str, picture: Picture, file: Path) -> None:
         viewport={"width": width, "height": height},
         color_scheme="dark" if picture.scheme == "dark" else "light",
     )
-    page.goto(url)
+    page.goto(url, timeout=READY_SECONDS_MAX * 1000)
     page.wait_for_selector(picture.sign, timeout=TROUBLE_SECONDS_MAX * 1000)
     page.wait_for_timeout(picture.settle_seconds * 1000)
     show(page, picture.scroll_to)

@@ -14,7 +14,6 @@ from tests.export.demo_board import (
 from vllm_watch.export.board import Board
 from vllm_watch.export.server import Server
 
-
 expect.set_options(
     timeout=15_000
 )  # on a machine busy with other tests; nothing waits so long otherwise

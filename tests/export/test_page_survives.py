@@ -235,7 +235,7 @@ async def test_numbers_out_of_all_bounds(opened, value):
         await tab.page.locator(".evidence > summary").click()
         await expect(tab.page.locator(".chart")).to_have_count(10)
         assert NO_VALUE.search(await texts(tab)) is None
-        assert ENDLESS.search(await texts(tab)) is None
+        assert ENDLESS.findall(await texts(tab)) == []
         assert await tab.page.evaluate(SIDEWAYS) <= 0
         if value is None:
             cells = await tab.row("odd").locator("summary .cell-value").all_text_contents()

@@ -33,6 +33,7 @@ export const rate = (unit) => (value) => (known(value) ? `${number(value)}${THIN
 export function ratio(value) {
   if (!known(value)) return UNKNOWN;
   const percent = value * 100;
+  if (Math.abs(percent) >= 1e5) return `${number(percent)}${THIN}%`;
   return `${percent !== 0 && Math.abs(percent) < 10 ? trim(percent, 1) : Math.round(percent)}${THIN}%`;
 }
 
