@@ -52,7 +52,9 @@ PICTURES = {
     "status-page-healthy": Picture("healthy", '#verdict[data-tone="good"]'),
     "status-page-collapsed": Picture("collapsed", card("Collapsed"), scheme="dark"),
     "status-page-down": Picture("down", card("Down")),
-    "status-page-stale-vram": Picture("stale-vram", card("Stale GPU memory"), scroll_to="#gpus"),
+    "status-page-stale-vram": Picture(
+        "stale-vram", card("Stale GPU memory"), size=(1280, 760), scroll_to="#gpus"
+    ),
     "status-page-approval": Picture("approval", "button:has-text('Approve the restart')"),
     "status-page-500-targets": Picture("500-targets", ".storm", settle_seconds=60.0),
     "status-page-phone": Picture("stalled", card("Stalled"), PHONE),

@@ -225,6 +225,8 @@ async def test_gpus_show_who_holds_their_memory(opened, server):
     ]
     await expect(zombie.locator(".reason")).to_contain_text("has ended (a zombie)")
     await expect(zombie.locator(".reason")).to_contain_text("To do:")
+    await expect(shared.locator(".chips")).to_contain_text("GiB held by what is stale")
+    await expect(shared).to_have_attribute("data-tone", "warn")
     hidden = tab.page.locator(".gpu").nth(2)
     await expect(hidden.locator(".holds")).to_have_text("unknown")
     await expect(hidden.locator(".memory-text")).to_contain_text("not told apart by process")

@@ -52,7 +52,7 @@ class Gpu {
   draw(gpu, now) {
     setText(this.title, `GPU ${gpu.index} · ${gpu.name ?? "name unknown"}`);
     setText(this.uuid, gpu.uuid + (gpu.mig_parent_uuid ? ` · slice of ${gpu.mig_parent_uuid}` : ""));
-    setAttribute(this.element, "data-tone", gpu.lost ? "bad" : "good");
+    setAttribute(this.element, "data-tone", gpu.lost ? "bad" : gpu.stale_bytes ? "warn" : "good");
     keyed(this.meters, metersOf(gpu), ([name]) => name,
       ([name]) => {
         const value = h("dd");
@@ -167,6 +167,7 @@ function metersOf(gpu) {
 function chipsOf(gpu) {
   const chips = [];
   if (gpu.lost) chips.push(["lost: fell off the bus", "bad"]);
+  if (gpu.stale_bytes) chips.push([`${format.bytes(gpu.stale_bytes)} held by what is stale`, "warn"]);
   for (const reason of gpu.throttle_reasons ?? []) {
     if (HOT.has(reason)) chips.push([`slowed: ${reason.replaceAll("_", " ")}`, "warn"]);
     else if (reason === "sw_power_cap") chips.push(["at its power cap", "quiet"]);
