@@ -31,7 +31,7 @@ LONG = (
     "nvml/test_deadline.py", "actions/test_journal.py", "restarts/test_people.py", "export/test_page.py",
     "export/test_page_incidents.py", "detectors/test_throughput_collapse.py", "sources/test_exposition.py",
     "export/test_page_restarts.py", "export/test_page_access.py", "export/test_page_fleet.py",
-    "export/test_page_latency.py", "export/test_page_survives.py", "hooks/test_webhook.py", "hooks/test_kubernetes.py",
+    "export/test_page_latency.py", "export/test_page_questions.py", "export/test_page_survives.py", "hooks/test_webhook.py", "hooks/test_kubernetes.py",
     "sources/test_canary.py",
 )  # fmt: skip
 
