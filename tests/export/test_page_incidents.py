@@ -226,6 +226,10 @@ async def test_a_storm_of_incidents_is_one_card(opened):
         board.incident_events(name, [event(name, down, time.time())])
     await expect(tab.page.locator("#incidents-title")).to_have_text("496 open incidents")
     await expect(tab.page.locator("h1")).to_have_text("495 of 500 targets need attention")
+    await expect(tab.page.locator("#verdict-more")).to_have_text(
+        "GPU 3 fell off the bus · llama-8b-canary is down: crash · llama-70b-b is stalled: hang"
+        " · 491 targets down: unreachable · 2 more."
+    )
     await expect(tab.page.locator(".incident")).to_have_count(6)
     storm = tab.page.locator(".incident").first
     await expect(storm.locator("h3")).to_have_text("Down: unreachable")

@@ -2,9 +2,8 @@
 
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
-import { incidentTitle, restartWords, severityOf } from "./words.js";
+import { incidentTitle, restartWords, severityOf, STORM_FROM } from "./words.js";
 
-const FROM = 5; // fewer are read one by one
 const NAMED = 5;
 
 /** Part what is told together from what is told one by one: [groups, single incidents], both in the given order. */
@@ -15,7 +14,7 @@ export function parted(open) {
     if (!groups.has(key)) groups.set(key, []);
     groups.get(key).push(incident);
   }
-  const storms = [...groups].filter(([, members]) => members.length >= FROM).map(([key, members]) => ({ key, members }));
+  const storms = [...groups].filter(([, members]) => members.length >= STORM_FROM).map(([key, members]) => ({ key, members }));
   const inStorm = new Set(storms.flatMap(({ members }) => members));
   return [storms, open.filter((incident) => !inStorm.has(incident))];
 }

@@ -1,19 +1,33 @@
 // Is anything wrong? One sentence, and a second that names it, the worst first.
 
 import * as format from "./format.js";
-import { incidentSays, toneOf } from "./words.js";
+import { incidentSays, incidentTitle, STORM_FROM, toneOf } from "./words.js";
 
 const NAMED = 3; // so many are named, the others counted
 
 /** Each: {tone, text, more, count}. `bad`: rows that need someone, the worst first; `own`: what the watcher says of itself. */
 export function verdict({ rows, bad, own, gpus, watcher }) {
   if (!watcher) return { tone: "quiet", text: "Looking …", more: "", count: 0 };
-  const told = [...own, ...gpus, ...bad.slice(0, NAMED).map(({ row, incident }) => `${row.name} ${incident ? incidentSays(incident) : `is ${row.state}`}`)];
-  if (bad.length > NAMED) told.push(`${bad.length - NAMED} more`);
+  const told = [...own, ...gpus, ...named(bad)];
   const count = own.length + gpus.length + bad.length;
   if (count === 0) return { ...well(rows), count };
   const worst = own.length || gpus.length || bad.some(({ row, incident }) => toneOf(row.state) === "bad" || incident?.severity === "page");
   return { tone: worst ? "bad" : "warn", text: whoNeeds(rows, bad, own), more: `${told.map(withoutStop).join(" · ")}.`, count };
+}
+
+/** The worst by name, many of one trouble by their number, and how many more there are. */
+function named(bad) {
+  const alike = new Map();
+  for (const one of bad) {
+    const what = one.incident ? incidentTitle(one.incident) : one.row.state;
+    if (!alike.has(what)) alike.set(what, []);
+    alike.get(what).push(one);
+  }
+  const told = [...alike].flatMap(([what, members]) => (members.length >= STORM_FROM
+    ? [{ count: members.length, text: `${members.length} targets ${what.charAt(0).toLowerCase()}${what.slice(1)}` }]
+    : members.map(({ row, incident }) => ({ count: 1, text: `${row.name} ${incident ? incidentSays(incident) : `is ${row.state}`}` }))));
+  const left = told.slice(NAMED).reduce((sum, { count }) => sum + count, 0);
+  return [...told.slice(0, NAMED).map(({ text }) => text), ...(left ? [`${left} more`] : [])];
 }
 
 const withoutStop = (text) => format.brief(text.replace(/\.$/, ""));

@@ -1,5 +1,8 @@
 // What each state means for the reader: how it looks, whether it needs someone, and what comes first.
 
+/** So many of one kind and cause are told together; fewer are read one by one. */
+export const STORM_FROM = 5;
+
 /** A table to look up words from outside in: it has no entries but its own. */
 export const table = (entries) => Object.assign(Object.create(null), entries);
 
