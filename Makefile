@@ -92,7 +92,7 @@ soak-healthy: $(DEV)/.installed  ## watch more than ten healthy engine-days in v
 bench-detection: $(DEV)/.installed  ## judge all labelled runs of the lab and write docs/detection.md
 	$(BIN)/python benchmarks/bench_detection.py --full --page
 
-screenshots: tools $(DEV)/.installed  ## take the pictures of docs/images anew, from the running demo
+screenshots: tools $(DEV)/.installed  ## take the pictures of docs/images anew, of every state of the page (a quarter of an hour)
 	$(BIN)/python docs/take_screenshots.py
 
 dist: $(DEV)/.installed  ## build the wheel and the source distribution into dist/

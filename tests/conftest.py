@@ -31,8 +31,10 @@ LONG = (
     "actions/test_lock_loss.py", "cli/test_gpus.py", "sources/test_flight_recorder.py",
     "nvml/test_deadline.py", "actions/test_journal.py", "restarts/test_people.py", "export/test_page.py",
     "export/test_page_incidents.py", "detectors/test_throughput_collapse.py", "sources/test_exposition.py",
-    "export/test_page_restarts.py", "hooks/test_webhook.py", "hooks/test_kubernetes.py",
-    "sources/test_canary.py", "deploy/test_systemd_install.py", "notifications/test_killed.py",
+    "export/test_page_restarts.py", "export/test_page_access.py", "export/test_page_fleet.py",
+    "export/test_page_latency.py", "export/test_page_questions.py", "export/test_page_survives.py",
+    "hooks/test_webhook.py", "hooks/test_kubernetes.py", "sources/test_canary.py",
+    "deploy/test_systemd_install.py", "notifications/test_killed.py",
     "notifications/test_daemon_notifications.py", "tests/test_secrets_stay_secret.py",
     "export/test_slow_callers.py", "export/test_api_fuzz.py",
 )  # fmt: skip

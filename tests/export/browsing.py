@@ -1,6 +1,8 @@
 """A page in a browser, as tests of the page handle it."""
 
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from playwright.async_api import Page
 
@@ -8,11 +10,12 @@ from tests.export.demo_board import (
     incident_events,
 )
 from vllm_watch.export.board import Board
+from vllm_watch.export.server import Server
 
 UNKNOWN = "\u2013"  # how the page writes what it does not know
 EVIL = "<img src=x onerror=alert(1)>"
 LONGEST = "window.longest = 0; new PerformanceObserver((list) => { for (const e of list.getEntries()) window.longest = Math.max(window.longest, e.duration); }).observe({type: 'longtask'})"
-PHONE, LAPTOP, WALL = (375, 812), (1280, 800), (2560, 1440)
+PHONE, LAPTOP, WALL = (390, 844), (1280, 800), (3840, 2160)
 
 
 class Tab:
@@ -51,3 +54,23 @@ def resolve(board: Board, *targets: str) -> None:
 
 def card(tab: "Tab", title: str):
     return tab.page.locator(".incident", has=tab.page.locator("h3", has_text=title))
+
+
+@asynccontextmanager
+async def serving(board: Board, port: int = 0, **server: object) -> AsyncIterator[Server]:
+    """A server for a board, until it is left."""
+    one = Server(board, host="127.0.0.1", port=port, ready=lambda: None, **server)
+    await one.start()
+    try:
+        yield one
+    finally:
+        await one.stop()
+
+
+async def paint_ms(page: Page) -> tuple[float, float]:
+    """Milliseconds from the navigation to the first paint, and to the first verdict on the screen."""
+    first, drawn = await page.evaluate(
+        "[performance.getEntriesByName('first-contentful-paint')[0].startTime,"
+        " performance.getEntriesByName('vllm-watch-drawn')[0].startTime]"
+    )
+    return float(first), float(drawn)

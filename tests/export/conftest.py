@@ -14,6 +14,10 @@ from tests.export.demo_board import (
 from vllm_watch.export.board import Board
 from vllm_watch.export.server import Server
 
+expect.set_options(
+    timeout=15_000
+)  # on a machine busy with other tests; nothing waits so long otherwise
+
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:

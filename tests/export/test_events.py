@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from dataclasses import replace
 
 import aiohttp
@@ -21,15 +22,15 @@ class Stream:
     def __init__(self, answer: aiohttp.ClientResponse) -> None:
         self.answer = answer
 
-    async def next(self) -> tuple[str, dict]:
-        """The next event's name and data; comments and retry hints are skipped."""
+    async def next(self, *, beats: bool = False) -> tuple[str, dict]:
+        """The next event's name and data; comments and retry hints are skipped, and beats unless asked for."""
         name = ""
         async with asyncio.timeout(5):
             while True:
                 line = (await self.answer.content.readline()).decode().rstrip("\n")
                 if line.startswith("event: "):
                     name = line.removeprefix("event: ")
-                elif line.startswith("data: "):
+                elif line.startswith("data: ") and (beats or name != "beat"):
                     return name, json.loads(line.removeprefix("data: "))
                 elif not line and self.answer.content.at_eof():
                     raise EOFError
@@ -39,6 +40,7 @@ class Stream:
 def quick(monkeypatch):
     """The paces are the server's; tests need not wait at them."""
     monkeypatch.setattr(events, "BATCH_SECONDS", 0.05)
+    monkeypatch.setattr(events, "URGENT_SECONDS", 0.02)
     monkeypatch.setattr(events, "BEAT_SECONDS", 0.2)
 
 
@@ -107,7 +109,7 @@ async def test_many_publishes_are_one_event():
         for second in range(1, 501):
             board.publish(replace(SERVING, t=T + second))
         assert (await stream.next())[1]["signals"]["t"] == T + 500
-        assert (await stream.next())[0] == "beat"
+        assert (await stream.next(beats=True))[0] == "beat"
 
 
 async def test_silence_is_broken_by_a_beat():
@@ -118,7 +120,49 @@ async def test_silence_is_broken_by_a_beat():
         session.get(f"{url}/api/v1/events") as answer,
     ):
         stream = Stream(answer)
-        assert [(await stream.next())[0] for _ in range(3)] == ["hello", "beat", "beat"]
+        heard = [await stream.next(beats=True) for _ in range(3)]
+        assert [name for name, _ in heard] == ["hello", "beat", "beat"]
+        assert heard[1][1]["t"] < heard[2][1]["t"]
+
+
+async def test_news_do_not_keep_the_beats_away():
+    """A busy watcher tells its clock and its own health, too."""
+    board = small_board()
+    async with (
+        serving(board) as url,
+        aiohttp.ClientSession() as session,
+        session.get(f"{url}/api/v1/events") as answer,
+    ):
+        stream, names = Stream(answer), []
+        while names.count("beat") < 2 and len(names) < 100:
+            board.publish(SERVING)
+            names.append((await stream.next(beats=True))[0])
+        assert names.count("target") > names.count("beat") == 2
+
+
+async def test_an_incident_does_not_wait_for_the_next_batch(monkeypatch):
+    """Other news gather for a second; one that opens, changes or ends is told at once."""
+    monkeypatch.setattr(events, "BATCH_SECONDS", 3.0)
+    monkeypatch.setattr(events, "URGENT_SECONDS", 0.02)
+    board = small_board()
+    async with (
+        serving(board) as url,
+        aiohttp.ClientSession() as session,
+        session.get(f"{url}/api/v1/events") as answer,
+    ):
+        stream = Stream(answer)
+        await stream.next()
+        board.publish(SERVING)
+        assert (await stream.next())[0] == "target"
+        began = time.monotonic()
+        board.incident_events("chat", [told()])
+        assert (await stream.next())[0] == "incident"
+        assert time.monotonic() - began < 1.5
+        assert (await stream.next())[0] == "target"
+        began = time.monotonic()
+        board.publish(SERVING)
+        assert (await stream.next())[0] == "target"
+        assert time.monotonic() - began > 1.5
 
 
 async def test_page_that_goes_away_is_forgotten():

@@ -32,7 +32,7 @@ async def test_says_first_what_is_wrong(opened, server):
         "GPU 3 fell off the bus · llama-8b-canary is down: crash · llama-70b-b is stalled: hang"
         " · mistral-batch is overloaded: more demand than it can serve · 1 more."
     )
-    names = await tab.page.locator("details.target h3").all_inner_texts()
+    names = await tab.page.locator("details.target h3").all_text_contents()
     assert names[:4] == ["llama-8b-canary", "llama-70b-b", "mistral-batch", EVIL]
     assert names[4:] == sorted(names[4:], key=str.lower)
     assert await tab.page.title() == "(5) 4 of 9 targets need attention · vllm-watch"
@@ -131,7 +131,9 @@ async def test_charts_show_the_last_ten_minutes_and_the_value_under_the_pointer(
     for i in (0, 3, 6):
         await expect(charts.nth(i).locator(".chart-note")).to_contain_text("at ")
     await tab.page.mouse.move(0, 0)
-    await expect(charts.first.locator(".chart-note")).to_have_text("tokens per second")
+    await expect(charts.first.locator(".chart-note")).to_have_text(
+        "tokens per second, over 1\u202fmin"
+    )
     assert tab.complaints == []
 
 
@@ -223,6 +225,8 @@ async def test_gpus_show_who_holds_their_memory(opened, server):
     ]
     await expect(zombie.locator(".reason")).to_contain_text("has ended (a zombie)")
     await expect(zombie.locator(".reason")).to_contain_text("To do:")
+    await expect(shared.locator(".chips")).to_contain_text("GiB held by what is stale")
+    await expect(shared).to_have_attribute("data-tone", "warn")
     hidden = tab.page.locator(".gpu").nth(2)
     await expect(hidden.locator(".holds")).to_have_text("unknown")
     await expect(hidden.locator(".memory-text")).to_contain_text("not told apart by process")

@@ -1,18 +1,11 @@
 """The status page's files, held in memory: a fixed list, so that no path of a request ever meets the disk."""
 
 import hashlib
-from importlib.resources import files
 
 from aiohttp import web
 
+from vllm_watch.export import page_files
 from vllm_watch.export.answers import answer
-
-_TYPES = {
-    "html": "text/html; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "svg": "image/svg+xml",
-}
 
 
 class Assets:
@@ -20,12 +13,9 @@ class Assets:
 
     def __init__(self) -> None:
         self._files: dict[str, tuple[bytes, str, str]] = {}  # name → content, type, entity tag
-        for file in files("vllm_watch.export").joinpath("page").iterdir():
-            kind = _TYPES.get(file.name.rpartition(".")[2])
-            if kind is not None:
-                content = file.read_bytes()
-                tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-                self._files[file.name] = content, kind, tag
+        for name, content in page_files.contents().items():
+            tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+            self._files[name] = content, page_files.TYPES[name.rpartition(".")[2]], tag
 
     def routes(self) -> list[web.RouteDef]:
         """Every route of this class."""

@@ -158,7 +158,7 @@ class Board:
             entry.revision += 1
             if entry is not self.own:
                 self.listeners.mark(changed=target)
-            self.listeners.mark(incident=incident.id)
+            self.listeners.mark(incident=incident.id, urgent=True)
 
     def restore_incidents(
         self, target: str, events: Sequence[Mapping[str, Any]], opened: Mapping[str, int]

@@ -2,12 +2,13 @@
 
 Events: `hello` (on connecting: read /api/v1/status and /api/v1/incidents now), `target` (one target, as
 in the status), `gone` (a target's name), `incident` (one incident, open or just ended), `gpus` (as in
-the status), `beat` (nothing changed, the watcher lives).
-A page gets at most one batch per second, always of the newest state; one that does not read loses
-its connection.
+the status), `beat` (the watcher itself, its clock and health: at least every ten seconds).
+A page gets at most one batch per second, always of the newest state, except that an incident that opens,
+changes or ends is told at once; a page that does not read loses its connection.
 """
 
 import asyncio
+import time
 
 from aiohttp import web
 
@@ -17,6 +18,7 @@ from vllm_watch.export.status import Status, to_json
 from vllm_watch.export.updates import TooManyListenersError, Updates
 
 BATCH_SECONDS = 1.0  # what an eye can follow, and what bounds our work per page
+URGENT_SECONDS = 0.1  # between two batches at least, so that a storm of incidents is a few
 BEAT_SECONDS = (
     10.0  # under every proxy's idle limit (nginx: 60); the page calls 25 s of silence a loss
 )
@@ -54,19 +56,18 @@ class Events:
 
     async def _stream(self, response: web.StreamResponse, updates: Updates) -> None:
         await _write(response, f"retry: 2000\n{_event('hello', to_json(self._status.watcher()))}")
+        beaten = time.monotonic()
         while not updates.closed.is_set():
+            if time.monotonic() - beaten >= BEAT_SECONDS:
+                beaten = time.monotonic()
+                await _write(response, _event("beat", to_json(self._status.watcher())))
             try:
-                async with asyncio.timeout(BEAT_SECONDS):
+                async with asyncio.timeout(BEAT_SECONDS - (time.monotonic() - beaten)):
                     await updates.wait()
             except TimeoutError:
-                await _write(response, f": beat\n{_event('beat', to_json(self._status.watcher()))}")
                 continue
             await self._batch(response, updates)
-            try:
-                async with asyncio.timeout(BATCH_SECONDS):
-                    await updates.closed.wait()
-            except TimeoutError:
-                continue
+            await _pause(updates)
 
     async def _batch(self, response: web.StreamResponse, updates: Updates) -> None:
         changes = updates.take()
@@ -82,6 +83,17 @@ class Events:
             for start in range(0, len(names), _EVENTS_PER_WRITE):
                 texts = map(text_of, names[start : start + _EVENTS_PER_WRITE])
                 await _write(response, "".join(_event(kind, text) for text in texts if text))
+
+
+async def _pause(updates: Updates) -> None:
+    """Let changes gather: for a second, or until one comes that nobody should wait for."""
+    rest_seconds = BATCH_SECONDS - URGENT_SECONDS
+    for event, seconds in ((updates.closed, URGENT_SECONDS), (updates.urgent, rest_seconds)):
+        try:
+            async with asyncio.timeout(seconds):
+                await event.wait()
+        except TimeoutError:
+            continue
 
 
 def _event(name: str, data: str) -> str:

@@ -6,6 +6,9 @@ from typing import Any
 
 from vllm_watch.export.family import Family, Series
 
+PAST_MAX = 5
+"""Attempts shown of each target: what a person looks back on; the journal has all."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
@@ -70,6 +73,7 @@ class RestartPlan:
     waiting: tuple[Waiting, ...] = ()
     under_way: AttemptShown | None = None
     last: AttemptShown | None = None  # the last that ended, a dry run too
+    past: tuple[AttemptShown, ...] = ()  # the last PAST_MAX that ended, the newest first
     draining: bool = False
     paused: Paused | None = None
     journal_trouble: str | None = None  # why nothing can be written down: then nothing is done

@@ -14,6 +14,7 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from vllm_watch import __version__
+from vllm_watch.export import page_files
 from vllm_watch.export.board import Board, TargetEntry
 from vllm_watch.export.gpu_families import distinct_holders
 from vllm_watch.export.incidents import Incident, in_order
@@ -73,13 +74,14 @@ class Status:
         board = self._board
         self._kept = {name: kept for name, kept in self._kept.items() if name in board.targets}
         targets = ",".join(filter(None, map(self.target, board.targets)))
-        head = to_json(self.watcher() | {"not_ready": not_ready, "sources": board.host_sources})
+        head = to_json(self.watcher() | {"not_ready": not_ready})
         return f'{head[:-1]},"gpus":{self.gpus()},"targets":[{targets}]}}'
 
     def watcher(self) -> dict[str, object]:
         """The watcher itself: version, clock, and what the numbers are over."""
         return {
             "version": __version__,
+            "page": page_files.digest(),
             "t": time.time(),
             "started_timestamp_seconds": self._started,
             "uptime_seconds": time.monotonic() - self._started_monotonic,
@@ -88,6 +90,7 @@ class Status:
             "store": self._board.store,
             "notifiers": self._board.notifiers,
             "restarts": self._board.restarts,
+            "sources": self._board.host_sources,
         }
 
     def target(self, name: str) -> str | None:

@@ -35,6 +35,7 @@ class Updates:
         self.incidents: set[str] = set()  # ids of incidents that were opened, changed or ended
         self.gpus = False  # is there a new reading of the GPUs?
         self.closed = asyncio.Event()  # set when the server stops
+        self.urgent = asyncio.Event()  # set while something waits that nobody should wait for
         self._marked = asyncio.Event()
 
     async def wait(self) -> None:
@@ -44,12 +45,20 @@ class Updates:
     def close(self) -> None:
         """End the listener's wait for good."""
         self.closed.set()
+        self.urgent.set()
         self._marked.set()
 
     def mark(
-        self, *, changed: str | None = None, gone: str | None = None, incident: str | None = None
+        self,
+        *,
+        changed: str | None = None,
+        gone: str | None = None,
+        incident: str | None = None,
+        urgent: bool = False,
     ) -> None:
         """Note a target's change or end, or an incident's; without any, a new reading of the GPUs."""
+        if urgent:
+            self.urgent.set()
         if changed is not None:
             self.changed.add(changed)
             self.gone.discard(changed)
@@ -72,6 +81,8 @@ class Updates:
         self.incidents.clear()
         self.gpus = False
         self._marked.clear()
+        if not self.closed.is_set():
+            self.urgent.clear()
         return taken
 
 
@@ -105,8 +116,13 @@ class Listeners:
             updates.close()
 
     def mark(
-        self, *, changed: str | None = None, gone: str | None = None, incident: str | None = None
+        self,
+        *,
+        changed: str | None = None,
+        gone: str | None = None,
+        incident: str | None = None,
+        urgent: bool = False,
     ) -> None:
         """Tell all of them; see Updates.mark."""
         for updates in self._all:
-            updates.mark(changed=changed, gone=gone, incident=incident)
+            updates.mark(changed=changed, gone=gone, incident=incident, urgent=urgent)

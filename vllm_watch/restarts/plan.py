@@ -11,6 +11,7 @@ from vllm_watch.actions.guard import DAY_SECONDS, HOUR_SECONDS
 from vllm_watch.actions.policy import Policy
 from vllm_watch.actions.request import RestartRequest
 from vllm_watch.export.restarts import (
+    PAST_MAX,
     AttemptShown,
     Gate,
     Paused,
@@ -28,14 +29,15 @@ def shown(
 ) -> RestartPlan:  # fmt: skip
     """Return the plan; `attempts` are those of the target's group, oldest first, None: not known."""
     own = [each for each in attempts or () if each.target == target.name]
-    last = next((each for each in reversed(own) if not each.open), None)
+    past = [each for each in reversed(own) if not each.open][:PAST_MAX]
     payoffs = [each.payoff_ratio for each in own if each.payoff_ratio is not None]
     return RestartPlan(
         mode=policy.mode,
         hook=hook,
         waiting=tuple(_waiting(each) for each in dispatcher.of_target(target.name)),
         under_way=_under_way(dispatcher, target.name),
-        last=None if last is None else attempt_shown(last, last.text),
+        last=attempt_shown(past[0], past[0].text) if past else None,
+        past=tuple(attempt_shown(each, each.text) for each in past),
         draining=draining,
         paused=paused(pause),
         journal_trouble=journal_trouble,

@@ -1,18 +1,23 @@
 // The page: takes in what the watcher tells and decides what the reader sees first.
 
-import { arrange, h, icon, keyed, setAttribute, setText } from "./dom.js";
+import { Clock } from "./clock.js";
+import { h, icon, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
 import * as gpus from "./gpus.js";
 import { Incidents } from "./incidents.js";
+import { List, WELL } from "./list.js";
 import { Live } from "./live.js";
-import { ask } from "./people.js";
+import { ask, follow, isOpen } from "./people.js";
+import { Restarts } from "./restarts.js";
+import { Heard, say } from "./say.js";
 import { Target } from "./target.js";
-import { incidentSays, needsAttention, rankOf, severityOf, shownState, toneOf } from "./words.js";
+import { cutOff, verdict } from "./verdict.js";
+import { troubles, Watcher } from "./watcher.js";
+import { incidentSays, OF_THE_WATCHER, RESOLUTIONS, shownState } from "./words.js";
 
 const OPEN_UP_TO = 2; // so few targets are shown opened: there is room, and nothing to choose from
-const SEARCH_FROM = 7; // fewer are seen at a glance
-const ROWS_AT_FIRST = 60; // of those that are well; the others are all shown
-const WELL = 100; // the place of a row that needs nobody
+const HIDDEN_MS = 1000; // a tab in the background still says on its title what is wrong
+const RELOAD_MS = 60000; // a page that has just loaded itself anew does not do so again: behind a balancer two versions may take turns
 
 const PAUSE = { path: "api/v1/pause", title: "Pause all restarts?", text: "Nothing that this watcher watches is restarted, a person's wish included, until the time is over or somebody resumes.", reason: true, minutes: null, act: "Pause" };
 const RESUME = { path: "api/v1/resume", title: "Resume restarts?", text: "The pause ends, and what did not help may be tried again.", reason: "optional", act: "Resume" };
@@ -21,46 +26,46 @@ const $ = (id) => document.getElementById(id);
 
 class Page {
   constructor() {
-    this.targets = new Map();
     this.incidents = new Incidents(this);
+    this.list = new List(this);
+    this.targets = this.list.rows;
+    this.heard = new Heard();
+    this.health = new Watcher($("watcher"));
+    this.restarts = new Restarts($("done"), this);
     this.gpus = null;
     this.watcher = null;
+    this.version = null; // the digest of the files that this page was made of
     this.span = 600;
-    this.offset = 0; // the watcher's clock minus ours, seconds
+    this.clock = new Clock();
     this.connection = "connecting";
     this.updated = null; // when news came last, by our own steady clock
-    this.filter = null;
-    this.all = false;
+    this.before = { text: "Looking …", count: 0 }; // the last verdict
     this.changed = new Set(); // targets with new results
     this.told = new Set(); // targets with news of incidents
     this.sight = new IntersectionObserver((entries) => this.seen(entries), { rootMargin: "200px" });
-    $("search").addEventListener("input", () => this.arrange());
-    $("more").addEventListener("click", () => {
-      this.all = true;
-      this.arrange();
-    });
-    $("restarts-pause").addEventListener("click", () => ask(this, PAUSE));
-    $("restarts-resume").addEventListener("click", () => ask(this, RESUME));
-    document.addEventListener("keydown", (event) => this.key(event));
-    window.addEventListener("hashchange", () => this.follow());
+    this.listen();
     this.live = new Live({
       status: (whole, incidents) => this.status(whole, incidents),
       target: (target) => this.target(target),
       gone: (name) => this.gone(name),
       incident: (incident) => this.incident(incident),
       gpus: (reading) => this.news(() => { this.gpus = reading; }),
-      clock: (t) => { this.offset = t - Date.now() / 1000; },
+      watcher: (itself) => this.itself(itself),
       connection: (state) => this.connected(state),
     });
     setInterval(() => this.tick(), 1000);
   }
 
-  now() {
-    return Date.now() / 1000 + this.offset;
+  listen() {
+    $("restarts-pause").addEventListener("click", () => ask(this, PAUSE));
+    $("restarts-resume").addEventListener("click", () => ask(this, RESUME));
+    document.addEventListener("keydown", (event) => this.key(event));
+    document.addEventListener("visibilitychange", () => this.schedule());
+    window.addEventListener("hashchange", () => this.follow());
   }
 
-  announce(text) {
-    $("announce").textContent = text;
+  now() {
+    return this.clock.now();
   }
 
   news(apply) {
@@ -69,12 +74,30 @@ class Page {
     this.schedule();
   }
 
+  /** The watcher itself: its clock, its health, and whether it is another version than this page. */
+  itself(watcher) {
+    this.clock.set(watcher.t);
+    this.watcher = this.watcher && { ...this.watcher, ...watcher };
+    this.version ??= watcher.page;
+    if (watcher.page !== this.version) this.renew();
+    this.news(() => undefined);
+  }
+
+  /** Load itself anew: the watcher was upgraded. Not while somebody writes, and not again and again. */
+  renew() {
+    const writing = isOpen() || document.activeElement === $("search");
+    const again = performance.getEntriesByType("navigation")[0]?.type === "reload" && performance.now() < RELOAD_MS;
+    if (!writing && !again) location.reload();
+  }
+
   status(whole, incidents) {
     this.news(() => {
+      const first = this.watcher === null;
       this.incidents.take(incidents);
+      if (first) this.heard.begin(this.incidents.open);
       this.watcher = whole;
       this.span = whole.history_seconds;
-      this.offset = whole.t - Date.now() / 1000;
+      this.clock.set(whole.t);
       this.gpus = whole.gpus;
       const names = new Set(whole.targets.map(({ name }) => name));
       for (const name of [...this.targets.keys()]) if (!names.has(name)) this.gone(name);
@@ -82,12 +105,8 @@ class Page {
         this.target(target);
         this.told.add(target.name);
       }
-      // What was missed while we were away is in the watcher's history.
-      for (const row of this.targets.values()) row.loaded = false;
-      const first = this.first !== false;
-      this.first = false;
+      for (const row of this.targets.values()) row.reload();
       if (first && this.targets.size <= OPEN_UP_TO) for (const row of this.targets.values()) row.element.open = true;
-      for (const row of this.targets.values()) if (row.visible || row.element.open) row.load();
       this.follow();
     });
   }
@@ -96,14 +115,18 @@ class Page {
     this.news(() => {
       const row = this.targets.get(data.name);
       if (row) row.update(data);
-      else {
-        const made = new Target(data, this);
-        this.targets.set(data.name, made);
-        made.element.row = made;
-        this.sight.observe(made.element);
-      }
+      else this.add(data);
       this.changed.add(data.name);
     });
+  }
+
+  add(data) {
+    this.list.add(new Target(data, this));
+  }
+
+  /** Learn when a row comes into sight. */
+  watch(row) {
+    this.sight.observe(row.shown);
   }
 
   incident(incident) {
@@ -117,8 +140,13 @@ class Page {
   gone(name) {
     const row = this.targets.get(name);
     if (!row) return;
-    this.sight.unobserve(row.element);
-    this.targets.delete(name);
+    const focused = row.shown?.contains(document.activeElement) ?? false;
+    if (row.shown !== null) {
+      this.sight.unobserve(row.shown);
+      row.shown.remove();
+    }
+    this.list.remove(name);
+    if (focused) $("targets").focus({ preventScroll: true });
     this.news(() => undefined);
   }
 
@@ -134,7 +162,10 @@ class Page {
 
   /** What holds for every restart: a pause, or a journal that cannot be written. */
   drawRestarts(now) {
-    const plans = [...this.targets.values()].map(({ data }) => data.restart).filter((plan) => plan && plan.mode !== "off");
+    const named = this.list.sorted().map(({ name, data }) => ({ name, plan: data.restart })).filter(({ plan }) => plan && plan.mode !== "off");
+    const plans = named.map(({ plan }) => plan);
+    this.restarts.draw(named, now);
+    $("done-link").hidden = named.length === 0;
     const paused = plans.find((plan) => plan.paused)?.paused;
     const trouble = plans.find((plan) => plan.journal_trouble)?.journal_trouble;
     const ends = paused?.until_timestamp_seconds ?? null;
@@ -149,95 +180,88 @@ class Page {
     $("restarts-pause").hidden = !this.mayAsk() || plans.length === 0 || Boolean(paused);
   }
 
-  /** A row that comes into sight gets its line; one out of sight is not drawn. */
+  /** A row that comes into sight gets its line; one out of sight is not drawn, and what it needs nobody for is let go. */
   seen(entries) {
-    for (const { target, isIntersecting } of entries) {
-      target.row.visible = isIntersecting;
-      if (!isIntersecting) continue;
-      target.row.load();
-      target.row.draw(this.now());
+    for (const { target: { row }, isIntersecting } of entries) {
+      row.visible = isIntersecting;
+      if (isIntersecting) {
+        row.load();
+        row.draw(this.now());
+      } else if (!row.wanted()) row.forget();
     }
   }
 
   schedule() {
-    this.frame ??= requestAnimationFrame(() => {
-      this.frame = null;
-      this.draw();
-    });
+    if (document.hidden) this.later ??= setTimeout(() => this.drawNow(), HIDDEN_MS);
+    else this.frame ??= requestAnimationFrame(() => this.drawNow());
+  }
+
+  drawNow() {
+    clearTimeout(this.later);
+    cancelAnimationFrame(this.frame);
+    this.later = null;
+    this.frame = null;
+    this.draw();
+  }
+
+  redraw(name) {
+    this.changed.add(name);
+    this.schedule();
   }
 
   draw() {
     const now = this.now();
     for (const name of this.changed) {
       const row = this.targets.get(name);
-      if (row && (row.visible || row.element.open || row.state !== shownState(row.data, now))) row.draw(now);
+      if (row && (row.visible || row.isOpen || row.state !== shownState(row.data, now))) row.draw(now);
     }
     for (const name of this.told) this.targets.get(name)?.drawFlags();
     this.changed.clear();
     this.told.clear();
-    this.arrange();
+    this.list.arrange();
     this.incidents.draw(now);
     this.verdict();
     this.drawRestarts(now);
     gpus.draw($("gpu-list"), this.gpus, now);
+    follow(this);
     this.tick();
-  }
-
-  /** Those that need someone first, the worst on top; the rest by name, so that rows do not jump about. */
-  arrange() {
-    const places = new Map([...this.targets.values()].map((row) => [row, this.order(row)]));
-    const rows = [...places.keys()].sort((a, b) => places.get(a) - places.get(b) || a.name.localeCompare(b.name, "en", { numeric: true }));
-    const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
-    const found = rows.filter((row) => (this.filter === null || row.state === this.filter) && words.every((word) => textOf(row).includes(word)));
-    const shown = this.all ? found : found.filter((row, i) => i < ROWS_AT_FIRST || places.get(row) < WELL || row.element.open);
-    arrange($("list"), shown.map((row) => row.element));
-    const hidden = found.length - shown.length;
-    $("more").hidden = hidden === 0;
-    setText($("more"), `Show ${hidden} more that are well`);
-    $("empty").hidden = found.length > 0 || this.watcher === null;
-    setText($("empty"), this.targets.size ? "No target matches." : "No target is watched. Start with --target http://HOST:8000, or name them in the configuration.");
-    $("columns-head").hidden = shown.length === 0;
-    $("search-label").hidden = this.targets.size < SEARCH_FROM;
-    this.drawFilters(rows);
-  }
-
-  drawFilters(rows) {
-    const counts = new Map();
-    for (const row of rows) counts.set(row.state, (counts.get(row.state) ?? 0) + 1);
-    if (this.filter !== null && !counts.has(this.filter)) counts.set(this.filter, 0);
-    const states = [...counts].sort((a, b) => rankOf(a[0]) - rankOf(b[0]));
-    const items = states.length > 1 || this.filter !== null ? [[null, rows.length], ...states] : [];
-    keyed($("filters"), items, ([state]) => state ?? "all",
-      ([state]) => {
-        const number = h("span", { class: "filter-count" });
-        const element = h("button", { type: "button", class: "filter", "data-tone": state === null ? "quiet" : toneOf(state) },
-          ...(state === null ? [] : [icon(toneOf(state))]), state ?? "all", " ", number);
-        element.addEventListener("click", () => {
-          this.filter = this.filter === state ? null : state;
-          this.arrange();
-        });
-        return { element, number };
-      },
-      ({ element, number }, [state, times]) => {
-        setText(number, String(times));
-        setAttribute(element, "aria-pressed", String(this.filter === state));
-      });
+    if (this.watcher) performance.mark("vllm-watch-drawn");
   }
 
   /** Is anything wrong? In one sentence, and a second that names it. */
   verdict() {
-    const rows = [...this.targets.values()];
-    const bad = rows.map((row) => ({ row, place: this.order(row), incident: this.urgent(row) })).filter(({ place }) => place < WELL).sort((a, b) => a.place - b.place);
-    const gpuTroubles = gpus.troubles(this.gpus);
-    const [tone, text, more] = this.connection === "lost" ? ["warn", "Disconnected from the watcher", "What you see is what was last known. Trying to connect again."] : sentence(rows, bad, gpuTroubles, this.watcher);
+    const rows = this.list.sorted();
+    const bad = rows.map((row) => ({ row, place: this.list.order(row), incident: this.list.urgent(row) })).filter(({ place }) => place < WELL).sort((a, b) => a.place - b.place);
+    const known = verdict({ rows, bad, own: this.own(), gpus: gpus.troubles(this.gpus), watcher: this.watcher });
+    const lost = this.connection === "lost";
+    const shown = lost ? cutOff(this.before, this.silence()) : known;
+    if (!lost && this.watcher) this.before = known;
+    const { tone, text, more, count } = shown;
     if ($("verdict").dataset.tone !== tone || !$("verdict-icon").firstChild) $("verdict-icon").replaceChildren(icon(tone));
     setAttribute($("verdict"), "data-tone", tone);
-    const said = bad.length ? `${text}: ${more}` : text;
-    if (this.said !== said && this.watcher) this.announce(said);
-    this.said = said;
     setText($("verdict-text"), text);
     setText($("verdict-more"), more || "\u00a0");
-    document.title = bad.length || gpuTroubles.length ? `(${bad.length + gpuTroubles.length}) ${text} · vllm-watch` : "vllm-watch";
+    const title = count || lost ? `${count ? `(${count}) ` : ""}${text} · vllm-watch` : "vllm-watch";
+    if (document.title !== title) document.title = title;
+    this.tell(known, lost);
+  }
+
+  /** What is wrong with the watcher itself: what it told as an incident, and what it cannot do. */
+  own() {
+    return [...this.incidents.openOf(OF_THE_WATCHER).map(({ summary }) => summary), ...troubles(this.watcher)];
+  }
+
+  /** To a screen reader: the verdict once, then what is new. */
+  tell({ text, more }, lost) {
+    if (this.watcher === null) return;
+    if (!this.greeted) say(`${text}${/[.!?]$/.test(text) ? "" : "."} ${more}`);
+    this.greeted = true;
+    if (lost !== Boolean(this.toldLost)) say(lost ? "Disconnected from the watcher." : "Connected to the watcher again.");
+    this.toldLost = lost;
+    this.heard.follow(this.incidents.open, (incident) => `${incident.severity}: ${nameOf(incident)} ${incidentSays(incident)}.`, (id) => {
+      const ended = this.incidents.known.get(id);
+      return ended && `${nameOf(ended)}: ended, ${RESOLUTIONS[ended.resolution] ?? ended.resolution}.`;
+    });
   }
 
   connected(state) {
@@ -247,21 +271,25 @@ class Page {
     this.schedule();
   }
 
+  silence() {
+    return this.updated === null ? null : (performance.now() - this.updated) / 1000;
+  }
+
   /** Everything that ages by itself. */
   tick() {
+    if (document.hidden) return;
     const now = this.now();
-    const silence = this.updated === null ? null : (performance.now() - this.updated) / 1000;
+    const silence = this.silence();
     setAttribute($("live"), "data-state", this.connection);
     const told = silence === null ? "" : ` · updated ${format.ago(silence)}`;
-    setText($("live-text"), { live: `live${told}`, lost: `disconnected${told}`, connecting: "connecting" }[this.connection]);
+    setText($("live-text"), { live: `live${told}`, polled: `asked every 10\u202fs${told}`, lost: `disconnected${told}`, connecting: "connecting" }[this.connection]);
+    if (this.connection === "lost") setText($("verdict-more"), cutOff(this.before, silence).more);
     setText($("gpus-note"), gpus.note(this.gpus, now));
-    if (this.watcher) {
-      const up = this.watcher.uptime_seconds + now - this.watcher.t;
-      setText($("about"), `vllm-watch ${this.watcher.version}, up ${format.age(up)}. Rates and percentiles are over the last ${format.age(this.watcher.window_seconds)}.`);
-    }
+    if (this.watcher) setText($("about"), `vllm-watch ${this.watcher.version}. Rates and percentiles are over the last ${format.age(this.watcher.window_seconds)}.`);
+    this.health.draw({ watcher: this.watcher, rows: this.list.sorted(), silence, skew: this.clock.ahead(), own: this.incidents.openOf(OF_THE_WATCHER).map(({ summary }) => summary), now });
     this.incidents.tick(now);
     for (const row of this.targets.values()) {
-      if (row.state !== shownState(row.data, now) || row.state === "stale" || (row.element.open && row.visible)) {
+      if (row.state !== shownState(row.data, now) || row.state === "stale" || (row.isOpen && row.visible)) {
         const before = row.state;
         row.draw(now);
         if (row.state !== before) this.schedule();
@@ -275,33 +303,29 @@ class Page {
   }
 
   follow() {
-    const element = $(decodeURIComponent(location.hash.slice(1)));
-    if (element?.row) element.open = true;
+    const row = this.targets.get(nameIn(location.hash));
+    if (row) row.element.open = true;
+  }
+
+  /** A link to a target's row. */
+  linkTo(name, className) {
+    const link = h("a", { class: className, href: `#${encodeURIComponent(`target-${name}`)}` }, name);
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      this.show(name);
+    });
+    return link;
   }
 
   /** Bring a target into view, opened. */
   show(name) {
     const row = this.targets.get(name);
     if (!row) return;
-    this.filter = null;
-    $("search").value = "";
+    this.list.widen();
     row.element.open = true;
-    this.arrange();
+    this.list.arrange();
     row.summary.focus({ preventScroll: true });
     row.element.scrollIntoView({ block: "start" });
-  }
-
-  /** The most urgent open incident of a row that someone should see to, or undefined. */
-  urgent(row) {
-    return this.incidents.openOf(row.name).find(({ severity }) => severity !== "info");
-  }
-
-  /** The place of a row: what pages, then states that need someone, then tickets; then the others. */
-  order(row) {
-    const incident = this.urgent(row);
-    const state = needsAttention(row.state) ? rankOf(row.state) : WELL;
-    if (incident) return severityOf(incident).rank === 0 ? state - 2 * WELL : Math.min(state, WELL - 1);
-    return state;
   }
 
   key(event) {
@@ -312,37 +336,20 @@ class Page {
     }
     if (event.key === "Escape" && event.target === $("search")) {
       $("search").value = "";
-      this.arrange();
+      this.list.arrange();
     }
   }
 }
 
-const textOf = ({ data, model, flags, state }) => [data.name, data.group, data.namespace, data.pod, data.node, model.textContent, flags.textContent, state].join(" ").toLowerCase();
-
-function sentence(rows, bad, gpuTroubles, watcher) {
-  if (!watcher) return ["quiet", "Looking …", ""];
-  const more = [...gpuTroubles, ...bad.slice(0, 3).map(({ row, incident }) => `${row.name} ${incident ? incidentSays(incident) : `is ${row.state}`}`)];
-  if (bad.length > 3) more.push(`${bad.length - 3} more`);
-  const tone = gpuTroubles.length || bad.some(({ row, incident }) => toneOf(row.state) === "bad" || incident?.severity === "page") ? "bad" : "warn";
-  if (bad.length) {
-    const who = rows.length === 1 ? `${bad[0].row.name} needs attention` : `${bad.length} of ${rows.length} targets ${bad.length === 1 ? "needs" : "need"} attention`;
-    return [tone, who, `${more.join(" · ")}.`];
+/** The target that an address names, if any; what nobody can decode names none. */
+function nameIn(hash) {
+  try {
+    return decodeURIComponent(hash.slice(1)).replace(/^target-/, "");
+  } catch {
+    return "";
   }
-  if (gpuTroubles.length) return [tone, "A GPU needs attention", `${gpuTroubles.join(" · ")}.`];
-  if (rows.length === 0) return ["quiet", "Nothing is watched", ""];
-  const pending = rows.filter((row) => row.state === "waiting" || row.state === "starting");
-  if (pending.length) {
-    const words = pending.length === 1 ? `${pending[0].name} is ${pending[0].state === "starting" ? "starting" : "not looked at yet"}.` : `${pending.length} of ${rows.length} are starting or not looked at yet.`;
-    return [pending.length === rows.length ? "info" : "good", pending.length === rows.length ? "Waiting for the first results" : "No target needs attention", words];
-  }
-  return ["good", rows.length === 1 ? `${rows[0].name} is well` : `All ${rows.length} targets are well`, wellWords(rows)];
 }
 
-function wellWords(rows) {
-  const counts = new Map();
-  for (const row of rows) counts.set(row.state, (counts.get(row.state) ?? 0) + 1);
-  if (rows.length === 1) return rows[0].data.state_text;
-  return `${[...counts].map(([state, times]) => `${times} ${state}`).join(", ")}.`;
-}
+const nameOf = ({ target }) => (target === OF_THE_WATCHER ? "The watcher" : target);
 
 export const page = new Page();

@@ -2,10 +2,12 @@
 // crisp on a wall and its colours are those of the style sheet.
 
 import { h, keyed, s, setAttribute, setText } from "./dom.js";
-import { ago, clock, UNKNOWN } from "./format.js";
+import { age, ago, clock, UNKNOWN } from "./format.js";
 
 const HEIGHT = 100;
 const GAP_INTERVALS = 2.6; // a single missed look is bridged, two are shown as a gap
+
+const SET_BACK_SECONDS = 30; // less is two events that came in the wrong order
 
 /** Times and values of one signal; the newest `span` seconds are kept. */
 export class Line {
@@ -14,8 +16,17 @@ export class Line {
     this.values = values;
   }
 
+  /** What the watcher remembers, and after it what `live` has seen since. */
+  static joined(times, values, live) {
+    const last = times.at(-1) ?? -Infinity;
+    const from = live.times.findIndex((t) => t > last);
+    return from < 0 ? new Line([...times], [...values]) : new Line([...times, ...live.times.slice(from)], [...values, ...live.values.slice(from)]);
+  }
+
   /** Add the newest value; the same time again replaces it. */
   push(t, value, span) {
+    // Much older than the last: the watcher's clock was set back, and what lies ahead of it was never so.
+    if (this.times.length && this.times.at(-1) - t > SET_BACK_SECONDS) while (this.times.length && this.times.at(-1) > t) this.drop();
     const last = this.times.length - 1;
     if (last >= 0 && t <= this.times[last]) {
       if (t === this.times[last]) this.values[last] = value;
@@ -28,6 +39,11 @@ export class Line {
       this.times.splice(0, from);
       this.values.splice(0, from);
     }
+  }
+
+  drop() {
+    this.times.pop();
+    this.values.pop();
   }
 
   /** The index of the known value nearest to `t`, or -1. */
@@ -117,12 +133,13 @@ export class Charts {
 
 export class Chart {
   /** `signal`: {title, note, format, tick (for the axis, if another), least (the smallest full scale), top (a fixed one)}. */
-  constructor(signal, announce) {
+  constructor(signal, say) {
     this.signal = signal;
-    this.announce = announce;
+    this.say = say;
     this.line = new Line();
+    this.said = signal.note;
     this.at = null;
-    this.value = h("output", { class: "chart-value" }, UNKNOWN);
+    this.value = h("span", { class: "chart-value" }, UNKNOWN); // no <output>: it would be read out at every change
     this.note = h("span", { class: "chart-note" }, signal.note);
     this.max = h("span", { class: "tick tick-max" });
     this.mid = h("span", { class: "tick tick-mid" });
@@ -163,8 +180,13 @@ export class Chart {
     const step = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: times.length - 1 }[event.key];
     const i = Math.min(times.length - 1, Math.max(0, step));
     this.group.point(times[i]);
-    this.announce(`${clock(times[i])}: ${this.signal.format(this.line.values[i])}`);
+    this.say(`${clock(times[i])}: ${this.signal.format(this.line.values[i])}`);
     return undefined;
+  }
+
+  /** Over how many seconds a value is taken: a rate goes on for so long after the work has stopped. */
+  over(seconds) {
+    this.said = this.signal.windowed ? `${this.signal.note}, over ${age(seconds)}` : this.signal.note;
   }
 
   /** Draw what `line` held in the `span` seconds before `end`, and `marks`: when something was wrong. */
@@ -211,7 +233,7 @@ export class Chart {
     const value = i < 0 ? null : this.line.values[i];
     const pointed = this.at !== null && value !== null && value !== undefined;
     setText(this.value, this.signal.format(value ?? null));
-    setText(this.note, pointed ? `at ${clock(this.line.times[i])}` : this.signal.note);
+    setText(this.note, pointed ? `at ${clock(this.line.times[i])}` : this.said);
     this.cross.hidden = !pointed;
     this.dot.hidden = !pointed;
     if (!pointed) return;

@@ -31,15 +31,23 @@ export function setAttribute(element, name, value) {
   else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
 
-/** Put `children` into `parent` in this order, moving only what is out of place. */
+/** Put `children` into `parent` in this order, moving only what is out of place; what had the focus keeps it. */
 export function arrange(parent, children) {
+  const focused = document.activeElement;
   const wanted = new Set(children);
   for (const child of [...parent.children]) if (!wanted.has(child)) child.remove();
   let place = parent.firstElementChild;
   for (const child of children) {
+    if (place !== null && child !== place && child === place.nextElementSibling) {
+      // One that belongs further down: it is put there when its turn comes, and all behind it stay.
+      const early = place;
+      place = child;
+      early.remove();
+    }
     if (child === place) place = place.nextElementSibling;
     else parent.insertBefore(child, place);
   }
+  if (focused !== document.activeElement && focused?.isConnected) focused.focus({ preventScroll: true });
 }
 
 /** Keep one keyed child per item: `make(item)` once, `update(child, item)` each time. */

@@ -3,14 +3,47 @@
 import { Chart, Charts, Line } from "./chart.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import { seconds } from "./format.js";
+import { say } from "./say.js";
 import { CHARTED, LATENCIES, LISTED } from "./signals.js";
 import { toneOf } from "./words.js";
 
+/** The lines of one engine, by signal: kept while somebody looks at them. */
+export class Lines {
+  constructor() {
+    this.of = new Map(CHARTED.map(({ name }) => [name, new Line()]));
+  }
+
+  /** Take over the watcher's history, and keep what came while it was fetched. */
+  load({ t, series }) {
+    for (const [name, live] of this.of) this.of.set(name, Line.joined(t, series[name], live));
+  }
+
+  push(t, signals, span) {
+    for (const { name, read } of CHARTED) this.of.get(name).push(t, read(signals), span);
+  }
+}
+
+/** Charts of some signals that share one pointer. */
+export class ChartSet {
+  constructor(names = null) {
+    const charts = new Charts();
+    this.parts = CHARTED.filter(({ name }) => names === null || names.includes(name))
+      .map((signal) => ({ signal, chart: charts.add(new Chart(signal, say)) }));
+    this.element = h("div", { class: "charts" }, ...this.parts.map(({ chart }) => chart.element));
+  }
+
+  draw(lines, { t, span, interval, marks, windowSeconds }) {
+    for (const { signal, chart } of this.parts) {
+      chart.over(windowSeconds);
+      chart.draw(lines?.of.get(signal.name) ?? new Line(), t, span, interval, marks);
+    }
+  }
+}
+
 export class Engine {
-  constructor(label, announce) {
+  constructor(label) {
     this.label = label;
-    this.charts = new Charts();
-    this.parts = CHARTED.map((signal) => ({ signal, line: new Line(), chart: this.charts.add(new Chart(signal, announce)) }));
+    this.charts = new ChartSet();
     this.title = h("h4");
     this.badge = h("span", { class: "badge small" });
     this.sentence = h("p", { class: "engine-text" });
@@ -18,26 +51,12 @@ export class Engine {
     this.list = h("dl", { class: "facts" });
     this.latencies = LATENCIES.map(([title, read]) => ({ title, read, cells: [h("td"), h("td"), h("td")] }));
     this.more = h("div", { class: "engine-more" }, latencyTable(this.latencies), this.list);
-    this.element = h("section", { class: "engine" }, this.head,
-      h("div", { class: "charts" }, ...this.parts.map(({ chart }) => chart.element)), this.more);
-  }
-
-  /** Take over the watcher's history, and add to it what came while it was fetched. */
-  load(history) {
-    for (const part of this.parts) {
-      const newer = part.line;
-      part.line = new Line([...history.t], [...history.series[part.signal.name]]);
-      newer.times.forEach((t, i) => part.line.push(t, newer.values[i], Infinity));
-    }
-  }
-
-  push(t, signals, span) {
-    for (const { signal, line } of this.parts) line.push(t, signal.read(signals), span);
+    this.element = h("section", { class: "engine" }, this.head, this.charts.element, this.more);
   }
 
   /** `signals` is null where the engine is seen no more; `alone`: the target's row already says its state. */
-  draw(signals, { t, now, span, interval, alone, marks }) {
-    for (const { line, chart } of this.parts) chart.draw(line, t, span, interval, marks);
+  draw(signals, lines, { now, alone, ...view }) {
+    this.charts.draw(lines, view);
     this.head.hidden = signals === null;
     this.more.hidden = signals === null;
     if (signals === null) return;

@@ -10,7 +10,8 @@ const grouped = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 export function number(value) {
   if (!known(value)) return UNKNOWN;
   const size = Math.abs(value);
-  if (size >= 1e9) return `${trim(value / 1e9, 2)}G`;
+  if (size >= 1e18) return value.toExponential(1).replace("e+", "e");
+  for (const [least, letter] of [[1e15, "P"], [1e12, "T"], [1e9, "G"]]) if (size >= least) return `${trim(value / least, 2)}${letter}`;
   if (size >= 1e6) return `${trim(value / 1e6, 2)}M`;
   if (size >= 1e5) return `${trim(value / 1e3, 0)}k`;
   if (size >= 100) return grouped.format(value);
@@ -32,6 +33,7 @@ export const rate = (unit) => (value) => (known(value) ? `${number(value)}${THIN
 export function ratio(value) {
   if (!known(value)) return UNKNOWN;
   const percent = value * 100;
+  if (Math.abs(percent) >= 1e5) return `${number(percent)}${THIN}%`;
   return `${percent !== 0 && Math.abs(percent) < 10 ? trim(percent, 1) : Math.round(percent)}${THIN}%`;
 }
 
@@ -57,6 +59,7 @@ export function age(value) {
   const first = units.findIndex(([, size]) => total >= size);
   const [name, size] = units[first];
   const whole = Math.floor(total / size);
+  if (whole >= 1000) return `${number(whole)}${THIN}${name}`;
   const [nextName, nextSize] = units[first + 1];
   const rest = Math.floor((total - whole * size) / nextSize);
   return rest ? `${whole}${THIN}${name} ${rest}${THIN}${nextName}` : `${whole}${THIN}${name}`;
@@ -67,15 +70,19 @@ export const ago = (value) => (known(value) ? `${age(value)} ago` : "never");
 /** Bytes in binary units, as GPU memory is spoken of. */
 export function bytes(value) {
   if (!known(value)) return UNKNOWN;
-  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
   let power = 0;
   let rest = value;
   while (Math.abs(rest) >= 1024 && power < units.length - 1) {
     rest /= 1024;
     power += 1;
   }
+  if (Math.abs(rest) >= 1e5) return `${number(rest)}${THIN}${units[power]}`;
   return `${power === 0 ? rest : rest >= 1000 ? rest.toFixed(0) : rest.toFixed(1)}${THIN}${units[power]}`;
 }
+
+/** A text of any length: its beginning, where it is too long to be read. */
+export const brief = (value, most = 300) => (value.length > most ? `${value.slice(0, most - 1)}…` : value);
 
 /** A value in the unit that a detector names; words stay words. */
 export function unit(value, name) {

@@ -52,7 +52,7 @@ class Gpu {
   draw(gpu, now) {
     setText(this.title, `GPU ${gpu.index} · ${gpu.name ?? "name unknown"}`);
     setText(this.uuid, gpu.uuid + (gpu.mig_parent_uuid ? ` · slice of ${gpu.mig_parent_uuid}` : ""));
-    setAttribute(this.element, "data-tone", gpu.lost ? "bad" : "good");
+    setAttribute(this.element, "data-tone", gpu.lost ? "bad" : gpu.stale_bytes ? "warn" : "good");
     keyed(this.meters, metersOf(gpu), ([name]) => name,
       ([name]) => {
         const value = h("dd");
@@ -157,9 +157,9 @@ function segments(gpu) {
 }
 
 function metersOf(gpu) {
-  const clock = gpu.sm_clock_hz === null ? format.UNKNOWN : `${(gpu.sm_clock_hz / 1e9).toFixed(2)}\u202fGHz`;
-  const power = gpu.power_watts === null ? format.UNKNOWN : `${gpu.power_watts.toFixed(0)}\u202fW`;
-  const heat = gpu.temperature_celsius === null ? format.UNKNOWN : `${gpu.temperature_celsius.toFixed(0)}\u202f°C`;
+  const clock = gpu.sm_clock_hz === null ? format.UNKNOWN : `${format.number(gpu.sm_clock_hz / 1e9)}\u202fGHz`;
+  const power = gpu.power_watts === null ? format.UNKNOWN : `${format.number(Math.round(gpu.power_watts))}\u202fW`;
+  const heat = gpu.temperature_celsius === null ? format.UNKNOWN : `${format.number(Math.round(gpu.temperature_celsius))}\u202f°C`;
   return [["busy", format.ratio(gpu.utilization_ratio)], ["heat", heat], ["power", power], ["clock", clock]];
 }
 
@@ -167,6 +167,7 @@ function metersOf(gpu) {
 function chipsOf(gpu) {
   const chips = [];
   if (gpu.lost) chips.push(["lost: fell off the bus", "bad"]);
+  if (gpu.stale_bytes) chips.push([`${format.bytes(gpu.stale_bytes)} held by what is stale`, "warn"]);
   for (const reason of gpu.throttle_reasons ?? []) {
     if (HOT.has(reason)) chips.push([`slowed: ${reason.replaceAll("_", " ")}`, "warn"]);
     else if (reason === "sw_power_cap") chips.push(["at its power cap", "quiet"]);

@@ -2,10 +2,11 @@
 
 const SILENCE_MS = 25000; // the watcher sends something every 10 s at least
 const RETRY_MS = 3000;
+const POLL_MS = 10000; // where no stream can be had: too many pages are open, or a proxy holds it back
 const STATUS_TIMEOUT_MS = 15000;
 
 export class Live {
-  /** `handlers`: status(whole, incidents), target(one), gone(name), incident(one), gpus(reading), clock(t), connection(state). */
+  /** `handlers`: status(whole, incidents), target(one), gone(name), incident(one), gpus(reading), watcher(itself), connection(state). */
   constructor(handlers) {
     this.handlers = handlers;
     this.waiting = null; // events that come while the whole is being read
@@ -26,7 +27,7 @@ export class Live {
       else apply();
     });
     on("hello", (watcher) => this.hello(watcher));
-    on("beat", (watcher) => this.handlers.clock(watcher.t));
+    on("beat", (watcher) => this.handlers.watcher(watcher));
     on("target", (target) => this.handlers.target(target));
     on("gone", ({ name }) => this.handlers.gone(name));
     on("incident", (incident) => this.handlers.incident(incident));
@@ -36,16 +37,31 @@ export class Live {
     });
   }
 
+  /** Where there is no stream, all of it can still be asked for now and then. */
+  async poll() {
+    const { source } = this;
+    try {
+      const [whole, { incidents }] = await everything();
+      if (source !== this.source) return false;
+      this.handlers.watcher(whole);
+      this.handlers.status(whole, incidents);
+      this.say("polled");
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
   /** Read everything; then apply what changed meanwhile, which may be newer. */
   async hello(watcher) {
     const { source } = this;
-    this.handlers.clock(watcher.t);
+    this.handlers.watcher(watcher);
     this.waiting = [];
     try {
-      const [whole, { incidents }] = await Promise.all(["api/v1/status", "api/v1/incidents"].map(read));
+      const [whole, { incidents }] = await everything();
       if (source !== this.source) return;
       this.handlers.status(whole, incidents);
-      this.handlers.connection("live");
+      this.say("live");
       const waiting = this.waiting ?? [];
       this.waiting = null;
       for (const apply of waiting) apply();
@@ -55,11 +71,25 @@ export class Live {
   }
 
   lost() {
-    this.handlers.connection("lost");
     this.waiting = null;
     this.source.close();
     clearTimeout(this.retry);
-    this.retry = setTimeout(() => this.open(), RETRY_MS);
+    if (this.state !== "polled") this.say("lost");
+    this.again();
+  }
+
+  say(state) {
+    this.state = state;
+    this.handlers.connection(state);
+  }
+
+  async again() {
+    const { source } = this;
+    const polled = await this.poll();
+    if (source !== this.source) return;
+    if (!polled) this.say("lost");
+    clearTimeout(this.retry);
+    this.retry = setTimeout(() => this.open(), polled ? POLL_MS : RETRY_MS);
   }
 
   /** A connection can die without a word (a laptop slept, a cable was pulled). */
@@ -67,6 +97,8 @@ export class Live {
     if (this.source.readyState !== EventSource.CLOSED && performance.now() - this.heard > SILENCE_MS) this.lost();
   }
 }
+
+const everything = () => Promise.all(["api/v1/status", "api/v1/incidents"].map(read));
 
 async function read(path) {
   const answer = await fetch(path, { signal: AbortSignal.timeout(STATUS_TIMEOUT_MS) });

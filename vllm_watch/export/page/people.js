@@ -2,6 +2,8 @@
 // The token lives in this page's memory only, and goes when the page does.
 
 import { h, setText } from "./dom.js";
+import { say } from "./say.js";
+import { RESOLUTIONS } from "./words.js";
 
 const TIMEOUT_MS = 45000; // the watcher itself asks its hook, blockers and lock for up to 30 s
 const WRONG_TOKEN = 401;
@@ -9,7 +11,15 @@ const WRONG_TOKEN = 401;
 let token = "";
 let dialog = null;
 
-/** `wish`: path, title, text, act (the button), reason (true, "optional"), minutes (a default; null: none needed). */
+/** Is somebody writing in it? */
+export const isOpen = () => dialog?.element.open ?? false;
+
+/** What it is about may end while it is open: then it says so, and asks for nothing any more. */
+export function follow(page) {
+  if (isOpen()) dialog.follow(page);
+}
+
+/** `wish`: path, incident (its id, where it is of one), title, text, act (the button), reason (true, "optional"), minutes (a default; null: none needed). */
 export function ask(page, wish) {
   dialog ??= new Dialog();
   dialog.open(page, wish);
@@ -34,7 +44,9 @@ class Dialog {
     const form = h("form", { novalidate: "" }, ...Object.values(this.fields), this.said, h("div", { class: "ask-buttons" }, cancel, this.act));
     this.element = h("dialog", { class: "ask", "aria-labelledby": "ask-title" }, this.title, this.text, form);
     document.body.append(this.element);
+    this.cancel = cancel;
     cancel.addEventListener("click", () => this.element.close());
+    this.element.addEventListener("close", () => this.closed());
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.send();
@@ -44,6 +56,9 @@ class Dialog {
   open(page, wish) {
     this.page = page;
     this.wish = wish;
+    this.opener = document.activeElement;
+    this.over = false;
+    setText(this.cancel, "Cancel");
     setText(this.title, wish.title);
     setText(this.text, wish.text);
     setText(this.act, wish.act);
@@ -58,10 +73,30 @@ class Dialog {
     this.said.hidden = true;
     this.act.disabled = false;
     this.element.showModal();
+    this.follow(page);
+  }
+
+  follow(page) {
+    if (this.over || !this.wish.incident) return;
+    const incident = page.incidents.known.get(this.wish.incident);
+    if (incident?.state === "open") return;
+    this.over = true;
+    this.act.disabled = true;
+    const how = incident ? ` (${RESOLUTIONS[incident.resolution] ?? incident.resolution})` : "";
+    this.tell(`This incident has ended meanwhile${how}: there is nothing left to ask for.`);
+    setText(this.cancel, "Close");
+    this.cancel.focus();
+  }
+
+  /** The browser gives the focus back to the button that opened it; where that is gone, to what is nearest. */
+  closed() {
+    this.wish = null;
+    if (!this.opener?.isConnected) (document.querySelector("#incidents:not([hidden])") ?? document.getElementById("targets")).focus();
   }
 
   async send() {
     const { wish } = this;
+    if (this.over) return;
     if (token === "") token = this.token.value.trim();
     const reason = this.reason.value.trim();
     if (token === "" || (wish.reason === true && reason === "")) {
@@ -74,7 +109,7 @@ class Dialog {
     this.act.disabled = true;
     const { status, said } = await post(wish.path, body);
     if (this.wish !== wish) return;
-    this.act.disabled = false;
+    this.act.disabled = this.over;
     if (status === WRONG_TOKEN) {
       token = "";
       this.fields.token.hidden = false;
@@ -82,8 +117,8 @@ class Dialog {
     }
     if (status === 200 || status === 202) {
       this.element.close();
-      this.page.announce(said.text ?? "Done.");
-    } else this.tell([said.error ?? `It answered with HTTP ${status}.`, said.remedy].filter(Boolean).join(" – "));
+      say(said.text ?? "Done.");
+    } else this.tell([said.error ?? `It answered with HTTP ${status}.`, ...others(said.gates), said.remedy].filter(Boolean).join(" – "));
   }
 
   tell(text) {
@@ -91,6 +126,9 @@ class Dialog {
     setText(this.said, text);
   }
 }
+
+/** All that is against it beside the gate that decided, which the error already says. */
+const others = (gates) => (gates ?? []).slice(1).map(({ text }) => `also: ${text}`);
 
 async function post(path, body) {
   try {

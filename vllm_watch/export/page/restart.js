@@ -3,12 +3,16 @@
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
 import { ask } from "./people.js";
+import { table } from "./words.js";
 
-const TRIGGERS = { incident: "for this incident", schedule: "on schedule", manual: "by hand", alertmanager: "for an alert" };
-const ENDS = {
+export const TRIGGERS = table({ incident: "for this incident", schedule: "on schedule", manual: "by hand", alertmanager: "for an alert" });
+export const ENDS = table({
   helped: ["good", "helped"], did_not_help: ["bad", "did not help"], failed: ["bad", "failed"], uncertain: ["bad", "may not have happened"],
   cancelled: ["quiet", "was given up before anything was done"], dry_run: ["again", "would have been done now (mode observe)"],
-};
+});
+
+/** The colour of a sign in ENDS. */
+export const toneOfSign = (sign) => (sign === "again" ? "info" : sign);
 
 /** When a gate will be asked again, unless it says so itself. */
 const until = ({ text, until_timestamp_seconds: t }, now) => (t === null || /:\d\dZ/.test(text) ? "" : ` Asked again ${format.moment(t, now)}.`);
@@ -19,7 +23,7 @@ function past({ state, text, ended_timestamp_seconds: t, payoff_ratio: payoff },
   const [tone, words] = ENDS[state] ?? ["warn", state];
   const gave = payoff === null ? "" : payoff > 0 ? ` It gave back ${format.ratio(payoff)} of its fresh throughput.` : " It gave no throughput back.";
   const why = state === "dry_run" || !text ? "" : ` (${text})`;
-  return { sign: tone, tone, text: `${state === "dry_run" ? "A restart" : "The last restart"}${t === null ? "" : `, ${format.moment(t, now)},`} ${words}${why}.${gave}` };
+  return { sign: tone, tone: toneOfSign(tone), text: `${state === "dry_run" ? "A restart" : "The last restart"}${t === null ? "" : `, ${format.moment(t, now)},`} ${words}${why}.${gave}` };
 }
 
 /** One line for a wish, and one for each further gate that refuses. */
@@ -86,9 +90,13 @@ export class Plan {
     const wish = incident === null ? null : plan.waiting.find(({ incident_id: id }) => id === incident);
     if (wish && wish.approved_by === null && !plan.under_way) {
       offers.push({ key: `approve ${incident}`, text: "Approve the restart", wish: {
-        path: `${path}/approve`, title: `Restart ${this.target}?`, text: `It is restarted with the hook ${plan.hook}, if every other gate agrees.`, act: "Restart it" } });
+        path: `${path}/approve`, incident, title: `Restart ${this.target}?`, text: `It is restarted with the hook ${plan.hook}, if every other gate agrees.`, act: "Restart it" } });
       offers.push({ key: `silence ${incident}`, text: "Silence", wish: {
-        path: `${path}/silence`, title: "No restart for this incident", text: "It stays open; it only restarts nothing, for so long.", reason: true, minutes: 60, act: "Silence" } });
+        path: `${path}/silence`, incident, title: "No restart for this incident", text: "It stays open; it only restarts nothing, for so long.", reason: true, minutes: 60, act: "Silence" } });
+    }
+    if (incident === null && !plan.under_way) {
+      offers.push({ key: "restart", text: "Restart it …", wish: {
+        path: `api/v1/targets/${encodeURIComponent(this.target)}/restart`, title: `Restart ${this.target}?`, text: `The guard is asked as for every restart: it refuses with its reasons, or restarts it with the hook ${plan.hook} now.`, reason: true, act: "Restart it" } });
     }
     if (plan.breaker) {
       offers.push({ key: "resume", text: "Let it be tried again", wish: {

@@ -1,23 +1,40 @@
 // One target: a row that can be opened.
 
+import { Card } from "./card.js";
 import { Line, Spark } from "./chart.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
-import { Engine, facts } from "./engine.js";
+import { Engine, facts, Lines } from "./engine.js";
 import * as format from "./format.js";
 import { history } from "./live.js";
+import { Recording } from "./recording.js";
 import { Plan, planFacts } from "./restart.js";
 import { summary } from "./signals.js";
+import { Witnesses } from "./witnesses.js";
 import { incidentTitle, OUTCOMES, severityOf, shownState, toneOf } from "./words.js";
 
 export class Target {
   constructor(data, page) {
     this.page = page;
     this.name = data.name;
-    this.engines = new Map();
-    this.generation = new Line();
-    this.loaded = false;
-    this.build();
+    this.shown = null; // the element, once it was needed
+    this.visible = false;
+    this.forget();
     this.update(data);
+    this.state = shownState(data, page.now());
+  }
+
+  /** The row: made when it is shown first, as most of a large fleet never is. */
+  get element() {
+    if (this.shown === null) {
+      this.build();
+      this.page.watch(this);
+      this.draw(this.page.now());
+    }
+    return this.shown;
+  }
+
+  get isOpen() {
+    return this.shown !== null && this.shown.open;
   }
 
   build() {
@@ -39,60 +56,76 @@ export class Target {
       h("span", { class: "who" }, h("span", { class: "name" }, this.title, this.model, this.flags), this.sentence),
       this.spark.element, cell("generation", "generation"), cell("running", "running"), cell("waiting", "waiting"),
       kv, cell("ttft", "TTFT p95"));
-    this.callout = h("p", { class: "callout", hidden: "" });
-    this.identity = h("dl", { class: "facts identity" });
-    this.engineList = h("div", { class: "engines" });
-    this.sources = h("tbody");
-    this.blind = h("ul", { class: "blind", hidden: "" });
-    this.plan = new Plan(this.page, this.name);
-    this.planTitle = h("h4", {}, "Restarts");
-    this.planFacts = h("dl", { class: "facts" });
-    this.advice = h("ul", { class: "blind advice", hidden: "" });
-    this.body = h("div", { class: "target-body" }, this.callout, this.blind, this.engineList, this.advice,
-      this.planTitle, this.plan.element, this.planFacts,
-      h("h4", {}, "Identity"), this.identity, h("h4", {}, "What the watcher asks"),
-      h("div", { class: "scroll" }, h("table", { class: "sources" },
-        h("thead", {}, h("tr", {}, ...["asked for", "last answer", "last good", "took", "asked", "failed"].map((t) => h("th", { scope: "col" }, t)))),
-        this.sources)));
-    this.element = h("details", { class: "target", id: `target-${this.name}` }, this.summary, this.body);
-    this.element.addEventListener("toggle", () => this.toggled());
+    this.body = null; // of a row that is closed there is none
+    this.state = null; // so that it is drawn
+    this.shown = h("details", { class: "target", id: `target-${this.name}` }, this.summary);
+    this.shown.row = this;
+    this.shown.addEventListener("toggle", () => this.toggled());
   }
 
   /** Take in what is newest; drawing is separate, as most rows are out of sight. */
   update(data) {
     this.data = data;
     const { signals } = data;
-    if (!signals) return;
+    if (!signals || this.lines === null) return;
     this.generation.push(signals.t, summary(data).generation, this.page.span);
     for (const [label, engine] of Object.entries(signals.engines)) {
-      if (!this.engines.has(label)) this.engines.set(label, new Engine(label, this.page.announce));
-      this.engines.get(label).push(signals.t, engine, this.page.span);
+      if (!this.lines.has(label)) this.lines.set(label, new Lines());
+      this.lines.get(label).push(signals.t, engine, this.page.span);
     }
     if (Object.keys(signals.engines).length) {
-      for (const label of [...this.engines.keys()]) if (!(label in signals.engines)) this.engines.delete(label);
+      for (const label of [...this.lines.keys()]) if (!(label in signals.engines)) this.lines.delete(label);
     }
   }
 
-  /** Fetch the charts of the minutes before this page was opened; called when the row comes into sight. */
+  /** Fetch the charts of the minutes before somebody looked; what comes meanwhile is kept. */
   async load() {
     if (this.loaded) return;
     this.loaded = true;
+    this.lines ??= new Map();
+    const asked = this.lines;
     const found = await history(this.name);
+    if (asked !== this.lines) return; // nobody looks any more
     if (found === null) {
       this.loaded = false;
       return;
     }
     for (const [label, one] of Object.entries(found)) {
       // Of a target that is down this is what it did before.
-      if (!this.engines.has(label)) this.engines.set(label, new Engine(label, this.page.announce));
-      this.engines.get(label).load(one);
+      if (!this.lines.has(label)) this.lines.set(label, new Lines());
+      this.lines.get(label).load(one);
     }
     this.generation = totalled(Object.values(found), this.generation);
-    this.draw(this.page.now());
+    this.page.redraw(this.name);
+  }
+
+  /** What was missed while the watcher was away is in its history. */
+  reload() {
+    this.loaded = false;
+    if (this.wanted()) this.load();
+  }
+
+  /** Does somebody look at its charts? */
+  wanted() {
+    return this.visible || this.isOpen || this.page.incidents.charts(this.name);
+  }
+
+  /** Let go of the lines that nobody looks at. */
+  forget() {
+    this.lines = null; // engine's label → Lines; null: nobody looks
+    this.generation = new Line();
+    this.loaded = false;
   }
 
   toggled() {
-    this.load();
+    if (this.element.open && this.body === null) {
+      this.body = new Body(this);
+      this.element.append(this.body.element);
+    } else if (!this.element.open && this.body !== null) {
+      this.body.element.remove();
+      this.body = null;
+    }
+    if (this.element.open) this.load();
     this.draw(this.page.now());
     this.page.opened(this);
   }
@@ -100,14 +133,17 @@ export class Target {
   draw(now) {
     const { data } = this;
     const state = shownState(data, now);
+    if (this.shown === null) {
+      this.state = state;
+      return;
+    }
     if (this.state !== state) {
       this.state = state;
       setAttribute(this.badge, "data-tone", toneOf(state));
       this.badge.replaceChildren(icon(toneOf(state)), state);
     }
     this.drawFlags();
-    this.marks = this.page.incidents.of(this.name).map(markOf);
-    setText(this.sentence, state === "stale" ? `No news for ${format.age(now - data.signals.t)}; it was ${data.state}: ${data.state_text}` : data.state_text);
+    setText(this.sentence, state === "stale" ? `No news for ${format.age(now - data.signals.t)}; it was ${data.state}: ${data.state_text}` : format.brief(data.state_text));
     setText(this.model, modelOf(data));
     const sums = summary(data);
     setText(this.numbers.generation, format.rate("tok/s")(sums.generation));
@@ -116,49 +152,119 @@ export class Target {
     setText(this.numbers.kv, format.ratio(sums.kv));
     setText(this.numbers.ttft, format.seconds(sums.ttft));
     this.kvBar.firstChild.style.transform = `scaleX(${Math.min(1, Math.max(0, sums.kv ?? 0))})`;
-    const end = data.signals?.t ?? now;
-    this.spark.draw(this.generation, end, this.page.span, this.interval(), this.marks);
-    if (this.element.open) this.drawBody(now, end);
+    this.spark.draw(this.generation, this.end(now), this.page.span, this.interval(), this.marksNow());
+    this.body?.draw(now);
+  }
+
+  /** Where its charts end: at its last look. */
+  end(now) {
+    return this.data.signals?.t ?? now;
+  }
+
+  /** What its charts show: the time that they end at, their span, how far apart points lie, what values are taken over. */
+  view(now) {
+    return { t: this.end(now), span: this.page.span, interval: this.interval(), windowSeconds: this.page.watcher.window_seconds };
+  }
+
+  marksNow() {
+    return this.page.incidents.of(this.name).map(markOf);
   }
 
   /** What is open of it; drawn out of sight too, as it decides the row's place and can be searched for. */
   drawFlags() {
+    if (this.shown === null) return;
     const open = this.page.incidents.openOf(this.name);
-    setAttribute(this.element, "data-tone", worse(toneOf(this.state), open));
+    setAttribute(this.shown, "data-tone", worse(toneOf(this.state), open));
     keyed(this.flags, open, ({ id }) => id, () => h("span", { class: "flag" }), (flag, incident) => {
-      const title = incidentTitle(incident) + (incident.engine === null || this.engines.size < 2 ? "" : `, engine ${incident.engine}`);
+      const title = incidentTitle(incident) + (incident.engine === null || Object.keys(this.data.signals?.engines ?? {}).length < 2 ? "" : `, engine ${incident.engine}`);
       if (flag.textContent === title && flag.dataset.tone === severityOf(incident).tone) return;
       setAttribute(flag, "data-tone", severityOf(incident).tone);
       flag.replaceChildren(icon(severityOf(incident).sign), title);
     });
   }
 
+  /** All that a search may be for. */
+  words() {
+    const { name, group, namespace, pod, node } = this.data;
+    const open = this.page.incidents.openOf(this.name).map(incidentTitle);
+    return [name, group, namespace, pod, node, modelOf(this.data), ...open, this.state].join(" ").toLowerCase();
+  }
+
   /** How far apart two points of a chart lie: looks, or the steps of the watcher's history. */
   interval() {
     return Math.max(this.data.interval_seconds, this.page.span / 120);
   }
+}
 
-  drawBody(now, end) {
-    const { data } = this;
+/** What an opened row shows. It is made when the row is opened, and goes when it is closed. */
+class Body {
+  constructor(row) {
+    this.row = row;
+    this.callout = h("p", { class: "callout", hidden: "" });
+    this.cases = h("div", { class: "cases" });
+    this.witnesses = new Witnesses();
+    this.identity = h("dl", { class: "facts identity" });
+    this.engineList = h("div", { class: "engines" });
+    this.sources = h("tbody");
+    this.blind = h("ul", { class: "blind", hidden: "" });
+    this.plan = new Plan(row.page, row.name);
+    this.planTitle = h("h4", {}, "Restarts");
+    this.planFacts = h("dl", { class: "facts" });
+    this.advice = h("ul", { class: "blind advice", hidden: "" });
+    this.element = h("div", { class: "target-body" }, this.callout, this.cases, this.blind,
+      h("h4", {}, "What each witness says"), this.witnesses.element, this.engineList, this.advice,
+      this.planTitle, this.plan.element, this.planFacts, h("h4", {}, "Recording"), new Recording(row.name).element,
+      h("h4", {}, "Identity"), this.identity, h("h4", {}, "What the watcher asks"),
+      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `What the watcher asks of ${row.name}` }, h("table", { class: "sources" },
+        h("thead", {}, h("tr", {}, ...["asked for", "last answer", "last good", "took", "asked", "failed"].map((t) => h("th", { scope: "col" }, t)))),
+        this.sources)));
+  }
+
+  draw(now) {
+    const { data } = this.row;
     const { signals } = data;
     this.callout.hidden = !signals?.why_not;
     setText(this.callout, signals?.why_not ?? "");
-    this.drawBlind();
-    this.drawAdvice();
-    const shown = [...this.engines.values()].sort((a, b) => a.label.localeCompare(b.label, "en", { numeric: true }));
-    keyed(this.engineList, shown, (engine) => engine.label, (engine) => engine,
-      (engine) => engine.draw(signals?.engines[engine.label] ?? null, { t: end, now, span: this.page.span, interval: this.interval(), alone: shown.length === 1,
-        marks: this.marks.filter((mark) => mark.engine === null || mark.engine === engine.label) }));
-    this.planTitle.hidden = !data.restart;
-    this.plan.draw(data.restart, null, now);
-    facts(this.planFacts, planFacts(data.restart, now));
+    this.drawCases(now);
+    this.drawBlind(data);
+    this.drawAdvice(data);
+    this.witnesses.draw(data, null, now);
+    this.drawEngines(signals, now);
+    const { restart } = data;
+    this.planTitle.hidden = !restart || restart.mode === "off";
+    this.planFacts.hidden = this.planTitle.hidden;
+    this.plan.draw(this.planTitle.hidden ? null : restart, null, now);
+    facts(this.planFacts, this.planTitle.hidden ? [] : planFacts(restart, now));
     facts(this.identity, identityOf(data, now));
-    this.drawSources(now);
+    this.drawSources(data, now);
+  }
+
+  /** Its open incidents, unless a card on top tells them already. */
+  drawCases(now) {
+    const { page, name } = this.row;
+    const open = page.incidents.openOf(name).filter(({ id }) => !page.incidents.hasCard(id));
+    keyed(this.cases, open, ({ id }) => id, (incident) => {
+      const card = new Card(incident, page, { where: "in-row-" });
+      card.evidence.open = true;
+      return card;
+    }, (card, incident) => card.draw(incident, now, page.incidents));
+  }
+
+  /** An engine that is seen no more keeps its charts while its target shows none: they show the fall. */
+  drawEngines(signals, now) {
+    const { row } = this;
+    const { lines } = row;
+    const labels = [...(lines?.keys() ?? Object.keys(signals?.engines ?? {}))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+    const marks = row.marksNow();
+    keyed(this.engineList, labels, (label) => label, (label) => new Engine(label),
+      (engine, label) => engine.draw(signals?.engines[label] ?? null, lines?.get(label) ?? null, {
+        ...row.view(now), now, alone: labels.length === 1,
+        marks: marks.filter((mark) => mark.engine === null || mark.engine === label) }));
   }
 
   /** What cannot be judged here, and what only in part: nobody should take silence for health. */
-  drawBlind() {
-    const lines = Object.entries(this.data.detectors ?? {}).filter(([, { state }]) => state === "blind" || state === "partly")
+  drawBlind({ detectors }) {
+    const lines = Object.entries(detectors ?? {}).filter(([, { state }]) => state === "blind" || state === "partly")
       .sort(([, a], [, b]) => a.state.localeCompare(b.state)); // blind first
     this.blind.hidden = !lines.length;
     keyed(this.blind, lines, ([slug]) => slug, () => ({ element: h("li") }), ({ element }, [slug, { state, text }]) => {
@@ -168,17 +274,18 @@ export class Target {
   }
 
   /** What could be set better: no alarm, so it stands below the engines. */
-  drawAdvice() {
-    const lines = this.data.advice ?? [];
+  drawAdvice({ advice, signals }) {
+    const lines = advice ?? [];
+    const alone = Object.keys(signals?.engines ?? {}).length < 2;
     this.advice.hidden = !lines.length;
     keyed(this.advice, lines, ({ rule, engine }) => `${rule} ${engine}`, () => ({ element: h("li") }), ({ element }, { engine, flag, value, text, why }) => {
       setAttribute(element, "data-tone", "quiet");
-      setText(element, `advice${this.engines.size < 2 ? "" : ` for engine ${engine}`}: ${text} → ${[flag, value].filter(Boolean).join(" ")}: ${why}`);
+      setText(element, `advice${alone ? "" : ` for engine ${engine}`}: ${text} → ${[flag, value].filter(Boolean).join(" ")}: ${why}`);
     });
   }
 
-  drawSources(now) {
-    keyed(this.sources, Object.entries(this.data.sources), ([name]) => name,
+  drawSources({ sources }, now) {
+    keyed(this.sources, Object.entries(sources), ([name]) => name,
       ([name]) => {
         const cells = Array.from({ length: 5 }, () => h("td"));
         return { element: h("tr", {}, h("th", { scope: "row" }, name), ...cells), cells };
@@ -244,7 +351,5 @@ function totalled(histories, live) {
     });
   }
   const times = [...sums.keys()].sort((a, b) => a - b);
-  const line = new Line(times, times.map((t) => sums.get(t)));
-  live.times.forEach((t, i) => line.push(t, live.values[i], Infinity));
-  return line;
+  return Line.joined(times, times.map((t) => sums.get(t)), live);
 }

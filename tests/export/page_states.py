@@ -1,0 +1,145 @@
+"""The states in which the page is looked at, each as a board that is in it."""
+
+import time
+from dataclasses import replace
+
+from tests.export.demo_board import STORIES, event, fill, reading, signals, step
+from vllm_watch.export.board import Board
+from vllm_watch.export.restarts import (
+    AttemptShown,
+    Gate,
+    Paused,
+    RestartCounts,
+    RestartPlan,
+    RestartState,
+    Waiting,
+)
+from vllm_watch.export.store_health import StoreHealth
+from vllm_watch.samples.target import WATCHER, Target
+from vllm_watch.signals.holders.judge import HolderJudge
+
+TROUBLES = {
+    "collapsed": ("throughput_collapse", "kv_leak", "page"),
+    "stalled": ("engine_stalled", "hang", "page"),
+    "down": ("engine_down", "crash", "page"),
+    "overloaded": ("overload", "demand", "ticket"),
+}
+BACK_SECONDS = 300
+
+
+def well(count: int = 3) -> Board:
+    """Some targets, none of which needs anybody."""
+    board = Board()
+    now = time.time()
+    for n in range(count):
+        board.add_target(Target(name=f"chat-{n}", url="http://h:8000", group="chat"), 5.0)
+    for t in range(int(now) - BACK_SECONDS, int(now), 5):
+        for n in range(count):
+            told = signals(f"chat-{n}", "serving", "38 running, 0 waiting", float(t), n)
+            board.publish(replace(told, detectors={}, advice=()))
+            board.call("metrics", f"chat-{n}", "ok", 0.004, float(t))
+            board.call("health", f"chat-{n}", "ok", 0.001, float(t))
+    whole = reading(now)
+    board.publish_gpus(replace(whole, gpus=(whole.gpus or ())[:1]))
+    return board
+
+
+def ill(state: str) -> Board:
+    """One of them is in a bad state, with its incident."""
+    board = well()
+    now = time.time()
+    kind, cause, severity = TROUBLES[state]
+    board.publish(signals("chat-1", state, f"It is {state}.", now))
+    story = {
+        "engine": None if state == "down" else "0", "kind": kind, "cause": cause, "severity": severity,
+        "summary": f"It has been {state} for 90 s.", "restart_advised": state == "collapsed",
+        "for": [("steps_per_second", 0.0, "steps_per_second", 31.0, "No step has ended for 90 s.")],
+        "against": [("health", "HTTP 200", "", None, "/health still answers.")],
+    }  # fmt: skip
+    board.incident_events("chat-1", [event("chat-1", story, now - 90)])
+    return board
+
+
+def stale_vram() -> Board:
+    """GPUs of which some memory is held by what is dead, and one that is lost."""
+    board = well()
+    now = reading(time.time())
+    judge = HolderJudge()
+    for second in (-60.0, 0.0):
+        judged = judge.look(now.t + second, now.t + second, now.gpus or ())
+    board.publish_gpus(now, judged)
+    story = {"engine": "0", "kind": "stale_vram", "cause": "zombie_context", "severity": "ticket", "summary": "A process that has ended holds 9.3 GiB of GPU 1."}  # fmt: skip
+    board.incident_events("chat-0", [event("chat-0", story, now.t - 600)])
+    return board
+
+
+def awaiting_approval() -> Board:
+    """A restart waits for a person, another for its gates, and some have been."""
+    board = ill("collapsed")
+    now = time.time()
+    (incident,) = board.targets["chat-1"].incidents.open
+    past = AttemptShown(
+        id="1", state="helped", trigger="manual", reason="slow", actor="anna", hook="h", text="it serves again",
+        began_timestamp_seconds=now - 7300, called_timestamp_seconds=now - 7290, ended_timestamp_seconds=now - 7200, payoff_ratio=0.42,
+    )  # fmt: skip
+    board.restarts = RestartState(people=True)
+    wish = Waiting(trigger="incident", reason="", asked_timestamp_seconds=now - 60)
+    board.show_restart("chat-1", RestartPlan(
+        mode="approve", hook="h", waiting=(replace(wish, incident_id=incident, verdict="approve"),), last=past, past=(past,),
+        budget_remaining=1, payoff_ratio=0.42,
+    ), RestartCounts())  # fmt: skip
+    gates = (Gate(gate="window", text="it is none of the hours"), Gate(gate="cooldown", text="the last one was 2 h ago", until_timestamp_seconds=now + 600))  # fmt: skip
+    board.show_restart("chat-2", RestartPlan(
+        mode="auto", hook="h", waiting=(replace(wish, verdict="wait", trigger="schedule", text=gates[0].text, gates=gates),),
+        past=(replace(past, id="2", state="did_not_help", payoff_ratio=None),), breaker="the last one did not help", budget_remaining=None,
+        paused=Paused(actor="anna", reason="we move the rack"),
+    ), RestartCounts())  # fmt: skip
+    return board
+
+
+def watcher_ill() -> Board:
+    """It cannot write, and most targets fell silent at once: it suspects itself."""
+    board = well()
+    board.store = StoreHealth("/var/lib/vllm-watch")
+    board.store.count("full", "No space left on device", time.time())
+    board.restarts = RestartState(journal_trouble="the disk is full", people=False)
+    story = {"engine": None, "kind": "engine_down", "cause": "unreachable", "severity": "page", "summary": "3 of 3 targets fell silent within 10 s: most likely the network of this watcher."}  # fmt: skip
+    board.incident_events(WATCHER, [event(WATCHER, story, time.time() - 30)])
+    return board
+
+
+def everything() -> Board:
+    """Every story of the demo at once."""
+    board = Board()
+    fill(board, extra=0, now=time.time())
+    return board
+
+
+def many(count: int = 500) -> Board:
+    """A fleet in which some are ill."""
+    board = Board()
+    fill(board, extra=count - len(STORIES), now=time.time(), back_seconds=10)
+    return board
+
+
+def renew(board: Board) -> None:
+    """One more look at everything."""
+    stories = {
+        name: (entry.signals.state, entry.signals.state_text)
+        for name, entry in board.targets.items()
+        if entry.signals
+    }
+    step(board, stories, time.time())
+
+
+STATES = {
+    "nothing": Board,
+    "healthy": well,
+    "one": lambda: well(1),
+    **{state: lambda state=state: ill(state) for state in TROUBLES},
+    "stale vram": stale_vram,
+    "awaiting approval": awaiting_approval,
+    "the watcher is ill": watcher_ill,
+    "everything": everything,
+    "500 targets": many,
+}

@@ -1,0 +1,227 @@
+"""The page for everybody: axe finds nothing in any state, the keyboard reaches all, a screen reader hears news once."""
+
+import asyncio
+import time
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import expect
+
+from tests.export.browsing import PHONE, card, serving
+from tests.export.demo_board import event
+from tests.export.page_states import STATES, awaiting_approval, ill, renew, well
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
+UNFOLD = "for (const e of document.querySelectorAll('.evidence')) e.open = true"
+SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+async def violations(page):
+    """What axe finds, one line each."""
+    found = await Axe().run(page, options=WCAG)
+    return [
+        f"{rule['id']}: {node['target']} {node['html'][:120]} {node.get('failureSummary', '')[:300]}"
+        for rule in found.response["violations"]
+        for node in rule["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("state", STATES)
+async def test_no_state_violates_wcag(opened, state, scheme):
+    """A and AA with contrast, everything unfolded, a target opened; nothing on the console, nobody else asked."""
+    async with serving(STATES[state]()) as server:
+        tab = await opened(server, scheme=scheme)
+        row = tab.page.locator("details.target").first
+        if await row.count() and await row.get_attribute("open") is None:
+            await row.locator("summary").first.click()
+            await expect(row.locator(".target-body")).to_be_visible()
+        await tab.page.evaluate(UNFOLD)
+        await tab.page.wait_for_timeout(300)
+        assert await violations(tab.page) == []
+        assert tab.complaints == []
+        await tab.page.set_viewport_size({"width": PHONE[0], "height": PHONE[1]})
+        assert await tab.page.evaluate(SIDEWAYS) <= 0
+        assert await violations(tab.page) == []
+        await tab.page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_the_dialog_and_a_lost_connection_violate_nothing(opened, scheme):
+    """With its complaint on show, and over a page that is cut off."""
+    async with serving(awaiting_approval()) as server:
+        tab = await opened(server, scheme=scheme)
+        await tab.page.get_by_role("button", name="Approve the restart").click()
+        dialog = tab.page.get_by_role("dialog")
+        await dialog.get_by_role("button", name="Restart it").click()
+        await expect(dialog.locator(".ask-said")).to_be_visible()
+        assert await violations(tab.page) == []
+        await tab.page.keyboard.press("Escape")
+        await server.stop()
+        await expect(tab.page.locator("#live")).to_have_attribute("data-state", "lost")
+        assert await violations(tab.page) == []
+        await tab.page.close()
+
+
+FOCUSED = """() => {
+  const e = document.activeElement;
+  const box = e.getBoundingClientRect();
+  const style = getComputedStyle(e);
+  return [e.tagName, e.textContent.trim().slice(0, 30), style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2,
+          box.width > 0 && box.bottom > 0 && box.top < innerHeight && box.left >= 0 && box.right <= innerWidth + 1];
+}"""
+
+
+async def test_the_keyboard_alone_reaches_everything(opened):
+    """From the skip link to the footer by Tab, each stop in sight and outlined, in the order in which one reads; and back."""
+    async with serving(awaiting_approval()) as server:
+        tab = await opened(server)
+        stops = []
+        for _ in range(80):
+            await tab.page.keyboard.press("Tab")
+            tag, text, outlined, in_sight = await tab.page.evaluate(FOCUSED)
+            if tag == "BODY":
+                break
+            assert outlined, (tag, text)
+            assert in_sight, (tag, text)
+            stops.append(text)
+        walk = [
+            "Skip to what is wrong", "vllm-watch", "Incidents", "Targets", "GPUs", "Restarts", "Watcher", "Resume", "chat-1",
+            "Approve the restart", "Silence", "Evidence as of", "Save its recording", "all 3", "collapsed 1", "serving 2",
+            "collapsedchat-1", "chat-1", "chat-2", "/metrics", "/api/v1/status",
+        ]  # fmt: skip
+        at = -1
+        for name in walk:
+            at = next((i for i in range(at + 1, len(stops)) if stops[i].startswith(name)), None)
+            assert at is not None, (name, stops)
+        for expected in reversed(stops[-3:]):
+            await tab.page.keyboard.press("Shift+Tab")
+            assert (await tab.page.evaluate(FOCUSED))[1] == expected
+
+
+async def test_the_skip_link_leads_to_what_is_wrong(opened):
+    """Past the bar: the next stop is in the incident."""
+    async with serving(ill("stalled")) as server:
+        tab = await opened(server)
+        await tab.page.keyboard.press("Tab")
+        await expect(tab.page.locator(".skip")).to_be_focused()
+        await expect(tab.page.locator(".skip")).to_be_in_viewport()
+        await tab.page.keyboard.press("Enter")
+        await tab.page.keyboard.press("Tab")
+        assert await tab.page.evaluate("document.activeElement.closest('.incident') !== null")
+
+
+async def test_a_dialog_keeps_the_focus_and_gives_it_back(opened):
+    """Tab goes round in it, Escape closes it, and the button that opened it has the focus again."""
+    async with serving(awaiting_approval()) as server:
+        tab = await opened(server)
+        button = tab.page.get_by_role("button", name="Silence")
+        await button.focus()
+        await tab.page.keyboard.press("Enter")
+        dialog = tab.page.get_by_role("dialog")
+        await expect(dialog).to_be_visible()
+        await expect(dialog.get_by_label("Reason")).to_be_focused()
+        for _ in range(12):
+            await tab.page.keyboard.press("Tab")
+            inside = "document.activeElement === document.body || document.activeElement.closest('dialog') !== null"
+            assert await tab.page.evaluate(inside)
+        await tab.page.keyboard.press("Escape")
+        await expect(dialog).to_be_hidden()
+        await expect(button).to_be_focused()
+
+
+async def test_enter_opens_a_row_and_the_focus_survives_news(opened):
+    """A row that moves because its state changed keeps the focus; so does one that is drawn anew."""
+    board = well()
+    async with serving(board) as server:
+        tab = await opened(server)
+        await tab.row("chat-2").locator("summary").focus()
+        await tab.page.keyboard.press("Enter")
+        await expect(tab.row("chat-2").locator(".chart")).to_have_count(7)
+        story = {"engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": "page", "summary": "No step."}  # fmt: skip
+        board.incident_events("chat-2", [event("chat-2", story, time.time())])
+        await expect(tab.page.locator("details.target h3").first).to_have_text("chat-2")
+        await expect(tab.row("chat-2").locator("summary").first).to_be_focused()
+        board.remove_target("chat-2")
+        await expect(tab.row("chat-2")).to_have_count(0)
+        await expect(tab.page.locator("#targets")).to_be_focused()
+
+
+HEARD = """() => {
+  window.heard = [];
+  const region = document.getElementById("announce");
+  new MutationObserver(() => { if (region.textContent) window.heard.push(region.textContent); }).observe(region, { childList: true, characterData: true, subtree: true });
+}"""
+
+
+async def test_news_are_said_once(opened):
+    """An incident when it opens, when its cause is found and when it ends; not at every look; no other region is live."""
+    board = well()
+    async with serving(board) as server:
+        tab = await opened(server)
+        await expect(tab.page.locator("#announce")).to_have_text(
+            "All 3 targets are well. 3 serving."
+        )
+        await tab.page.evaluate(HEARD)
+        story = {"engine": "0", "kind": "throughput_collapse", "cause": "unknown", "severity": "page", "summary": "Slow."}  # fmt: skip
+        begun = event("chat-1", story, time.time())
+        board.incident_events("chat-1", [begun])
+        for _ in range(4):
+            renew(board)
+            board.incident_events("chat-1", [begun | {"event": "updated", "t": time.time(), "summary": f"Slow at {time.time()}."}])  # fmt: skip
+            await asyncio.sleep(0.6)
+        board.incident_events(
+            "chat-1", [begun | {"event": "updated", "t": time.time(), "cause": "kv_leak"}]
+        )
+        await asyncio.sleep(1.0)
+        board.incident_events("chat-1", [begun | {"event": "resolved", "t": time.time(), "cause": "kv_leak", "resolution": "healthy"}])  # fmt: skip
+        await asyncio.sleep(1.0)
+        assert await tab.page.evaluate("window.heard") == [
+            "page: chat-1 has collapsed: cause unknown.",
+            "page: chat-1 has collapsed: the KV cache leaks.",
+            "chat-1: ended, healthy again.",
+        ]
+        live = await tab.page.evaluate(
+            "[...document.querySelectorAll('[aria-live], [role=status], [role=log], output')].map((e) => e.id)"
+        )
+        assert live == ["announce"]
+
+
+async def test_a_storm_is_said_in_one_breath(opened):
+    """The first few by name, the others counted."""
+    board = well(30)
+    async with serving(board) as server:
+        tab = await opened(server)
+        await tab.page.evaluate(HEARD)
+        down = {"engine": None, "kind": "engine_down", "cause": "crash", "severity": "page", "summary": "Gone."}  # fmt: skip
+        for n in range(30):
+            board.incident_events(f"chat-{n}", [event(f"chat-{n}", down, time.time())])
+        await asyncio.sleep(2.0)
+        (said,) = await tab.page.evaluate("window.heard")
+        assert said.count("is down: crash.") == 3
+        assert said.endswith("And 27 more new incidents.")
+
+
+@pytest.mark.parametrize(("wish", "moving"), [("reduce", 0), ("no-preference", 1)])
+async def test_nothing_moves_for_who_does_not_want_it(opened, wish, moving):
+    """The only animation there is stops, and nothing scrolls smoothly."""
+    board = well()
+    async with serving(board) as server:
+        tab = await opened(server)
+        await tab.page.emulate_media(reduced_motion=wish)
+        running = "document.getAnimations().filter((a) => a.playState === 'running').length"
+        assert await tab.page.evaluate(running) == moving
+        smooth = "[...document.querySelectorAll('*')].filter((e) => { const s = getComputedStyle(e); return s.scrollBehavior !== 'auto' || parseFloat(s.transitionDuration) > 0; }).length"
+        assert await tab.page.evaluate(smooth) == 0
+
+
+async def test_everything_works_without_colour(opened):
+    """Severity and state are words and shapes, too."""
+    async with serving(ill("stalled")) as server:
+        tab = await opened(server)
+        await tab.page.emulate_media(forced_colors="active")
+        await expect(card(tab, "Stalled: hang").locator(".severity")).to_have_text("page")
+        await expect(tab.row("chat-1").locator(".badge").first).to_have_text("stalled")
+        assert await tab.page.locator(".badge:visible:not(:has(svg))").count() == 0

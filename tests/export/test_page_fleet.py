@@ -1,0 +1,158 @@
+"""Five hundred targets on one page, and one page on a wall: quick to appear, bounded, and nothing built twice."""
+
+import asyncio
+import gzip
+import time
+
+import pytest
+from playwright.async_api import expect
+
+from tests.export.browsing import LAPTOP, LONGEST, PHONE, WALL, paint_ms, serving
+from tests.export.demo_board import event, signals
+from tests.export.page_states import everything, many, renew, well
+from vllm_watch.export import page_files
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+NODES = "document.getElementsByTagName('*').length"
+BUILT = """() => {
+  window.built = 0;
+  new MutationObserver((all) => { for (const m of all) window.built += [...m.addedNodes].filter((n) => n.nodeType === 1).length; })
+    .observe(document.querySelector("main"), { childList: true, subtree: true });
+}"""
+PACKED_KB_MAX = 100
+"""Somebody opens it over a bad line at night."""
+
+
+async def test_all_of_it_is_small(opened):
+    """Every file together, printed; and not one from elsewhere."""
+    files = page_files.contents()
+    plain_kb = sum(map(len, files.values())) / 1000
+    packed_kb = sum(len(gzip.compress(content, 1)) for content in files.values()) / 1000
+    print(f"the page: {len(files)} files, {plain_kb:.0f} kB, {packed_kb:.0f} kB as they are sent")
+    assert packed_kb < PACKED_KB_MAX
+    async with serving(well()) as server:
+        tab = await opened(server)
+        asked = await tab.page.evaluate("performance.getEntriesByType('resource').map((e) => new URL(e.name).pathname)")  # fmt: skip
+        fetched = {path.removeprefix("/page/") for path in asked if path.startswith("/page/")}
+        assert fetched == files.keys() - {"index.html"}
+
+
+async def test_the_first_paint_of_five_hundred_targets(opened):
+    """The verdict and the ill ones stand there within a second on a free machine; the bound is for a busy one."""
+    async with serving(many()) as server:
+        tab = await opened(server)
+        await expect(tab.page.locator("h1")).to_have_text("4 of 500 targets need attention")
+        first, drawn = await paint_ms(tab.page)
+        print(f"500 targets: first paint after {first:.0f} ms, verdict after {drawn:.0f} ms")
+        assert first < 5000
+        assert drawn < 10_000
+        assert await tab.page.evaluate(NODES) < 6000
+
+
+async def test_news_change_texts_and_build_nothing(opened):
+    """A look at everything moves numbers and lines; no element is made anew."""
+    board = many()
+    async with serving(board) as server:
+        tab = await opened(server)
+        await tab.row("fleet-000").locator("summary").click()
+        await expect(tab.row("fleet-000").locator(".chart")).to_have_count(7)
+        renew(board)
+        await asyncio.sleep(1.5)  # what a second look shows that one could not
+        await tab.page.evaluate(BUILT)
+        await tab.page.evaluate(LONGEST)
+        value = tab.row("fleet-000").locator(".chart-value").first
+        before = await value.inner_text()
+        for _ in range(3):
+            renew(board)
+            await asyncio.sleep(1.2)
+        await expect(value).not_to_have_text(before)
+        longest_ms = await tab.page.evaluate("window.longest")
+        print(f"500 targets with news: the page does not answer for {longest_ms:.0f} ms at most")
+        assert await tab.page.evaluate("window.built") == 0
+        assert longest_ms < 1500
+
+
+async def test_scrolling_through_all_of_them_stays_smooth(opened):
+    """All are shown when asked for; rows out of sight are not drawn, and let go of their lines."""
+    async with serving(many()) as server:
+        tab = await opened(server)
+        await tab.page.locator("#more").click()
+        await expect(tab.page.locator("details.target")).to_have_count(500)
+        await tab.page.evaluate(LONGEST)
+        for _ in range(30):
+            await tab.page.mouse.wheel(0, 900)
+            await asyncio.sleep(0.05)
+        longest_ms = await tab.page.evaluate("window.longest")
+        print(f"scrolling through 500 targets: the page does not answer for {longest_ms:.0f} ms at most")  # fmt: skip
+        assert longest_ms < 1500
+        await asyncio.sleep(0.5)
+        held = await tab.page.evaluate("[...document.querySelectorAll('.target')].filter((e) => e.row.lines !== null).length")  # fmt: skip
+        assert 0 < held < 60
+        assert await tab.page.evaluate(NODES) < 30_000
+
+
+async def test_a_closed_row_lets_go_of_its_inside(opened):
+    """However many were looked into: only what is open is kept."""
+    async with serving(many()) as server:
+        tab = await opened(server)
+        before = await tab.page.evaluate(NODES)
+        summary = tab.row("fleet-000").locator("summary")
+        for _ in range(3):
+            await summary.first.click()
+            await expect(tab.row("fleet-000").locator(".chart")).to_have_count(7)
+            assert await tab.page.evaluate(NODES) > before + 200
+            await summary.first.click()
+            await expect(tab.row("fleet-000").locator(".chart")).to_have_count(0)
+        assert abs(await tab.page.evaluate(NODES) - before) < 100
+
+
+async def test_the_ill_come_first_and_the_search_finds_the_rest(opened):
+    """Sixty rows, the ill on top; by name, group, state or incident any other is found."""
+    board = many()
+    async with serving(board) as server:
+        tab = await opened(server)
+        rows = tab.page.locator("details.target")
+        await expect(rows).to_have_count(60)
+        await expect(tab.page.locator("#more")).to_have_text("Show 440 more that are well")
+        tones = await rows.evaluate_all("(all) => all.map((e) => e.dataset.tone)")
+        assert tones[:4] == ["bad", "bad", "warn", "warn"]
+        assert "bad" not in tones[4:]
+        board.publish(signals("fleet-480", "stalled", "No step for 20 s.", time.time()))
+        await expect(tab.page.locator("summary h3").nth(2)).to_have_text("fleet-480")
+        for words, name in (("fleet-377", "fleet-377"), ("HANG", "llama-70b-b")):
+            await tab.page.locator("#search").fill(words)
+            await expect(tab.page.locator("summary h3")).to_have_text([name])
+        await tab.page.locator("#search").fill("no such")
+        await expect(tab.page.locator("#empty")).to_have_text("No target matches.")
+
+
+async def test_a_wall_is_read_from_across_the_room(opened):
+    """On 3840 by 2160 the verdict is large, no text is small, and what is wrong needs no scrolling."""
+    async with serving(everything()) as server:
+        tab = await opened(server, WALL)
+        sizes = await tab.page.evaluate("[...document.querySelectorAll('h1, #verdict-more, .incident h3, .incident-summary, .badge, .sentence')].map((e) => [e.className || e.id, parseFloat(getComputedStyle(e).fontSize)])")  # fmt: skip
+        assert dict(sizes)["verdict-text"] >= 80
+        assert min(size for _, size in sizes) >= 24
+        await expect(tab.page.locator(".incident").nth(1)).to_be_in_viewport(ratio=0.9)
+        assert await tab.page.evaluate("document.documentElement.scrollWidth") <= WALL[0]
+        smallest = await tab.page.evaluate("Math.min(...[...document.querySelectorAll('main *')].filter((e) => e.checkVisibility() && e.childElementCount === 0 && e.textContent.trim() && !e.closest('.sr')).map((e) => parseFloat(getComputedStyle(e).fontSize)))")  # fmt: skip
+        assert smallest >= 22
+
+
+@pytest.mark.parametrize("size", [PHONE, (320, 640), LAPTOP, WALL], ids=str)
+async def test_no_screen_scrolls_sideways(opened, size):
+    """With rows opened, evidence unfolded and a storm on top; what a finger touches is large enough."""
+    board = many()
+    down = {"engine": None, "kind": "engine_down", "cause": "unreachable", "severity": "page", "summary": "No answer for 15 s."}  # fmt: skip
+    for n in range(40):
+        board.incident_events(f"fleet-{n:03d}", [event(f"fleet-{n:03d}", down, time.time())])
+    async with serving(board) as server:
+        tab = await opened(server, size)
+        await tab.page.evaluate("for (const e of [...document.querySelectorAll('details')].slice(0, 12)) e.open = true")  # fmt: skip
+        await expect(tab.page.locator(".target-body").first).to_be_attached()
+        assert await tab.page.evaluate("document.documentElement.scrollWidth") <= size[0]
+        if size[0] < 400:
+            low = await tab.page.evaluate("[...document.querySelectorAll('button, summary, .recording a, nav a')].filter((e) => e.checkVisibility() && e.getBoundingClientRect().height > 0 && e.getBoundingClientRect().height < 24).map((e) => [e.textContent.slice(0, 30), e.getBoundingClientRect().height])")  # fmt: skip
+            assert low == []
+        assert tab.complaints == []

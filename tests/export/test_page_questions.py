@@ -1,0 +1,195 @@
+"""The page's answers beside the incidents: what witnesses say, what restarts did, how the watcher is; and its buttons."""
+
+import time
+from dataclasses import replace
+
+import pytest
+from playwright.async_api import expect
+
+from tests.export.browsing import card, serving
+from tests.export.demo_board import signals
+from tests.export.page_states import awaiting_approval, ill, watcher_ill, well
+from tests.export.test_page_restarts import with_token
+from tests.restarts.station import TOKEN, station
+from vllm_watch.actions.attempt import Attempt
+from vllm_watch.export.store_health import StoreHealth
+from vllm_watch.samples.engine_log import StartFailure
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+
+async def said(witnesses):
+    """What each says, by its name, with its tone."""
+    rows = await witnesses.locator("> div").evaluate_all(
+        "(all) => all.map((e) => [e.querySelector('dt').textContent, e.dataset.tone, e.querySelector('dd').textContent])"
+    )
+    return {name: (tone, words.replace("\u202f", " ")) for name, tone, words in rows}
+
+
+async def test_witnesses_stand_side_by_side(opened):
+    """Where a hang is, the API answers and the engine does not move: both are told, in the card and in the row."""
+    board = ill("stalled")
+    board.call("canary", "chat-1", "read_timeout", 10.0, time.time())
+    board.call("metrics", "chat-1", "ok", 0.004, time.time())
+    async with serving(board) as server:
+        tab = await opened(server)
+        stalled = card(tab, "Stalled: hang")
+        await expect(stalled.locator(".witnesses > div")).to_have_count(5)
+        told = await said(stalled.locator(".witnesses"))
+        assert told["/metrics"] == ("good", "answers in 4 ms")
+        assert told["/health"] == ("good", "HTTP 200")
+        assert told["canary"] == ("bad", "no answer in time; last good answer never")
+        assert told["engine"][0] == "bad"
+        assert told["engine"][1].startswith("last progress 1 min 3")
+        assert told["engine"][1].endswith("with 41 running, 17 waiting")
+        assert told["process"] == ("good", "up 3 d 4 h")
+        await tab.row("chat-1").locator("summary").first.click()
+        assert await said(tab.row("chat-1").locator(".target-body > .witnesses")) == told
+
+
+async def test_witnesses_of_a_server_that_is_down(opened):
+    """Since when it refuses, that nothing is known of its work, and what its log says."""
+    board = ill("down")
+    failure = StartFailure(failure="oom", deterministic=True, explanation="It needs more memory than there is.")  # fmt: skip
+    now = time.time()
+    gone = replace(
+        signals("chat-1", "down", "Refused.", now), start_failure=failure, process_start_time=now - 4000,
+        last_success_timestamp_seconds=now - 400,
+    )  # fmt: skip
+    board.publish(gone)
+    for source in ("metrics", "health"):
+        board.call(source, "chat-1", "refused", 0.001, now)
+    async with serving(board) as server:
+        tab = await opened(server)
+        down = card(tab, "Down: crash")
+        await expect(down.locator(".witnesses")).to_contain_text("It needs more memory")
+        told = await said(down.locator(".witnesses"))
+        assert told["/metrics"][0] == told["/health"][0] == "bad"
+        assert told["/health"][1].startswith("refused; last good answer ")
+        assert told["process"] == ("quiet", "had been up 1 h when it last answered")
+        assert told["its log"] == ("bad", "It needs more memory than there is.")
+        assert "engine" not in told
+
+
+async def test_charts_of_the_card_mark_its_span(opened):
+    """Three charts that show this kind of trouble, with the ninety seconds of the incident and no other's."""
+    async with serving(ill("stalled")) as server:
+        tab = await opened(server)
+        charts = card(tab, "Stalled: hang").locator(".chart")
+        await expect(charts).to_have_count(3)
+        await expect(charts.locator(".mark")).to_have_count(3)
+        left = await charts.locator(".mark").first.evaluate("(e) => parseFloat(e.style.left)")
+        assert left == pytest.approx(100 * (1 - 90 / 600), abs=2)
+        await expect(charts.first.locator("path.line")).not_to_have_attribute("d", "")
+
+
+async def test_what_the_restarts_did(opened):
+    """Those that wait, with why not now, and those that were: how they ended, who asked, what they brought."""
+    async with serving(awaiting_approval()) as server:
+        tab = await opened(server)
+        done = tab.page.locator("#done")
+        await expect(done.locator(".section-note")).to_have_text(
+            "1 target in mode approve, 1 target in mode auto"
+        )
+        waiting = await done.locator(".plan-lines li").all_inner_texts()
+        assert [line.strip() for line in waiting] == [
+            "chat-1: A restart for its incident waits for a person's yes.",
+            "chat-2: No restart on schedule now: it is none of the hours.",
+        ]
+        texts = [text.replace("\u202f", " ") for text in await done.locator(".attempt").all_inner_texts()]  # fmt: skip
+        assert [[line for line in text.split("\n") if line] for text in texts] == [
+            ["chat-1 helped", "it serves again · asked by anna · gave back 42 % of its fresh throughput", "2 h ago"],
+            ["chat-2 did not help", "it serves again · asked by anna", "2 h ago"],
+        ]  # fmt: skip
+        await done.locator(".attempt a").first.click()
+        await expect(tab.row("chat-1")).to_have_attribute("open", "")
+
+
+async def test_the_watcher_is_well(opened):
+    """What it reaches and remembers, and what it cannot judge."""
+    board = well()
+    board.store = StoreHealth("/var/lib/vllm-watch")
+    board.store.count(None, None, time.time())
+    board.call("nvml", "", "ok", 0.011, time.time())
+    async with serving(board) as server:
+        tab = await opened(server)
+        watcher = tab.page.locator("#watcher")
+        await expect(watcher.locator(".watcher-text")).to_contain_text("is well.")
+        facts = dict(
+            zip(
+                await watcher.locator("dt").all_inner_texts(),
+                await watcher.locator("dd").all_inner_texts(),
+                strict=True,
+            )
+        )
+        assert facts["Looks at targets"] == "3 of 3 in time"
+        assert facts["Cannot judge"] == "nothing that is known of"
+        assert facts["GPU driver"] == "answers in 11\u202fms"
+        assert facts["Remembers in"].startswith("/var/lib/vllm-watch · written ")
+        assert facts["Restarts engines"] == "never: not configured"
+
+
+async def test_a_watcher_that_is_not_well_says_so_on_top(opened):
+    """Its own incident and what it cannot write come before all targets, without advice to restart any."""
+    async with serving(watcher_ill()) as server:
+        tab = await opened(server)
+        await expect(tab.page.locator("h1")).to_have_text("The watcher needs attention")
+        await expect(tab.page.locator("#verdict-more")).to_contain_text(
+            "3 of 3 targets fell silent within 10 s: most likely the network of this watcher"
+        )
+        await expect(tab.page.locator(".watcher-troubles li")).to_have_text([
+            "3 of 3 targets fell silent within 10 s: most likely the network of this watcher.",
+            "The watcher cannot use its state folder: No space left on device",
+            "Nothing is restarted: the disk is full",
+        ])  # fmt: skip
+        own = card(tab, "Many targets at once: unreachable")
+        await expect(own.locator(".incident-where")).to_have_text("the watcher itself")
+        await expect(own.locator(".incident-where a")).to_have_count(0)
+
+
+async def test_a_person_restarts_by_hand(opened, tmp_path):
+    """From the opened row, with a reason, through the same guard."""
+    async with station(tmp_path, peers="none") as one:
+        tab = await opened(one.server)
+        await tab.row("a").get_by_role("button", name="Restart it …").click()
+        dialog = await with_token(tab, "Restart it", **{"Your token": TOKEN})
+        await expect(dialog.locator(".ask-said")).to_have_text("Say why: it stands in the journal.")
+        await with_token(tab, "Restart it", Reason="the rack was moved")
+        await expect(dialog).to_be_hidden()
+        await expect(tab.row("a").locator(".plan-lines").first).to_contain_text(
+            "A restart by anna is under way"
+        )
+
+
+async def test_a_refusal_says_all_that_refuses(opened, tmp_path):
+    """The gate that decides and every other, in the dialog."""
+    now_t = time.time()
+    async with station(tmp_path, mode="auto", peers="none", cooldown_seconds=600) as one:
+        await one.journal.write(Attempt(
+            id="x", target="a", group="g", trigger="incident", hook="h", reason="", actor="vllm-watch",
+            state="helped", began_t=now_t - 60, called_t=now_t - 50, ended_t=now_t - 20, text="",
+        ))  # fmt: skip
+        tab = await opened(one.server)
+        await tab.row("a").get_by_role("button", name="Restart it …").click()
+        dialog = await with_token(
+            tab, "Restart it", **{"Your token": TOKEN, "Reason": "it is slow"}
+        )
+        await expect(dialog.locator(".ask-said")).to_contain_text("last restarted")
+        await expect(dialog.locator(".ask-said")).to_contain_text(
+            "also: 1 of 1 restarts in the last hour are spent"
+        )
+
+
+async def test_silence(opened, tmp_path):
+    """It stands in the journal with its reason under the token's name; the token is kept nowhere but in memory."""
+    async with station(tmp_path, peers="none") as one:
+        one.incident()
+        await one.decided()
+        tab = await opened(one.server)
+        stalled = card(tab, "Stalled: hang")
+        await stalled.get_by_role("button", name="Silence").click()
+        await with_token(tab, "Silence", **{"Your token": TOKEN, "Reason": "we look at it"})
+        await expect(tab.page.get_by_role("dialog")).to_be_hidden()
+        (entry,) = await one.entries("silence")
+        assert (entry.actor, entry.reason) == ("anna", "we look at it")
+        assert await tab.page.evaluate("document.cookie + localStorage.length + sessionStorage.length") == "00"  # fmt: skip

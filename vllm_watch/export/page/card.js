@@ -1,0 +1,136 @@
+// One open incident as a card: what it is, since when, why, what speaks against it, and what can be done.
+
+import { ChartSet } from "./engine.js";
+import { h, icon, keyed, setAttribute, setText } from "./dom.js";
+import * as format from "./format.js";
+import { Recording } from "./recording.js";
+import { Plan } from "./restart.js";
+import { Witnesses } from "./witnesses.js";
+import { evidenceName, incidentTitle, OF_THE_WATCHER, restartWords, severityOf, table } from "./words.js";
+
+/** The signals in which a kind of trouble shows. */
+const SHOWN_IN = table({
+  engine_stalled: ["generation_tokens_per_second", "requests_running", "requests_waiting"],
+  throughput_collapse: ["generation_tokens_per_second", "kv_cache_usage_ratio", "step_time_seconds"],
+  engine_down: ["generation_tokens_per_second", "requests_running", "requests_waiting"],
+  overload: ["requests_waiting", "generation_tokens_per_second", "time_to_first_token_p95_seconds"],
+});
+
+export class Card {
+  constructor({ id, target, kind }, page, { where = "" } = {}) {
+    this.page = page;
+    this.own = target === OF_THE_WATCHER;
+    this.plan = new Plan(page, target);
+    this.badge = h("span", { class: "severity" });
+    this.title = h("h3", { id: `title-${where}${id}` });
+    this.who = this.own ? h("span", { class: "incident-target" }, "the watcher itself") : page.linkTo(target, "incident-target");
+    this.engine = h("span", { class: "incident-engine" });
+    this.since = h("span", { class: "since" });
+    this.age = h("span", { class: "age", "aria-hidden": "true" });
+    this.summary = h("p", { class: "incident-summary" });
+    this.count = h("span");
+    this.for = new Evidence("What speaks for it", "Nothing was noted.");
+    this.against = new Evidence("What speaks against it", "Nothing was found that does.");
+    this.witnesses = new Witnesses();
+    this.charts = SHOWN_IN[kind] && !this.own ? new ChartSet(SHOWN_IN[kind]) : null;
+    this.evidence = h("details", { class: "evidence" }, h("summary", {}, this.count),
+      h("div", { class: "evidence-lists" }, this.for.element, this.against.element),
+      this.own ? null : h("section", { class: "said" }, h("h4", {}, "What each witness says now"), this.witnesses.element), this.charts?.element);
+    this.evidence.addEventListener("toggle", () => this.page.schedule());
+    this.restart = h("p", { class: "restart" });
+    this.related = h("p", { class: "related" });
+    this.runbook = h("code");
+    this.element = h("article", { class: "incident", id: `incident-${where}${id}`, "aria-labelledby": `title-${where}${id}`, tabindex: "-1" },
+      h("header", {}, this.badge, this.title, h("p", { class: "incident-where" }, this.who, this.engine), h("p", { class: "incident-time" }, this.age, this.since)),
+      h("div", { class: "incident-body" }, this.summary, this.plan.element, this.evidence, this.related,
+        h("footer", {}, this.restart, kind === "stale_vram" || kind === "gpu_fault" ? h("p", {}, h("a", { href: "#gpus" }, "Who holds the GPUs")) : null,
+          this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, "Runbook ", this.runbook))));
+  }
+
+  /** Does it need the lines of its target's charts? */
+  charted() {
+    return this.charts !== null && this.evidence.open;
+  }
+
+  draw(incident, now, all) {
+    if (this.incident !== incident) {
+      this.incident = incident;
+      this.drawWords(incident, now);
+    }
+    this.drawRelated(incident, all);
+    this.plan.draw(this.page.planOf(incident.target), incident.id, now);
+    if (this.evidence.open) this.drawNow(incident, now);
+    this.tick(now);
+  }
+
+  drawWords(incident, now) {
+    const { tone, word, sign, meaning } = severityOf(incident);
+    setAttribute(this.badge, "title", meaning);
+    setAttribute(this.element, "data-tone", tone);
+    setAttribute(this.element, "data-severity", incident.severity);
+    this.badge.replaceChildren(icon(sign), word);
+    setText(this.title, incidentTitle(incident));
+    setText(this.engine, incident.engine === null ? "" : `engine ${incident.engine}`);
+    setText(this.summary, incident.summary);
+    const { for: pro, against: contra } = incident.evidence;
+    setText(this.count, pro.length + contra.length ? `Evidence as of ${format.moment(incident.updated_timestamp_seconds, now)}: ${pro.length} for, ${contra.length} against` : "What is seen now");
+    this.for.draw(pro);
+    this.against.draw(contra);
+    this.for.element.parentElement.hidden = pro.length + contra.length === 0;
+    const { text, sign: hint } = restartWords(incident);
+    this.restart.replaceChildren(icon(hint), text);
+    setAttribute(this.restart, "data-tone", incident.restart_advised ? "info" : "quiet");
+    setText(this.runbook, `docs/detectors/${incident.kind}.md`);
+    setText(this.since, incident.opened_timestamp_seconds === null ? "since before the watcher started" : `since ${format.moment(incident.opened_timestamp_seconds, now)}`);
+  }
+
+  /** What its target says now: the witnesses, and the charts with the incident's span. */
+  drawNow(incident, now) {
+    const row = this.page.targets.get(incident.target);
+    if (!row) return;
+    this.witnesses.draw(row.data, incident.engine, now);
+    if (this.charts === null) return;
+    row.load();
+    const alone = row.lines === null || row.lines.size === 1 ? row.lines?.values().next().value : undefined;
+    const lines = incident.engine === null ? alone : row.lines?.get(incident.engine) ?? null;
+    this.charts.element.hidden = lines === undefined; // of several engines no chart shows all
+    const marks = row.marksNow().filter(({ key }) => key === incident.id);
+    if (lines !== undefined) this.charts.draw(lines, { ...row.view(now), marks });
+  }
+
+  drawRelated({ related }, all) {
+    const others = related.map((id) => all.known.get(id)).filter(Boolean);
+    this.related.hidden = others.length === 0;
+    keyed(this.related, others, ({ id }) => id, () => h("span"),
+      (element, other) => setText(element, `Belongs together with: ${incidentTitle(other)}${other.state === "open" ? "" : " (ended)"}`));
+  }
+
+  tick(now) {
+    const { opened_timestamp_seconds: t } = this.incident;
+    setText(this.age, t === null ? "" : format.age(now - t));
+  }
+}
+
+/** One side of the evidence: each number in words, and beside it what it would be if all were well. */
+class Evidence {
+  constructor(title, nothing) {
+    this.list = h("ul");
+    this.nothing = h("p", { class: "evidence-none" }, nothing);
+    this.element = h("section", {}, h("h4", {}, title), this.list, this.nothing);
+  }
+
+  draw(items) {
+    this.nothing.hidden = items.length > 0;
+    this.list.hidden = items.length === 0;
+    keyed(this.list, items.map((item, i) => [i, item]), ([i]) => i,
+      () => {
+        const [text, value, expected] = ["text", "value", "expected"].map((name) => h("span", { class: `evidence-${name}` }));
+        return { element: h("li", {}, text, " ", h("span", { class: "evidence-numbers" }, value, " ", expected)), text, value, expected };
+      },
+      ({ text, value, expected }, [, item]) => {
+        setText(text, item.text || evidenceName(item.name));
+        setText(value, item.value === item.text ? "" : format.unit(item.value, item.unit));
+        setText(expected, item.expected === null ? "" : `expected ${format.unit(item.expected, item.unit)}`);
+      });
+  }
+}

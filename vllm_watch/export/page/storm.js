@@ -1,0 +1,62 @@
+// Many open incidents of one kind and cause: one card that counts them, since five hundred say no more than one.
+
+import { h, icon, keyed, setAttribute, setText } from "./dom.js";
+import * as format from "./format.js";
+import { incidentTitle, restartWords, severityOf, STORM_FROM } from "./words.js";
+
+const NAMED = 5;
+
+/** Part what is told together from what is told one by one: [groups, single incidents], both in the given order. */
+export function parted(open) {
+  const groups = new Map();
+  for (const incident of open) {
+    const key = `${incident.severity} ${incident.kind} ${incident.cause}`;
+    if (!groups.has(key)) groups.set(key, []);
+    groups.get(key).push(incident);
+  }
+  const storms = [...groups].filter(([, members]) => members.length >= STORM_FROM).map(([key, members]) => ({ key, members }));
+  const inStorm = new Set(storms.flatMap(({ members }) => members));
+  return [storms, open.filter((incident) => !inStorm.has(incident))];
+}
+
+export class Storm {
+  constructor({ key, members: [first] }, page) {
+    this.page = page;
+    const id = `storm-${key.replace(/\W/g, "-")}`;
+    const { tone, word, sign, meaning } = severityOf(first);
+    this.title = h("h3", { id });
+    this.count = h("span", { class: "incident-engine" });
+    this.age = h("span", { class: "age", "aria-hidden": "true" });
+    this.since = h("span", { class: "since" });
+    this.summary = h("p", { class: "incident-summary" });
+    this.names = h("ul", { class: "storm-names" });
+    const { text, sign: hint } = restartWords(first);
+    const list = h("button", { type: "button", class: "act" }, "List them below");
+    list.addEventListener("click", () => page.list.find(incidentTitle(first)));
+    this.element = h("article", { class: "incident storm", "aria-labelledby": id, tabindex: "-1", "data-tone": tone, "data-severity": first.severity },
+      h("header", {}, h("span", { class: "severity", title: meaning }, icon(sign), word), this.title, h("p", { class: "incident-where" }, this.count), h("p", { class: "incident-time" }, this.age, this.since)),
+      h("div", { class: "incident-body" }, this.summary, this.names,
+        h("footer", {}, list, h("p", { class: "restart", "data-tone": "quiet" }, icon(hint), text), h("p", { class: "runbook" }, "Runbook ", h("code", {}, `docs/detectors/${first.kind}.md`)))));
+  }
+
+  /** `members` come with the newest first. */
+  draw({ members }, now) {
+    this.members = members;
+    const targets = new Set(members.map(({ target }) => target));
+    const groups = new Set([...targets].map((name) => this.page.targets.get(name)?.data.group).filter(Boolean));
+    setText(this.title, incidentTitle(members[0]));
+    setText(this.count, `${targets.size} targets at once${groups.size === 1 ? ` of ${[...groups][0]}` : groups.size > 1 ? ` of ${groups.size} groups` : ""}`);
+    const times = members.map(({ opened_timestamp_seconds: t }) => t).filter((t) => t !== null);
+    this.first = times.length ? Math.min(...times) : null;
+    setText(this.since, this.first === null ? "since before the watcher started" : `the first at ${format.moment(this.first, now)}, the last at ${format.moment(Math.max(...times), now)}`);
+    setText(this.summary, `The last one: ${members[0].summary}`);
+    const named = [...targets].slice(0, NAMED);
+    keyed(this.names, named, (name) => name, (name) => h("li", {}, this.page.linkTo(name, "incident-target")), () => undefined);
+    setAttribute(this.names, "data-more", targets.size > NAMED ? `and ${targets.size - NAMED} more` : "");
+    this.tick(now);
+  }
+
+  tick(now) {
+    setText(this.age, this.first === null ? "" : format.age(now - this.first));
+  }
+}

@@ -1,0 +1,63 @@
+// Is anything wrong? One sentence, and a second that names it, the worst first.
+
+import * as format from "./format.js";
+import { incidentSays, incidentTitle, STORM_FROM, toneOf } from "./words.js";
+
+const NAMED = 3; // so many are named, the others counted
+
+/** Each: {tone, text, more, count}. `bad`: rows that need someone, the worst first; `own`: what the watcher says of itself. */
+export function verdict({ rows, bad, own, gpus, watcher }) {
+  if (!watcher) return { tone: "quiet", text: "Looking …", more: "", count: 0 };
+  const told = [...own, ...gpus, ...named(bad)];
+  const count = own.length + gpus.length + bad.length;
+  if (count === 0) return { ...well(rows), count };
+  const worst = own.length || gpus.length || bad.some(({ row, incident }) => toneOf(row.state) === "bad" || incident?.severity === "page");
+  return { tone: worst ? "bad" : "warn", text: whoNeeds(rows, bad, own), more: `${told.map(withoutStop).join(" · ")}.`, count };
+}
+
+/** The worst by name, many of one trouble by their number, and how many more there are. */
+function named(bad) {
+  const alike = new Map();
+  for (const one of bad) {
+    const what = one.incident ? incidentTitle(one.incident) : one.row.state;
+    if (!alike.has(what)) alike.set(what, []);
+    alike.get(what).push(one);
+  }
+  const told = [...alike].flatMap(([what, members]) => (members.length >= STORM_FROM
+    ? [{ count: members.length, text: `${members.length} targets ${what.charAt(0).toLowerCase()}${what.slice(1)}` }]
+    : members.map(({ row, incident }) => ({ count: 1, text: `${row.name} ${incident ? incidentSays(incident) : `is ${row.state}`}` }))));
+  const left = told.slice(NAMED).reduce((sum, { count }) => sum + count, 0);
+  return [...told.slice(0, NAMED).map(({ text }) => text), ...(left ? [`${left} more`] : [])];
+}
+
+const withoutStop = (text) => format.brief(text.replace(/\.$/, ""));
+
+function whoNeeds(rows, bad, own) {
+  if (bad.length === 0) return own.length ? "The watcher needs attention" : "A GPU needs attention";
+  if (rows.length === 1) return `${bad[0].row.name} needs attention`;
+  return `${bad.length} of ${rows.length} targets ${bad.length === 1 ? "needs" : "need"} attention`;
+}
+
+function well(rows) {
+  if (rows.length === 0) return { tone: "quiet", text: "Nothing is watched", more: "" };
+  const pending = rows.filter((row) => row.state === "waiting" || row.state === "starting");
+  if (pending.length) {
+    const words = pending.length === 1 ? `${pending[0].name} is ${pending[0].state === "starting" ? "starting" : "not looked at yet"}.` : `${pending.length} of ${rows.length} are starting or not looked at yet.`;
+    const all = pending.length === rows.length;
+    return { tone: all ? "info" : "good", text: all ? "Waiting for the first results" : "No target needs attention", more: words };
+  }
+  return { tone: "good", text: rows.length === 1 ? `${rows[0].name} is well` : `All ${rows.length} targets are well`, more: wellWords(rows) };
+}
+
+function wellWords(rows) {
+  if (rows.length === 1) return rows[0].data.state_text;
+  const counts = new Map();
+  for (const row of rows) counts.set(row.state, (counts.get(row.state) ?? 0) + 1);
+  return `${[...counts].map(([state, times]) => `${times} ${state}`).join(", ")}.`;
+}
+
+/** What is said while the watcher does not answer: since when, and what was last known. */
+export function cutOff(before, silence) {
+  const age = silence === null ? "" : ` Its last word came ${format.ago(silence)}:`;
+  return { tone: "warn", text: "Disconnected from the watcher", more: `Nobody knows what is so now.${age}${age ? ` ${before.text}.` : ""} Trying to connect again.`, count: before.count };
+}

@@ -1,0 +1,73 @@
+// Is the watcher itself healthy? What it can write, what it reaches, what it does not see.
+
+import { h, keyed, setAttribute, setText } from "./dom.js";
+import { facts } from "./engine.js";
+import * as format from "./format.js";
+import { OUTCOMES } from "./words.js";
+
+const SKEW_SECONDS = 5; // a browser that is further off is worth a line: its other clocks mislead, too
+
+/** What is wrong with it, in sentences. */
+export function troubles(watcher) {
+  const { store, restarts } = watcher ?? {};
+  return [
+    store && !store.ok && `The watcher cannot use its state folder${store.because ? `: ${store.because}` : ""}`,
+    restarts?.journal_trouble && `Nothing is restarted: ${restarts.journal_trouble}`,
+  ].filter(Boolean);
+}
+
+/** The facts of the section; `rows` are the targets' rows, `skew` is how far this browser's clock is ahead. */
+function factsOf(watcher, rows, silence, skew, now) {
+  const stale = rows.filter((row) => row.state === "stale").length;
+  const waiting = rows.filter((row) => row.state === "waiting").length;
+  const late = [stale && `${stale} not lately`, waiting && `${waiting} not yet`].filter(Boolean).join(", ");
+  const { store } = watcher;
+  return [
+    ["Last word", silence === null ? "none yet" : format.ago(silence)],
+    ["Up", format.age(watcher.uptime_seconds + now - watcher.t)],
+    ["Looks at targets", rows.length === 0 ? "none to look at" : `${rows.length - stale - waiting} of ${rows.length} in time${late ? ` · ${late}` : ""}`],
+    ["Cannot judge", blindness(rows)],
+    ...Object.entries(watcher.sources ?? {}).map(([name, source]) => [name === "nvml" ? "GPU driver" : name, sourceWords(source, now)]),
+    ["Remembers in", store ? `${store.folder}${store.last_success_timestamp_seconds === null ? "" : ` · written ${format.ago(now - store.last_success_timestamp_seconds)}`}` : "nothing: what it learnt ends with it (no state folder)"],
+    ["Restarts engines", watcher.restarts ? (watcher.restarts.journal_trouble ? "no: its journal cannot be used" : watcher.restarts.paused ? "paused" : "as each target says") : "never: not configured"],
+    ...(Math.abs(skew) >= SKEW_SECONDS ? [["This browser's clock", `is ${format.age(Math.abs(skew))} ${skew > 0 ? "ahead of" : "behind"} the watcher's, which counts here`]] : []),
+  ];
+}
+
+/** On how many targets which detectors are blind. */
+function blindness(rows) {
+  const counts = new Map();
+  for (const { data } of rows) {
+    for (const [slug, { state }] of Object.entries(data.detectors ?? {})) if (state === "blind") counts.set(slug, (counts.get(slug) ?? 0) + 1);
+  }
+  const told = [...counts].map(([slug, times]) => `${slug.replaceAll("_", " ")} on ${times}`);
+  return told.length ? told.join(", ") : "nothing that is known of";
+}
+
+function sourceWords({ outcome, duration_seconds: took, last_success_timestamp_seconds: good, errors }, now) {
+  if (outcome === "no_driver") return "none on this host";
+  const failed = Object.values(errors).reduce((sum, times) => sum + times, 0);
+  const last = outcome === "ok" ? `answers in ${format.seconds(took)}` : `${OUTCOMES[outcome] ?? outcome}; last good ${good === null ? "never" : format.ago(now - good)}`;
+  return failed ? `${last} · failed ${format.count(failed)}×` : last;
+}
+
+export class Watcher {
+  constructor(section) {
+    this.section = section;
+    this.text = h("p", { class: "watcher-text" });
+    this.troubles = h("ul", { class: "watcher-troubles" });
+    this.list = h("dl", { class: "facts" });
+    this.card = h("div", { class: "watcher-card" }, this.text, this.troubles, this.list);
+    section.append(this.card);
+  }
+
+  draw({ watcher, rows, silence, skew, own, now }) {
+    this.section.hidden = !watcher;
+    if (!watcher) return;
+    const wrong = [...own, ...troubles(watcher)];
+    setAttribute(this.card, "data-tone", wrong.length ? "bad" : "good");
+    setText(this.text, `vllm-watch ${watcher.version} ${wrong.length ? "needs attention." : watcher.not_ready ? `is not ready: ${watcher.not_ready}.` : "is well."}`);
+    keyed(this.troubles, wrong, (text) => text, (text) => h("li", {}, text), () => undefined);
+    facts(this.list, factsOf(watcher, rows, silence, skew, now));
+  }
+}
