@@ -133,7 +133,8 @@ const others = (gates) => (gates ?? []).slice(1).map(({ text }) => `also: ${text
 async function post(path, body) {
   try {
     const answer = await fetch(path, {
-      method: "POST", body: JSON.stringify(body), credentials: "omit", signal: AbortSignal.timeout(TIMEOUT_MS),
+      // With "omit" a browser would show no client certificate, where the server asks for one.
+      method: "POST", body: JSON.stringify(body), credentials: "same-origin", signal: AbortSignal.timeout(TIMEOUT_MS),
       headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/json" },
     });
     return { status: answer.status, said: await answer.json() };
