@@ -34,7 +34,7 @@ demo: $(VENV)/.installed  ## watch a simulated fleet on http://127.0.0.1:9470 (L
 	@exec $(VENV)/bin/vllm-watch demo --listen $(LISTEN)
 
 test: tools $(DEV)/.installed  ## run all tests but those against a real vLLM
-	$(BIN)/pytest -q -m 'not real_vllm and not podman and not supply' -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/pytest -q -m 'not real_vllm and not podman and not supply' -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 hunt: $(DEV)/.installed  ## try 20 times as many examples of the property tests, other ones each time (some minutes)
 	$(BIN)/pytest -q -m hypothesis --hypothesis-profile=hunt -n $(WORKERS) $(PYTEST_ARGS)
@@ -44,7 +44,7 @@ check: $(DEV)/.installed  ## before a commit: the linters, and all tests but the
 	@$(MAKE) --jobs=2 --output-sync=target --keep-going test-short format-check lint types imports
 
 test-short: tools
-	$(BIN)/pytest -q -m 'not real_vllm and not podman and not supply and not long' -n $(WORKERS) --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/pytest -q -m 'not real_vllm and not podman and not supply and not long' -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 format-check: $(DEV)/.installed
 	$(BIN)/ruff format --check $(CODE)

@@ -135,7 +135,7 @@ def _restart_words(incident: Incident, plan: RestartPlan | None) -> str:
         return f"advised.{only}"
     if wish.verdict == "approve":
         return f"advised, and waits for a yes: vllm-watch approve {incident.id}"
-    return f"advised, and held back by {wish.gate}: {wish.text}"
+    return f"advised, and kept back by {wish.gate}: {wish.text}"
 
 
 def _steps(entry: TargetEntry, plan: RestartPlan, now_t: float) -> Iterator[Matter]:

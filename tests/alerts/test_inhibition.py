@@ -34,7 +34,7 @@ async def asked(folder: Path) -> AsyncIterator[tuple[aiohttp.ClientSession, str]
         yield session, f"http://{address}/api/v2/alerts"
 
 
-async def held_back(session: aiohttp.ClientSession, url: str, posted: list[Labels]) -> set[str]:
+async def kept_back(session: aiohttp.ClientSession, url: str, posted: list[Labels]) -> set[str]:
     """Those of the alerts that are not sent, since another one is there."""
     async with session.post(url, json=[{"labels": labels} for labels in posted]) as answer:
         assert answer.status == 200, await answer.text()
@@ -106,4 +106,4 @@ STORIES = {
 async def test_inhibition(tmp_path: Path, posted: list[Labels], expected: set[str]) -> None:
     """Alertmanager holds back just what another alert explains."""
     async with asked(tmp_path) as (session, url):
-        assert await held_back(session, url, posted) == expected
+        assert await kept_back(session, url, posted) == expected

@@ -80,7 +80,7 @@ def everything_happened(check: Check) -> bool:
     """Was there an incident of every kind, and a restart of every end?"""
     kinds = set(check.values("vllm_watch_incident_open", "kind"))
     ends = set(check.values("vllm_watch_restarts_total", "outcome"))
-    gates = set(check.values("vllm_watch_restart_held_back", "gate"))
+    gates = set(check.values("vllm_watch_restart_kept_back", "gate"))
     return kinds == set(KINDS) and ends >= ENDS and gates >= GATES
 
 
@@ -89,10 +89,10 @@ GATES = {"window", "approval"}
 
 
 def test_everything_happened(play: Play) -> None:
-    """The run shows every kind of incident, and restarts that were made, held back, helpful and not."""
+    """The run shows every kind of incident, and restarts that were made, kept back, helpful and not."""
     assert set(play.check.values("vllm_watch_incident_open", "kind")) == set(KINDS)
     assert set(play.check.values("vllm_watch_restarts_total", "outcome")) >= ENDS
-    assert set(play.check.values("vllm_watch_restart_held_back", "gate")) >= GATES
+    assert set(play.check.values("vllm_watch_restart_kept_back", "gate")) >= GATES
 
 
 def test_every_panel_and_annotation_has_data(play: Play) -> None:

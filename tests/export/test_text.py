@@ -431,7 +431,7 @@ def test_restarts():
         'vllm_watch_restart_under_way{target="llama-70b-a"} 0',
         'vllm_watch_restart_waiting{target="llama-70b-a",for="approval"} 1',
         'vllm_watch_restart_waiting{target="llama-70b-a",for="gate"} 1',
-        'vllm_watch_restart_held_back{target="llama-70b-a",gate="approval"} 1',
-        'vllm_watch_restart_held_back{target="llama-70b-a",gate="budget"} 1',
-        'vllm_watch_restart_held_back{target="llama-70b-a",gate="window"} 1',
+        'vllm_watch_restart_kept_back{target="llama-70b-a",gate="approval"} 1',
+        'vllm_watch_restart_kept_back{target="llama-70b-a",gate="budget"} 1',
+        'vllm_watch_restart_kept_back{target="llama-70b-a",gate="window"} 1',
     ]

@@ -244,8 +244,8 @@ WORDS = {
     "observe": ({}, RestartPlan(mode="observe", hook="h"), "advised. Mode observe only says so."),
     "approval": ({}, RestartPlan(mode="approve", hook="h", waiting=(WISH,)),
                  "advised, and waits for a yes: vllm-watch approve i1"),
-    "held back": ({}, RestartPlan(mode="auto", hook="h", waiting=(replace(WISH, verdict="wait", gate="window", text="not before 03:00"),)),
-                  "advised, and held back by window: not before 03:00"),
+    "kept back": ({}, RestartPlan(mode="auto", hook="h", waiting=(replace(WISH, verdict="wait", gate="window", text="not before 03:00"),)),
+                  "advised, and kept back by window: not before 03:00"),
     "under way": ({}, RestartPlan(mode="auto", hook="h", under_way=ATTEMPT),
                   "one is under way: waits for the first token"),
 }  # fmt: skip

@@ -133,7 +133,7 @@ def _waiting(entry: Any) -> Series | None:
     return ((("approval",), approval), (("gate",), len(plan.waiting) - approval))
 
 
-def _held_back(entry: Any) -> Series | None:
+def _kept_back(entry: Any) -> Series | None:
     """A gate's word on each wish that waits; one that still waits for its approval is one."""
     plan: RestartPlan | None = entry.restart
     if plan is None:
@@ -231,9 +231,9 @@ RESTART_FAMILIES: tuple[Family, ...] = (
         absent=_OFF, series=_waiting,
     ),
     Family(
-        name=_R + "held_back", kind="gauge", scope="target", labels=("gate",),
+        name=_R + "kept_back", kind="gauge", scope="target", labels=("gate",),
         help="Wishes for a restart that this gate refuses or holds back now; approval: they wait for a person.",
-        absent="A gate that lets everything through is absent.", series=_held_back,
+        absent="A gate that lets everything through is absent.", series=_kept_back,
     ),
 )  # fmt: skip
 
