@@ -10,8 +10,8 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
 LISTEN ?= 127.0.0.1:9470
-# Tests mostly wait for sockets and processes, so one more at a time than a small machine has cores.
-WORKERS ?= 3
+# Tests mostly wait for sockets and processes, so more at a time than a small machine has cores.
+WORKERS ?= 4
 VENV := .venv
 DEV := .venv-dev
 BIN := $(DEV)/bin

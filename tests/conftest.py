@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -13,7 +14,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell's background job: what the tests start would inherit it, and never be met by Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# These wait for real time to pass, up to a minute each: begun first, they cost the others none.
+# These wait for real time to pass, minutes some of them: begun early and among others that compute, they cost
+# the others none.
 WAITING = (
     "test_canary_live.py", "test_restarts.py", "test_fleet_live.py", "test_gpus_reclaim.py",
     "test_preflight.py", "test_page_live.py", "test_recorded_live.py", "test_crash.py", "test_compose.py",
@@ -41,8 +43,24 @@ LONG = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in WAITING)
+    items[:] = _spread(items)
     for item in items:
         folder = item.path.parent.name
         if item.path.name in WAITING or f"{folder}/{item.path.name}" in LONG:
             item.add_marker(pytest.mark.long)
+
+
+COMPUTING_BETWEEN = 4  # files that compute, to one that waits: with four workers, one waits
+
+
+def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    waiting = [file for file in files if file.name in WAITING]
+    order: list[Path] = []
+    for number, file in enumerate(file for file in files if file.name not in WAITING):
+        if number % COMPUTING_BETWEEN == 0 and waiting:
+            order.append(waiting.pop(0))
+        order.append(file)
+    return [item for file in order + waiting for item in files[file]]

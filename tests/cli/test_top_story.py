@@ -257,15 +257,21 @@ async def test_the_watcher_says_what_it_cannot_do(server, board):
         )
 
 
+def table(script, name):
+    """Slugs and words of one table of the page."""
+    return dict(re.findall(r'(\w+): "([^"]+)"', script.partition(f"const {name} = ")[2].partition("});")[0]))  # fmt: skip
+
+
 def test_the_words_are_those_of_the_page():
     """Kinds, causes and advice are called the same in the browser and in the terminal."""
     script = WORDS_JS.read_text()
     kinds = dict(re.findall(r'(\w+): \["([^"]+)", "[a-z]', script.partition("const KINDS")[2]))
-    causes = dict(re.findall(r'(\w+): "([^"]+)"', script.partition("const CAUSES")[2].partition("};")[0]))  # fmt: skip
+    causes = table(script, "CAUSES")
     assert kinds == top_words.KINDS
     assert causes == top_words.CAUSES
     assert set(top_words.KINDS) == set(KINDS)
     assert set(top_words.STEPS) == set(causes)
+    assert table(script, "NO_RESTART_OF_DOWN") == top_words.NO_RESTART_OF_DOWN
     advice = re.findall(r'text: "([^"]+)"', script.partition("function restartWords")[2])[:4]
     source = Path(top_words.__file__).read_text()
     assert [each for each in advice if f'"{each}"' not in source] == []

@@ -9,7 +9,7 @@ KINDS = {
 CAUSES = {
     "kv_pinning": "few requests hold the KV cache", "preemption_thrash": "preemptions thrash", "kv_leak": "the KV cache leaks",
     "slow_engine": "each step is slower", "thermal_throttle": "the GPU is slowed by heat or power",
-    "neighbour_contention": "a neighbour uses the GPU", "unknown": "cause unknown", "hang": "hang",
+    "neighbour_contention": "a neighbour takes the GPU or the CPU", "unknown": "cause unknown", "hang": "hang",
     "admission_deadlock": "admission deadlock", "idle_wedged": "wedged while it looks idle", "crash": "crash",
     "unreachable": "unreachable", "api_hang": "the API hangs", "crash_loop": "crash loop",
     "engine_dead": "the engine is dead, its API is up", "demand": "more demand than it can serve",
@@ -48,6 +48,14 @@ STEPS = {
 STYLES = {"page": "bold white on red", "ticket": "bold yellow", "info": "cyan"}
 
 
+NO_RESTART_OF_DOWN = {
+    "crash": "No restart is advised: its supervisor starts it again.",
+    "unreachable": "No restart is advised: it may be the network between us.",
+    "crash_loop": "A restart does not help: it crashes each time. Its log says why (vllm-watch diagnose).",
+}
+"""Why a restart by us is no cure for a server that is down, by its cause."""
+
+
 def _words(slug: str) -> str:
     return slug.replace("_", " ")
 
@@ -69,6 +77,8 @@ def advice(incident: Incident) -> str:
         return "A restart is known to cure this."
     if incident.cause == "unknown":
         return "Whether a restart helps is not known."
+    if incident.kind == "engine_down" and incident.cause in NO_RESTART_OF_DOWN:
+        return NO_RESTART_OF_DOWN[incident.cause]
     if incident.kind == "engine_stalled":
         return "No restart is advised yet: it may recover by itself."
     return "A restart does not help here."

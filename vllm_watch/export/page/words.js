@@ -65,7 +65,7 @@ const KINDS = table({
 
 const CAUSES = table({
   kv_pinning: "few requests hold the KV cache", preemption_thrash: "preemptions thrash", kv_leak: "the KV cache leaks", slow_engine: "each step is slower",
-  thermal_throttle: "the GPU is slowed by heat or power", neighbour_contention: "a neighbour uses the GPU", unknown: "cause unknown",
+  thermal_throttle: "the GPU is slowed by heat or power", neighbour_contention: "a neighbour takes the GPU or the CPU", unknown: "cause unknown",
   hang: "hang", admission_deadlock: "admission deadlock", idle_wedged: "wedged while it looks idle",
   crash: "crash", unreachable: "unreachable", api_hang: "the API hangs", crash_loop: "crash loop", engine_dead: "the engine is dead, its API is up",
   demand: "more demand than it can serve", orphaned_worker: "an orphaned worker", idle_notebook: "an idle notebook", zombie_context: "a context whose process is gone",
