@@ -69,6 +69,8 @@ class Window:
         self.seconds = within[-1]["monotonic_s"] - within[0]["monotonic_s"]
         self.bodies = [parse(each["metrics"]) for each in within]
         self._objectives = objectives
+        # (time, counts of the one engine) of each look that saw its processes
+        self._cpu = [(each["monotonic_s"], each["cpu"][0]) for each in within if each.get("cpu")]
 
     @property
     def first(self) -> Series:
@@ -102,6 +104,7 @@ class Window:
             if events := self._increase(below):
                 found[ours, ""] = self._increase(above) / events
         found.update(self._step_time())
+        found.update(self._cpu_wait())
         found.update(self._kv_cache())
         found.update(self._latencies())
         return found
@@ -114,6 +117,13 @@ class Window:
         if steps:
             elapsed = self.seconds / steps
             yield ("step_time_seconds", ""), min(elapsed, latency / tokens) if tokens else elapsed
+
+    def _cpu_wait(self) -> Iterator[tuple[tuple[str, str], float]]:
+        """Seconds that the engine waited for a CPU, by the seconds that went by, as the recording has them."""
+        if len(self._cpu) > 1:
+            (begin_s, first), (end_s, last) = self._cpu[0], self._cpu[-1]
+            waited = last["waited_seconds"] - first["waited_seconds"]
+            yield ("cpu_wait_ratio", ""), min(1.0, waited / (end_s - begin_s))
 
     def _kv_cache(self) -> Iterator[tuple[tuple[str, str], float]]:
         usage = _value(self.last, GAUGES["kv_cache_usage_ratio"])
