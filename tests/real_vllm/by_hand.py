@@ -69,8 +69,11 @@ class Window:
         self.seconds = within[-1]["monotonic_s"] - within[0]["monotonic_s"]
         self.bodies = [parse(each["metrics"]) for each in within]
         self._objectives = objectives
-        # (time, counts of the one engine) of each look that saw its processes
-        self._cpu = [(each["monotonic_s"], each["cpu"][0]) for each in within if each.get("cpu")]
+        # (time, seconds waited) of each look; None where it did not see the engine's processes
+        self._waits = [
+            (each["monotonic_s"], each["cpu"][0]["waited_seconds"] if each.get("cpu") else None)
+            for each in within
+        ]
 
     @property
     def first(self) -> Series:
@@ -120,10 +123,14 @@ class Window:
 
     def _cpu_wait(self) -> Iterator[tuple[tuple[str, str], float]]:
         """Seconds that the engine waited for a CPU, by the seconds that went by, as the recording has them."""
-        if len(self._cpu) > 1:
-            (begin_s, first), (end_s, last) = self._cpu[0], self._cpu[-1]
-            waited = last["waited_seconds"] - first["waited_seconds"]
-            yield ("cpu_wait_ratio", ""), min(1.0, waited / (end_s - begin_s))
+        seen: list[tuple[float, float]] = []
+        for at_s, waited in self._waits:
+            if waited is not None:
+                # Less than before: another process has begun to count.
+                seen = [*(seen if not seen or waited >= seen[-1][1] else []), (at_s, waited)]
+        if len(seen) > 1 and seen[-1][0] == self._waits[-1][0]:
+            (begin_s, first), (end_s, last) = seen[0], seen[-1]
+            yield ("cpu_wait_ratio", ""), min(1.0, (last - first) / (end_s - begin_s))
 
     def _kv_cache(self) -> Iterator[tuple[tuple[str, str], float]]:
         usage = _value(self.last, GAUGES["kv_cache_usage_ratio"])

@@ -143,6 +143,7 @@ def assert_agrees(metrics: Metrics, window: Window) -> None:
     ours, gauges, derived = exported(metrics), window.gauges(), window.derived()
     assert {name: ours.get(name) for name in gauges} == gauges
     rest = {name: value for name, value in ours.items() if name not in gauges}
+    assert sorted(rest) == sorted(derived)
     assert rest == pytest.approx(derived, rel=0.01, abs=1e-9)
 
 
