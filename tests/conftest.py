@@ -38,7 +38,10 @@ LONG = (
     "hooks/test_webhook.py", "hooks/test_kubernetes.py", "sources/test_canary.py",
     "deploy/test_systemd_install.py", "notifications/test_killed.py",
     "notifications/test_daemon_notifications.py", "tests/test_secrets_stay_secret.py",
-    "export/test_slow_callers.py", "export/test_api_fuzz.py",
+    "export/test_slow_callers.py", "export/test_api_fuzz.py", "tests/test_daemon.py", "tests/test_daemon_web.py",
+    "tests/test_service_manager.py", "tests/test_cpu_live.py", "tests/test_security_page.py", "cli/test_notify.py",
+    "cli/test_top_terminal.py", "deploy/test_systemd.py", "hooks/test_signal.py", "hooks/test_command.py",
+    "export/test_attacks.py", "notifications/test_courier.py", "cli/test_record.py", "cli/test_connection.py",
 )  # fmt: skip
 
 
