@@ -23,6 +23,7 @@ from vllm_watch.export import restarts
 from vllm_watch.export.incidents import KINDS
 from vllm_watch.export.restarts import AttemptShown, Gate, RestartPlan, Waiting
 from vllm_watch.export.store_health import StoreHealth
+from vllm_watch.incidents import first_steps
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import WATCHER
@@ -78,8 +79,8 @@ async def test_the_detail_says_what_to_do_before_why(server, board):
         await first_look(pilot)
         assert part(pilot, "detail").splitlines()[1:-1] == [
             "sick: sick does nothing.",
-            "  do      Keep a stack (py-spy dump of the engine core), then restart if it is advised. Runbook:",
-            "          docs/detectors/engine_stalled.md",
+            "  do      Take it out of the balancer: /health still says 200. Keep a stack (py-spy dump), then restart if it is",
+            "          advised. Runbook: docs/detectors/engine_stalled.md",
             "  restart A restart is known to cure this.",
             "  for     no step for 20 s (expected 0.5 s)",
             "  against /health answers",
@@ -270,7 +271,8 @@ def test_the_words_are_those_of_the_page():
     assert kinds == top_words.KINDS
     assert causes == top_words.CAUSES
     assert set(top_words.KINDS) == set(KINDS)
-    assert set(top_words.STEPS) == set(causes)
+    assert set(first_steps.OF_CAUSE) == set(causes) - {"unknown"}
+    assert set(first_steps.OF_KIND) > set(KINDS)
     assert table(script, "NO_RESTART_OF_DOWN") == top_words.NO_RESTART_OF_DOWN
     advice = re.findall(r'text: "([^"]+)"', script.partition("function restartWords")[2])[:4]
     source = Path(top_words.__file__).read_text()

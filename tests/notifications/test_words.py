@@ -41,7 +41,7 @@ def test_a_page_reads_as_a_sentence():
         "no step has ended for 94 s although 41 requests run.\n"
         "- One.\n- Two.\n- Three.\n"
         "Restart: advised.\n"
-        "To do: Take it out of the balancer: /health still says 200. Then restart it.\n"
+        "To do: Take it out of the balancer: /health still says 200. Keep a stack (py-spy dump), then restart if it is advised.\n"
         "Runbook: https://docs.example.org/detectors/engine_stalled.md\n"
         "Page: https://watch.example.org/#target-chat-0\n"
         "Id: stall-a"

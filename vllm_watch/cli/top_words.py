@@ -1,6 +1,7 @@
-"""What incidents are called and what to do about them, in the words of the status page."""
+"""What incidents are called and whether a restart helps, in the words of the status page."""
 
 from vllm_watch.export.incidents import SEVERITIES, Incident, in_order
+from vllm_watch.incidents.first_steps import first_step
 
 KINDS = {
     "throughput_collapse": "Collapsed", "engine_stalled": "Stalled", "engine_down": "Down", "overload": "Overloaded",
@@ -17,34 +18,6 @@ CAUSES = {
     "unaccounted": "held by no process", "idle_process": "an idle process", "xid": "Xid error", "gpu_lost": "the GPU is lost",
     "ecc": "memory errors", "leak": "leak",
 }  # fmt: skip
-_STACK = "Keep a stack (py-spy dump of the engine core), then restart if it is advised."
-_ASK = "Ask whose it is before you end it: what is not saved is lost."
-STEPS = {
-    "kv_pinning": "Find the long requests in the API log and abort them; limit max_tokens and prompts.",
-    "preemption_thrash": "Fewer sequences (--max-num-seqs), shorter limits, more KV cache or more replicas.",
-    "kv_leak": "Restart in a quiet moment, before users wait if you can.",
-    "slow_engine": "Restart; if it stays slow, look at the host: CPU frequency, other tenants, PCIe, NCCL.",
-    "thermal_throttle": "nvidia-smi -q -d PERFORMANCE,TEMPERATURE: fans, airflow, power supply, power limit.",
-    "neighbour_contention": "Stop or move the process that the evidence names.",
-    "unknown": "Look at the evidence: what is not known yet may be told in a minute.",
-    "hang": _STACK, "admission_deadlock": _STACK, "idle_wedged": _STACK,
-    "crash": "Its supervisor brings it back; read the last lines of its log: vllm-watch diagnose LOG.",
-    "unreachable": "Ask it from its own host: if it answers there, it is the network.",
-    "api_hang": "Take a stack of the API server (py-spy dump), then restart if it is advised.",
-    "crash_loop": "Do not restart it: read the first error of its log, vllm-watch diagnose LOG.",
-    "engine_dead": "Restart it: the API server does not do that by itself.",
-    "demand": "Add replicas, or shed load at the gateway.",
-    "orphaned_worker": "vllm-watch gpus --reclaim PID ends it; nothing can reach it, so nothing is lost.",
-    "idle_notebook": _ASK, "idle_process": _ASK,
-    "zombie_context": "End its parent; what cannot be killed needs a reset of the GPU, or a reboot.",
-    "unaccounted": "fuser -v /dev/nvidia* shows who has the GPU open; if nobody has, reset it when it is idle.",
-    "xid": "Do what the evidence says for the code; dmesg -T | grep -i nvrm has its details.",
-    "gpu_lost": "Reboot the host; check seat, power and risers.",
-    "ecc": "Drain the engine and reset the GPU; if it comes again, have the GPU replaced.",
-    "leak": "Compare its growth with the container's limit, and plan a restart before that.",
-}  # fmt: skip
-"""What to do first, by cause; the runbook says the rest."""
-
 STYLES = {"page": "bold white on red", "ticket": "bold yellow", "info": "cyan"}
 
 
@@ -68,7 +41,7 @@ def title(incident: Incident) -> str:
 
 def step(incident: Incident) -> str:
     """Return what to do first."""
-    return f"{STEPS.get(incident.cause, STEPS['unknown'])} Runbook: {runbook(incident)}"
+    return f"{first_step(incident.kind, incident.cause)} Runbook: {runbook(incident)}"
 
 
 def advice(incident: Incident) -> str:

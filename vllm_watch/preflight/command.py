@@ -10,7 +10,7 @@ from typing import Any
 
 from vllm_watch.errors import WatchError
 from vllm_watch.preflight import flag_table
-from vllm_watch.redaction import HIDDEN, is_secret_name
+from vllm_watch.redaction import safe_arguments
 
 SERVE, API_SERVER = "serve", "api_server"
 _API_SERVER_MODULE = "vllm.entrypoints.openai.api_server"
@@ -60,7 +60,7 @@ class Command:
         for name, value in changes.items():
             _change(words, name.replace("_", "-"), value)
         before = [f"{key}={value}" for key, value in (environment or {}).items()]
-        return " ".join([*before, *map(shlex.quote, _without_secrets(words))])
+        return " ".join([*before, *map(shlex.quote, safe_arguments(tuple(words)))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,16 +241,3 @@ def _change(words: list[str], name: str, value: str) -> None:
             words[index + 1 : index + 2] = [value]
         return
     words += [f"--{name}", value] if value else [f"--{name}"]
-
-
-def _without_secrets(words: Sequence[str]) -> list[str]:
-    shown, hiding = [], False
-    for word in words:
-        if _OPTION.match(word):
-            option, equals, _ = word.partition("=")
-            hiding = is_secret_name(option)
-            shown.append(f"{option}={HIDDEN}" if hiding and equals else word)
-            hiding = hiding and not equals
-        else:
-            shown.append(HIDDEN if hiding else word)
-    return shown
