@@ -194,11 +194,13 @@ async def test_a_storm_is_said_in_one_breath(opened):
     board = well(30)
     async with serving(board) as server:
         tab = await opened(server)
+        await expect(tab.page.locator("#announce")).not_to_be_empty()  # the greeting
         await tab.page.evaluate(HEARD)
         down = {"engine": None, "kind": "engine_down", "cause": "crash", "severity": "page", "summary": "Gone."}  # fmt: skip
         for n in range(30):
             board.incident_events(f"chat-{n}", [event(f"chat-{n}", down, time.time())])
-        await asyncio.sleep(2.0)
+        await expect(tab.page.locator("#announce")).to_contain_text("more new incidents")
+        await asyncio.sleep(0.5)  # what a second breath would take
         (said,) = await tab.page.evaluate("window.heard")
         assert said.count("is down: crash.") == 3
         assert said.endswith("And 27 more new incidents.")

@@ -3,17 +3,23 @@
 const GATHER_MS = 200;
 const AT_MOST = 3; // of one kind; more are counted
 
-const waiting = [];
+const waiting = new Map(); // how those beyond the first few are counted ("" for what is always said) → sentences
 let timer = null;
 
-/** Say a sentence. */
-export function say(text) {
-  waiting.push(text);
+/** Say a sentence; of those said with the same `counted` in one go, the first few by name. */
+export function say(text, counted = "") {
+  if (!waiting.has(counted)) waiting.set(counted, []);
+  waiting.get(counted).push(text);
   timer ??= setTimeout(() => {
     timer = null;
-    document.getElementById("announce").textContent = waiting.splice(0).join(" ");
+    document.getElementById("announce").textContent = [...waiting].flatMap(few).join(" ");
+    waiting.clear();
   }, GATHER_MS);
 }
+
+const few = ([counted, sentences]) => counted && sentences.length > AT_MOST
+  ? [...sentences.slice(0, AT_MOST), `And ${sentences.length - AT_MOST} ${counted}.`]
+  : sentences;
 
 /** Incidents that a reader has heard of, by what is said of them. */
 export class Heard {
@@ -33,14 +39,9 @@ export class Heard {
     const still = new Set(open.map(({ id }) => id));
     const over = [...this.told.keys()].filter((id) => !still.has(id));
     for (const id of over) this.told.delete(id);
-    few(fresh.map(words), "more new incidents");
-    few(over.map(ended).filter(Boolean), "more have ended");
+    for (const incident of fresh) say(words(incident), "more new incidents");
+    for (const sentence of over.map(ended).filter(Boolean)) say(sentence, "more have ended");
   }
 }
 
 const signOf = ({ cause, severity }) => `${cause} ${severity}`;
-
-function few(sentences, more) {
-  for (const sentence of sentences.slice(0, AT_MOST)) say(sentence);
-  if (sentences.length > AT_MOST) say(`And ${sentences.length - AT_MOST} ${more}.`);
-}
