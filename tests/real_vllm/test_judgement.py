@@ -143,6 +143,7 @@ def test_api_hang(ward: Ward) -> None:
     ward.resolves(incident)
 
 
+@pytest.mark.long
 def test_kv_pinning(ward: Ward) -> None:
     """Two requests hold the KV cache and all others wait: no restart, for they end by themselves."""
     usual = pace(ward.vllm.url, 8.0)
@@ -178,6 +179,7 @@ def test_crash(ward: Ward) -> None:
     ward.resolves(incident, "restarted")
 
 
+@pytest.mark.long
 def test_preemption_thrash(small_ward: Ward) -> None:
     """Requests become so long that they push each other out: no restart, for they would come again."""
     ward = small_ward
