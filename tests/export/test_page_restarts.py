@@ -37,6 +37,7 @@ async def test_a_person_says_yes(opened, tmp_path):
             "This needs a token: one that api.tokens of the configuration names."
         )
         await with_token(tab, "Restart it", **{"Your token": "not-the-right-one-at-all"})
+        await expect(dialog.locator(".ask-said")).to_be_visible()  # again: each try hides it
         await expect(dialog.locator(".ask-said")).to_contain_text("This needs a token")
         await with_token(tab, "Restart it", **{"Your token": TOKEN})
         await expect(dialog).to_be_hidden()

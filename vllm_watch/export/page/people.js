@@ -107,13 +107,14 @@ class Dialog {
     if (wish.reason && reason) body.reason = reason;
     if (wish.minutes !== undefined && this.minutes.value !== "") body.minutes = Number(this.minutes.value);
     this.act.disabled = true;
+    this.said.hidden = true; // what was said of the last try is not said of this one
     const { status, said } = await post(wish.path, body);
     if (this.wish !== wish) return;
     this.act.disabled = this.over;
     if (status === WRONG_TOKEN) {
+      if (this.token.value.trim() === token) this.token.value = ""; // another may have been typed meanwhile
       token = "";
       this.fields.token.hidden = false;
-      this.token.value = "";
     }
     if (status === 200 || status === 202) {
       this.element.close();
