@@ -35,6 +35,7 @@ from vllm_watch.sources import cpu_waits, http
 from vllm_watch.sources.canary import CanarySource
 from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.flight_recorder import FlightRecorder
+from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.targets import Discovery
 from vllm_watch.sources.vllm import Look, VllmSource
 from vllm_watch.target_loop import Event, TargetLoop, tell_ended
@@ -83,6 +84,7 @@ class Daemon:
         self._reloading = asyncio.Lock()
         self._session: aiohttp.ClientSession | None = None
         self._discovery = Discovery(config)
+        self._processes = ProcessListing(config.procfs)
         self.board = Board(window_seconds=config.signals.window_seconds)
         self._memory = Memory(config.state_dir, self.board)
         spool, self._journal = None, None
@@ -272,7 +274,7 @@ class Daemon:
         loop = TargetLoop(
             identity, scrape, source, watch, self._publish, lambda: self._gpus.now, log=self._engine_log(target),
             keep=lambda watch, events: self._memory.keep(watch, identity.group, events),
-            canary=self._canary_rounds(target, scrape), cpu=cpu_waits.CpuWaits(identity.url, self._config.procfs),
+            canary=self._canary_rounds(target, scrape), cpu=cpu_waits.CpuWaits(identity.url, self._config.procfs, listing=self._processes),
         )  # fmt: skip
         self.board.add_target(identity, scrape.interval_seconds)
         self._memory.show(watch)
@@ -327,7 +329,7 @@ class Daemon:
         name, now = look.observation.target, look.observation.t
         for source, call in look.calls:
             self.board.call(source, name, call.outcome, call.latency_s, now)
-        self.recorder.observe(look.observation, look.body)
+        self.recorder.observe(look.observation, look.body, look.lines)
         late_s = self._running[name].loop.lateness_seconds[-1] if name in self._running else 0.0
         self.board.publish(signals, late_s)
         told = self._fleet.take(look.observation, self._hosts.get(name, ""), events, late_s)

@@ -37,11 +37,11 @@ def of_engines(
     """Who each engine was at the last look, and what was counted of it."""
     states = {}
     for name, tracker in trackers.items():
-        last = tracker.window.last
+        last = tracker.window.newest
         if last is not None and reading is not None:
             states[name] = {
-                "life": life_of(last.sample, reading.server).export_state(),
-                "model_name": last.sample.model_name or "",
+                "life": life_of(last, reading.server).export_state(),
+                "model_name": last.model_name or "",
                 "restarts": tracker.restarts,
                 "last_progress_t": tracker.last_progress_timestamp_seconds,
             }

@@ -85,7 +85,7 @@ class EngineTracker:
     ) -> EngineSignals:
         """Take one look into account. `engines`: how many the server has."""
         sample = _credible(sample)
-        before = self._window.last.sample if self._window.last else None
+        before = self._window.newest
         if before is not None and self._is_another_server(before, sample):
             self.forget_rates()
             before = None
@@ -231,7 +231,7 @@ class EngineTracker:
         first, last = self._window.first, self._window.last
         if first is None or last is None or first is last:
             return None
-        then, now = first.sample.kv_cache_usage, last.sample.kv_cache_usage
+        then, now = first.counts.kv_cache_usage, last.counts.kv_cache_usage
         if then is None or now is None or now - then < FILLING_RATIO_MIN:
             return None
         return max(0.0, 1.0 - now) * (last.at_s - first.at_s) / (now - then)

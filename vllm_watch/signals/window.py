@@ -7,9 +7,11 @@ as PromQL's increase() has it (without its extrapolation to the window's edges).
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from operator import add, attrgetter, sub
+from typing import NamedTuple
 
-from vllm_watch.samples.engine import EngineSample, Histogram
+from vllm_watch.samples.engine import EngineSample, Histogram, Labelled
 
 COUNTERS = (
     "prompt_tokens", "generation_tokens", "preemptions", "prefix_cache_queries", "prefix_cache_hits",
@@ -31,13 +33,38 @@ class Offsets:
     histograms: Mapping[str, Histogram] = field(default_factory=dict)
 
 
+class Counts(NamedTuple):
+    """What is kept of a look that is not the newest: a sixth of all that an engine exports."""
+
+    prompt_tokens: float | None
+    generation_tokens: float | None
+    preemptions: float | None
+    prefix_cache_queries: float | None
+    prefix_cache_hits: float | None
+    spec_num_accepted_tokens: float | None
+    spec_num_draft_tokens: float | None
+    iteration_tokens: Histogram | None
+    ttft: Histogram | None
+    inter_token_latency: Histogram | None
+    queue_time: Histogram | None
+    e2e_latency: Histogram | None
+    request_success: Labelled | None
+    kv_cache_usage: float | None
+
+
+_counts_of = attrgetter(*Counts._fields)
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One look at one engine."""
 
     at_s: float  # on the timeline
-    sample: EngineSample
+    counts: Counts
     offsets: Offsets
+
+
+_NO_OFFSETS = Offsets()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,24 +84,32 @@ class Window:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._entries: deque[Entry] = deque(maxlen=ENTRIES_MAX)
+        self._newest: EngineSample | None = None
         # The newest look with what it lacks from those before: a counter may be absent for a few
         # looks (a server that has just restarted writes none) and come back lower.
-        self._known: EngineSample | None = None
+        self._known: Counts | None = None
 
     def add(self, at_s: float, sample: EngineSample, *, began_anew: bool) -> None:
         """Add the newest look. `began_anew`: every counter certainly started from zero since the last."""
-        offsets = Offsets()
+        counts, offsets = Counts._make(_counts_of(sample)), _NO_OFFSETS
         if self._entries and self._known is not None:
             last = self._entries[-1]
-            offsets = _carried(last.offsets, self._known, sample, began_anew=began_anew)
-        self._known = _filled(sample, self._known if self._entries else None)
-        self._entries.append(Entry(at_s, sample, offsets))
+            offsets = _carried(last.offsets, self._known, counts, began_anew=began_anew)
+        self._known = _filled(counts, self._known if self._entries else None)
+        self._newest = sample
+        self._entries.append(Entry(at_s, counts, offsets))
         while self._entries[0].at_s < at_s - self.seconds:
             self._entries.popleft()
 
     def clear(self) -> None:
         """Forget everything: what came before says nothing about what comes now."""
         self._entries.clear()
+        self._newest = None
+
+    @property
+    def newest(self) -> EngineSample | None:
+        """All that the last look saw."""
+        return self._newest
 
     @property
     def last(self) -> Entry | None:
@@ -86,21 +121,21 @@ class Window:
 
     def counter(self, name: str) -> tuple[float, float] | None:
         """(growth, seconds) of a counter within the window; None where it was not seen twice."""
-        pair = self._pair(lambda entry: getattr(entry.sample, name))
+        pair = self._pair(lambda entry: getattr(entry.counts, name))
         if pair is None:
             return None
         a, b = pair
-        grown = getattr(b.sample, name) - getattr(a.sample, name)
+        grown = getattr(b.counts, name) - getattr(a.counts, name)
         grown += b.offsets.counters.get(name, 0.0) - a.offsets.counters.get(name, 0.0)
         return grown, b.at_s - a.at_s
 
     def labelled(self, name: str) -> tuple[dict[str, float], float] | None:
         """(growth by label, seconds); a label that appeared within the window counts from zero."""
-        pair = self._pair(lambda entry: getattr(entry.sample, name))
+        pair = self._pair(lambda entry: getattr(entry.counts, name))
         if pair is None:
             return None
         a, b = pair
-        before, now = getattr(a.sample, name), getattr(b.sample, name)
+        before, now = getattr(a.counts, name), getattr(b.counts, name)
         grown = {}
         for label, value in now.items():
             key = (name, label)
@@ -111,12 +146,12 @@ class Window:
     def histogram(self, name: str) -> Growth | None:
         """Growth of a histogram, over the entries that have the newest one's buckets."""
         last = self.last
-        newest: Histogram | None = getattr(last.sample, name) if last is not None else None
+        newest: Histogram | None = getattr(last.counts, name) if last is not None else None
         if newest is None:
             return None
 
         def same(entry: Entry) -> bool | None:
-            h: Histogram | None = getattr(entry.sample, name)
+            h: Histogram | None = getattr(entry.counts, name)
             return True if h is not None and h.bounds == newest.bounds else None
 
         pair = self._pair(same)
@@ -129,7 +164,7 @@ class Window:
             count=now.count - then.count,
             sum=None if now.sum is None or then.sum is None else now.sum - then.sum,
             bounds=now.bounds,
-            cumulative=tuple([x - y for x, y in zip(now.cumulative, then.cumulative, strict=True)]),
+            cumulative=tuple(map(sub, now.cumulative, then.cumulative)),
         )
 
     def _pair(self, known: Callable[[Entry], object]) -> tuple[Entry, Entry] | None:
@@ -146,20 +181,16 @@ class Window:
         return None
 
 
-def _filled(sample: EngineSample, known: EngineSample | None) -> EngineSample:
-    """The sample, with counters that it lacks as they were last known."""
-    if known is None:
-        return sample
-    lacking = {
-        name: value
-        for name in (*COUNTERS, *HISTOGRAMS, *LABELLED)
-        if getattr(sample, name) is None and (value := getattr(known, name)) is not None
-    }
-    return replace(sample, **lacking) if lacking else sample
+def _filled(counts: Counts, known: Counts | None) -> Counts:
+    """The counts, with those that are lacking as they were last known."""
+    if known is None or None not in counts:
+        return counts
+    pairs = zip(counts, known, strict=True)
+    return Counts._make([then if now is None else now for now, then in pairs])
 
 
 def _total(entry: Entry, name: str) -> Histogram:
-    h: Histogram = getattr(entry.sample, name)
+    h: Histogram = getattr(entry.counts, name)
     carried = entry.offsets.histograms.get(name)
     if carried is None or carried.bounds != h.bounds:
         return h
@@ -168,11 +199,11 @@ def _total(entry: Entry, name: str) -> Histogram:
 
 def _added(a: Histogram, b: Histogram) -> Histogram:
     total = None if a.sum is None or b.sum is None else a.sum + b.sum
-    cumulative = tuple([x + y for x, y in zip(a.cumulative, b.cumulative, strict=True)])
+    cumulative = tuple(map(add, a.cumulative, b.cumulative))
     return Histogram(a.count + b.count, total, a.bounds, cumulative)
 
 
-def _carried(old: Offsets, before: EngineSample, now: EngineSample, *, began_anew: bool) -> Offsets:
+def _carried(old: Offsets, before: Counts, now: Counts, *, began_anew: bool) -> Offsets:
     counters = {
         name: value
         for name in COUNTERS

@@ -13,31 +13,56 @@ A record is a head line, a line that says what follows, and that:
                 its new last word, or the new line after a space
 """
 
+import sys
 from collections.abc import Iterator
 from itertools import compress, count, islice
-from operator import ne
+from operator import add, ne
+from typing import NamedTuple
+
+
+class Lines(NamedTuple):
+    """A text taken apart by whoever has read it: each line is a head and a tail.
+
+    Texts of one layout have the very same `heads`. A head whose tail is not empty ends with a space, and
+    no tail has one.
+    """
+
+    heads: tuple[str, ...]
+    tails: str  # line by line
+
+    @property
+    def text(self) -> str:
+        """The text itself."""
+        return "\n".join(map(add, self.heads, self.tails.split("\n")))
 
 
 class Encoder:
-    """Turns texts into records; remembers the last text."""
+    """Turns texts into records; remembers the last text, of which the layout costs nothing more."""
 
     def __init__(self) -> None:
-        self._previous: str | None = None
+        self._previous: str | Lines | None = None
 
     @property
-    def previous(self) -> str | None:
-        """The text that the next record builds on; None: the next one is written in full."""
-        return self._previous
+    def memory_bytes(self) -> int:
+        """What the last text takes; 0: there is none, and the next one is written in full."""
+        previous = self._previous
+        if previous is None:
+            return 0
+        return sys.getsizeof(previous.tails if isinstance(previous, Lines) else previous)
 
     def reset(self) -> None:
         """Write the next text in full."""
         self._previous = None
 
-    def encode(self, head: str, text: str | None) -> str:
-        """Return the record; `head` is a line that is not empty."""
+    def encode(self, head: str, text: str | None, lines: Lines | None = None) -> str:
+        """Return the record; `head` is a line that is not empty, `lines` is the text where it is known so."""
         if text is None:
             return f"{head}\n-\n"
-        previous, self._previous = self._previous, text
+        previous, self._previous = self._previous, text if lines is None else lines
+        if isinstance(previous, Lines):
+            if lines is not None and lines.heads is previous.heads:
+                return _of_tails(head, previous.tails, lines.tails)
+            previous = previous.text
         if previous is None:
             return _whole(head, text)
         if previous == text:
@@ -48,6 +73,15 @@ class Encoder:
         flags = bytes(map(ne, old, new))
         changes = map(_change, compress(old, flags), compress(new, flags))
         return "\n".join((head, "~" + flags.decode("latin-1"), *changes, ""))
+
+
+def _of_tails(head: str, before: str, now: str) -> str:
+    """The same record, where a line can only have changed in its last word."""
+    if before == now:
+        return f"{head}\n=\n"
+    old, new = before.split("\n"), now.split("\n")
+    flags = bytes(map(ne, old, new))
+    return "\n".join((head, "~" + flags.decode("latin-1"), *compress(new, flags), ""))
 
 
 def _whole(head: str, text: str) -> str:

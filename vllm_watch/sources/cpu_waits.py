@@ -22,8 +22,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from vllm_watch.samples.cpu import EngineCpu
-from vllm_watch.samples.observation import Observation
+from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.sources import engine_processes
+from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 THREADS_MAX = 512
@@ -32,9 +33,6 @@ threads, most of which sleep. Reading one costs 7 µs."""
 
 PROCESSES_MAX = 64
 """Of one engine: a core and its workers on this host; the largest have 16 GPUs."""
-
-LISTED_MAX = 65_536
-"""Processes of the host that are looked through; more are left out."""
 
 SEARCH_SECONDS = 60.0
 """How often an engine that was not found is looked for again, and one that was found is made sure of."""
@@ -111,11 +109,17 @@ class CpuWaits:
     """Follows the engines of one server on this host. `observe` is to be used from the event loop."""
 
     def __init__(
-        self, url: str, procfs: Path = Path("/proc"), cgroupfs: Path = Path("/sys/fs/cgroup")
+        self,
+        url: str,
+        procfs: Path = Path("/proc"),
+        cgroupfs: Path = Path("/sys/fs/cgroup"),
+        listing: ProcessListing | None = None,
     ) -> None:
+        """`listing`, of the same `procfs`, may serve many targets."""
         parts = urlsplit(url)
         self._port = parts.port or _PORT_OF_SCHEME.get(parts.scheme)
         self._reader = ProcReader(procfs)
+        self._listing = listing or ProcessListing(procfs)
         self._cgroupfs = cgroupfs
         self._engines: dict[str, _Engine] = {}
         self._sought: tuple[object, ...] = ()  # what was looked for last
@@ -126,6 +130,8 @@ class CpuWaits:
         """How long they have waited by now; None where that cannot be told in time."""
         if self._busy or self._closed or observation.reading is None:
             return None
+        if not self._engines and not self._is_search_due(observation.reading, time.monotonic()):
+            return None  # no thread for nothing: most servers are not on this host
         self._busy = True
         loop = asyncio.get_running_loop()
         done: asyncio.Future[tuple[EngineCpu, ...] | None] = loop.create_future()
@@ -157,12 +163,10 @@ class CpuWaits:
         reading = observation.reading
         if reading is None or not reading.engines:
             return None
-        names = tuple(each.engine for each in reading.engines)
-        started = reading.server.process_start_time
-        if at_s >= self._search_due_s or (started, names) != self._sought:
+        if self._is_search_due(reading, at_s):
             self._search_due_s = at_s + SEARCH_SECONDS
-            self._sought = started, names
-            self._search(started, names)
+            self._sought = sought = _sought(reading)
+            self._search(*sought, at_s)
         samples = [self._sample(name, engine, at_s) for name, engine in list(self._engines.items())]
         known = tuple(each for each in samples if each is not None)
         return known or None
@@ -174,8 +178,11 @@ class CpuWaits:
             for name in list(self._engines):
                 self._engines.pop(name).close()
 
-    def _search(self, started: float | None, names: tuple[str, ...]) -> None:
-        found = engine_processes.find(self._everything(), started, self._port, names)
+    def _is_search_due(self, reading: Reading, at_s: float) -> bool:
+        return at_s >= self._search_due_s or _sought(reading) != self._sought
+
+    def _search(self, started: float | None, names: tuple[str, ...], at_s: float) -> None:
+        found = engine_processes.find(self._listing.processes(at_s), started, self._port, names)
         for name in self._engines.keys() - found.keys():
             self._engines.pop(name).close()
         for name, processes in found.items():
@@ -186,16 +193,6 @@ class CpuWaits:
                     known.close()
                 self._engines[name] = _Engine(self._open(processes), identity)
             self._engines[name].cgroup = _limited_cgroup(self._cgroupfs, processes[0].cgroup)
-
-    def _everything(self) -> dict[int, ProcessFacts]:
-        try:
-            names = (name for name in os.listdir(self._reader.procfs) if name.isdigit())
-        except OSError:
-            return {}
-        read = ((pid, self._reader.read(pid)) for pid in map(int, islice(names, LISTED_MAX)))
-        all_ = {pid: facts for pid, facts in read if facts is not None}
-        self._reader.forget_others(())  # looked through once a minute, not worth the memory
-        return all_
 
     def _open(self, processes: Iterable[ProcessFacts]) -> list[_Process]:
         """Those that are still the ones that were found."""
@@ -226,6 +223,11 @@ class CpuWaits:
             pid=None if who is None else who.pid, name=None if who is None else who.name,
             quota_periods=periods, throttled_periods=throttled,
         )  # fmt: skip
+
+
+def _sought(reading: Reading) -> tuple[float | None, tuple[str, ...]]:
+    """Which server it is, and of which engines."""
+    return reading.server.process_start_time, tuple(each.engine for each in reading.engines)
 
 
 def thread_waits(folder: int, threads_max: int) -> Iterator[tuple[str, int]]:

@@ -94,25 +94,26 @@ class Layout:
         self.outline = outline
         self._is_sample = is_sample
         self._is_comment = bytes(not each for each in is_sample)
-        self._sample_heads = list(compress(heads, is_sample))
-        self._comments = list(compress(heads, self._is_comment))
+        self._heads_characters = sum(map(len, heads))
 
-    def values(self, lines: list[str]) -> list[float] | None:
+    def read(self, body: str) -> "Exposition | None":
         """The numbers of a body of this layout, in order of its series; None: it has another layout."""
-        if len(lines) != len(self.heads):
+        heads, lines = self.heads, body.split("\n")
+        if len(lines) != len(heads):
             return None
-        heads, samples = self._sample_heads, list(compress(lines, self._is_sample))
-        if not all(map(str.startswith, samples, heads)):
-            return None
-        if list(compress(lines, self._is_comment)) != self._comments:
-            return None
-        tails = list(map(str.removeprefix, samples, heads))
-        try:
-            values = list(map(float, tails))
-        except ValueError:
+        tails = list(map(str.removeprefix, lines, heads))
+        joined = "\n".join(tails)
+        # A line that does not begin with its head keeps it, and so all tails together are longer.
+        if len(joined) != len(body) - self._heads_characters:
             return None
         # float() takes 1_000 for a thousand; no exposition format does.
-        return None if "_" in "".join(tails) else values
+        if "_" in joined or any(compress(tails, self._is_comment)):
+            return None
+        try:
+            values = list(map(float, compress(tails, self._is_sample)))
+        except ValueError:
+            return None
+        return Exposition(self, values, tails=None if " " in joined else joined)
 
     @property
     def series(self) -> list[Series]:
@@ -123,15 +124,24 @@ class Layout:
 
 
 class Exposition:
-    """One parsed body: the layout and the numbers that go with it."""
+    """One parsed body: the layout and the numbers that go with it.
 
-    __slots__ = ("_families", "layout", "values")
+    `tails`: what stands in each line after its head, line by line, none of it with a space; None where
+    that was not needed to know the numbers.
+    """
+
+    __slots__ = ("_families", "layout", "tails", "values")
 
     def __init__(
-        self, layout: Layout, values: list[float], families: list[Family] | None = None
+        self,
+        layout: Layout,
+        values: list[float],
+        families: list[Family] | None = None,
+        tails: str | None = None,
     ) -> None:
         self.layout = layout
         self.values = values
+        self.tails = tails
         self._families = families
 
     def families(self) -> list[Family]:
@@ -150,7 +160,7 @@ class _ForeignLayout(Layout):
         super().__init__((), b"", families)
         self.key = [(s.name, s.labels) for f in families for s in f.samples]
 
-    def values(self, lines: list[str]) -> list[float] | None:
+    def read(self, body: str) -> Exposition | None:
         return None
 
 
@@ -174,11 +184,9 @@ class Parser:
 
     def parse(self, body: str, *, openmetrics: bool = False) -> Exposition:
         """Raises ExpositionError, which names the line, for a body that is not in the format."""
+        if self._layout is not None and (known := self._layout.read(body)) is not None:
+            return known
         lines = body.split("\n")
-        if self._layout is not None:
-            values = self._layout.values(lines)
-            if values is not None:
-                return Exposition(self._layout, values)
         if len(lines) > SERIES_MAX:
             raise ExpositionError(
                 f"the body has {len(lines)} lines, more than {SERIES_MAX}",

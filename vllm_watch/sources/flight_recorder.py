@@ -17,6 +17,7 @@ import structlog
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.observation import Observation
 from vllm_watch.sources import trace_gpus, trace_line
+from vllm_watch.sources.body_deltas import Lines
 from vllm_watch.sources.spool import Spool
 from vllm_watch.sources.tape import Tape, records
 
@@ -64,8 +65,13 @@ class FlightRecorder:
         """Say which URL a dump shall show for the target; until then it shows its name."""
         self._urls[target] = url
 
-    def observe(self, observation: Observation, body: str | None) -> None:
-        """Keep an observation and the metrics text it was read from. Of its `gpus` only whether there are any."""
+    def observe(
+        self, observation: Observation, body: str | None, lines: Lines | None = None
+    ) -> None:
+        """Keep an observation and the metrics text it was read from. Of its `gpus` only whether there are any.
+
+        `lines` is the same text, where it was read line by line.
+        """
         tape = self._tapes.get(observation.target)
         if tape is None:
             tape = self._tapes[observation.target] = self._new_tape()
@@ -73,7 +79,7 @@ class FlightRecorder:
         # GPUs are the host's, kept once; an observation says only whether it was judged with them.
         gpu_reading = 0 if observation.gpus is None else self._gpu_reading
         head = f"{gpu_reading}\t{observation.t!r}\t{trace_line.remainder(observation)}"
-        self._append(tape, observation.t if clock is None else clock, head, body)
+        self._append(tape, observation.t if clock is None else clock, head, body, lines)
 
     def observe_gpus(self, reading: GpuReading) -> None:
         """Keep a reading of this host's GPUs, for all observations from now on."""
@@ -132,11 +138,19 @@ class FlightRecorder:
     def _new_tape(self) -> Tape:
         return Tape(seconds=self._seconds, bytes_max=self._bytes_max, spool=self._spool)
 
-    def _append(self, tape: Tape, clock_seconds: float, head: str, text: str | None) -> None:
+    def _append(
+        self,
+        tape: Tape,
+        clock_seconds: float,
+        head: str,
+        text: str | None,
+        lines: Lines | None = None,
+    ) -> None:
         if self._spool:
             self._spool.settle()
         share_bytes = self._memory_bytes_max // max(1, len(self._tapes))
-        tape.append(clock_seconds, f"{clock_seconds!r}\t{head}", text, memory_bytes=share_bytes)
+        head = f"{clock_seconds!r}\t{head}"
+        tape.append(clock_seconds, head, text, lines, memory_bytes=share_bytes)
         self._count(tape)
         if self._memory_bytes > self._memory_bytes_max:
             self._shrink()

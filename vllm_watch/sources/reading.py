@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import Reading, ServerSample
 from vllm_watch.sources import vllm_names
+from vllm_watch.sources.body_deltas import Lines
 from vllm_watch.sources.exposition import Layout, Parser, Series
 from vllm_watch.sources.vllm_names import FIELDS, Field, Kind
 
@@ -44,13 +45,17 @@ class Reader:
 
     def __init__(self) -> None:
         self._parser = Parser()
+        self.lines: Lines | None = None  # the last body, where it was read line by line
 
     def read(self, body: str, *, openmetrics: bool = False) -> Reading:
         """Raises ExpositionError for a body that is not in the format."""
+        self.lines = None
         exposition = self._parser.parse(body, openmetrics=openmetrics)
         binding = _bindings.get(exposition.layout)
         if binding is None:
             binding = _bindings[exposition.layout] = _bind(exposition.layout)
+        if exposition.tails is not None:
+            self.lines = Lines(exposition.layout.heads, exposition.tails)
         return binding.read(exposition.values)
 
 

@@ -6,12 +6,11 @@ one file, each in the first gap that is large enough, and the file never outgrow
 """
 
 import asyncio
-import sys
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from vllm_watch.sources.body_deltas import Decoder, Encoder
+from vllm_watch.sources.body_deltas import Decoder, Encoder, Lines
 from vllm_watch.sources.spool import Chunk, Spool
 
 _LEVEL = 1  # of changed values 3 makes a tenth less in twice the time: they hardly repeat
@@ -66,20 +65,24 @@ class Tape:
     @property
     def memory_bytes(self) -> int:
         """What is held in memory, but for what is on its way to the disk and 0.2 kB per chunk."""
-        previous = self._encoder.previous
-        text = 0 if previous is None else sys.getsizeof(previous)
         packed = sum([group.memory_bytes for group in self._groups])
-        return text + self._open_characters + packed
+        return self._encoder.memory_bytes + self._open_characters + packed
 
     def append(
-        self, clock_seconds: float, head: str, text: str | None, *, memory_bytes: int
+        self,
+        clock_seconds: float,
+        head: str,
+        text: str | None,
+        lines: Lines | None = None,
+        *,
+        memory_bytes: int,
     ) -> None:
         """Add a record; `clock_seconds` says its age, `memory_bytes` how much this tape should hold."""
         if self._is_closed or self._is_full(self._groups[-1], clock_seconds, memory_bytes):
             self._end_group()
             self._groups.append(_Group(clock_seconds, clock_seconds))
             self._is_closed = False
-        record = self._encoder.encode(head, text)
+        record = self._encoder.encode(head, text, lines)
         self._open.append(record)
         self._open_characters += len(record)
         self._groups[-1].last_seconds = clock_seconds
@@ -92,7 +95,7 @@ class Tape:
 
     def relieve(self) -> None:
         """Give up some memory: at no loss where a disk takes it, else the oldest records in memory."""
-        if self._spool and (self._open or self._encoder.previous is not None):
+        if self._spool and (self._open or self._encoder.memory_bytes):
             self._end_group()
             return
         for index, group in enumerate(self._groups):

@@ -22,6 +22,7 @@ from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http
+from vllm_watch.sources.body_deltas import Lines
 from vllm_watch.sources.reading import Reader
 
 IDENTIFY_SECONDS = 600.0
@@ -41,6 +42,7 @@ class Look(NamedTuple):
     observation: Observation
     body: str | None
     calls: tuple[tuple[str, Call], ...]
+    lines: Lines | None = None  # the same body, where it was read line by line
 
 
 class VllmSource:
@@ -95,7 +97,9 @@ class VllmSource:
             t=t, monotonic_s=monotonic_s, target=self.target.name,
             scrape=scrape, health=health, reading=reading,
         )  # fmt: skip
-        return Look(observation, body, tuple(calls))
+        return Look(
+            observation, body, tuple(calls), self._reader.lines if body is not None else None
+        )
 
     async def _metrics(self) -> http.Answer:
         answer = await http.get(self._session, self._metrics_url, self._limits, self._headers)
