@@ -24,7 +24,9 @@ class Engine:
         self.asked = 0  # requests taken
         self.sent = 0  # bytes of the flood that were taken from us
         self.elsewhere = ""  # where it redirects to
+        self.series = SERIES  # that it invents at each look
         self.closes = False  # a connection for each request
+        self.answer_seconds = 0.0  # how long it takes for /metrics
         self._tls = tls
         self._server = None
         self._writers = set()
@@ -102,6 +104,7 @@ class Engine:
         if act is not None:
             await act(path, reader, writer)
         elif path == "/metrics":
+            await asyncio.sleep(self.answer_seconds)
             await self._send(writer, self.body())
         elif path in OTHER:
             await self._send(writer, OTHER[path])
@@ -180,6 +183,6 @@ class Engine:
             return
         life = next(self._lives)
         extra = "".join(
-            f'vllm:invented_total{{id="{life}-{number}"}} 1\n' for number in range(SERIES)
+            f'vllm:invented_total{{id="{life}-{number}"}} 1\n' for number in range(self.series)
         )
         await self._send(writer, self.body(extra="# TYPE vllm:invented_total counter\n" + extra))

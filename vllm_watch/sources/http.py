@@ -91,7 +91,7 @@ async def post(
     started = time.monotonic()
     answer = await _once(session, "POST", url, limits, headers, limits.timeout_seconds, body)
     late_s = _late_seconds(answer, started, limits, limits.timeout_seconds)
-    if late_s >= own_trouble.LATE_SECONDS:
+    if own_trouble.is_late(late_s, limits.timeout_seconds):
         answer = _held_up(late_s)
     answer.call = replace(answer.call, latency_s=time.monotonic() - started)
     answer.url = url
@@ -102,14 +102,14 @@ async def _fairly(
     session: aiohttp.ClientSession, url: str, limits: Limits, headers: dict[str, str], seconds: float
 ) -> Answer:
     """GET, once more where we did not run while the answer was due: it may have come in time."""
-    started = time.monotonic()
-    answer = await _once(session, "GET", url, limits, headers, seconds)
-    if _late_seconds(answer, started, limits, seconds) < own_trouble.LATE_SECONDS:
-        return answer
-    started = time.monotonic()
-    answer = await _once(session, "GET", url, limits, headers, seconds)
-    late_s = _late_seconds(answer, started, limits, seconds)
-    return answer if late_s < own_trouble.HELD_UP_SECONDS else _held_up(late_s)
+    late_s = 0.0
+    for _ in range(2):
+        started = time.monotonic()
+        answer = await _once(session, "GET", url, limits, headers, seconds)
+        late_s = _late_seconds(answer, started, limits, seconds)
+        if not own_trouble.is_late(late_s, seconds):
+            return answer
+    return _held_up(late_s)
 
 
 def _late_seconds(answer: Answer, started: float, limits: Limits, seconds: float) -> float:

@@ -11,12 +11,10 @@ import socket
 OUTCOME = "watcher"
 """How such a call ended; one of samples.observation.OUTCOMES."""
 
-LATE_SECONDS = 0.5
-"""A time-out that comes so much later than it was due was not waited for: timers of a loop that runs are
-late by milliseconds, p99 below half a second with 1,000 targets. The answer may lie in the socket."""
-
-HELD_UP_SECONDS = 2.0
-"""So late at a second try, too, there is no telling what the other side did."""
+LATE_SECONDS, LATE_SHARE = 0.5, 0.25
+"""A time-out that comes later than it was due by more than this, and than this share of the whole, was not
+waited for: timers of a loop that runs are late by milliseconds, p99 below half a second with 1,000 targets.
+The answer may lie in the socket."""
 
 _ERRNOS = {
     errno.EMFILE: "no file descriptor is left to this process (raise LimitNOFILE or ulimit -n)",
@@ -37,6 +35,11 @@ def of_error(error: BaseException) -> str | None:
         # The resolver needs a descriptor, and tells its lack as a name that does not resolve.
         number = _lacking()
     return _ERRNOS.get(number) if number is not None else None
+
+
+def is_late(late_s: float, seconds: float) -> bool:
+    """Did a time-out of so many seconds come so late that we cannot have run meanwhile?"""
+    return late_s >= max(LATE_SECONDS, LATE_SHARE * seconds)
 
 
 def held_up(late_s: float) -> str:
