@@ -1,8 +1,9 @@
-/* Preloaded: a host whose clocks can be set while a program runs, and whose name server can fail.
+/* Preloaded: a host whose clocks can be set while a program runs, and whose name server and disk can fail.
 
    HOST_CLOCKS names a file of two 64-bit numbers, mapped: nanoseconds added to Unix time, and to the monotonic
    clock. HOST_NAMES names a file: while it is there, engine.test has the address that stands in it; while it is
-   not, the name server does not answer. What the kernel waits for by itself (epoll) goes on in real time. */
+   not, the name server does not answer. HOST_DISK names a file: while a number stands in it, each flush of
+   vllm-watch.sqlite takes so many seconds more. What the kernel waits for by itself (epoll) goes on in real time. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -99,3 +100,21 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
   }
   return REAL(getaddrinfo)(name, service, hints, found);
 }
+
+static void wait_for_disk(int descriptor) {
+  char link[64], path[4096];
+  const char *slow = getenv("HOST_DISK");
+  if (slow == NULL) return;
+  snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+  ssize_t length = readlink(link, path, sizeof path - 1);
+  path[length < 0 ? 0 : length] = 0;
+  FILE *file = strstr(path, "vllm-watch.sqlite") == NULL ? NULL : fopen(slow, "re");
+  if (file == NULL) return;
+  unsigned seconds = 0;
+  if (fscanf(file, "%u", &seconds) != 1) seconds = 0;
+  fclose(file);
+  sleep(seconds);
+}
+
+int fsync(int descriptor) { wait_for_disk(descriptor); return REAL(fsync)(descriptor); }
+int fdatasync(int descriptor) { wait_for_disk(descriptor); return REAL(fdatasync)(descriptor); }

@@ -24,12 +24,13 @@ class Host:
             capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
         assert built.returncode == 0, built.stderr
-        self._names = folder / "names"
+        self._names, self._disk = folder / "names", folder / "disk"
         clocks.write_bytes(struct.pack("<qq", 0, 0))
         with clocks.open("r+b") as file:
             self._clocks = mmap.mmap(file.fileno(), 16)
         self.environ = {
             "LD_PRELOAD": str(library), "HOST_CLOCKS": str(clocks), "HOST_NAMES": str(self._names),
+            "HOST_DISK": str(self._disk),
         }  # fmt: skip
         self.resolve(answers=True)
 
@@ -45,6 +46,10 @@ class Host:
             self._names.write_text("127.0.0.1\n")
         else:
             self._names.unlink(missing_ok=True)
+
+    def slow_disk(self, seconds):
+        """Each flush of the state file takes so many seconds more."""
+        self._disk.write_text(str(seconds))
 
     def close(self):
         self._clocks.close()

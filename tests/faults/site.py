@@ -52,8 +52,12 @@ class Site:
         ]
 
 
+NOTHING_YET = {"state": "", "signals": None, "sources": {}, "incidents": []}
+
+
 def named(status, name):
-    return next(each for each in status["targets"] if each["name"] == name)
+    """A target of this name; nothing is known of one that is not there (yet)."""
+    return next((each for each in status["targets"] if each["name"] == name), NOTHING_YET)
 
 
 def calls(target):
