@@ -115,9 +115,7 @@ class Engine:
         body = body if isinstance(body, bytes) else body.encode()
         length = len(body) if length is None else length
         more += "Connection: close\r\n" if self.closes else ""
-        writer.write(
-            f"HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{more}\r\n".encode() + body
-        )
+        writer.write(f"HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{more}\r\n".encode() + body)
         await writer.drain()
 
     def body(self, offset=None, began=None, extra=""):

@@ -10,7 +10,9 @@ ENVIRON = {
     "VLLM_WATCH_SCRAPE__TIMEOUT_SECONDS": "2",
     "VLLM_WATCH_SCRAPE__CONNECT_TIMEOUT_SECONDS": "2",
 }
-PATIENCE_SECONDS = 120.0  # of a machine that is busy with other tests; alone each step takes seconds
+PATIENCE_SECONDS = (
+    120.0  # of a machine that is busy with other tests; alone each step takes seconds
+)
 
 
 class Site:
@@ -47,9 +49,7 @@ class Site:
     @property
     def opened(self):
         """(target, kind) of every incident that was told."""
-        return [
-            (line["target"], line["kind"]) for line in self.process.events("incident_opened")
-        ]
+        return [(line["target"], line["kind"]) for line in self.process.events("incident_opened")]
 
 
 NOTHING_YET = {"state": "", "signals": None, "sources": {}, "incidents": []}

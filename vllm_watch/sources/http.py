@@ -99,7 +99,11 @@ async def post(
 
 
 async def _fairly(
-    session: aiohttp.ClientSession, url: str, limits: Limits, headers: dict[str, str], seconds: float
+    session: aiohttp.ClientSession,
+    url: str,
+    limits: Limits,
+    headers: dict[str, str],
+    seconds: float,
 ) -> Answer:
     """GET, once more where we did not run while the answer was due: it may have come in time."""
     late_s = 0.0
@@ -219,7 +223,10 @@ def _outcome(error: BaseException, limits: Limits, seconds: float) -> tuple[str,
         case aiohttp.ClientSSLError():
             return "tls", f"the TLS handshake failed: {error.os_error}"
         case aiohttp.ConnectionTimeoutError():
-            return "connect_timeout", f"no connection within {_connect_seconds(limits, seconds):g} s"
+            return (
+                "connect_timeout",
+                f"no connection within {_connect_seconds(limits, seconds):g} s",
+            )
         case aiohttp.ClientConnectorError() if error.os_error.errno == errno.ECONNREFUSED:
             return "refused", "connection refused: nothing listens there"
         case aiohttp.ClientConnectorError():

@@ -18,7 +18,7 @@ scrape:
   interval_seconds: 0.5
 """
 STORM = 100
-SELDOM = 1500  # targets that are hardly looked at, and make a configuration slow to read
+SELDOM = 800  # targets that are hardly looked at, and make a configuration slow to read
 SELDOM_ENVIRON = {"VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": "20"}
 
 
@@ -61,8 +61,12 @@ async def test_a_configuration_that_is_half_written(tmp_path):
 
 def large(port, last):
     """A configuration that takes a while to read, of which one target is looked at often."""
-    seldom = "".join(f"  - {{name: t{n}, url: 'http://127.0.0.1:{port}/{n}'}}\n" for n in range(SELDOM))
-    often = f"  - {{name: one, url: 'http://127.0.0.1:{port}', scrape: {{interval_seconds: 0.5}}}}\n"
+    seldom = "".join(
+        f"  - {{name: t{n}, url: 'http://127.0.0.1:{port}/{n}'}}\n" for n in range(SELDOM)
+    )
+    often = (
+        f"  - {{name: one, url: 'http://127.0.0.1:{port}', scrape: {{interval_seconds: 0.5}}}}\n"
+    )
     return f"targets:\n{often}{seldom}  - {{name: {last}, url: 'http://127.0.0.1:{port}/last'}}\n"
 
 

@@ -25,7 +25,9 @@ ENVIRON = {
     # Each is to be judged by itself, and not as a part of a common trouble.
     "VLLM_WATCH_FLEET__TARGETS_MIN": "100",
 }
-PATIENCE_SECONDS = 120.0  # of a machine that is busy with other tests; alone the story takes half a minute
+PATIENCE_SECONDS = (
+    120.0  # of a machine that is busy with other tests; alone the story takes half a minute
+)
 MEMORY_BYTES_MAX = 400 << 20
 """It needs 100 MB here; a body of 1 GB that is kept would need ten times as much."""
 
@@ -205,9 +207,7 @@ async def act(stage, state: Path, lived: Lived):
         await stage.heal()
         lived.healed = by_name(await process.until(all_up, PATIENCE_SECONDS))
         await stage.engines[WELL].misbehave("refuses")
-        status = await process.until(
-            lambda status: causes(by_name(status)[WELL]), PATIENCE_SECONDS
-        )
+        status = await process.until(lambda status: causes(by_name(status)[WELL]), PATIENCE_SECONDS)
         lived.stayed_dead = by_name(status)[WELL]
         await process.end()
     lived.lines = process.lines
