@@ -103,7 +103,7 @@ SLOW_ANSWER_SECONDS = 0.5
 """An idle API server answers /metrics within 30 ms; one that took this long was busy."""
 
 _SILENT = frozenset(("read_timeout", "disconnected"))  # a connection was accepted
-_UNREACHED = frozenset(("connect_timeout", "dns", "tls"))
+_UNREACHED = frozenset(("connect_timeout", "dns"))
 _SERVER_ERROR = 500
 
 

@@ -37,7 +37,7 @@ WARM_UP_SECONDS = 300.0
 WARM_UP_STEPS = 100
 """... but an engine that has taken so many steps has met its shapes."""
 
-_UNREACHABLE = frozenset(("connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
+_UNREACHABLE = frozenset(("connect_timeout", "read_timeout", "disconnected"))
 _MISSES_UNTIL_DOWN = 2
 """One look without an answer may have met a busy server."""
 
