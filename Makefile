@@ -77,6 +77,7 @@ generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs
 	$(BIN)/python alerts/generate.py
 	$(BIN)/python -m tests.alerts.recorded
 	$(BIN)/python -m tests.cli.top_pictures
+	$(BIN)/python -m tests.faults.matrix
 
 test-vllm: $(DEV)/.installed  ## install a real vLLM (CPU, 3.5 GB, minutes) and test against it
 	bash tests/real_vllm/install.sh

@@ -82,6 +82,7 @@ class Daemon:
         self._fleet = Fleet(config.fleet.share, config.fleet.targets_min)
         self._hosts: dict[str, str] = {}  # by target: what falls silent together
         self._reloading = asyncio.Lock()
+        self._signalled = False  # does a reload that a signal asked for still wait for its turn?
         self._session: aiohttp.ClientSession | None = None
         self._discovery = Discovery(config)
         self._processes = ProcessListing(config.procfs)
@@ -191,8 +192,14 @@ class Daemon:
                 await config_changes.note(self._journal, actor, source, old, config)
 
     def _reload_on_signal(self) -> None:
+        if self._signalled:
+            return  # the one that waits reads the configuration after this signal, too
+        self._signalled = True
+
         async def quietly() -> None:
             try:
+                async with self._reloading:  # until the one before it has ended
+                    self._signalled = False
                 await self.reload("whoever may signal the process", "SIGHUP")
             except WatchError:
                 return  # said in the log; the old configuration goes on

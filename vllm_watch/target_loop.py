@@ -77,6 +77,7 @@ class TargetLoop:
         known = watch.signals.engines if watch.signals is not None else {}
         self._restarts = sum(engine.restarts for engine in known.values())
         self._failing = False
+        self._broken = False
         self._failures: dict[str, str] = {}
         # How much later than planned the last looks began.
         self.lateness_seconds: deque[float] = deque(maxlen=_LATENESS_KEPT)
@@ -121,7 +122,13 @@ class TargetLoop:
                 await asyncio.sleep(-late_s)
                 late_s = time.monotonic() - due_s
             self.lateness_seconds.append(late_s)
-            await self._look()
+            try:
+                await self._look()
+                self._broken = False
+            except Exception:  # noqa: BLE001 - out of memory, say: the next look may go well again
+                if not self._broken:
+                    _log.exception("look_failed", target=self.target.name)
+                self._broken = True
             # Ticks that passed while the look was under way are left out, not made up for.
             passed = int((time.monotonic() - start_s) / self._interval_seconds)
             tick = max(tick + 1, passed)

@@ -82,6 +82,20 @@ STORIES = {
     ),
     "one failed health check": ([*UP, seen(60, health=DEAD), seen(65)], None),
     "garbled": ([*UP, *gone("garbled", 60, 300)], None),
+    "garbled, and once no answer": (
+        [*UP, *gone("garbled", 60, 120), silent(120, "read_timeout"), *gone("garbled", 125, 300)],
+        None,
+    ),
+    "no answer three times between what cannot be read": (
+        [*UP, *gone("garbled", 60, 120), *gone("read_timeout", 120, 140)],
+        (130, "api_hang", "page"),
+    ),
+    "the watcher itself cannot ask": ([*UP, *gone("watcher", 60, 600)], None),
+    "... and then it is refused once": ([*UP, *gone("watcher", 60, 600), silent(600)], None),
+    "... and then it is refused twice": (
+        [*UP, *gone("watcher", 60, 90), *gone("refused", 90, 105)],
+        (95, "crash", "page"),
+    ),
 }
 
 

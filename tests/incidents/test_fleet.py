@@ -73,6 +73,7 @@ STORIES = {  # how many of 8 fall silent, and how → who pages
     "... no name resolves": (8, "dns", [WATCHER]),
     "... refused: a node that reboots, or a proxy that died": (8, "refused", [WATCHER]),
     "... TLS fails: it is no engine's silence": (8, "tls", []),
+    "the watcher itself cannot ask": (8, "watcher", []),
     "known to have died on this host: each is told": (8, "dead", EVERY),
 }
 

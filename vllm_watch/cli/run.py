@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vllm_watch.config import Config, load
+from vllm_watch.errors import ConfigError
+from vllm_watch.settings.overrides import CONFIG_VARIABLE
 from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.settings.target import TargetConfig
 
@@ -72,9 +74,23 @@ def run(arguments: argparse.Namespace) -> int:
             update={"targets": (TargetConfig(name="vllm", url=DEFAULT_URL, group="vllm"),)}
         )
 
-    config = load_config()
-    serve(config, load_config)
+    def load_again() -> Config:
+        _refuse_empty(arguments.config or Path(os.environ.get(CONFIG_VARIABLE) or os.devnull))
+        return load_config()
+
+    serve(load_config(), load_again)
     return 0
+
+
+def _refuse_empty(path: Path) -> None:
+    """Empty is what a file is for a moment while it is written: it would end the watch of every target."""
+    try:
+        empty = path.is_file() and not path.read_bytes().strip()
+    except OSError:
+        return  # `load` says what is wrong with it
+    if empty:
+        cause = f"{path} is empty, as a file is that is just being written"
+        raise ConfigError(cause, "reload when it is whole; until then the old configuration holds")
 
 
 def serve(config: Config, load_config: Callable[[], Config]) -> None:

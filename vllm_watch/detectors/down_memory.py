@@ -87,6 +87,7 @@ def _run(told: Any) -> Run | None:
         began_s=kept.number(told["began_s"]),
         said=kept.text(told["said"]),
         looks=kept.whole(told["looks"]),
+        mute=kept.whole(told.get("mute", 0)),  # kept since it is told apart
         refused=kept.whole(told["refused"]),
         silent=kept.whole(told["silent"]),
         told_to_end=kept.flag(told["told_to_end"]),

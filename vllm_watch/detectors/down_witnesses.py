@@ -22,6 +22,7 @@ class Run:
 
     began_s: float  # the first of them
     looks: int = 0
+    mute: int = 0  # of them, the last in a row in which nothing at all was heard
     refused: int = 0
     silent: int = 0  # of them, those in which a connection was accepted
     said: str = ""  # the newest error

@@ -146,6 +146,8 @@ class Detector:
         observation = view.observation
         if observation.reading is not None or down_witnesses.healthy(observation.health):
             return (self._answered(view, observation.reading),)
+        if observation.scrape.outcome == "watcher":
+            return (Verdict(state=UNKNOWN, kind=KIND, summary=f"{observation.scrape.error}"),)
         if self._run is None:
             self._demand.missed(view)
         if self._dead_looks >= self._settings.dead_looks and not down_witnesses.turned_away(
@@ -206,6 +208,7 @@ class Detector:
         if run is None:
             run = self._run = Run(began_s=view.at_s)
         run.looks += 1
+        run.mute += 1
         run.said = call.error or call.outcome
         run.silent += call.outcome in _SILENT
         if call.outcome == "refused":
@@ -217,6 +220,7 @@ class Detector:
             return self._silent(view, run)
         if down_witnesses.turned_away(view.observation) and self._answered_s is not None:
             return self._absent(view, run)
+        run.mute = run.silent = 0  # something answered, however badly: no silence goes on
         return Verdict(state=UNKNOWN, kind=KIND, summary=f"/metrics cannot be read: {run.said}")
 
     def _refused(self, view: View, run: Run) -> Verdict:
@@ -362,7 +366,7 @@ class Detector:
             seconds = settings.silent_busy_seconds if self._busy else settings.silent_seconds
         else:
             looks, seconds = settings.unreachable_looks, settings.unreachable_seconds
-        if self._answered_s is None or run.looks < looks or silent_s < seconds:
+        if self._answered_s is None or run.mute < looks or silent_s < seconds:
             return Verdict(
                 state=UNKNOWN, kind=KIND, summary=f"no answer for {silent_s:.0f} s: {run.said}"
             )

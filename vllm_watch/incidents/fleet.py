@@ -123,10 +123,12 @@ class Fleet:
         if late_s >= self._late[1] or now_s - self._late[0] > WINDOW_SECONDS:
             self._late = now_s, late_s
         target = self._targets.setdefault(observation.target, _Target(host))
-        target.host, target.outcome = host, observation.scrape.outcome
         process, health = observation.process, observation.health
         target.dead = process is not None and process.alive is False
         heard = health is not None and health.status is not None
+        if observation.scrape.outcome == "watcher" and not heard:
+            return  # nobody was asked: neither an answer nor a silence
+        target.host, target.outcome = host, observation.scrape.outcome
         if target.outcome not in _SILENT or heard:
             target.answered_s, target.silent_s = now_s, None
         elif target.silent_s is None:

@@ -9,8 +9,10 @@ from vllm_watch.samples.gpu import GpuSample
 
 OUTCOMES = (
     "ok", "refused", "connect_timeout", "read_timeout", "http", "garbled", "too_large",
-    "disconnected", "dns", "tls",
+    "disconnected", "dns", "tls", "watcher",
 )  # fmt: skip
+"""The last one: the watcher itself could not ask, or did not run to hear the answer. It says nothing of
+the other side."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,7 +86,8 @@ class EngineTracker:
         """Take one look into account. `engines`: how many the server has."""
         sample = _credible(sample)
         before = self._window.newest
-        if before is not None and self._is_another_server(before, sample):
+        another = before is not None and self._is_another_server(before, sample)
+        if another:
             self.forget_rates()
             before = None
         self._last_t = t
@@ -102,6 +103,8 @@ class EngineTracker:
         word, text = state.of_engine(
             sample, progress, sleeping=bool(sleeping), paused=bool(server.paused)
         )
+        if another:
+            text += _ANOTHER
         signals = self._signals(sample, engines, word, text, sleeping)
         waits = self._waits.ratio()
         return signals if waits is None else replace(signals, cpu_wait_ratio=waits)
@@ -269,6 +272,12 @@ def _credible(sample: EngineSample) -> EngineSample:
     if success is not None and not 0 <= sum(success.values()) < inf:
         wrong["request_success"] = None
     return replace(sample, **wrong) if wrong else sample  # type: ignore[arg-type]
+
+
+_ANOTHER = (
+    "; another server answers than at the look before, so no rate is known: "
+    "give each server behind this address a target of its own"
+)
 
 
 def _began_anew(before: EngineSample, now: EngineSample) -> bool:

@@ -38,7 +38,7 @@ _NO_SUCH_ROUTE = (404, 405, 501)
 
 _OUTCOME_OF_CALL = {
     "read_timeout": "unanswered", "disconnected": "failed", "refused": "unreached",
-    "connect_timeout": "unreached", "dns": "unreached", "tls": "unreached",
+    "connect_timeout": "unreached", "dns": "unreached", "tls": "unreached", "watcher": "unreached",
 }  # fmt: skip
 
 _KEY_REMEDY = "name a file with the server's key in scrape.api_key_file"

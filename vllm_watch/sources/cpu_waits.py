@@ -12,7 +12,6 @@ Documentation/admin-guide/cgroup-v2.rst (cpu.stat).
 
 import asyncio
 import os
-import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -21,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from vllm_watch import threads
 from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.sources import engine_processes
@@ -152,7 +152,9 @@ class CpuWaits:
                     loop.call_soon_threadsafe(end, found)
 
         # A daemon thread: a process that is stuck in the kernel may block whoever asks for its command line.
-        threading.Thread(target=work, name="cpu waits", daemon=True).start()
+        if not threads.begin(work):
+            self._busy = False
+            return None
         try:
             return await asyncio.wait_for(done, LOOK_SECONDS_MAX)
         except TimeoutError:

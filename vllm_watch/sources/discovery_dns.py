@@ -6,10 +6,10 @@ its IPv6 ones are not taken, or a server with both would be watched twice.
 
 import asyncio
 import socket
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from vllm_watch import threads
 from vllm_watch.settings.target import DnsDiscovery, TargetConfig
 
 Resolve = Callable[[str, int], Sequence[tuple[Any, ...]]]  # as socket.getaddrinfo answers
@@ -91,7 +91,8 @@ class DnsTargets:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(settle, answers, failure)
 
-        threading.Thread(target=look_up, name=f"dns {self.settings.host}", daemon=True).start()
+        if not threads.begin(look_up):
+            future.set_exception(OSError("no thread can be started to ask in"))
         return future
 
     def _learn(self, addresses: set[str], now_s: float) -> None:

@@ -8,7 +8,6 @@ may come. Of a log that is long when the watcher begins only the end is read.
 import asyncio
 import os
 import stat
-import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import BinaryIO
 
 import structlog
 
+from vllm_watch import threads
 from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.diagnosis.report import Diagnosis
 from vllm_watch.redaction import redacted
@@ -85,7 +85,7 @@ class EngineLog:
                 loop.call_soon_threadsafe(self._done, found)
 
         # A daemon thread: a file on a network that is gone may block it for ever, and must not block our end.
-        threading.Thread(target=work, name=f"log {self._target}", daemon=True).start()
+        self._busy = threads.begin(work)
 
     def _done(self, found: StartFailure | None) -> None:
         if found != self._found and found is not None:

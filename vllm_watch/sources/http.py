@@ -10,6 +10,11 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 
 from vllm_watch.samples.observation import Call
+from vllm_watch.sources import own_trouble
+
+CONNECT_SHARE = 0.75
+"""Of a call's time, so much at most is spent on the connection. Where both ran out at the same moment, who
+was never reached would pass for one that takes connections and hangs, and a restart would be advised."""
 
 REDIRECTS_MAX = 2
 """vLLM 0.3.3 to 0.4.1 redirects /metrics to /metrics/; nothing needs more than one and a spare."""
@@ -37,6 +42,7 @@ class Answer:
     content_type: str = ""
     url: str = ""  # where the answer came from, after redirects
     headers: dict[str, str] = field(default_factory=dict)
+    timed_out: bool = False  # did it end by our own clock?
 
 
 def new_session() -> aiohttp.ClientSession:
@@ -53,7 +59,7 @@ async def get(
     """GET `url`. Never raises for anything that the other side or the network does."""
     started = time.monotonic()
     deadline = started + limits.timeout_seconds
-    answer = await _once(session, "GET", url, limits, headers, limits.timeout_seconds)
+    answer = await _fairly(session, url, limits, headers, limits.timeout_seconds)
     for _ in range(REDIRECTS_MAX):
         location = answer.headers.get("Location")
         if answer.call.status not in _REDIRECTS or location is None:
@@ -63,7 +69,7 @@ async def get(
             break
         url = there
         left = max(0.001, deadline - time.monotonic())
-        answer = await _once(session, "GET", url, limits, headers, left)
+        answer = await _fairly(session, url, limits, headers, left)
     call = answer.call
     answer.call = Call(
         outcome=call.outcome,
@@ -84,9 +90,46 @@ async def post(
     """
     started = time.monotonic()
     answer = await _once(session, "POST", url, limits, headers, limits.timeout_seconds, body)
+    late_s = _late_seconds(answer, started, limits, limits.timeout_seconds)
+    if own_trouble.is_late(late_s, limits.timeout_seconds):
+        answer = _held_up(late_s)
     answer.call = replace(answer.call, latency_s=time.monotonic() - started)
     answer.url = url
     return answer
+
+
+async def _fairly(
+    session: aiohttp.ClientSession,
+    url: str,
+    limits: Limits,
+    headers: dict[str, str],
+    seconds: float,
+) -> Answer:
+    """GET, once more where we did not run while the answer was due: it may have come in time."""
+    late_s = 0.0
+    for _ in range(2):
+        started = time.monotonic()
+        answer = await _once(session, "GET", url, limits, headers, seconds)
+        late_s = _late_seconds(answer, started, limits, seconds)
+        if not own_trouble.is_late(late_s, seconds):
+            return answer
+    return _held_up(late_s)
+
+
+def _late_seconds(answer: Answer, started: float, limits: Limits, seconds: float) -> float:
+    """By how much a time-out came later than it was due; 0 where the call did not time out."""
+    due = {"read_timeout": seconds, "connect_timeout": _connect_seconds(limits, seconds)}
+    if answer.call.outcome not in due or not answer.timed_out:
+        return 0.0
+    return time.monotonic() - started - due[answer.call.outcome]
+
+
+def _connect_seconds(limits: Limits, seconds: float) -> float:
+    return min(limits.connect_timeout_seconds, CONNECT_SHARE * seconds)
+
+
+def _held_up(late_s: float) -> Answer:
+    return Answer(Call(outcome=own_trouble.OUTCOME, error=own_trouble.held_up(late_s)))
 
 
 def _on_same_server(url: str, location: str) -> str | None:
@@ -110,15 +153,16 @@ async def _once(
     seconds: float,
     body: bytes | None = None,
 ) -> Answer:
-    connect = min(limits.connect_timeout_seconds, seconds)
+    connect = _connect_seconds(limits, seconds)
     timeout = aiohttp.ClientTimeout(total=seconds, connect=connect, sock_connect=connect)
     try:
         async with session.request(
             method, url, headers=headers, data=body, timeout=timeout, allow_redirects=False
         ) as response:
             return await _receive(response, limits.body_bytes_max)
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, zlib.error) as error:
-        return Answer(_failed(error, limits, seconds))
+    except (aiohttp.ClientError, OSError, ValueError, zlib.error, MemoryError) as error:
+        call = _failed(error, limits, seconds)
+        return Answer(call, timed_out=isinstance(error, TimeoutError))
 
 
 async def _receive(response: aiohttp.ClientResponse, bytes_max: int) -> Answer:
@@ -167,7 +211,8 @@ def _unpacker(encoding: str) -> "zlib._Decompress | None":
 
 
 def _failed(error: BaseException, limits: Limits, seconds: float) -> Call:
-    outcome, said = _outcome(error, limits, seconds)
+    ours = own_trouble.of_error(error)
+    outcome, said = (own_trouble.OUTCOME, ours) if ours else _outcome(error, limits, seconds)
     return Call(outcome=outcome, error=said[:_ERROR_CHARS_MAX])
 
 
@@ -178,7 +223,10 @@ def _outcome(error: BaseException, limits: Limits, seconds: float) -> tuple[str,
         case aiohttp.ClientSSLError():
             return "tls", f"the TLS handshake failed: {error.os_error}"
         case aiohttp.ConnectionTimeoutError():
-            return "connect_timeout", f"no connection within {limits.connect_timeout_seconds:g} s"
+            return (
+                "connect_timeout",
+                f"no connection within {_connect_seconds(limits, seconds):g} s",
+            )
         case aiohttp.ClientConnectorError() if error.os_error.errno == errno.ECONNREFUSED:
             return "refused", "connection refused: nothing listens there"
         case aiohttp.ClientConnectorError():

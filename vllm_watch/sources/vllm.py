@@ -21,7 +21,7 @@ from vllm_watch.redaction import never_show, redacted
 from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
-from vllm_watch.sources import http
+from vllm_watch.sources import http, own_trouble
 from vllm_watch.sources.body_deltas import Lines
 from vllm_watch.sources.reading import Reader
 
@@ -119,6 +119,9 @@ class VllmSource:
             body = _whole(answer.body.decode())
             openmetrics = "openmetrics-text" in answer.content_type
             return call, self._reader.read(body, openmetrics=openmetrics), body
+        except MemoryError as error:
+            said = own_trouble.of_error(error)
+            return replace(call, outcome=own_trouble.OUTCOME, error=said), None, None
         except UnicodeDecodeError as error:
             cause = f"byte {error.start} of the body is not UTF-8"
         except ExpositionError as error:

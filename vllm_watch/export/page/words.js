@@ -35,7 +35,7 @@ export const PROCESS_STATES = table({
 export const OUTCOMES = table({
   ok: "ok", refused: "refused", connect_timeout: "no connection in time", read_timeout: "no answer in time",
   http: "HTTP error", garbled: "unreadable", too_large: "too large", disconnected: "cut off", dns: "name not found",
-  tls: "TLS failed", no_driver: "no driver", hung: "no answer in time", error: "error",
+  tls: "TLS failed", watcher: "vllm-watch could not ask", no_driver: "no driver", hung: "no answer in time", error: "error",
 });
 
 /** Reasons for a clock below its maximum that someone should know of. */

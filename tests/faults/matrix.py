@@ -1,0 +1,165 @@
+"""What is done to the watcher and its targets, what then is so, and the test that shows it: docs/faults.md.
+
+`python -m tests.faults.matrix` writes the page; a test fails when it is stale, or when a test is not there.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "faults.md"
+
+HEAD = """\
+# Faults
+
+<!-- Made by tests/faults/matrix.py (make generate). Do not edit. -->
+
+What happens to vllm-watch when an engine, its host, the driver or the process itself goes wrong. Every row is shown by
+the tests that it names, against real processes, sockets and files; each was seen failing with what it tests taken away.
+What was *acknowledged* (an incident in the log or the API, an attempt to restart, a notification) is never lost: it is
+on the disk, or the state folder is said not to be kept.
+
+Two things hold in every row: an engine that answers is not called dead for a fault of the watcher's own host, and an
+engine that dies during the fault or after it is told. What a fault of this host kept from being asked ends as
+`watcher`, an outcome of a scrape (`vllm_watch_source_errors_total{reason="watcher"}`) that says nothing of the engine.
+
+Ten minutes and an hour pass in the tests by a library that sets the process's clocks; a twentieth of a CPU is the
+process stopped and continued in turns. A limit of a cgroup's memory ends a process as `kill -9` does: that row holds for it.
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fault."""
+
+    fault: str
+    served: str
+    said: str
+    lost: str
+    recovers: str
+    removed: str  # what was taken away to see its test fail
+    tests: tuple[str, ...]  # path below tests/ :: name [id]
+
+
+NOTHING = "nothing"
+BY_ITSELF = "by itself, at the next look"
+ALL = "all"
+TARGETS = "faults/test_target_faults.py::test_what_is_said_of_a_target_that"
+WELL_AGAIN = "faults/test_target_faults.py::test_it_is_seen_well_again"
+GAUGES = "that target's gauges while it fails"
+HTTP = "sources/test_http.py::test_each_way_to_fail_has_its_own_outcome"
+
+TARGET = (
+    Row("refuses connections", "all other targets", "`target_down`; `crash`, a page if it was at work, after two looks", GAUGES,
+        BY_ITSELF, "the second look that a crash takes", (f"{TARGETS}[refuses]", f"{WELL_AGAIN}[refuses]", "sources/test_http.py::test_nobody_listens")),
+    Row("swallows packets (black hole)", "all other targets", "`target_down`; `unreachable`, a page without a restart, after 15 s", GAUGES,
+        BY_ITSELF, "the share of time that is left to an answer: it was called `api_hang`, with a restart advised", (f"{TARGETS}[black-holes]", f"{WELL_AGAIN}[black-holes]", "test_fleet_live.py::test_a_network_that_swallows_everything_is_one_page_and_who_stays_away_another")),
+    Row("accepts and says nothing", "all other targets", "`target_down`; `api_hang`, a page after three looks and 5 s", GAUGES,
+        BY_ITSELF, "the time-out of a look", (f"{TARGETS}[says nothing]", f"{WELL_AGAIN}[says nothing]", HTTP)),
+    Row("drips a byte a second", "all other targets", "as one that says nothing: the bound is on the whole answer", GAUGES,
+        BY_ITSELF, "the bound on the whole answer", (f"{TARGETS}[drips]", f"{WELL_AGAIN}[drips]", HTTP)),
+    Row("sends 1 GB", "all other targets; memory stays where it was", "`target_unknown`, `too_large`; `VllmWatchTargetUnreadable`", GAUGES,
+        BY_ITSELF, "the bound on a body", (f"{TARGETS}[floods]", "faults/test_target_faults.py::test_a_gigabyte_is_not_kept")),
+    Row("sends garbage", "all other targets", "`target_unknown`, `garbled` with the byte or line; no incident", GAUGES,
+        BY_ITSELF, "the look at the encoding", (f"{TARGETS}[garbles]", "sources/test_vllm.py::test_a_body_that_cannot_be_read_is_garbled_and_says_how", "sources/test_exposition.py::test_any_text_reads_as_prometheus_client_reads_it_or_is_refused_by_both")),
+    Row("truncates its answers", "all other targets", "`target_down`, `disconnected`; `api_hang` after three looks and 5 s", GAUGES,
+        BY_ITSELF, "the outcome of a broken body", (f"{TARGETS}[truncates]", HTTP)),
+    Row("redirects elsewhere", "all other targets", "`target_unknown`, `http` with the status; not one request goes elsewhere", GAUGES,
+        BY_ITSELF, "the rule that a redirect stays on its server", (f"{TARGETS}[redirects]", "faults/test_target_faults.py::test_who_redirects_does_not_send_us_elsewhere", "sources/test_http.py::test_a_redirect_to_another_server_is_not_followed")),
+    Row("changes identity between scrapes (two servers behind one address)", ALL, "the state says that another server answers at each look, and what to do; no incident", "rates: the difference of two servers is none",
+        "by itself, when one server answers", "the sentence, and the rule by which another server is known", (f"{TARGETS}[changes identity]", "faults/test_target_faults.py::test_two_servers_behind_one_address_have_no_rate")),
+    Row("breaks TLS (a certificate of a stranger)", "all other targets", "`target_unknown`, `tls` with why; `VllmWatchTargetUnreadable`. No page: whom the watcher does not trust, its users may", GAUGES,
+        BY_ITSELF, "the outcome of a failed handshake", (f"{TARGETS}[breaks TLS]", f"{WELL_AGAIN}[breaks TLS]", "sources/test_http.py::test_a_certificate_that_nobody_signed")),
+    Row("its name flaps in DNS", ALL, "`dns` for the looks that it costs; `unreachable`, a page without a restart, after 15 s of it", GAUGES,
+        BY_ITSELF, "the outcome `dns`; three looks and 15 s", ("faults/test_clock_faults.py::test_a_name_server_that_flaps", "sources/test_targets.py::test_an_outage_of_dns_keeps_the_last_addresses_for_ten_minutes")),
+    Row("invents 10,000 series at each scrape", ALL, "nothing: the engine's own series are read", NOTHING,
+        "nothing to recover", "the bound of the parser's layouts", (f"{TARGETS}[invents series]", "faults/test_target_faults.py::test_ten_thousand_new_series_at_each_look_hide_nothing", "sources/test_exposition.py::test_ten_thousand_new_series_every_time_leave_nothing_behind")),
+)  # fmt: skip
+
+HOST = (
+    Row("clock set by an hour, forward or back", ALL, "nothing: intervals are taken from the monotonic clock", NOTHING,
+        "nothing to recover", "the monotonic clock of an observation: rates went unknown or wrong", ("faults/test_clock_faults.py::test_a_clock_that_is_set_by_an_hour[forward]", "faults/test_clock_faults.py::test_a_clock_that_is_set_by_an_hour[back]", "signals/test_timeline.py::test_the_axis_never_goes_back")),
+    Row("suspended for ten minutes (SIGSTOP, or the host sleeps)", "nothing while it stands", "who died meanwhile, as a ticket (it may have been stopped on purpose), as a page when it stays away", "the looks of that time",
+        "by itself: a time-out that it slept through is asked again", "the second try of a time-out that came late", ("faults/test_clock_faults.py::test_a_watcher_that_was_suspended_for_ten_minutes[SIGSTOP]", "faults/test_clock_faults.py::test_a_watcher_that_was_suspended_for_ten_minutes[the host sleeps]")),
+    Row("CPU starved to 5 %", "all, later", "`watcher` for looks that it slept through; `VllmWatchBlind` when there is none for ten intervals", "looks",
+        BY_ITSELF, "the lateness of a time-out: the healthy engine was paged as `api_hang`", ("faults/test_cpu_faults.py::test_a_watcher_with_five_percent_of_a_cpu[evenly]", "faults/test_cpu_faults.py::test_a_watcher_with_five_percent_of_a_cpu[in long pauses]", "faults/test_cpu_faults.py::test_one_that_dies_while_the_watcher_has_no_cpu_is_told")),
+    Row("memory limit reached", "what needs no new memory", "`look_failed`, or `watcher`; a cgroup's limit ends it as `kill -9` does", "looks that had no room",
+        "by itself when there is room; by its supervisor when it was killed", "threads that are begun without waiting: the event loop hung for ever", ("faults/test_limit_faults.py::test_the_memory_limit_is_reached", "store/test_restarts.py::test_an_open_incident_goes_on_under_its_id")),
+    Row("no file descriptor left", "connections that are open", "`target_unknown`: no file descriptor is left to this process; `watcher`", "looks that need a new connection",
+        BY_ITSELF, "the errors of our own host: every engine was paged as `unreachable`", ("faults/test_limit_faults.py::test_no_file_descriptor_is_left[by address]", "faults/test_limit_faults.py::test_no_file_descriptor_is_left[by name]", "export/test_slow_callers.py::test_the_system_without_a_descriptor_left_is_outlasted")),
+    Row("disk full", ALL, "`state_not_kept` with a remedy; `vllm_watch_store_errors_total`; `VllmWatchStateNotKept`", "nothing: it waits in memory, and is written when there is room",
+        "by itself, every 10 s", "what waits after a failed write", ("faults/test_disk_faults.py::test_a_disk_that_is[full]", "store/test_store.py::test_a_full_disk_loses_nothing", "actions/test_failing_disk.py::test_nothing_is_done_that_is_not_written")),
+    Row("disk read-only", ALL, "as a full one; no restart is made that cannot be written down", "nothing, as above",
+        "by itself, every 10 s", "what waits after a failed write", ("faults/test_disk_faults.py::test_a_disk_that_is[read-only]", "store/test_restarts.py::test_without_memory_watching_goes_on[a folder that cannot be made]", "actions/test_failing_disk.py::test_read_only_at_the_start")),
+    Row("disk fails (EIO)", ALL, "as a full one", "nothing, as above",
+        "by itself, every 10 s", "what waits after a failed write", ("faults/test_disk_faults.py::test_a_disk_that_is[failing]", "sources/test_flight_recorder.py::test_a_disk_that_fails_is_said_once_and_memory_takes_over")),
+    Row("slow fsync", "all; an incident is shown a second later at most", "nothing", NOTHING,
+        "nothing to recover", "the bound on the wait for the disk", ("faults/test_disk_faults.py::test_a_disk_that_is_slow", "sources/test_flight_recorder.py::test_a_disk_that_hangs_holds_nothing_up")),
+    Row("state or journal corrupted", ALL, "`state_moved_aside`, `state_not_kept`; restarts wait until a person has looked", "what stood in the damaged file, which is kept aside",
+        "a new file is begun", "the check of the file as it is opened", ("store/test_restarts.py::test_without_memory_watching_goes_on[no SQLite file]", "store/test_store.py::test_a_damaged_file_is_moved_aside", "actions/test_journal.py::test_damaged_file_makes_the_history_unknown")),
+    Row("configuration half-written", ALL, "`reload_refused` with every mistake; to who posted, too", "nothing: the old one holds. A cut that leaves a valid file is one: write beside it, then rename",
+        "at the next reload", "the refusal of an empty file: every target went", ("faults/test_reload_faults.py::test_a_configuration_that_is_half_written", "test_daemon.py::test_a_wrong_new_configuration_is_refused_and_the_old_one_goes_on", "sources/test_targets.py::test_a_bad_file_keeps_its_last_good_targets")),
+)  # fmt: skip
+
+NVML = (
+    Row("a call hangs", "all but the GPUs", "status `hung` with the call's name; `VllmWatchSourceStale`", "readings of GPUs while it lasts",
+        "by itself when the call returns", "the deadline of a poll", ("test_daemon.py::test_a_driver_that_hangs_delays_nothing", "sources/nvml/test_deadline.py::test_whichever_call_hangs_is_named_and_recovered_from")),
+    Row("a GPU is lost", "all, the other GPUs too", "`gpu_fault`, cause `gpu_lost`, under its UUID", "that GPU's readings",
+        "by itself when it is back", "the error of one GPU as its own state", ("sources/nvml/test_faults.py::test_a_gpu_that_falls_off_the_bus_leaves_the_others", "sources/nvml/test_faults.py::test_a_lost_gpu_stays_known_after_a_new_session")),
+    Row("the driver is reloaded", ALL, "nothing when it is back at once; no driver, in words, while it is gone", "readings while it is gone",
+        "NVML is initialised anew, within the poll or within a minute", "the new session after void handles", ("sources/nvml/test_faults.py::test_a_reloaded_driver_is_read_on_at_once", "sources/nvml/test_faults.py::test_a_driver_that_goes_and_comes_back")),
+    Row("the library is missing", "all but the GPUs", "once, in words; no error: machines without GPUs are normal", NOTHING,
+        "found when it is installed, without a restart", "the missing library as no error", ("sources/nvml/test_deadline.py::test_a_machine_without_the_library_is_a_normal_machine", "sources/nvml/test_deadline.py::test_a_driver_that_is_installed_later_is_found_without_a_restart")),
+    Row("absurd values", ALL, "the field is unknown, and absent from the metrics", "that field",
+        "at the next sane value", "the bounds of each field", ("sources/nvml/test_fields.py::test_absurd_values_are_unknown", "sources/nvml/test_fields.py::test_values_at_their_edges_stand")),
+)  # fmt: skip
+
+PROCESS = (
+    Row("SIGTERM", "nothing: the port is free at once", "`stopping`; exit status 0", "nothing: all is written",
+        "the next start takes up what was open", "the handler of the signal", ("test_daemon.py::test_sigterm_ends_it_at_once_and_frees_the_port", "test_daemon.py::test_sigterm_ends_it_while_a_target_hangs_and_a_viewer_watches", "store/test_restarts.py::test_what_was_learnt_is_kept_as_it_stops")),
+    Row("SIGKILL", NOTHING, "nothing", "what was learnt in the last minute",
+        "the next start goes on with the same incidents, notifications and attempts; no hook is called twice", "the write before the word", ("store/test_restarts.py::test_an_open_incident_goes_on_under_its_id", "restarts/test_daemon_restarts.py::test_a_killed_daemon_does_not_call_the_hook_again", "notifications/test_killed.py::test_killed_at", "actions/test_journal.py::test_killed_at_any_moment")),
+    Row("storms of SIGHUP", ALL, "`reloaded` for the few that they become", NOTHING,
+        "the last of them reads the newest text", "the signals that one waiting reload answers", ("faults/test_reload_faults.py::test_a_storm_of_sighups",)),
+    Row("its port is taken", "nothing: it does not start", "cause and remedy in two lines; exit status 2", NOTHING,
+        "by its supervisor's next start", "the error's words", ("test_daemon.py::test_a_taken_port_is_said_in_two_lines", "export/test_server.py::test_port_that_is_taken_is_said_with_a_way_out")),
+    Row("two instances with one state folder", "both watch", "the second: `state_not_kept`, another vllm-watch uses it; no restart by it", "nothing of the first; the second keeps nothing",
+        "when the first ends, the second keeps its own", "the lock on the folder", ("store/test_restarts.py::test_two_watchers_with_one_folder", "store/test_store.py::test_two_with_one_folder")),
+)  # fmt: skip
+
+PARTS = {"Targets": TARGET, "Host": HOST, "NVML": NVML, "Process": PROCESS}
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for title, rows in PARTS.items():
+        lines = ["| fault | still served | said | lost | recovers |", "|---|---|---|---|---|"]
+        lines += [
+            f"| {row.fault} | {row.served} | {row.said} | {row.lost} | {row.recovers} |" for row in rows
+        ]  # fmt: skip
+        shown = ["| fault | shown by (below `tests/`) | fails without |", "|---|---|---|"]
+        shown += [
+            f"| {row.fault} | {'<br>'.join(f'`{each}`' for each in row.tests)} | {row.removed} |" for row in rows
+        ]  # fmt: skip
+        parts.append("\n".join([f"## {title}", "", *lines, "", *shown, ""]))
+    return "\n".join(parts)
+
+
+def missing(row: Row) -> Iterator[str]:
+    """Tests that a row names and that are not there."""
+    for each in row.tests:
+        file, _, name = each.partition("::")
+        function, _, case = name.partition("[")
+        path = ROOT / "tests" / file
+        text = path.read_text() if path.is_file() else ""
+        case = case.removesuffix("]")
+        known = re.search(rf"^(async )?def {function}\(", text, re.MULTILINE)
+        if known is None or (case and f'"{case}"' not in text):
+            yield each
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())

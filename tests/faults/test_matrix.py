@@ -1,0 +1,67 @@
+"""docs/faults.md: every fault has a row, every row a test that is there, and the page is in step."""
+
+import re
+
+import pytest
+
+from tests.faults.matrix import PAGE, PARTS, Row, missing, page
+
+ROWS = [row for rows in PARTS.values() for row in rows]
+
+CELLS = {
+    "Targets": (
+        "refuses", "black hole", "says nothing", "drips", "1 GB", "garbage", "truncates", "redirects", "identity",
+        "TLS", "DNS", "10,000 series",
+    ),
+    "Host": (
+        "clock", "suspended", "CPU", "memory", "descriptor", "full", "read-only", "fsync", "corrupted", "half-written",
+    ),
+    "NVML": ("hangs", "lost", "reloaded", "missing", "absurd"),
+    "Process": ("SIGTERM", "SIGKILL", "SIGHUP", "port", "two instances"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("part", CELLS)
+def test_every_fault_has_a_row(part: str) -> None:
+    """Each that a watcher must live through is in the table, once."""
+    for word in CELLS[part]:
+        found = [row.fault for row in PARTS[part] if word in row.fault]
+        assert len(found) == 1, (word, found)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.fault)
+def test_every_test_that_is_named_is_there(row: Row) -> None:
+    """Under that name, in that file, with that case."""
+    assert row.tests
+    assert list(missing(row)) == []
+
+
+def test_a_test_that_is_not_there_is_found() -> None:
+    """The check itself can fail: for a file, a name and a case."""
+    names = (
+        "faults/no_file.py::test_x",
+        "faults/test_matrix.py::test_no_such",
+        "faults/test_matrix.py::test_every_fault_has_a_row[no such case]",
+    )
+    row = Row("", "", "", "", "", "", names)
+    assert tuple(missing(row)) == names
+
+
+def test_every_row_says_all_of_it() -> None:
+    """No cell is empty, and none would break the table."""
+    for row in ROWS:
+        cells = (row.fault, row.served, row.said, row.lost, row.recovers, row.removed)
+        assert all(cells), row.fault
+        assert not any("|" in each or "\n" in each for each in cells), row.fault
+
+
+def test_the_page_is_in_step() -> None:
+    """docs/faults.md is what the table says; make generate renews it."""
+    assert PAGE.read_text() == page()
+
+
+def test_what_the_page_quotes_is_there() -> None:
+    """Each alert that the table names is a rule that exists."""
+    rules = "".join(path.read_text() for path in (PAGE.parents[1] / "alerts").glob("*.yaml"))
+    for alert in set(re.findall(r"`(Vllm\w+)`", page())):
+        assert f"alert: {alert}\n" in rules, alert

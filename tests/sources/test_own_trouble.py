@@ -1,0 +1,122 @@
+"""What of a failed call is this host's doing, and a time-out that nobody was there to see."""
+
+import asyncio
+import errno
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from tests.daemon_process import ROOT
+from tests.sources.wire import wire
+from vllm_watch import threads
+from vllm_watch.sources import http, own_trouble
+
+LIMITS = http.Limits(1.0, 1.0, 100_000)
+
+ERRORS = {
+    "no descriptor in this process": (OSError(errno.EMFILE, "x"), "LimitNOFILE"),
+    "none on this host": (OSError(errno.ENFILE, "x"), "fs.file-max"),
+    "no memory for a socket": (OSError(errno.ENOBUFS, "x"), "memory"),
+    "no port left to connect from": (OSError(errno.EADDRNOTAVAIL, "x"), "port"),
+    "no memory at all": (MemoryError(), "memory"),
+    "refused": (OSError(errno.ECONNREFUSED, "x"), None),
+    "no route": (OSError(errno.EHOSTUNREACH, "x"), None),
+    "a name that does not resolve": (socket.gaierror(socket.EAI_NONAME, "x"), None),
+    "nonsense": (ValueError("x"), None),
+}
+
+
+@pytest.mark.parametrize(("error", "words"), ERRORS.values(), ids=ERRORS)
+def test_whose_trouble_it_is(error, words):
+    """Ours with what to do about it, or None."""
+    said = own_trouble.of_error(error)
+    assert (said is None) == (words is None)
+    assert words is None or words in said
+
+
+async def held_up(seconds, call):
+    """Make the call, and hold the event loop up for so long once it is under way."""
+    task = asyncio.create_task(call)
+    await asyncio.sleep(0.2)
+    time.sleep(seconds)
+    return await task
+
+
+async def test_a_time_out_that_was_slept_through_is_asked_again():
+    """The server answers late, and well; the time-out fell into the time in which we did not run."""
+    asked = 0
+
+    async def answer(request):
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            await request.reader.read()
+        await request.answer("well")
+
+    async with wire(metrics=answer) as server:
+        session = http.new_session()
+        call = http.get(session, f"{server.url}/metrics", LIMITS, {})
+        answer_ = await held_up(2.5, call)
+        await session.close()
+    assert (answer_.call.outcome, answer_.body, asked) == ("ok", b"well", 2)
+
+
+async def test_a_canary_that_was_slept_through_tells_nothing():
+    """A POST is not made twice: that it was not answered is then our doing."""
+
+    async def silence(request):
+        await request.reader.read()
+
+    async with wire(metrics=silence) as server:
+        session = http.new_session()
+        call = http.post(session, f"{server.url}/metrics", LIMITS, {}, b"{}")
+        answer = await held_up(2.5, call)
+        await session.close()
+    assert answer.call.outcome == "watcher"
+    assert "did not run for" in answer.call.error
+    assert len(server.requests) == 1
+
+
+async def test_who_is_never_reached_is_not_taken_for_one_that_hangs():
+    """Also where a connection may take as long as the whole call, as it may at short intervals."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port = listener.getsockname()[1]
+        fill = [socket.socket() for _ in range(4)]
+        for each in fill:
+            each.setblocking(False)
+            each.connect_ex(("127.0.0.1", port))
+        session = http.new_session()
+        answer = await http.get(
+            session, f"http://127.0.0.1:{port}/metrics", http.Limits(2.0, 2.0, 1000), {}
+        )
+        await session.close()
+        for each in fill:
+            each.close()
+    assert answer.call.outcome == "connect_timeout"
+
+
+def test_a_thread_is_begun():
+    """It runs beside us, and what it does is done."""
+    done = threading.Event()
+    assert threads.begin(done.set)
+    assert done.wait(30)
+
+
+NO_ROOM = """
+import resource
+from vllm_watch import threads
+resource.setrlimit(resource.RLIMIT_AS, (1 << 20, 1 << 20))
+raise SystemExit(0 if threads.begin(print) is False else 1)
+"""
+
+
+def test_a_thread_that_cannot_be_had_is_said():
+    """Not raised, and not waited for: in a process whose address space has no room for a stack."""
+    done = subprocess.run([sys.executable, "-c", NO_ROOM], cwd=ROOT, timeout=60, check=False)
+    assert done.returncode == 0
