@@ -57,6 +57,12 @@ class FakePods(FakeKubernetes):
         self._stored(kind, (resource, NAMESPACE, name), document, 201, "ADDED")
         return self.objects[resource, NAMESPACE, name]
 
+    def touched(self, resource, name, event="MODIFIED"):
+        """Somebody else has changed this object, in place."""
+        self._version += 1
+        self.objects[resource, NAMESPACE, name]["metadata"]["resourceVersion"] = str(self._version)
+        self._tell(event, (resource, NAMESPACE, name))
+
     def _put(self, kind, key, found, new):
         metadata = new["metadata"]
         if "generation" in metadata and new["spec"] != found["spec"]:
@@ -115,13 +121,16 @@ class FakePods(FakeKubernetes):
         """The pod gets its SIGTERM; a moment later it is gone and its controller makes another."""
         pod = self.objects["pods", NAMESPACE, name]
         pod["metadata"]["deletionTimestamp"] = STARTED
+        self.touched("pods", name)
         task = asyncio.get_running_loop().create_task(self._gone(name))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
     async def _gone(self, name):
         await asyncio.sleep(self.ending_seconds)
-        pod = self.objects.pop(("pods", NAMESPACE, name))
+        pod = self.objects["pods", NAMESPACE, name]
+        self.touched("pods", name, "DELETED")
+        del self.objects["pods", NAMESPACE, name]
         again = json.loads(json.dumps(pod))
         for key in ("uid", "deletionTimestamp", "resourceVersion", "name"):
             again["metadata"].pop(key, None)
