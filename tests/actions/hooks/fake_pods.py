@@ -18,6 +18,7 @@ KINDS_OF_PODS = (
     Kind("v1", "pods", "Pod", lambda _: None),
     Kind("apps/v1", "deployments", "Deployment", lambda _: None),
     Kind("apps/v1", "statefulsets", "StatefulSet", lambda _: None),
+    Kind("apps/v1", "daemonsets", "DaemonSet", lambda _: None),
     Kind("leaderworkerset.x-k8s.io/v1", "leaderworkersets", "LeaderWorkerSet", lambda _: None),
     Kind("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", lambda _: None),
 )
