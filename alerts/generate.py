@@ -1,6 +1,6 @@
 """Writes the other forms of the alert rules, and tuned copies of them, from alerts/*.yaml.
 
-python alerts/generate.py            write deploy/kubernetes/prometheus-rule.yaml and alerts/mixin/rules.json
+python alerts/generate.py            write deploy/kubernetes/monitoring/prometheus-rule.yaml and alerts/mixin/rules.json
 python alerts/generate.py --check    exit 1 when one of them is stale
 python alerts/generate.py --out DIR [--set NAME=VALUE]... [--without ALERT]... [--runbooks URL/] [--job NAME]
                                      write the rules to DIR as you want them, in both forms
@@ -22,7 +22,7 @@ import yaml
 ROOT = Path(__file__).parents[1]
 SOURCES = tuple(sorted((ROOT / "alerts").glob("*.yaml")))
 MIXIN = ROOT / "alerts" / "mixin" / "rules.json"
-KUBERNETES = ROOT / "deploy" / "kubernetes" / "prometheus-rule.yaml"
+KUBERNETES = ROOT / "deploy" / "kubernetes" / "monitoring" / "prometheus-rule.yaml"
 
 TUNED = re.compile(r"([\w.]+)(\)*)[ \t]+# tune: (\w+)")
 HOLE = re.compile(r"<<(\w+)>>")  # not PromQL, not a template, and a plain text in YAML

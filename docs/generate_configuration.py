@@ -84,6 +84,7 @@ TITLES = {
     "": "Top level",
     "targets": "targets",
     "discovery.dns": "discovery.dns",
+    "discovery.kubernetes": "discovery.kubernetes",
 }
 MORE = {
     "targets": """\
@@ -91,7 +92,7 @@ No secret belongs into a URL: a URL with credentials is refused. Names and URLs 
 """,
     "discovery": """\
 A server that is found twice is watched once; what is written out under `targets` wins over what is
-found, files win over names. At most 10,000 targets are taken and the rest is said.
+found, files win over names, and both over pods. At most 10,000 targets are taken and the rest is said.
 
 **Files** are Prometheus' `file_sd`, JSON or YAML: a list of `{"targets": ["HOST:PORT"], "labels": {…}}`,
 written whole and then renamed into place. Of the labels, `name` (where the entry has one target),
@@ -106,6 +107,11 @@ addresses. An address goes when two answers in a row lack it. When the resolver 
 addresses are kept for ten minutes. Behind a Kubernetes Service, use a headless one with
 `publishNotReadyAddresses: true`: otherwise an engine leaves DNS when it stops being ready, which is
 just when it should be watched.
+
+**Kubernetes** is asked as the service account of vllm-watch's own pod: the pods are listed once and then
+followed, so one that is deleted is no target within a second or two, and its end is no incident. While the
+API server is away, the pods that it told of last are watched on, and the log says so. What annotations
+may say, how pods are named and grouped, and the rights it takes: [kubernetes.md](kubernetes.md).
 """,
 }
 

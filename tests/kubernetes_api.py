@@ -1,6 +1,6 @@
 """A small Kubernetes API server: stored objects with the versions, conflicts and refusals of the real one.
 
-It knows Leases; more kinds are rows of `KINDS`. What it is asked to do wrong is set on the object: answers
+It knows Leases; more kinds are rows of `KINDS`. It remembers which rights its callers used. What it is asked to do wrong is set on the object: answers
 to give in place of its own, a pause before it answers, a connection cut after the work is done.
 Source of the semantics: kubernetes.io/docs/reference/using-api/api-concepts (resource versions, watch, 410);
 the strategies of Lease in pkg/registry/coordination/lease.
@@ -21,7 +21,7 @@ from typing import Any
 from aiohttp import web
 
 from vllm_watch.actions.hooks.base import new_session
-from vllm_watch.actions.kubernetes_api import Access, Api
+from vllm_watch.kubernetes_api import Access, Api
 
 TOKEN = "a-token"
 NAMESPACE = "default"
@@ -60,6 +60,19 @@ def wrong_lease(document: dict[str, Any]) -> str | None:
 KINDS = (Kind("coordination.k8s.io/v1", "leases", "Lease", wrong_lease),)
 
 Key = tuple[str, str, str]  # resource, namespace, name
+Right = tuple[str, str, str]  # verb, API group, resource with its subresource: as a Role says it
+
+
+def right(request: web.Request) -> Right:
+    """What the caller must be allowed, as the API server's authorizer takes it from a request."""
+    parts = request.path.strip("/").split("/")
+    group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
+    resource, *name = rest[2:] if rest[0] == "namespaces" and len(rest) > 2 else rest
+    verbs = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+    verb = verbs.get(request.method) or ("get" if name else "list")
+    if verb == "list" and request.query.get("watch") in ("true", "1"):
+        verb = "watch"
+    return verb, group, "/".join([resource, *name[1:]])
 
 
 @dataclass
@@ -75,6 +88,13 @@ class FakeKubernetes:
     cut_after_write: int = 0  # so many writes are carried out and never answered
     pause: asyncio.Event | None = None  # nothing is answered before it is set
     asked: list[str] = field(default_factory=list)
+    used: set[Right] = field(default_factory=set)
+    page_max: int = 500  # objects of one answer to a list, whatever limit is asked for
+    bookmark: bool = False  # a watch that begins is told at once how far it is
+    notices_hang_ups: bool = False  # a watch ends when its client goes
+    streams: dict[web.StreamResponse, web.Request] = field(
+        default_factory=dict
+    )  # watches under way
     url: str = ""
     events: list[tuple[int, str, str, dict[str, Any]]] = field(default_factory=list)
     _version: int = 0
@@ -92,6 +112,8 @@ class FakeKubernetes:
             folder = f"{self._root(kind.group_version)}/namespaces/{{namespace}}/{kind.resource}"
             app.router.add_route("*", folder, self._handler(kind, self._collection))
             app.router.add_route("*", f"{folder}/{{name}}", self._handler(kind, self._item))
+            everywhere = f"{self._root(kind.group_version)}/{kind.resource}"
+            app.router.add_get(everywhere, self._handler(kind, self._collection))
 
     @staticmethod
     def _root(group_version: str) -> str:
@@ -134,6 +156,7 @@ class FakeKubernetes:
     def _handler(self, kind: Kind, answer: Any) -> Any:
         async def handle(request: web.Request) -> web.StreamResponse:
             self.asked.append(f"{request.method} {request.path_qs}")
+            self.used.add(right(request))
             if request.headers.get("Authorization") != f"Bearer {self.token}":
                 return status(401, "Unauthorized", "Unauthorized")
             if self.pause is not None:
@@ -154,12 +177,17 @@ class FakeKubernetes:
         return handle
 
     async def _collection(self, kind: Kind, request: web.Request) -> web.StreamResponse:
-        namespace = request.match_info["namespace"]
+        namespace = request.match_info.get("namespace", "")
         if request.method == "GET" and request.query.get("watch") in ("true", "1"):
             return await self._watch(kind, namespace, request)
         if request.method == "GET":
             items = self._listed(kind, namespace, request)
             version = {"resourceVersion": str(self._version)}
+            begin = int(request.query.get("continue") or 0)
+            end = begin + min(int(request.query.get("limit") or self.page_max), self.page_max)
+            if end < len(items):
+                version["continue"] = str(end)
+            items = items[begin:end]
             return web.json_response(
                 {"kind": f"{kind.kind}List", "apiVersion": kind.group_version, "metadata": version, "items": items}
             )  # fmt: skip
@@ -181,10 +209,9 @@ class FakeKubernetes:
         return self._stored(kind, (kind.resource, namespace, name), document, 201, "ADDED")
 
     def _listed(self, kind: Kind, namespace: str, request: web.Request) -> list[dict[str, Any]]:
-        wanted = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
         return [
-            each for (resource, where, name), each in self.objects.items()
-            if (resource, where) == (kind.resource, namespace) and wanted in ("", name)
+            each for (resource, where, _), each in self.objects.items()
+            if resource == kind.resource and namespace in ("", where) and selected(request, each)
         ]  # fmt: skip
 
     async def _item(self, kind: Kind, request: web.Request) -> web.Response:
@@ -255,7 +282,8 @@ class FakeKubernetes:
         return web.json_response({"kind": "Status", "status": "Success", "metadata": {}})
 
     def _tell(self, event: str, key: Key) -> None:
-        self.events.append((self._version, event, "/".join(key[:2]), self.objects[key]))
+        document = json.loads(json.dumps(self.objects[key]))
+        self.events.append((self._version, event, "/".join(key[:2]), document))
         del self.events[:-HISTORY]
         self._changed.set()
         self._changed = asyncio.Event()
@@ -265,31 +293,57 @@ class FakeKubernetes:
         oldest = self.events[0][0] if self.events else self._version + 1
         if since + 1 < oldest and since < self._version:
             return status(410, "Expired", f"too old resource version: {since} ({self._version})")
-        wanted = request.query.get("fieldSelector", "").removeprefix("metadata.name=")
         stream = web.StreamResponse(headers={"Content-Type": "application/json"})
         await stream.prepare(request)
-        deadline = asyncio.get_running_loop().time() + float(
-            request.query.get("timeoutSeconds", "60")
-        )
-        while True:
-            changed = self._changed
-            for version, event, where, document in self.events:
-                if version > since and where == f"{kind.resource}/{namespace}":
-                    since = version
-                    if wanted in ("", document["metadata"]["name"]):
-                        line = json.dumps({"type": event, "object": document})
-                        await stream.write(f"{line}\n".encode())
-            try:
+        self.streams[stream] = request
+        seconds = float(request.query.get("timeoutSeconds", "60"))
+        deadline = asyncio.get_running_loop().time() + seconds
+        if self.bookmark and request.query.get("allowWatchBookmarks"):
+            metadata = {"resourceVersion": str(self._version)}
+            await self._line(stream, "BOOKMARK", {"kind": kind.kind, "metadata": metadata})
+        try:
+            while True:
+                changed = self._changed
+                for version, event, where, document in list(self.events):
+                    if version > since and where.startswith(f"{kind.resource}/{namespace}"):
+                        since = version
+                        told = told_as(request, event, document)
+                        if told is not None:
+                            await self._line(stream, told, document)
                 async with asyncio.timeout_at(deadline):
                     await changed.wait()
-            except TimeoutError:
-                return stream
+        except TimeoutError:
+            return stream
+        finally:
+            self.streams.pop(stream, None)
+
+    @staticmethod
+    async def _line(stream: web.StreamResponse, event: str, document: dict[str, Any]) -> None:
+        line = json.dumps({"type": event, "object": document})
+        await stream.write(f"{line}\n".encode())
+
+    async def say(self, line: bytes) -> None:
+        """Send this to every watch under way, as it is."""
+        for stream in list(self.streams):
+            await stream.write(line)
+
+    def cut(self) -> None:
+        """End the connection of every watch under way, without a word."""
+        for request in self.streams.values():
+            if request.transport is not None:
+                request.transport.abort()
+        self.streams.clear()
 
     @contextlib.asynccontextmanager
     async def running(self, secure: Any = None) -> AsyncIterator["FakeKubernetes"]:
         app = web.Application()
         self.routes(app)
-        runner = web.AppRunner(app, shutdown_timeout=0.1, handle_signals=False)
+        runner = web.AppRunner(
+            app,
+            shutdown_timeout=0.1,
+            handle_signals=False,
+            handler_cancellation=self.notices_hang_ups,
+        )
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=secure)
         await site.start()
@@ -314,6 +368,30 @@ class FakeKubernetes:
 
 
 _numbers = itertools.count()
+
+
+def selected(request: web.Request, document: dict[str, Any]) -> bool:
+    """Do the selectors of the query find this object? Equality and existence are all that is known here."""
+    labels = document["metadata"].get("labels") or {}
+    for wanted in filter(None, request.query.get("labelSelector", "").split(",")):
+        key, equals, value = wanted.partition("=")
+        if key not in labels or (equals and labels[key] != value.lstrip("=")):
+            return False
+    for wanted in filter(None, request.query.get("fieldSelector", "").split(",")):
+        path, _, value = wanted.partition("=")
+        here: Any = document
+        for part in path.split("."):
+            here = (here or {}).get(part)
+        if here != value:
+            return False
+    return True
+
+
+def told_as(request: web.Request, event: str, document: dict[str, Any]) -> str | None:
+    """How a watch with selectors is told: an object that they find no more is deleted, for it."""
+    if selected(request, document):
+        return event
+    return "DELETED" if event == "MODIFIED" else None
 
 
 def certified(folder: Path) -> tuple[Path, ssl.SSLContext]:

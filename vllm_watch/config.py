@@ -123,7 +123,7 @@ class Config(Sections):
             )
             remedy = f"set it to {2 * slowest:g} or more, or scrape more often"
             found.append(Problem(("signals", "window_seconds"), cause, remedy))
-        several = len(self.targets) > 1 or self.discovery.file_sd or self.discovery.dns
+        several = len(self.targets) > 1 or self.discovery.any
         if self.engine_log is not None and several:
             cause = "it does not say which target's log this is"
             remedy = "set engine_log in each entry of targets instead"

@@ -158,6 +158,7 @@ class Daemon:
             task.cancel()
         # After the looks: nothing that a restart does may be judged once it is not known any more.
         tasks.append(asyncio.create_task(self._restarts.stop()))
+        tasks.append(asyncio.create_task(self._discovery.close()))
         tasks.append(asyncio.create_task(self._notifying.stop()))
         await asyncio.wait(tasks, timeout=STOP_SECONDS)
         for running in self._running.values():

@@ -14,7 +14,7 @@ from tests.alerts.incident_stories import crashes, fleet
 from tests.alerts.stories import ROOT, RULE_FILES, Story, as_promtool, promtool, rules
 
 GENERATOR = ROOT / "alerts/generate.py"
-KUBERNETES = ROOT / "deploy/kubernetes/prometheus-rule.yaml"
+KUBERNETES = ROOT / "deploy/kubernetes/monitoring/prometheus-rule.yaml"
 MIXIN = ROOT / "alerts/mixin"
 HOLE = re.compile(r"<<(\w+)>>")
 

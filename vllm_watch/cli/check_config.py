@@ -94,6 +94,10 @@ def _in_words(file: Path, config: Config) -> str:
     blocks = [f"{file} is usable.", _targets(config)]
     found = [f"  file_sd  {pattern}" for pattern in config.discovery.file_sd]
     found += [f"  dns      {dns.host}, port {dns.port}" for dns in config.discovery.dns]
+    found += [
+        f"  pods     {each.selector}, in {', '.join(each.namespaces) or 'our own namespace'}, port {each.port}"
+        for each in config.discovery.kubernetes
+    ]
     if found:
         every = f"looked for every {config.discovery.refresh_seconds:g} s"
         blocks.append("\n".join([f"discovered targets, {every}:", *found]))
@@ -104,13 +108,9 @@ def _in_words(file: Path, config: Config) -> str:
 def _targets(config: Config) -> str:
     if not config.targets:
         return "no target is written out" + (
-            "" if _discovers(config) else ", and none is looked for"
+            "" if config.discovery.any else ", and none is looked for"
         )
     return _aligned([_COLUMNS, *(_row(config, target) for target in config.targets)])
-
-
-def _discovers(config: Config) -> bool:
-    return bool(config.discovery.file_sd or config.discovery.dns)
 
 
 def _row(config: Config, target: TargetConfig) -> tuple[str, ...]:

@@ -68,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
             listen=arguments.listen, state_dir=arguments.state_dir, procfs=arguments.procfs,
             engine_log=arguments.engine_log, web_config=arguments.web_config,
         )  # fmt: skip
-        if config.targets or config.discovery.file_sd or config.discovery.dns:
+        if config.targets or config.discovery.any:
             return config
         return config.model_copy(
             update={"targets": (TargetConfig(name="vllm", url=DEFAULT_URL, group="vllm"),)}

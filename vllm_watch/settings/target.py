@@ -23,6 +23,7 @@ from vllm_watch.settings.base import (
     problems,
     quoted,
 )
+from vllm_watch.settings.kubernetes import KubernetesDiscovery
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.stages import CanarySettings, ScrapeSettings, SloSettings
 
@@ -190,17 +191,27 @@ class DiscoverySettings(Sections):
     dns: tuple[DnsDiscovery, ...] = Field(
         (), max_length=100, description="Host names of which every address is a target."
     )
+    kubernetes: tuple[KubernetesDiscovery, ...] = Field(
+        (),
+        max_length=20,
+        description="Pods of a cluster; [kubernetes.md](kubernetes.md). They are followed without waiting for `refresh_seconds`.",
+    )
     allow: tuple[Annotated[str, AfterValidator(_host_or_network)], ...] = Field(
         (),
         max_length=1000,
         description="Hosts that may be found: names (`*.example.org` for all below), addresses, networks "
-        "(`10.0.0.0/8`). What else is found is not asked, and what a file finds gets `scrape.api_key_file` "
-        "only if it is listed here.",
+        "(`10.0.0.0/8`). What else is found is not asked, and what a file or a pod names gets "
+        "`scrape.api_key_file` only if it is listed here.",
         json_schema_extra={
             "default": "all are asked; the key goes to what is written out or found by `dns`",
-            "why": "Whoever writes the files could have our key sent anywhere.",
+            "why": "Whoever writes the files, or may make a pod, could have our key sent anywhere.",
         },
     )
+
+    @property
+    def any(self) -> bool:
+        """Is anything looked for?"""
+        return bool(self.file_sd or self.dns or self.kubernetes)
 
 
 def name_of(url: str) -> str:

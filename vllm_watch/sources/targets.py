@@ -1,10 +1,11 @@
-"""Which targets there are: those written out, those of file_sd files, and those of DNS names, joined.
+"""Which targets there are: those written out, and those of file_sd files, DNS names and Kubernetes, joined.
 
 The daemon calls `refresh` at its own pace; what it gets is a whole list or nothing new. What goes
 wrong is said once, and never makes a list shorter that was good.
 """
 
 import asyncio
+import os
 from collections.abc import Mapping
 
 import structlog
@@ -14,18 +15,27 @@ from vllm_watch.settings.target import TARGETS_MAX, TargetConfig, named
 from vllm_watch.sources import discovery_dns, discovery_scope
 from vllm_watch.sources.discovery_dns import DnsTargets, Resolve
 from vllm_watch.sources.discovery_files import FileTargets
+from vllm_watch.sources.discovery_kubernetes import KubernetesTargets, qualified
 
 _log = structlog.get_logger()
 
+_CLOSE_SECONDS = 2.0  # a watch that is cancelled ends at once
+
 
 class Discovery:
-    """All targets of a configuration, looked for again every `discovery.refresh_seconds`."""
+    """All targets of a configuration, looked for again every `discovery.refresh_seconds`; pods are followed."""
 
-    def __init__(self, config: Config, resolve: Resolve = discovery_dns.resolve) -> None:
+    def __init__(
+        self, config: Config, resolve: Resolve = discovery_dns.resolve, environ: Mapping[str, str] = os.environ
+    ) -> None:  # fmt: skip
         self._resolve = resolve
+        self._environ = environ
         self._config = config
         self._files = FileTargets(())
         self._names: list[DnsTargets] = []
+        self._pods: list[KubernetesTargets] = []
+        self._ending: list[asyncio.Task[None]] = []
+        self._seen: tuple[list[TargetConfig], dict[str, str]] = ([], {})  # at the last look
         self._problems: dict[str, str] = {}
         self._targets: tuple[TargetConfig, ...] | None = None
         self._told_of_key = False
@@ -35,15 +45,24 @@ class Discovery:
         self.reconfigure(config)
 
     def reconfigure(self, config: Config) -> None:
-        """Take a new configuration; what is remembered of files and names that stay is kept."""
+        """Take a new configuration; what is remembered of files, names and pods that stay is kept."""
         settings = config.discovery
         remembered = {name.settings: name for name in self._names}
+        followed = {pods.settings: pods for pods in self._pods}
+        wanted = tuple(dict.fromkeys(settings.kubernetes))
+        self._pods = [
+            followed.get(each) or KubernetesTargets(each, self._environ) for each in wanted
+        ]
+        self._ending = [task for task in self._ending if not task.done()]
+        left = followed.keys() - set(wanted)
+        self._ending += [task for each in left for task in followed[each].close()]
         self._config = config
         self._files.patterns = settings.file_sd
         self._names = [
             remembered.get(dns) or DnsTargets(dns, self._resolve) for dns in settings.dns
         ]
         self._due_s = float("-inf")
+        self._targets = None  # the same servers may be given another key: they are told anew
 
     @property
     def problems(self) -> Mapping[str, str]:
@@ -55,12 +74,21 @@ class Discovery:
         async with self._one_at_a_time:
             return await self._refreshed(now_monotonic)
 
+    async def close(self) -> None:
+        """Follow nothing any more."""
+        ending = [*self._ending, *(task for pods in self._pods for task in pods.close())]
+        if ending:
+            await asyncio.wait(ending, timeout=_CLOSE_SECONDS)
+
     async def _refreshed(self, now_monotonic: float) -> tuple[TargetConfig, ...] | None:
-        if now_monotonic < self._due_s:
+        due = now_monotonic >= self._due_s
+        if not due and not any(pods.changed for pods in self._pods):
             return None
-        self._due_s = now_monotonic + self._config.discovery.refresh_seconds
         config = self._config
-        found, problems = await self._found(now_monotonic)
+        if due:
+            self._due_s = now_monotonic + config.discovery.refresh_seconds
+            self._seen = await self._looked(now_monotonic)
+        found, problems = await self._found()
         if config is not self._config:
             return (
                 None  # reconfigured meanwhile: what was found is the old one's, and it is due again
@@ -72,7 +100,17 @@ class Discovery:
         self._targets = targets
         return targets
 
-    async def _found(self, now_monotonic: float) -> tuple[list[TargetConfig], dict[str, str]]:
+    async def _found(self) -> tuple[list[TargetConfig], dict[str, str]]:
+        """What the last look found, and the pods of this moment."""
+        found, problems = list(self._seen[0]), dict(self._seen[1])
+        several, entries = qualified(self._config.discovery.kubernetes), tuple(self._pods)
+        read = await asyncio.gather(*(pods.read(qualified=several) for pods in entries))
+        for pods, targets in zip(entries, read, strict=True):
+            found += self._without_key(targets)
+            problems |= pods.problems
+        return self._within(found), problems
+
+    async def _looked(self, now_monotonic: float) -> tuple[list[TargetConfig], dict[str, str]]:
         found: list[TargetConfig] = []
         problems: dict[str, str] = {}
         if self._files.patterns:
@@ -84,7 +122,7 @@ class Discovery:
             found += targets
             if name.problem:
                 problems[name.settings.host] = name.problem
-        return self._within(found), problems
+        return found, problems
 
     def _within(self, found: list[TargetConfig]) -> list[TargetConfig]:
         """Those that may be asked; what is left out is said when it changes, and is no failure."""
@@ -98,13 +136,13 @@ class Discovery:
         return allowed
 
     def _without_key(self, found: list[TargetConfig]) -> list[TargetConfig]:
-        """What a file names is somebody else's word, unless the operator has listed it."""
+        """What a file or a pod names is somebody else's word, unless the operator has listed it."""
         if self._config.discovery.allow:
             return found
         if found and self._config.scrape.api_key_file is not None and not self._told_of_key:
             self._told_of_key = True
             remedy = "list their hosts in discovery.allow"
-            _log.warning("api_key_withheld", targets=len(found), because="a file named them", remedy=remedy)  # fmt: skip
+            _log.warning("api_key_withheld", targets=len(found), because="others named them", remedy=remedy)  # fmt: skip
         return discovery_scope.without_key(found)
 
     def _joined(

@@ -18,6 +18,7 @@ KINDS_OF_PODS = (
     Kind("v1", "pods", "Pod", lambda _: None),
     Kind("apps/v1", "deployments", "Deployment", lambda _: None),
     Kind("apps/v1", "statefulsets", "StatefulSet", lambda _: None),
+    Kind("apps/v1", "daemonsets", "DaemonSet", lambda _: None),
     Kind("leaderworkerset.x-k8s.io/v1", "leaderworkersets", "LeaderWorkerSet", lambda _: None),
     Kind("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", lambda _: None),
 )
@@ -56,6 +57,12 @@ class FakePods(FakeKubernetes):
         document = {**document, "metadata": metadata | document.get("metadata", {})}
         self._stored(kind, (resource, NAMESPACE, name), document, 201, "ADDED")
         return self.objects[resource, NAMESPACE, name]
+
+    def touched(self, resource, name, event="MODIFIED"):
+        """Somebody else has changed this object, in place."""
+        self._version += 1
+        self.objects[resource, NAMESPACE, name]["metadata"]["resourceVersion"] = str(self._version)
+        self._tell(event, (resource, NAMESPACE, name))
 
     def _put(self, kind, key, found, new):
         metadata = new["metadata"]
@@ -115,13 +122,16 @@ class FakePods(FakeKubernetes):
         """The pod gets its SIGTERM; a moment later it is gone and its controller makes another."""
         pod = self.objects["pods", NAMESPACE, name]
         pod["metadata"]["deletionTimestamp"] = STARTED
+        self.touched("pods", name)
         task = asyncio.get_running_loop().create_task(self._gone(name))
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
     async def _gone(self, name):
         await asyncio.sleep(self.ending_seconds)
-        pod = self.objects.pop(("pods", NAMESPACE, name))
+        pod = self.objects["pods", NAMESPACE, name]
+        self.touched("pods", name, "DELETED")
+        del self.objects["pods", NAMESPACE, name]
         again = json.loads(json.dumps(pod))
         for key in ("uid", "deletionTimestamp", "resourceVersion", "name"):
             again["metadata"].pop(key, None)

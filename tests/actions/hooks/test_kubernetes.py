@@ -12,7 +12,8 @@ from tests.actions.hooks import manifests
 from tests.actions.hooks.calls import call
 from tests.actions.hooks.fake_pods import STARTED, FakePods, budget, pod, workload
 from tests.kubernetes_api import NAMESPACE, busy, certified, status
-from vllm_watch.actions import kubernetes_api, kubernetes_objects
+from vllm_watch import kubernetes_api
+from vllm_watch.actions import kubernetes_objects
 from vllm_watch.actions.hooks import base
 from vllm_watch.actions.hooks import kubernetes as kubernetes_hook
 from vllm_watch.config import Config

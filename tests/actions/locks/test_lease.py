@@ -16,13 +16,13 @@ import pytest
 from aiohttp import web
 
 from tests.kubernetes_api import NAMESPACE, FakeKubernetes, busy, certified, status
-from vllm_watch.actions import kubernetes_api
+from vllm_watch import kubernetes_api
 from vllm_watch.actions.hooks.base import Tools
-from vllm_watch.actions.kubernetes_api import Access, Api, KubernetesError, in_cluster
 from vllm_watch.actions.locks import lease
 from vllm_watch.actions.locks.base import Held
 from vllm_watch.actions.locks.lease import ANNOTATION, Lock, Shared
 from vllm_watch.actions.locks.record import Limits
+from vllm_watch.kubernetes_api import Access, Api, KubernetesError, in_cluster
 from vllm_watch.settings.restart import LockSettings
 
 ROOT = Path(__file__).parents[3]

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from vllm_watch.actions import kubernetes_objects as objects
 from vllm_watch.actions.hooks import base
-from vllm_watch.actions.kubernetes_api import Answer, Api, KubernetesError, in_cluster
 from vllm_watch.errors import HookError
+from vllm_watch.kubernetes_api import Answer, Api, KubernetesError, in_cluster
 from vllm_watch.settings.hooks import KubernetesHook
 
 _T = TypeVar("_T")

@@ -18,7 +18,10 @@ from math import ceil
 from typing import Any
 
 from vllm_watch.actions.hooks.base import Tools
-from vllm_watch.actions.kubernetes_api import (
+from vllm_watch.actions.locks import record as records
+from vllm_watch.actions.locks.base import Held, boottime_s
+from vllm_watch.actions.locks.record import Change, Limits, Now, Record, Sightings, Slot
+from vllm_watch.kubernetes_api import (
     Access,
     Answer,
     Api,
@@ -26,9 +29,6 @@ from vllm_watch.actions.kubernetes_api import (
     NewSession,
     in_cluster,
 )
-from vllm_watch.actions.locks import record as records
-from vllm_watch.actions.locks.base import Held, boottime_s
-from vllm_watch.actions.locks.record import Change, Limits, Now, Record, Sightings, Slot
 from vllm_watch.settings.restart import LockSettings
 
 ANNOTATION = "vllm-watch/lock"

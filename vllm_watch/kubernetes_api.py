@@ -1,4 +1,4 @@
-"""The Kubernetes API server: one call of its REST interface, bounded in time and size. Nothing is judged here.
+"""The Kubernetes API server: one call of its REST interface, or one watch, bounded in time and size. Nothing is judged here.
 
 From inside a cluster all that is needed lies in the pod: address in the environment, token, certificate
 and namespace in files. They are read anew for each call, since tokens are rotated; a call is a connection
@@ -138,6 +138,35 @@ class Api:
         """Delete; `document` is a DeleteOptions, such as one with preconditions."""
         return await self._call("DELETE", path, document)
 
+    async def follow(
+        self, path: str, query: Mapping[str, str], seconds: float, take: Callable[[Mapping[str, Any]], None]
+    ) -> Answer:  # fmt: skip
+        """Watch: hand each event to `take` as it comes, until the server ends it; the answer is empty then.
+
+        `seconds` is what the server was asked for; a connection that outlives it by a call is dead.
+
+        Raises:
+            KubernetesError: also where the stream was cut off, or is no stream of events.
+        """
+        headers, secure = await asyncio.to_thread(self._credentials)
+        timeout = aiohttp.ClientTimeout(
+            total=seconds + CALL_SECONDS, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS
+        )
+        try:
+            async with (
+                self._session(aiohttp.TCPConnector(ssl=secure)) as session,
+                session.get(
+                    self.access.url + path, params=query, headers=headers, timeout=timeout,
+                    allow_redirects=False,
+                ) as response,
+            ):  # fmt: skip
+                if response.status != 200:  # noqa: PLR2004 - HTTP
+                    return _answer(response, await _bounded(response))
+                await _each_line(response, take)
+                return Answer(response.status, {})
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise self._unheard(error, seconds) from None
+
     async def _call(
         self, method: str, path: str, document: Any, *, query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
@@ -158,14 +187,13 @@ class Api:
             ):  # fmt: skip
                 return _answer(response, await _bounded(response))
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            sent = not isinstance(
-                error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError
-            )
-            why = redacted(str(error)) or f"no answer within {CALL_SECONDS:g} s"
-            cause = f"the API server at {self.access.url} cannot be asked: {why}"
-            raise KubernetesError(
-                cause, "see whether kubectl works from this pod", sent=sent
-            ) from None
+            raise self._unheard(error, CALL_SECONDS) from None
+
+    def _unheard(self, error: Exception, seconds: float) -> KubernetesError:
+        sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+        why = redacted(str(error)) or f"no answer within {seconds:g} s"
+        cause = f"the API server at {self.access.url} cannot be asked: {why}"
+        return KubernetesError(cause, "see whether kubectl works from this pod", sent=sent)
 
     def _credentials(self) -> tuple[dict[str, str], ssl.SSLContext | bool]:
         headers = {"Accept": "application/json", "User-Agent": f"vllm-watch/{__version__}"}
@@ -201,6 +229,22 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
         if len(body) > ANSWER_BYTES_MAX:
             raise aiohttp.ClientPayloadError(f"an answer of over {ANSWER_BYTES_MAX >> 20} MiB")
     return bytes(body)
+
+
+async def _each_line(
+    response: aiohttp.ClientResponse, take: Callable[[Mapping[str, Any]], None]
+) -> None:
+    """Raises ValueError for a line that is no event; what is cut off at the end is no line."""
+    rest = b""
+    async for part in response.content.iter_any():
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            event = json.loads(line)
+            if not isinstance(event, dict):
+                raise ValueError("an event is no object")  # noqa: TRY004 - of the text, not of the code
+            take(event)
+        if len(rest) > ANSWER_BYTES_MAX:
+            raise ValueError(f"an event of over {ANSWER_BYTES_MAX >> 20} MiB")
 
 
 def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.kubernetes_api import NAMESPACE, FakeKubernetes, busy, certified
-from vllm_watch.actions import kubernetes_api
-from vllm_watch.actions.kubernetes_api import (
+from vllm_watch import kubernetes_api
+from vllm_watch.kubernetes_api import (
     STRATEGIC_PATCH,
     Access,
     Api,

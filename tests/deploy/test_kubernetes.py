@@ -1,0 +1,339 @@
+"""deploy/kubernetes: every object is one that Kubernetes 1.32 knows, key by key, and says what the program does."""
+
+import copy
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.actions.hooks import manifests
+from tests.daemon_process import ROOT
+from tests.deploy.custom_resources import SCHEMAS, as_pod
+from tests.deploy.rendered import (
+    ALL,
+    FOLDER,
+    WAYS,
+    Object,
+    copied,
+    in_its_first_language,
+    of_kind,
+    render,
+    rendered,
+    run,
+)
+from vllm_watch.config import Config
+from vllm_watch.settings.restart import LockSettings
+
+KUBERNETES = "1.32"
+SIDECARS = ("sidecar", "sidecar-kserve", "sidecar-production-stack")
+OF_ITS_OWN = ("fleet", "fleet-evict", "node", "node-host-pid")
+CONFIG = "vllm-watch-config"
+
+
+def check(thing: Object) -> None:
+    """Raises ValidationError where Kubernetes, or the custom resource's schema, would not take it as it is."""
+    if thing["kind"] in SCHEMAS:
+        jsonschema.validate(thing, SCHEMAS[thing["kind"]])
+        if thing["kind"] == "InferenceService":
+            check(as_pod(thing))
+        return
+    kubernetes_validate.validate(thing, KUBERNETES, strict=True)
+
+
+def pod_spec(folder: str) -> Object:
+    """Of the pod in which the watcher is."""
+    [made] = of_kind(folder, "Deployment", "DaemonSet", "InferenceService")
+    template = as_pod(made) if made["kind"] == "InferenceService" else made["spec"]["template"]
+    spec: Object = template["spec"]
+    return spec
+
+
+def watcher(folder: str) -> Object:
+    spec = pod_spec(folder)
+    [found] = [each for each in [*spec.get("initContainers", []), *spec["containers"]] if each["name"] == "vllm-watch"]  # fmt: skip
+    return dict(found)
+
+
+def engine(folder: str) -> Object:
+    [found] = [each for each in pod_spec(folder)["containers"] if each["name"] != "vllm-watch"]
+    return dict(found)
+
+
+def configuration(folder: str) -> Config:
+    [found] = [each for each in of_kind(folder, "ConfigMap") if each["metadata"]["name"].startswith(CONFIG)]  # fmt: skip
+    return Config.model_validate(yaml.safe_load(found["data"]["config.yaml"]))
+
+
+@pytest.mark.parametrize("folder", ALL)
+def test_every_object_is_one_that_kubernetes_knows(folder: str) -> None:
+    """All that kubectl would apply, each key of it."""
+    things = rendered(folder)
+    for thing in things:
+        check(thing)
+    names = [(each["kind"], each["metadata"]["name"]) for each in things]
+    assert names
+    assert len(set(names)) == len(names)
+
+
+def test_every_folder_is_looked_at() -> None:
+    """A new one is rendered and checked, or this fails."""
+    found = {str(file.parent.relative_to(FOLDER)) for file in FOLDER.rglob("kustomization.yaml")}
+    assert found == set(ALL)
+    used = {FOLDER / folder / each for folder in ALL for each in named(FOLDER / folder / "kustomization.yaml")}  # fmt: skip
+    files = {file for file in FOLDER.rglob("*") if file.is_file()} - {FOLDER / folder / "kustomization.yaml" for folder in ALL}  # fmt: skip
+    assert files <= used
+
+
+def named(file: Path) -> list[str]:
+    """The files that a kustomization reads."""
+    document = yaml.safe_load(file.read_text())
+    patches = [each["path"] for each in document.get("patches", [])]
+    generated = [name for each in document.get("configMapGenerator", []) for name in each["files"]]
+    return [*document.get("resources", []), *patches, *generated]
+
+
+def spoil(thing: Any, *path: Any, to: Any) -> None:
+    for key in path[:-1]:
+        thing = thing[key]
+    if to is None:
+        del thing[path[-1]]
+    else:
+        thing[path[-1]] = to
+
+
+CONTAINER = ("spec", "template", "spec", "containers", 0)
+BROKEN: dict[str, tuple[str, str, tuple[Any, ...], Any]] = {
+    "a key spelt wrong": ("fleet", "Deployment", (*CONTAINER, "livenesProbe"), {}),
+    "text for a number": ("fleet", "Deployment", ("spec", "replicas"), "one"),
+    "a selector that is missing": ("fleet", "Deployment", ("spec", "selector"), None),
+    "a key at the wrong depth": ("node", "DaemonSet", ("spec", "runtimeClassName"), "nvidia"),
+    "a verb that is no text": ("rights/evict", "Role", ("rules", 0, "verbs"), [1]),
+    "a policy's key": ("fleet", "NetworkPolicy", ("spec", "egres"), []),
+    "a sidecar's key": ("sidecar", "Deployment", ("spec", "template", "spec", "initContainers", 0, "restartpolicy"), "Always"),
+    "a probe of KServe's": ("sidecar-kserve", "InferenceService", ("spec", "predictor", "model", "livenessProbe", "exek"), {}),
+    "a monitor's key": ("monitoring", "ServiceMonitor", ("spec", "endpoints", 0, "honourLabels"), True),
+    "an interval without a unit": ("monitoring", "PodMonitor", ("spec", "podMetricsEndpoints", 0, "interval"), "15"),
+    "a rule without an expression": ("monitoring", "PrometheusRule", ("spec", "groups", 0, "rules", 0, "expr"), None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("folder", "kind", "path", "to"), BROKEN.values(), ids=BROKEN)
+def test_broken_object_is_found(folder: str, kind: str, path: tuple[Any, ...], to: Any) -> None:
+    """What the check above is worth."""
+    broken = copy.deepcopy(of_kind(folder, kind)[0])
+    spoil(broken, *path, to=to)
+    with pytest.raises(jsonschema.ValidationError):
+        check(broken)
+
+
+def test_broken_folder_does_not_render(tmp_path: Path) -> None:
+    """A file that is missing, and a patch of nothing."""
+    copied(ROOT, tmp_path)
+    (tmp_path / "deploy/kubernetes/fleet/service.yaml").unlink()
+    with pytest.raises(RuntimeError, match=r"service\.yaml"):
+        render(tmp_path, "fleet-evict")
+    patch = tmp_path / "deploy/kubernetes/node-host-pid/host-pid.yaml"
+    patch.write_text(patch.read_text().replace("name: vllm-watch", "name: another"))
+    with pytest.raises(RuntimeError, match="another"):
+        render(tmp_path, "node-host-pid")
+
+
+def test_first_language_says_the_same() -> None:
+    """For the kubectl of Debian 12, folders are bases and patches have the merge in their name; nothing is lost."""
+    lowered = in_its_first_language(FOLDER / "node-host-pid/kustomization.yaml")
+    assert lowered["bases"] == ["../node"]
+    assert lowered["patchesStrategicMerge"] == ["host-pid.yaml", "pod-security.yaml"]
+    lowered = in_its_first_language(FOLDER / "fleet/kustomization.yaml")
+    assert lowered["bases"] == ["../rights/discovery"]
+    assert "service.yaml" in lowered["resources"]
+    assert "patchesStrategicMerge" not in lowered
+
+
+@pytest.mark.parametrize("folder", SIDECARS)
+def test_probes_beside_an_engine_are_those_that_were_tested(folder: str) -> None:
+    """The command lines of docs/hooks/gate.md, word for word but for the target and the engine's port."""
+    page = manifests.of_kind("gate.md", "Deployment")[0]["spec"]["template"]["spec"]
+    tested, here = manifests.container(page, "vllm"), engine(folder)
+    [target] = configuration(folder).targets
+    for probe in ("livenessProbe", "readinessProbe"):
+        expected = copy.deepcopy(tested[probe])
+        command = [
+            {"llama": target.name, "http://127.0.0.1:8000/health": f"{target.url}/health"}.get(each, each)
+            for each in expected["exec"]["command"]
+        ]  # fmt: skip
+        assert here[probe]["exec"]["command"] == command
+        assert "httpGet" not in here[probe]
+        for key in ("timeoutSeconds", "failureThreshold"):
+            assert here[probe][key] == expected[key]
+
+
+@pytest.mark.parametrize("folder", SIDECARS)
+def test_sidecar_takes_no_engine_along(folder: str) -> None:
+    """It neither keeps an engine from starting once it runs, nor from serving, and asks for no rights."""
+    container, spec = watcher(folder), pod_spec(folder)
+    assert container["restartPolicy"] == "Always"
+    assert container in spec["initContainers"]
+    assert container.keys().isdisjoint({"startupProbe", "readinessProbe"})
+    assert "serviceAccountName" not in spec
+    assert {each["kind"] for each in rendered(folder)}.isdisjoint({"Role", "ClusterRole", "ServiceAccount"})  # fmt: skip
+    multiprocess = [each for each in engine(folder).get("env", []) if each["name"] == "PROMETHEUS_MULTIPROC_DIR"]  # fmt: skip
+    assert not (multiprocess and spec.get("shareProcessNamespace"))
+
+
+@pytest.mark.parametrize("folder", WAYS)
+def test_watcher_is_shut_tight(folder: str) -> None:
+    """The restricted profile of Pod Security Standards, a read-only root, bounded memory and disk."""
+    container, spec = watcher(folder), pod_spec(folder)
+    secure = spec.get("securityContext", {}) | container["securityContext"]
+    assert secure | {
+        "runAsNonRoot": True, "runAsUser": 65532, "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]}, "seccompProfile": {"type": "RuntimeDefault"},
+    } == secure  # fmt: skip
+    assert "memory" in container["resources"]["limits"]
+    assert container["resources"]["requests"].keys() == {"cpu", "memory"}
+    kinds = {next(key for key in each if key != "name"): each for each in spec["volumes"]}
+    assert kinds.keys() <= {"configMap", "emptyDir", "persistentVolumeClaim"}
+    assert all("sizeLimit" in each["emptyDir"] for each in spec["volumes"] if "emptyDir" in each)
+    assert {"hostPID", "hostNetwork", "hostIPC"} & spec.keys() <= {"hostPID"}
+    assert ("hostPID" in spec) == (folder == "node-host-pid")
+    assert "65532:65532" in (ROOT / "Dockerfile").read_text()
+
+
+@pytest.mark.parametrize("folder", WAYS)
+def test_watcher_is_started_as_it_is_configured(folder: str) -> None:
+    """Its configuration is usable and mounted where it looks, its state is on a volume, its port is the one that is asked."""
+    container, config = watcher(folder), configuration(folder)
+    mounts = {each["mountPath"]: each["name"] for each in container["volumeMounts"]}
+    volumes = {each["name"]: each for each in pod_spec(folder)["volumes"]}
+    assert container["args"] == ["run", "--config", "/etc/vllm-watch/config.yaml"]
+    assert volumes[mounts["/etc/vllm-watch"]]["configMap"]["name"].startswith(CONFIG)
+    assert str(config.state_dir) in mounts
+    [port] = container["ports"]
+    assert config.listen_address == ("0.0.0.0", port["containerPort"])
+    assert container["livenessProbe"]["httpGet"] == {"path": "/-/healthy", "port": port["name"]}
+    assert config.targets or config.discovery.any
+    if config.restart.hook:
+        assert config.restart.hook in config.hooks.by_name()
+        assert config.restart.mode == "observe"
+
+
+@pytest.mark.parametrize("folder", ["node", "node-host-pid"])
+def test_daemonset_knows_its_node(folder: str) -> None:
+    """The variable that its configuration names is the one that it is given."""
+    [pods] = configuration(folder).discovery.kubernetes
+    given = {each["name"]: each for each in watcher(folder)["env"]}
+    assert given[pods.node_name.removeprefix("$")]["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName"  # fmt: skip
+    assert pod_spec(folder)["runtimeClassName"] == "nvidia"
+    [binding] = of_kind(folder, "ClusterRoleBinding")
+    [account] = of_kind(folder, "ServiceAccount")
+    subject = {key: account["metadata"][key] for key in ("name", "namespace")}
+    assert binding["subjects"] == [{"kind": "ServiceAccount", **subject}]
+    [namespace] = of_kind(folder, "Namespace")
+    level = namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"]
+    assert level == ("privileged" if folder == "node-host-pid" else "restricted")
+
+
+@pytest.mark.parametrize("folder", OF_ITS_OWN)
+def test_policy_lets_through_what_is_needed(folder: str) -> None:
+    """Prometheus in; names, the API server and the engines' port out."""
+    [policy] = of_kind(folder, "NetworkPolicy")
+    spec, [made] = policy["spec"], of_kind(folder, "Deployment", "DaemonSet")
+    labels = made["spec"]["template"]["metadata"]["labels"]
+    assert spec["podSelector"]["matchLabels"].items() <= labels.items()
+    open_in = {port["port"] for rule in spec["ingress"] for port in rule["ports"]}
+    open_out = {port["port"] for rule in spec["egress"] for port in rule["ports"]}
+    assert open_in == {watcher(folder)["ports"][0]["containerPort"]}
+    [pods] = configuration(folder).discovery.kubernetes
+    assert open_out == {53, 443, 6443, pods.port}
+
+
+def test_prometheus_finds_every_watcher_once() -> None:
+    """By its Service or by its pod, as the job that the alerts know; an engine's labels are its own."""
+    [service] = of_kind("monitoring", "ServiceMonitor")
+    [pods] = of_kind("monitoring", "PodMonitor")
+    by_service = service["spec"]["selector"]["matchLabels"].items()
+    by_pod = pods["spec"]["selector"]["matchLabels"].items()
+    for folder in WAYS:
+        [made] = of_kind(folder, "Deployment", "DaemonSet", "InferenceService")
+        template = as_pod(made) if made["kind"] == "InferenceService" else made["spec"]["template"]
+        services = [each for each in of_kind(folder, "Service") if by_service <= each["metadata"]["labels"].items()]  # fmt: skip
+        labelled = by_pod <= template["metadata"]["labels"].items()
+        assert len(services) + labelled == 1
+        assert [each["metadata"]["name"] for each in services] == ["vllm-watch"] * len(services)
+        for each in services:
+            assert each["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+            assert each["spec"]["ports"][0]["name"] == service["spec"]["endpoints"][0]["port"]
+        if labelled:
+            port = watcher(folder)["ports"][0]["name"]
+            assert port == pods["spec"]["podMetricsEndpoints"][0]["port"]
+    [end] = pods["spec"]["podMetricsEndpoints"]
+    assert end["relabelings"] == [{"targetLabel": "job", "replacement": "vllm-watch"}]
+    assert all(each["honorLabels"] for each in [end, *service["spec"]["endpoints"]])
+
+
+def test_every_dashboard_is_a_config_map() -> None:
+    """As it lies in dashboards/, under the label that Grafana's sidecar looks for; small enough to be applied."""
+    found = of_kind("monitoring", "ConfigMap")
+    shown = {name: text for each in found for name, text in each["data"].items()}
+    assert shown == {file.name: file.read_text() for file in (ROOT / "dashboards").glob("*.json")}
+    assert all(each["metadata"]["labels"] == {"grafana_dashboard": "1"} for each in found)
+    assert all(len(json.dumps(each)) < 256 << 10 for each in found)
+
+
+def test_lock_of_the_role_is_the_lock_of_the_program() -> None:
+    """kustomize renames what it generates wherever it finds the name, in a Role too: so nothing has the lock's name."""
+    lock = LockSettings.model_fields["name"].default
+    for folder in ("rights/lease", "fleet-evict"):
+        rules = [rule for role in of_kind(folder, "Role") for rule in role["rules"]]
+        assert [each["resourceNames"] for each in rules if "resourceNames" in each] == [[lock]]
+
+
+PATCHED: dict[str, tuple[str, str, Callable[[], list[str]]]] = {
+    "an engine": ("sidecar", "engine.yaml", list),
+    "the production-stack's": ("sidecar-production-stack", "deployment.yaml", list),
+    "KServe's": ("sidecar-kserve", "inference-service.yaml", lambda: ["--type=merge"]),
+}
+
+
+@pytest.mark.parametrize(("folder", "file", "arguments"), PATCHED.values(), ids=PATCHED)
+def test_patch_alone_does_the_same(
+    folder: str, file: str, arguments: Callable[[], list[str]]
+) -> None:
+    """kubectl patch, as docs/kubernetes.md says, makes of an engine what the folder makes."""
+    patch = json.dumps(yaml.safe_load((FOLDER / folder / "patch.yaml").read_text()))
+    document = FOLDER / folder / file
+    said = run("kubectl", "patch", "--local", "-f", str(document), "-p", patch, "-o", "json", *arguments())  # fmt: skip
+    [made] = of_kind(folder, "Deployment", "InferenceService")
+    found = json.loads(said)
+    assert without_defaults(found["spec"]) == without_defaults(made["spec"])
+
+
+def without_defaults(spec: Any) -> Any:
+    """kubectl shows empty objects where nothing is said."""
+    if isinstance(spec, dict):
+        kept = {key: without_defaults(each) for key, each in spec.items()}
+        return {key: each for key, each in kept.items() if each not in (None, {}, [])}
+    return [without_defaults(each) for each in spec] if isinstance(spec, list) else spec
+
+
+def test_command_line_of_the_check_agrees(tmp_path: Path) -> None:
+    """kubernetes-validate as people run it: a folder passes, and one with a wrong key does not."""
+    good = tmp_path / "good.yaml"
+    good.write_text(yaml.safe_dump_all(rendered("rights/evict")))
+    bad = tmp_path / "bad.yaml"
+    bad.write_text(good.read_text().replace("rules:", "rulez:"))
+    said = [
+        subprocess.run(
+            [Path(sys.executable).with_name("kubernetes-validate"), "-k", KUBERNETES, "--strict", file], capture_output=True, timeout=60, check=False,
+        ).returncode
+        for file in (good, bad)
+    ]  # fmt: skip
+    assert said[0] == 0
+    assert said[1] != 0

@@ -1,0 +1,157 @@
+"""Targets from Kubernetes: the pods that a label selector finds, followed as they come and go.
+
+A pod that is being deleted is no target any more: what it does then is a planned end. One that is not ready is:
+it may be starting, or be the very one to be told of.
+Runbook: docs/kubernetes.md.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+import structlog
+from pydantic import ValidationError
+
+from vllm_watch.kubernetes_api import Api, NewSession, in_cluster
+from vllm_watch.samples.target import WATCHER
+from vllm_watch.settings.kubernetes import KubernetesDiscovery
+from vllm_watch.settings.target import TargetConfig, slug
+from vllm_watch.signed_post import new_session
+from vllm_watch.sources.kubernetes_pods import Pod
+from vllm_watch.sources.pod_watch import PodWatch
+
+_log = structlog.get_logger()
+
+FIRST_SECONDS = 5.0
+"""How long the first look waits for the first list, so that a start knows its targets."""
+
+_GROUP_CHARACTERS_MAX = 253
+
+
+def qualified(entries: Iterable[KubernetesDiscovery]) -> bool:
+    """May two pods have one name, being of different namespaces?"""
+    namespaces = {name for entry in entries for name in entry.namespaces or ("",)}
+    return len(namespaces) > 1 or "*" in namespaces
+
+
+class KubernetesTargets:
+    """The pods of one entry of the configuration, each with the name that it had when it was first seen."""
+
+    def __init__(
+        self, settings: KubernetesDiscovery, environ: Mapping[str, str], session: NewSession = new_session
+    ) -> None:  # fmt: skip
+        self.settings = settings
+        self.problems: dict[str, str] = {}  # by place, as of the last `read`
+        self.changed = True  # since the last `read`
+        self._environ, self._session = environ, session
+        query = {"labelSelector": settings.selector}
+        if node := self._node():
+            query["fieldSelector"] = f"spec.nodeName={node}"
+        spaces = settings.namespaces or ("",)
+        self._watches = [PodWatch(each, query, self._api, self._notice) for each in spaces]
+        self._tasks: dict[PodWatch, asyncio.Task[None]] = {}
+        self._names: dict[str, str] = {}  # by uid
+
+    def _node(self) -> str:
+        name = self.settings.node_name
+        return self._environ.get(name[1:], "") if name.startswith("$") else name
+
+    def _notice(self) -> None:
+        self.changed = True
+
+    def _api(self) -> Api:
+        """Raises KubernetesError where this is no pod."""
+        return Api(in_cluster(self._environ), self._session)
+
+    async def read(self, *, qualified: bool = False) -> list[TargetConfig]:
+        """Return the targets as they are known now; only the first time it waits for that, some seconds.
+
+        `qualified` puts the namespace before the names of pods and groups.
+        """
+        if self.settings.node_name.startswith("$") and not self._node():
+            # Without it every pod of the cluster would be watched from every node.
+            cause = f"the environment has no {self.settings.node_name[1:]}"
+            self.problems = {"kubernetes": f"{cause}; set it from spec.nodeName, or name the node"}
+            return []
+        self._run()
+        answers = [asyncio.ensure_future(each.answered.wait()) for each in self._watches]
+        _, late = await asyncio.wait(answers, timeout=FIRST_SECONDS)
+        for each in late:
+            each.cancel()
+        self.changed = False
+        self.problems = {_place(each): each.problem for each in self._watches if each.problem}
+        self.problems |= {
+            _place(watch): "no answer yet"
+            for watch in self._watches if not watch.answered.is_set()
+        }  # fmt: skip
+        return self._targets(qualified=qualified)
+
+    def close(self) -> list[asyncio.Task[None]]:
+        """Stop following; return what is still ending."""
+        for task in self._tasks.values():
+            task.cancel()
+        return list(self._tasks.values())
+
+    def _run(self) -> None:
+        for watch in self._watches:
+            task = self._tasks.get(watch)
+            if task is not None and not task.done():
+                continue
+            if task is not None and not task.cancelled():
+                _log.error("pod_watch_failed", exc_info=task.exception())
+            self._tasks[watch] = asyncio.create_task(watch.run(), name=f"pods {watch.namespace}")
+
+    def _targets(self, *, qualified: bool) -> list[TargetConfig]:
+        pods = sorted(
+            (pod for watch in self._watches for pod in watch.pods.values()),
+            key=lambda pod: (pod.created, pod.uid),
+        )
+        self._name(pods, qualified=qualified)
+        found: list[TargetConfig] = []
+        wrong = [f"pod {pod.namespace}/{pod.name}: {each}" for pod in pods for each in pod.wrong]
+        for pod in pods:
+            try:
+                found.append(self._target(pod, qualified=qualified))
+            except ValidationError as error:
+                wrong.append(f"pod {pod.namespace}/{pod.name} is left out: {error.errors()[0]['msg']}")  # fmt: skip
+        if wrong:
+            self.problems["annotations"] = f"{len(wrong)} said wrongly, the first: {wrong[0]}"
+        return found
+
+    def _name(self, pods: list[Pod], *, qualified: bool) -> None:
+        """Give each new pod a name: the one it asks for if that is free, its own, or none.
+
+        A name once given stays with its pod, or one that comes or goes would rename the others.
+        """
+        self._names = {pod.uid: self._names[pod.uid] for pod in pods if pod.uid in self._names}
+        own = {pod.uid: slug(_in(pod, pod.name, ".", qualified=qualified)) for pod in pods}
+        taken = {*self._names.values(), WATCHER}
+        for pod in pods:
+            if pod.uid in self._names:
+                continue
+            asked = pod.says.get("name", "")
+            free = asked and asked not in taken and asked not in own.values()
+            name = asked if free else own[pod.uid]
+            self._names[pod.uid] = "" if name in taken else name
+            taken.add(name)
+
+    def _target(self, pod: Pod, *, qualified: bool) -> TargetConfig:
+        """Raises ValidationError."""
+        says, settings = pod.says, self.settings
+        host = f"[{pod.address}]" if ":" in pod.address else pod.address
+        group = _in(pod, pod.group, "/", qualified=qualified)
+        return TargetConfig(
+            url=f"{says.get('scheme', settings.scheme)}://{host}:{says.get('port', settings.port)}{says.get('path', '')}",
+            name=self._names[pod.uid],
+            group=group[:_GROUP_CHARACTERS_MAX],
+            namespace=pod.namespace,
+            pod=pod.name,
+            node=pod.node,
+        )
+
+
+def _in(pod: Pod, name: str, sign: str, *, qualified: bool) -> str:
+    return f"{pod.namespace}{sign}{name}" if qualified else name
+
+
+def _place(watch: PodWatch) -> str:
+    return f"kubernetes {watch.namespace}".strip()
