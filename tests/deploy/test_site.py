@@ -39,7 +39,9 @@ def name(path: Path) -> str:
 
 def test_there_is_a_site() -> None:
     """make docs has built it; the rest would pass over nothing."""
-    assert {"index.html", "readme/index.html", "changelog/index.html"} <= {name(page) for page in PAGES}
+    assert {"index.html", "readme/index.html", "changelog/index.html"} <= {
+        name(page) for page in PAGES
+    }
     assert len(PAGES) > len(SOURCES)
 
 
