@@ -19,7 +19,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 WAITING = (
     "test_canary_live.py", "test_restarts.py", "test_fleet_live.py", "test_gpus_reclaim.py",
     "test_preflight.py", "test_page_live.py", "test_recorded_live.py", "test_crash.py", "test_compose.py",
-    "test_getting_started.py", "test_live.py",
+    "test_getting_started.py", "test_live.py", "test_install.py",
 )  # fmt: skip
 
 # make check leaves these out, too: whole lives of engines, watchers that are killed and disks that fail, other
