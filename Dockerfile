@@ -36,7 +36,7 @@ USER 65532:65532
 EXPOSE 9470
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=15s --timeout=5s --start-period=15s --retries=3 \
-    CMD ["/opt/vllm-watch/bin/python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:9470/-/healthy', timeout=4)"]
+    CMD ["/opt/vllm-watch/bin/vllm-watch", "probe"]
 ENTRYPOINT ["/opt/vllm-watch/bin/vllm-watch"]
 # Within the container only; publishing the port is what opens it.
 CMD ["run", "--listen", "0.0.0.0:9470"]

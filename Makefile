@@ -18,6 +18,7 @@ VENV := .venv
 DEV := .venv-dev
 BIN := $(DEV)/bin
 SUPPLY := .venv-supply
+DOCS := .venv-docs
 CODE := vllm_watch tests benchmarks dashboards alerts docs deploy
 
 # command:Debian package, of what tests drive that pip cannot bring; make deps installs them.
@@ -26,7 +27,7 @@ TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prome
 	curl:curl nsenter:util-linux systemd-analyze:systemd
 PACKAGES := prometheus prometheus-alertmanager chromium gcc libc6-dev etcd-server kubernetes-client curl util-linux systemd python3-venv
 
-.PHONY: help demo test test-short hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-detection soak-healthy screenshots dist lock sbom supply deps tools clean
+.PHONY: help demo test test-short hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-detection soak-healthy screenshots dist lock sbom supply docs deps tools clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,7 +37,7 @@ demo: $(VENV)/.installed  ## watch a simulated fleet on http://127.0.0.1:9470 (L
 	@exec $(VENV)/bin/vllm-watch demo --listen $(LISTEN)
 
 test: tools $(DEV)/.installed  ## run all tests but those against a real vLLM
-	$(BIN)/pytest -q -m 'not real_vllm and not podman and not supply' -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(BIN)/pytest -q -m 'not real_vllm and not podman and not supply and not site' -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 hunt: $(DEV)/.installed  ## try 20 times as many examples of the property tests, other ones each time (some minutes)
 	$(BIN)/pytest -q -m hypothesis --hypothesis-profile=hunt -n $(WORKERS) $(PYTEST_ARGS)
@@ -46,7 +47,7 @@ check: $(DEV)/.installed  ## before a commit: the linters, and all tests but the
 	@$(MAKE) --jobs=2 --output-sync=target --keep-going test-short format-check lint types imports
 
 test-short: tools
-	$(BIN)/pytest -q -m 'not real_vllm and not podman and not supply and not long' -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(BIN)/pytest -q -m 'not real_vllm and not podman and not supply and not site and not long' -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 format-check: $(DEV)/.installed
 	$(BIN)/ruff format --check $(CODE)
@@ -73,6 +74,7 @@ generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs
 	$(BIN)/python docs/generate_diagnose.py
 	$(BIN)/python docs/generate_dependencies.py
 	$(BIN)/python docs/generate_openapi.py
+	$(BIN)/python docs/generate_api.py
 	$(BIN)/python dashboards/build.py
 	$(BIN)/python alerts/generate.py
 	$(BIN)/python -m tests.alerts.recorded
@@ -123,6 +125,11 @@ sbom: $(SUPPLY)/.installed  ## write dist/vllm-watch.cdx.json: what the image is
 supply: $(SUPPLY)/.installed sbom  ## check what is shipped beside the code: lock files, SBOM, Dockerfile, compose, release workflow
 	$(SUPPLY)/bin/pytest -q -m supply tests/deploy/test_supply.py $(PYTEST_ARGS)
 
+# Not --quiet: then mkdocs counts no warning, and nothing is strict. NO_MKDOCS_2_WARNING: the theme's word on its successor, which is in pyproject.toml, too.
+docs: $(DOCS)/.installed  ## build the documentation as a site in build/site, strictly, and check it
+	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
+	$(DOCS)/bin/pytest -q -m site tests/deploy/test_site.py $(PYTEST_ARGS)
+
 deps:  ## install the Debian packages that the tests drive (as root)
 	@if [ "$$(id -u)" != 0 ]; then echo "make deps installs Debian packages: run it as root, or: apt-get install $(PACKAGES)" >&2; exit 1; fi
 	apt-get update -qq
@@ -136,7 +143,7 @@ tools:
 		echo "As root, make deps installs them all." >&2; exit 1; fi
 
 clean:  ## remove the environments, caches and build results
-	rm -rf $(VENV) .venv-dev .venv-vllm $(SUPPLY) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-dev .venv-vllm $(SUPPLY) $(DOCS) dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # $(1) is the folder of a new environment.
@@ -163,4 +170,10 @@ $(SUPPLY)/.installed: pyproject.toml
 	$(call make_venv,$(SUPPLY))
 	$(SUPPLY)/bin/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
 	$(SUPPLY)/bin/python -m pip install --quiet --disable-pip-version-check --group supply
+	@touch $@
+
+$(DOCS)/.installed: pyproject.toml
+	$(call make_venv,$(DOCS))
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
+	$(DOCS)/bin/python -m pip install --quiet --disable-pip-version-check --group docs
 	@touch $@

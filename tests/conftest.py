@@ -20,7 +20,7 @@ WAITING = (
     "test_canary_live.py", "test_restarts.py", "test_fleet_live.py", "test_gpus_reclaim.py",
     "test_preflight.py", "test_page_live.py", "test_recorded_live.py", "test_crash.py", "test_compose.py",
     "test_getting_started.py", "test_live.py", "test_target_faults.py", "test_clock_faults.py",
-    "test_cpu_faults.py", "test_limit_faults.py", "test_disk_faults.py", "test_reload_faults.py",
+    "test_cpu_faults.py", "test_limit_faults.py", "test_disk_faults.py", "test_reload_faults.py", "test_install.py",
 )  # fmt: skip
 
 # make check leaves these out, too: whole lives of engines, watchers that are killed and disks that fail, other

@@ -34,6 +34,7 @@ COMMANDS = {
     "diagnose": "say why a vLLM did not start, or what it died of, from its log",
     "hook": "rehearse a restart hook: would it work, and would the server run again",
     "notify": "send a test message through a notifier",
+    "probe": "say whether the watcher here answers: a container's health check",
     "check-config": "say what a configuration means, or all that is wrong with it",
 }
 

@@ -152,4 +152,21 @@ NOTIFIERS = (
     _notifier("quiet - no notifier is configured", (TARGETS,)),
 )  # fmt: skip
 
-STORIES = (*FLEET, *SLO, *WATCHER, *NOTIFIERS)
+USABLE, TAKEN = (
+    "vllm_watch_web_config_reload_successful",
+    "vllm_watch_web_config_last_reload_success_timestamp_seconds",
+)
+WEB = (
+    _own("its certificate was renewed in the third minute, and its key was not", "VllmWatchWebConfigNotUsable",
+         (series(USABLE, "1x12 0x60"), series(TAKEN, "60x72")), "9m",
+         "w:9470 cannot use its web configuration as the files are now, and serves with the one of 1970-01-01 00:01:00 +0000 UTC."),
+    _own("the moment of the one before does not arrive", "VllmWatchWebConfigNotUsable", (series(USABLE, "1x12 0x60"),), "9m",
+         "w:9470 cannot use its web configuration as the files are now, and serves with the one before."),
+    _own("quiet - certificate and key came a minute after each other", "VllmWatchWebConfigNotUsable",
+         (series(USABLE, "1x12 0x4 1x60"),), "9m"),
+    _own("quiet - it is read anew without trouble", "VllmWatchWebConfigNotUsable",
+         (series(USABLE, "1x72"), series(TAKEN, "0x20 300x52")), "9m"),
+    _own("quiet - no web configuration", "VllmWatchWebConfigNotUsable", (TARGETS,), "9m"),
+)  # fmt: skip
+
+STORIES = (*FLEET, *SLO, *WATCHER, *NOTIFIERS, *WEB)

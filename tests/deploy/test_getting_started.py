@@ -23,21 +23,6 @@ def shown(block: Block) -> str:
     return block.text.partition("\n")[0]
 
 
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What a clone would have: the files of the repository, and nothing that was built or left here."""
-    folder = tmp_path_factory.mktemp("getting-started") / "clone"
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=ROOT, capture_output=True, text=True, timeout=30, check=True,
-    )  # fmt: skip
-    for name in listed.stdout.split("\0"):
-        if name and (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes((ROOT / name).read_bytes())
-    return folder
-
-
 def read(clone: Path, what: str, *before: str) -> list[str]:
     """What the blocks showed."""
     home = clone.parent / "home"

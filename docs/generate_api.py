@@ -1,0 +1,144 @@
+"""Writes docs/api.md from docs/openapi.json: the same for people, so that the site's search finds it.
+
+python docs/generate_api.py            write it
+python docs/generate_api.py --check    exit 1 when it is stale
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parent
+PAGE = FOLDER / "api.md"
+DOCUMENT = FOLDER / "openapi.json"
+Schema = dict[str, Any]
+
+HEAD = """\
+# HTTP API
+
+<!-- Made by docs/generate_api.py from docs/openapi.json. Do not edit. -->
+
+For programs: [openapi.json](openapi.json) (OpenAPI 3.1). Later versions add keys and take none away. A key that is unknown is
+`null`. Every error is `{"error": …, "remedy": …}`, with a status of 4xx or 5xx.
+
+Reading asks for no token; what [web_config](security.md#tls-and-passwords) says holds for it. What changes something is a POST with
+`Content-Type: application/json` and `Authorization: Bearer TOKEN` of one of [api.tokens](security.md#tokens); without tokens in the
+configuration these routes do not exist (but `/-/reload`, for this host).
+
+## Routes
+
+| | what | parameters | answer |
+|---|---|---|---|
+"""
+RECORDS = """
+## Records
+
+What stands in the answers. *T?* may be `null`.
+"""
+REFUSALS = 400  # and above: of those only what is special to a route is told
+
+
+def text() -> str:
+    """The whole page."""
+    document = json.loads(DOCUMENT.read_text())
+    routes = [
+        route(path, method, operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+    schemas = document["components"]["schemas"]
+    records = [record(name, schema) for name, schema in schemas.items() if has_keys(schema)]
+    return HEAD + "".join(routes) + RECORDS + "".join(records)
+
+
+def route(path: str, method: str, operation: Schema) -> str:
+    """One row: what is asked, what it means, what it takes, what comes back."""
+    token = " **token**" if operation.get("security") == [{"token": []}] else ""
+    takes = [parameter(each) for each in operation.get("parameters", ())]
+    body = operation.get("requestBody")
+    takes += ["body: " + kind(content) for content in contents(body)] if body else []
+    answers = [
+        kind(content)
+        for status, answer in sorted(operation["responses"].items())
+        if int(status) < REFUSALS
+        for content in contents(answer)
+    ]
+    shown = ", ".join(dict.fromkeys(answers)) or "–"
+    summary, takes_text = operation["summary"], "; ".join(takes) or "–"
+    return f"| `{method.upper()} {path}`{token} | {summary} | {takes_text} | {shown} |\n"
+
+
+def parameter(each: Schema) -> str:
+    """A parameter, and whether it may be left out."""
+    return f"`{each['name']}`" + ("" if each.get("required") else " (optional)")
+
+
+def contents(holder: Schema) -> list[Schema]:
+    """What a body or an answer is, each as a schema or as the name of a type."""
+    return [
+        content.get("schema", {}) if media == "application/json" else {"media": media}
+        for media, content in holder.get("content", {}).items()
+    ]
+
+
+def kind(schema: Schema) -> str:
+    """A type, as short as it can be said."""
+    if "media" in schema:
+        return f"`{schema['media']}`"
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        known = [each for each in schema["anyOf"] if each.get("type") != "null"]
+        return " or ".join(map(kind, known)).removesuffix("?") + "?"
+    if "enum" in schema or "const" in schema:
+        values = schema.get("enum", [schema.get("const")])
+        return ", ".join(f"`{json.dumps(value)}`" for value in values)
+    if schema.get("type") == "array":
+        return f"list of {kind(schema.get('items', {}))}"
+    if isinstance(schema.get("additionalProperties"), dict):
+        return f"by name: {kind(schema['additionalProperties'])}"
+    if "properties" in schema:
+        inside = ", ".join(f"`{key}`: {kind(of)}" for key, of in schema["properties"].items())
+        return f"({inside})"
+    if isinstance(schema.get("type"), list):
+        return f"{schema['type'][0]}?"
+    return str(schema.get("type", "anything"))
+
+
+def has_keys(schema: Schema) -> bool:
+    """Is there something to tell of it?"""
+    return bool({"properties", "allOf", "description", "maxProperties"} & schema.keys())
+
+
+def record(name: str, schema: Schema) -> str:
+    """A record: what it is, and its keys."""
+    about = " ".join(str(schema.get("description", "")).split())
+    lines = [f"\n### {name}\n", *([f"{about}\n"] if about else [])]
+    parts = schema.get("allOf", [schema])
+    also = [kind(part) for part in parts if "$ref" in part]
+    if also:
+        lines.append(f"All keys of {', '.join(also)}, and:\n")
+    keys = {key: of for part in parts for key, of in part.get("properties", {}).items()}
+    if keys:
+        lines += ["| key | type |", "|---|---|"]
+        lines += [f"| `{key}` | {kind(of)} |" for key, of in keys.items()]
+    elif not about:
+        lines.append("An object without keys.")
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main() -> int:
+    """Write the page, or say that it is stale."""
+    if "--check" not in sys.argv:
+        PAGE.write_text(text())
+        return 0
+    if PAGE.exists() and PAGE.read_text() == text():
+        return 0
+    sys.stderr.write(f"{PAGE} is stale: run python docs/generate_api.py\n")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""`vllm-watch probe`: does the watcher here answer? What a container's health check and an exec probe run.
+
+A health check knows nothing of the configuration: so it finds out by itself whether it speaks to TLS, shows no
+password (`/-/healthy` asks for none) and verifies no certificate, since it tells nothing and asks only whether anybody
+is there. Where a client certificate is required it has none to show; then the server's part of the handshake, which the
+event loop that does all the work has to make, is the answer.
+"""
+
+import argparse
+import contextlib
+import http.client
+import os
+import socket
+import ssl
+import sys
+from urllib.parse import urlsplit
+
+from vllm_watch.cli import exit_status
+from vllm_watch.cli.connection import DEFAULT_URL, URL_VARIABLE
+from vllm_watch.errors import WatchError
+from vllm_watch.redaction import redacted
+
+HELP = f"""\
+Says whether the watcher of this host or container answers: for a health check or an exec probe of the watcher itself,
+never of an engine. It needs neither a password nor a certificate, whatever the web configuration asks for.
+
+examples:
+  vllm-watch probe                                        on port 9470, with or without TLS
+  vllm-watch probe --url https://127.0.0.1:9471           there, with TLS
+  {URL_VARIABLE}=http://127.0.0.1:9471 vllm-watch probe   the same without an argument, as a container is told it
+
+exit status: 0 it answers, 1 it does not
+"""
+_SECONDS = (
+    2.0  # twice, without and with TLS, is below the 5 s that the image's health check may take
+)
+_PATH = "/-/healthy"
+_PORTS = {"http": 80, "https": 443}
+_SILENT = f"nothing came within {_SECONDS:.0f} s"
+_HANDSHAKE = 0x16  # the type of a TLS record with a part of a handshake
+_BYTES_MAX = 4096
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare whom to ask."""
+    parser.add_argument(
+        "--url", metavar="URL",
+        help=f"the watcher's address (default: {URL_VARIABLE}, else {DEFAULT_URL}, with TLS where it speaks that)",
+    )  # fmt: skip
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Ask, and say why not."""
+    given = arguments.url or os.environ.get(URL_VARIABLE)
+    scheme, host, port = _address(given or DEFAULT_URL)
+    why = _asked(scheme, host, port)
+    if why not in ("", _SILENT) and not given:  # it may speak TLS: then it has not understood
+        why = _asked("https", host, port) and why
+    if not why:
+        return exit_status.FINE
+    sys.stderr.write(f"vllm-watch: {host}:{port} does not answer: {why}\n")
+    return exit_status.FOUND
+
+
+def _address(url: str) -> tuple[str, str, int]:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if host is None or parts.scheme not in _PORTS:
+        raise WatchError(f"--url: '{redacted(url)}' is no URL", "write http://HOST:PORT")
+    return parts.scheme, host, port or _PORTS[parts.scheme]
+
+
+def _asked(scheme: str, host: str, port: int) -> str:
+    """Why it does not answer; "" where it does."""
+    try:
+        status = _status(scheme, host, port)
+    except TimeoutError:
+        return _SILENT
+    except (OSError, http.client.HTTPException) as error:
+        if scheme == "https" and _shakes_hands(host, port):
+            return ""
+        return str(error) or type(error).__name__
+    return "" if status == http.client.OK else f"HTTP status {status}"
+
+
+def _status(scheme: str, host: str, port: int) -> int:
+    made: http.client.HTTPConnection
+    if scheme == "https":
+        made = http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=_context())
+    else:
+        made = http.client.HTTPConnection(host, port, timeout=_SECONDS)
+    try:
+        made.request("GET", _PATH)
+        return made.getresponse().status
+    finally:
+        made.close()
+
+
+def _shakes_hands(host: str, port: int) -> bool:
+    """Does it answer the first word of a handshake with its own?"""
+    outgoing = ssl.MemoryBIO()
+    mine = _context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=host)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        mine.do_handshake()
+    try:
+        with socket.create_connection((host, port), _SECONDS) as connected:
+            connected.sendall(outgoing.read())
+            return connected.recv(_BYTES_MAX)[:1] == bytes([_HANDSHAKE])
+    except OSError:
+        return False
+
+
+def _context() -> ssl.SSLContext:
+    """Trusts anybody: nothing is told to whoever answers."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    made.check_hostname = False
+    made.verify_mode = ssl.CERT_NONE
+    return made
