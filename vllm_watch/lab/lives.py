@@ -86,7 +86,7 @@ def _life(
         scripts = [routines.breathing(Random(seed + 1))]  # noqa: S311
         if script is not None:
             scripts.append(script(Random(seed + 2)))  # noqa: S311
-        return Scene([vllm], script=partial(_together, scripts))
+        return Scene([vllm], script=partial(together, scripts))
 
     return build
 
@@ -95,7 +95,7 @@ _HOSTS_SEEN = 0.5
 """Share of the lives whose watcher runs on the engine's host and sees its process."""
 
 
-def _together(scripts: list[Script], scene: Scene) -> Iterator[float]:
+def together(scripts: list[Script], scene: Scene) -> Iterator[float]:
     """Several scripts at once, each at its own pace."""
     due: list[list[Any]] = [[0.0, index, script(scene)] for index, script in enumerate(scripts)]
     now = 0.0

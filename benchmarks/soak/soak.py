@@ -1,0 +1,247 @@
+"""One seed: a fleet of four, its watcher, and whatever befalls either, for so many hours."""
+
+import asyncio
+import json
+import shutil
+import tempfile
+import time
+import zlib
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import structlog
+
+from benchmarks.soak.books import HOUR, Books, Limits
+from benchmarks.soak.engine_life import MINUTE, EngineLife
+from benchmarks.soak.site import Site
+from benchmarks.soak.truth import Truth
+from benchmarks.soak.virtual_time import Clock, Loop, virtual
+from benchmarks.soak.watcher import BUDGETS, GROUPS, Watcher, joined, settings
+from vllm_watch.actions.facts import Pause
+from vllm_watch.lab.virtual import EPOCH
+
+CHECK_SECONDS = 30 * MINUTE
+SETTLE_TRIES = 5
+"""What is shown follows what happens within a second or so: so often it is looked at again."""
+
+WARM_HOURS = 2.0
+GROWTH_RATIO, GROWTH_BYTES = 1.25, 200_000
+"""After warm-up the largest size may be above the largest before by so much: bounded windows fill and empty."""
+
+INCIDENT_BYTES = 12_000
+"""Of all else: an incident that has ended stays on the page, and weighs so much at most."""
+
+
+COMMON_MIN = 3
+"""So many that fall silent at once are told as one (fleet.targets_min); fewer page each for himself."""
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of a seed."""
+
+    seed: int
+    hours: float
+    cpu_s: float = 0.0
+    looks: int = 0
+    runs: int = 0
+    troubles: int = 0
+    pages: int = 0
+    calls: int = 0
+    happened: dict[str, int] = field(default_factory=dict)
+    hooks: dict[str, int] = field(default_factory=dict)
+    outcomes: dict[str, int] = field(default_factory=dict)
+    watch_bytes: int = 0
+    broken: list[str] = field(default_factory=list)
+
+
+class Soak:
+    """Runs one seed."""
+
+    def __init__(self, seed: int, hours: float, folder: Path) -> None:
+        self.clock = Clock(EPOCH)
+        self.rng = Random(f"soak {seed}")  # noqa: S311 - to be repeatable, not secret
+        self.end_t = hours * HOUR
+        self.truth = Truth()
+        lives = {
+            name: EngineLife(name, zlib.crc32(f"{seed} {name}".encode()), self.truth) for name in GROUPS
+        }
+        for life in lives.values():
+            life.scene.begin_at(EPOCH)
+        limits = Limits(BUDGETS["cooldown_seconds"], int(BUDGETS["budget_per_hour"]), int(BUDGETS["budget_per_day"]))
+        deny = self.rng.randrange(23)
+        self.books = Books(self.truth, dict.fromkeys(GROUPS.values(), limits))
+        self.site = Site(
+            self.clock, Random(f"site {seed}"), self.truth, lives, GROUPS, (deny, deny + 1), self.books,  # noqa: S311
+        )  # fmt: skip
+        self.watcher = Watcher(self.site, folder, settings(folder, (deny, deny + 1)))
+        self.site.restarting = self.watcher.restarting
+        self.result = Result(seed, hours)
+        self._sizes: list[tuple[float, dict[str, int], int]] = []
+        structlog.configure(processors=[self._log])
+
+    def _log(self, _: Any, level: str, event: MutableMapping[str, Any]) -> Any:
+        """A traceback in the log is a breach, unless a hook of ours broke as it was told to."""
+        if level in ("exception", "critical") and event.get("event") != "hook_broke":
+            self.books.breach(self.clock.t, f"the log has a traceback: {dict(event)}")
+        raise structlog.DropEvent
+
+    async def run(self) -> Result:
+        """From beginning to end."""
+        await self.watcher.start()
+        acts: list[Awaitable[None]] = [
+            self._again(self._check, CHECK_SECONDS, CHECK_SECONDS),
+            self._again(self._restart_watcher, 1 * HOUR, 5 * HOUR),
+            self._again(self._lose_network, 1 * HOUR, 6 * HOUR),
+            self._again(self._suspend, 1 * HOUR, 6 * HOUR),
+            self._again(self._pause, 2 * HOUR, 10 * HOUR),
+            self._again(self._resume, 1 * HOUR, 3 * HOUR),
+        ]
+        self._steady = asyncio.Lock()
+        tasks = [asyncio.ensure_future(each) for each in acts]
+        while self.clock.t < self.end_t:
+            await asyncio.sleep(min(60.0, self.end_t - self.clock.t))
+            for task in tasks:
+                if task.done():
+                    task.result()
+            if len(self.books.broken) >= 20:  # noqa: PLR2004 - enough to begin with
+                break
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if not self.watcher.running:
+            self.books.ended_before = self.watcher.ended()
+            await self.watcher.start()
+        await self._check()
+        await self._end()
+        return self.result
+
+    async def _again(self, act: Callable[[], Awaitable[None]], low_s: float, high_s: float) -> None:
+        while True:
+            await asyncio.sleep(self.rng.uniform(low_s, high_s))
+            async with self._steady:
+                await act()
+
+    # --- what befalls the watcher
+
+    async def _restart_watcher(self) -> None:
+        """Stopped or killed; nobody watches for a while; another takes its folder over."""
+        kill, away_s = self.rng.random() < 0.5, self.rng.choice((1.0, 20.0, 300.0, 1500.0))  # noqa: PLR2004
+        told = {name: dict(each) for name, each in self.books.latest.items()}
+        await (self.watcher.kill() if kill else self.watcher.stop())
+        self.books.latest = {**self.books.latest, **told} if kill else self.books.latest
+        await asyncio.sleep(away_s * self.rng.uniform(0.5, 1.5))
+        self.site.advance_all()
+        self.books.blinded(forget=("crash", "slow"))
+        rows, self.books.ended_before = self.watcher.rows(), self.watcher.ended()
+        await self.watcher.start()
+        self.books.kept(rows, await self.watcher.attempts(), self.clock.t)
+
+    async def _lose_network(self) -> None:
+        """No way to one target, or to all: a page for the way, and no restart."""
+        all_ = self.rng.random() < 0.5  # noqa: PLR2004
+        names = list(GROUPS) if all_ else [self.rng.choice(list(GROUPS))]
+        self.site.advance_all()
+        answering = sum(each.vllm.serving and not each.vllm.api_hung for each in self.site.lives.values())
+        common = all_ and answering >= COMMON_MIN
+        away = [
+            self.truth.begin("network", name, self.clock.t, pages=not common, restarts=False) for name in names
+        ]
+        self.site.away.update(names)
+        await asyncio.sleep(self.rng.uniform(MINUTE, 15 * MINUTE))
+        self.site.away.clear()
+        for trouble in away:
+            trouble.end_t = self.clock.t
+
+    async def _suspend(self) -> None:
+        """The watcher is stopped in its tracks, all its timers with it."""
+        self.clock.t += self.rng.choice((10.0, 60.0, 600.0)) * self.rng.uniform(0.5, 1.5)
+        self.books.blinded(forget=("crash", "slow"))
+
+    async def _pause(self) -> None:
+        """A person pauses all restarts for a while."""
+        standing = self.watcher.restarts._standing
+        until_t = self.clock.unix() + self.rng.uniform(10 * MINUTE, 60 * MINUTE)
+        await standing.set_pause(Pause(actor="ana", reason="soak", until_t=until_t))
+        self.site.paused_until_t = until_t
+
+    async def _resume(self) -> None:
+        """A person says: try again."""
+        await self.watcher.restarts._standing.reset_breakers(self.clock.unix())
+        self.books.resets.append(self.clock.t)
+
+    # --- what must hold
+
+    async def _check(self) -> None:
+        wrong: list[str] = []
+        for _ in range(SETTLE_TRIES):
+            await asyncio.sleep(35.0)
+            attempts = await self.watcher.attempts()
+            wrong = self.books.exported(self.watcher.shown(), attempts)
+            if not wrong:
+                break
+        for each in wrong:
+            self.books.breach(self.clock.t, f"/metrics: {each}")
+        ended = sum(each["event"] == "resolved" for each in self.books.latest.values())
+        self._sizes.append((self.clock.t / HOUR, self.watcher.sizes(), ended))
+
+    async def _end(self) -> None:
+        result, books = self.result, self.books
+        for each in await self.watcher.attempts():
+            name = f"{each.trigger} {each.state}"
+            result.outcomes[name] = result.outcomes.get(name, 0) + 1
+        await self.watcher.stop()
+        self._is_flat()
+        for life in self.site.lives.values():
+            for name, count in life.happened.items():
+                result.happened[name] = result.happened.get(name, 0) + count
+        result.looks, result.runs, result.hooks = self.site.looks, self.site.run, self.site.hooks
+        result.troubles, result.pages = len(self.truth.troubles), books.pages
+        result.calls, result.broken = len(books.calls), books.broken
+
+    def _is_flat(self) -> None:
+        warm = [each for each in self._sizes if each[0] >= WARM_HOURS]
+        half = len(warm) // 2
+        if half < 2:  # noqa: PLR2004 - too short to say
+            return
+        for name in warm[0][1]:
+            first = max(sizes[name] for _, sizes, _ in warm[:half])
+            last = max(sizes[name] for _, sizes, _ in warm[half:])
+            self.result.watch_bytes = max(self.result.watch_bytes, last if name in GROUPS else 0)
+            allowed = first * GROWTH_RATIO + GROWTH_BYTES
+            if name not in GROUPS:
+                allowed += INCIDENT_BYTES * (warm[-1][2] - warm[0][2])
+            if last > allowed:
+                self.books.breach(self.clock.t, f"memory of {name} grows from {first:,} to {last:,} bytes")
+
+
+def soak(seed: int, hours: float) -> Result:
+    """Run one seed in a folder of its own, which is removed."""
+    began_s = time.process_time()
+    memory = Path("/dev/shm")  # noqa: S108 - a day of flushes would wait for the disk for minutes
+    folder = Path(tempfile.mkdtemp(prefix="soak-", dir=memory if memory.is_dir() else None))
+    one = Soak(seed, hours, folder)
+    loop = Loop(one.clock)
+    try:
+        with virtual(one.clock), joined(one.site):
+            asyncio.set_event_loop(loop)
+            result = loop.run_until_complete(one.run())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+        shutil.rmtree(folder, ignore_errors=True)
+        structlog.reset_defaults()
+    result.cpu_s = time.process_time() - began_s
+    return result
+
+
+def kept(seed: int, hours: float, folder: Path) -> dict[str, Any]:
+    """Run a seed and keep what came of it as SEED-HOURSh.json; returns that."""
+    result = asdict(soak(seed, hours))
+    path = folder / f"{seed}-{hours:g}h.json"
+    path.with_suffix(".new").write_text(json.dumps(result, indent=1))
+    path.with_suffix(".new").rename(path)
+    return result
