@@ -80,6 +80,16 @@ class DaemonProcess:
             assert asyncio.get_running_loop().time() < deadline, status
             await asyncio.sleep(every)
 
+    async def shows(self, line, seconds=20.0, every=0.1):
+        """Wait until /metrics has this line; return all of it."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        while True:
+            _, metrics = await self.get("/metrics")
+            if line in metrics.splitlines():
+                return metrics
+            assert asyncio.get_running_loop().time() < deadline, metrics
+            await asyncio.sleep(every)
+
     def events(self, name):
         """The log lines of one event."""
         return [line for line in self.lines if line.get("event") == name]

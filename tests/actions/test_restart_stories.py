@@ -126,7 +126,9 @@ async def test_two_watchers_of_one_target_restart_it_once(server: Server) -> Non
         second.incident(open=False)  # it sees what the other has brought about
         await second.until(lambda: not second.dispatcher.of_target("chat-0"))
         assert await first.states() == ["helped"]
-        assert [state for state in await second.states() if state != "cancelled"] == []
+        async with asyncio.timeout(20):  # it may have begun one in between, which it then gives up
+            while any(state != "cancelled" for state in await second.states()):
+                await asyncio.sleep(0.01)
     assert len(server.lines("ended")) == len(server.lines("called")) == 1
 
 
