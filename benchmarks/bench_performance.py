@@ -7,6 +7,7 @@ python benchmarks/bench_performance.py startup    one subject alone
 """
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -36,6 +37,7 @@ def main() -> None:
         "--page", action="store_true", help="put the figures on docs/performance.md"
     )
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no process is left behind
     rows: list[Row] = []
     for subject in asked.subjects or (LONG if asked.long else SUBJECTS):
         for row in (SUBJECTS | LONG)[subject]():

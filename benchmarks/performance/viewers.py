@@ -12,7 +12,7 @@ KEPT_MAX = 200_000
 
 @contextmanager
 def viewers(url: str, count: int) -> Iterator[list[float]]:
-    """`count` pages; the list grows by how old each look was when the first of them heard of it (seconds)."""
+    """`count` pages; the list grows by how old each look was when one of them heard of it (seconds)."""
     heard: list[float] = []
     ended = threading.Event()
     streams = [_stream(url) for _ in range(count)]
@@ -53,8 +53,9 @@ def _read(stream, heard: list[float] | None, ended: threading.Event) -> None:
                 pass
             return
         for kind, data in _events(stream):
-            if kind == b"target" and len(heard) < KEPT_MAX:
-                heard.append(time.time() - json.loads(data)["t"])
+            signals = json.loads(data)["signals"] if kind == b"target" else None
+            if signals is not None and len(heard) < KEPT_MAX:
+                heard.append(time.time() - signals["t"])
             if ended.is_set():
                 return
 
