@@ -69,11 +69,10 @@ class Watcher:
         """Forget how late looks were until now."""
         (self._folder / "reset").touch()
 
-    def end(self) -> list[float]:
-        """Stop it; return how late each look began (seconds), ascending."""
-        self._process.terminate()
-        self._process.wait(30)
-        return [float(line) for line in (self._folder / "late").read_text().split()]
+    def lateness(self) -> list[float]:
+        """How late each look since then began (seconds), ascending."""
+        (self._folder / "tell").touch()
+        return [float(line) for line in written(self._folder / "late", self._process).split()]
 
 
 @contextmanager

@@ -61,11 +61,10 @@ def _measured(
         watcher.begin_anew()
         time.sleep(0.5)
         share = processes.spent(watcher.pid, SECONDS) / SECONDS
-        rss = processes.rss_bytes(watcher.pid)
+        rss, late = processes.rss_bytes(watcher.pid), watcher.lateness()
         size, render = _render(watcher, share)
         if further is not None:
             further(watcher)
-        late = watcher.end()
     return Seen(
         rss / 1e6, share, 1000 * late[int(len(late) * 0.99)], 1000 * render, size / 1e6, len(late)
     )

@@ -1,7 +1,7 @@
 """The watcher that is measured: the daemon as `vllm-watch run` makes it, and how late its looks began.
 
 `python watching.py INTERVAL FOLDER` watches the URLs of FOLDER/targets and writes its own into FOLDER/url. It
-forgets its lateness when FOLDER/reset appears, and writes it into FOLDER/late when it is told to end.
+forgets its lateness when FOLDER/reset appears, and writes it into FOLDER/late when FOLDER/tell does.
 """
 
 import asyncio
@@ -30,23 +30,22 @@ async def main(interval: str, folder: Path) -> None:
     daemon = Daemon(
         config, lambda settings, config: NvmlSource(settings, ProcReader(config.procfs))
     )
-    loops = []
     tasks = []
 
-    async def start_over() -> None:
-        (folder / "url").write_text(daemon.url)
-        while not (folder / "reset").exists():
+    async def appears(name: str) -> None:
+        while not (folder / name).exists():
             await asyncio.sleep(0.2)
-        for loop in loops:
+
+    async def tell() -> None:
+        (folder / "url").write_text(daemon.url)
+        await appears("reset")
+        for loop in daemon.loops:
             loop.lateness_seconds.clear()
+        await appears("tell")
+        late = sorted(seconds for loop in daemon.loops for seconds in loop.lateness_seconds)
+        (folder / "late").write_text("\n".join(map(str, late)))
 
-    def started() -> None:
-        loops.extend(daemon.loops)
-        tasks.append(asyncio.create_task(start_over()))
-
-    await daemon.run(started)
-    late = sorted(seconds for loop in loops for seconds in loop.lateness_seconds)
-    (folder / "late").write_text("\n".join(map(str, late)))
+    await daemon.run(lambda: tasks.append(asyncio.create_task(tell())))
 
 
 if __name__ == "__main__":
