@@ -27,7 +27,7 @@ TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prome
 	curl:curl nsenter:util-linux systemd-analyze:systemd
 PACKAGES := prometheus prometheus-alertmanager chromium gcc libc6-dev etcd-server kubernetes-client curl util-linux systemd python3-venv
 
-.PHONY: help demo test test-short hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-detection soak-healthy screenshots dist lock sbom supply docs deps tools clean
+.PHONY: help demo test test-short hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection soak-healthy screenshots dist lock sbom supply docs deps tools clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +90,12 @@ test-vllm-long:  ## the same with ten healthy minutes under each load instead of
 
 bench: $(DEV)/.installed  ## run every benchmark, one after another, and print its table
 	@for bench in benchmarks/bench_*.py; do echo "== $$bench"; $(BIN)/python "$$bench"; done
+
+bench-page: $(DEV)/.installed  ## measure what watching costs and write docs/performance.md (two minutes, on a quiet machine)
+	$(BIN)/python benchmarks/bench_performance.py --page
+
+bench-long: $(DEV)/.installed  ## ... over 24 simulated hours, 20 real minutes, and beside a real vLLM (make test-vllm installs it)
+	$(BIN)/python benchmarks/bench_performance.py --long --page
 
 soak-healthy: $(DEV)/.installed  ## watch more than ten healthy engine-days in virtual time; any page fails (SOAK_ARGS='--seed 7 --hours 12')
 	$(BIN)/python benchmarks/bench_healthy.py --hours 6 $(SOAK_ARGS)

@@ -249,8 +249,7 @@ def test_a_detector_is_shown_every_look():
     assert [view.at_s for view in says.views] == [0, 5, 10, 15, 20]
     assert [view.known for view in says.views] == [True, True, True, True, False]
     newest = [
-        view.windows["0"].last.sample.generation_tokens if view.windows else None
-        for view in says.views
+        view.windows["0"].newest.generation_tokens if view.windows else None for view in says.views
     ]
     assert newest[2] is None
     assert [view.observation.t for view in says.views] == [0, 5, 10, 15, 9000]

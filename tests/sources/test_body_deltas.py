@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from vllm_watch.sources.body_deltas import Decoder, Encoder
+from vllm_watch.errors import ExpositionError
+from vllm_watch.sources.body_deltas import Decoder, Encoder, Lines
+from vllm_watch.sources.exposition import Parser
 
 # Few words and many separators, so that lines often agree in part.
 texts = some.none() | some.text("ab \n\t\r~=-7é\x00\x01\ud800")
@@ -23,6 +25,42 @@ def roundtrip(run):
 def test_every_run_of_texts_comes_back(run):
     """Whatever the texts and their order, including none at all."""
     assert roundtrip(run) == [(f"head {number}", text) for number, text in enumerate(run)]
+
+
+NAMES = (("a", "b"), ("a", "b", "c"))
+numbers = some.sampled_from(["0.0", "1.0", "-2.5", "NaN", "3.0 ", "4.0\r"])
+bodies = some.sampled_from(NAMES).flatmap(
+    lambda names: some.lists(numbers, min_size=len(names), max_size=len(names)).map(
+        lambda values: "# HELP a of a\n" + "".join(f"{n} {v}\n" for n, v in zip(names, values, strict=True))
+    )
+)  # fmt: skip
+
+
+@given(some.lists(bodies | texts, max_size=8))
+def test_every_run_of_bodies_that_were_read_comes_back(run):
+    """Whether a text is known line by line or only as a whole, in any order of layouts."""
+    encoder, decoder, parser, records = Encoder(), Decoder(), Parser(), ""
+    for text in run:
+        try:
+            read = None if text is None else parser.parse(text)
+        except ExpositionError:
+            read = None
+        known = read is not None and read.tails is not None
+        records += encoder.encode("head", text, Lines(read.layout.heads, read.tails) if known else None)  # fmt: skip
+    found = [None if lines is None else "\n".join(lines) for _, lines in decoder.decode(records)]
+    assert found == run
+
+
+def test_a_body_that_was_read_line_by_line_is_kept_without_its_heads():
+    """Its memory is that of its values."""
+    encoder, parser = Encoder(), Parser()
+    for value in (1, 2, 3):
+        text = "".join(f'vllm:a_rather_long_name{{le="{n}"}} {value}.0\n' for n in range(1000))
+        read = parser.parse(text)
+        lines = None if read.tails is None else Lines(read.layout.heads, read.tails)
+        record = encoder.encode("head", text, lines)
+    assert encoder.memory_bytes < len(text) / 5
+    assert len(record) == len("head\n~\n") + 1001 + 1000 * len("3.0\n")
 
 
 @pytest.mark.parametrize(
@@ -71,4 +109,20 @@ def test_after_a_reset_the_next_text_stands_alone():
 
     assert list(Decoder().decode(encoder.encode("second", "a 1\nb 3"))) == [
         ("second", ["a 1", "b 3"])
+    ]
+
+
+def test_a_body_of_another_layout_is_written_anew():
+    """Its values alone would say nothing."""
+    read = []
+    for names in NAMES:
+        parser = Parser()
+        for value in (1, 2):
+            text = "".join(f"{name} {value}\n" for name in names)
+            found = parser.parse(text)
+        read.append((text, Lines(found.layout.heads, found.tails)))
+    encoder, decoder = Encoder(), Decoder()
+    records = "".join(encoder.encode("head", text, lines) for text, lines in [*read, *read])
+    assert ["\n".join(lines) for _, lines in decoder.decode(records)] == [
+        text for text, _ in [*read, *read]
     ]

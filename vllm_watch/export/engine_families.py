@@ -56,7 +56,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
         name=_PREFIX + "state", kind="gauge", scope="engine", labels=("state",),
         help=f"What the engine is doing: 1 for the state that holds, 0 for the others ({', '.join(STATES)}).",
         absent="`engine` is empty for a target that shows no engine; then it is the target's own state.",
-        series=_state,
+        series=_state, few=True,
     ),
     _gauge("requests_running", "Requests in the running batch, as vLLM gave them last."),
     _gauge("requests_waiting", "Requests that wait to be scheduled, as vLLM gave them last."),

@@ -43,6 +43,7 @@ class Family:
     labels: tuple[str, ...] = ()  # beyond the scope's
     value: Callable[[Any], float | None] | None = None
     series: Callable[[Any], Series | None] = lambda _: None
+    few: bool = False  # are they a few words of ours and 0 or 1, alike for many records of a scope?
 
     @property
     def all_labels(self) -> tuple[str, ...]:

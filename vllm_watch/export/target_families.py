@@ -70,7 +70,7 @@ TARGET_FAMILIES: tuple[Family, ...] = (
     Family(
         name=_TARGET + "scrape_outcome", kind="gauge", scope="target", labels=("outcome",),
         help=f"How the last scrape ended: 1 for the outcome, 0 for the others ({', '.join(OUTCOMES)}).",
-        absent=_NOT_YET, series=lambda entry: entry.signals and _outcome(entry.signals),
+        absent=_NOT_YET, series=lambda entry: entry.signals and _outcome(entry.signals), few=True,
     ),
     Family(
         name=_TARGET + "last_observation_timestamp_seconds", kind="gauge", scope="target",
@@ -120,12 +120,12 @@ TARGET_FAMILIES: tuple[Family, ...] = (
         name="vllm_watch_detector_blind", kind="gauge", scope="target", labels=("detector",),
         help="1 where the detector lacks what it must have on this target and so cannot find anything, else 0; "
              "/api/v1/status and the page say what is missing and how to mend it.",
-        absent="Absent until enough looks have told what the target exports.", series=partial(_sight, "blind"),
+        absent="Absent until enough looks have told what the target exports.", series=partial(_sight, "blind"), few=True,
     ),
     Family(
         name="vllm_watch_detector_partly_blind", kind="gauge", scope="target", labels=("detector",),
         help="1 where the detector finds less, or later, for lack of something on this target, else 0.",
-        absent="As for vllm_watch_detector_blind.", series=partial(_sight, "partly"),
+        absent="As for vllm_watch_detector_blind.", series=partial(_sight, "partly"), few=True,
     ),
 )  # fmt: skip
 

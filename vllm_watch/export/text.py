@@ -25,6 +25,7 @@ from vllm_watch.signals.records import EngineSignals
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+_HERE = "\0"  # in no word of ours
 _LABEL_CHARACTERS_MAX = 256  # a model path fits; a hostile name cannot multiply the body
 
 Rows = Sequence[tuple[str, Any]]  # the scope's labels, rendered; its record
@@ -127,6 +128,11 @@ def _samples(family: Family, rows: Rows) -> list[str]:
         ]
     lines = []
     read_series, own_labels = family.series, family.labels
+    if family.few:
+        found = ((labels, read_series(row)) for labels, row in rows)
+        return [
+            _form(name, own_labels, tuple(s)).replace(_HERE, labels) for labels, s in found if s
+        ]
     for labels, row in rows:
         comma = "," if labels else ""
         for values, value in read_series(row) or ():
@@ -151,6 +157,16 @@ def _head(family: Family, openmetrics: bool) -> str:
 
 def _infinite(value: float) -> str:
     return "NaN" if value != value else "+Inf" if value > 0 else "-Inf"  # noqa: PLR0124
+
+
+@lru_cache(maxsize=1024)
+def _form(
+    name: str, own_labels: tuple[str, ...], series: tuple[tuple[tuple[str, ...], float], ...]
+) -> str:
+    """The lines of one record, with room for the scope's labels."""
+    return "".join(
+        f"{name}{{{_HERE},{_labels(own_labels, values)}}} {value!r}\n" for values, value in series
+    )
 
 
 @lru_cache(maxsize=1024)  # states, outcomes, quantiles: the same few for every target

@@ -11,15 +11,16 @@ import stat
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import structlog
 
 from vllm_watch import threads
-from vllm_watch.diagnosis.reading import LogReader
-from vllm_watch.diagnosis.report import Diagnosis
 from vllm_watch.redaction import redacted
 from vllm_watch.samples.engine_log import StartFailure
+
+if TYPE_CHECKING:
+    from vllm_watch.diagnosis.report import Diagnosis
 
 _log = structlog.get_logger()
 
@@ -42,6 +43,9 @@ class EngineLog:
     def __init__(self, target: str, path: Path) -> None:
         self.path = path
         self._target = target
+        # Its hundreds of expressions are an eighth of start-up, and few watchers follow a log.
+        from vllm_watch.diagnosis.reading import LogReader  # noqa: PLC0415
+
         self._reader = LogReader()
         self._file: BinaryIO | None = None
         self._found: StartFailure | None = None
@@ -162,7 +166,7 @@ class EngineLog:
             self._file = None
 
 
-def _start_failure(diagnosis: Diagnosis) -> StartFailure | None:
+def _start_failure(diagnosis: "Diagnosis") -> StartFailure | None:
     if not diagnosis.fatal:
         return None
     line = diagnosis.root_cause_line

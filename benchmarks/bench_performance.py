@@ -1,0 +1,52 @@
+"""What watching costs, in one table: CPU per scrape, a thousand targets on one core, start-up.
+
+python benchmarks/bench_performance.py            print the table (two minutes)
+python benchmarks/bench_performance.py --page     ... and write docs/performance.md
+python benchmarks/bench_performance.py --long     growth over hours and what it costs a real vLLM (an hour)
+python benchmarks/bench_performance.py startup    one subject alone
+"""
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.performance import growth, page, scale, scrape, startup
+from benchmarks.performance.row import Row
+
+SUBJECTS = {"scrape": scrape.rows, "scale": scale.rows, "startup": startup.rows}
+
+
+def real_engine() -> list[Row]:
+    """Imported where it is asked for: it needs vLLM's environment."""
+    from benchmarks.performance import real_engine
+
+    return real_engine.rows()
+
+
+LONG = {"growth": growth.rows, "real_engine": real_engine}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("subjects", nargs="*", choices=[[], *SUBJECTS, *LONG])
+    parser.add_argument("--long", action="store_true", help="the subjects that take an hour")
+    parser.add_argument(
+        "--page", action="store_true", help="put the figures on docs/performance.md"
+    )
+    asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no process is left behind
+    rows: list[Row] = []
+    for subject in asked.subjects or (LONG if asked.long else SUBJECTS):
+        for row in (SUBJECTS | LONG)[subject]():
+            rows.append(row)
+            what, figure, limit, verdict, beside = row.cells()
+            print(f"{what:62}{figure:>18}{limit:>14} {verdict:8}{beside}", flush=True)
+    if asked.page:
+        page.store(rows, "Over hours" if asked.long else "In minutes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""1, 100 and 1,000 targets at 5 s, served from the other core: memory, CPU, lateness, /metrics, pages, detection."""
+
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.performance import processes
+from benchmarks.performance.row import Row
+from benchmarks.performance.viewers import incident_opened, viewers
+
+INTERVAL_SECONDS = 5.0
+WARM_SECONDS, SECONDS = 11.0, 15.0
+SMALL, MIDDLE, LARGE = 1, 100, 1000
+VIEWERS = 20
+RENDERS, ANSWERS = 9, 30
+TIMEOUT_SECONDS = 5.0  # of a scrape
+DETECTED_SECONDS_MAX = 90.0
+
+
+@dataclass
+class Seen:
+    """What one size of fleet cost."""
+
+    rss_mb: float
+    share: float  # of a core
+    late_p99_ms: float
+    render_ms: float  # CPU of one answer of /metrics
+    body_mb: float
+    looks: int
+
+
+def rows() -> list[Row]:
+    """All of this subject."""
+    more: list[Row] = []
+    with processes.engines() as url:
+        small, middle = (_measured(url, count) for count in (SMALL, MIDDLE))
+        large = _measured(url, LARGE, lambda watcher: more.extend(_watched(watcher, url)))
+    first, second = (large.rss_mb - middle.rss_mb) / (LARGE - MIDDLE), (middle.rss_mb - small.rss_mb) / (MIDDLE - SMALL)  # fmt: skip
+    each = [1000 * one.share * INTERVAL_SECONDS / count for one, count in ((middle, MIDDLE), (large, LARGE))]  # fmt: skip
+    size = f"{large.body_mb:.1f} MB"
+    return [
+        Row("memory, 1 target", small.rss_mb, "MB"),
+        Row("memory, 100 targets", middle.rss_mb, "MB"),
+        Row("memory, 1,000 targets", large.rss_mb, "MB", 400.0),
+        Row("CPU, 1,000 targets at 5 s", large.share, "of a core", 1.0, f"{large.looks} looks"),
+        Row("lateness of looks, p99, 1,000 targets", large.late_p99_ms, "ms", 500.0),
+        Row("/metrics of 1,000 targets, CPU to render and send", large.render_ms, "ms", 100.0, size),
+        Row("memory of a target, 100 to 1,000 ÷ 1 to 100", first / second, "", 1.5, "linear is 1"),
+        Row("CPU of a look, 1,000 targets ÷ 100", each[1] / each[0], "", 1.5, "linear is 1"),
+        *more,
+    ]  # fmt: skip
+
+
+def _measured(
+    url: str, targets: int, further: Callable[[processes.Watcher], None] | None = None
+) -> Seen:
+    with processes.watcher(url, targets, INTERVAL_SECONDS) as watcher:
+        time.sleep(WARM_SECONDS)
+        watcher.begin_anew()
+        time.sleep(0.5)
+        share = processes.spent(watcher.pid, SECONDS) / SECONDS
+        rss, late = processes.rss_bytes(watcher.pid), watcher.lateness()
+        size, render = _render(watcher, share)
+        if further is not None:
+            further(watcher)
+    return Seen(
+        rss / 1e6, share, 1000 * late[int(len(late) * 0.99)], 1000 * render, size / 1e6, len(late)
+    )
+
+
+def _render(watcher: processes.Watcher, share: float) -> tuple[int, float]:
+    """(bytes, CPU seconds) of an answer: of the whole process, less what it spends without being asked."""
+    size, began, wall = 0, processes.cpu_seconds(watcher.pid), time.monotonic()
+    for _ in range(RENDERS):
+        size = len(fetched(f"{watcher.url}/metrics"))
+    idle = share * (time.monotonic() - wall)
+    return size, max(0.0, processes.cpu_seconds(watcher.pid) - began - idle) / RENDERS
+
+
+def _watched(watcher: processes.Watcher, engines_url: str) -> list[Row]:
+    """While 20 pages are open: what a page waits, and when it hears that an engine hangs."""
+    with viewers(watcher.url, VIEWERS) as seen:
+        time.sleep(INTERVAL_SECONDS)
+        pages = sorted(_timed(f"{watcher.url}/api/v1/status") for _ in range(RENDERS))
+        told: list[float] = []
+        waiting = threading.Thread(
+            target=lambda: told.append(incident_opened(watcher.url, "t0", DETECTED_SECONDS_MAX))
+        )
+        waiting.start()
+        time.sleep(0.5)
+        fetched(f"{engines_url}/t0/silence")
+        began = time.monotonic()
+        waiting.join()
+    late = sorted(seen)
+    calm = _p99_ms(watcher)
+    fetched(f"{engines_url}/all/silence")
+    time.sleep(INTERVAL_SECONDS + TIMEOUT_SECONDS)
+    silent = _p99_ms(watcher)
+    return [
+        Row("status of 1,000 targets with 20 pages open, median", 1000 * pages[len(pages) // 2], "ms", None, "wall clock"),
+        Row("from a look to an open page, p99, 20 pages", late[int(len(late) * 0.99)] if late else float("inf"), "s", 2.5,
+            f"{len(late)} events; a page is told once a second"),
+        Row("an engine falls silent: until its incident is told", told[0] - began, "s", DETECTED_SECONDS_MAX,
+            "1,000 targets"),
+        Row("/metrics of 1,000 targets, slowest of 30", calm, "ms", 1000.0, "wall clock, beside their looks"),
+        Row("the same while every target times out", silent, "ms", 1000.0, "wall clock"),
+    ]  # fmt: skip
+
+
+def _p99_ms(watcher: processes.Watcher) -> float:
+    """Of so few answers the slowest."""
+    return 1000 * max(_timed(f"{watcher.url}/metrics") for _ in range(ANSWERS))
+
+
+def fetched(url: str) -> bytes:
+    """The body."""
+    with urllib.request.urlopen(url, timeout=60) as answer:
+        return bytes(answer.read())
+
+
+def _timed(url: str) -> float:
+    began = time.monotonic()
+    fetched(url)
+    return time.monotonic() - began

@@ -1,0 +1,57 @@
+"""CPU per scrape of the real capture: the watcher's whole path, beside Prometheus, a parser, and a bare GET."""
+
+import asyncio
+import time
+
+import aiohttp
+from prometheus_client.parser import text_string_to_metric_families
+
+from benchmarks.engines import bodies
+from benchmarks.performance import processes
+from benchmarks.performance.row import Row
+
+TARGETS, INTERVAL_SECONDS = 50, 1.0
+WARM_SECONDS, SECONDS = 8.0, 12.0
+SCRAPES = TARGETS / INTERVAL_SECONDS * SECONDS
+GETS, PARSES, REPEATS = 300, 16, 5
+LIMIT_MS = 1.0
+
+
+def rows() -> list[Row]:
+    """All of this subject."""
+    with processes.engines() as url:
+        with processes.watcher(url, TARGETS, INTERVAL_SECONDS) as watcher:
+            ours = _ms_each(watcher.pid)
+        with processes.prometheus(url, TARGETS, INTERVAL_SECONDS) as pid:
+            theirs = _ms_each(pid)
+        bare = min(asyncio.run(_bare_ms(f"{url}/bare/metrics")) for _ in range(REPEATS))
+    parsed = min(_parse_ms() for _ in range(REPEATS))
+    rate = f"{TARGETS} targets at {INTERVAL_SECONDS:g} s"
+    return [
+        Row(f"CPU per scrape, whole path ({rate})", ours, "ms", LIMIT_MS, "HTTP, parser, judgement, recorder, export"),
+        Row("the same, ÷ Prometheus' in the same run", ours / theirs, "", 1.0, f"Prometheus {theirs:.2f} ms"),
+        Row("the same, ÷ prometheus_client's parser alone", ours / parsed, "", None, f"parser {parsed:.2f} ms"),
+        Row("the same, ÷ a bare GET by aiohttp, the floor", ours / bare, "", None, f"GET {bare:.2f} ms"),
+    ]  # fmt: skip
+
+
+def _ms_each(pid: int) -> float:
+    time.sleep(WARM_SECONDS)
+    return 1000 * processes.spent(pid, SECONDS) / SCRAPES
+
+
+async def _bare_ms(url: str) -> float:
+    async with aiohttp.ClientSession() as session:
+        began = time.process_time()
+        for _ in range(GETS):
+            async with session.get(url) as response:
+                await response.read()
+        return 1000 * (time.process_time() - began) / GETS
+
+
+def _parse_ms() -> float:
+    texts = bodies(PARSES)
+    began = time.process_time()
+    for text in texts:
+        list(text_string_to_metric_families(text))
+    return 1000 * (time.process_time() - began) / PARSES

@@ -1,0 +1,52 @@
+"""The watcher that is measured: the daemon as `vllm-watch run` makes it, and how late its looks began.
+
+`python watching.py INTERVAL FOLDER` watches the URLs of FOLDER/targets and writes its own into FOLDER/url. It
+forgets its lateness when FOLDER/reset appears, and writes it into FOLDER/late when FOLDER/tell does.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from vllm_watch import logs
+from vllm_watch.config import load
+from vllm_watch.daemon import Daemon
+from vllm_watch.sources.nvml import NvmlSource
+from vllm_watch.sources.processes import ProcReader
+
+
+async def main(interval: str, folder: Path) -> None:
+    urls = (folder / "targets").read_text().split()
+    environ = {"VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": interval, "VLLM_WATCH_LOG__LEVEL": "error"}
+    config = load(
+        None,
+        environ=environ,
+        targets=[f"t{number}={url}" for number, url in enumerate(urls)],
+        listen="127.0.0.1:0",
+    )
+    logs.configure(config.log)
+    daemon = Daemon(
+        config, lambda settings, config: NvmlSource(settings, ProcReader(config.procfs))
+    )
+    tasks = []
+
+    async def appears(name: str) -> None:
+        while not (folder / name).exists():
+            await asyncio.sleep(0.2)
+
+    async def tell() -> None:
+        (folder / "url").write_text(daemon.url)
+        await appears("reset")
+        for loop in daemon.loops:
+            loop.lateness_seconds.clear()
+        await appears("tell")
+        late = sorted(seconds for loop in daemon.loops for seconds in loop.lateness_seconds)
+        (folder / "late").write_text("\n".join(map(str, late)))
+
+    await daemon.run(lambda: tasks.append(asyncio.create_task(tell())))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2])))
