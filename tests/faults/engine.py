@@ -26,7 +26,7 @@ class Engine:
         self.elsewhere = ""  # where it redirects to
         self.series = SERIES  # that it invents at each look
         self.closes = False  # a connection for each request
-        self.answer_seconds = 0.0  # how long it takes for /metrics
+        self.answer_seconds = 0.0  # how long it takes for anything
         self._tls = tls
         self._server = None
         self._writers = set()
@@ -100,11 +100,11 @@ class Engine:
             writer.close()
 
     async def _answer(self, path, reader, writer):
+        await asyncio.sleep(self.answer_seconds)
         act = getattr(self, "_" + self.fault.replace(" ", "_"), None)
         if act is not None:
             await act(path, reader, writer)
         elif path == "/metrics":
-            await asyncio.sleep(self.answer_seconds)
             await self._send(writer, self.body())
         elif path in OTHER:
             await self._send(writer, OTHER[path])

@@ -17,7 +17,8 @@ HEAD = """\
 <!-- Made by tests/faults/matrix.py (make generate). Do not edit. -->
 
 What happens to vllm-watch when an engine, its host, the driver or the process itself goes wrong. Every row is shown by
-the tests that it names, against real processes, sockets and files; each was seen failing with what it tests taken away.
+the tests that it names, against real processes, sockets and files; the last column names what handles it, or what was
+so before that was there.
 What was *acknowledged* (an incident in the log or the API, an attempt to restart, a notification) is never lost: it is
 on the disk, or the state folder is said not to be kept.
 
@@ -39,7 +40,7 @@ class Row:
     said: str
     lost: str
     recovers: str
-    removed: str  # what was taken away to see its test fail
+    handled: str  # by what; its tests fail without that
     tests: tuple[str, ...]  # path below tests/ :: name [id]
 
 
@@ -75,7 +76,7 @@ TARGET = (
     Row("its name flaps in DNS", ALL, "`dns` for the looks that it costs; `unreachable`, a page without a restart, after 15 s of it", GAUGES,
         BY_ITSELF, "the outcome `dns`; three looks and 15 s", ("faults/test_clock_faults.py::test_a_name_server_that_flaps", "sources/test_targets.py::test_an_outage_of_dns_keeps_the_last_addresses_for_ten_minutes")),
     Row("invents 10,000 series at each scrape", ALL, "nothing: the engine's own series are read", NOTHING,
-        "nothing to recover", "the bound of the parser's layouts", (f"{TARGETS}[invents series]", "faults/test_target_faults.py::test_ten_thousand_new_series_at_each_look_hide_nothing", "sources/test_exposition.py::test_ten_thousand_new_series_every_time_leave_nothing_behind")),
+        "nothing to recover", "the bounds of the parser, which are above it", (f"{TARGETS}[invents series]", "faults/test_target_faults.py::test_ten_thousand_new_series_at_each_look_hide_nothing", "sources/test_exposition.py::test_ten_thousand_new_series_every_time_leave_nothing_behind")),
 )  # fmt: skip
 
 HOST = (
@@ -140,9 +141,9 @@ def page() -> str:
         lines += [
             f"| {row.fault} | {row.served} | {row.said} | {row.lost} | {row.recovers} |" for row in rows
         ]  # fmt: skip
-        shown = ["| fault | shown by (below `tests/`) | fails without |", "|---|---|---|"]
+        shown = ["| fault | shown by (below `tests/`) | handled by |", "|---|---|---|"]
         shown += [
-            f"| {row.fault} | {'<br>'.join(f'`{each}`' for each in row.tests)} | {row.removed} |" for row in rows
+            f"| {row.fault} | {'<br>'.join(f'`{each}`' for each in row.tests)} | {row.handled} |" for row in rows
         ]  # fmt: skip
         parts.append("\n".join([f"## {title}", "", *lines, "", *shown, ""]))
     return "\n".join(parts)

@@ -67,8 +67,9 @@ async def test_a_disk_that_is_slow(tmp_path):
     """Looks and judgement go on at their pace; an incident waits a second at most, and is written in the end."""
     host, state = Host(tmp_path), tmp_path / "state"
     async with site("--state-dir", state, environ=host.environ) as here:
-        host.slow_disk(4)
+        host.slow_disk(15)
         incident = await here.dies()
+        assert incident["id"] not in on_disk(state)  # told, though the disk is still at it
         began = await here.target()
         after = await here.looks(6)
         assert after["incidents"] == []

@@ -234,9 +234,7 @@ class Detector:
             process is not None and process.alive is True and process.start_time is None
         )
         if lives and down_s < loading.patience_s(START_SECONDS):
-            why = (
-                f"refused for {down_s:.0f} s; its process lives: it starts, or ends in its own time"
-            )
+            why = f"refused for {down_s:.0f} s; its process lives: it starts, or ends in its time"
             return Verdict(state=UNKNOWN, kind=KIND, summary=why)
         gone = process is not None and process.alive is False
         signs = (*down_witnesses.signs(view, self._dead_s), *self._gpus.evidence)
@@ -367,9 +365,8 @@ class Detector:
         else:
             looks, seconds = settings.unreachable_looks, settings.unreachable_seconds
         if self._answered_s is None or run.mute < looks or silent_s < seconds:
-            return Verdict(
-                state=UNKNOWN, kind=KIND, summary=f"no answer for {silent_s:.0f} s: {run.said}"
-            )
+            summary = f"no answer for {silent_s:.0f} s: {run.said}"
+            return Verdict(state=UNKNOWN, kind=KIND, summary=summary)
         limit_s = max(settings.advise_seconds, 2.0 * max(self._silences, default=0.0))
         what = "connections are taken and not answered" if hang else "it is not reached"
         against, requests = [], self._demand.in_flight
