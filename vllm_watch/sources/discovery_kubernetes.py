@@ -6,7 +6,7 @@ Runbook: docs/kubernetes.md.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 from pydantic import ValidationError
@@ -37,12 +37,14 @@ class KubernetesTargets:
     """The pods of one entry of the configuration, each with the name that it had when it was first seen."""
 
     def __init__(
-        self, settings: KubernetesDiscovery, environ: Mapping[str, str], session: NewSession = new_session
+        self, settings: KubernetesDiscovery, environ: Mapping[str, str], news: Callable[[], None],
+        session: NewSession = new_session,
     ) -> None:  # fmt: skip
+        """`news` is called when there may be something new to `read`."""
         self.settings = settings
         self.problems: dict[str, str] = {}  # by place, as of the last `read`
         self.changed = True  # since the last `read`
-        self._environ, self._session = environ, session
+        self._environ, self._news, self._session = environ, news, session
         query = {"labelSelector": settings.selector}
         if node := self._node():
             query["fieldSelector"] = f"spec.nodeName={node}"
@@ -57,6 +59,7 @@ class KubernetesTargets:
 
     def _notice(self) -> None:
         self.changed = True
+        self._news()
 
     def _api(self) -> Api:
         """Raises KubernetesError where this is no pod."""
