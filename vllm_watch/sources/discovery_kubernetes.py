@@ -70,6 +70,7 @@ class KubernetesTargets:
 
         `qualified` puts the namespace before the names of pods and groups.
         """
+        self.changed = False
         if self.settings.node_name.startswith("$") and not self._node():
             # Without it every pod of the cluster would be watched from every node.
             cause = f"the environment has no {self.settings.node_name[1:]}"
@@ -80,7 +81,7 @@ class KubernetesTargets:
         _, late = await asyncio.wait(answers, timeout=FIRST_SECONDS)
         for each in late:
             each.cancel()
-        self.changed = False
+        self.changed = False  # what came while we waited is in what follows
         self.problems = {_place(each): each.problem for each in self._watches if each.problem}
         self.problems |= {
             _place(watch): "no answer yet"
@@ -127,12 +128,12 @@ class KubernetesTargets:
         """
         self._names = {pod.uid: self._names[pod.uid] for pod in pods if pod.uid in self._names}
         own = {pod.uid: slug(_in(pod, pod.name, ".", qualified=qualified)) for pod in pods}
-        taken = {*self._names.values(), WATCHER}
+        owned, taken = set(own.values()), {*self._names.values(), WATCHER}
         for pod in pods:
             if pod.uid in self._names:
                 continue
             asked = pod.says.get("name", "")
-            free = asked and asked not in taken and asked not in own.values()
+            free = asked and asked not in taken and asked not in owned
             name = asked if free else own[pod.uid]
             self._names[pod.uid] = "" if name in taken else name
             taken.add(name)
