@@ -325,7 +325,8 @@ class FakeKubernetes:
     async def say(self, line: bytes) -> None:
         """Send this to every watch under way, as it is."""
         for stream in list(self.streams):
-            await stream.write(line)
+            with contextlib.suppress(ConnectionError):  # its client has just gone
+                await stream.write(line)
 
     def cut(self) -> None:
         """End the connection of every watch under way, without a word."""

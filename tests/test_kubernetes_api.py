@@ -2,9 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -158,3 +159,45 @@ def test_address_of_an_ipv6_cluster(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("t")
     access = in_cluster(environ, tmp_path)
     assert (access.url, access.ca_file, access.namespace) == ("https://[fd00::1]:6443", None, "")
+
+
+async def test_watch_tells_each_event_until_the_server_ends_it(tmp_path: Path) -> None:
+    """In order, whole, from the version on that was asked for; then the answer is empty."""
+    async with pod(tmp_path) as (_, api):
+        for name in ("a", "b"):
+            await api.post(LEASES, {"metadata": {"name": name}})
+        told: list[tuple[str, str]] = []
+        query = {"watch": "1", "resourceVersion": "1", "timeoutSeconds": "1"}
+
+        def take(event: Mapping[str, Any]) -> bool:
+            told.append((event["type"], event["object"]["metadata"]["name"]))
+            return True
+
+        ended = await api.follow(LEASES, query, 1.0, take)
+        assert (ended.status, ended.document, told) == (200, {}, [("ADDED", "b")])
+        missing = await api.follow("/api/v1/nothing", query, 1.0, take)
+        assert missing.status == 404
+        enough = {"watch": "1", "resourceVersion": "0", "timeoutSeconds": "60"}
+        assert (await api.follow(LEASES, enough, 60.0, lambda event: take(event) and False)).ok
+        assert told == [("ADDED", "b"), ("ADDED", "a")]
+
+
+async def test_watch_that_says_nothing_any_more_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that died without a word, and one whose event has no end."""
+    monkeypatch.setattr(kubernetes_api, "CALL_SECONDS", 0.5)
+    async with pod(tmp_path) as (server, api):
+        query = {"watch": "1", "timeoutSeconds": "60"}
+        with pytest.raises(KubernetesError, match="cannot be asked"):
+            await api.follow(LEASES, query, 0.5, lambda _: True)
+        server.cut()
+        monkeypatch.setattr(kubernetes_api, "CALL_SECONDS", 30.0)
+        monkeypatch.setattr(kubernetes_api, "ANSWER_BYTES_MAX", 20)
+        following = asyncio.create_task(api.follow(LEASES, query, 30.0, lambda _: True))
+        async with asyncio.timeout(30):
+            while len(server.asked) < 2 or not server.streams:
+                await asyncio.sleep(0.02)
+        await server.say(b"x" * 30)
+        with pytest.raises(KubernetesError, match="an event of over"):
+            await following

@@ -228,7 +228,7 @@ class Daemon:
 
     async def _discover_on(self) -> None:
         while True:
-            await asyncio.sleep(min(1.0, self._config.discovery.refresh_seconds))
+            await self._discovery.wait(min(1.0, self._config.discovery.refresh_seconds))
             try:
                 await self._discover()
                 if not self._discovery.problems:

@@ -39,6 +39,9 @@ JSON_PATCH = "application/json-patch+json"
 _FILE_BYTES_MAX = 1 << 20
 _SAID_CHARACTERS_MAX = 300
 
+Take = Callable[[Mapping[str, Any]], bool]
+"""Is shown an event; may it go on?"""
+
 NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
 
 
@@ -139,9 +142,10 @@ class Api:
         return await self._call("DELETE", path, document)
 
     async def follow(
-        self, path: str, query: Mapping[str, str], seconds: float, take: Callable[[Mapping[str, Any]], None]
+        self, path: str, query: Mapping[str, str], seconds: float, take: Take
     ) -> Answer:  # fmt: skip
-        """Watch: hand each event to `take` as it comes, until the server ends it; the answer is empty then.
+        """Watch: hand each event to `take` as it comes, until it has enough or the server ends it; the answer
+        is empty then.
 
         `seconds` is what the server was asked for; a connection that outlives it by a call is dead.
 
@@ -231,9 +235,7 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
     return bytes(body)
 
 
-async def _each_line(
-    response: aiohttp.ClientResponse, take: Callable[[Mapping[str, Any]], None]
-) -> None:
+async def _each_line(response: aiohttp.ClientResponse, take: Take) -> None:
     """Raises ValueError for a line that is no event; what is cut off at the end is no line."""
     rest = b""
     async for part in response.content.iter_any():
@@ -242,7 +244,8 @@ async def _each_line(
             event = json.loads(line)
             if not isinstance(event, dict):
                 raise ValueError("an event is no object")  # noqa: TRY004 - of the text, not of the code
-            take(event)
+            if not take(event):
+                return
         if len(rest) > ANSWER_BYTES_MAX:
             raise ValueError(f"an event of over {ANSWER_BYTES_MAX >> 20} MiB")
 

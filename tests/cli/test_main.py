@@ -48,7 +48,10 @@ CONFIG = """\
 listen: 0.0.0.0:9470
 scrape: {interval_seconds: 1}
 slo: {time_to_first_token_seconds: 1.5}
-discovery: {file_sd: [/etc/targets/*.json], dns: [{host: vllm.svc}]}
+discovery:
+  file_sd: [/etc/targets/*.json]
+  dns: [{host: vllm.svc}]
+  kubernetes: [{selector: app=vllm, port: 9000}, {selector: "a in (b,c)", namespaces: [x, y]}]
 targets:
   - {name: chat-0, group: chat, url: http://10.0.0.7:8000}
   - {url: https://llm.example, scrape: {interval_seconds: 10}, slo: {e2e_latency_seconds: 30}}
@@ -63,6 +66,8 @@ llm.example-443  llm.example-443  https://llm.example   10 s      4 s      none 
 discovered targets, looked for every 30 s:
   file_sd  /etc/targets/*.json
   dns      vllm.svc, port 8000
+  pods     app=vllm, in our own namespace, port 9000
+  pods     a in (b,c), in x, y, port 8000
 
 not as by default:
   listen: 0.0.0.0:9470

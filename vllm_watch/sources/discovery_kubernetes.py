@@ -6,7 +6,7 @@ Runbook: docs/kubernetes.md.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 from pydantic import ValidationError
@@ -37,12 +37,14 @@ class KubernetesTargets:
     """The pods of one entry of the configuration, each with the name that it had when it was first seen."""
 
     def __init__(
-        self, settings: KubernetesDiscovery, environ: Mapping[str, str], session: NewSession = new_session
+        self, settings: KubernetesDiscovery, environ: Mapping[str, str], news: Callable[[], None],
+        session: NewSession = new_session,
     ) -> None:  # fmt: skip
+        """`news` is called when there may be something new to `read`."""
         self.settings = settings
         self.problems: dict[str, str] = {}  # by place, as of the last `read`
         self.changed = True  # since the last `read`
-        self._environ, self._session = environ, session
+        self._environ, self._news, self._session = environ, news, session
         query = {"labelSelector": settings.selector}
         if node := self._node():
             query["fieldSelector"] = f"spec.nodeName={node}"
@@ -57,6 +59,7 @@ class KubernetesTargets:
 
     def _notice(self) -> None:
         self.changed = True
+        self._news()
 
     def _api(self) -> Api:
         """Raises KubernetesError where this is no pod."""
@@ -67,6 +70,7 @@ class KubernetesTargets:
 
         `qualified` puts the namespace before the names of pods and groups.
         """
+        self.changed = False
         if self.settings.node_name.startswith("$") and not self._node():
             # Without it every pod of the cluster would be watched from every node.
             cause = f"the environment has no {self.settings.node_name[1:]}"
@@ -77,7 +81,7 @@ class KubernetesTargets:
         _, late = await asyncio.wait(answers, timeout=FIRST_SECONDS)
         for each in late:
             each.cancel()
-        self.changed = False
+        self.changed = False  # what came while we waited is in what follows
         self.problems = {_place(each): each.problem for each in self._watches if each.problem}
         self.problems |= {
             _place(watch): "no answer yet"
@@ -124,12 +128,12 @@ class KubernetesTargets:
         """
         self._names = {pod.uid: self._names[pod.uid] for pod in pods if pod.uid in self._names}
         own = {pod.uid: slug(_in(pod, pod.name, ".", qualified=qualified)) for pod in pods}
-        taken = {*self._names.values(), WATCHER}
+        owned, taken = set(own.values()), {*self._names.values(), WATCHER}
         for pod in pods:
             if pod.uid in self._names:
                 continue
             asked = pod.says.get("name", "")
-            free = asked and asked not in taken and asked not in own.values()
+            free = asked and asked not in taken and asked not in owned
             name = asked if free else own[pod.uid]
             self._names[pod.uid] = "" if name in taken else name
             taken.add(name)

@@ -118,20 +118,24 @@ class PodWatch:
         elif not answer.ok:
             raise self._no(answer)
 
-    def _take(self, event: Mapping[str, Any]) -> None:
+    def _take(self, event: Mapping[str, Any]) -> bool:
         kind, document = event.get("type"), event.get("object")
-        if not isinstance(document, dict) or self._version is None:
-            return
         if kind == "ERROR":
             self._version = None  # mostly 410: the list says how things are
-            return
+            return False
+        if not isinstance(document, dict):
+            return True
         version = (document.get("metadata") or {}).get("resourceVersion")
         self._version = str(version) if version else self._version
         self._failures = 0
-        if kind == "BOOKMARK":
-            return
-        before = self.pods.get(uid := str((document.get("metadata") or {}).get("uid")))
-        if kind == "DELETED":
+        if kind != "BOOKMARK":
+            self._change(document, deleted=kind == "DELETED")
+        return True
+
+    def _change(self, document: Mapping[str, Any], *, deleted: bool) -> None:
+        uid = str((document.get("metadata") or {}).get("uid"))
+        before = self.pods.get(uid)
+        if deleted:
             self.pods.pop(uid, None)
         else:
             self._learn(self.pods, document)

@@ -5,6 +5,7 @@ wrong is said once, and never makes a list shorter that was good.
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Mapping
 
@@ -20,6 +21,8 @@ from vllm_watch.sources.discovery_kubernetes import KubernetesTargets, qualified
 _log = structlog.get_logger()
 
 _CLOSE_SECONDS = 2.0  # a watch that is cancelled ends at once
+# Pods come and go in crowds. An engine that is told to end takes longer to close its port.
+_CROWD_SECONDS = 0.1
 
 
 class Discovery:
@@ -35,6 +38,7 @@ class Discovery:
         self._names: list[DnsTargets] = []
         self._pods: list[KubernetesTargets] = []
         self._ending: list[asyncio.Task[None]] = []
+        self._news = asyncio.Event()  # of pods
         self._seen: tuple[list[TargetConfig], dict[str, str]] = ([], {})  # at the last look
         self._problems: dict[str, str] = {}
         self._targets: tuple[TargetConfig, ...] | None = None
@@ -51,7 +55,8 @@ class Discovery:
         followed = {pods.settings: pods for pods in self._pods}
         wanted = tuple(dict.fromkeys(settings.kubernetes))
         self._pods = [
-            followed.get(each) or KubernetesTargets(each, self._environ) for each in wanted
+            followed.get(each) or KubernetesTargets(each, self._environ, self._news.set)
+            for each in wanted
         ]
         self._ending = [task for task in self._ending if not task.done()]
         left = followed.keys() - set(wanted)
@@ -68,6 +73,14 @@ class Discovery:
     def problems(self) -> Mapping[str, str]:
         """What is wrong now, in words, by file or host name; empty when all is well."""
         return self._problems
+
+    async def wait(self, seconds: float) -> None:
+        """Wait so long, or until pods have come or gone: one that is deleted falls silent the next moment."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._news.wait()
+                await asyncio.sleep(_CROWD_SECONDS)
+        self._news.clear()
 
     async def refresh(self, now_monotonic: float) -> tuple[TargetConfig, ...] | None:
         """Return all targets where they changed since the last call; None: nothing new, or not due yet."""
