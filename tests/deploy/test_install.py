@@ -23,11 +23,20 @@ SECONDS_MAX = 600
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of programs of somebody who has uv and pipx."""
     folder = tmp_path_factory.mktemp("tools")
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=SECONDS_MAX)
-    subprocess.run(
-        [folder / "bin/pip", "install", "--quiet", "--disable-pip-version-check", "uv", "pipx"],
-        check=True, timeout=SECONDS_MAX,
-    )  # fmt: skip
+    for command in (
+        ["venv", "--without-pip", folder],
+        [
+            "pip",
+            "--python",
+            folder / "bin/python",
+            "install",
+            "--quiet",
+            "--no-compile",
+            "uv",
+            "pipx",
+        ],
+    ):
+        subprocess.run([sys.executable, "-m", *command], check=True, timeout=SECONDS_MAX)
     return folder / "bin"
 
 
@@ -36,7 +45,11 @@ def followed(clone: Path, home: Path, tools: Path, hows: set[str], *before: str)
     home.mkdir(exist_ok=True)
     theirs = ("VLLM_", "PYTHON", "VIRTUAL_ENV", "UV_", "PIPX_", "XDG_")
     environ = {name: text for name, text in os.environ.items() if not name.startswith(theirs)}
-    environ |= {"PATH": f"{tools}:{os.environ['PATH']}", "UV_PYTHON_DOWNLOADS": "never", "PIP_NO_COMPILE": "1"}
+    environ |= {
+        "PATH": f"{tools}:{os.environ['PATH']}",
+        "UV_PYTHON_DOWNLOADS": "never",
+        "PIP_COMPILE": "0",
+    }
     done = subprocess.run(
         [*before, sys.executable, "-m", "tests.deploy.follow", "docs/install.md", home, *sorted(hows)],
         cwd=clone, env=environ | ({"ALONE": "1"} if before else {}), capture_output=True, text=True,
