@@ -1,7 +1,7 @@
 """What was told and done, held against the truth: everything that must never happen is said here."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -161,9 +161,9 @@ class Books:
     # --- what is kept and shown
 
     def kept(
-        self, rows: Mapping[str, Mapping[str, Any]], attempts: Iterable[Attempt], t: float
+        self, rows: Mapping[str, Mapping[str, Any]], attempts: Collection[str], t: float
     ) -> None:
-        """After a restart of the watcher: is all that was told and done in the state folder?"""
+        """After a run of the watcher: is all that was told, and all that was done, in the state folder?"""
         for name, event in self.latest.items():
             if event["target"] == WATCHER:
                 continue  # of the moment: it is found anew
@@ -172,9 +172,8 @@ class Books:
                 self.breach(t, f"{name} was told and is not kept")
             elif event["event"] == "resolved" and row["event"] != "resolved":
                 self.breach(t, f"{name} was told as ended and is kept as {row['event']}")
-        known = {each.id for each in attempts}
         for call in self.calls:
-            if call.attempt not in known:
+            if call.attempt not in attempts:
                 self.breach(t, f"attempt {call.attempt} was called and is not in the journal")
 
     def exported(self, metrics: Mapping[str, float], attempts: Iterable[Attempt]) -> list[str]:

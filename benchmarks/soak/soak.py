@@ -20,6 +20,7 @@ from benchmarks.soak.site import Site
 from benchmarks.soak.truth import Truth
 from benchmarks.soak.virtual_time import Clock, Loop, virtual
 from benchmarks.soak.watcher import BUDGETS, GROUPS, Watcher, joined, settings
+from vllm_watch.actions.attempt import ENDED_STATES
 from vllm_watch.actions.facts import Pause
 from vllm_watch.lab.virtual import EPOCH
 
@@ -124,7 +125,7 @@ class Soak:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if not self.watcher.running:
-            self.books.ended_before = self.watcher.ended()
+            self._hold_what_is_kept()
             await self.watcher.start()
         await self._check()
         await self._end()
@@ -145,9 +146,16 @@ class Soak:
         await asyncio.sleep(away_s * self.rng.uniform(0.5, 1.5))
         self.site.advance_all()
         self.books.blinded(forget=("crash", "slow"))
-        rows, self.books.ended_before = self.watcher.rows(), self.watcher.ended()
+        self._hold_what_is_kept()
         await self.watcher.start()
-        self.books.kept(rows, await self.watcher.attempts(), self.clock.t)
+
+    def _hold_what_is_kept(self) -> None:
+        """Between two runs: what is in the folder, and what the next run counts from."""
+        states = self.watcher.states()
+        self.books.kept(self.watcher.rows(), states, self.clock.t)
+        self.books.ended_before = {
+            name: each for name, each in states.items() if each in ENDED_STATES
+        }
 
     async def _lose_network(self) -> None:
         """No way to one target, or to all: a page for the way, and no restart."""
@@ -206,6 +214,7 @@ class Soak:
             name = f"{each.trigger} {each.state}"
             result.outcomes[name] = result.outcomes.get(name, 0) + 1
         await self.watcher.stop()
+        self._hold_what_is_kept()
         self._is_flat()
         for life in self.site.lives.values():
             for name, count in life.happened.items():

@@ -19,7 +19,7 @@ from benchmarks.soak.truth import Truth
 from benchmarks.soak.virtual_time import Loop
 from vllm_watch import daemon as wiring
 from vllm_watch.actions import hook_kinds
-from vllm_watch.actions.attempt import ENDED_STATES, Attempt
+from vllm_watch.actions.attempt import Attempt
 from vllm_watch.config import Config
 from vllm_watch.daemon import Daemon
 from vllm_watch.export import text
@@ -134,11 +134,10 @@ class Watcher:
         """The journal's."""
         return await self.restarts.journal.attempts()
 
-    def ended(self) -> dict[str, str]:
-        """The attempts in the state folder of the next run that have ended, and how."""
+    def states(self) -> dict[str, str]:
+        """The attempts in the state folder of the next run, by id."""
         with closing(sqlite3.connect(self.state_dir / file.NAME)) as db:
-            states = dict(db.execute("SELECT id, state FROM attempt"))
-        return {name: state for name, state in states.items() if state in ENDED_STATES}
+            return dict(db.execute("SELECT id, state FROM attempt"))
 
     def rows(self) -> dict[str, Mapping[str, Any]]:
         """The incidents in the state folder of the next run, by id."""

@@ -18,7 +18,7 @@ from benchmarks.soak.virtual_time import Clock, Loop, virtual
 from vllm_watch.actions.attempt import Attempt
 
 ROOT = Path(__file__).parents[2]
-SEED, HOURS = 3, 2
+SEED, HOURS = 36, 2
 EVENT = {
     "id": "i1", "target": "a", "engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": "page",
     "summary": "no step for 40 s", "restart_advised": True, "event": "opened",
