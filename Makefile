@@ -27,7 +27,7 @@ TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prome
 	curl:curl nsenter:util-linux systemd-analyze:systemd
 PACKAGES := prometheus prometheus-alertmanager chromium gcc libc6-dev etcd-server kubernetes-client curl util-linux systemd python3-venv
 
-.PHONY: help demo test test-short hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection soak-healthy screenshots dist lock sbom supply docs deps tools clean
+.PHONY: help demo test test-short hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection soak soak-healthy fuzz screenshots dist lock sbom supply docs deps tools clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,6 +96,14 @@ bench-page: $(DEV)/.installed  ## measure what watching costs and write docs/per
 
 bench-long: $(DEV)/.installed  ## ... over 24 simulated hours, 20 real minutes, and beside a real vLLM (make test-vllm installs it)
 	$(BIN)/python benchmarks/bench_performance.py --long --page
+
+soak: $(DEV)/.installed  ## 30 seeds of 24 h in virtual time under faults (hours; goes on where it was; SOAK_ARGS='--seeds 3 --hours 2')
+	$(BIN)/python -m benchmarks.soak $(SOAK_ARGS)
+
+# Atheris follows coverage; where there is none for this Python, the mutator of tests/fuzz does without.
+fuzz: $(DEV)/.installed  ## throw changed inputs at what reads, a minute each (FUZZ_SECONDS=600 FUZZ_ARGS='log trace')
+	@$(BIN)/python -c 'import atheris' 2> /dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'atheris>=3' || true
+	$(BIN)/python -m tests.fuzz.run $(FUZZ_ARGS)
 
 soak-healthy: $(DEV)/.installed  ## watch more than ten healthy engine-days in virtual time; any page fails (SOAK_ARGS='--seed 7 --hours 12')
 	$(BIN)/python benchmarks/bench_healthy.py --hours 6 $(SOAK_ARGS)

@@ -29,6 +29,7 @@ LONG = (
     "detectors/test_healthy_stories.py", "alerts/test_stories.py", "detectors/test_stories.py",
     "alerts/test_recorded.py", "detectors/test_missing_signals.py", "lab/test_lives.py", "store/test_split_replay.py",
     "benchmarks/test_detection.py", "benchmarks/test_fleet.py",
+    "benchmarks/test_soak.py", "fuzz/test_fuzz.py",
     "actions/test_failing_disk.py", "restarts/test_daemon_restarts.py", "actions/test_restart_stories.py",
     "restarts/test_wiring.py", "hooks/test_gate_probes.py", "locks/test_lease.py", "locks/test_etcd.py",
     "actions/test_lock_loss.py", "cli/test_gpus.py", "sources/test_flight_recorder.py",

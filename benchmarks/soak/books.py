@@ -1,7 +1,7 @@
 """What was told and done, held against the truth: everything that must never happen is said here."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,9 @@ from vllm_watch.actions.attempt import Attempt
 from vllm_watch.samples.target import WATCHER
 
 HOUR, DAY = 3600.0, 86_400.0
+
+ROUNDING_SECONDS = 0.01
+"""Between the clock as we read it and Unix time as the watcher does."""
 
 BROKEN_MAX = 50
 """So many breaches are kept of a seed: the first ones say what is wrong."""
@@ -50,7 +53,9 @@ class Books:
     resets: list[float] = field(default_factory=list)  # when a person closed the breakers
     pages: int = 0
     advised: set[str] = field(default_factory=set)  # ids for which a restart was advised
-    ended_before: dict[str, str] = field(default_factory=dict)  # attempts before this run, and how they ended
+    ended_before: dict[str, str] = field(
+        default_factory=dict
+    )  # attempts before this run, and how they ended
 
     def breach(self, t: float, text: str) -> None:
         """Something that must never happen has."""
@@ -81,7 +86,10 @@ class Books:
         if event["restart_advised"] and event["id"] not in self.advised:
             self.advised.add(event["id"])
             if not self.truth.may_restart(target, t):
-                self.breach(t, f"{target}: a restart that cures nothing is advised: {what}: {event['summary']}")
+                self.breach(
+                    t,
+                    f"{target}: a restart that cures nothing is advised: {what}: {event['summary']}",
+                )
 
     @property
     def open(self) -> dict[str, Mapping[str, Any]]:
@@ -99,7 +107,9 @@ class Books:
             trouble.seen_s += seconds
             if trouble.seen_s > trouble.within_s:
                 trouble.found = True  # said once
-                self.breach(t, f"{target}: {trouble.slug} is not told after {trouble.seen_s:.0f} s of it")
+                self.breach(
+                    t, f"{target}: {trouble.slug} is not told after {trouble.seen_s:.0f} s of it"
+                )
 
     def blinded(self, target: str | None = None, forget: Iterable[str] = ()) -> None:
         """The watcher did not see for a while: its time for what is wrong begins anew, and does not count for `forget`."""
@@ -133,21 +143,27 @@ class Books:
         for each in self.calls:
             firsts.setdefault(each.attempt, each)
         group = [each for each in firsts.values() if each.group == call.group]
-        if any(t - each.t < limits.cooldown_s for each in group):
+        if any(t - each.t < limits.cooldown_s - ROUNDING_SECONDS for each in group):
             self.breach(t, f"{call.group} is restarted within its cooldown")
         for limit, seconds, name in ((limits.per_hour, HOUR, "hour"), (limits.per_day, DAY, "day")):
-            spent = sum(each.t > t - seconds for each in group)
+            spent = sum(each.t > t - seconds + ROUNDING_SECONDS for each in group)
             if spent >= limit:
-                self.breach(t, f"{call.group} is restarted {spent + 1} times in a {name} of {limit}")
-        reset_t = max((each for each in self.resets if each <= t), default=0.0)
-        same = [each for each in firsts.values() if each.incident and each.incident == call.incident]
+                self.breach(
+                    t, f"{call.group} is restarted {spent + 1} times in a {name} of {limit}"
+                )
+        reset_t = max((each for each in self.resets if each <= t), default=-1.0)
+        same = [
+            each for each in firsts.values() if each.incident and each.incident == call.incident
+        ]
         if any(each.t > reset_t for each in same):
             self.breach(t, f"incident {call.incident} gets a second restart")
 
     # --- what is kept and shown
 
-    def kept(self, rows: Mapping[str, Mapping[str, Any]], attempts: Iterable[Attempt], t: float) -> None:
-        """After a restart of the watcher: is all that was told and done in the state folder?"""
+    def kept(
+        self, rows: Mapping[str, Mapping[str, Any]], attempts: Collection[str], t: float
+    ) -> None:
+        """After a run of the watcher: is all that was told, and all that was done, in the state folder?"""
         for name, event in self.latest.items():
             if event["target"] == WATCHER:
                 continue  # of the moment: it is found anew
@@ -156,9 +172,8 @@ class Books:
                 self.breach(t, f"{name} was told and is not kept")
             elif event["event"] == "resolved" and row["event"] != "resolved":
                 self.breach(t, f"{name} was told as ended and is kept as {row['event']}")
-        known = {each.id for each in attempts}
         for call in self.calls:
-            if call.attempt not in known:
+            if call.attempt not in attempts:
                 self.breach(t, f"attempt {call.attempt} was called and is not in the journal")
 
     def exported(self, metrics: Mapping[str, float], attempts: Iterable[Attempt]) -> list[str]:
@@ -169,7 +184,12 @@ class Books:
             if target != WATCHER:
                 told[f'vllm_watch_incidents_total{{target="{target}",kind="{kind}"}}'] = count
         for event in self.open.values():
-            labels = {name: event[name] or "" for name in ("target", "engine", "kind", "cause", "severity")}
+            if event["target"] == WATCHER:
+                continue  # of the moment, and not kept
+            labels = {
+                name: event[name] or ""
+                for name in ("target", "engine", "kind", "cause", "severity")
+            }
             told[f"vllm_watch_incident_open{{{_labels(labels)}}}"] = 1.0
         for each in attempts:  # these are counted since the watcher began
             if not each.open and self.ended_before.get(each.id) != each.state:
@@ -186,7 +206,11 @@ def _labels(labels: Mapping[str, str]) -> str:
     return ",".join(f'{name}="{value}"' for name, value in labels.items())
 
 
-FAMILIES = ("vllm_watch_incidents_total{", "vllm_watch_incident_open{", "vllm_watch_restarts_total{")
+FAMILIES = (
+    "vllm_watch_incidents_total{",
+    "vllm_watch_incident_open{",
+    "vllm_watch_restarts_total{",
+)
 
 
 def read_metrics(text: str) -> dict[str, float]:

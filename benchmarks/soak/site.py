@@ -9,7 +9,15 @@ from benchmarks.soak.books import Books, Call
 from benchmarks.soak.engine_life import MINUTE, EngineLife
 from benchmarks.soak.truth import Truth
 from benchmarks.soak.virtual_time import Clock
-from vllm_watch.actions.hooks.base import DONE, FAILED, REFUSED, UNCERTAIN, Finding, HookCall, HookResult
+from vllm_watch.actions.hooks.base import (
+    DONE,
+    FAILED,
+    REFUSED,
+    UNCERTAIN,
+    Finding,
+    HookCall,
+    HookResult,
+)
 from vllm_watch.lab.sampling import observe
 from vllm_watch.samples.observation import Call as Asked
 from vllm_watch.samples.target import Target
@@ -30,7 +38,9 @@ class Site:
     """Everything that the watcher does not own."""
 
     clock: Clock
-    rng: Random
+    rngs: dict[
+        str, Random
+    ]  # by target: what happens to one does not hang on when another was looked at
     truth: Truth
     lives: dict[str, EngineLife]
     groups: dict[str, str]  # by target
@@ -80,9 +90,15 @@ class Source:
         if name in site.away:
             await asyncio.sleep(_UNREACHABLE.latency_s)
             life = site.advance(name)
-            seen = replace(observe(life.vllm, None), scrape=_UNREACHABLE, health=_UNREACHABLE, reading=None, process=None)
+            seen = replace(
+                observe(life.vllm, None),
+                scrape=_UNREACHABLE,
+                health=_UNREACHABLE,
+                reading=None,
+                process=None,
+            )
         else:
-            missed = site.rng.random() < MISSES_SHARE
+            missed = site.rngs[name].random() < MISSES_SHARE
             if life.vllm.api_hung or missed:
                 await asyncio.sleep(SCRAPE_SECONDS)
                 life = site.advance(name)
@@ -118,12 +134,12 @@ class Hook:
 
     async def refusal(self, call: HookCall) -> str | None:
         """Seldom it has a reason, seldom it breaks or says nothing."""
-        chance = self._site.rng.random()
-        if chance < 0.02:  # noqa: PLR2004
+        chance = self._site.rngs[call.target].random()
+        if chance < 0.02:
             raise RuntimeError("this hook cannot even say so")
-        if chance < 0.04:  # noqa: PLR2004
+        if chance < 0.04:
             await asyncio.sleep(600.0)
-        return "the supervisor is waiting" if chance < 0.1 else None  # noqa: PLR2004
+        return "the supervisor is waiting" if chance < 0.1 else None
 
     async def rehearse(self, call: HookCall) -> list[Finding]:
         """Nothing to try."""
@@ -131,23 +147,24 @@ class Hook:
 
     async def restart(self, call: HookCall) -> HookResult:
         """Act, or fail."""
-        site = self._site
+        site, rng = self._site, self._site.rngs[call.target]
         site.books.called(
             Call(site.clock.t, site.run, call.attempt_id, call.target, call.group, call.trigger, call.incident_id),
             paused=site.clock.unix() < site.paused_until_t, forbidden=site.forbidden(),
         )  # fmt: skip
-        (end,) = site.rng.choices(
+        (end,) = rng.choices(
             ("restarts", "fails", "refuses", "uncertain", "uncertain, acted", "does nothing",
              "never starts", "hangs", "hangs, acted", "breaks"),
             (60, 8, 5, 4, 4, 4, 3, 4, 4, 4),
         )  # fmt: skip
         site.hooks[end] = site.hooks.get(end, 0) + 1
-        await asyncio.sleep(site.rng.uniform(0.5, 20.0))
+        await asyncio.sleep(rng.uniform(0.5, 20.0))
         return await self._end(end, site.advance(call.target))
 
     async def _end(self, end: str, life: EngineLife) -> HookResult:
+        rng = self._site.rngs[life.target]
         if end in ("restarts", "uncertain, acted", "hangs, acted"):
-            life.restart(self._site.rng.uniform(0.0, 20.0), self._site.rng.uniform(20.0, 120.0))
+            life.restart(rng.uniform(0.0, 20.0), rng.uniform(20.0, 120.0))
         if end == "never starts":
             self._end_for_long(life)
         if end.startswith("hangs"):
@@ -168,4 +185,4 @@ class Hook:
             life.vllm.start(60.0)
             life.later(90.0, lambda: setattr(trouble, "end_t", life.t))
 
-        life.later(self._site.rng.uniform(10 * MINUTE, 60 * MINUTE), start)
+        life.later(self._site.rngs[life.target].uniform(10 * MINUTE, 60 * MINUTE), start)

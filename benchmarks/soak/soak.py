@@ -20,6 +20,7 @@ from benchmarks.soak.site import Site
 from benchmarks.soak.truth import Truth
 from benchmarks.soak.virtual_time import Clock, Loop, virtual
 from benchmarks.soak.watcher import BUDGETS, GROUPS, Watcher, joined, settings
+from vllm_watch.actions.attempt import ENDED_STATES
 from vllm_watch.actions.facts import Pause
 from vllm_watch.lab.virtual import EPOCH
 
@@ -34,6 +35,9 @@ GROWTH_RATIO, GROWTH_BYTES = 1.25, 200_000
 INCIDENT_BYTES = 12_000
 """Of all else: an incident that has ended stays on the page, and weighs so much at most."""
 
+
+INTERVALS = (5.0, 10.0, 15.0)
+"""Seconds from look to look, one for each seed: what is kept of a minute depends on it."""
 
 COMMON_MIN = 3
 """So many that fall silent at once are told as one (fleet.targets_min); fewer page each for himself."""
@@ -63,21 +67,29 @@ class Soak:
 
     def __init__(self, seed: int, hours: float, folder: Path) -> None:
         self.clock = Clock(EPOCH)
-        self.rng = Random(f"soak {seed}")  # noqa: S311 - to be repeatable, not secret
+        self.rng = Random(f"soak {seed}")
         self.end_t = hours * HOUR
         self.truth = Truth()
         lives = {
-            name: EngineLife(name, zlib.crc32(f"{seed} {name}".encode()), self.truth) for name in GROUPS
+            name: EngineLife(name, zlib.crc32(f"{seed} {name}".encode()), self.truth)
+            for name in GROUPS
         }
         for life in lives.values():
             life.scene.begin_at(EPOCH)
-        limits = Limits(BUDGETS["cooldown_seconds"], int(BUDGETS["budget_per_hour"]), int(BUDGETS["budget_per_day"]))
+        limits = Limits(
+            BUDGETS["cooldown_seconds"],
+            int(BUDGETS["budget_per_hour"]),
+            int(BUDGETS["budget_per_day"]),
+        )
         deny = self.rng.randrange(23)
         self.books = Books(self.truth, dict.fromkeys(GROUPS.values(), limits))
         self.site = Site(
-            self.clock, Random(f"site {seed}"), self.truth, lives, GROUPS, (deny, deny + 1), self.books,  # noqa: S311
+            self.clock, {name: Random(f"site {seed} {name}") for name in GROUPS}, self.truth, lives, GROUPS,
+            (deny, deny + 1), self.books,
         )  # fmt: skip
-        self.watcher = Watcher(self.site, folder, settings(folder, (deny, deny + 1)))
+        self.watcher = Watcher(
+            self.site, folder, settings(folder, (deny, deny + 1), self.rng.choice(INTERVALS))
+        )
         self.site.restarting = self.watcher.restarting
         self.result = Result(seed, hours)
         self._sizes: list[tuple[float, dict[str, int], int]] = []
@@ -107,13 +119,13 @@ class Soak:
             for task in tasks:
                 if task.done():
                     task.result()
-            if len(self.books.broken) >= 20:  # noqa: PLR2004 - enough to begin with
+            if len(self.books.broken) >= 20:
                 break
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         if not self.watcher.running:
-            self.books.ended_before = self.watcher.ended()
+            self._hold_what_is_kept()
             await self.watcher.start()
         await self._check()
         await self._end()
@@ -129,26 +141,34 @@ class Soak:
 
     async def _restart_watcher(self) -> None:
         """Stopped or killed; nobody watches for a while; another takes its folder over."""
-        kill, away_s = self.rng.random() < 0.5, self.rng.choice((1.0, 20.0, 300.0, 1500.0))  # noqa: PLR2004
-        told = {name: dict(each) for name, each in self.books.latest.items()}
+        kill, away_s = self.rng.random() < 0.5, self.rng.choice((1.0, 20.0, 300.0, 1500.0))
         await (self.watcher.kill() if kill else self.watcher.stop())
-        self.books.latest = {**self.books.latest, **told} if kill else self.books.latest
         await asyncio.sleep(away_s * self.rng.uniform(0.5, 1.5))
         self.site.advance_all()
         self.books.blinded(forget=("crash", "slow"))
-        rows, self.books.ended_before = self.watcher.rows(), self.watcher.ended()
+        self._hold_what_is_kept()
         await self.watcher.start()
-        self.books.kept(rows, await self.watcher.attempts(), self.clock.t)
+
+    def _hold_what_is_kept(self) -> None:
+        """Between two runs: what is in the folder, and what the next run counts from."""
+        states = self.watcher.states()
+        self.books.kept(self.watcher.rows(), states, self.clock.t)
+        self.books.ended_before = {
+            name: each for name, each in states.items() if each in ENDED_STATES
+        }
 
     async def _lose_network(self) -> None:
         """No way to one target, or to all: a page for the way, and no restart."""
-        all_ = self.rng.random() < 0.5  # noqa: PLR2004
+        all_ = self.rng.random() < 0.5
         names = list(GROUPS) if all_ else [self.rng.choice(list(GROUPS))]
         self.site.advance_all()
-        answering = sum(each.vllm.serving and not each.vllm.api_hung for each in self.site.lives.values())
+        answering = sum(
+            each.vllm.serving and not each.vllm.api_hung for each in self.site.lives.values()
+        )
         common = all_ and answering >= COMMON_MIN
         away = [
-            self.truth.begin("network", name, self.clock.t, pages=not common, restarts=False) for name in names
+            self.truth.begin("network", name, self.clock.t, pages=not common, restarts=False)
+            for name in names
         ]
         self.site.away.update(names)
         await asyncio.sleep(self.rng.uniform(MINUTE, 15 * MINUTE))
@@ -194,6 +214,7 @@ class Soak:
             name = f"{each.trigger} {each.state}"
             result.outcomes[name] = result.outcomes.get(name, 0) + 1
         await self.watcher.stop()
+        self._hold_what_is_kept()
         self._is_flat()
         for life in self.site.lives.values():
             for name, count in life.happened.items():
@@ -205,7 +226,7 @@ class Soak:
     def _is_flat(self) -> None:
         warm = [each for each in self._sizes if each[0] >= WARM_HOURS]
         half = len(warm) // 2
-        if half < 2:  # noqa: PLR2004 - too short to say
+        if half < 2:
             return
         for name in warm[0][1]:
             first = max(sizes[name] for _, sizes, _ in warm[:half])
@@ -215,13 +236,15 @@ class Soak:
             if name not in GROUPS:
                 allowed += INCIDENT_BYTES * (warm[-1][2] - warm[0][2])
             if last > allowed:
-                self.books.breach(self.clock.t, f"memory of {name} grows from {first:,} to {last:,} bytes")
+                self.books.breach(
+                    self.clock.t, f"memory of {name} grows from {first:,} to {last:,} bytes"
+                )
 
 
 def soak(seed: int, hours: float) -> Result:
     """Run one seed in a folder of its own, which is removed."""
     began_s = time.process_time()
-    memory = Path("/dev/shm")  # noqa: S108 - a day of flushes would wait for the disk for minutes
+    memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="soak-", dir=memory if memory.is_dir() else None))
     one = Soak(seed, hours, folder)
     loop = Loop(one.clock)

@@ -15,10 +15,11 @@ from prometheus_client import CollectorRegistry
 from benchmarks.soak.books import Books, read_metrics
 from benchmarks.soak.site import HOOK_SECONDS, SCRAPE_SECONDS, Hook, Site, Source
 from benchmarks.soak.size import size_bytes
+from benchmarks.soak.truth import Truth
 from benchmarks.soak.virtual_time import Loop
 from vllm_watch import daemon as wiring
 from vllm_watch.actions import hook_kinds
-from vllm_watch.actions.attempt import ENDED_STATES, Attempt
+from vllm_watch.actions.attempt import Attempt
 from vllm_watch.config import Config
 from vllm_watch.daemon import Daemon
 from vllm_watch.export import text
@@ -87,8 +88,7 @@ class Watcher:
 
     async def start(self) -> None:
         """Begin a run."""
-        scrape = {"interval_seconds": self._site.rng.choice((2.0, 5.0, 10.0, 15.0)), "timeout_seconds": SCRAPE_SECONDS}
-        config = Config.model_validate({**self._settings, "scrape": scrape, "state_dir": str(self.state_dir)})
+        config = Config.model_validate({**self._settings, "state_dir": str(self.state_dir)})
         daemon = _Daemon(config, lambda *_: SimulatedGpuSource(None, self._site.clock.unix))
         daemon.books, daemon.now = self._site.books, lambda: self._site.clock.t
         loop = asyncio.get_running_loop()
@@ -107,10 +107,14 @@ class Watcher:
     async def kill(self) -> None:
         """End a run as SIGKILL does: what is on the disk at this moment is all that the next one has."""
         assert self._daemon is not None
-        left = self._folder / "left"
+        left, loop = self._folder / "left", asyncio.get_running_loop()
+        assert isinstance(loop, Loop)
+        while loop.busy():  # or the copy would be of two moments
+            await asyncio.sleep(0.001)
         # By another process: to close the file here would give up the locks that SQLite holds on it.
-        subprocess.run(["cp", "-r", self.state_dir, left], check=True)  # noqa: S607
+        subprocess.run(["cp", "-r", self.state_dir, left], check=True)
         daemon, self._daemon = self._daemon, None
+        daemon.books = Books(Truth(), {})  # what it tells from here on, nobody hears
         await daemon.stop()
         shutil.rmtree(self.state_dir)
         self._next(left)
@@ -130,16 +134,18 @@ class Watcher:
         """The journal's."""
         return await self.restarts.journal.attempts()
 
-    def ended(self) -> dict[str, str]:
-        """The attempts in the state folder of the next run that have ended, and how."""
+    def states(self) -> dict[str, str]:
+        """The attempts in the state folder of the next run, by id."""
         with closing(sqlite3.connect(self.state_dir / file.NAME)) as db:
-            states = dict(db.execute("SELECT id, state FROM attempt"))
-        return {name: state for name, state in states.items() if state in ENDED_STATES}
+            return dict(db.execute("SELECT id, state FROM attempt"))
 
     def rows(self) -> dict[str, Mapping[str, Any]]:
         """The incidents in the state folder of the next run, by id."""
         with closing(sqlite3.connect(self.state_dir / file.NAME)) as db:
-            return {name: json.loads(event) for name, event in db.execute("SELECT id, event FROM incident")}
+            return {
+                name: json.loads(event)
+                for name, event in db.execute("SELECT id, event FROM incident")
+            }
 
     def sizes(self) -> dict[str, int]:
         """Bytes: of each target's judgement, and of all else that is kept."""
@@ -148,7 +154,14 @@ class Watcher:
         watches = {name: running.watch for name, running in daemon._running.items()}
         found = {name: size_bytes(watch) for name, watch in watches.items()}
         shared = (self._site, asyncio.get_running_loop(), *watches.values())
-        found["all else"] = size_bytes(daemon.board, daemon._fleet, daemon._memory, daemon.recorder, self.restarts.dispatcher, without=shared)
+        found["all else"] = size_bytes(
+            daemon.board,
+            daemon._fleet,
+            daemon._memory,
+            daemon.recorder,
+            self.restarts.dispatcher,
+            without=shared,
+        )
         return found
 
 
@@ -171,14 +184,16 @@ def _at_work(daemon: Daemon) -> Callable[[], bool]:
             at_work[0] = False
 
     store._flush, store._wait_for_work = flushed, waits  # type: ignore[method-assign]
-    return lambda: at_work[0] or bool((store._incidents or store._watches) and store._failing is None)
+    return lambda: (
+        at_work[0] or bool((store._incidents or store._watches) and store._failing is None)
+    )
 
 
 GROUPS = {"chat-0": "chat", "chat-1": "chat", "search": "search", "batch": "batch"}
 BUDGETS = {"cooldown_seconds": 900.0, "budget_per_hour": 2, "budget_per_day": 10}
 
 
-def settings(folder: Path, deny_hours: tuple[int, int]) -> dict[str, Any]:
+def settings(folder: Path, deny_hours: tuple[int, int], interval_s: float) -> dict[str, Any]:
     """A careful operator's, with budgets that leave something to watch."""
     targets = []
     for name, group in GROUPS.items():
@@ -187,6 +202,7 @@ def settings(folder: Path, deny_hours: tuple[int, int]) -> dict[str, Any]:
         targets.append(target | ({"restart": {"peers": "none"}} if alone else {}))
     return {
         "listen": "127.0.0.1:0", "targets": targets,
+        "scrape": {"interval_seconds": interval_s, "timeout_seconds": SCRAPE_SECONDS},
         "hooks": {"command": [{"name": "lab", "argv": ["/bin/false"], "timeout_seconds": HOOK_SECONDS}]},
         "restart": {
             "mode": "auto", "hook": "lab", **BUDGETS, "new_version_seconds": 600.0,

@@ -129,6 +129,17 @@ def emptied(seconds, running=0.0, **fields):
     ]
 
 
+def test_what_was_stopped_on_purpose_does_not_page_when_its_address_goes():
+    """A pod that is scaled to zero refuses first; then its address answers nobody, or the network fails."""
+    for away in ("connect_timeout", "dns"):
+        said = downs([*used(), *emptied(60), *gone("refused", 660, 700), *gone(away, 700, 3000)])
+        assert {v.severity for _, (v,) in said if v.state == "firing"} <= {"ticket"}, away
+        said = downs([*used(), *gone("refused", 600, 610), *gone(away, 610, 900)])
+        assert (last(said).cause, last(said).severity) == ("crash", "page"), (
+            "cut off, it is a crash"
+        )
+
+
 def process(start, *, alive=True, pid=7):
     return ProcessState(pid=pid, start_time=start, alive=alive)
 

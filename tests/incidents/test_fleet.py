@@ -37,6 +37,8 @@ class Many:
         way = self.ways.get(name)
         if way is None:
             look = seen(second, engine(1000 + int(10 * second)))
+        elif way == "ill":
+            look = seen(second, engine(1000 + int(10 * second)), health=DEAD)
         elif way == "dead":
             look = silent(second, process=ProcessState(pid=7, alive=False))
         else:
@@ -294,6 +296,24 @@ def test_a_server_that_answers_badly_is_its_own_trouble():
     look = silent(6, "read_timeout", health=DEAD)
     answered = type(look)(t=T + 6, target="t0", scrape=look.scrape, health=look.health)
     assert fleet.take(answered, "h", [event]) == [event]
+
+
+def test_who_comes_back_ill_pages_at_once():
+    """Held as a ticket while all were silent, it answers now, and badly: that is no network any more."""
+    many = Many()
+    many.until(100)
+    many.lose()
+    assert pages(many.until(200)) == [WATCHER]
+    for name in many.names[1:]:
+        del many.ways[name]
+    many.ways["t0"] = "ill"
+    told = many.until(300)
+    assert [e["cause"] for e in told if e["target"] == "t0" and e["severity"] == "page"] == [
+        "engine_dead"
+    ]
+    assert pages(told) == ["t0"]
+    assert ("resolved", WATCHER, "page") in brief(many.told), "it holds nothing up"
+    assert [e for e in told if e["target"] == "t0"][-1]["restart_advised"]
 
 
 def test_other_kinds_pass_as_they_are():

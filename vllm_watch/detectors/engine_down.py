@@ -214,8 +214,9 @@ class Detector:
         if call.outcome == "refused":
             run.refused += 1
             return self._refused(view, run)
-        if run.refused and call.outcome in _SILENT:
-            return self._refused(view, run)  # a port that opens and closes while it starts
+        if run.refused and call.outcome in _SILENT | _UNREACHED:
+            # A port that opens and closes while it starts; an address that goes with what was stopped.
+            return self._refused(view, run)
         if call.outcome in _SILENT or call.outcome in _UNREACHED:
             return self._silent(view, run)
         if down_witnesses.turned_away(view.observation) and self._answered_s is not None:

@@ -42,6 +42,9 @@ NAMES_SHOWN = 8
 
 _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
 
+_ANSWERS = frozenset(("engine_dead", "crash_loop"))
+"""Causes of which only a server that has answered since can tell: no way to it does not explain them."""
+
 Event = Mapping[str, Any]
 
 
@@ -143,6 +146,8 @@ class Fleet:
             self._links.pop(name, None)
             return [told]
         self._singles[name] = event
+        if common is not None and event.get("cause") in _ANSWERS:
+            common.held.pop(name, None)  # whatever it was, now it is its own trouble
         if common is None:
             return self._suspect(event, t, now_s)
         if name not in self._links and self._fell_with(event["target"], common.opened_s):

@@ -1,0 +1,281 @@
+"""Two hours of the soak hold, and every breach that it looks for is found when it is there."""
+
+import asyncio
+import gc
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.soak.books import Books, Call, Limits, read_metrics
+from benchmarks.soak.size import size_bytes
+from benchmarks.soak.truth import AFTER_SECONDS, Truth
+from benchmarks.soak.virtual_time import Clock, Loop, virtual
+from vllm_watch.actions.attempt import Attempt
+
+ROOT = Path(__file__).parents[2]
+SEED, HOURS = 36, 2
+EVENT = {
+    "id": "i1", "target": "a", "engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": "page",
+    "summary": "no step for 40 s", "restart_advised": True, "event": "opened",
+}  # fmt: skip
+OPEN = 'vllm_watch_incident_open{target="a",engine="0",kind="engine_stalled",cause="hang",severity="page"}'
+TOTAL = 'vllm_watch_incidents_total{target="a",kind="engine_stalled"}'
+
+
+def test_two_hours_hold(tmp_path: Path) -> None:
+    """A day in small: engines fall ill, the watcher restarts them and is restarted itself, and nothing is broken."""
+    words = [
+        "--seeds",
+        "1",
+        "--first",
+        str(SEED),
+        "--hours",
+        str(HOURS),
+        "--jobs",
+        "1",
+        "--keep",
+        str(tmp_path),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.soak", *words],
+        cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (kept,) = tmp_path.iterdir()
+    result = json.loads(kept.read_text())
+    assert result["broken"] == []
+    assert result["runs"] >= 2, "the watcher was restarted"
+    assert result["pages"] >= 3
+    assert result["calls"] >= 2
+    assert result["troubles"] >= 4
+
+
+def books() -> Books:
+    return Books(Truth(), {"g": Limits(cooldown_s=900.0, per_hour=2, per_day=3)})
+
+
+def ill(of: Books, t: float = 0.0, **how: object) -> None:
+    of.truth.begin("hang", "a", t, **how)  # type: ignore[arg-type]
+
+
+def call(
+    of: Books,
+    t: float,
+    *,
+    run: int = 0,
+    attempt: str = "",
+    incident: str | None = None,
+    paused: bool = False,
+    forbidden: bool = False,
+) -> None:
+    made = Call(t, run, attempt or f"at {t}", "a", "g", "incident", incident or f"of {t}")
+    of.called(made, paused=paused, forbidden=forbidden)
+
+
+def times(of: Books, *moments: float) -> None:
+    ill(of)
+    for t in moments:
+        call(of, t)
+
+
+def page_of_a_healthy_engine(of: Books) -> None:
+    of.told([EVENT | {"restart_advised": False}], 5.0)
+
+
+def page_long_after(of: Books) -> None:
+    ill(of)
+    of.truth.troubles[0].end_t = 10.0
+    of.told([EVENT | {"restart_advised": False}], 11.0 + AFTER_SECONDS)
+
+
+def ticket_that_becomes_a_page(of: Books) -> None:
+    of.told([EVENT | {"severity": "ticket", "restart_advised": False}], 5.0)
+    of.told([EVENT | {"event": "updated", "restart_advised": False}], 6.0)
+
+
+def advice_where_no_restart_cures(of: Books) -> None:
+    ill(of, restarts=False)
+    of.told([EVENT], 5.0)
+
+
+def opened_twice(of: Books) -> None:
+    ill(of)
+    of.told([EVENT, EVENT], 5.0)
+
+
+def dead_engine_missed(of: Books) -> None:
+    ill(of, within_s=120.0)
+    for _ in range(13):
+        of.looked("a", 10.0, 10.0)
+
+
+def restart_of_a_healthy_engine(of: Books) -> None:
+    call(of, 5.0)
+
+
+def restart_while_paused(of: Books) -> None:
+    ill(of)
+    call(of, 5.0, paused=True)
+
+
+def restart_in_a_forbidden_hour(of: Books) -> None:
+    ill(of)
+    call(of, 5.0, forbidden=True)
+
+
+def cooldown(of: Books) -> None:
+    times(of, 0.0, 890.0)
+
+
+def budget_of_the_hour(of: Books) -> None:
+    times(of, 0.0, 1000.0, 2000.0)
+
+
+def budget_of_the_day(of: Books) -> None:
+    times(of, 0.0, 10_000.0, 20_000.0, 30_000.0)
+
+
+def two_restarts_for_one_incident(of: Books) -> None:
+    ill(of)
+    call(of, 0.0, incident="i1")
+    call(of, 10_000.0, incident="i1")
+
+
+def called_again_by_the_next_run(of: Books) -> None:
+    ill(of)
+    call(of, 0.0, attempt="x", incident="i1")
+    call(of, 5.0, attempt="x", incident="i1", run=1)
+
+
+def incident_lost(of: Books) -> None:
+    ill(of)
+    of.told([EVENT], 5.0)
+    of.kept({}, (), 6.0)
+
+
+def end_lost(of: Books) -> None:
+    ill(of)
+    of.told([EVENT, EVENT | {"event": "resolved"}], 5.0)
+    of.kept({"i1": EVENT}, (), 6.0)
+
+
+def attempt_lost(of: Books) -> None:
+    ill(of)
+    call(of, 5.0)
+    of.kept({}, (), 6.0)
+
+
+BREACHES: dict[Callable[[Books], None], str] = {
+    page_of_a_healthy_engine: "is healthy and pages",
+    page_long_after: "is healthy and pages",
+    ticket_that_becomes_a_page: "is healthy and pages",
+    advice_where_no_restart_cures: "cures nothing is advised",
+    opened_twice: "was opened twice",
+    dead_engine_missed: "hang is not told after 130 s",
+    restart_of_a_healthy_engine: "is healthy and is restarted",
+    restart_while_paused: "while restarts are paused",
+    restart_in_a_forbidden_hour: "in a window that forbids",
+    cooldown: "within its cooldown",
+    budget_of_the_hour: "3 times in a hour of 2",
+    budget_of_the_day: "4 times in a day of 3",
+    two_restarts_for_one_incident: "gets a second restart",
+    called_again_by_the_next_run: "by another run of the watcher",
+    incident_lost: "was told and is not kept",
+    end_lost: "was told as ended and is kept as opened",
+    attempt_lost: "is not in the journal",
+}
+
+
+@pytest.mark.parametrize("story", BREACHES, ids=lambda story: story.__name__)
+def test_breach_is_found(story: Callable[[Books], None]) -> None:
+    """What must never happen is said once, in words that name it."""
+    of = books()
+    story(of)
+    assert len(of.broken) == 1, of.broken
+    assert BREACHES[story] in of.broken[0]
+
+
+def test_what_may_be_is_no_breach() -> None:
+    """An engine that is ill pages in time and is restarted as the budgets allow; a person may ask for more."""
+    of = books()
+    ill(of, within_s=120.0)
+    of.looked("a", 5.0, 10.0)
+    of.told([EVENT], 10.0)
+    of.looked("a", 500.0, 490.0)
+    call(of, 20.0, attempt="x", incident="i1")
+    call(of, 25.0, attempt="x", incident="i1")  # the first call surely did nothing
+    of.resets.append(1000.0)
+    call(of, 2000.0, incident="i1")
+    of.truth.troubles[0].end_t = 3000.0
+    of.told([EVENT | {"event": "resolved", "restart_advised": False}], 3100.0)
+    assert of.broken == []
+
+
+def test_metrics_are_held_against_the_records() -> None:
+    """Too many, too few and none at all are told; what ended before this run of the watcher does not count."""
+    of = books()
+    ill(of)
+    of.told([EVENT], 5.0)
+    attempts = [
+        Attempt(id=name, target="a", group="g", trigger="incident", hook="h", reason="", actor="", state=state, began_t=1.0)
+        for name, state in (("x", "helped"), ("y", "failed"), ("z", "verifying"))
+    ]  # fmt: skip
+    of.ended_before = {"y": "failed"}
+    helped = 'vllm_watch_restarts_total{target="a",trigger="incident",outcome="helped"}'
+    right = {OPEN: 1.0, TOTAL: 1.0, helped: 1.0}
+    assert of.exported(right, attempts) == []
+    assert len(of.exported(right | {TOTAL: 2.0}, attempts)) == 1
+    assert len(of.exported({OPEN: 1.0, TOTAL: 1.0}, attempts)) == 1
+    failed = 'vllm_watch_restarts_total{target="a",trigger="incident",outcome="failed"}'
+    assert len(of.exported(right | {failed: 1.0}, attempts)) == 1
+
+
+def test_metrics_are_read() -> None:
+    """Only what is compared, without zeros and without what is told of the watcher itself."""
+    own = OPEN.replace('target="a"', 'target="vllm-watch"')
+    text = f"# TYPE x counter\n{OPEN} 1\n{TOTAL} 0\n{own} 1\nvllm_watch_target_up{{}} 1\n"
+    assert read_metrics(text) == {OPEN: 1.0}
+
+
+def test_a_day_of_waiting_takes_no_time() -> None:
+    """Timers fire in their order and at their time; what threads do is waited for, however long it takes."""
+    clock, seen = Clock(1_800_000_000.0), []
+    before_s = time.monotonic()
+    loop = Loop(clock)
+
+    async def day() -> None:
+        async def wait(seconds: float) -> None:
+            await asyncio.sleep(seconds)
+            seen.append((seconds, time.time() - clock.epoch))
+
+        slow = asyncio.create_task(wait(86_400.0))
+        await wait(10.0)
+        work = asyncio.Event()
+        loop.run_in_executor(None, lambda: None).add_done_callback(lambda _: work.set())
+        async with asyncio.timeout(0.001):
+            await work.wait()
+        await slow
+
+    try:
+        with virtual(clock):
+            loop.run_until_complete(day())
+    finally:
+        loop.close()
+    assert [(seconds, round(at)) for seconds, at in seen] == [(10.0, 10), (86_400.0, 86_400)]
+    assert time.monotonic() - before_s < 3600.0
+
+
+def test_size_is_that_of_what_is_kept() -> None:
+    """What grows shows; what is shared by name, or left out, does not."""
+    kept = {"list": [bytes(1000) for _ in range(10)], "again": asyncio}
+    small = size_bytes(kept)
+    assert 10_000 < small < 20_000
+    kept["more"] = bytearray(50_000)
+    assert size_bytes(kept) > small + 50_000
+    assert size_bytes(kept, without=(kept["more"],)) < small + 1000
+    gc.collect()

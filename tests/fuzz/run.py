@@ -1,0 +1,138 @@
+"""`python -m tests.fuzz.run [TARGET...]` for FUZZ_SECONDS each (60), with Atheris where it is installed.
+
+What breaks is kept as a file of the corpus, from where a test plays it ever after. `--ours` takes the small
+mutator of this folder, which follows no coverage, also where Atheris is installed. Exits 1 for a finding.
+"""
+
+import argparse
+import hashlib
+import importlib.util
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from random import Random
+from types import FrameType
+from typing import NamedTuple
+
+from tests.fuzz import mutator
+from tests.fuzz.seeds import CORPUS, seeds
+from tests.fuzz.targets import TARGETS, FaultError, Target
+
+INPUT_SECONDS_MAX = 30
+"""For one input of 64 KB at most, which takes milliseconds; a machine may be busy."""
+
+MEMORY_BYTES_MAX = 4 << 30
+KEPT_MAX = 400
+"""Inputs that are changed further, beside the seeds."""
+
+
+class Run(NamedTuple):
+    """What came of fuzzing one target."""
+
+    inputs: int
+    seconds: float
+    found: bytes | None = None
+    fault: BaseException | None = None
+
+
+@contextmanager
+def bounded() -> Iterator[None]:
+    """Nothing may take longer than INPUT_SECONDS_MAX. In the main thread only."""
+
+    def too_long(_: int, frame: FrameType | None) -> None:
+        where = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "?"
+        raise FaultError(f"longer than {INPUT_SECONDS_MAX} s, at {where}")
+
+    before = signal.signal(signal.SIGALRM, too_long)
+    signal.alarm(INPUT_SECONDS_MAX)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def fuzz(take: Target, begun_with: list[bytes], seconds: float, seed: int = 1) -> Run:
+    """Change what there is, again and again, with our mutator; the same seed tries the same inputs."""
+    rng, kept, inputs = Random(seed), list(begun_with), 0
+    began_s = time.monotonic()
+    while time.monotonic() - began_s < seconds:
+        data = mutator.changed(rng, rng.choice(kept), begun_with)
+        inputs += 1
+        try:
+            with bounded():
+                take(data)
+        except Exception as fault:  # noqa: BLE001 - whatever it is, it is the finding
+            return Run(inputs, time.monotonic() - began_s, data, fault)
+        if rng.random() < 0.1:  # further from the seeds than one step
+            if len(kept) >= len(begun_with) + KEPT_MAX:
+                kept.pop(rng.randrange(len(begun_with), len(kept)))
+            kept.append(data)
+    return Run(inputs, time.monotonic() - began_s)
+
+
+def _ours(name: str, seconds: float) -> int:
+    seed = int.from_bytes(os.urandom(4))
+    with TARGETS[name]() as take:
+        run = fuzz(take, seeds(name), seconds, seed)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(
+        f"{name}: {run.inputs:,} inputs in {run.seconds:.0f} s (seed {seed}), peak {peak:.0f} MiB",
+        flush=True,
+    )
+    if run.found is None:
+        return 0
+    path = CORPUS / name / f"found-{hashlib.sha256(run.found).hexdigest()[:12]}"
+    path.write_bytes(run.found)
+    print(f"{name}: {type(run.fault).__name__}: {run.fault}\nkept as {path}")
+    return 1
+
+
+_ATHERIS = """
+import sys, atheris
+with atheris.instrument_imports(include=["vllm_watch"]):
+    from tests.fuzz.run import bounded
+    from tests.fuzz.targets import TARGETS
+name = sys.argv.pop(1)
+with TARGETS[name]() as take:
+    atheris.Setup(sys.argv, take)
+    atheris.Fuzz()
+"""
+
+
+def _atheris(name: str, seconds: float) -> int:
+    """libFuzzer under Atheris, in a process of its own; its working corpus is build/fuzz/NAME."""
+    work = CORPUS.parents[2] / "build/fuzz" / name
+    work.mkdir(parents=True, exist_ok=True)
+    for data in seeds(name):
+        (work / hashlib.sha1(data, usedforsecurity=False).hexdigest()).write_bytes(data)
+    return subprocess.run(
+        [
+            sys.executable, "-c", _ATHERIS, name, f"-max_total_time={seconds:.0f}",
+            f"-max_len={mutator.BYTES_MAX}", f"-timeout={INPUT_SECONDS_MAX}", f"-rss_limit_mb={MEMORY_BYTES_MAX >> 20}",
+            f"-artifact_prefix={CORPUS / name}/found-", "-print_final_stats=1", "-verbosity=0", str(work),
+        ],
+        check=False,
+    ).returncode  # fmt: skip
+
+
+def main() -> int:
+    """Fuzz what is named, or all."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"of {', '.join(TARGETS)}")
+    parser.add_argument("--ours", action="store_true", help="without Atheris")
+    said = parser.parse_args()
+    seconds = float(os.environ.get("FUZZ_SECONDS", "60"))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, resource.RLIM_INFINITY))
+    follow = importlib.util.find_spec("atheris") is not None and not said.ours
+    how = _atheris if follow else _ours
+    return max(int(how(name, seconds) != 0) for name in said.targets or TARGETS)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

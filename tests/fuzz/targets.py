@@ -1,0 +1,194 @@
+"""What is fuzzed: each takes any bytes, and raises for nothing but a fault of ours.
+
+The documented errors are no fault. Whatever is read is used as the program uses it: a recording is judged,
+a body that is read twice reads the same.
+"""
+
+import asyncio
+import select
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.restarts.station import station
+from vllm_watch.config import load
+from vllm_watch.diagnosis.reading import LogReader, diagnose
+from vllm_watch.errors import ConfigError, ExpositionError, RecordingError
+from vllm_watch.samples.observation import Reading
+from vllm_watch.sources import recording
+from vllm_watch.sources.reading import Reader
+from vllm_watch.watch import Watch
+
+Target = Callable[[bytes], None]
+
+ANSWER_SECONDS_MAX = 30.0
+OBSERVATIONS_MAX = 200
+"""Of one recording; what one more does has been seen by then."""
+
+CAPTURE = Path(__file__).parents[1] / "sources/captures/0.32.0-v1-cpu-idle.txt"
+
+
+class FaultError(AssertionError):
+    """Something that must not be."""
+
+
+@contextmanager
+def exposition() -> Iterator[Target]:
+    """A body of /metrics: read, or refused by line; the same whether its layout is known or not."""
+    readers = {False: Reader(), True: Reader()}  # a server answers in one format
+
+    def take(data: bytes) -> None:
+        text = data.decode("utf-8", "replace")
+        for openmetrics, known in readers.items():
+            once = _read(known, text, openmetrics=openmetrics)
+            again = _read(known, text, openmetrics=openmetrics)
+            fresh = _read(Reader(), text, openmetrics=openmetrics)
+            if not repr(once) == repr(again) == repr(fresh):
+                raise FaultError(f"read otherwise once its layout is known: {text[:2000]!r}")
+
+    yield take
+
+
+def _read(reader: Reader, text: str, *, openmetrics: bool) -> Reading | str:
+    try:
+        return reader.read(text, openmetrics=openmetrics)
+    except ExpositionError as error:
+        return f"{error.cause}; {error.remedy}"
+
+
+@contextmanager
+def log() -> Iterator[Target]:
+    """A log of vLLM: there is always an answer, the same however the text comes in."""
+
+    def take(data: bytes) -> None:
+        whole = diagnose(data)
+        if not whole.explanation:
+            raise FaultError("no explanation")
+        at_once, reader, middle = LogReader(), LogReader(), len(data) // 2
+        at_once.feed(data)
+        reader.feed(data[:middle])
+        reader.feed(data[middle:])
+        reader.end()
+        # Whether it is a text at all is decided by the first piece.
+        if at_once.refused == reader.refused and repr(reader.diagnosis()) != repr(whole):
+            raise FaultError("another answer when it comes in two pieces")
+
+    yield take
+
+
+@contextmanager
+def trace() -> Iterator[Target]:
+    """A recording: what can be read of it is judged, and no detector breaks over it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.jsonl"
+
+        def take(data: bytes) -> None:
+            path.write_bytes(data)
+            reader, watch = Reader(), Watch("fuzzed")
+            try:
+                for number, raw in enumerate(recording.read(path)):
+                    if number == OBSERVATIONS_MAX:
+                        break
+                    watch.observe(recording.to_observation(raw, reader))
+            except RecordingError:
+                pass
+            if watch.failures:
+                raise FaultError(f"detectors broke: {watch.failures}")
+
+        yield take
+
+
+@contextmanager
+def config() -> Iterator[Target]:
+    """A configuration file: used, or refused with cause and remedy."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "config.yaml"
+
+        def take(data: bytes) -> None:
+            path.write_bytes(data)
+            try:
+                load(path, environ={})
+            except ConfigError as error:
+                if not error.cause or not error.remedy:
+                    raise FaultError(f"no cause or no remedy: {error!r}") from error
+
+        yield take
+
+
+@contextmanager
+def http() -> Iterator[Target]:
+    """Bytes sent to the port of the API: answered or closed in time, never with a 500; it goes on serving."""
+    with tempfile.TemporaryDirectory() as folder, _api(Path(folder)) as port:
+
+        def take(data: bytes) -> None:
+            answer = _exchange(port, data)
+            if answer and not answer.startswith(b"HTTP/"):
+                raise FaultError(f"no HTTP: {answer[:200]!r}")
+            if answer[8:12] in (b" 500", b" 502"):
+                raise FaultError(f"broke: {answer[:500]!r}")
+            healthy = _exchange(
+                port,
+                b"GET /-/healthy HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+                ANSWER_SECONDS_MAX,
+            )
+            if b" 200 " not in healthy[:20]:
+                raise FaultError(f"serves no more: {healthy[:200]!r}")
+
+        yield take
+
+
+@contextmanager
+def _api(folder: Path) -> Iterator[int]:
+    """The daemon's whole API with restarts wired, in mode observe, in a thread of its own."""
+    started, loop = threading.Event(), asyncio.new_event_loop()
+    ending = asyncio.Event()
+    found: list[int] = []
+
+    async def serve() -> None:
+        async with station(folder, mode="observe", targets=("a", "b")) as one:
+            one.incident()
+            found.append(one.server.port)
+            started.set()
+            await ending.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
+    thread.start()
+    if not started.wait(ANSWER_SECONDS_MAX):
+        raise FaultError("the API did not start")
+    try:
+        yield found[0]
+    finally:
+        loop.call_soon_threadsafe(ending.set)
+        thread.join(ANSWER_SECONDS_MAX)
+        loop.close()
+
+
+HALF_CLOSE_SECONDS = 0.3
+"""What is no whole request is not answered: then it is said that no more comes, which ends it."""
+
+
+def _exchange(port: int, data: bytes, wait_s: float = HALF_CLOSE_SECONDS) -> bytes:
+    """Send all and take what is answered; a stream of events is left at its head."""
+    answer = b""
+    with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS_MAX) as connection:
+        try:
+            connection.sendall(data)
+            if not select.select([connection], [], [], wait_s)[0]:
+                connection.shutdown(socket.SHUT_WR)
+            while piece := connection.recv(65536):
+                answer += piece
+                if b"text/event-stream" in answer:
+                    break
+                if not select.select([connection], [], [], wait_s)[0]:
+                    connection.shutdown(socket.SHUT_WR)
+        except (ConnectionError, BrokenPipeError):
+            return answer
+        except TimeoutError:
+            raise FaultError(f"no end within {ANSWER_SECONDS_MAX:.0f} s: {data[:500]!r}") from None
+    return answer
+
+
+TARGETS = {"exposition": exposition, "log": log, "trace": trace, "config": config, "http": http}
