@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).parent
-START_SECONDS = 300.0
+START_SECONDS = 120.0
 
 
 def cpu_seconds(pid: int) -> float:
