@@ -13,10 +13,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.performance import growth, page, scale, scrape, startup
+from benchmarks.performance import growth, page, rendering, scale, scrape, startup
 from benchmarks.performance.row import Row
 
-SUBJECTS = {"scrape": scrape.rows, "scale": scale.rows, "startup": startup.rows}
+SUBJECTS = {
+    "scrape": scrape.rows,
+    "scale": scale.rows,
+    "rendering": rendering.rows,
+    "startup": startup.rows,
+}
 
 
 def real_engine() -> list[Row]:

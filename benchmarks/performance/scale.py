@@ -46,7 +46,7 @@ def rows() -> list[Row]:
         Row("memory, 1,000 targets", large.rss_mb, "MB", 400.0),
         Row("CPU, 1,000 targets at 5 s", large.share, "of a core", 1.0, f"{large.looks} looks"),
         Row("lateness of looks, p99, 1,000 targets", large.late_p99_ms, "ms", 500.0),
-        Row("/metrics of 1,000 targets, CPU to render and send", large.render_ms, "ms", 100.0, size),
+        Row("/metrics of 1,000 targets, CPU to render and send", large.render_ms, "ms", None, size),
         Row("memory of a target, 100 to 1,000 ÷ 1 to 100", first / second, "", 1.5, "linear is 1"),
         Row("CPU of a look, 1,000 targets ÷ 100", each[1] / each[0], "", 1.5, "linear is 1"),
         *more,

@@ -6,6 +6,7 @@ forgets its lateness when FOLDER/reset appears, and writes it into FOLDER/late w
 
 import asyncio
 import sys
+from itertools import islice
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -43,7 +44,8 @@ async def main(interval: str, folder: Path) -> None:
             while len(late) > 1:  # the look that is under way still needs its own
                 late.popleft()
         await appears("tell")
-        all_ = sorted(seconds for loop in daemon.loops for seconds in loop.lateness_seconds)
+        kept = (islice(loop.lateness_seconds, 1, None) for loop in daemon.loops)
+        all_ = sorted(seconds for late in kept for seconds in late)
         (folder / "late").write_text("\n".join(map(str, all_)))
 
     await daemon.run(lambda: tasks.append(asyncio.create_task(tell())))
