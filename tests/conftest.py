@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.long)
 
 
-COMPUTING_BETWEEN = 4  # files that compute, to one that waits: with four workers, one waits
+WAITING_SHARE = 0.8  # of the files, over which those that wait are spread evenly: at the end the others fill the gaps
 
 
 def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
@@ -63,9 +63,8 @@ def _spread(items: list[pytest.Item]) -> list[pytest.Item]:
     for item in items:
         files.setdefault(item.path, []).append(item)
     waiting = [file for file in files if file.name in WAITING]
-    order: list[Path] = []
-    for number, file in enumerate(file for file in files if file.name not in WAITING):
-        if number % COMPUTING_BETWEEN == 0 and waiting:
-            order.append(waiting.pop(0))
-        order.append(file)
-    return [item for file in order + waiting for item in files[file]]
+    order = [file for file in files if file.name not in WAITING]
+    between = WAITING_SHARE * len(order) / max(1, len(waiting))
+    for number, file in reversed(list(enumerate(waiting))):
+        order.insert(int(number * between), file)
+    return [item for file in order for item in files[file]]

@@ -156,8 +156,8 @@ class Courier:
             sent = Sent(outcome=base.UNSURE, text="it did not end in its time")
         if sent.outcome == base.SENT:
             self._ledger.told(rows, dropped, key, time.time())
-            self._succeeded()
             await self._ledger.flush()
+            self._succeeded()  # what is counted as sent is on the disk
             return 0.0
         # Begun before: it may have been taken then, and stays as it was.
         begun = any(each.message == key for each in rows)
