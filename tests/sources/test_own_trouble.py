@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 
+import aiohttp
 import pytest
 
 from tests.daemon_process import ROOT
@@ -36,6 +37,30 @@ def test_whose_trouble_it_is(error, words):
     said = own_trouble.of_error(error)
     assert (said is None) == (words is None)
     assert words is None or words in said
+
+
+class Both(aiohttp.abc.AbstractResolver):
+    """A name with an address that TCP never reaches (of many hosts), before one that it does."""
+
+    async def resolve(self, host, port=0, family=socket.AF_INET):
+        both = (("ff02::1", socket.AF_INET6), ("127.0.0.1", socket.AF_INET))
+        return [
+            {"hostname": host, "host": address, "port": port, "family": of, "proto": 0, "flags": 0}
+            for address, of in both
+        ]
+
+    async def close(self):
+        return None
+
+
+async def test_one_of_two_addresses_refuses():
+    """A dead engine behind a name that has an address to which there is no way, too: refused, as it is alone."""
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=Both())) as session:
+        answer = await http.get(session, f"http://engine:{port}/metrics", LIMITS, {})
+    assert answer.call.outcome == "refused"
 
 
 async def held_up(seconds, call):

@@ -216,6 +216,11 @@ def _failed(error: BaseException, limits: Limits, seconds: float) -> Call:
     return Call(outcome=outcome, error=said[:_ERROR_CHARS_MAX])
 
 
+def _refused(error: OSError) -> bool:
+    """Does one address refuse, and no other answer? The errors of several (IPv6 without a route, say) are one text."""
+    return error.errno == errno.ECONNREFUSED or f"[Errno {errno.ECONNREFUSED}]" in str(error)
+
+
 def _outcome(error: BaseException, limits: Limits, seconds: float) -> tuple[str, str]:  # noqa: C901 - a table
     match error:
         case aiohttp.ClientConnectorDNSError():
@@ -227,7 +232,7 @@ def _outcome(error: BaseException, limits: Limits, seconds: float) -> tuple[str,
                 "connect_timeout",
                 f"no connection within {_connect_seconds(limits, seconds):g} s",
             )
-        case aiohttp.ClientConnectorError() if error.os_error.errno == errno.ECONNREFUSED:
+        case aiohttp.ClientConnectorError() if _refused(error.os_error):
             return "refused", "connection refused: nothing listens there"
         case aiohttp.ClientConnectorError():
             return "connect_timeout", f"no connection: {error.os_error.strerror or error.os_error}"
