@@ -114,8 +114,8 @@ def eventually(daemon: Daemon, condition: Condition, looks: int = 30) -> Metrics
 def exported(metrics: Metrics) -> Found:
     """Every engine metric that the window's bodies determine."""
     ours = {"target", "engine", "model_name"}
-    # These follow from what happened since the daemon began, and have tests of their own.
-    others = {"state", "last_progress_timestamp_seconds", "restarts_total"}
+    # These follow from what happened, or was learnt, since the daemon began, and have tests of their own.
+    others = {"state", "last_progress_timestamp_seconds", "restarts_total", "throughput_ratio"}
     return {
         (short, "".join(text for label, text in labels if label not in ours)): value
         for name, series in metrics.series.items()
