@@ -48,7 +48,7 @@ def main() -> None:
         for row in (SUBJECTS | LONG)[subject]():
             rows.append(row)
             what, figure, limit, verdict, beside = row.cells()
-            print(f"{what:62}{figure:>18}{limit:>14} {verdict:8}{beside}", flush=True)
+            print(f"{what:62}{figure:>18}{limit:>16} {verdict:8}{beside}", flush=True)
     if asked.page:
         page.store(rows, "Over hours" if asked.long else "In minutes")
 
