@@ -80,7 +80,7 @@ class Story:
             ATTEMPT, CALL, hook=Called(real, self), journal=self.journal, server=Seen(self.world),
             steps=steps,
             make_verification=lambda before: verify.Verification(
-                before, start_seconds=0.5, settle_seconds=0.2
+                before, start_seconds=2.0, settle_seconds=0.2
             ),
         )  # fmt: skip
 
@@ -206,7 +206,7 @@ class Broken:
 
     def __init__(self, server: Server, how: str) -> None:
         self._server, self._how = server, how
-        self.timeout_seconds = 0.1
+        self.timeout_seconds = 3.0  # in which the command itself surely ends
 
     async def restart(self, call: HookCall) -> HookResult:
         await command(self._server, "restarts").restart(call)
