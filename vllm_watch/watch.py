@@ -300,7 +300,18 @@ class Watch:
         known = self.signals or TargetSignals(
             target=self.target, t=0, up=False, outcome="", state="", state_text=""
         )
-        signals = replace(
+        heard: dict[str, Any] = {"process_open_fds": None}
+        if reading is not None:
+            server = reading.server
+            heard = {
+                "version": server.version or known.version,
+                "engine_kind": reading.engine_kind,
+                "models": server.models or known.models,
+                "process_start_time": server.process_start_time,
+                "process_open_fds": server.process_open_fds,
+                "unknown_families": reading.unknown_families,
+            }
+        return replace(
             known,
             t=observation.t,
             up=reading is not None,
@@ -313,18 +324,7 @@ class Watch:
             engines=engines,
             detectors=self._sights.known,
             start_failure=observation.start_failure,
-        )
-        if reading is None:
-            return replace(signals, process_open_fds=None)
-        server = reading.server
-        return replace(
-            signals,
-            version=server.version or signals.version,
-            engine_kind=reading.engine_kind,
-            models=server.models or signals.models,
-            process_start_time=server.process_start_time,
-            process_open_fds=server.process_open_fds,
-            unknown_families=reading.unknown_families,
+            **heard,
         )
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from vllm_watch.samples.observation import Observation
+from vllm_watch.samples.record import record
 from vllm_watch.signals import kept
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.signals.window import Window
@@ -17,7 +18,7 @@ from vllm_watch.signals.window import Window
 FIRING, CLEAR, UNKNOWN = "firing", "clear", "unknown"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class View:
     """One look at one target, with all that led up to it."""
 
@@ -41,7 +42,7 @@ class Evidence:
     text: str = ""  # "no step for 42 s; the longest before was 1.3 s"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Verdict:
     """What one detector says of one engine (or, with `engine` None, of the whole server) at one look.
 

@@ -1,7 +1,6 @@
 """What detectors share that judge each engine of a server alone: one judge for each, which comes and goes with it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from vllm_watch.detectors.base import UNKNOWN, Verdict, View
@@ -9,11 +8,12 @@ from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import ServerSample
+from vllm_watch.samples.record import record
 from vllm_watch.signals import kept
 from vllm_watch.signals.life import Life, life_of
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class EngineLook:
     """One look at one engine."""
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from vllm_watch.samples.record import record
+
 Labelled = Mapping[str, float]  # value of one label (finished_reason, source, …) → value
 
 
@@ -18,7 +20,7 @@ class Histogram:
     cumulative: tuple[float, ...] = ()  # observations at or under each bound
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class EngineSample:
     """Gauges, counters since start (no unit: a count) and histograms of one engine.
 

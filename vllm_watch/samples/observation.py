@@ -6,6 +6,7 @@ from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.engine_log import StartFailure
 from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.samples.record import record
 
 OUTCOMES = (
     "ok", "refused", "connect_timeout", "read_timeout", "http", "garbled", "too_large",
@@ -15,7 +16,7 @@ OUTCOMES = (
 the other side."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Call:
     """How one HTTP call ended."""
 
@@ -25,7 +26,7 @@ class Call:
     latency_s: float = 0.0  # seconds from the call to the last byte, or to the failure
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class ServerSample:
     """What is known of the API server's process and of the server as a whole, beside its engines."""
 
@@ -40,7 +41,7 @@ class ServerSample:
     process_resident_memory_bytes: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Reading:
     """One /metrics body in our fields."""
 
@@ -78,7 +79,7 @@ class CanaryCall:
     engine: str | None = None  # the data-parallel engine it was addressed to; None: whichever
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Observation:
     """One look at one target.
 

@@ -5,9 +5,8 @@ later than the time they took. So looks are joined until enough happened; at 15 
 is one interval. Everything that judges speed works on blocks and so behaves alike at every interval.
 """
 
-from dataclasses import dataclass
-
 from vllm_watch.samples.engine import EngineSample, Histogram
+from vllm_watch.samples.record import record
 
 BLOCK_SECONDS_MIN = 1.9
 """A block lasts at least two looks at one a second: prompt tokens are counted when a prefill ends."""
@@ -28,7 +27,7 @@ _WATCHED = (*LOAD, "requests_waiting")
 _NOTHING: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Block:
     """What one engine did between two looks. None is unknown."""
 

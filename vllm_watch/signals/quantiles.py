@@ -33,7 +33,11 @@ def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> floa
 
 def quantiles(bounds: Sequence[float], counts: Sequence[float]) -> Quantiles:
     """The three quantiles that are shown."""
-    return Quantiles(*(quantile(q, bounds, counts) for q in (0.5, 0.95, 0.99)))
+    return Quantiles(
+        quantile(0.5, bounds, counts),
+        quantile(0.95, bounds, counts),
+        quantile(0.99, bounds, counts),
+    )
 
 
 def share_within(limit: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vllm_watch.samples.engine_log import StartFailure
+from vllm_watch.samples.record import record
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +16,7 @@ class Quantiles:
     p99: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class EngineSignals:
     """One engine now. Rates, quantiles and shares are over the signal window; None is unknown, never 0."""
 
@@ -86,7 +87,7 @@ class Advice:
     evidence_seconds: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class TargetSignals:
     """One target now."""
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from operator import add, attrgetter, sub
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vllm_watch.samples.engine import EngineSample, Histogram, Labelled
 
@@ -121,17 +121,18 @@ class Window:
 
     def counter(self, name: str) -> tuple[float, float] | None:
         """(growth, seconds) of a counter within the window; None where it was not seen twice."""
-        pair = self._pair(lambda entry: getattr(entry.counts, name))
+        pair = self._pair(name)
         if pair is None:
             return None
         a, b = pair
-        grown = getattr(b.counts, name) - getattr(a.counts, name)
-        grown += b.offsets.counters.get(name, 0.0) - a.offsets.counters.get(name, 0.0)
+        grown: float = getattr(b.counts, name) - getattr(a.counts, name)
+        if a.offsets is not b.offsets:
+            grown += b.offsets.counters.get(name, 0.0) - a.offsets.counters.get(name, 0.0)
         return grown, b.at_s - a.at_s
 
     def labelled(self, name: str) -> tuple[dict[str, float], float] | None:
         """(growth by label, seconds); a label that appeared within the window counts from zero."""
-        pair = self._pair(lambda entry: getattr(entry.counts, name))
+        pair = self._pair(name)
         if pair is None:
             return None
         a, b = pair
@@ -145,40 +146,42 @@ class Window:
 
     def histogram(self, name: str) -> Growth | None:
         """Growth of a histogram, over the entries that have the newest one's buckets."""
-        last = self.last
-        newest: Histogram | None = getattr(last.counts, name) if last is not None else None
-        if newest is None:
-            return None
-
-        def same(entry: Entry) -> bool | None:
-            h: Histogram | None = getattr(entry.counts, name)
-            return True if h is not None and h.bounds == newest.bounds else None
-
-        pair = self._pair(same)
+        pair = self._pair(name, _same_buckets)
         if pair is None:
             return None
         a, b = pair
-        then, now = _total(a, name), _total(b, name)
+        # Where nothing began anew between the two, what came before both cancels out.
+        of = _count if a.offsets is b.offsets else _total
+        then, now = of(a, name), of(b, name)
         return Growth(
-            seconds=b.at_s - a.at_s,
-            count=now.count - then.count,
-            sum=None if now.sum is None or then.sum is None else now.sum - then.sum,
-            bounds=now.bounds,
-            cumulative=tuple(map(sub, now.cumulative, then.cumulative)),
+            b.at_s - a.at_s,
+            now.count - then.count,
+            None if now.sum is None or then.sum is None else now.sum - then.sum,
+            now.bounds,
+            tuple(map(sub, now.cumulative, then.cumulative)),
         )
 
-    def _pair(self, known: Callable[[Entry], object]) -> tuple[Entry, Entry] | None:
+    def _pair(
+        self, name: str, alike: Callable[[Any, Any], bool] | None = None
+    ) -> tuple[Entry, Entry] | None:
+        """The first entry and the last that have this count, and have it `alike`."""
         if len(self._entries) < 2:  # noqa: PLR2004
             return None
         last = self._entries[-1]
-        if known(last) is None:
+        newest = getattr(last.counts, name)
+        if newest is None:
             return None
         for entry in self._entries:
             if entry is last:
                 return None
-            if known(entry) is not None:
+            count = getattr(entry.counts, name)
+            if count is not None and (alike is None or alike(count, newest)):
                 return entry, last
         return None
+
+
+def _same_buckets(a: Histogram, b: Histogram) -> bool:
+    return a.bounds is b.bounds or a.bounds == b.bounds
 
 
 def _filled(counts: Counts, known: Counts | None) -> Counts:
@@ -189,8 +192,13 @@ def _filled(counts: Counts, known: Counts | None) -> Counts:
     return Counts._make([then if now is None else now for now, then in pairs])
 
 
-def _total(entry: Entry, name: str) -> Histogram:
+def _count(entry: Entry, name: str) -> Histogram:
     h: Histogram = getattr(entry.counts, name)
+    return h
+
+
+def _total(entry: Entry, name: str) -> Histogram:
+    h = _count(entry, name)
     carried = entry.offsets.histograms.get(name)
     if carried is None or carried.bounds != h.bounds:
         return h

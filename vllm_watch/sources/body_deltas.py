@@ -29,6 +29,7 @@ class Lines(NamedTuple):
 
     heads: tuple[str, ...]
     tails: str  # line by line
+    words: list[str] | None = None  # the same, one by one, where they are still at hand
 
     @property
     def text(self) -> str:
@@ -58,10 +59,11 @@ class Encoder:
         """Return the record; `head` is a line that is not empty, `lines` is the text where it is known so."""
         if text is None:
             return f"{head}\n-\n"
-        previous, self._previous = self._previous, text if lines is None else lines
+        # The words would take six times the room of the tails.
+        previous, self._previous = self._previous, text if lines is None else Lines(*lines[:2])
         if isinstance(previous, Lines):
             if lines is not None and lines.heads is previous.heads:
-                return _of_tails(head, previous.tails, lines.tails)
+                return _of_tails(head, previous.tails, lines)
             previous = previous.text
         if previous is None:
             return _whole(head, text)
@@ -75,11 +77,11 @@ class Encoder:
         return "\n".join((head, "~" + flags.decode("latin-1"), *changes, ""))
 
 
-def _of_tails(head: str, before: str, now: str) -> str:
+def _of_tails(head: str, before: str, now: Lines) -> str:
     """The same record, where a line can only have changed in its last word."""
-    if before == now:
+    if before == now.tails:
         return f"{head}\n=\n"
-    old, new = before.split("\n"), now.split("\n")
+    old, new = before.split("\n"), now.words or now.tails.split("\n")
     flags = bytes(map(ne, old, new))
     return "\n".join((head, "~" + flags.decode("latin-1"), *compress(new, flags), ""))
 

@@ -113,7 +113,9 @@ class Layout:
             values = list(map(float, compress(tails, self._is_sample)))
         except ValueError:
             return None
-        return Exposition(self, values, tails=None if " " in joined else joined)
+        if " " in joined:
+            return Exposition(self, values)
+        return Exposition(self, values, tails=joined, words=tails)
 
     @property
     def series(self) -> list[Series]:
@@ -127,10 +129,10 @@ class Exposition:
     """One parsed body: the layout and the numbers that go with it.
 
     `tails`: what stands in each line after its head, line by line, none of it with a space; None where
-    that was not needed to know the numbers.
+    that was not needed to know the numbers. `words` are the same, one by one.
     """
 
-    __slots__ = ("_families", "layout", "tails", "values")
+    __slots__ = ("_families", "layout", "tails", "values", "words")
 
     def __init__(
         self,
@@ -138,10 +140,12 @@ class Exposition:
         values: list[float],
         families: list[Family] | None = None,
         tails: str | None = None,
+        words: list[str] | None = None,
     ) -> None:
         self.layout = layout
         self.values = values
         self.tails = tails
+        self.words = words
         self._families = families
 
     def families(self) -> list[Family]:

@@ -55,7 +55,7 @@ class Reader:
         if binding is None:
             binding = _bindings[exposition.layout] = _bind(exposition.layout)
         if exposition.tails is not None:
-            self.lines = Lines(exposition.layout.heads, exposition.tails)
+            self.lines = Lines(exposition.layout.heads, exposition.tails, exposition.words)
         return binding.read(exposition.values)
 
 

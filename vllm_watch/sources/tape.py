@@ -27,10 +27,11 @@ class _Group:
     first_seconds: float
     last_seconds: float
     chunks: list[Chunk] = field(default_factory=list)
+    packed_bytes: int = 0
 
-    @property
-    def packed_bytes(self) -> int:
-        return sum(chunk.length for chunk in self.chunks)
+    def add(self, chunk: Chunk) -> None:
+        self.chunks.append(chunk)
+        self.packed_bytes += chunk.length
 
     @property
     def memory_bytes(self) -> int:
@@ -65,7 +66,10 @@ class Tape:
     @property
     def memory_bytes(self) -> int:
         """What is held in memory, but for what is on its way to the disk and 0.2 kB per chunk."""
-        packed = sum([group.memory_bytes for group in self._groups])
+        # Without a disk all that is packed is in memory: nothing to be looked for chunk by chunk.
+        packed = sum(
+            [group.memory_bytes if self._spool else group.packed_bytes for group in self._groups]
+        )
         return self._encoder.memory_bytes + self._open_characters + packed
 
     def append(
@@ -151,7 +155,7 @@ class Tape:
     def _pack(self) -> None:
         chunk = Chunk(_packed(self._open))
         self._open, self._open_characters = [], 0
-        self._groups[-1].chunks.append(chunk)
+        self._groups[-1].add(chunk)
         while sum(group.packed_bytes for group in self._groups) > self._bytes_max:
             self._drop(0)
         if self._spool and self._file and self._groups:
