@@ -1,6 +1,7 @@
-"""The loop of one target: what its engine's log says is in the looks that are judged."""
+"""The loop of one target: when it looks, and that what its engine's log says is in the looks that are judged."""
 
 import asyncio
+from collections import Counter
 from contextlib import suppress
 
 import aiohttp
@@ -10,7 +11,7 @@ from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.vllm import VllmSource
-from vllm_watch.target_loop import TargetLoop
+from vllm_watch.target_loop import TOGETHER_SECONDS, TargetLoop, first_look_s
 from vllm_watch.watch import Watch
 
 LOG = """\
@@ -49,3 +50,14 @@ async def test_a_look_carries_what_the_log_says(tmp_path):
                 await task
     assert look.attention_backend == "XFormers"
     assert look.start_failure.failure == "oom_kv_alloc_or_profiling"
+
+
+def test_first_looks_are_spread_over_the_interval_and_some_begin_together():
+    """A thousand targets at 5 s: twenty moments, a quarter of a second apart, about fifty targets at each."""
+    now_s, interval = 1234.567, 5.0
+    first = [first_look_s(f"vllm-{number}:8000", now_s, interval) for number in range(1000)]
+    assert all(at % TOGETHER_SECONDS == 0 for at in first)
+    assert now_s <= min(first) <= max(first) <= now_s + interval + TOGETHER_SECONDS
+    together = Counter(at % interval for at in first)
+    assert len(together) == interval / TOGETHER_SECONDS
+    assert max(together.values()) < 80

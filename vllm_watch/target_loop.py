@@ -119,8 +119,7 @@ class TargetLoop:
     async def _run(self, *, spread: bool) -> None:
         start_s = time.monotonic()
         if spread:
-            start_s += zlib.crc32(self.target.name.encode()) / 2**32 * self._interval_seconds
-            start_s = ceil(start_s / TOGETHER_SECONDS) * TOGETHER_SECONDS
+            start_s = first_look_s(self.target.name, start_s, self._interval_seconds)
         tick = 0
         while True:
             due_s = start_s + tick * self._interval_seconds
@@ -214,6 +213,12 @@ class TargetLoop:
         if restarts > self._restarts:
             _log.info("counters_began_anew", target=self.target.name, t=observation.t)
         self._restarts = restarts
+
+
+def first_look_s(name: str, now_s: float, interval_seconds: float) -> float:
+    """When to look at a target first, so that many are spread over the interval and some begin together."""
+    share = zlib.crc32(name.encode()) / 2**32
+    return ceil((now_s + share * interval_seconds) / TOGETHER_SECONDS) * TOGETHER_SECONDS
 
 
 def tell_incident(event: Event) -> None:
