@@ -15,8 +15,8 @@ _DEFAULTS = {
 }
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
 _PATH_SAFE = "/%:@!$&'()*+,;=~-._"
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
-_UNSAFE = re.compile(r"[\0\r\n]").search
+_HEADERS = re.compile(r"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]++: [^\r\n\0]*+\r\n)*+").fullmatch
+_NO_HOST = re.compile(r"[\0- ]").search
 
 
 class Origin(NamedTuple):
@@ -46,7 +46,7 @@ def place(url: str) -> Place:
     usual = _PORT_OF_SCHEME[parts.scheme]
     port = parts.port if parts.port is not None else usual
     host = f"[{name.partition('%')[0]}]" if ":" in name else name
-    if _UNSAFE(host) or " " in host:
+    if _NO_HOST(host):
         raise ValueError("the URL's host is no name")
     query = f"?{quote(parts.query, safe=_PATH_SAFE + '?')}" if parts.query else ""
     return Place(
@@ -58,19 +58,18 @@ def place(url: str) -> Place:
 
 
 def request(method: str, to: Place, headers: Mapping[str, str], body: bytes | None) -> bytes:
-    """Write a request. Raises ValueError for a header that would break it apart."""
-    lines = [f"{method} {to.target} HTTP/1.1\r\nHost: {to.host}\r\n"]
-    for name, value in headers.items():
-        if not _TOKEN(name) or _UNSAFE(value):
-            raise ValueError(f"the header {name[:40]!r} cannot be sent")
-        lines.append(f"{name}: {value}\r\n")
-    given = {name.lower() for name in headers}
-    lines += [f"{name}: {value}\r\n" for name, value in _DEFAULTS.items() if name.lower() not in given]  # fmt: skip
-    if to.authorization and "authorization" not in given:
-        lines.append(f"Authorization: {to.authorization}\r\n")
-    if body is None:
-        return f"{''.join(lines)}\r\n".encode()
-    return f"{''.join(lines)}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    """Write a request; headers by the names that they usually have. Raises ValueError for one that would break it."""
+    said = {**_DEFAULTS, **headers}
+    if to.authorization and "Authorization" not in said:
+        said["Authorization"] = to.authorization
+    if body is not None:
+        said["Content-Length"] = str(len(body))
+    lines = "".join([f"{name}: {value}\r\n" for name, value in said.items()])
+    if not _HEADERS(lines) or lines.count("\n") != len(said):
+        raise ValueError("a header holds a line break, or has no name")
+    return f"{method} {to.target} HTTP/1.1\r\nHost: {to.host}\r\n{lines}\r\n".encode() + (
+        body or b""
+    )
 
 
 def _authorization(parts: SplitResult) -> str:

@@ -26,8 +26,12 @@ OK = 200
 _SWITCHING = 101
 _BODILESS = (_SWITCHING, 204, 304)
 _VERSION = b"HTTP/1."
-_STATUS_LINE = re.compile(r"HTTP/1\.([0-9]) ([1-9][0-9][0-9])(?: [^\r\n\0]*)?").fullmatch
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+").fullmatch
+_NAME = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]++"
+_TEXT = r"[^\r\n\0]*+"
+_STATUS = rf"HTTP/1\.([0-9]) ([1-9][0-9][0-9])(?: {_TEXT})?"
+_STATUS_LINE = re.compile(_STATUS).fullmatch
+_HEADER = re.compile(rf"{_NAME}:{_TEXT}").fullmatch
+_WHOLE_HEAD = re.compile(rf"{_STATUS}(?:\r\n{_NAME}:{_TEXT})*+").fullmatch
 _LENGTH = re.compile(r"[0-9]{1,18}").fullmatch
 _CHUNK = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?").fullmatch
 _SHOWN = 60
@@ -108,17 +112,16 @@ class ResponseReader:
     def _head(self, head: bytes) -> int:
         """Read status and headers; return the minor version."""
         text = head.decode("latin-1")
+        found = _WHOLE_HEAD(text)
         lines = text.split("\r\n")
-        found = _STATUS_LINE(lines[0])
         if found is None:
-            raise NotHttpError(f"bad status line {lines[0][:_SHOWN]!r}")
-        if text.count("\n") + text.count("\r") != 2 * (len(lines) - 1) or "\0" in text:
-            raise NotHttpError("a bare line feed, carriage return or NUL in its head")
+            raise NotHttpError(_wrong_with(lines))
         if len(lines) > 1 + HEADERS_MAX:
             raise NotHttpError(f"more than {HEADERS_MAX} headers")
         headers: dict[str, str] = {}
         for line in lines[1:]:
-            name, value = _header(line)
+            name, _, value = line.partition(":")
+            name, value = name.lower(), value.strip(" \t")
             if name not in headers:
                 headers[name] = value
             elif name == "content-length":
@@ -212,19 +215,18 @@ class ResponseReader:
             self._state = _CHUNK_DATA if self._left else _TRAILER
         elif line:
             self._headers_left -= 1
-            if self._headers_left < 0 or b"\r" in line or b"\0" in line:
-                raise NotHttpError("trailers that are too many or no text")
-            _header(line.decode("latin-1"))
+            trailer = line.decode("latin-1")
+            if self._headers_left < 0 or not _HEADER(trailer):
+                raise NotHttpError(f"bad trailer {trailer[:_SHOWN]!r}, or too many")
         else:
             self.whole = True
 
 
-def _header(line: str) -> tuple[str, str]:
-    """Return name and value of a field; the name in lower case."""
-    name, colon, value = line.partition(":")
-    if not colon or not _TOKEN(name):
-        raise NotHttpError(f"bad header {line[:_SHOWN]!r}")
-    return name.lower(), value.strip(" \t")
+def _wrong_with(lines: list[str]) -> str:
+    """Say which line makes a head none."""
+    if not _STATUS_LINE(lines[0]):
+        return f"bad status line {lines[0][:_SHOWN]!r}"
+    return next(f"bad header {line[:_SHOWN]!r}" for line in lines[1:] if not _HEADER(line))
 
 
 def _refuse_early(begun: bytes) -> None:

@@ -24,6 +24,9 @@ SWEEP_SECONDS = 15.0
 URLS_MAX = 8192
 """Remembered at once: some for each of a thousand servers. Beyond, they are taken apart anew."""
 
+ROOM_BYTES = 256 << 10
+"""Taken from a socket at once: more than a usual /metrics, so that it is one turn of the loop."""
+
 _CLOSE_SECONDS = 1.0  # an aborted connection ends in the next turn of the loop
 
 
@@ -46,6 +49,7 @@ class Session:
         self._places: dict[str, Place] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
+        self._room = memoryview(bytearray(ROOM_BYTES))
 
     async def __aenter__(self) -> Self:
         return self
@@ -111,7 +115,7 @@ class Session:
         try:
             async with asyncio.timeout_at(due_s) as limit:
                 connection = await self._connecting.connect(
-                    origin, lambda: Connection(loop, self._lost)
+                    origin, lambda: Connection(loop, self._room, self._lost)
                 )
         except TimeoutError as error:
             if not limit.expired():
