@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-import aiohttp
 import structlog
 
 from vllm_watch.canary_rounds import CanaryRounds
@@ -35,6 +34,7 @@ from vllm_watch.sources import cpu_waits, http
 from vllm_watch.sources.canary import CanarySource
 from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.flight_recorder import FlightRecorder
+from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.targets import Discovery
 from vllm_watch.sources.vllm import Look, VllmSource
@@ -83,7 +83,7 @@ class Daemon:
         self._hosts: dict[str, str] = {}  # by target: what falls silent together
         self._reloading = asyncio.Lock()
         self._signalled = False  # does a reload that a signal asked for still wait for its turn?
-        self._session: aiohttp.ClientSession | None = None
+        self._session: Session | None = None
         self._discovery = Discovery(config)
         self._processes = ProcessListing(config.procfs)
         self.board = Board(window_seconds=config.signals.window_seconds)

@@ -8,13 +8,13 @@ import sys
 import threading
 import time
 
-import aiohttp
 import pytest
 
 from tests.daemon_process import ROOT
 from tests.sources.wire import wire
 from vllm_watch import threads
-from vllm_watch.sources import http, own_trouble
+from vllm_watch.sources import http, http_names, own_trouble
+from vllm_watch.sources.http_session import Session
 
 LIMITS = http.Limits(1.0, 1.0, 100_000)
 
@@ -39,18 +39,9 @@ def test_whose_trouble_it_is(error, words):
     assert words is None or words in said
 
 
-class Both(aiohttp.abc.AbstractResolver):
+async def both(host, port):
     """A name with an address that TCP never reaches (of many hosts), before one that it does."""
-
-    async def resolve(self, host, port=0, family=socket.AF_INET):
-        both = (("ff02::1", socket.AF_INET6), ("127.0.0.1", socket.AF_INET))
-        return [
-            {"hostname": host, "host": address, "port": port, "family": of, "proto": 0, "flags": 0}
-            for address, of in both
-        ]
-
-    async def close(self):
-        return None
+    return [(socket.AF_INET6, ("ff02::1", port, 0, 0)), (socket.AF_INET, ("127.0.0.1", port))]
 
 
 async def test_one_of_two_addresses_refuses():
@@ -58,7 +49,7 @@ async def test_one_of_two_addresses_refuses():
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(resolver=Both())) as session:
+    async with Session(http_names.Names(both)) as session:
         answer = await http.get(session, f"http://engine:{port}/metrics", LIMITS, {})
     assert answer.call.outcome == "refused"
 

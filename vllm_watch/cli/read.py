@@ -78,7 +78,7 @@ def _plain(value: Any) -> Any:
 
 
 async def _fetch(url: str) -> tuple[str, bool]:
-    from vllm_watch.sources import http  # noqa: PLC0415 - aiohttp is slow to load
+    from vllm_watch.sources import http  # noqa: PLC0415 - asyncio is slow to load
 
     url = url.rstrip("/")
     url = url if url.endswith("/metrics") else url + "/metrics"

@@ -13,14 +13,13 @@ import json
 import secrets
 from typing import Any, NamedTuple
 
-import aiohttp
-
 from vllm_watch.errors import WatchError
 from vllm_watch.redaction import redacted
 from vllm_watch.samples.observation import Call, CanaryCall
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import CanarySettings, ScrapeSettings
 from vllm_watch.sources import http
+from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.vllm import read_key
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
@@ -62,7 +61,7 @@ class CanarySource:
         target: Target,
         settings: CanarySettings,
         scrape: ScrapeSettings,
-        session: aiohttp.ClientSession,
+        session: Session,
     ) -> None:
         self._target = target
         self._settings = settings

@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-import aiohttp
-
 from vllm_watch.errors import ExpositionError
 from vllm_watch.redaction import never_show, redacted
 from vllm_watch.samples.observation import Call, Observation, Reading
@@ -23,6 +21,7 @@ from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http, own_trouble
 from vllm_watch.sources.body_deltas import Lines
+from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.reading import Reader
 
 IDENTIFY_SECONDS = 600.0
@@ -48,9 +47,7 @@ class Look(NamedTuple):
 class VllmSource:
     """Asks one server. Looks must not overlap; the session is shared and belongs to the caller."""
 
-    def __init__(
-        self, target: Target, settings: ScrapeSettings, session: aiohttp.ClientSession
-    ) -> None:
+    def __init__(self, target: Target, settings: ScrapeSettings, session: Session) -> None:
         self.target = target
         self._settings = settings
         self._session = session
@@ -103,8 +100,10 @@ class VllmSource:
 
     async def _metrics(self) -> http.Answer:
         answer = await http.get(self._session, self._metrics_url, self._limits, self._headers)
-        # Counters are as old as the answer, not as the question: a busy server answers late.
-        self._arrived = time.time(), time.monotonic()
+        # Counters are as old as the answer, not as the question: a busy server answers late. Nor as old as
+        # this moment: with many targets an answer may wait for its turn.
+        arrived_s = answer.arrived_monotonic_s
+        self._arrived = time.time() - (time.monotonic() - arrived_s), arrived_s
         if answer.call.outcome == "ok":
             self._metrics_url = answer.url  # so that an old vLLM's redirect is followed once
         else:  # by the next answer it may be another vLLM

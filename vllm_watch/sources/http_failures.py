@@ -1,0 +1,39 @@
+"""How a call can fail, told apart where it happens; http.py says each in words."""
+
+
+class NotConnectedError(Exception):
+    """There is no connection: the name ("dns"), the way there ("tcp") or the handshake ("tls") failed."""
+
+    def __init__(self, step: str, os_error: OSError) -> None:
+        super().__init__(str(os_error))
+        self.step = step
+        self.os_error = os_error
+
+
+class OutOfTimeError(Exception):
+    """Our own clock ended the call."""
+
+    def __init__(self, late_s: float, *, connected: bool) -> None:
+        super().__init__("out of time")
+        self.late_s = late_s  # how much later than it was due
+        self.connected = connected
+
+
+class NotHttpError(Exception):
+    """What came is not an answer in HTTP/1.x."""
+
+
+class BrokenOffError(Exception):
+    """The connection ended before the answer did."""
+
+    def __init__(self, said: str, *, in_body: bool = False) -> None:
+        super().__init__(said)
+        self.in_body = in_body
+
+
+class TooLargeError(Exception):
+    """The body is longer than it may be."""
+
+
+class NotUnpackedError(Exception):
+    """The body is whole, and what it is packed in is not."""

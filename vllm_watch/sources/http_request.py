@@ -1,0 +1,79 @@
+"""A request as bytes: a URL is taken apart once, headers are looked at each time."""
+
+import base64
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from vllm_watch import __version__
+
+_DEFAULTS = {
+    "Accept": "*/*",
+    "Accept-Encoding": "gzip, deflate",
+    "User-Agent": f"vllm-watch/{__version__}",
+}
+_PORT_OF_SCHEME = {"http": 80, "https": 443}
+_PATH_SAFE = "/%:@!$&'()*+,;=~-._"
+_HEADERS = re.compile(r"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]++: [^\r\n\0]*+\r\n)*+").fullmatch
+_NO_HOST = re.compile(r"[\0- ]").search
+
+
+class Origin(NamedTuple):
+    """Whom a connection leads to."""
+
+    scheme: str
+    host: str  # a name in ASCII, or an address without brackets
+    port: int
+
+
+class Place(NamedTuple):
+    """What of a URL a request needs."""
+
+    origin: Origin
+    target: str  # path and query
+    host: str  # what the header Host says
+    authorization: str  # of the URL's user and password; "": it has none
+
+
+def place(url: str) -> Place:
+    """Take a URL apart. Raises ValueError where it is none."""
+    parts = urlsplit(url)
+    if parts.scheme not in _PORT_OF_SCHEME or not parts.hostname:
+        raise ValueError("the URL does not lead to an HTTP server")
+    name = parts.hostname.replace("%25", "%")
+    name = name if name.isascii() else name.encode("idna").decode()
+    usual = _PORT_OF_SCHEME[parts.scheme]
+    port = parts.port if parts.port is not None else usual
+    host = f"[{name.partition('%')[0]}]" if ":" in name else name
+    if _NO_HOST(host):
+        raise ValueError("the URL's host is no name")
+    query = f"?{quote(parts.query, safe=_PATH_SAFE + '?')}" if parts.query else ""
+    return Place(
+        Origin(parts.scheme, name, port),
+        quote(parts.path or "/", safe=_PATH_SAFE) + query,
+        host if port == usual else f"{host}:{port}",
+        _authorization(parts),
+    )
+
+
+def request(method: str, to: Place, headers: Mapping[str, str], body: bytes | None) -> bytes:
+    """Write a request; headers by the names that they usually have. Raises ValueError for one that would break it."""
+    said = {**_DEFAULTS, **headers}
+    if to.authorization and "Authorization" not in said:
+        said["Authorization"] = to.authorization
+    if body is not None:
+        said["Content-Length"] = str(len(body))
+    lines = "".join([f"{name}: {value}\r\n" for name, value in said.items()])
+    if not _HEADERS(lines) or lines.count("\n") != len(said):
+        raise ValueError("a header holds a line break, or has no name")
+    return f"{method} {to.target} HTTP/1.1\r\nHost: {to.host}\r\n{lines}\r\n".encode() + (
+        body or b""
+    )
+
+
+def _authorization(parts: SplitResult) -> str:
+    if not parts.username and not parts.password:
+        return ""
+    both = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    return f"Basic {base64.b64encode(both.encode()).decode()}"
