@@ -140,25 +140,7 @@ class TargetLoop:
             tick = max(tick + 1, passed)
 
     async def _look(self) -> None:
-        look = await self._source.observe()
-        if self._source.local:
-            # Here and not before the look: what is judged is then what the recorder keeps with it.
-            look = look._replace(observation=replace(look.observation, gpus=self._gpus()))
-        if self._cpu is not None:
-            waits = await self._cpu.observe(look.observation)
-            look = look._replace(observation=replace(look.observation, cpu=waits))
-        if self.log is not None:
-            log = self.log
-            observation = replace(
-                look.observation, start_failure=log.start_failure, attention_backend=log.attention_backend
-            )  # fmt: skip
-            look = look._replace(observation=observation)
-            log.read_on()
-        if self._canary is not None and (asked := self._canary.take()) is not None:
-            observation = replace(look.observation, canary=asked.canary)
-            look = look._replace(
-                observation=observation, calls=(*look.calls, ("canary", asked.call))
-            )
+        look = await self._all_seen(await self._source.observe())
         try:
             events: Sequence[Event] = self._watch.observe(look.observation)
             signals = self._watch.signals
@@ -173,6 +155,26 @@ class TargetLoop:
                 await self._keep(self._watch, events)
         finally:  # stopped while it waited for the disk: what happened has happened
             self._show(look, signals, events)
+
+    async def _all_seen(self, look: Look) -> Look:
+        """The look, with what was seen of the target beside what it answered."""
+        seen: dict[str, Any] = {}
+        calls = look.calls
+        if self._source.local:
+            # Here and not before the look: what is judged is then what the recorder keeps with it.
+            seen["gpus"] = self._gpus()
+        if self._cpu is not None:
+            seen["cpu"] = await self._cpu.observe(look.observation)
+        if self.log is not None:
+            seen["start_failure"] = self.log.start_failure
+            seen["attention_backend"] = self.log.attention_backend
+            self.log.read_on()
+        if self._canary is not None and (asked := self._canary.take()) is not None:
+            seen["canary"] = asked.canary
+            calls = (*calls, ("canary", asked.call))
+        if all(value is None for value in seen.values()):
+            return look
+        return look._replace(observation=replace(look.observation, **seen), calls=calls)
 
     def _show(self, look: Look, signals: TargetSignals | None, events: Sequence[Event]) -> None:
         if signals is not None:
