@@ -172,7 +172,7 @@ class TargetLoop:
         if self._canary is not None and (asked := self._canary.take()) is not None:
             seen["canary"] = asked.canary
             calls = (*calls, ("canary", asked.call))
-        if all(value is None for value in seen.values()):
+        if calls is look.calls and all(value is None for value in seen.values()):
             return look
         return look._replace(observation=replace(look.observation, **seen), calls=calls)
 
