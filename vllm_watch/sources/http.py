@@ -10,6 +10,7 @@ from vllm_watch.samples.observation import Call
 from vllm_watch.sources import own_trouble
 from vllm_watch.sources.http_failures import (
     BrokenOffError,
+    NotAskedError,
     NotConnectedError,
     NotHttpError,
     NotUnpackedError,
@@ -72,7 +73,13 @@ async def get(session: Session, url: str, limits: Limits, headers: dict[str, str
         url = there
         left = max(0.001, deadline - time.monotonic())
         answer = await _fairly(session, url, limits, headers, left)
-    answer.call = replace(answer.call, latency_s=answer.arrived_monotonic_s - started)
+    call = answer.call
+    answer.call = Call(
+        outcome=call.outcome,
+        status=call.status,
+        error=call.error,
+        latency_s=answer.arrived_monotonic_s - started,
+    )
     answer.url = url
     return answer
 
@@ -166,7 +173,7 @@ def _failed(error: Exception, bounds: Bounds) -> Call:
 
 
 _FAILURES = (
-    NotConnectedError, OutOfTimeError, NotHttpError, BrokenOffError, TooLargeError, NotUnpackedError,
+    NotAskedError, NotConnectedError, OutOfTimeError, NotHttpError, BrokenOffError, TooLargeError, NotUnpackedError,
     OSError, ValueError, zlib.error, MemoryError,
 )  # fmt: skip
 
@@ -190,10 +197,10 @@ def _outcome(error: Exception, bounds: Bounds) -> tuple[str, str]:  # noqa: C901
         case BrokenOffError(in_body=True):
             return "disconnected", "the connection broke off in the middle of the body"
         case BrokenOffError() | OSError():
-            return "disconnected", f"the connection broke off: {error or type(error).__name__}"
+            return "disconnected", f"the connection broke off: {error}"
         case TooLargeError():
             return "too_large", str(error)
-        case NotUnpackedError():
+        case NotAskedError() | NotUnpackedError():
             return "garbled", str(error)
         case _:
             return "garbled", f"the body cannot be unpacked: {error}"
