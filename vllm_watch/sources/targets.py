@@ -17,9 +17,9 @@ from vllm_watch.settings.kubernetes import KubernetesDiscovery, qualified
 from vllm_watch.settings.target import TARGETS_MAX, TargetConfig, named
 from vllm_watch.sources import discovery_dns, discovery_scope
 from vllm_watch.sources.discovery_dns import DnsTargets, Resolve
-from vllm_watch.sources.discovery_files import FileTargets
 
 if TYPE_CHECKING:
+    from vllm_watch.sources.discovery_files import FileTargets
     from vllm_watch.sources.discovery_kubernetes import KubernetesTargets
 
 _log = structlog.get_logger()
@@ -38,7 +38,7 @@ class Discovery:
         self._resolve = resolve
         self._environ = environ
         self._config = config
-        self._files = FileTargets(())
+        self._files: FileTargets | None = None
         self._names: list[DnsTargets] = []
         self._pods: list[KubernetesTargets] = []
         self._ending: list[asyncio.Task[None]] = []
@@ -63,12 +63,21 @@ class Discovery:
         left = followed.keys() - set(wanted)
         self._ending += [task for each in left for task in followed[each].close()]
         self._config = config
-        self._files.patterns = settings.file_sd
+        self._files = self._read_files(settings.file_sd)
         self._names = [
             remembered.get(dns) or DnsTargets(dns, self._resolve) for dns in settings.dns
         ]
         self._due_s = float("-inf")
         self._targets = None  # the same servers may be given another key: they are told anew
+
+    def _read_files(self, patterns: tuple[str, ...]) -> "FileTargets | None":
+        if not patterns:
+            return None
+        from vllm_watch.sources.discovery_files import FileTargets  # noqa: PLC0415 - brings YAML
+
+        files = self._files or FileTargets(())
+        files.patterns = patterns
+        return files
 
     def _follow(self, entry: KubernetesDiscovery) -> "KubernetesTargets":
         from vllm_watch.sources import discovery_kubernetes  # noqa: PLC0415 - brings a client of its own
@@ -132,7 +141,7 @@ class Discovery:
     async def _looked(self, now_monotonic: float) -> tuple[list[TargetConfig], dict[str, str]]:
         found: list[TargetConfig] = []
         problems: dict[str, str] = {}
-        if self._files.patterns:
+        if self._files is not None:
             found, problems = await asyncio.to_thread(self._files.read)
             found = self._without_key(found)
         names = self._names
