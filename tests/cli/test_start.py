@@ -62,9 +62,10 @@ def python(code):
     """What a Python of its own prints, without any setting of ours around it."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("VLLM_")}
     ended = subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True,
+        [sys.executable, "-c", code], check=False, capture_output=True, text=True,
         timeout=PATIENCE_SECONDS, env=environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
 
