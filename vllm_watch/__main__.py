@@ -11,6 +11,7 @@ from typing import NoReturn, Protocol, TextIO, cast
 from vllm_watch import __version__
 from vllm_watch.cli import exit_status
 from vllm_watch.errors import WatchError
+from vllm_watch.loading import uncollected
 from vllm_watch.redaction import redacted
 
 # Here and not in the modules, so that --help loads none of them.
@@ -106,7 +107,8 @@ def _run(argv: list[str]) -> int:
 
 
 def _load(name: str) -> Command:
-    module = importlib.import_module(f"vllm_watch.cli.{name.replace('-', '_')}")
+    with uncollected():
+        module = importlib.import_module(f"vllm_watch.cli.{name.replace('-', '_')}")
     return cast("Command", module)
 
 

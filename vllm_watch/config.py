@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from vllm_watch.errors import ConfigError
-from vllm_watch.settings import overrides, yaml_text
+from vllm_watch.settings import overrides
 from vllm_watch.settings.api import ApiSettings
 from vllm_watch.settings.base import FilePath, Problem, Sections, problem, problems, quoted
 from vllm_watch.settings.errors import InvalidConfigError, KeyPath, explained
@@ -244,7 +244,7 @@ def load(
     if path is None and environ.get(overrides.CONFIG_VARIABLE):
         path = Path(environ[overrides.CONFIG_VARIABLE])
     file = str(path) if path else "configuration"
-    data, found = yaml_text.read(path, _FILE_BYTES_MAX) if path else ({}, [])
+    data, found = _read(path) if path else ({}, [])
     merged = overrides.Overrides(file, data)
     merged.environment(Config, environ)
     merged.arguments(
@@ -262,6 +262,12 @@ def load(
     if errors:
         raise InvalidConfigError(errors)
     return config
+
+
+def _read(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    from vllm_watch.settings import yaml_text  # noqa: PLC0415 - not without a file
+
+    return yaml_text.read(path, _FILE_BYTES_MAX)
 
 
 def _unreadable_keys(config: Config, label: Callable[[KeyPath], str]) -> list[ConfigError]:

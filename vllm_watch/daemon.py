@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import structlog
@@ -17,14 +18,12 @@ from vllm_watch.canary_rounds import CanaryRounds
 from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
 from vllm_watch.export.board import Board
+from vllm_watch.export.door import Door
 from vllm_watch.export.in_a_line import in_a_line
-from vllm_watch.export.server import Server
 from vllm_watch.gpu_rounds import GpuRounds, GpuSource
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.notifying import Notifying
 from vllm_watch.remembering import Memory
-from vllm_watch.restarts import config_changes
-from vllm_watch.restarts.journals import OwnJournal
 from vllm_watch.restarts.switch import Switch
 from vllm_watch.service_manager import ServiceManager
 from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
@@ -32,7 +31,6 @@ from vllm_watch.settings.target import TargetConfig
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.sources import cpu_waits, http
 from vllm_watch.sources.canary import CanarySource
-from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.process_listing import ProcessListing
@@ -40,6 +38,13 @@ from vllm_watch.sources.targets import Discovery
 from vllm_watch.sources.vllm import Look, VllmSource
 from vllm_watch.target_loop import Event, TargetLoop, tell_ended
 from vllm_watch.watch import Watch
+
+if TYPE_CHECKING:  # what only some configurations need is loaded where one does
+    import aiohttp
+
+    from vllm_watch.export.server import Server
+    from vllm_watch.restarts.journals import OwnJournal
+    from vllm_watch.sources.engine_log import EngineLog
 
 _log = structlog.get_logger()
 
@@ -88,24 +93,35 @@ class Daemon:
         self._processes = ProcessListing(config.procfs)
         self.board = Board(window_seconds=config.signals.window_seconds)
         self._memory = Memory(config.state_dir, self.board)
-        spool, self._journal = None, None
-        if config.state_dir is not None:
-            self._journal = OwnJournal(config.state_dir, lambda: self._memory.holds)
-            spool = config.state_dir / "recordings"
+        self._looked = asyncio.Event()  # has a first look ended, or is there none to wait for?
+        self._journal = self._own_journal()
         self.recorder = FlightRecorder(
             seconds=config.recorder.minutes * 60,
             bytes_max_per_target=config.recorder.bytes_max,
-            spool_dir=spool,
+            spool_dir=config.state_dir and config.state_dir / "recordings",
         )
         self._gpus = GpuRounds(config, make_gpu_source, self.board, self.recorder, self._serves)
         self._restarts = Switch(config, self.board, self._recording, self._journal, self._log_tail)
         silenced, ours = self._restarts.silenced, lambda: self._memory.holds
         self._notifying = Notifying(config, self.board, silenced, ours)
-        host, port = config.listen_address
-        self.server = Server(
+        self._door = Door(*config.listen_address, config.web_config)
+
+    def _own_journal(self) -> "OwnJournal | None":
+        if self._config.state_dir is None:
+            return None
+        from vllm_watch.restarts.journals import OwnJournal  # noqa: PLC0415 - brings a database
+
+        return OwnJournal(self._config.state_dir, lambda: self._memory.holds)
+
+    def _server(self) -> "Server":
+        from vllm_watch.export.server import Server  # noqa: PLC0415 - as the door says
+
+        host, port = self._config.listen_address
+        return Server(
             self.board, host=host, port=port, ready=self._not_ready,
-            reload=self.reload if load_config else None, recording=self._recording,
-            further=self._restarts.routes(), auth=self._restarts.auth, names=config.api.hosts, web_config=config.web_config,
+            reload=self.reload if self._load_config else None, recording=self._recording,
+            further=self._restarts.routes(), auth=self._restarts.auth, names=self._config.api.hosts,
+            web_config=self._door.web,
         )  # fmt: skip
 
     @property
@@ -132,24 +148,32 @@ class Daemon:
             await self.stop()
 
     async def start(self) -> None:
-        """Bind the port, then begin to look. Raises ServeError."""
-        await self.server.start()
+        """Take the port, begin to look, then serve. Raises ServeError."""
+        self._door.take()
+        serving = asyncio.create_task(self._serve(), name="serving")
+        self._tasks = [serving]
         self._session = http.new_session()
-        _log.info("serving", url=self.url)
         await self._memory.open()
         await self._restarts.open()
         await self._notifying.start()
         await self._discover()
+        if not self._running:
+            self._looked.set()
         await self._restarts.start()
-        self._tasks = [
+        self._tasks += [
             asyncio.create_task(self._discover_on(), name="discovery"),
             asyncio.create_task(self._gpus.run(), name="gpus"),
         ]
+        await serving
+
+    async def _serve(self) -> None:
+        await self._door.open(self._server, self._looked)
+        _log.info("serving", url=self.url)
 
     @property
     def url(self) -> str:
         """Where a person on this host finds the page."""
-        return self._config.url_here(self.server.port, self.server.scheme)
+        return self._config.url_here(self._door.port, self._door.scheme)
 
     async def stop(self) -> None:
         """End everything; safe to call at any time."""
@@ -167,7 +191,7 @@ class Daemon:
         if self._journal is not None:
             await self._journal.close()
         await self._memory.close()
-        await self.server.stop()
+        await self._door.close()
         if self._session is not None:
             await self._session.close()
         await self._gpus.close()
@@ -190,6 +214,8 @@ class Daemon:
             await self._change_to(config)
             _log.info("reloaded", targets=len(self._running))
             if self._journal is not None:
+                from vllm_watch.restarts import config_changes  # noqa: PLC0415 - on reload alone
+
                 await config_changes.note(self._journal, actor, source, old, config)
 
     def _reload_on_signal(self) -> None:
@@ -294,9 +320,13 @@ class Daemon:
         self._running[identity.name] = _Running(made_of, watch, group, loop, task)
         _log.info("target_added", target=identity.name, url=identity.url)
 
-    def _engine_log(self, target: TargetConfig) -> EngineLog | None:
+    def _engine_log(self, target: TargetConfig) -> "EngineLog | None":
         path = self._config.engine_log_for(target)
-        return None if path is None else EngineLog(target.name, path)
+        if path is None:
+            return None
+        from vllm_watch.sources.engine_log import EngineLog  # noqa: PLC0415 - where one is named
+
+        return EngineLog(target.name, path)
 
     def _log_tail(self, name: str) -> AsyncIterator[bytes] | None:
         log = self._running[name].loop.log if name in self._running else None
@@ -346,6 +376,7 @@ class Daemon:
         if name in self._running:
             self.board.incident_news(name, self._running[name].loop.incidents, now)
         self._waiting_for.discard(name)
+        self._looked.set()
         self._restarts.saw(name, told)
         return told
 

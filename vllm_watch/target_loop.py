@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -20,9 +20,11 @@ from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.sources.cpu_waits import CpuWaits
-from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.vllm import Look, VllmSource
 from vllm_watch.watch import Watch
+
+if TYPE_CHECKING:
+    from vllm_watch.sources.engine_log import EngineLog
 
 _log = structlog.get_logger()
 
@@ -64,7 +66,7 @@ class TargetLoop:
         gpus: Gpus,
         keep: Keep | None = None,
         canary: CanaryRounds | None = None,
-        log: EngineLog | None = None,
+        log: "EngineLog | None" = None,
         cpu: CpuWaits | None = None,
     ) -> None:
         """`keep` is shown each look's events before they are published; it must neither raise nor wait long.

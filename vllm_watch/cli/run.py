@@ -2,12 +2,14 @@
 
 import argparse
 import asyncio
+import gc
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError
+from vllm_watch.loading import load_structlog, uncollected
 from vllm_watch.settings.overrides import CONFIG_VARIABLE
 from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.settings.target import TargetConfig
@@ -93,9 +95,19 @@ def _refuse_empty(path: Path) -> None:
         raise ConfigError(cause, "reload when it is whole; until then the old configuration holds")
 
 
+def load_watcher() -> None:
+    """Import all that the first look needs."""
+    with uncollected():
+        load_structlog()
+        import vllm_watch.daemon  # noqa: F401, PLC0415 - after the configuration, which may be wrong
+
+        gc.freeze()  # modules last as long as the process: no later collection need go through them
+
+
 def serve(config: Config, load_config: Callable[[], Config]) -> None:
     """Set the log up and run the daemon in this process."""
-    from vllm_watch import logs  # noqa: PLC0415 - after the configuration, which may be wrong
+    load_watcher()
+    from vllm_watch import logs  # noqa: PLC0415 - loaded just now
     from vllm_watch.daemon import Daemon  # noqa: PLC0415
     from vllm_watch.gpu_rounds import GpuSource  # noqa: PLC0415
     from vllm_watch.service_manager import ServiceManager  # noqa: PLC0415

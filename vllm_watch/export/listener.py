@@ -25,7 +25,6 @@ CONNECTIONS_PER_CALLER_MAX = 256
 FIRST_REQUEST_SECONDS = 10.0  # to send a whole request head after connecting
 HANDSHAKE_SECONDS = 10.0  # for TLS: three round trips, and a machine that is busy
 SWEEP_SECONDS = 2.5
-BACKLOG = 512  # connections that wait to be taken; the kernel refuses those beyond
 _NO_ROOM_SECONDS = 0.2  # until it is tried again after the system had no descriptor left
 _NO_ROOM = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -63,7 +62,6 @@ class Listener:
 
     def start(self) -> None:
         """Begin to take connections."""
-        self._bound.listen(BACKLOG)
         self._tasks = [
             asyncio.create_task(self._accept_on(), name="accept"),
             asyncio.create_task(self._sweep_on(), name="sweep"),

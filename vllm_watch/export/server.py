@@ -1,7 +1,6 @@
 """The HTTP server: everything that the watcher shows, always from the board, never collecting anything."""
 
 import asyncio
-import errno
 import logging
 import socket
 from collections.abc import Collection, Iterable
@@ -11,7 +10,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
-from vllm_watch.errors import ServeError
+from vllm_watch.export.address import bind
 from vllm_watch.export.answers import BODY_BYTES_MAX, HEADERS, errors_as_json, small_bodies
 from vllm_watch.export.api import Api, Ready, Recording, Reload
 from vllm_watch.export.assets import Assets
@@ -56,14 +55,17 @@ class Server:
         names: Collection[str] = (),
         further: Iterable[web.RouteDef] = (),
         auth: Auth | None = None,
-        web_config: Path | None = None,
+        web_config: Path | WebConfig | None = None,
     ) -> None:
-        """`further` are routes that others bring along: what changes something, for tokens of `auth`."""
+        """`further` are routes that others bring along: what changes something, for tokens of `auth`.
+
+        `web_config` may have been read already.
+        """
         self._board = board
         self._host = host
         self._names = names
         self.port = port  # the one asked for; after `start`, the one bound
-        self._web = WebConfig(web_config)
+        self._web = web_config if isinstance(web_config, WebConfig) else WebConfig(web_config)
         board.web = self._web.health
         status = Status(board)
         api = Api(board, status, ready=ready, reload=reload, recording=recording, auth=auth)
@@ -84,10 +86,15 @@ class Server:
         """How many there are now."""
         return 0 if self._listener is None else len(self._listener)
 
-    async def start(self) -> None:
-        """Bind and serve. Raises ServeError, and ConfigError for a web configuration that is not usable."""
+    async def start(self, bound: socket.socket | None = None) -> None:
+        """Serve, on `bound` where the address was taken before; whose socket it is from then on.
+
+        Raises:
+            ServeError: the address cannot be had.
+            ConfigError: the web configuration is not usable.
+        """
         self._web.open()
-        bound = self._bind()
+        bound = bound or bind(self._host, self.port)
         self.port = bound.getsockname()[1]
         app = web.Application(middlewares=self._middlewares(), client_max_size=BODY_BYTES_MAX)
         app.on_response_prepare.append(self._add_headers)
@@ -112,35 +119,6 @@ class Server:
             await self._listener.stop()
         if self._runner is not None:
             await self._runner.cleanup()
-
-    def _bind(self) -> socket.socket:
-        try:
-            family, kind, protocol, _, address = socket.getaddrinfo(
-                self._host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )[0]
-            bound = socket.socket(family, kind, protocol)
-        except OSError as error:
-            raise self._cannot_bind(error) from error
-        try:
-            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            bound.bind(address)
-            bound.setblocking(False)
-        except OSError as error:
-            bound.close()
-            raise self._cannot_bind(error) from error
-        return bound
-
-    def _cannot_bind(self, error: OSError) -> ServeError:
-        remedies = {
-            errno.EADDRINUSE: "Stop what listens there, or choose another with --listen HOST:PORT",
-            errno.EACCES: "Choose a port of 1024 or above with --listen HOST:PORT",
-        }
-        return ServeError(
-            f"Cannot listen on {self._host}:{self.port}: {error.strerror}",
-            remedies.get(
-                error.errno or 0, "Give an address of this machine with --listen HOST:PORT"
-            ),
-        )
 
     def _middlewares(self) -> list[Middleware]:
         @web.middleware

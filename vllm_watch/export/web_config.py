@@ -68,8 +68,8 @@ class WebConfig:
         return "http" if self.context is None else "https"
 
     def open(self) -> None:
-        """Read it for the first time. Raises ConfigError."""
-        if self._path is not None:
+        """Read it for the first time; what is read already stays. Raises ConfigError."""
+        if self._path is not None and not self._seen:
             self._use(_load(self._path))
 
     async def keep_up(self) -> None:

@@ -3,19 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from aiohttp import web
-
-from vllm_watch.actions.journal import Journal
 from vllm_watch.config import Config
-from vllm_watch.export.auth import Auth
 from vllm_watch.export.board import Board
-from vllm_watch.restarts.world import LogTail, Recording, no_log
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.watch import Watch
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
+    from vllm_watch.actions.journal import Journal
+    from vllm_watch.export.auth import Auth
     from vllm_watch.restarts.wiring import Restarts
+    from vllm_watch.restarts.world import LogTail, Recording
 
 
 def wanted(config: Config) -> bool:
@@ -29,8 +29,8 @@ class Switch:
     """Off until a configuration asks for restarts; on from then until `stop`."""
 
     def __init__(
-        self, config: Config, board: Board, recording: Recording, journal: Journal | None,
-        log_tail: LogTail = no_log,
+        self, config: Config, board: Board, recording: "Recording", journal: "Journal | None",
+        log_tail: "LogTail",
     ) -> None:  # fmt: skip
         self._log_tail = log_tail
         self._board, self._recording, self._journal = board, recording, journal
@@ -50,11 +50,11 @@ class Switch:
             )
 
     @property
-    def auth(self) -> Auth | None:
+    def auth(self) -> "Auth | None":
         """Who may ask; None: there are no tokens."""
         return None if self._restarts is None else self._restarts.auth
 
-    def routes(self) -> list[web.RouteDef]:
+    def routes(self) -> "list[web.RouteDef]":
         """What people and Alertmanager may ask."""
         return [] if self._restarts is None else self._restarts.routes()
 

@@ -1,6 +1,7 @@
 """Which pods of a Kubernetes cluster are engines: namespaces, labels, a node, and where a pod's server listens."""
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, field_validator
@@ -84,3 +85,9 @@ class KubernetesDiscovery(Settings):
             remedy = "write the node's name, or $NAME of a variable that holds it"
             raise problem(f"{quoted(value)} is not the name of a node", remedy)
         return value
+
+
+def qualified(entries: Iterable[KubernetesDiscovery]) -> bool:
+    """May two pods have one name, being of different namespaces?"""
+    namespaces = {name for entry in entries for name in entry.namespaces or ("",)}
+    return len(namespaces) > 1 or "*" in namespaces

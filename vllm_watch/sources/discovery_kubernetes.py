@@ -6,7 +6,7 @@ Runbook: docs/kubernetes.md.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
 import structlog
 from pydantic import ValidationError
@@ -25,12 +25,6 @@ FIRST_SECONDS = 5.0
 """How long the first look waits for the first list, so that a start knows its targets."""
 
 _GROUP_CHARACTERS_MAX = 253
-
-
-def qualified(entries: Iterable[KubernetesDiscovery]) -> bool:
-    """May two pods have one name, being of different namespaces?"""
-    namespaces = {name for entry in entries for name in entry.namespaces or ("",)}
-    return len(namespaces) > 1 or "*" in namespaces
 
 
 class KubernetesTargets:

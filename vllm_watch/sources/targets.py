@@ -8,15 +8,19 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import structlog
 
 from vllm_watch.config import Config
+from vllm_watch.settings.kubernetes import KubernetesDiscovery, qualified
 from vllm_watch.settings.target import TARGETS_MAX, TargetConfig, named
 from vllm_watch.sources import discovery_dns, discovery_scope
 from vllm_watch.sources.discovery_dns import DnsTargets, Resolve
-from vllm_watch.sources.discovery_files import FileTargets
-from vllm_watch.sources.discovery_kubernetes import KubernetesTargets, qualified
+
+if TYPE_CHECKING:
+    from vllm_watch.sources.discovery_files import FileTargets
+    from vllm_watch.sources.discovery_kubernetes import KubernetesTargets
 
 _log = structlog.get_logger()
 
@@ -34,7 +38,7 @@ class Discovery:
         self._resolve = resolve
         self._environ = environ
         self._config = config
-        self._files = FileTargets(())
+        self._files: FileTargets | None = None
         self._names: list[DnsTargets] = []
         self._pods: list[KubernetesTargets] = []
         self._ending: list[asyncio.Task[None]] = []
@@ -54,20 +58,31 @@ class Discovery:
         remembered = {name.settings: name for name in self._names}
         followed = {pods.settings: pods for pods in self._pods}
         wanted = tuple(dict.fromkeys(settings.kubernetes))
-        self._pods = [
-            followed.get(each) or KubernetesTargets(each, self._environ, self._news.set)
-            for each in wanted
-        ]
+        self._pods = [followed.get(each) or self._follow(each) for each in wanted]
         self._ending = [task for task in self._ending if not task.done()]
         left = followed.keys() - set(wanted)
         self._ending += [task for each in left for task in followed[each].close()]
         self._config = config
-        self._files.patterns = settings.file_sd
+        self._files = self._read_files(settings.file_sd)
         self._names = [
             remembered.get(dns) or DnsTargets(dns, self._resolve) for dns in settings.dns
         ]
         self._due_s = float("-inf")
         self._targets = None  # the same servers may be given another key: they are told anew
+
+    def _read_files(self, patterns: tuple[str, ...]) -> "FileTargets | None":
+        if not patterns:
+            return None
+        from vllm_watch.sources.discovery_files import FileTargets  # noqa: PLC0415 - brings YAML
+
+        files = self._files or FileTargets(())
+        files.patterns = patterns
+        return files
+
+    def _follow(self, entry: KubernetesDiscovery) -> "KubernetesTargets":
+        from vllm_watch.sources import discovery_kubernetes  # noqa: PLC0415 - brings a client of its own
+
+        return discovery_kubernetes.KubernetesTargets(entry, self._environ, self._news.set)
 
     @property
     def problems(self) -> Mapping[str, str]:
@@ -126,7 +141,7 @@ class Discovery:
     async def _looked(self, now_monotonic: float) -> tuple[list[TargetConfig], dict[str, str]]:
         found: list[TargetConfig] = []
         problems: dict[str, str] = {}
-        if self._files.patterns:
+        if self._files is not None:
             found, problems = await asyncio.to_thread(self._files.read)
             found = self._without_key(found)
         names = self._names
