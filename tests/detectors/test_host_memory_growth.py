@@ -259,6 +259,21 @@ def test_lost_time_begins_anew():
     assert first_firing(judge(Detector(Settings()), looks)) is None
 
 
+@pytest.mark.parametrize(("started", "told"), [(T - DAY, [True]), (None, [False, True])])
+def test_after_lost_time_growth_goes_on_only_where_it_is_the_same_process(started, told):
+    """What was grown before counts for the advice, if the server says when its process began."""
+    begins = ((0, 3000, 1500), (DAY, 5000, 2 * HOURS))
+    said = judge(
+        Detector(Settings()),
+        [
+            look(begin + s, mib + 1.4 * GIB_AN_HOUR * s, process_start_time=started)
+            for begin, mib, seconds in begins
+            for s in range(0, seconds, 15)
+        ],
+    )
+    assert [advised for state, advised in changes(said) if state == "firing"] == told
+
+
 def test_a_server_that_does_not_tell_is_unknown():
     """Several API server processes share no memory series."""
     assert (
