@@ -266,7 +266,7 @@ class Detector:
     def _grown_since_first(self) -> float:
         """Bytes since this process was first seen, less what connections may explain."""
         first, last = self._first or self._minutes[0], self._minutes[-1]
-        return last.bytes - first.bytes - _explained(self._fds_most - first.fds)
+        return last.bytes - first.bytes - BYTES_PER_CONNECTION * (self._fds_most - first.fds)
 
     def _against_restart(self, since: float, left_s: float) -> tuple[Evidence, ...]:
         """Why a restart gains nothing, or nothing yet."""
@@ -305,26 +305,21 @@ def _serves_media(reading: Reading) -> bool | None:
     return any(count > 0 for count in known) if known else None
 
 
-def _explained(more_connections: float) -> float:
-    """Bytes; fewer connections explain nothing, for what they held may stay with the process."""
-    return BYTES_PER_CONNECTION * max(0.0, more_connections)
-
-
 def _growths(minutes: Sequence[_Minute], third: float) -> list[float]:
     """Growth in each third of the window, `third` minutes long, from the medians of the minutes at its edges.
 
-    Connections explain it where there are more than before, or have been more than ever in this window.
+    Connections explain it where they are more than ever in this window. The most so far never falls:
+    what a queue leaves behind when it is gone is no growth.
     """
     last = len(minutes) - EDGE_BINS
     begins = (0, last // 3, 2 * last // 3, last)
-    peaks = list(accumulate((each.fds for each in minutes), max))
+    most = list(accumulate((each.fds for each in minutes), max))
     edges = [minutes[i : i + EDGE_BINS] for i in begins]
     at = [median(each.number for each in edge) for edge in edges]
     size = [median(each.bytes for each in edge) for edge in edges]
-    fds = [median(each.fds for each in edge) for edge in edges]
-    peak = [median(peaks[i : i + EDGE_BINS]) for i in begins]
+    fds = [median(most[i : i + EDGE_BINS]) for i in begins]
     return [
-        (size[i + 1] - size[i] - _explained(max(fds[i + 1] - fds[i], peak[i + 1] - peak[i])))
+        (size[i + 1] - size[i] - BYTES_PER_CONNECTION * (fds[i + 1] - fds[i]))
         / max(1.0, at[i + 1] - at[i])
         * third
         for i in range(len(at) - 1)
