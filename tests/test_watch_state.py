@@ -179,6 +179,7 @@ DAMAGES = {
         damaged("detectors.engine_stalled.engines.0.pauses", ["long"]), "engine_stalled",
     ),
     "a run that is none": (damaged("detectors.engine_down.run", {"began_s": 0}), "engine_down"),
+    "a first minute that is none": (damaged("detectors.host_memory_growth.first", [1]), "host_memory_growth"),
     "minutes that are none": (damaged("detectors.host_memory_growth.minutes", [[1]]), "host_memory_growth"),
     "queues of another version": (damaged("detectors.overload.version", 0), "overload"),
 }  # fmt: skip

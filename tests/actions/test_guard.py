@@ -89,6 +89,9 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"policy": {"freezes_error": "no such file"}}, "freeze", "no such file"),
     "window closed": (
         {"policy": {"windows": (parse("Tue 01:00-05:00"),)}}, "window", "next opens 2026-09-22 01:00:00Z"),
+    "a leak, and no window to wait for": (
+        {"request": {"kind": "host_memory_growth", "cause": "leak"}}, "window",
+        "host_memory_growth (leak) is no emergency: it waits for a window (restart.windows), and there is none"),
     "starting": ({"facts": {"state": "starting"}}, "engine_state", "still loading"),
     "asleep": ({"facts": {"state": "sleeping"}}, "engine_state", "to sleep on purpose"),
     "state unknown": ({"facts": {"state": None}}, "engine_state", "not known"),
@@ -242,6 +245,27 @@ def test_watcher_may_not_override_a_freeze() -> None:
     """A reason without a person is none."""
     change = {"freezes": (Freeze(NOW - 5, NOW + 60),)}
     assert asked(policy=change, request={"override_reason": "x"}).gate == "freeze"
+
+
+LEAK = {"kind": "host_memory_growth", "cause": "leak"}
+
+UNHURRIED: dict[str, tuple[dict[str, Any], str]] = {
+    "in its window": ({"policy": {"windows": (parse("Mon 00:00-24:00"),)}}, guard.ACT),
+    "before its window": ({"policy": {"windows": (parse("Tue 01:00-05:00"),)}}, guard.WAIT),
+    "no window, by itself": ({}, guard.REFUSE),
+    "no window, as it would be": ({"policy": {"mode": "observe"}}, guard.REFUSE),
+    "no window, and a person is asked": ({"policy": {"mode": "approve"}}, guard.APPROVE),
+    "no window, and a person has agreed": (
+        {"policy": {"mode": "approve"}, "request": {"approved_by": "ana"}}, guard.ACT),
+    "an alert that somebody routed to it": (
+        {"request": {"trigger": "alertmanager"}, "policy": {"triggers": frozenset({"alertmanager"})}}, guard.ACT),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "verdict"), UNHURRIED.values(), ids=UNHURRIED)
+def test_what_is_no_emergency_waits_for_a_window(change: dict[str, Any], verdict: str) -> None:
+    """A leak of host memory costs nobody anything yet: without windows it is for people, schedules and alerts."""
+    assert asked(**change | {"request": LEAK | change.get("request", {})}).verdict == verdict
 
 
 def test_breaker_is_closed_by_a_person_or_by_a_restart_that_helped() -> None:

@@ -28,6 +28,10 @@ NOT_RESTARTABLE = {
 }
 """States in which a restart helps nobody; a person may override none of them but the last."""
 
+UNHURRIED_KINDS = frozenset({"host_memory_growth"})
+"""Incidents that a restart cures and that cost nobody anything for hours: for these a restart at the wrong
+hour is worse than none, so they wait for a window."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
@@ -168,8 +172,10 @@ def freeze(request: RestartRequest, policy: Policy, facts: Facts) -> Refusal | N
 
 def window(request: RestartRequest, policy: Policy, facts: Facts) -> Refusal | None:
     """Is this one of the hours in which restarts may happen?"""
-    if not policy.windows or (request.person is not None and request.override_reason):
+    if request.person is not None and request.override_reason:
         return None
+    if not policy.windows:
+        return _unhurried(request, policy)
     opens_t = windows.next_open(policy.windows, policy.zone, facts.t)
     if opens_t is None:
         return Refusal(gate="window", text="no window for restarts ever opens")
@@ -177,6 +183,15 @@ def window(request: RestartRequest, policy: Policy, facts: Facts) -> Refusal | N
         text = f"outside the windows for restarts; the next opens {clock(opens_t)}"
         return Refusal(gate="window", text=text, until_t=opens_t)
     return None
+
+
+def _unhurried(request: RestartRequest, policy: Policy) -> Refusal | None:
+    """What costs nobody anything yet is not cured at any hour: a restart costs users right now."""
+    by_itself = request.trigger == "incident" and request.person is None
+    if not by_itself or policy.mode == "approve" or request.kind not in UNHURRIED_KINDS:
+        return None
+    text = f"{_what(request)} is no emergency: it waits for a window (restart.windows), and there is none"
+    return Refusal(gate="window", text=text)
 
 
 def engine_state(request: RestartRequest, policy: Policy, facts: Facts) -> Refusal | None:

@@ -3,23 +3,32 @@
 Every server grows after its start, while caches fill and pools warm up, and then levels off. A leak
 goes on as fast as it began. So the growth of three equal parts of half an hour is compared.
 
-Source: vLLM #50150 (production pods grew to 64 GiB), #52089. Runbook: docs/detectors/host_memory_growth.md.
+New connections may explain growth. Their end never is growth: what was taken for a queue stays with the
+process when the queue is gone (its allocator keeps it), and nothing was added by that.
+
+A restart is advised only where it gains something: after growth that no cache of vLLM's explains, and a day
+before the memory may be full.
+
+Source: vLLM #50150 (production pods grew to 64 GiB), #52089, #44175 (linear for 8 hours); what allocators
+keep: vLLM-Omni #6462. Runbook: docs/detectors/host_memory_growth.md.
 """
 
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from statistics import median
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import kept
 
 KIND = "host_memory_growth"
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 """Of the form in which its memory is kept: what was kept in another one is left out."""
 
 
@@ -47,6 +56,22 @@ class Settings(BaseModel):
     cleared_share: float = Field(0.5, gt=0, lt=1)
     """It is over when the slope has fallen below this share of what it was."""
 
+    media_cache_bytes: float = Field(5 * 2**30, gt=0)
+    """What a server of images, audio or video may fill by and by: vLLM gives its multi-modal cache 4 GiB in
+    each process (--mm-processor-cache-gb), and an allocator loses up to a quarter. A restart would only
+    empty it, so that it fills again."""
+
+    restart_growth_bytes: float = Field(2**30, gt=0)
+    """What a restart must give back, at least: for some hundred MiB nobody's requests are to be aborted."""
+
+    restart_ahead_seconds: float = Field(86_400.0, gt=0)
+    """A restart is advised when memory lasts no longer than that: most have a quiet hour once a day."""
+
+    host_bytes: float = Field(32 * 2**30, gt=0)
+    """What the process may come to hold, since its host's memory and its container's limit are not known:
+    the hosts of one small data-centre GPU (L4, A10) begin at 16 to 32 GiB. Who holds more than half of it
+    may double."""
+
 
 BIN_SECONDS = 60.0
 """Of each minute the least is kept: what single requests need for a moment is no growth."""
@@ -55,7 +80,7 @@ BINS_SHARE_MIN = 0.8
 """Of the window's minutes, so many must have been seen."""
 
 BYTES_PER_CONNECTION = 128 * 1024.0
-"""What one open connection may explain: a server with 2,000 waiting clients was seen to hold 45 to
+"""What one more open connection may explain: a server with 2,000 waiting clients was seen to hold 45 to
 60 KiB more for each."""
 
 EDGE_BINS = 3
@@ -68,7 +93,8 @@ YOUNG_SECONDS = 600.0
 @dataclass(frozen=True, slots=True)
 class _Minute:
     number: int  # on the timeline
-    bytes: float  # least in that minute, less what its connections explain
+    bytes: float  # least in that minute
+    fds: float  # most in that minute
 
 
 class Detector:
@@ -79,8 +105,14 @@ class Detector:
         self._minutes: deque[_Minute] = deque(maxlen=int(settings.window_seconds / BIN_SECONDS) + 1)
         self._least: _Minute | None = None  # of the minute that runs
         self._started: float | None = None  # of the process
+        self._first: _Minute | None = None  # that was seen of this process
+        self._fds_most = 0.0  # since then
+        self._media: bool | None = (
+            None  # has it served images, audio or video? None: it does not tell
+        )
         self._verdict = Verdict(state=UNKNOWN, kind=KIND)
         self._slope = 0.0  # bytes per second, when it last fired
+        self._advised = False  # a restart; stays so until it is over
         self._resident = 0.0
 
     def update(self, view: View) -> Sequence[Verdict]:
@@ -93,48 +125,64 @@ class Detector:
             return (Verdict(state=UNKNOWN, kind=KIND, summary=said),)
         if server.process_start_time != self._started:
             anew = self._started is not None
-            self._started, self._slope = server.process_start_time, 0.0
+            self._started = server.process_start_time
+            self._begin_anew()
             self._forget(Verdict(state=CLEAR if anew else UNKNOWN, kind=KIND))
         elif not view.known:
+            if self._started is None:
+                self._begin_anew()  # whether it is the same process is not known
             self._forget(Verdict(state=UNKNOWN, kind=KIND))
+        self._media = _serves_media(reading)
         if self._started is None or view.observation.t - self._started >= YOUNG_SECONDS:
             self._resident = server.process_resident_memory_bytes
-            connections = BYTES_PER_CONNECTION * (server.process_open_fds or 0.0)
-            self._take(view.at_s, self._resident - connections)
+            self._take(view.at_s, self._resident, server.process_open_fds or 0.0)
         return (self._verdict,)
 
     def export_state(self, at_s: float) -> dict[str, Any]:
         return {
             "version": STATE_VERSION,
             "started": self._started,
-            "minutes": [[each.number, each.bytes] for each in self._minutes],
+            "minutes": [_plain(each) for each in self._minutes],
+            "first": None if self._first is None else _plain(self._first),
+            "fds_most": self._fds_most,
             "slope": self._slope,
+            "advised": self._advised,
         }
 
     def restore(self, state: kept.Kept, away_seconds: float) -> None:
         """Go on with the minutes seen; they are forgotten at the first look at another process."""
         kept.version(state, STATE_VERSION)
         started, slope = kept.maybe(state["started"]), kept.number(state["slope"], 0.0)
-        minutes = [kept.numbers(each, 2) for each in state["minutes"]]
+        minutes = [_minute(each) for each in state["minutes"]]
+        first = None if state["first"] is None else _minute(state["first"])
+        fds_most, advised = kept.number(state["fds_most"], 0.0), kept.flag(state["advised"])
         if started is None:
             return  # whether it is the same process will not be known
-        self._started, self._slope = started, slope
-        self._minutes.extend(_Minute(int(number), least) for number, least in minutes)
+        self._started, self._slope, self._advised = started, slope, advised
+        self._first, self._fds_most = first, fds_most
+        self._minutes.extend(minutes)
+
+    def _begin_anew(self) -> None:
+        """Of another process nothing is known."""
+        self._slope, self._advised = 0.0, False
+        self._first, self._fds_most = None, 0.0
 
     def _forget(self, verdict: Verdict) -> None:
         self._minutes.clear()
         self._least, self._verdict = None, verdict
 
-    def _take(self, at_s: float, value: float) -> None:
+    def _take(self, at_s: float, value: float, fds: float) -> None:
         number = int(at_s // BIN_SECONDS)
         least = self._least
+        self._fds_most = max(self._fds_most, fds)
         if least is None or least.number != number:
             if least is not None:
                 self._minutes.append(least)
+                self._first = self._first or least
                 self._judge()
-            self._least = _Minute(number, value)
-        elif value < least.bytes:
-            self._least = _Minute(number, value)
+            self._least = _Minute(number, value, fds)
+        else:
+            self._least = _Minute(number, min(value, least.bytes), max(fds, least.fds))
 
     def _judge(self) -> None:
         """Once a minute."""
@@ -151,9 +199,8 @@ class Detector:
         grown = sum(growths)
         slope = grown / self._settings.window_seconds
         if self._slope and slope < self._settings.cleared_share * self._slope:
-            self._slope = 0.0
+            self._slope, self._advised = 0.0, False
         if self._is_leak(growths, grown):
-            self._slope = max(self._slope, slope)
             self._verdict = self._leak(growths, slope)
         elif self._slope:
             self._verdict = Verdict(state=UNKNOWN, kind=KIND)  # slower, yet it grows
@@ -170,17 +217,24 @@ class Detector:
         )
 
     def _leak(self, growths: Sequence[float], slope: float) -> Verdict:
+        settings, since = self._settings, self._grown_since_first()
+        if self._media and since < settings.media_cache_bytes:
+            said = "it grows by what its cache of images, audio or video may hold"
+            return Verdict(state=UNKNOWN, kind=KIND, summary=said)
+        self._slope = max(self._slope, slope)
+        room = max(settings.host_bytes - self._resident, self._resident)
+        left_s = room / slope
+        held_back = self._against_restart(since, left_s)
+        self._advised = self._advised or not held_back
         per_hour = slope * 3600.0
-        mib = [growth / 2**20 for growth in growths]
-        parts = ", ".join(f"{each:.0f}" for each in mib)
-        minutes = self._settings.window_seconds / len(growths) / 60.0
-        doubles_h = self._resident / per_hour
+        parts = ", ".join(f"{growth / 2**20:.0f}" for growth in growths)
+        minutes = settings.window_seconds / len(growths) / 60.0
         return Verdict(
             state=FIRING,
             kind=KIND,
             cause="leak",
             severity="ticket",
-            restart_advised=True,
+            restart_advised=self._advised,
             summary=f"the API server holds {self._resident / 2**30:.1f} GiB and grows by "
             f"{per_hour / 2**30:.2f} GiB an hour without levelling off",
             evidence_for=(
@@ -189,24 +243,84 @@ class Detector:
                     value=round(per_hour),
                     unit="bytes",
                     expected=0.0,
-                    text=f"at this rate it holds twice as much in {doubles_h:.1f} h",
+                    text=f"at this rate it holds twice as much in {self._resident / per_hour:.1f} h",
                 ),
                 Evidence(
                     name="steadiness",
                     value=round(growths[-1] / growths[0], 2),
-                    expected=self._settings.steadiness_min,
+                    expected=settings.steadiness_min,
                     text=f"{parts} MiB in the last three times {minutes:.0f} min",
                 ),
+                Evidence(
+                    name="time_left",
+                    value=round(left_s),
+                    unit="s",
+                    expected=settings.restart_ahead_seconds,
+                    text=f"at this rate it holds {(self._resident + room) / 2**30:.0f} GiB "
+                    f"in {left_s / 3600.0:.1f} h; its host's memory is not known",
+                ),
             ),
+            evidence_against=() if self._advised else held_back,
         )
+
+    def _grown_since_first(self) -> float:
+        """Bytes since this process was first seen, less what connections may explain."""
+        first, last = self._first or self._minutes[0], self._minutes[-1]
+        return last.bytes - first.bytes - BYTES_PER_CONNECTION * (self._fds_most - first.fds)
+
+    def _against_restart(self, since: float, left_s: float) -> tuple[Evidence, ...]:
+        """Why a restart gains nothing, or nothing yet."""
+        settings = self._settings
+        needed, why = settings.restart_growth_bytes, "for less none is worth its aborted requests"
+        if self._media is not False:
+            needed, why = settings.media_cache_bytes, "a multi-modal cache may fill up to that"
+        said = []
+        if since < needed:
+            text = f"a restart is advised when it has grown by {needed / 2**30:.0f} GiB: {why}"
+            said.append(
+                Evidence(name="grown", value=round(since), unit="bytes", expected=round(needed), text=text)
+            )  # fmt: skip
+        ahead_s = settings.restart_ahead_seconds
+        if left_s > ahead_s:
+            text = f"a restart is advised when its memory lasts less than {ahead_s / 3600.0:.0f} h"
+            said.append(
+                Evidence(name="time_left", value=round(left_s), unit="s", expected=ahead_s, text=text)
+            )  # fmt: skip
+        return tuple(said)
+
+
+def _plain(minute: _Minute) -> list[float]:
+    return [minute.number, minute.bytes, minute.fds]
+
+
+def _minute(state: Any) -> _Minute:
+    number, least, fds = kept.numbers(state, 3)
+    return _Minute(int(number), least, fds)
+
+
+def _serves_media(reading: Reading) -> bool | None:
+    """Has its multi-modal cache been asked? None: it does not tell."""
+    asked = [each.mm_cache_queries for each in reading.engines]
+    known = [count for count in asked if count is not None]
+    return any(count > 0 for count in known) if known else None
 
 
 def _growths(minutes: Sequence[_Minute], third: float) -> list[float]:
-    """Growth in each third of the window, `third` minutes long, from the medians of the minutes at its edges."""
+    """Growth in each third of the window, `third` minutes long, from the medians of the minutes at its edges.
+
+    Connections explain it where they are more than ever in this window. The most so far never falls:
+    what a queue leaves behind when it is gone is no growth.
+    """
     last = len(minutes) - EDGE_BINS
-    edges = [minutes[i : i + EDGE_BINS] for i in (0, last // 3, 2 * last // 3, last)]
+    begins = (0, last // 3, 2 * last // 3, last)
+    most = list(accumulate((each.fds for each in minutes), max))
+    edges = [minutes[i : i + EDGE_BINS] for i in begins]
     at = [median(each.number for each in edge) for edge in edges]
     size = [median(each.bytes for each in edge) for edge in edges]
+    fds = [median(most[i : i + EDGE_BINS]) for i in begins]
     return [
-        (size[i + 1] - size[i]) / max(1.0, at[i + 1] - at[i]) * third for i in range(len(at) - 1)
+        (size[i + 1] - size[i] - BYTES_PER_CONNECTION * (fds[i + 1] - fds[i]))
+        / max(1.0, at[i + 1] - at[i])
+        * third
+        for i in range(len(at) - 1)
     ]

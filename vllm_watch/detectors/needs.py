@@ -83,6 +83,7 @@ NEEDS: dict[str, Needs] = {
         sharpens=(
             Need(("process_start",), "memory that a young server fills may be called a leak"),
             Need(("open_fds",), "memory of many connections counts as growth"),
+            Need(("media_cache",), "a cache of images that fills is not told from a leak"),
         ),
     ),
     "stale_vram": Needs(must=(Need(("gpus",), "nobody who holds GPU memory is seen"),)),

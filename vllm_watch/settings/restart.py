@@ -261,7 +261,9 @@ class RestartSettings(Sections):
         json_schema_extra={"why": "The one zone that never changes its clocks."},
     )
     windows: tuple[WindowText, ...] = Field(
-        (), max_length=50, description="When it may happen: `Mon-Fri 01:00-05:00`; none: any time."
+        (),
+        max_length=50,
+        description="When it may happen: `Mon-Fri 01:00-05:00`; none: any time, but for what is no emergency.",
     )
     deny_windows: tuple[WindowText, ...] = Field((), max_length=50, description="When it may not.")
     freezes: tuple[FreezeSettings, ...] = Field((), max_length=200)

@@ -72,6 +72,7 @@ INPUTS: dict[str, Input] = {
     "lengths": Input("lengths of finished requests", "vLLM has them from 0.4.3 on", _ENGINE, _lengths),
     "preemptions": Input("counter of preemptions", "vLLM has it from 0.4.3 on, its V1 engine from 0.8.0", _ENGINE, _field("preemptions")),
     "prefix_cache": Input("counter of prefix cache hits", "V1 engines count them", _ENGINE, _prefix_cache),
+    "media_cache": Input("counter of multi-modal cache queries", "vLLM has it from 0.11.1 on", _ENGINE, _field("mm_cache_queries")),
     "open_fds": Input("process_open_fds", _PROCESS, _SERVER, _server("process_open_fds")),
     "resident_memory": Input("process_resident_memory_bytes", _PROCESS, _SERVER, _server("process_resident_memory_bytes")),
     "process_start": Input("process_start_time_seconds", _PROCESS, _SERVER, _server("process_start_time")),
