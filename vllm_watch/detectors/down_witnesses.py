@@ -1,10 +1,10 @@
-"""What else speaks for or against a server that went having crashed; a helper of `engine_down`."""
+"""How a server is silent, and what else speaks for or against its having crashed; a helper of `engine_down`."""
 
 from dataclasses import dataclass
 
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.detectors.demand import Demand
-from vllm_watch.samples.observation import Call, Observation
+from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.signals.loading import Loading
 
 _GATEWAY = frozenset((502, 503, 504))
@@ -14,6 +14,18 @@ elastically. Its own /metrics fails with 500."""
 
 SIGN_SECONDS = 60.0
 """How long before the silence a failed health check still belongs to it."""
+
+BUSY_WAITING = 300.0
+"""Requests that wait, and ..."""
+
+BUSY_FDS = 500.0
+"""... open connections from which on one event loop is late with everything, /metrics too."""
+
+SLOW_ANSWER_SECONDS = 0.5
+"""An idle API server answers /metrics within 30 ms; one that took this long was busy."""
+
+_ACCEPTED = frozenset(("read_timeout", "disconnected"))  # and then nothing was said
+_UNREACHED = frozenset(("connect_timeout", "dns"))
 
 
 @dataclass(slots=True)
@@ -28,6 +40,24 @@ class Run:
     said: str = ""  # the newest error
     told_to_end: bool = False  # its process lived on after the port was closed
     unused: bool = False  # it went when (almost) nobody used it, or was emptied first
+
+    def hear(self, call: Call) -> bool:
+        """Take one more of them in. Was nothing at all heard at it?"""
+        self.looks += 1
+        self.mute += 1
+        self.said = call.error or call.outcome
+        self.refused += call.outcome == "refused"
+        self.silent += call.outcome in _ACCEPTED
+        return call.outcome == "refused" or call.outcome in _ACCEPTED | _UNREACHED
+
+
+def busy(waiting: float, reading: Reading, scrape: Call) -> bool:
+    """Was it, at this answer, so busy that it may be late with the next ones?"""
+    return (
+        waiting >= BUSY_WAITING
+        or (reading.server.process_open_fds or 0.0) >= BUSY_FDS
+        or scrape.latency_s >= SLOW_ANSWER_SECONDS
+    )
 
 
 def healthy(health: Call | None) -> bool:

@@ -93,17 +93,6 @@ class Settings(BaseModel):
 IN_FLIGHT_MIN = 2.0
 """A crash that cut off so many requests cost users something; below that the server was idle or nearly."""
 
-BUSY_WAITING = 300.0
-"""Requests that wait, and ..."""
-
-BUSY_FDS = 500.0
-"""... open connections from which on one event loop is late with everything, /metrics too."""
-
-SLOW_ANSWER_SECONDS = 0.5
-"""An idle API server answers /metrics within 30 ms; one that took this long was busy."""
-
-_SILENT = frozenset(("read_timeout", "disconnected"))  # a connection was accepted
-_UNREACHED = frozenset(("connect_timeout", "dns"))
 _SERVER_ERROR = 500
 
 
@@ -195,29 +184,18 @@ class Detector:
         self._run, self._crashed = None, False
 
     def _remember(self, view: View, reading: Reading) -> None:
-        observation = view.observation
         self._demand.look(view, reading)
-        self._busy = (
-            self._demand.waiting >= BUSY_WAITING
-            or (reading.server.process_open_fds or 0.0) >= BUSY_FDS
-            or observation.scrape.latency_s >= SLOW_ANSWER_SECONDS
-        )
+        self._busy = down_witnesses.busy(self._demand.waiting, reading, view.observation.scrape)
 
     def _unanswered(self, view: View, call: Call) -> Verdict:
         run = self._run
         if run is None:
             run = self._run = Run(began_s=view.at_s)
-        run.looks += 1
-        run.mute += 1
-        run.said = call.error or call.outcome
-        run.silent += call.outcome in _SILENT
-        if call.outcome == "refused":
-            run.refused += 1
-            return self._refused(view, run)
-        if run.refused and call.outcome in _SILENT | _UNREACHED:
+        mute = run.hear(call)
+        if run.refused and mute:
             # A port that opens and closes while it starts; an address that goes with what was stopped.
             return self._refused(view, run)
-        if call.outcome in _SILENT or call.outcome in _UNREACHED:
+        if mute:
             return self._silent(view, run)
         if down_witnesses.turned_away(view.observation) and self._answered_s is not None:
             return self._absent(view, run)
