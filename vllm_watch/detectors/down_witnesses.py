@@ -1,5 +1,6 @@
 """How a server is silent, and what else speaks for or against its having crashed; a helper of `engine_down`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vllm_watch.detectors.base import Evidence, View
@@ -36,19 +37,32 @@ class Run:
     looks: int = 0
     mute: int = 0  # of them, the last in a row in which nothing at all was heard
     refused: int = 0
-    silent: int = 0  # of them, those in which a connection was accepted
+    mute_s: float = 0.0  # the first of those
+    silent: int = 0  # of those, the ones at which a connection was accepted
+    held: int = 0  # of these, the ones at which it was kept open, and not closed at once
     said: str = ""  # the newest error
     told_to_end: bool = False  # its process lived on after the port was closed
     unused: bool = False  # it went when (almost) nobody used it, or was emptied first
 
-    def hear(self, call: Call) -> bool:
+    def hear(self, call: Call, at_s: float) -> bool:
         """Take one more of them in. Was nothing at all heard at it?"""
         self.looks += 1
-        self.mute += 1
         self.said = call.error or call.outcome
         self.refused += call.outcome == "refused"
+        if call.outcome != "refused" and call.outcome not in _ACCEPTED | _UNREACHED:
+            self.mute = self.silent = self.held = 0  # something answered: no silence goes on
+            return False
+        if not self.mute:
+            self.mute_s = at_s
+        self.mute += 1
         self.silent += call.outcome in _ACCEPTED
-        return call.outcome == "refused" or call.outcome in _ACCEPTED | _UNREACHED
+        self.held += call.outcome == "read_timeout"
+        return True
+
+    @property
+    def is_held(self) -> bool:
+        """Is whoever is there silent as one who hangs? A proxy without a server behind it closes at once."""
+        return self.held > 0 and self.held == self.silent
 
 
 def busy(waiting: float, reading: Reading, scrape: Call) -> bool:
@@ -98,6 +112,19 @@ def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, 
         return ()
     text = f"its starts took up to {longest_s:.0f} s; this one has taken {taken_s:.0f} s"
     return (seconds("seconds_to_load", taken_s, longest_s, text),)
+
+
+def how_it_crashed(demand: Demand) -> str:
+    """One that goes on living when it is started again."""
+    return f"connections are refused; {demand.in_flight:.0f} requests were in flight"
+
+
+def how_it_loops(loading: Loading, starts: int, lives: Sequence[float]) -> str:
+    """One that does not: `starts` in a row never came to answer, or its `lives` were short."""
+    if loading.attempts >= starts:
+        return f"started {loading.attempts} times, and it never came to answer"
+    last = ", ".join(f"{life:.0f} s" for life in list(lives)[-3:])
+    return f"crashed again: it lived for {last} and then refused connections"
 
 
 def why_not_a_crash(demand: Demand, *, idle: bool) -> tuple[Evidence, ...]:
