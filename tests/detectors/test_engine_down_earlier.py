@@ -137,6 +137,8 @@ def test_what_an_earlier_version_kept_says_nothing():
     kept, _ = run(STARTED)
     memory = kept["detectors"]["engine_down"]
     del kept["address"], memory["earlier"]
+    for name in ("_lately", "_step_s", "_blind_s"):
+        del memory["demand"][name]
     assert run(SILENT, kept)[1] == []
 
 

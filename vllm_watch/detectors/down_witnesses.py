@@ -114,9 +114,12 @@ def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, 
     return (seconds("seconds_to_load", taken_s, longest_s, text),)
 
 
-def how_it_crashed(demand: Demand) -> str:
-    """One that goes on living when it is started again."""
-    return f"connections are refused; {demand.in_flight:.0f} requests were in flight"
+def how_it_crashed(demand: Demand, *, at_work: bool) -> str:
+    """One that goes on living when it is started again; `at_work`: was it, whatever the last look met?"""
+    text = f"connections are refused; {demand.in_flight:.0f} requests were in flight"
+    if not at_work:
+        return text
+    return f"{text}, {demand.at_work:.0f} on average, and more came until it went"
 
 
 def how_it_loops(loading: Loading, starts: int, lives: Sequence[float]) -> str:

@@ -284,7 +284,8 @@ class Detector:
     def _crash(self, view: View, run: Run, signs: tuple[Evidence, ...]) -> Verdict:
         down_s, demand, settings = view.at_s - run.began_s, self._demand, self._settings
         few = demand.in_flight < IN_FLIGHT_MIN
-        used = demand.known and not few
+        at_work = few and demand.at_work >= IN_FLIGHT_MIN
+        used = demand.known and (at_work or not few)
         unused = not (used or signs or self._looping)
         run.unused = run.unused or unused
         early = down_s < self._loading.patience_s(settings.page_after_seconds)
@@ -292,7 +293,7 @@ class Detector:
         taken = not demand.known and down_s < settings.away_factor * self._away_s
         slow = down_witnesses.slow_load(self._loading, view.at_s, run.began_s)
         refused = down_witnesses.seconds("seconds_refused", down_s, 0.0, run.said)
-        how = down_witnesses.how_it_crashed(demand)
+        how = down_witnesses.how_it_crashed(demand, at_work=at_work)
         if self._looping:
             how = down_witnesses.how_it_loops(self._loading, settings.loop_starts, self._lives)
         return Verdict(
