@@ -79,6 +79,11 @@ STORIES = {  # what was seen before, what is met when the watcher is back, what 
         [*gone(BACK, BACK + 900, "garbled"), *gone(BACK + 900, BACK + 2600)],
         (900 + 180, "api_hang", "page", True),
     ),
+    "something answers in another tongue now and then": (
+        STARTED,
+        [silent(s, "read_timeout" if s % 120 else "garbled") for s in range(BACK, BACK + 2400, 5)],
+        None,
+    ),
     "its backlog is full soon": (
         STARTED,
         [*gone(BACK, BACK + 20), *gone(BACK + 20, BACK + 400, "connect_timeout")],
