@@ -72,7 +72,7 @@ class Memory:
 
     def recall(self, watch: Watch, target: Target) -> None:
         """Give a Watch that has seen nothing yet what is known of its target, or of its group."""
-        row, now = self._states.get(target.name), time.time()
+        row, now, watch.address = self._states.get(target.name), time.time(), target.url
         if row is not None:
             lost = watch.restore(row.state, now)
         else:

@@ -61,6 +61,7 @@ class Watch:
         """`detectors` by slug; they keep memory of this target, so no other Watch may have them.
         `attention`: what the engine's log said of it, for advice."""
         self.target = target
+        self.address: str | None = None  # where it is looked for, if somebody says so
         self.signals: TargetSignals | None = None  # None until the first observation
         self.reading: Reading | None = None  # the last that could be read
         self._window_seconds = (signals or SignalsSettings()).window_seconds
@@ -128,6 +129,7 @@ class Watch:
         return {
             "version": watch_state.VERSION,
             "target": self.target,
+            "address": self.address,
             **clock,
             "server": watch_state.of_server(signals),
             "loading": self._loading.export_state(),
@@ -157,7 +159,7 @@ class Watch:
         except kept.DAMAGE as error:
             # An alarm whose incident is lost must be found anew, or it would be told a second time.
             return [f"lifecycle: {error!r}"]
-        return watch_state.restore_detectors(self._detectors, state, away_s)
+        return watch_state.restore_detectors(self._detectors, state, away_s, self.address)
 
     def inherit(self, state: kept.Kept) -> list[str]:
         """Begin as patient as another server of the same group has taught; returns what could not be used."""

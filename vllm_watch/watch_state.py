@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_watch.detectors.base import Detector, Inherits, Remembers
-from vllm_watch.detectors.down_memory import AWAY_SECONDS_MAX
+from vllm_watch.detectors.down_memory import AWAY_SECONDS_MAX, OF_ADDRESS
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Reading, ServerSample
 from vllm_watch.signals import kept
@@ -106,14 +106,19 @@ def restored_loading(state: kept.Kept, away_s: float) -> Loading:
 
 
 def restore_detectors(
-    detectors: Mapping[str, Detector], state: kept.Kept, away_s: float
+    detectors: Mapping[str, Detector], state: kept.Kept, away_s: float, address: str | None
 ) -> list[str]:
-    """Give each its memory back; return what could not be used, in words."""
+    """Give each its memory back; return what could not be used, in words.
+
+    What was seen of an address counts for no other: `address` is where the server is looked for now.
+    """
+    left_out = () if state.get("address") == address else OF_ADDRESS
     lost = []
     for slug, detector in detectors.items():
         if isinstance(detector, Remembers) and away_s <= LEARNT_SECONDS:
             try:
-                detector.restore(state["detectors"][slug], away_s)
+                memory = kept.mapping(state["detectors"][slug])
+                detector.restore({k: v for k, v in memory.items() if k not in left_out}, away_s)
             except kept.DAMAGE as error:
                 lost.append(f"{slug}: {error!r}")
     return lost

@@ -101,10 +101,17 @@ class Books:
         for trouble in self.truth.open(target):
             if trouble.within_s is None or trouble.found:
                 continue
-            if any(e["target"] == target and e["severity"] == "page" for e in self.open.values()):
+            told = [each for each in self.open.values() if each["target"] == target]
+            if any(each["severity"] == "page" for each in told):
                 trouble.found = True
                 continue
             trouble.seen_s += seconds
+            noted = any(each["kind"] == "engine_down" for each in told)
+            if trouble.noted_s is not None and not noted and trouble.seen_s > trouble.noted_s:
+                trouble.noted_s = None  # said once
+                self.breach(
+                    t, f"{target}: {trouble.slug} is not even a ticket after {trouble.seen_s:.0f} s"
+                )
             if trouble.seen_s > trouble.within_s:
                 trouble.found = True  # said once
                 self.breach(

@@ -27,7 +27,16 @@ SERVED_PER_SECOND = 3.0
 """What the lab's L40S serves of these requests."""
 
 BUSY_REQUESTS = 4
-"""With so many in flight nobody can take an end for a planned one."""
+"""A crash that cuts off so many is one of a server at work ..."""
+
+SEEN_REQUESTS = 2.0
+"""... which only a watcher can know who saw so many in flight at its last look: whoever empties a server between two
+looks and ends it leaves the same picture, and does so far more often than a server crashes."""
+
+CRASH_SECONDS = 120.0
+STAYS_AWAY_SECONDS = 300.0
+"""Else it is told as a ticket, and pages once it has been away for longer than a restart takes: three minutes, or half
+as long again as the longest start that was seen, which is under 170 s here."""
 
 
 class EngineLife:
@@ -49,6 +58,7 @@ class EngineLife:
         )
         self.chores: list[tuple[float, Callable[[], None]]] = []
         self.happened: dict[str, int] = {}
+        self.in_flight_seen = 0.0  # at the last look that had an answer
         self._ill = False
 
     @property
@@ -189,13 +199,19 @@ class EngineLife:
 
     def _crash(self) -> Iterator[float]:
         """Gone; a supervisor or a person starts it again, sooner or later."""
-        busy = self.vllm.outstanding >= BUSY_REQUESTS
-        trouble = self._begin("crash", within_s=120.0 if busy else None)
+        trouble = self._begin("crash", **self._crash_is_told())
         self.vllm.stop()
         yield self.rng.choice((5.0, 30.0, 300.0, 1200.0)) * self.rng.uniform(0.5, 1.5)
         self.vllm.start(self.rng.uniform(20.0, 150.0))
         yield from self._until_serving()
         self._end(trouble)
+
+    def _crash_is_told(self) -> dict[str, float]:
+        if self.vllm.outstanding < BUSY_REQUESTS:
+            return {}
+        if self.in_flight_seen >= SEEN_REQUESTS:
+            return {"within_s": CRASH_SECONDS}
+        return {"noted_s": CRASH_SECONDS, "within_s": STAYS_AWAY_SECONDS}
 
     def _crash_loop(self) -> Iterator[float]:
         trouble = self._begin("crash_loop")

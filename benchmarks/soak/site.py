@@ -105,6 +105,11 @@ class Source:
             seen = observe(life.vllm, life.rack.sample())
             if missed and seen.scrape.outcome == "ok":
                 seen = replace(seen, scrape=_MISSED, health=None, reading=None)
+        if seen.reading is not None:
+            life.in_flight_seen = sum(
+                (each.requests_running or 0.0) + (each.requests_waiting or 0.0)
+                for each in seen.reading.engines
+            )
         clock = site.clock
         seen = replace(seen, target=name, t=clock.unix(), monotonic_s=clock.monotonic())
         calls = [("metrics", seen.scrape)]

@@ -20,6 +20,7 @@ class Trouble:
     pages: bool  # may it wake somebody?
     restarts: bool  # may a restart be advised and made?
     within_s: float | None = None  # so much of it seen, and a page must be open; None: it need not
+    noted_s: float | None = None  # ... and a ticket at least, earlier
     end_t: float | None = None
     seen_s: float = 0.0
     found: bool = False
@@ -37,10 +38,10 @@ class Truth:
 
     def begin(
         self, slug: str, target: str, t: float, *, pages: bool = True, restarts: bool = True,
-        within_s: float | None = None,
+        within_s: float | None = None, noted_s: float | None = None,
     ) -> Trouble:  # fmt: skip
         """Something goes wrong now."""
-        trouble = Trouble(slug, target, t, pages, restarts, within_s)
+        trouble = Trouble(slug, target, t, pages, restarts, within_s, noted_s)
         self.troubles.append(trouble)
         return trouble
 

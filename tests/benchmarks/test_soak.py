@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.soak.books import Books, Call, Limits, read_metrics
+from benchmarks.soak.engine_life import EngineLife
 from benchmarks.soak.size import size_bytes
 from benchmarks.soak.truth import AFTER_SECONDS, Truth
 from benchmarks.soak.virtual_time import Clock, Loop, virtual
 from vllm_watch.actions.attempt import Attempt
+from vllm_watch.lab.virtual import EPOCH
 
 ROOT = Path(__file__).parents[2]
 SEED, HOURS = 36, 2
@@ -114,6 +116,21 @@ def dead_engine_missed(of: Books) -> None:
         of.looked("a", 10.0, 10.0)
 
 
+def not_even_a_ticket(of: Books) -> None:
+    """Nothing is told of a crash; a ticket for another matter is none for this."""
+    ill(of, noted_s=120.0, within_s=300.0)
+    of.told([EVENT | {"kind": "stale_vram", "severity": "ticket", "restart_advised": False}], 5.0)
+    for _ in range(14):
+        of.looked("a", 10.0, 10.0)
+
+
+def ticket_that_never_becomes_a_page(of: Books) -> None:
+    ill(of, noted_s=120.0, within_s=300.0)
+    of.told([EVENT | {"kind": "engine_down", "severity": "ticket", "restart_advised": False}], 5.0)
+    for _ in range(31):
+        of.looked("a", 10.0, 10.0)
+
+
 def restart_of_a_healthy_engine(of: Books) -> None:
     call(of, 5.0)
 
@@ -177,6 +194,8 @@ BREACHES: dict[Callable[[Books], None], str] = {
     advice_where_no_restart_cures: "cures nothing is advised",
     opened_twice: "was opened twice",
     dead_engine_missed: "hang is not told after 130 s",
+    not_even_a_ticket: "hang is not even a ticket after 130 s",
+    ticket_that_never_becomes_a_page: "hang is not told after 310 s",
     restart_of_a_healthy_engine: "is healthy and is restarted",
     restart_while_paused: "while restarts are paused",
     restart_in_a_forbidden_hour: "in a window that forbids",
@@ -198,6 +217,29 @@ def test_breach_is_found(story: Callable[[Books], None]) -> None:
     story(of)
     assert len(of.broken) == 1, of.broken
     assert BREACHES[story] in of.broken[0]
+
+
+@pytest.mark.parametrize(
+    ("per_second", "seen", "within_s", "noted_s"),
+    [
+        (5.0, 4.0, 120.0, None),
+        (5.0, 1.0, 300.0, 120.0),
+        (0.0, 4.0, None, None),
+    ],
+    ids=["at work, and seen so", "at work, and few were seen", "nobody is cut off"],
+)
+def test_how_soon_a_crash_is_to_be_told(
+    per_second: float, seen: float, within_s: float | None, noted_s: float | None
+) -> None:
+    """Two minutes where the last look met it at work; what nobody could see is a ticket until it stays away."""
+    life = EngineLife("a", 1, Truth())
+    life.scene.begin_at(EPOCH)
+    life.workload.per_second = per_second
+    life.scene.advance(30.0)
+    life.in_flight_seen = seen
+    next(life._crash())
+    (trouble,) = life.truth.troubles
+    assert (trouble.within_s, trouble.noted_s) == (within_s, noted_s)
 
 
 def test_what_may_be_is_no_breach() -> None:

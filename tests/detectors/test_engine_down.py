@@ -174,6 +174,51 @@ def test_an_end_that_was_asked_for_is_told_from_a_crash(before, fields, expected
     assert (found and (found[0], found[1].severity)) == expected
 
 
+def at_work(every, last, *, stopped=0, running=4.0, began=0, rate=2):
+    """Requests come to the last look but `stopped` seconds; that one meets `last` of them in flight."""
+    end = 600 - stopped
+    looks = [
+        served(s, done=rate * (min(s, end) - began), prompts=rate * (min(s, end) - began) + 1,
+               running=running if s < end else last)
+        for s in range(began, 601, every)
+    ]  # fmt: skip
+    return [*looks, *(silent(s) for s in range(600 + every, 900, every))]
+
+
+FEW = {  # a server that serves four at a time, and few of them in flight at its last look
+    "none at the last look": (at_work(1, 0.0), (602, "page")),
+    "one at the last look": (at_work(1, 1.0), (602, "page")),
+    "looked at every two seconds": (at_work(2, 1.0), (604, "page")),
+    "nothing had come for three seconds: emptied, or chance": (
+        at_work(1, 0.0, stopped=3), (602, "ticket"),
+    ),
+    "seldom asked: three seconds are nothing": (
+        at_work(1, 0.0, stopped=3, rate=0.5), (602, "page"),
+    ),
+    "nobody saw its last five seconds": (at_work(5, 1.0), (610, "ticket")),
+    "one at a time, all the while": (at_work(1, 1.0, running=1.0), (602, "ticket")),
+    "it has just begun": (at_work(1, 1.0, began=590), (602, "ticket")),
+    "nobody counts what ends": (
+        [seen(s, engine(100 + s, running=4.0 if s < 600 else 1.0)) for s in range(601)]
+        + [silent(s) for s in range(601, 900)],
+        (602, "ticket"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("looks", "expected"), FEW.values(), ids=FEW)
+def test_few_in_flight_at_the_last_look_of_a_server_at_work(looks, expected):
+    """Where requests came until it went there was no time to empty it: it crashed. Else that shows later."""
+    said = downs(looks)
+    found = first_firing(said)
+    assert (found[0], found[1].severity) == expected
+    assert last(said).severity == "page", (
+        "away for longer than a restart takes, it is one all the same"
+    )
+    if expected[1] == "page":
+        assert "on average, and more came until it went" in found[1].summary
+
+
 def test_a_silence_of_a_server_that_is_seldom_asked_is_no_sign():
     """One request in ten seconds: half a minute without any is chance."""
     looks = [served(s, done=s // 10) for s in range(0, 600, 5)]

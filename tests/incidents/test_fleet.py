@@ -54,6 +54,26 @@ class Many:
             self.ways[name] = way
 
 
+def come_back(before, second):
+    """The watcher is started again: what was learnt of each target is kept, what the Fleet knew is not."""
+    many = Many(len(before.names))
+    many.second = second
+    for name, watch in many.watches.items():
+        state = before.watches[name].export_state()
+        assert watch.restore(state, T + second) == []
+    return many
+
+
+def started(count=8):
+    """Servers that refused while they started, and then answered: who is silent later does not start."""
+    many = Many(count)
+    many.lose(way="refused")
+    many.until(30)
+    many.ways.clear()
+    assert many.until(300) == []
+    return many
+
+
 def brief(told):
     return [(e["event"], e["target"], e["severity"]) for e in told]
 
@@ -378,3 +398,43 @@ def test_targets_that_leave_take_their_part_along():
     many.names = many.names[6:]
     (ended,) = many.until(205)
     assert (ended["event"], ended["resolution"]) == ("resolved", "target_gone")
+
+
+BACK = 300 + 1500
+RETURNS = {  # how many of 8 are silent when the watcher comes back, and how the others are → who pages
+    "one": (1, None, ["t0"]),
+    "two": (2, None, ["t0", "t1"]),
+    "five": (5, None, [WATCHER]),
+    "all": (8, None, [WATCHER]),
+    "two, and the others are gone for long": (2, "connect_timeout", ["t0", "t1"]),
+    "two, and the others start": (2, "refused", ["t0", "t1"]),
+}
+
+
+@pytest.mark.parametrize(("count", "others", "paged"), RETURNS.values(), ids=RETURNS)
+def test_who_pages_when_they_are_silent_as_the_watcher_comes_back(count, others, paged):
+    """They have not answered this watcher; the first look at all of them has met the same silence."""
+    many = come_back(started(), BACK)
+    if others is not None:
+        many.lose(way=others)
+    many.lose(count, "read_timeout")
+    told = many.until(BACK + 400)
+    assert pages(told) == paged
+    advised = {e["target"] for e in told if e["restart_advised"]}
+    assert advised == set() if paged == [WATCHER] else advised == set(paged)
+
+
+def test_what_is_said_of_many_that_are_silent_as_the_watcher_comes_back():
+    """Nobody saw when they fell silent; when all answer again it is over."""
+    many = come_back(started(), BACK)
+    many.lose(6)
+    told = many.until(BACK + 400)
+    newest = [e for e in told if e["target"] == WATCHER][-1]
+    assert newest["summary"] == (
+        "6 of 8 targets have not answered since the watcher began (6 read_timeout): "
+        "most likely what they share, this watcher's host or network among it"
+    )
+    assert len(newest["related"]) == 6
+    many.ways.clear()
+    ended = [e for e in many.until(BACK + 700) if e["event"] == "resolved"]
+    assert {e["target"] for e in ended} == {WATCHER, *many.names[:6]}

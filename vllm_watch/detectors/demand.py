@@ -22,6 +22,12 @@ DRAIN_SECONDS_MIN = 5.0
 """Shorter silences come from how clients and looks fall together. Orchestrators wait as long or longer
 between taking a server out of service and ending it."""
 
+ARRIVALS_MISSED_USUAL = 3.0
+"""Silence in which so many should have come is no sign yet: one in twenty is as long by chance."""
+
+AT_WORK_SECONDS = 60.0
+"""What was in flight lately is averaged over this much time."""
+
 RATE_SECONDS = 300.0
 """The usual rate of arrivals is averaged over this much time in use."""
 
@@ -54,6 +60,7 @@ _NUMBERS = (
     "in_flight", "waiting", "idle_s", "silence_s", "_rate", "_rate_weight", "_running_usual", "_running",
     "_usual_s", "_canaries",
 )  # fmt: skip
+_LATER = ("_lately", "_step_s", "_blind_s")  # kept since they count: an older state lacks them
 
 
 @dataclass(slots=True)
@@ -76,6 +83,9 @@ class Demand:
     _at_s: float | None = None
     _t: float | None = None  # Unix time of the last look
     _usual_s: float = 0.0  # between looks
+    _lately: float = 0.0  # in flight, averaged
+    _step_s: float = 0.0  # between the last two answers
+    _blind_s: float = 0.0  # from the last answer to the first look without one
     _canaries: float = 0.0  # that may still be counted
     _counts: Counts | None = None
     _silences: deque[float] = field(default_factory=lambda: deque(maxlen=SILENCES_KEPT))
@@ -94,6 +104,8 @@ class Demand:
         demand = cls()
         for name in _NUMBERS:
             setattr(demand, name, kept.number(state[name]))
+        for name in _LATER:
+            setattr(demand, name, kept.number(state.get(name, 0.0)))
         for name in _TIMES:
             setattr(demand, name, kept.maybe(state[name]))
         for name in _FLAGS:
@@ -108,8 +120,8 @@ class Demand:
         return demand
 
     def missed(self, view: View) -> None:
-        """A look without an answer."""
-        self._tick(view)
+        """The first look without an answer."""
+        self._blind_s = self._tick(view) or 0.0
 
     def look(self, view: View, reading: Reading) -> None:
         """A look with one."""
@@ -128,6 +140,8 @@ class Demand:
         if fresh or before is None or passed_s is None:
             self._began_anew(view.at_s)
             return
+        self._step_s = passed_s
+        self._lately += (1.0 - exp(-passed_s / AT_WORK_SECONDS)) * (self.in_flight - self._lately)
         finished, prompted = _grown(before[0], now[0]), _grown(before[1], now[1])
         generated, aborted = now[2] - before[2], now[3] - before[3]
         self._served = generated > 0.0
@@ -163,6 +177,7 @@ class Demand:
         self._idle_since_s = self._admitted_s = at_s
         self.idle_s = self.silence_s = 0.0
         self.aborting, self._running_usual = False, self._running
+        self._lately = 0.0
 
     def _average(self, finished: float, passed_s: float) -> None:
         if finished <= 0.0 and not self.in_flight:
@@ -197,6 +212,22 @@ class Demand:
         return sorted(self._silences)[-SILENCES_USUAL]
 
     @property
+    def _missed(self) -> float:
+        """Requests that should have come since the last did."""
+        return self._rate / self._rate_weight * self.silence_s if self._rate_weight else 0.0
+
+    @property
+    def at_work(self) -> float:
+        """Requests in flight lately, of a server to which they came until it went; 0: that was not seen.
+
+        A look meets few of them by chance. Whoever empties a server before its end lets it go without
+        requests for longer than was not looked at here.
+        """
+        unseen_s = self.silence_s + self._step_s + self._blind_s
+        came = self._missed < ARRIVALS_MISSED_USUAL and unseen_s <= DRAIN_SECONDS_MIN
+        return self._lately if self.known and self._rate and came and not self.aborting else 0.0
+
+    @property
     def drained(self) -> Evidence | None:
         """What says that its requests went elsewhere before it ended; None: nothing does."""
         if not self.known:
@@ -204,8 +235,7 @@ class Demand:
         if self.aborting:
             text = "it aborted new requests and finished the others before it went"
             return Evidence(name="aborting", value=1.0, expected=0.0, text=text)
-        rate = self._rate / self._rate_weight if self._rate_weight else 0.0
-        missed = rate * self.silence_s
+        missed = self._missed
         ends = self._served and self._running <= DRAINED_SHARE * self._running_usual
         if (
             self.waiting

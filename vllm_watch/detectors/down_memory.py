@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from vllm_watch.detectors.demand import Demand
+from vllm_watch.detectors.down_earlier import Earlier
 from vllm_watch.detectors.down_witnesses import Run
 from vllm_watch.signals import kept
 from vllm_watch.signals.loading import Loading
@@ -29,6 +30,9 @@ LIVES_KEPT = 8
 SILENCES_KEPT = 8
 """Bounds of what is remembered; what happened longer ago says little of today's server."""
 
+OF_ADDRESS = ("earlier",)
+"""What holds for the address at which the server was, and for no other."""
+
 _TIMES = ("began_s", "answered_s", "up_since_s", "dead_s")
 _FLAGS = ("busy", "crashed", "looping")
 
@@ -43,6 +47,7 @@ def export_state(of: Mapping[str, Any]) -> dict[str, Any]:
         "demand": of["_demand"].export_state(),
         "loading": of["_loading"].export_state(),
         "run": None if run is None else asdict(run),
+        "earlier": asdict(of["_earlier"]),
         "away_s": of["_away_s"],
         "silences": list(of["_silences"]),
     }
@@ -51,6 +56,7 @@ def export_state(of: Mapping[str, Any]) -> dict[str, Any]:
 def restored(state: kept.Kept, away_seconds: float) -> dict[str, Any]:
     """The detector's variables, `away_seconds` after they were kept. Raises one of kept.DAMAGE."""
     variables, run = learnt(state), _run(state["run"])
+    variables["_earlier"] = Earlier.restored(state.get("earlier"))  # kept since it counts
     demand = Demand.restored(kept.mapping(state["demand"]))
     followed: dict[str, Any] = {
         **{"_" + name: kept.maybe(state[name]) for name in _TIMES},
@@ -87,7 +93,11 @@ def _run(told: Any) -> Run | None:
         began_s=kept.number(told["began_s"]),
         said=kept.text(told["said"]),
         looks=kept.whole(told["looks"]),
-        mute=kept.whole(told.get("mute", 0)),  # kept since it is told apart
+        mute=kept.whole(
+            told.get("mute", 0)
+        ),  # this, mute_s and held: kept since they are told apart
+        mute_s=kept.number(told.get("mute_s", told["began_s"])),
+        held=kept.whole(told.get("held", 0)),
         refused=kept.whole(told["refused"]),
         silent=kept.whole(told["silent"]),
         told_to_end=kept.flag(told["told_to_end"]),

@@ -1,10 +1,11 @@
-"""What else speaks for or against a server that went having crashed; a helper of `engine_down`."""
+"""How a server is silent, and what else speaks for or against its having crashed; a helper of `engine_down`."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.detectors.demand import Demand
-from vllm_watch.samples.observation import Call, Observation
+from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.signals.loading import Loading
 
 _GATEWAY = frozenset((502, 503, 504))
@@ -15,6 +16,18 @@ elastically. Its own /metrics fails with 500."""
 SIGN_SECONDS = 60.0
 """How long before the silence a failed health check still belongs to it."""
 
+BUSY_WAITING = 300.0
+"""Requests that wait, and ..."""
+
+BUSY_FDS = 500.0
+"""... open connections from which on one event loop is late with everything, /metrics too."""
+
+SLOW_ANSWER_SECONDS = 0.5
+"""An idle API server answers /metrics within 30 ms; one that took this long was busy."""
+
+_ACCEPTED = frozenset(("read_timeout", "disconnected"))  # and then nothing was said
+_UNREACHED = frozenset(("connect_timeout", "dns"))
+
 
 @dataclass(slots=True)
 class Run:
@@ -24,10 +37,41 @@ class Run:
     looks: int = 0
     mute: int = 0  # of them, the last in a row in which nothing at all was heard
     refused: int = 0
-    silent: int = 0  # of them, those in which a connection was accepted
+    mute_s: float = 0.0  # the first of those
+    silent: int = 0  # of those, the ones at which a connection was accepted
+    held: int = 0  # of these, the ones at which it was kept open, and not closed at once
     said: str = ""  # the newest error
     told_to_end: bool = False  # its process lived on after the port was closed
     unused: bool = False  # it went when (almost) nobody used it, or was emptied first
+
+    def hear(self, call: Call, at_s: float) -> bool:
+        """Take one more of them in. Was nothing at all heard at it?"""
+        self.looks += 1
+        self.said = call.error or call.outcome
+        self.refused += call.outcome == "refused"
+        if call.outcome != "refused" and call.outcome not in _ACCEPTED | _UNREACHED:
+            self.mute = self.silent = self.held = 0  # something answered: no silence goes on
+            return False
+        if not self.mute:
+            self.mute_s = at_s
+        self.mute += 1
+        self.silent += call.outcome in _ACCEPTED
+        self.held += call.outcome == "read_timeout"
+        return True
+
+    @property
+    def is_held(self) -> bool:
+        """Is whoever is there silent as one who hangs? A proxy without a server behind it closes at once."""
+        return self.held > 0 and self.held == self.silent
+
+
+def busy(waiting: float, reading: Reading, scrape: Call) -> bool:
+    """Was it, at this answer, so busy that it may be late with the next ones?"""
+    return (
+        waiting >= BUSY_WAITING
+        or (reading.server.process_open_fds or 0.0) >= BUSY_FDS
+        or scrape.latency_s >= SLOW_ANSWER_SECONDS
+    )
 
 
 def healthy(health: Call | None) -> bool:
@@ -68,6 +112,22 @@ def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, 
         return ()
     text = f"its starts took up to {longest_s:.0f} s; this one has taken {taken_s:.0f} s"
     return (seconds("seconds_to_load", taken_s, longest_s, text),)
+
+
+def how_it_crashed(demand: Demand, *, at_work: bool) -> str:
+    """One that goes on living when it is started again; `at_work`: was it, whatever the last look met?"""
+    text = f"connections are refused; {demand.in_flight:.0f} requests were in flight"
+    if not at_work:
+        return text
+    return f"{text}, {demand.at_work:.0f} on average, and more came until it went"
+
+
+def how_it_loops(loading: Loading, starts: int, lives: Sequence[float]) -> str:
+    """One that does not: `starts` in a row never came to answer, or its `lives` were short."""
+    if loading.attempts >= starts:
+        return f"started {loading.attempts} times, and it never came to answer"
+    last = ", ".join(f"{life:.0f} s" for life in list(lives)[-3:])
+    return f"crashed again: it lived for {last} and then refused connections"
 
 
 def why_not_a_crash(demand: Demand, *, idle: bool) -> tuple[Evidence, ...]:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from vllm_watch.detectors import down_memory, down_witnesses
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.detectors.demand import Demand
+from vllm_watch.detectors.down_earlier import Earlier
 from vllm_watch.detectors.down_memory import ABSENCE_SECONDS_MAX, LIVES_KEPT, SILENCES_KEPT
 from vllm_watch.detectors.down_witnesses import Run
 from vllm_watch.detectors.gpu_trouble import GpuTrouble
@@ -93,17 +94,6 @@ class Settings(BaseModel):
 IN_FLIGHT_MIN = 2.0
 """A crash that cut off so many requests cost users something; below that the server was idle or nearly."""
 
-BUSY_WAITING = 300.0
-"""Requests that wait, and ..."""
-
-BUSY_FDS = 500.0
-"""... open connections from which on one event loop is late with everything, /metrics too."""
-
-SLOW_ANSWER_SECONDS = 0.5
-"""An idle API server answers /metrics within 30 ms; one that took this long was busy."""
-
-_SILENT = frozenset(("read_timeout", "disconnected"))  # a connection was accepted
-_UNREACHED = frozenset(("connect_timeout", "dns"))
 _SERVER_ERROR = 500
 
 
@@ -115,6 +105,7 @@ class Detector:
         self._gpus = GpuTrouble()
         self._began_s: float | None = None
         self._answered_s: float | None = None  # the last look with an answer; None: never
+        self._earlier = Earlier()
         self._up_since_s: float | None = None
         self._run: Run | None = None
         self._demand = Demand()
@@ -167,9 +158,10 @@ class Detector:
             self._dead_looks = 0
 
     def _answered(self, view: View, reading: Reading | None) -> Verdict:
-        if self._run is not None:
-            self._end_of(self._run, view)
-        self._answered_s = view.at_s
+        run, self._answered_s = self._run, view.at_s
+        self._earlier.answers(view.at_s, reading, refused=run is not None and run.refused > 0)
+        if run is not None:
+            self._end_of(run, view)
         if self._up_since_s is None:
             self._up_since_s = view.at_s
         if reading is not None:
@@ -195,33 +187,23 @@ class Detector:
         self._run, self._crashed = None, False
 
     def _remember(self, view: View, reading: Reading) -> None:
-        observation = view.observation
         self._demand.look(view, reading)
-        self._busy = (
-            self._demand.waiting >= BUSY_WAITING
-            or (reading.server.process_open_fds or 0.0) >= BUSY_FDS
-            or observation.scrape.latency_s >= SLOW_ANSWER_SECONDS
-        )
+        self._busy = down_witnesses.busy(self._demand.waiting, reading, view.observation.scrape)
 
     def _unanswered(self, view: View, call: Call) -> Verdict:
         run = self._run
         if run is None:
             run = self._run = Run(began_s=view.at_s)
-        run.looks += 1
-        run.mute += 1
-        run.said = call.error or call.outcome
-        run.silent += call.outcome in _SILENT
-        if call.outcome == "refused":
-            run.refused += 1
-            return self._refused(view, run)
-        if run.refused and call.outcome in _SILENT | _UNREACHED:
+        mute = run.hear(call, view.at_s)
+        if run.refused and mute:
             # A port that opens and closes while it starts; an address that goes with what was stopped.
             return self._refused(view, run)
-        if call.outcome in _SILENT or call.outcome in _UNREACHED:
+        if mute:
             return self._silent(view, run)
-        if down_witnesses.turned_away(view.observation) and self._answered_s is not None:
-            return self._absent(view, run)
-        run.mute = run.silent = 0  # something answered, however badly: no silence goes on
+        if down_witnesses.turned_away(view.observation):
+            self._earlier.refuses = False  # there is somebody who speaks for a server that is away
+            if self._answered_s is not None:
+                return self._absent(view, run)
         return Verdict(state=UNKNOWN, kind=KIND, summary=f"/metrics cannot be read: {run.said}")
 
     def _refused(self, view: View, run: Run) -> Verdict:
@@ -270,13 +252,10 @@ class Detector:
             summary=f"stopped {down_s / 60:.0f} min ago, as it seems on purpose, and not back",
             evidence_for=(
                 down_witnesses.seconds("seconds_refused", down_s, 0.0, run.said),
-                *self._slow_load(view, run),
+                *down_witnesses.slow_load(self._loading, view.at_s, run.began_s),
             ),
             evidence_against=planned,
         )
-
-    def _slow_load(self, view: View, run: Run) -> tuple[Evidence, ...]:
-        return down_witnesses.slow_load(self._loading, view.at_s, run.began_s)
 
     def _count_life(self, run: Run) -> None:
         if self._up_since_s is not None:
@@ -303,34 +282,31 @@ class Detector:
         )
 
     def _crash(self, view: View, run: Run, signs: tuple[Evidence, ...]) -> Verdict:
-        down_s, demand = view.at_s - run.began_s, self._demand
-        few = demand.in_flight < IN_FLIGHT_MIN or not demand.known
-        unused = few and not signs and not self._looping
+        down_s, demand, settings = view.at_s - run.began_s, self._demand, self._settings
+        few = demand.in_flight < IN_FLIGHT_MIN
+        at_work = few and demand.at_work >= IN_FLIGHT_MIN
+        used = demand.known and (at_work or not few)
+        unused = not (used or signs or self._looping)
         run.unused = run.unused or unused
-        early = down_s < self._loading.patience_s(self._settings.page_after_seconds)
+        early = down_s < self._loading.patience_s(settings.page_after_seconds)
         # It may have fallen idle and been taken away as before, while nobody looked.
-        taken = not demand.known and down_s < self._settings.away_factor * self._away_s
-        slow = self._slow_load(view, run)
+        taken = not demand.known and down_s < settings.away_factor * self._away_s
+        slow = down_witnesses.slow_load(self._loading, view.at_s, run.began_s)
         refused = down_witnesses.seconds("seconds_refused", down_s, 0.0, run.said)
+        how = down_witnesses.how_it_crashed(demand, at_work=at_work)
+        if self._looping:
+            how = down_witnesses.how_it_loops(self._loading, settings.loop_starts, self._lives)
         return Verdict(
             state=FIRING,
             kind=KIND,
             cause="crash_loop" if self._looping else "crash",
             severity="ticket" if unused and (early or taken or self._is_idle()) else "page",
-            summary=self._how_it_crashed() + "".join(f"; {each.text}" for each in slow),
+            summary="; ".join((how, *(each.text for each in slow))),
             evidence_for=(refused, *signs, *slow),
             evidence_against=down_witnesses.why_not_a_crash(demand, idle=self._is_idle())
             if unused
             else (),
         )
-
-    def _how_it_crashed(self) -> str:
-        if not self._looping:
-            return f"connections are refused; {self._demand.in_flight:.0f} requests were in flight"
-        if self._loading.attempts >= self._settings.loop_starts:
-            return f"started {self._loading.attempts} times, and it never came to answer"
-        lives = ", ".join(f"{life:.0f} s" for life in list(self._lives)[-3:])
-        return f"crashed again: it lived for {lives} and then refused connections"
 
     def _is_idle(self) -> bool:
         """Had it been unused for so long that an autoscaler may have taken it?"""
@@ -356,8 +332,9 @@ class Detector:
         )
 
     def _silent(self, view: View, run: Run) -> Verdict:
-        since_s = run.began_s if self._answered_s is None else self._answered_s
-        silent_s = view.at_s - since_s
+        if self._answered_s is None:
+            return self._still_silent(view, run)
+        silent_s = view.at_s - self._answered_s
         settings = self._settings
         hang = run.silent > 0
         if hang:
@@ -365,7 +342,7 @@ class Detector:
             seconds = settings.silent_busy_seconds if self._busy else settings.silent_seconds
         else:
             looks, seconds = settings.unreachable_looks, settings.unreachable_seconds
-        if self._answered_s is None or run.mute < looks or silent_s < seconds:
+        if run.mute < looks or silent_s < seconds:
             summary = f"no answer for {silent_s:.0f} s: {run.said}"
             return Verdict(state=UNKNOWN, kind=KIND, summary=summary)
         limit_s = max(settings.advise_seconds, 2.0 * max(self._silences, default=0.0))
@@ -383,6 +360,28 @@ class Detector:
             summary=f"{what} for {silent_s:.0f} s ({run.looks} looks in a row)",
             evidence_for=(down_witnesses.seconds("seconds_unanswered", silent_s, 0.0, run.said),),
             evidence_against=tuple(against),
+        )
+
+    def _still_silent(self, view: View, run: Run) -> Verdict:
+        """This run of the watcher has never seen it answer: does an earlier one say that it should?"""
+        silent_s = view.at_s - run.mute_s
+        up = self._earlier.is_up(view.observation.process)
+        patience_s = self._earlier.patience_s(run.mute_s, up, self._settings.page_after_seconds)
+        few = run.held < self._settings.silent_looks or not run.is_held
+        if patience_s is None or few or silent_s < patience_s:
+            summary = f"no answer for {silent_s:.0f} s: {run.said}"
+            return Verdict(state=UNKNOWN, kind=KIND, summary=summary)
+        return Verdict(
+            state=FIRING,
+            kind=KIND,
+            cause="api_hang",
+            severity="page",
+            restart_advised=up is not None,
+            summary=f"connections are taken and not answered for {silent_s:.0f} s ({run.looks} looks in a row)",
+            evidence_for=(
+                down_witnesses.seconds("seconds_unanswered", silent_s, 0.0, run.said),
+                *self._earlier.told(run.mute_s, up),
+            ),
         )
 
     def _dead(self, view: View) -> Verdict:

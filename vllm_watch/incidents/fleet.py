@@ -64,8 +64,9 @@ class _Common:
     """The one incident, while it is open."""
 
     incident: Incident
-    opened_s: float
-    known: int  # targets that had answered before
+    moment_s: float  # when they fell silent, or when it was opened
+    unseen: str  # how they are silent, where they were so before the watcher began; else empty
+    known: int  # targets that had answered before, or should
     members: dict[str, None]  # targets, in the order in which they were seen
     back_s: float | None = None  # since when most are back
     held: dict[str, None] = field(default_factory=dict)  # ids of the single incidents
@@ -150,7 +151,9 @@ class Fleet:
             common.held.pop(name, None)  # whatever it was, now it is its own trouble
         if common is None:
             return self._suspect(event, t, now_s)
-        if name not in self._links and self._fell_with(event["target"], common.opened_s):
+        if name not in self._links and self._fell_with(
+            event["target"], common.moment_s, common.unseen
+        ):
             self._hold(common, name)
             common.members[event["target"]] = None
             common.incident = self._described(common, now_s)
@@ -159,15 +162,17 @@ class Fleet:
 
     def _suspect(self, event: Event, t: float, now_s: float) -> list[Event]:
         """Is this the first of many?"""
-        members = [name for name in self._targets if self._fell_with(name, now_s)]
+        moment_s, unseen = self._since(event["target"], now_s)
+        members = [name for name in self._targets if self._fell_with(name, moment_s, unseen)]
         known = sum(1 for each in self._targets.values() if self._is_known(each, now_s))
+        known += len(members) if unseen else 0
         if event["target"] not in members or not self._too_many(len(members), known):
             return [event]
         incident = Incident(
             id=identity(WATCHER, None, KIND, t), target=WATCHER, engine=None, kind=KIND, cause=CAUSE,
             severity="page", summary="", opened_t=t,
         )  # fmt: skip
-        common = _Common(incident, now_s, known, dict.fromkeys(members))
+        common = _Common(incident, moment_s, unseen, known, dict.fromkeys(members))
         for name, each in self._singles.items():
             if each["target"] in common.members:
                 self._hold(common, name)
@@ -177,16 +182,29 @@ class Fleet:
         softened = [self._held({**each, "event": "updated", "t": t}) for each in others]
         return [to_event(common.incident, "opened", t), *softened, self._held(event)]
 
+    def _since(self, name: str, now_s: float) -> tuple[float, str]:
+        """The moment around which others fell with it; and its outcome, if that was before the watcher began.
+
+        Such a target should answer, by what an earlier run knew. Of the others it is not known: only who
+        is silent in the same way is taken for one that fell with it, and who refuses starts.
+        """
+        target = self._targets.get(name)
+        if target is None or target.answered_s is not None or target.outcome == "refused":
+            return now_s, ""
+        return now_s if target.silent_s is None else target.silent_s, target.outcome
+
     def _too_many(self, silent: int, known: int) -> bool:
         return silent >= self._targets_min and silent > self._share * known
 
     def _is_known(self, target: _Target, now_s: float) -> bool:
         return target.answered_s is not None and now_s - target.answered_s <= KNOWN_SECONDS
 
-    def _fell_with(self, name: str, moment_s: float) -> bool:
+    def _fell_with(self, name: str, moment_s: float, unseen: str) -> bool:
         """Did it fall silent within the window around a moment, for no reason that is known?"""
         target = self._targets.get(name)
-        if target is None or target.silent_s is None or target.answered_s is None or target.dead:
+        if target is None or target.silent_s is None or target.dead:
+            return False
+        if (target.outcome if target.answered_s is None else "") != unseen:
             return False
         return abs(target.silent_s - moment_s) <= WINDOW_SECONDS
 
@@ -255,10 +273,15 @@ class Fleet:
         ]  # fmt: skip
         how = _counted(each.outcome for each in members.values())
         late_s = self._late[1] if now_s - self._late[0] <= WINDOW_SECONDS else 0.0
+        fell = (
+            "have not answered since the watcher began"
+            if common.unseen
+            else "fell silent within a minute"
+        )
         return replace(
             common.incident,
-            summary=f"{len(members)} of {common.known} targets fell silent within a minute ({how}): "
-            "most likely what they share, this watcher's host or network among it",
+            summary=f"{len(members)} of {common.known} targets {fell} ({how}): most likely what they "
+            "share, this watcher's host or network among it",
             evidence_for=_evidence_for(members, common.known, how, late_s),
             evidence_against=_evidence_against(list(members.values()), others),
             related=tuple(common.held),

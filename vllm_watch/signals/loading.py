@@ -107,7 +107,7 @@ class Loading:
             and process.alive is True
             and process.start_time is not None
             and self._life_start is not None
-            and _same(process.start_time, self._life_start)
+            and same_start(process.start_time, self._life_start)
         )
 
     def look(self, at_s: float, observation: Observation) -> None:
@@ -121,7 +121,7 @@ class Loading:
         process = observation.process
         self.is_gone = process is not None and process.alive is False
         if process is not None and process.alive and process.start_time is not None:
-            if self._life_start is None or not _same(process.start_time, self._life_start):
+            if self._life_start is None or not same_start(process.start_time, self._life_start):
                 if len(self._pids) < STARTS_KEPT:
                     self._pids.add(process.pid)
                 self._begins(at_s, observation.t - process.start_time, f"process {process.pid}")
@@ -145,7 +145,7 @@ class Loading:
         """It answers again after it refused: how long did it load?"""
         if start is None:
             took_s = silent_s  # at most: it may have been away before
-        elif self._life_start is not None and _same(start, self._life_start):
+        elif self._life_start is not None and same_start(start, self._life_start):
             return  # the same process: the way to it was broken
         else:
             took_s = min(t - start, silent_s) if self._answered_t is not None else t - start
@@ -172,5 +172,6 @@ class Loading:
         self._loads_s = at_s - max(0.0, ago_s)
 
 
-def _same(a: float, b: float) -> bool:
+def same_start(a: float, b: float) -> bool:
+    """Are these two Unix times at which one process began?"""
     return abs(a - b) <= SAME_START_SECONDS
