@@ -3,9 +3,11 @@
 import asyncio
 import itertools
 import json
-import socket
 import time
+from contextlib import ExitStack
 from pathlib import Path
+
+from tests.sources.black_hole import black_hole
 
 BODY = (Path(__file__).parents[1] / "sources/captures/0.32.0-v1-cpu-midload.txt").read_text()
 MODELS = json.dumps({"data": [{"id": "example/model-8b", "max_model_len": 8192}]})
@@ -30,7 +32,7 @@ class Engine:
         self._tls = tls
         self._server = None
         self._writers = set()
-        self._hole = []
+        self._hole = ExitStack()
         self._lives = itertools.count()
         self._began = time.time() - 3600
 
@@ -50,39 +52,21 @@ class Engine:
             await self.stop()
         self.fault = fault
         if fault == "black-holes":
-            self._swallow()
+            self._hole.enter_context(black_hole(self.port))
         for writer in list(self._writers):
             writer.transport.abort()
         if not fault and self._server is None:
-            self._open_hole()
+            self._hole.close()
             await self.start()
 
     async def stop(self):
-        self._open_hole()
+        self._hole.close()
         if self._server is not None:
             self._server.close()
             self._server = None
         for writer in list(self._writers):
             writer.transport.abort()
         await asyncio.sleep(0)
-
-    def _swallow(self):
-        """A listener whose backlog is full, as that of a host behind a firewall that drops."""
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", self.port))
-        listener.listen(0)
-        self._hole = [listener]
-        for _ in range(4):
-            each = socket.socket()
-            each.setblocking(False)
-            each.connect_ex(("127.0.0.1", self.port))
-            self._hole.append(each)
-
-    def _open_hole(self):
-        for each in self._hole:
-            each.close()
-        self._hole = []
 
     async def _serve(self, reader, writer):
         self._writers.add(writer)
