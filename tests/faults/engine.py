@@ -14,6 +14,9 @@ MODELS = json.dumps({"data": [{"id": "example/model-8b", "max_model_len": 8192}]
 GIGABYTE = 1 << 30
 CHUNK = b"x" * (1 << 16)
 SERIES = 10_000
+SCRAPED_SECONDS = (
+    60.0  # by a daemon that looks twice a second, on a machine that is busy with other tests
+)
 OTHER = {"/health": "", "/version": '{"version": "0.32.0"}', "/v1/models": MODELS}
 
 
@@ -24,11 +27,14 @@ class Engine:
         self.fault = ""
         self.port = 0
         self.asked = 0  # requests taken
+        self.scrapes = 0  # ... of which for /metrics
         self.sent = 0  # bytes of the flood that were taken from us
         self.elsewhere = ""  # where it redirects to
         self.series = SERIES  # that it invents at each look
         self.closes = False  # a connection for each request
         self.answer_seconds = 0.0  # how long it takes for anything
+        self.runs = asyncio.Event()  # not set: it has stopped, and answers when it goes on
+        self.runs.set()
         self._tls = tls
         self._server = None
         self._writers = set()
@@ -73,8 +79,10 @@ class Engine:
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
+                path = head.split()[1].decode()
                 self.asked += 1
-                await self._answer(head.split()[1].decode(), reader, writer)
+                self.scrapes += path == "/metrics"
+                await self._answer(path, reader, writer)
                 if self.closes:
                     break
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
@@ -84,6 +92,7 @@ class Engine:
             writer.close()
 
     async def _answer(self, path, reader, writer):
+        await self.runs.wait()
         await asyncio.sleep(self.answer_seconds)
         act = getattr(self, "_" + self.fault.replace(" ", "_"), None)
         if act is not None:
@@ -118,6 +127,12 @@ class Engine:
             else:
                 lines.append(line)
         return "\n".join(lines[:-1]) + "\n" + extra
+
+    async def scraped(self, times):
+        """Wait until /metrics was asked for so many times in all."""
+        async with asyncio.timeout(SCRAPED_SECONDS):
+            while self.scrapes < times:
+                await asyncio.sleep(0.02)
 
     # --- what it can do wrong
 
