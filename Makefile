@@ -27,7 +27,7 @@ TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prome
 	curl:curl nsenter:util-linux systemd-analyze:systemd
 PACKAGES := prometheus prometheus-alertmanager chromium gcc libc6-dev etcd-server kubernetes-client curl util-linux systemd python3-venv
 
-.PHONY: help demo test test-short hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection soak soak-healthy fuzz screenshots dist lock sbom supply docs deps tools clean
+.PHONY: help demo test test-short hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection fault-removals soak soak-healthy fuzz screenshots dist lock sbom supply docs deps tools clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -96,6 +96,9 @@ bench-page: $(DEV)/.installed  ## measure what watching costs and write docs/per
 
 bench-long: $(DEV)/.installed  ## ... over 24 simulated hours, 20 real minutes, and beside a real vLLM (make test-vllm installs it)
 	$(BIN)/python benchmarks/bench_performance.py --long --page
+
+fault-removals: $(DEV)/.installed  ## take the handling of each fault out of a copy: one of its tests must fail (ROW='disk full'; half an hour)
+	$(BIN)/python -m tests.faults.removals $(if $(ROW),'$(ROW)')
 
 soak: $(DEV)/.installed  ## 30 seeds of 24 h in virtual time under faults (hours; goes on where it was; SOAK_ARGS='--seeds 3 --hours 2')
 	$(BIN)/python -m benchmarks.soak $(SOAK_ARGS)

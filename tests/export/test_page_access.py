@@ -1,6 +1,5 @@
 """The page for everybody: axe finds nothing in any state, the keyboard reaches all, a screen reader hears news once."""
 
-import asyncio
 import time
 
 import pytest
@@ -156,6 +155,11 @@ HEARD = """() => {
 }"""
 
 
+async def heard(tab, count):
+    """Wait until so many sentences were said: what would have been said before is among them then."""
+    await tab.page.wait_for_function("count => window.heard.length >= count", arg=count)
+
+
 async def test_news_are_said_once(opened):
     """An incident when it opens, when its cause is found and when it ends; not at every look; no other region is live."""
     board = well()
@@ -168,16 +172,17 @@ async def test_news_are_said_once(opened):
         story = {"engine": "0", "kind": "throughput_collapse", "cause": "unknown", "severity": "page", "summary": "Slow."}  # fmt: skip
         begun = event("chat-1", story, time.time())
         board.incident_events("chat-1", [begun])
-        for _ in range(4):
+        await heard(tab, 1)
+        for look in range(4):
             renew(board)
-            board.incident_events("chat-1", [begun | {"event": "updated", "t": time.time(), "summary": f"Slow at {time.time()}."}])  # fmt: skip
-            await asyncio.sleep(0.6)
+            board.incident_events("chat-1", [begun | {"event": "updated", "t": time.time(), "summary": f"Slow at look {look}."}])  # fmt: skip
+            await expect(tab.page.locator(".incident")).to_contain_text(f"Slow at look {look}.")
         board.incident_events(
             "chat-1", [begun | {"event": "updated", "t": time.time(), "cause": "kv_leak"}]
         )
-        await asyncio.sleep(1.0)
+        await heard(tab, 2)
         board.incident_events("chat-1", [begun | {"event": "resolved", "t": time.time(), "cause": "kv_leak", "resolution": "healthy"}])  # fmt: skip
-        await asyncio.sleep(1.0)
+        await heard(tab, 3)
         assert await tab.page.evaluate("window.heard") == [
             "page: chat-1 has collapsed: cause unknown.",
             "page: chat-1 has collapsed: the KV cache leaks.",
@@ -200,10 +205,13 @@ async def test_a_storm_is_said_in_one_breath(opened):
         for n in range(30):
             board.incident_events(f"chat-{n}", [event(f"chat-{n}", down, time.time())])
         await expect(tab.page.locator("#announce")).to_contain_text("more new incidents")
-        await asyncio.sleep(0.5)  # what a second breath would take
-        (said,) = await tab.page.evaluate("window.heard")
+        later = down | {"kind": "engine_stalled", "cause": "hang"}
+        board.incident_events("chat-0", [event("chat-0", later, time.time())])
+        await heard(tab, 2)  # a second breath of the storm would be before it, or in it
+        said, last = await tab.page.evaluate("window.heard")
         assert said.count("is down: crash.") == 3
         assert said.endswith("And 27 more new incidents.")
+        assert (last.count("chat-"), last.count(".")) == (1, 1)
 
 
 @pytest.mark.parametrize(("wish", "moving"), [("reduce", 0), ("no-preference", 1)])

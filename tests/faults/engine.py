@@ -3,15 +3,20 @@
 import asyncio
 import itertools
 import json
-import socket
 import time
+from contextlib import ExitStack
 from pathlib import Path
+
+from tests.sources.black_hole import black_hole
 
 BODY = (Path(__file__).parents[1] / "sources/captures/0.32.0-v1-cpu-midload.txt").read_text()
 MODELS = json.dumps({"data": [{"id": "example/model-8b", "max_model_len": 8192}]})
 GIGABYTE = 1 << 30
 CHUNK = b"x" * (1 << 16)
 SERIES = 10_000
+SCRAPED_SECONDS = (
+    60.0  # by a daemon that looks twice a second, on a machine that is busy with other tests
+)
 OTHER = {"/health": "", "/version": '{"version": "0.32.0"}', "/v1/models": MODELS}
 
 
@@ -22,15 +27,18 @@ class Engine:
         self.fault = ""
         self.port = 0
         self.asked = 0  # requests taken
+        self.scrapes = 0  # ... of which for /metrics
         self.sent = 0  # bytes of the flood that were taken from us
         self.elsewhere = ""  # where it redirects to
         self.series = SERIES  # that it invents at each look
         self.closes = False  # a connection for each request
         self.answer_seconds = 0.0  # how long it takes for anything
+        self.runs = asyncio.Event()  # not set: it has stopped, and answers when it goes on
+        self.runs.set()
         self._tls = tls
         self._server = None
         self._writers = set()
-        self._hole = []
+        self._hole = ExitStack()
         self._lives = itertools.count()
         self._began = time.time() - 3600
 
@@ -50,15 +58,15 @@ class Engine:
             await self.stop()
         self.fault = fault
         if fault == "black-holes":
-            self._swallow()
+            self._hole.enter_context(black_hole(self.port))
         for writer in list(self._writers):
             writer.transport.abort()
         if not fault and self._server is None:
-            self._open_hole()
+            self._hole.close()
             await self.start()
 
     async def stop(self):
-        self._open_hole()
+        self._hole.close()
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -66,31 +74,15 @@ class Engine:
             writer.transport.abort()
         await asyncio.sleep(0)
 
-    def _swallow(self):
-        """A listener whose backlog is full, as that of a host behind a firewall that drops."""
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", self.port))
-        listener.listen(0)
-        self._hole = [listener]
-        for _ in range(4):
-            each = socket.socket()
-            each.setblocking(False)
-            each.connect_ex(("127.0.0.1", self.port))
-            self._hole.append(each)
-
-    def _open_hole(self):
-        for each in self._hole:
-            each.close()
-        self._hole = []
-
     async def _serve(self, reader, writer):
         self._writers.add(writer)
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
+                path = head.split()[1].decode()
                 self.asked += 1
-                await self._answer(head.split()[1].decode(), reader, writer)
+                self.scrapes += path == "/metrics"
+                await self._answer(path, reader, writer)
                 if self.closes:
                     break
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
@@ -100,6 +92,7 @@ class Engine:
             writer.close()
 
     async def _answer(self, path, reader, writer):
+        await self.runs.wait()
         await asyncio.sleep(self.answer_seconds)
         act = getattr(self, "_" + self.fault.replace(" ", "_"), None)
         if act is not None:
@@ -134,6 +127,12 @@ class Engine:
             else:
                 lines.append(line)
         return "\n".join(lines[:-1]) + "\n" + extra
+
+    async def scraped(self, times):
+        """Wait until /metrics was asked for so many times in all."""
+        async with asyncio.timeout(SCRAPED_SECONDS):
+            while self.scrapes < times:
+                await asyncio.sleep(0.02)
 
     # --- what it can do wrong
 

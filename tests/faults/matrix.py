@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.faults.removals import REMOVALS
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "faults.md"
 
@@ -17,8 +19,9 @@ HEAD = """\
 <!-- Made by tests/faults/matrix.py (make generate). Do not edit. -->
 
 What happens to vllm-watch when an engine, its host, the driver or the process itself goes wrong. Every row is shown by
-the tests that it names, against real processes, sockets and files; the last column names what handles it, or what was
-so before that was there.
+the tests that it names, against real processes, sockets and files; the third column names what handles it, or what was
+so before that was there. The last one names a piece of that without which at least one of these tests fails: `make
+fault-removals` takes each out of a copy of the project, runs its row's tests there, and fails if they all pass.
 What was *acknowledged* (an incident in the log or the API, an attempt to restart, a notification) is never lost: it is
 on the disk, or the state folder is said not to be kept.
 
@@ -54,9 +57,9 @@ HTTP = "sources/test_http.py::test_each_way_to_fail_has_its_own_outcome"
 
 TARGET = (
     Row("refuses connections", "all other targets", "`target_down`; `crash`, a page if it was at work, after two looks", GAUGES,
-        BY_ITSELF, "the second look that a crash takes", (f"{TARGETS}[refuses]", f"{WELL_AGAIN}[refuses]", "sources/test_http.py::test_nobody_listens")),
+        BY_ITSELF, "the second look that a crash takes", (f"{TARGETS}[refuses]", f"{WELL_AGAIN}[refuses]", "sources/test_http.py::test_nobody_listens", "detectors/test_engine_down.py::test_a_story[refused once]")),
     Row("swallows packets (black hole)", "all other targets", "`target_down`; `unreachable`, a page without a restart, after 15 s", GAUGES,
-        BY_ITSELF, "the share of time that is left to an answer: it was called `api_hang`, with a restart advised", (f"{TARGETS}[black-holes]", f"{WELL_AGAIN}[black-holes]", "test_fleet_live.py::test_a_network_that_swallows_everything_is_one_page_and_who_stays_away_another")),
+        BY_ITSELF, "the share of time that is left to an answer: it was called `api_hang`, with a restart advised", (f"{TARGETS}[black-holes]", f"{WELL_AGAIN}[black-holes]", "sources/test_own_trouble.py::test_who_is_never_reached_is_not_taken_for_one_that_hangs", "test_fleet_live.py::test_a_network_that_swallows_everything_is_one_page_and_who_stays_away_another")),
     Row("accepts and says nothing", "all other targets", "`target_down`; `api_hang`, a page after three looks and 5 s", GAUGES,
         BY_ITSELF, "the time-out of a look", (f"{TARGETS}[says nothing]", f"{WELL_AGAIN}[says nothing]", HTTP)),
     Row("drips a byte a second", "all other targets", "as one that says nothing: the bound is on the whole answer", GAUGES,
@@ -76,18 +79,18 @@ TARGET = (
     Row("its name flaps in DNS", ALL, "`dns` for the looks that it costs; `unreachable`, a page without a restart, after 15 s of it", GAUGES,
         BY_ITSELF, "the outcome `dns`; three looks and 15 s", ("faults/test_clock_faults.py::test_a_name_server_that_flaps", "sources/test_targets.py::test_an_outage_of_dns_keeps_the_last_addresses_for_ten_minutes")),
     Row("invents 10,000 series at each scrape", ALL, "nothing: the engine's own series are read", NOTHING,
-        "nothing to recover", "the bounds of the parser, which are above it", (f"{TARGETS}[invents series]", "faults/test_target_faults.py::test_ten_thousand_new_series_at_each_look_hide_nothing", "sources/test_exposition.py::test_ten_thousand_new_series_every_time_leave_nothing_behind")),
+        "nothing to recover", "the layout that ends with its last user; the bounds of the parser are above it", (f"{TARGETS}[invents series]", "faults/test_target_faults.py::test_ten_thousand_new_series_at_each_look_hide_nothing", "sources/test_exposition.py::test_ten_thousand_new_series_every_time_leave_nothing_behind")),
 )  # fmt: skip
 
 HOST = (
     Row("clock set by an hour, forward or back", ALL, "nothing: intervals are taken from the monotonic clock", NOTHING,
         "nothing to recover", "the monotonic clock of an observation: rates went unknown or wrong", ("faults/test_clock_faults.py::test_a_clock_that_is_set_by_an_hour[forward]", "faults/test_clock_faults.py::test_a_clock_that_is_set_by_an_hour[back]", "signals/test_timeline.py::test_the_axis_never_goes_back")),
     Row("suspended for ten minutes (SIGSTOP, or the host sleeps)", "nothing while it stands", "who died meanwhile, as a ticket (it may have been stopped on purpose), as a page when it stays away", "the looks of that time",
-        "by itself: a time-out that it slept through is asked again", "the second try of a time-out that came late", ("faults/test_clock_faults.py::test_a_watcher_that_was_suspended_for_ten_minutes[SIGSTOP]", "faults/test_clock_faults.py::test_a_watcher_that_was_suspended_for_ten_minutes[the host sleeps]")),
+        "by itself: a time-out that it slept through is asked again", "the second try of a time-out that came late", ("faults/test_clock_faults.py::test_a_watcher_that_was_suspended_for_ten_minutes[SIGSTOP]", "faults/test_clock_faults.py::test_a_watcher_that_was_suspended_for_ten_minutes[SIGSTOP, and its engine too]", "faults/test_clock_faults.py::test_a_watcher_that_was_suspended_for_ten_minutes[the host sleeps]")),
     Row("CPU starved to 5 %", "all, later", "`watcher` for looks that it slept through; `VllmWatchBlind` when there is none for ten intervals", "looks",
         BY_ITSELF, "the lateness of a time-out: the healthy engine was paged as `api_hang`", ("faults/test_cpu_faults.py::test_a_watcher_with_five_percent_of_a_cpu[evenly]", "faults/test_cpu_faults.py::test_a_watcher_with_five_percent_of_a_cpu[in long pauses]", "faults/test_cpu_faults.py::test_one_that_dies_while_the_watcher_has_no_cpu_is_told")),
     Row("memory limit reached", "what needs no new memory", "`look_failed`, or `watcher`; a cgroup's limit ends it as `kill -9` does", "looks that had no room",
-        "by itself when there is room; by its supervisor when it was killed", "threads that are begun without waiting: the event loop hung for ever", ("faults/test_limit_faults.py::test_the_memory_limit_is_reached", "store/test_restarts.py::test_an_open_incident_goes_on_under_its_id")),
+        "by itself when there is room; by its supervisor when it was killed", "a look that fails is one look; threads that are begun without waiting: the event loop hung for ever", ("faults/test_limit_faults.py::test_the_memory_limit_is_reached", "test_target_loop.py::test_looks_that_fail_are_said_once_and_the_next_one_goes_on", "sources/test_own_trouble.py::test_a_thread_is_not_waited_for", "store/test_restarts.py::test_an_open_incident_goes_on_under_its_id")),
     Row("no file descriptor left", "connections that are open", "`target_unknown`: no file descriptor is left to this process; `watcher`", "looks that need a new connection",
         BY_ITSELF, "the errors of our own host: every engine was paged as `unreachable`", ("faults/test_limit_faults.py::test_no_file_descriptor_is_left[by address]", "faults/test_limit_faults.py::test_no_file_descriptor_is_left[by name]", "export/test_slow_callers.py::test_the_system_without_a_descriptor_left_is_outlasted")),
     Row("disk full", ALL, "`state_not_kept` with a remedy; `vllm_watch_store_errors_total`; `VllmWatchStateNotKept`", "nothing: it waits in memory, and is written when there is room",
@@ -141,12 +144,22 @@ def page() -> str:
         lines += [
             f"| {row.fault} | {row.served} | {row.said} | {row.lost} | {row.recovers} |" for row in rows
         ]  # fmt: skip
-        shown = ["| fault | shown by (below `tests/`) | handled by |", "|---|---|---|"]
+        shown = [
+            "| fault | shown by (below `tests/`) | handled by | seen failing without |",
+            "|---|---|---|---|",
+        ]
         shown += [
-            f"| {row.fault} | {'<br>'.join(f'`{each}`' for each in row.tests)} | {row.handled} |" for row in rows
+            f"| {row.fault} | {'<br>'.join(f'`{each}`' for each in row.tests)} | {row.handled} | {removed(row)} |" for row in rows
         ]  # fmt: skip
         parts.append("\n".join([f"## {title}", "", *lines, "", *shown, ""]))
     return "\n".join(parts)
+
+
+def removed(row: Row) -> str:
+    """What is taken out, and where it stands."""
+    removal = REMOVALS[row.fault]
+    files = dict.fromkeys(cut.file for cut in removal.cuts)
+    return f"{removal.piece} ({', '.join(f'`{file}`' for file in files)})"
 
 
 def missing(row: Row) -> Iterator[str]:

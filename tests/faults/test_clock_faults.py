@@ -24,13 +24,14 @@ def host(tmp_path):
 
 @pytest.mark.parametrize("step_s", [HOUR, -HOUR], ids=["forward", "back"])
 async def test_a_clock_that_is_set_by_an_hour(host, step_s):
-    """No incident, no false rate, and who dies afterwards is told at once, as a page."""
+    """No incident, no false rate nor one that is not known, and who dies afterwards is told at once, as a page."""
     async with site(environ=host.environ) as here:
         before = await here.target()
         host.step(unix_s=step_s)
-        rates = [rate(await here.looks(1)) for _ in range(12)]
+        looks = [await here.looks(1) for _ in range(12)]
         assert here.opened == []
-        assert all(each == pytest.approx(TOKENS_PER_SECOND, rel=0.3) for each in rates if each)
+        rates = [rate(look) for look in looks if look["signals"]["up"]]
+        assert rates == [pytest.approx(TOKENS_PER_SECOND, rel=0.3)] * len(rates)
         after = await here.target()
         assert after["signals"]["t"] - before["signals"]["t"] == pytest.approx(step_s, abs=300)
         incident = await here.dies()
@@ -39,25 +40,32 @@ async def test_a_clock_that_is_set_by_an_hour(host, step_s):
         )  # fmt: skip
 
 
-WAYS = {
-    "SIGSTOP": {"unix_s": TEN_MINUTES, "monotonic_s": TEN_MINUTES},
-    "the host sleeps": {"unix_s": TEN_MINUTES},  # its monotonic clock stands still
+BOTH_CLOCKS = {"unix_s": TEN_MINUTES, "monotonic_s": TEN_MINUTES}
+WAYS = {  # what its clocks show afterwards; does its engine run meanwhile?
+    "SIGSTOP": (BOTH_CLOCKS, True),
+    "SIGSTOP, and its engine too": (BOTH_CLOCKS, False),
+    "the host sleeps": ({"unix_s": TEN_MINUTES}, True),  # its monotonic clock stands still
 }
 
 
-@pytest.mark.parametrize("clocks", WAYS.values(), ids=WAYS)
-async def test_a_watcher_that_was_suspended_for_ten_minutes(host, clocks):
+@pytest.mark.parametrize(("clocks", "engine_runs"), WAYS.values(), ids=WAYS)
+async def test_a_watcher_that_was_suspended_for_ten_minutes(host, clocks, engine_runs):
     """It calls nobody dead because of its own sleep, and tells who died in it."""
     async with site(environ=host.environ) as here:
-        # Looks are under way whenever it is stopped: their time runs out while nobody is there to see it.
-        here.well.answer_seconds = 0.4
-        await here.looks(2)
+        # A look is under way when it is stopped: its time runs out while nobody is there to see it.
+        here.well.runs.clear()
+        await here.well.scraped(here.well.scrapes + 1)
         process = here.process.process
         process.send_signal(signal.SIGSTOP)
         await here.other.misbehave("refuses")
-        await asyncio.sleep(1)  # the answers that were under way arrive while it stands
+        if engine_runs:
+            here.well.runs.set()
+            await asyncio.sleep(1)  # the answer that was under way arrives while it stands
         host.step(**clocks)
+        scrapes = here.well.scrapes
         process.send_signal(signal.SIGCONT)
+        await here.well.scraped(scrapes + 1)  # where there is no answer: the second try
+        here.well.runs.set()
         after = await here.looks(6)
         assert after["sources"]["metrics"]["errors"] == {}
         assert after["incidents"] == []

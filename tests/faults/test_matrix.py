@@ -1,10 +1,13 @@
 """docs/faults.md: every fault has a row, every row a test that is there, and the page is in step."""
 
 import re
+from pathlib import Path
 
 import pytest
 
-from tests.faults.matrix import PAGE, PARTS, Row, missing, page
+from tests.faults.matrix import PAGE, PARTS, ROOT, Row, missing, page
+from tests.faults.removals import REMOVALS, Cut
+from tests.faults.removing import PACKAGE, StaleRemovalError, chosen, without
 
 ROWS = [row for rows in PARTS.values() for row in rows]
 
@@ -47,10 +50,53 @@ def test_a_test_that_is_not_there_is_found() -> None:
     assert tuple(missing(row)) == names
 
 
+def test_every_row_has_a_removal() -> None:
+    """None without one, and none for a row that is not there."""
+    assert set(REMOVALS) == {row.fault for row in ROWS}
+
+
+@pytest.mark.parametrize("fault", REMOVALS)
+def test_every_removal_applies(fault: str) -> None:
+    """Each piece stands in the code once, and what is left is still Python and not what it was."""
+    assert REMOVALS[fault].cuts
+    for path, text in without(REMOVALS[fault].cuts, ROOT / PACKAGE).items():
+        compile(text, path, "exec")
+        assert text != path.read_text()
+
+
+TEXTS = {"not there": "c", "there twice": "b"}
+
+
+@pytest.mark.parametrize("was", TEXTS.values(), ids=TEXTS)
+def test_a_removal_that_is_stale_is_found(tmp_path: Path, was: str) -> None:
+    """Also in a file from which something was taken just before."""
+    (tmp_path / "x.py").write_text("abb")
+    with pytest.raises(StaleRemovalError, match="not once"):
+        without([Cut("x.py", "a", ""), Cut("x.py", was, "")], tmp_path)
+    assert without([Cut("x.py", "a", "c"), Cut("x.py", "c", "d")], tmp_path) == {
+        tmp_path / "x.py": "dbb"
+    }
+
+
+def test_rows_are_chosen_by_a_word() -> None:
+    """All without one; those of several words; none where nothing has it."""
+    assert chosen([]) == ROWS
+    assert [row.fault for row in chosen(["sigkill", "EIO"])] == ["disk fails (EIO)", "SIGKILL"]
+    assert chosen(["no such fault"]) == []
+
+
 def test_every_row_says_all_of_it() -> None:
     """No cell is empty, and none would break the table."""
     for row in ROWS:
-        cells = (row.fault, row.served, row.said, row.lost, row.recovers, row.handled)
+        cells = (
+            row.fault,
+            row.served,
+            row.said,
+            row.lost,
+            row.recovers,
+            row.handled,
+            REMOVALS[row.fault].piece,
+        )
         assert all(cells), row.fault
         assert not any("|" in each or "\n" in each for each in cells), row.fault
 

@@ -8,6 +8,7 @@ import asyncio
 import json
 import sqlite3
 import ssl
+import time
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from tests.daemon_process import daemon
 from tests.export.certificates import Authority
 from tests.faults.engine import Engine
+from tests.faults.site import PATIENCE_SECONDS
 
 ENVIRON = {
     "VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": "0.5",
@@ -27,9 +29,6 @@ ENVIRON = {
     # Each is to be judged by itself, and not as a part of a common trouble.
     "VLLM_WATCH_FLEET__TARGETS_MIN": "100",
 }
-PATIENCE_SECONDS = (
-    300.0  # of a machine that is busy with other tests; alone the story takes half a minute
-)
 MEMORY_BYTES_MAX = 400 << 20
 """It needs 100 MB here; a body of 1 GB that is kept would need ten times as much."""
 
@@ -153,20 +152,16 @@ def all_up(status):
     return len(targets) == len(FAULTS) + 1 and all(told(t).get("up") for t in targets.values())
 
 
-async def until_all_told(process):
-    """Wait for it; a failure names who is missing."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            status = await process.status()
-            targets = by_name(status)
-            missing = {
-                name: (targets[slug(name)]["state"], targets[slug(name)]["sources"]["metrics"])
-                for name, each in FAULTS.items()
-                if not is_told(targets[slug(name)], each)
-            }
-            if not missing:
-                return status
-            await asyncio.sleep(0.2)
+async def as_told(process):
+    """The status once all is told, or patience is over: then each test says of its own target what is missing."""
+    deadline_s = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        status = await process.status()
+        targets = by_name(status)
+        all_told = all(is_told(targets[slug(name)], each) for name, each in FAULTS.items())
+        if all_told or time.monotonic() > deadline_s:
+            return status
+        await asyncio.sleep(0.2)
 
 
 def high_water_bytes(process):
@@ -197,7 +192,7 @@ async def act(stage, state: Path, lived: Lived):
         before = by_name(await process.status())[WELL]["sources"]["metrics"]["calls"]
         await stage.fail()
         # Half a minute of faults: long enough for the slowest of them to be told twice over.
-        status = await until_all_told(process)
+        status = await as_told(process)
         lived.failing = by_name(status)
         for path in ("/", "/metrics", "/-/healthy", "/api/v1/status", "/api/v1/incidents"):
             lived.served[path] = (await process.get(path))[0]

@@ -9,6 +9,7 @@ import zlib
 
 import pytest
 
+from tests.sources.black_hole import black_hole
 from tests.sources.wire import wire
 from vllm_watch.sources import http
 
@@ -126,17 +127,8 @@ async def test_nobody_listens():
 
 async def test_a_host_that_never_accepts():
     """A listener whose backlog is full, as of a stopped process, times out while connecting."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        port = listener.getsockname()[1]
-        fill = [socket.socket() for _ in range(4)]
-        for each in fill:
-            each.setblocking(False)
-            each.connect_ex(("127.0.0.1", port))
+    with black_hole() as port:
         call = (await get(f"http://127.0.0.1:{port}/metrics")).call
-        for each in fill:
-            each.close()
     assert (call.outcome, call.error) == ("connect_timeout", "no connection within 0.3 s")
 
 

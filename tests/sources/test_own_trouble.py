@@ -11,6 +11,7 @@ import time
 import pytest
 
 from tests.daemon_process import ROOT
+from tests.sources.black_hole import black_hole
 from tests.sources.wire import wire
 from vllm_watch import threads
 from vllm_watch.sources import http, http_names, own_trouble
@@ -99,21 +100,12 @@ async def test_a_canary_that_was_slept_through_tells_nothing():
 
 async def test_who_is_never_reached_is_not_taken_for_one_that_hangs():
     """Also where a connection may take as long as the whole call, as it may at short intervals."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(0)
-        port = listener.getsockname()[1]
-        fill = [socket.socket() for _ in range(4)]
-        for each in fill:
-            each.setblocking(False)
-            each.connect_ex(("127.0.0.1", port))
+    with black_hole() as port:
         session = http.new_session()
         answer = await http.get(
             session, f"http://127.0.0.1:{port}/metrics", http.Limits(2.0, 2.0, 1000), {}
         )
         await session.close()
-        for each in fill:
-            each.close()
     assert answer.call.outcome == "connect_timeout"
 
 
@@ -121,6 +113,18 @@ def test_a_thread_is_begun():
     """It runs beside us, and what it does is done."""
     done = threading.Event()
     assert threads.begin(done.set)
+    assert done.wait(30)
+
+
+def test_a_thread_is_not_waited_for():
+    """It has not run at all yet when we go on: one that never comes to run holds nobody up."""
+    done, before = threading.Event(), sys.getswitchinterval()
+    sys.setswitchinterval(600)  # only who waits lets it run
+    try:
+        assert threads.begin(done.set)
+        assert not done.is_set()
+    finally:
+        sys.setswitchinterval(before)
     assert done.wait(30)
 
 

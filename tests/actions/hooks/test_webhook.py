@@ -13,6 +13,7 @@ import pytest
 from aiohttp import web
 
 from tests.actions.hooks.calls import CALL
+from tests.sources.black_hole import black_hole
 from tests.sources.wire import wire
 from vllm_watch.actions.hooks import base, webhook
 from vllm_watch.settings.hooks import WebhookHook
@@ -182,19 +183,8 @@ async def test_who_is_not_there_did_nothing():
 
 async def test_host_that_takes_no_connection_did_nothing():
     """Where packets vanish the call ends within its time, and nothing was sent."""
-    with socket.socket() as full:
-        full.bind(("127.0.0.1", 0))
-        full.listen(0)
-        # Its queue of connections is full, so that the next one is never made.
-        waiting = [socket.socket() for _ in range(4)]
-        try:
-            for each in waiting:
-                each.setblocking(False)
-                each.connect_ex(full.getsockname())
-            result = await post(f"http://127.0.0.1:{full.getsockname()[1]}/", timeout_seconds=2.0)
-        finally:
-            for each in waiting:
-                each.close()
+    with black_hole() as port:
+        result = await post(f"http://127.0.0.1:{port}/", timeout_seconds=2.0)
     assert result.outcome == "failed", result.text
 
 

@@ -1,0 +1,201 @@
+"""The piece of code that handles each row of the matrix, and what stands there when it is taken out.
+
+`python -m tests.faults.removals [WORDS OF A FAULT]...` (make fault-removals) runs each row's tests without its piece,
+and ends with 1 unless one of them fails: removing.py. A piece that is not found exactly once fails there, and in
+test_matrix.py: these follow the code.
+"""
+
+import sys
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One text, and the text in its place."""
+
+    file: str  # below vllm_watch/
+    was: str  # found there exactly once
+    now: str
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The handling of one fault."""
+
+    piece: str  # in words: what is gone
+    cuts: tuple[Cut, ...]
+
+
+HTTP = "sources/http.py"
+VLLM = "sources/vllm.py"
+STORE = "store/store.py"
+DEVICE = "sources/nvml_device.py"
+
+TARGET = {
+    "refuses connections": Removal(
+        "the second look: one refused connection is a crash",
+        (Cut("detectors/engine_down.py", "refused_looks: int = Field(2,", "refused_looks: int = Field(1,"),),
+    ),
+    "swallows packets (black hole)": Removal(
+        "the connection's own share of a look's time",
+        (Cut(HTTP, "return min(limits.connect_timeout_seconds, CONNECT_SHARE * seconds)", "return 1e9"),),
+    ),
+    "accepts and says nothing": Removal(
+        "the time-out of a look",
+        (Cut(VLLM, "settings.connect_timeout_seconds, settings.timeout_seconds,", "settings.connect_timeout_seconds, 1e9,"),),
+    ),
+    "drips a byte a second": Removal(
+        "the bound on the whole answer: only silence times out",
+        (Cut(HTTP, "ClientTimeout(total=seconds,", "ClientTimeout(sock_read=seconds,"),),
+    ),
+    "sends 1 GB": Removal(
+        "the bound on a body",
+        (Cut(VLLM, "settings.timeout_seconds, settings.body_bytes_max", "settings.timeout_seconds, 1 << 40"),),
+    ),
+    "sends garbage": Removal(
+        "the look at the encoding: what is not UTF-8 raises",
+        (Cut(VLLM, "except UnicodeDecodeError as error:", "except ZeroDivisionError as error:"),),
+    ),
+    "truncates its answers": Removal(
+        "the outcome of a broken body",
+        (Cut(HTTP, "case aiohttp.ClientPayloadError():", "case ZeroDivisionError():"),),
+    ),
+    "redirects elsewhere": Removal(
+        "the rule: a redirect leads anywhere",
+        (Cut(HTTP, "return there if urlsplit(there)[:2] == urlsplit(url)[:2] else None", "return there"),),
+    ),
+    "changes identity between scrapes (two servers behind one address)": Removal(
+        "the rule: another server is a new life of the same one",
+        (Cut("signals/engine.py", "before is not None and self._is_another_server(before, sample)", "False"),),
+    ),
+    "breaks TLS (a certificate of a stranger)": Removal(
+        "the outcome of a failed handshake",
+        (Cut(HTTP, "case aiohttp.ClientSSLError():", "case ZeroDivisionError():"),),
+    ),
+    "its name flaps in DNS": Removal(
+        "the three looks and 15 s: one is enough",
+        (
+            Cut("detectors/engine_down.py", "unreachable_looks: int = Field(3,", "unreachable_looks: int = Field(1,"),
+            Cut("detectors/engine_down.py", "unreachable_seconds: float = Field(15.0,", "unreachable_seconds: float = Field(0.001,"),
+        ),
+    ),
+    "invents 10,000 series at each scrape": Removal(
+        "the end of a layout with its last user: all are kept",
+        (Cut("sources/exposition.py", "Layout] = WeakValueDictionary()", "Layout] = dict()  # type: ignore"),),
+    ),
+}  # fmt: skip
+
+WAITS = Removal(
+    "what waits: a write that fails is forgotten",
+    (
+        Cut(STORE, "self._incidents = {**incidents, **self._incidents}", "pass"),
+        Cut(STORE, "self._watches = {**watches, **self._watches}", "pass"),
+    ),
+)
+
+HOST = {
+    "clock set by an hour, forward or back": Removal(
+        "the monotonic clock of an observation: there is Unix time alone",
+        (Cut(VLLM, "t=t, monotonic_s=monotonic_s,", "t=t, monotonic_s=None,"),),
+    ),
+    "suspended for ten minutes (SIGSTOP, or the host sleeps)": Removal(
+        "the second try of a time-out that came late",
+        (Cut(HTTP, "for _ in range(2):", "for _ in range(1):"),),
+    ),
+    "CPU starved to 5 %": Removal(
+        "the lateness: no time-out is ever late",
+        (Cut("sources/own_trouble.py", "return late_s >= max(LATE_SECONDS, LATE_SHARE * seconds)", "return False"),),
+    ),
+    "memory limit reached": Removal(
+        "that a look without memory is one look, and threads that are begun without waiting",
+        (
+            Cut("target_loop.py", "except Exception:  # noqa: BLE001 - out of memory", "except ZeroDivisionError:  # noqa: BLE001 - out of memory"),
+            Cut(VLLM, "except MemoryError as error:", "except ZeroDivisionError as error:"),
+            Cut("threads.py", "import _thread\n", "import threading\n"),
+            Cut("threads.py", "_thread.start_new_thread(work, ())", "threading.Thread(target=work, daemon=True).start()"),
+        ),
+    ),
+    "no file descriptor left": Removal(
+        "the errors of our own host: they are the engine's",
+        (Cut("sources/own_trouble.py", "return _ERRNOS.get(number) if number is not None else None", "return None"),),
+    ),
+    "disk full": WAITS,
+    "disk read-only": WAITS,
+    "disk fails (EIO)": WAITS,
+    "slow fsync": Removal(
+        "the bound on the wait for the disk",
+        (Cut(STORE, "\nWAIT_SECONDS = 1.0\n", "\nWAIT_SECONDS = None\n"),),
+    ),
+    "state or journal corrupted": Removal(
+        "the check of the file as it is opened",
+        (Cut("store/file.py", "        _check(connection)\n", ""),),
+    ),
+    "configuration half-written": Removal(
+        "the refusal of an empty file",
+        (Cut("cli/run.py", "empty = path.is_file() and not path.read_bytes().strip()", "empty = False"),),
+    ),
+}  # fmt: skip
+
+NVML = {
+    "a call hangs": Removal(
+        "the deadline of a poll",
+        (Cut("sources/nvml.py", "timeout=remaining_s", "timeout=None"),),
+    ),
+    "a GPU is lost": Removal(
+        "the error of one GPU as its own state: it ends the poll of all, and is one like any other",
+        (
+            Cut("sources/nvml_session.py", "except self._nvml.NVMLError_GpuIsLost:\n                self._lose(gpu)", "finally:\n                pass"),
+            Cut("sources/nvml_session.py", "except self._nvml.NVMLError_GpuIsLost:\n                lost_indices", "except ZeroDivisionError:\n                lost_indices"),
+        ),
+    ),
+    "the driver is reloaded": Removal(
+        "the new session after void handles: their error is the poll's",
+        (Cut("sources/nvml_driver.py", "self.close()  # the driver was reloaded under us: once more, from the start", "raise"),),
+    ),
+    "the library is missing": Removal(
+        "the missing library as no error",
+        (Cut("sources/nvml_driver.py", "except OSError:\n                return None", "finally:\n                pass"),),
+    ),
+    "absurd values": Removal(
+        "the bounds of each field",
+        (
+            Cut(DEVICE, "if not 0 < total < COUNT_MAX:", "if memory is None:"),
+            Cut(DEVICE, "percent / 100 if percent is not None and 0 <= percent <= _PERCENT_MAX else None", "None if percent is None else percent / 100"),
+            Cut(DEVICE, "if celsius in TEMPERATURE_CELSIUS else None", "if celsius is not None else None"),
+            Cut(DEVICE, "if bits is None or bits == _ALL_ONES:", "if bits is None:"),
+            Cut(DEVICE, "value * factor if value is not None and 0 <= value <= value_max else None", "None if value is None else value * factor"),
+            Cut(DEVICE, "return value if value is not None and 0 <= value <= value_max else None", "return value"),
+        ),
+    ),
+}  # fmt: skip
+
+PROCESS = {
+    "SIGTERM": Removal(
+        "the handler of the signal",
+        (Cut("daemon.py", "for number in (signal.SIGTERM, signal.SIGINT):", "for number in (signal.SIGINT,):"),),
+    ),
+    "SIGKILL": Removal(
+        "the write before the word: a hook is called before the disk knows of it",
+        (Cut("actions/restart.py", "await self._move(called, \"calling\", \"the hook is called\")", "self.attempt = replace(called, state=\"calling\")"),),
+    ),
+    "storms of SIGHUP": Removal(
+        "the signals that one waiting reload answers: each has its own",
+        (Cut("daemon.py", "if self._signalled:", "if False:"),),
+    ),
+    "its port is taken": Removal(
+        "the error's words: it is raised as it comes",
+        (Cut("export/server.py", "            bound.close()\n            raise self._cannot_bind(error) from error", "            bound.close()\n            raise"),),
+    ),
+    "two instances with one state folder": Removal(
+        "the lock on the folder",
+        (Cut("store/file.py", "fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass"),),
+    ),
+}  # fmt: skip
+
+REMOVALS = TARGET | HOST | NVML | PROCESS
+
+
+if __name__ == "__main__":
+    from tests.faults.removing import main
+
+    raise SystemExit(main(sys.argv[1:]))
