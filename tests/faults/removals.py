@@ -27,6 +27,7 @@ class Removal:
 
 
 HTTP = "sources/http.py"
+CONNECTION = "sources/http_connection.py"
 VLLM = "sources/vllm.py"
 STORE = "store/store.py"
 DEVICE = "sources/nvml_device.py"
@@ -46,7 +47,7 @@ TARGET = {
     ),
     "drips a byte a second": Removal(
         "the bound on the whole answer: only silence times out",
-        (Cut(HTTP, "ClientTimeout(total=seconds,", "ClientTimeout(sock_read=seconds,"),),
+        (Cut(CONNECTION, "self._fail(OutOfTimeError(late_s, connected=True))", "self.begun or self._fail(OutOfTimeError(late_s, connected=True))"),),
     ),
     "sends 1 GB": Removal(
         "the bound on a body",
@@ -58,7 +59,7 @@ TARGET = {
     ),
     "truncates its answers": Removal(
         "the outcome of a broken body",
-        (Cut(HTTP, "case aiohttp.ClientPayloadError():", "case ZeroDivisionError():"),),
+        (Cut(HTTP, 'return "disconnected", "the connection broke off in the', 'return "garbled", "the connection broke off in the'),),
     ),
     "redirects elsewhere": Removal(
         "the rule: a redirect leads anywhere",
@@ -70,7 +71,7 @@ TARGET = {
     ),
     "breaks TLS (a certificate of a stranger)": Removal(
         "the outcome of a failed handshake",
-        (Cut(HTTP, "case aiohttp.ClientSSLError():", "case ZeroDivisionError():"),),
+        (Cut(HTTP, 'case NotConnectedError(step="tls"):', "case ZeroDivisionError():"),),
     ),
     "its name flaps in DNS": Removal(
         "the three looks and 15 s: one is enough",
@@ -184,7 +185,7 @@ PROCESS = {
     ),
     "its port is taken": Removal(
         "the error's words: it is raised as it comes",
-        (Cut("export/server.py", "            bound.close()\n            raise self._cannot_bind(error) from error", "            bound.close()\n            raise"),),
+        (Cut("export/address.py", "        bound.close()\n        raise _cannot(host, port, error) from error", "        bound.close()\n        raise"),),
     ),
     "two instances with one state folder": Removal(
         "the lock on the folder",
