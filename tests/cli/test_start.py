@@ -10,7 +10,7 @@ PATIENCE_SECONDS = 120.0
 
 # What must not be loaded before the first request → where it belongs.
 LATER = {
-    "aiohttp.web": "export/door.py loads the server after the first look",
+    "aiohttp": "engines are asked through sources/http.py; the server is loaded after the first look",
     "prometheus_client": "what /metrics needs comes with the server",
     "bcrypt": "passwords come with the server",
     "vllm_watch.export.server": "export/door.py loads it after the first look",
