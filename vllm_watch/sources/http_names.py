@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 KEPT_SECONDS = 30.0
@@ -15,10 +16,14 @@ Address = tuple[
 ]  # the second is what its family calls an address
 
 
+Resolve = Callable[[str, int], Awaitable[list[Address]]]
+
+
 class Names:
     """Remembers; questions for one name at one time are one question."""
 
-    def __init__(self) -> None:
+    def __init__(self, resolve: Resolve | None = None) -> None:
+        self._resolve = resolve or _of_the_system
         self._known: dict[tuple[str, int], tuple[float, list[Address]]] = {}
         self._asking: dict[tuple[str, int], asyncio.Task[list[Address]]] = {}
 
@@ -35,7 +40,12 @@ class Names:
         if asking is None:
             asking = self._asking[key] = loop.create_task(self._ask(key))
             asking.add_done_callback(lambda task: self._asked(key, task))
-        return await asyncio.shield(asking)
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            if asking.cancelled():
+                raise OSError("the session was closed while it was asked for") from None
+            raise
 
     def close(self) -> None:
         """Wait for no answer any more."""
@@ -43,25 +53,28 @@ class Names:
             asking.cancel()
 
     async def _ask(self, key: tuple[str, int]) -> list[Address]:
-        loop = asyncio.get_running_loop()
         try:
-            found = await loop.getaddrinfo(
-                *key, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG
-            )
+            addresses = _in_turn(await self._resolve(*key))
         except UnicodeError as error:
             raise OSError("it cannot be a name") from error
-        addresses = _in_turn([(family, address) for family, _, _, _, address in found])
         if not addresses:
             raise OSError("it has no address")
         if len(self._known) >= NAMES_MAX:
             self._known.clear()
-        self._known[key] = (loop.time() + KEPT_SECONDS, addresses)
+        until_s = asyncio.get_running_loop().time() + KEPT_SECONDS
+        self._known[key] = (until_s, addresses)
         return addresses
 
     def _asked(self, key: tuple[str, int], task: "asyncio.Task[list[Address]]") -> None:
         del self._asking[key]
         if not task.cancelled():
             task.exception()  # whoever waited has it; where all went away, nobody wants it
+
+
+async def _of_the_system(host: str, port: int) -> list[Address]:
+    loop, configured = asyncio.get_running_loop(), socket.AI_ADDRCONFIG
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=configured)
+    return [(family, address) for family, _, _, _, address in found]
 
 
 def _literal(host: str, port: int) -> list[Address]:
