@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from benchmarks.engines import bodies
 from benchmarks.performance import processes
 from benchmarks.performance.row import Row
+from vllm_watch.sources import http
 
 TARGETS, INTERVAL_SECONDS = 50, 1.0
 WARM_SECONDS, SECONDS = 8.0, 12.0
@@ -25,6 +26,7 @@ def rows() -> list[Row]:
         with processes.prometheus(url, TARGETS, INTERVAL_SECONDS) as pid:
             theirs = _ms_each(pid)
         bare = min(asyncio.run(_bare_ms(f"{url}/bare/metrics")) for _ in range(REPEATS))
+        get = min(asyncio.run(_get_ms(f"{url}/bare/metrics")) for _ in range(REPEATS))
     parsed = min(_parse_ms() for _ in range(REPEATS))
     rate = f"{TARGETS} targets at {INTERVAL_SECONDS:g} s"
     return [
@@ -32,6 +34,7 @@ def rows() -> list[Row]:
         Row("the same, ÷ Prometheus' in the same run", ours / theirs, "", 1.0, f"Prometheus {theirs:.2f} ms"),
         Row("the same, ÷ prometheus_client's parser alone", ours / parsed, "", None, f"parser {parsed:.2f} ms"),
         Row("the same, ÷ a bare GET by aiohttp, the floor", ours / bare, "", None, f"GET {bare:.2f} ms"),
+        Row("a GET by our client, ÷ aiohttp's", get / bare, "", 1.0, f"ours {get:.2f} ms"),
     ]  # fmt: skip
 
 
@@ -46,6 +49,16 @@ async def _bare_ms(url: str) -> float:
         for _ in range(GETS):
             async with session.get(url) as response:
                 await response.read()
+        return 1000 * (time.process_time() - began) / GETS
+
+
+async def _get_ms(url: str) -> float:
+    limits = http.Limits(5.0, 10.0, 1 << 24)
+    async with http.new_session() as session:
+        began = time.process_time()
+        for _ in range(GETS):
+            answer = await http.get(session, url, limits, {})
+            assert answer.call.outcome == "ok", answer.call.error
         return 1000 * (time.process_time() - began) / GETS
 
 

@@ -1,6 +1,7 @@
 """What fuzzing begins with: the corpus, and what the repository has of each kind anyway."""
 
 import gzip
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,4 +67,23 @@ def _requests() -> Iterator[bytes]:
         yield f"{head}\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
 
 
-_OF = {"exposition": _bodies, "log": _logs, "trace": _traces, "config": _configs, "http": _requests}
+def _answers() -> Iterator[bytes]:
+    ok, body = b"HTTP/1.1 200 OK\r\n", b"metric 1\n" * 20
+    packed = gzip.compress(body, mtime=0)
+    yield ok + b"Content-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+    yield (
+        ok + b"Transfer-Encoding: chunked\r\n\r\n7;a=b\r\nmetric \r\n2\r\n1\n\r\n0\r\nA: b\r\n\r\n"
+    )
+    yield ok + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed) + packed
+    yield ok + b"Content-Encoding: deflate\r\nConnection: close\r\n\r\n" + zlib.compress(body)
+    yield b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 503 Busy\r\nConnection: keep-alive\r\n\r\n{}"
+
+
+_OF = {
+    "answer": _answers,
+    "exposition": _bodies,
+    "log": _logs,
+    "trace": _traces,
+    "config": _configs,
+    "http": _requests,
+}

@@ -9,7 +9,8 @@ import select
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from vllm_watch.diagnosis.reading import LogReader, diagnose
 from vllm_watch.errors import ConfigError, ExpositionError, RecordingError
 from vllm_watch.samples.observation import Reading
 from vllm_watch.sources import recording
+from vllm_watch.sources.http_body import Body
+from vllm_watch.sources.http_failures import NotHttpError, NotUnpackedError, TooLargeError
+from vllm_watch.sources.http_response import ResponseReader
 from vllm_watch.sources.reading import Reader
 from vllm_watch.watch import Watch
 
@@ -191,4 +195,51 @@ def _exchange(port: int, data: bytes, wait_s: float = HALF_CLOSE_SECONDS) -> byt
     return answer
 
 
-TARGETS = {"exposition": exposition, "log": log, "trace": trace, "config": config, "http": http}
+BODY_BYTES_MAX = 1 << 20
+BYTES_ONE_BY_ONE = 2000
+
+
+@contextmanager
+def answer() -> Iterator[Target]:
+    """What an engine answers over HTTP: read or refused, the same in whatever pieces it comes."""
+
+    def take(data: bytes) -> None:
+        middle, first = len(data) // 2, data[:BYTES_ONE_BY_ONE]
+        at_once = _answered([data])
+        halves = _answered([data[:middle], data[middle:]])
+        bit_by_bit = _answered([*(bytes([each]) for each in first), data[BYTES_ONE_BY_ONE:]])
+        if not at_once == halves == bit_by_bit:
+            raise FaultError(f"{at_once!r:.300}, {halves!r:.300}, {bit_by_bit!r:.300}")
+
+    yield take
+
+
+def _answered(pieces: Iterable[bytes]) -> tuple[object, ...] | None:
+    """What was read, the body unpacked; None where it was refused."""
+    reader, body = ResponseReader(), None
+    try:
+        for piece in filter(None, pieces):
+            if reader.whole:
+                reader.extra = True
+                break
+            came = reader.feed(piece)
+            if reader.status and body is None:
+                body = Body(reader.headers.get("content-encoding", ""), BODY_BYTES_MAX)
+            if body is not None:
+                body.take(came)
+        said = body.finish() if body is not None and reader.end() else b""
+    except (NotHttpError, NotUnpackedError, TooLargeError, zlib.error, ValueError):
+        return None
+    if len(said) > BODY_BYTES_MAX:
+        raise FaultError(f"a body of {len(said)} bytes was kept")
+    return reader.status, reader.headers, said, reader.whole, reader.keeps, reader.extra
+
+
+TARGETS = {
+    "answer": answer,
+    "exposition": exposition,
+    "log": log,
+    "trace": trace,
+    "config": config,
+    "http": http,
+}

@@ -1,6 +1,8 @@
 """One server asked over real sockets: what an Observation holds, and what is asked when."""
 
+import asyncio
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -249,3 +251,23 @@ async def test_time_is_that_of_the_answer():
             second = (await source.observe()).observation
     assert 0 < second.monotonic_s - first.monotonic_s < 60
     assert second.t - first.t == pytest.approx(second.monotonic_s - first.monotonic_s, abs=0.1)
+
+
+async def test_time_is_not_that_at_which_its_turn_came():
+    """Of several answers that come at once, each is as old as it is, however long the others are worked on."""
+
+    async def observe(source):
+        await source._metrics()
+        unix_s, monotonic_s = source._arrived
+        waited_s = time.time() - unix_s, time.monotonic() - monotonic_s
+        time.sleep(0.2)
+        return waited_s
+
+    async with wire(metrics=BODY) as server:
+        source, session = new_source(server)
+        async with session:
+            others = [VllmSource(source.target, ScrapeSettings(), session) for _ in range(3)]
+            waited = await asyncio.gather(*map(observe, [source, *others]))
+    # Whichever was last has waited for three others.
+    assert max(unix_s for unix_s, _ in waited) >= 0.15
+    assert max(monotonic_s for _, monotonic_s in waited) >= 0.15

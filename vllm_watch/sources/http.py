@@ -10,6 +10,7 @@ from vllm_watch.samples.observation import Call
 from vllm_watch.sources import own_trouble
 from vllm_watch.sources.http_failures import (
     BrokenOffError,
+    NotAskedError,
     NotConnectedError,
     NotHttpError,
     NotUnpackedError,
@@ -166,7 +167,7 @@ def _failed(error: Exception, bounds: Bounds) -> Call:
 
 
 _FAILURES = (
-    NotConnectedError, OutOfTimeError, NotHttpError, BrokenOffError, TooLargeError, NotUnpackedError,
+    NotAskedError, NotConnectedError, OutOfTimeError, NotHttpError, BrokenOffError, TooLargeError, NotUnpackedError,
     OSError, ValueError, zlib.error, MemoryError,
 )  # fmt: skip
 
@@ -190,10 +191,10 @@ def _outcome(error: Exception, bounds: Bounds) -> tuple[str, str]:  # noqa: C901
         case BrokenOffError(in_body=True):
             return "disconnected", "the connection broke off in the middle of the body"
         case BrokenOffError() | OSError():
-            return "disconnected", f"the connection broke off: {error or type(error).__name__}"
+            return "disconnected", f"the connection broke off: {error}"
         case TooLargeError():
             return "too_large", str(error)
-        case NotUnpackedError():
+        case NotAskedError() | NotUnpackedError():
             return "garbled", str(error)
         case _:
             return "garbled", f"the body cannot be unpacked: {error}"

@@ -130,7 +130,7 @@ def _leave(reaching: "dict[asyncio.Task[socket.socket], Address]") -> None:
 
 async def _reach(address: Address) -> socket.socket:
     family, to = address
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setblocking(False)
         await asyncio.get_running_loop().sock_connect(sock, to)

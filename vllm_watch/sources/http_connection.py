@@ -65,6 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         self._wanted = Wanted(0.0, 0, refusal=False)
         self._early = b""  # what came before anything was asked
         self._lost: tuple[Exception | None] | None = None  # with what error, once it is
+        self._given_up = False  # was it us who ended it?
         self.asked = 0
         self.begun = False  # has any byte of the answer come?
         self.reusable = False
@@ -103,6 +104,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def abort(self) -> None:
         """End it now."""
+        self._given_up = True
         if self._transport is not None:
             self._transport.abort()
 
@@ -189,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
         waiter, reader = self._waiter, self._reader
         if waiter is None or waiter.done():
             return
-        if error is None and reader.status and reader.end():
+        if error is None and not self._given_up and reader.status and reader.end():
             try:
                 (self._take if reader.status == http_response.OK else self._take_other)(b"")
             except (NotUnpackedError, ValueError) as failed:
@@ -197,9 +199,7 @@ class Connection(asyncio.BufferedProtocol):
         elif isinstance(error, MemoryError):
             waiter.set_exception(error)
         else:
-            said = str(error) if error is not None else "Server disconnected"
-            in_body = bool(reader.status)
-            self._fail(BrokenOffError(said or type(error).__name__, in_body=in_body))
+            self._fail(BrokenOffError(error, in_body=bool(reader.status)))
 
     def _fail(self, error: Exception) -> None:
         """What ended it, unless a refusal was begun: then its status and what came of it are the answer."""

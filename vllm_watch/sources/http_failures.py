@@ -1,6 +1,10 @@
 """How a call can fail, told apart where it happens; http.py says each in words."""
 
 
+class NotAskedError(Exception):
+    """There is no such question: the URL leads nowhere, or a header cannot be sent."""
+
+
 class NotConnectedError(Exception):
     """There is no connection: the name ("dns"), the way there ("tcp") or the handshake ("tls") failed."""
 
@@ -26,8 +30,10 @@ class NotHttpError(Exception):
 class BrokenOffError(Exception):
     """The connection ended before the answer did."""
 
-    def __init__(self, said: str, *, in_body: bool = False) -> None:
-        super().__init__(said)
+    def __init__(self, os_error: Exception | None, *, in_body: bool) -> None:
+        said = str(os_error) or type(os_error).__name__
+        super().__init__("Server disconnected" if os_error is None else said)
+        self.os_error = os_error  # None: it was closed, properly
         self.in_body = in_body
 
 

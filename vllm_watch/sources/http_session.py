@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 from vllm_watch.sources.http_connecting import Connecting
 from vllm_watch.sources.http_connection import Connection, Response, Wanted
-from vllm_watch.sources.http_failures import BrokenOffError, OutOfTimeError
+from vllm_watch.sources.http_failures import BrokenOffError, NotAskedError, OutOfTimeError
 from vllm_watch.sources.http_names import Names
 from vllm_watch.sources.http_request import Origin, Place, place, request
 
@@ -62,6 +62,11 @@ class Session:
     ) -> None:
         await self.close()
 
+    @property
+    def connections(self) -> int:
+        """How many are open, in use or idle."""
+        return len(self._open)
+
     async def close(self) -> None:
         """End every connection; calls under way fail."""
         self._closed = True
@@ -82,8 +87,11 @@ class Session:
         if self._closed:
             raise RuntimeError("the session is closed")
         began_s = asyncio.get_running_loop().time()
-        to = self._places.get(url) or self._taken_apart(url)
-        question = request(method, to, headers, body)
+        try:
+            to = self._places.get(url) or self._taken_apart(url)
+            question = request(method, to, headers, body)
+        except ValueError as error:
+            raise NotAskedError(f"it cannot be asked: {error}") from error
         wanted = Wanted(began_s + bounds.seconds, bounds.body_bytes_max, method != "GET")
         if method == "GET" and (kept := self._kept(to.origin, began_s)) is not None:
             try:

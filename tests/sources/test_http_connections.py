@@ -1,0 +1,394 @@
+"""What is kept of a connection, and what is never: over real sockets, with servers that do as they like."""
+
+import asyncio
+import socket
+import ssl
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.export.certificates import Authority
+from tests.sources.wire import wire
+from vllm_watch.sources import http, http_session
+from vllm_watch.sources.http_connection import Connection, Wanted
+from vllm_watch.sources.http_failures import BrokenOffError
+from vllm_watch.sources.http_names import Names
+from vllm_watch.sources.http_session import Session
+
+LIMITS = http.Limits(10.0, 20.0, 100_000)
+PATIENCE_SECONDS = 60.0  # of a machine that is busy
+
+
+class Peer:
+    """A server that sees when its connections end."""
+
+    def __init__(self):
+        self.url = ""
+        self.asked = []  # number of the connection, and the method, of each request
+        self.ended = []  # an event for each connection
+
+
+@asynccontextmanager
+async def peer(*answers, **options):
+    """Answers the first request with the first of `answers`, and so on; the last as often as it takes.
+
+    An answer is bytes, or None where the connection is closed in its place; "…" is none, and waits.
+    """
+    state, left, tasks = Peer(), list(answers), set()
+
+    async def serve(reader, writer):
+        tasks.add(asyncio.current_task())
+        number = len(state.ended)
+        ended = asyncio.Event()
+        state.ended.append(ended)
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                if head.startswith(b"POST"):
+                    await reader.readexactly(2)
+                state.asked.append((number, head.split()[0].decode()))
+                answer = left.pop(0) if len(left) > 1 else left[0]
+                if answer is None:
+                    break
+                if answer != "…":
+                    writer.write(answer)
+        except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            ended.set()
+            writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, **options)
+    port = server.sockets[0].getsockname()[1]
+    state.url = f"{'https' if options else 'http'}://127.0.0.1:{port}/metrics"
+    try:
+        yield state
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def an(body, *headers, status=b"200 OK", also=b""):
+    lines = b"".join(line + b"\r\n" for line in headers)
+    return b"HTTP/1.1 %b\r\n%bContent-Length: %d\r\n\r\n%b%b" % (status, lines, len(body), body, also)  # fmt: skip
+
+
+X = an(b"x 1\n")
+
+
+async def get(session, url, limits=LIMITS):
+    return await http.get(session, url, limits, {})
+
+
+async def ends(event):
+    """Wait until a connection has ended."""
+    await asyncio.wait_for(event.wait(), PATIENCE_SECONDS)
+
+
+async def until(true):
+    """Wait for what is bound to come."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+def new():
+    return http.new_session()
+
+
+async def test_a_hundred_calls_are_one_connection():
+    """Also such as bring an error, where all of it is there at once."""
+    async with peer(X, an(b"no", status=b"404 Not Found"), X) as server, new() as session:
+        statuses = {(await get(session, server.url)).call.status for _ in range(100)}
+        assert statuses == {200, 404}
+        assert {number for number, _ in server.asked} == {0}
+
+
+async def test_a_connection_that_was_closed_while_it_was_idle_is_not_used():
+    """The server closes what has been idle for a while; the next call is on a new connection, and asks once."""
+    idle_long = asyncio.Event()
+
+    async def close(request):
+        await request.answer("x 1\n")
+        await idle_long.wait()
+        request.writer.close()
+
+    async with wire(metrics=close) as server, new() as session:
+        await get(session, server.url + "/metrics")
+        idle_long.set()
+        await until(lambda: session.connections == 0)
+        assert (await get(session, server.url + "/metrics")).call.outcome == "ok"
+        assert [request.connection for request in server.requests] == [1, 2]
+
+
+async def test_a_connection_that_is_closed_as_it_is_used_is_no_failure():
+    """A GET is asked once more on a new connection: the server may not have seen it."""
+    async with peer(X, None, X) as server, new() as session:
+        await get(session, server.url)
+        assert (await get(session, server.url)).call.outcome == "ok"
+        assert server.asked == [(0, "GET"), (0, "GET"), (1, "GET")]
+
+
+async def test_a_get_is_asked_twice_at_most():
+    """Who closes the new connection too has broken off."""
+    async with peer(X, None) as server, new() as session:
+        await get(session, server.url)
+        assert (await get(session, server.url)).call.outcome == "disconnected"
+        assert server.asked == [(0, "GET"), (0, "GET"), (1, "GET")]
+
+
+async def test_a_new_connection_that_is_closed_is_the_answer():
+    """Nothing is asked again where the connection was new."""
+    async with peer(None) as server, new() as session:
+        assert (await get(session, server.url)).call.outcome == "disconnected"
+        assert server.asked == [(0, "GET")]
+
+
+async def test_an_answer_that_was_begun_is_not_asked_for_again():
+    """The server has seen the question, whatever became of it then."""
+    begun = b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nx"
+
+    async def breaks(request):
+        if len(server.requests) > 1:
+            await request.raw(begun)
+            request.writer.close()
+        else:
+            await request.answer("x 1\n")
+
+    async with wire(metrics=breaks) as server, new() as session:
+        await get(session, server.url + "/metrics")
+        answer = await get(session, server.url + "/metrics")
+        assert (answer.call.outcome, len(server.requests)) == ("disconnected", 2)
+
+
+async def test_a_post_goes_over_a_connection_of_its_own_and_only_once():
+    """A connection that was used may be closed at that moment, and a POST cannot be sent again."""
+    async with peer(X, None) as server, new() as session:
+        await get(session, server.url)
+        answer = await http.post(session, server.url, LIMITS, {}, b"{}")
+        assert answer.call.outcome == "disconnected"
+        assert server.asked == [(0, "GET"), (1, "POST")]
+
+
+UNTRUSTED = {
+    "it says that it closes": an(b"x 1\n", b"Connection: close"),
+    "HTTP/1.0": X.replace(b"HTTP/1.1", b"HTTP/1.0"),
+    "another answer follows, which nobody asked for": an(b"x 1\n", also=an(b"stolen 1\n")),
+    "a byte follows": an(b"x 1\n", also=b"\n"),
+}
+
+
+@pytest.mark.parametrize("answer", UNTRUSTED.values(), ids=UNTRUSTED)
+async def test_a_connection_that_cannot_be_trusted_is_closed(answer):
+    """The answer itself is good; what comes after it would be taken for the next."""
+    async with peer(answer, X) as server, new() as session:
+        assert (await get(session, server.url)).body == b"x 1\n"
+        await ends(server.ended[0])
+        assert (await get(session, server.url)).body == b"x 1\n"
+        assert server.asked == [(0, "GET"), (1, "GET")]
+
+
+async def test_bytes_that_come_while_nothing_is_asked_end_the_connection():
+    """They would be read as the beginning of the next answer."""
+    sent = asyncio.Event()
+
+    async def late(request):
+        await request.answer("x 1\n")
+        await sent.wait()
+        await request.answer("stolen 1\n")
+
+    async with wire(metrics=late) as server, new() as session:
+        await get(session, server.url + "/metrics")
+        sent.set()
+        await until(lambda: session.connections == 0)
+        assert (await get(session, server.url + "/metrics")).body == b"x 1\n"
+        assert server.connections == 2
+
+
+async def test_who_speaks_before_it_is_asked_is_heard():
+    """As a proxy that refuses a connection does, and a server of another protocol."""
+    for says, outcome in ((an(b"", status=b"503 Busy"), "http"), (b"SSH-2.0-x\r\n", "garbled")):
+
+        async def speak(reader, writer, says=says):
+            writer.write(says)
+            await writer.drain()
+            writer.close()
+
+        server = await asyncio.start_server(speak, "127.0.0.1", 0)
+        async with server, new() as session:
+            port = server.sockets[0].getsockname()[1]
+            assert (await get(session, f"http://127.0.0.1:{port}/")).call.outcome == outcome
+
+
+async def test_calls_at_a_time_are_connections():
+    """One question at a time on each; afterwards one of them is enough."""
+    both = asyncio.Barrier(2)
+
+    async def together(request):
+        if len(server.requests) <= 2:
+            await both.wait()
+        await request.answer(f"x {request.connection}\n")
+
+    async with wire(metrics=together) as server, new() as session:
+        url = server.url + "/metrics"
+        answers = await asyncio.gather(get(session, url), get(session, url))
+        assert {answer.body for answer in answers} == {b"x 1\n", b"x 2\n"}
+        for _ in range(5):
+            await get(session, url)
+        assert server.connections == 2
+        assert len({request.connection for request in server.requests[2:]}) == 1
+
+
+BOUNDS = {
+    "no answer in time": ("…", http.Limits(0.2, 0.3, 1000), "read_timeout"),
+    "an answer that is too large": (an(b"x" * 2000), http.Limits(10.0, 20.0, 1000), "too_large"),
+    "an answer that is none": (b"HTTP/1.1 what\r\n\r\n", LIMITS, "garbled"),
+    "an error whose body does not end": (
+        b"HTTP/1.1 500 Oh\r\nContent-Length: 9\r\n\r\nx", LIMITS, "http",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "limits", "outcome"), BOUNDS.values(), ids=BOUNDS)
+async def test_a_call_that_is_given_up_closes_its_connection(answer, limits, outcome):
+    """What is left of the answer must not be read as that of the next call."""
+    async with peer(answer) as server, new() as session:
+        assert (await get(session, server.url, limits)).call.outcome == outcome
+        await ends(server.ended[0])
+
+
+async def test_a_call_that_is_cancelled_closes_its_connection():
+    """Also where it was the answer that it was cancelled over."""
+    async with peer("…") as server, new() as session:
+        call = asyncio.create_task(get(session, server.url))
+        await until(lambda: server.asked)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await ends(server.ended[0])
+
+
+async def test_a_session_that_is_closed_ends_everything():
+    """What is idle, and what is under way, which is told so."""
+    async with peer(X, "…") as server:
+        session = new()
+        await get(session, server.url)
+        call = asyncio.create_task(http.post(session, server.url, LIMITS, {}, b"{}"))
+        await until(lambda: len(server.asked) == 2)
+        await session.close()
+        assert (await call).call.outcome == "disconnected"
+        for ended in server.ended:
+            await ends(ended)
+        with pytest.raises(RuntimeError, match="closed"):
+            await get(session, server.url)
+
+
+async def test_a_body_that_ends_because_we_close_is_not_whole():
+    """The end of the connection is the end of such a body, where it is the server that ends it."""
+    loop, (ours, theirs) = asyncio.get_running_loop(), socket.socketpair()
+    connection = Connection(loop, memoryview(bytearray(1000)), lambda _: None)
+    await loop.create_connection(lambda: connection, sock=ours)
+    wanted = Wanted(loop.time() + PATIENCE_SECONDS, 1000, refusal=False)
+    call = asyncio.create_task(connection.exchange(b"?", wanted))
+    await asyncio.sleep(0)  # it has asked
+    theirs.sendall(b"HTTP/1.1 200 OK\r\n\r\nhalf")
+    await until(lambda: connection.begun)
+    connection.abort()
+    with pytest.raises(BrokenOffError):
+        await call
+    theirs.close()
+
+
+async def test_a_connection_that_is_not_used_any_more_is_closed(monkeypatch):
+    """That of a target that was taken away."""
+    monkeypatch.setattr(http_session, "SWEEP_SECONDS", 0.05)
+    monkeypatch.setattr(http_session, "IDLE_SECONDS", 0.1)
+    async with peer(X) as server, new() as session:
+        await get(session, server.url)
+        await ends(server.ended[0])
+        await until(lambda: session.connections == 0)
+
+
+async def test_an_answer_says_when_it_came():
+    """Not when its turn was: several come at once, and each is worked on for a while."""
+
+    async def look(session, url):
+        answer = await get(session, url)
+        waited_s = time.monotonic() - answer.arrived_monotonic_s
+        time.sleep(0.2)
+        return waited_s, answer.call.latency_s
+
+    async with peer(X) as server, new() as session:
+        looks = await asyncio.gather(*(look(session, server.url) for _ in range(4)))
+    assert max(waited_s for waited_s, _ in looks) >= 0.15
+    assert all(waited_s >= 0 and latency_s > 0 for waited_s, latency_s in looks)
+
+
+@pytest.fixture
+def authority(tmp_path, monkeypatch):
+    """Whom this host trusts."""
+    authority = Authority(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.own.certificate))
+    return authority
+
+
+def secured(authority, **names):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.signs("server", **names).as_strings)
+    return context
+
+
+async def test_a_connection_over_tls_is_used_again(authority):
+    """Whose certificate is signed by whom this host trusts, and is for whom was asked."""
+    async with peer(X, ssl=secured(authority)) as server, new() as session:
+        outcomes = {(await get(session, server.url)).call.outcome for _ in range(20)}
+        named = await get(session, server.url.replace("127.0.0.1", "LOCALHOST"))
+        assert outcomes == {named.call.outcome} == {"ok"}
+        assert {number for number, _ in server.asked} == {0, 1}
+
+
+async def test_a_certificate_for_another_is_refused(authority):
+    """A server that shows a good certificate of somebody else is not who was asked."""
+    context = secured(authority, sans="DNS:else.example")
+    async with peer(X, ssl=context) as server, new() as session:
+        call = (await get(session, server.url)).call
+        assert (call.outcome, server.asked) == ("tls", [])
+        assert "certificate" in call.error
+
+
+async def test_a_handshake_that_does_not_end_is_given_up():
+    """Whoever takes a connection and says nothing has not been reached, over TLS."""
+    limits = http.Limits(0.3, 0.6, 100)
+    async with peer("…") as server, new() as session:
+        call = (await get(session, server.url.replace("http:", "https:"), limits)).call
+        await ends(server.ended[0])
+    assert (call.outcome, call.error) == ("connect_timeout", "no connection within 0.3 s")
+
+
+def names(*addresses):
+    """A name that has these addresses."""
+
+    async def resolve(host, port):
+        return [(socket.AF_INET, (each, port)) for each in addresses]
+
+    return Names(resolve)
+
+
+async def test_the_next_address_is_tried_where_one_does_not_answer():
+    """Beside it and soon: one that refuses, and one whose listener is full, before the one that answers."""
+    async with peer(X) as server:
+        port = int(server.url.split(":")[2].partition("/")[0])
+        with socket.socket() as full:
+            full.bind(("127.0.0.3", port))
+            full.listen(0)
+            fill = [socket.socket() for _ in range(4)]
+            for each in fill:
+                each.setblocking(False)
+                each.connect_ex(("127.0.0.3", port))
+            async with Session(names("127.0.0.2", "127.0.0.3", "127.0.0.1")) as session:
+                answer = await get(session, f"http://engine:{port}/")
+            for each in fill:
+                each.close()
+    assert answer.call.outcome == "ok"
