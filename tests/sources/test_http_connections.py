@@ -10,7 +10,7 @@ import pytest
 
 from tests.export.certificates import Authority
 from tests.sources.wire import wire
-from vllm_watch.sources import http, http_session
+from vllm_watch.sources import http, http_connecting, http_session
 from vllm_watch.sources.http_connection import Connection, Wanted
 from vllm_watch.sources.http_failures import BrokenOffError
 from vllm_watch.sources.http_names import Names
@@ -285,20 +285,49 @@ async def test_a_session_that_is_closed_ends_everything():
             await get(session, server.url)
 
 
-async def test_a_body_that_ends_because_we_close_is_not_whole():
-    """The end of the connection is the end of such a body, where it is the server that ends it."""
+@asynccontextmanager
+async def pair():
+    """A connection of ours, what to ask on it, and the socket at its other end."""
     loop, (ours, theirs) = asyncio.get_running_loop(), socket.socketpair()
     connection = Connection(loop, memoryview(bytearray(1000)), lambda _: None)
     await loop.create_connection(lambda: connection, sock=ours)
     wanted = Wanted(loop.time() + PATIENCE_SECONDS, 1000, refusal=False)
-    call = asyncio.create_task(connection.exchange(b"?", wanted))
-    await asyncio.sleep(0)  # it has asked
-    theirs.sendall(b"HTTP/1.1 200 OK\r\n\r\nhalf")
-    await until(lambda: connection.begun)
-    connection.abort()
-    with pytest.raises(BrokenOffError):
-        await call
-    theirs.close()
+    try:
+        yield connection, wanted, theirs
+    finally:
+        theirs.close()
+        connection.abort()
+        await connection.closed
+
+
+async def test_what_came_before_we_asked_is_read_when_we_ask():
+    """Also where whoever sent it has gone meanwhile."""
+    async with pair() as (connection, wanted, theirs):
+        theirs.sendall(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
+        theirs.close()
+        await connection.closed
+        assert (await connection.exchange(b"?", wanted)).status == 503
+
+
+async def test_who_was_gone_before_we_asked_has_not_answered():
+    """Said at once, and not when the time for an answer is over."""
+    async with pair() as (connection, wanted, theirs):
+        theirs.close()
+        await connection.closed
+        with pytest.raises(BrokenOffError):
+            await connection.exchange(b"?", wanted)
+
+
+async def test_a_body_that_ends_because_we_close_is_not_whole():
+    """The end of the connection is the end of such a body, where it is the server that ends it."""
+    async with pair() as (connection, wanted, theirs):
+        call = asyncio.create_task(connection.exchange(b"?", wanted))
+        await asyncio.sleep(0)  # it has asked
+        theirs.sendall(b"HTTP/1.1 200 OK\r\n\r\nhalf")
+        await until(lambda: connection.begun)
+        connection.abort()
+        with pytest.raises(BrokenOffError):
+            await call
 
 
 async def test_a_connection_that_is_not_used_any_more_is_closed(monkeypatch):
@@ -358,6 +387,17 @@ async def test_a_certificate_for_another_is_refused(authority):
         assert "certificate" in call.error
 
 
+async def test_whom_this_host_trusts_is_read_anew_after_a_refusal(authority, tmp_path, monkeypatch):
+    """An authority that was added counts without a restart; and it may not have been readable before."""
+    monkeypatch.setattr(http_connecting, "TRUST_SECONDS", 0.0)
+    (tmp_path / "other").mkdir()
+    other = Authority(tmp_path / "other", "other")
+    async with peer(X, ssl=secured(other)) as server, new() as session:
+        assert (await get(session, server.url)).call.outcome == "tls"
+        authority.own.certificate.write_text(other.own.certificate.read_text())
+        assert (await get(session, server.url)).call.outcome == "ok"
+
+
 async def test_a_handshake_that_does_not_end_is_given_up():
     """Whoever takes a connection and says nothing has not been reached, over TLS."""
     limits = http.Limits(0.3, 0.6, 100)
@@ -392,3 +432,15 @@ async def test_the_next_address_is_tried_where_one_does_not_answer():
             for each in fill:
                 each.close()
     assert answer.call.outcome == "ok"
+
+
+async def test_who_connected_too_late_is_let_go():
+    """Of two that connect in the same moment one is used, and the socket of the other is closed."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        both = [(socket.AF_INET, listener.getsockname())] * 2
+        tasks = {asyncio.create_task(http_connecting._reach(each)): each for each in both}
+        await asyncio.wait(tasks)
+        http_connecting._leave(tasks)
+        assert [task.result().fileno() for task in tasks] == [-1, -1]
