@@ -3,11 +3,10 @@
 import asyncio
 from contextlib import suppress
 
-import aiohttp
-
 from tests.dashboards.prometheus import free_port
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
+from vllm_watch.sources import http
 from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.target_loop import TargetLoop
@@ -32,7 +31,7 @@ async def test_a_look_carries_what_the_log_says(tmp_path):
 
     target = Target(name="t", url=f"http://127.0.0.1:{free_port()}")
     scrape = ScrapeSettings(interval_seconds=1)
-    async with aiohttp.ClientSession() as session:
+    async with http.new_session() as session:
         loop = TargetLoop(
             target, scrape, VllmSource(target, scrape, session), Watch("t", detectors={}), publish,
             lambda: None, log=EngineLog("t", path),

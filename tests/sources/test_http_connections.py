@@ -318,6 +318,20 @@ async def test_who_was_gone_before_we_asked_has_not_answered():
             await connection.exchange(b"?", wanted)
 
 
+async def test_a_call_that_is_cancelled_as_its_answer_comes_closes_its_connection():
+    """Nobody is left to put it among those that are idle."""
+    async with pair() as (connection, wanted, _):
+        call = asyncio.create_task(connection.exchange(b"?", wanted))
+        await asyncio.sleep(0)  # it has asked
+        connection.get_buffer(-1)[: len(X)] = X
+        connection.buffer_updated(len(X))
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert not connection.reusable
+        await connection.closed
+
+
 async def test_a_body_that_ends_because_we_close_is_not_whole():
     """The end of the connection is the end of such a body, where it is the server that ends it."""
     async with pair() as (connection, wanted, theirs):

@@ -29,7 +29,7 @@ class Read:
     extra: bool = False  # did more come than the answer?
 
 
-NOT_HTTP = Read()
+NOT_HTTP = None
 
 
 def read(pieces, *, end=False):
@@ -138,6 +138,8 @@ GARBAGE = {
     "a chunk longer than it said": CHUNKED + b"3\r\nabcd\r\n0\r\n\r\n",
     "a bare line feed after a size": CHUNKED + b"3\nabc\r\n0\r\n\r\n",
     "a bare line feed after a chunk": CHUNKED + b"3\r\nabc\n0\r\n\r\n",
+    "a bare line feed after a trailer": CHUNKED + b"0\r\nA: b\n\r\n",
+    "a bare line feed at the end": CHUNKED + b"0\r\n\n",
     "a bare carriage return in an extension": CHUNKED + b"3;\r \r\nabc\r\n0\r\n\r\n",
     "a trailer that is none": CHUNKED + b"0\r\nno trailer\r\n\r\n",
     "a folded trailer": CHUNKED + b"0\r\nA: b\r\n c\r\n\r\n",

@@ -122,12 +122,8 @@ class ResponseReader:
         for line in lines[1:]:
             name, _, value = line.partition(":")
             name, value = name.lower(), value.strip(" \t")
-            if name not in headers:
-                headers[name] = value
-            elif name == "content-length":
-                raise NotHttpError("two Content-Length headers")
-            else:
-                headers[name] = f"{headers[name]}, {value}"
+            # Of two lengths, or two codings, come words that are no length and no coding.
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
         self.status, self.headers = int(found[2]), headers
         return int(found[1])
 
