@@ -136,3 +136,31 @@ def test_a_thread_that_cannot_be_had_is_said():
     """Not raised, and not waited for: in a process whose address space has no room for a stack."""
     done = subprocess.run([sys.executable, "-c", NO_ROOM], cwd=ROOT, timeout=60, check=False)
     assert done.returncode == 0
+
+
+NO_THREAD = """
+import asyncio, os, resource
+from vllm_watch.sources import http
+
+async def main():
+    session = http.new_session()
+    pages = int(open("/proc/self/statm").read().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + (4 << 20),) * 2)
+    url, limits = "http://engine.invalid/metrics", http.Limits(5.0, 10.0, 1000)
+    os._exit(0 if (await http.get(session, url, limits, {})).call.outcome == "watcher" else 1)
+
+asyncio.run(main())
+"""
+
+
+def test_a_name_that_nobody_could_ask_for_is_our_trouble():
+    """The resolver needs a thread; in a process that has no room for its stack the name may be as good as ever."""
+    done = subprocess.run([sys.executable, "-c", NO_THREAD], cwd=ROOT, timeout=60, check=False)
+    assert done.returncode == 0
+
+
+def test_asking_engines_does_not_load_aiohttp():
+    """It is slow to load, and `read`, `record` and the first look of a sidecar need nothing of it."""
+    code = "import sys, vllm_watch.sources.vllm, vllm_watch.sources.canary; sys.exit('aiohttp' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60, check=False)
+    assert done.returncode == 0

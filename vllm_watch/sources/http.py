@@ -73,7 +73,13 @@ async def get(session: Session, url: str, limits: Limits, headers: dict[str, str
         url = there
         left = max(0.001, deadline - time.monotonic())
         answer = await _fairly(session, url, limits, headers, left)
-    answer.call = replace(answer.call, latency_s=answer.arrived_monotonic_s - started)
+    call = answer.call
+    answer.call = Call(
+        outcome=call.outcome,
+        status=call.status,
+        error=call.error,
+        latency_s=answer.arrived_monotonic_s - started,
+    )
     answer.url = url
     return answer
 

@@ -56,12 +56,15 @@ class Connecting:
     async def _over(self, sock: socket.socket, origin: Origin, make: MakeConnection) -> Connection:
         """Begin to speak on a socket that is connected, and is closed where that fails."""
         secure, name = None, None
-        try:
-            if origin.scheme == "https":
+        if origin.scheme == "https":
+            try:
                 secure, name = await self._trusted(), origin.host.partition("%")[0].rstrip(".")
-        except BaseException:
-            sock.close()
-            raise
+            except RuntimeError as error:  # no thread can be begun
+                sock.close()
+                raise NotConnectedError("tcp", OSError(errno.ENOMEM, str(error))) from error
+            except BaseException:
+                sock.close()
+                raise
         loop = asyncio.get_running_loop()
         try:
             _, connection = await loop.create_connection(

@@ -1,6 +1,7 @@
 """Which addresses a host has: asked of the system's resolver in a thread, and remembered for a while."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -73,7 +74,10 @@ class Names:
 
 async def _of_the_system(host: str, port: int) -> list[Address]:
     loop, configured = asyncio.get_running_loop(), socket.AI_ADDRCONFIG
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=configured)
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=configured)
+    except RuntimeError as error:  # no thread can be begun, for want of memory or by a limit
+        raise OSError(errno.ENOMEM, str(error)) from error
     return [(family, address) for family, _, _, _, address in found]
 
 
