@@ -1,6 +1,7 @@
 """What is kept of a connection, and what is never: over real sockets, with servers that do as they like."""
 
 import asyncio
+import gc
 import socket
 import ssl
 import time
@@ -316,6 +317,17 @@ async def test_who_was_gone_before_we_asked_has_not_answered():
         await connection.closed
         with pytest.raises(BrokenOffError):
             await connection.exchange(b"?", wanted)
+
+
+async def test_a_connection_that_is_idle_does_not_hold_the_last_body():
+    """There are as many idle connections as targets, and a body is 50 kB."""
+    async with pair() as (connection, wanted, theirs):
+        call = asyncio.create_task(connection.exchange(b"?", wanted))
+        await asyncio.sleep(0)  # it has asked
+        theirs.sendall(an(b"x" * 500))
+        response = await call
+        assert connection.reusable
+        assert all(each is response for each in gc.get_referrers(response.body))
 
 
 async def test_a_call_that_is_cancelled_as_its_answer_comes_closes_its_connection():

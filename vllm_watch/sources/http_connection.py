@@ -81,8 +81,6 @@ class Connection(asyncio.BufferedProtocol):
         """Ask, and wait for the answer. Raises what http_failures has, ValueError, zlib.error, MemoryError."""
         waiter: asyncio.Future[Response] = self._loop.create_future()
         self._waiter = waiter
-        if self.asked:
-            self._reader, self._body, self._refusal = http_response.ResponseReader(), None, b""
         self.asked += 1
         self._wanted, self.begun, self.reusable = wanted, False, False
         timer = self._loop.call_at(wanted.deadline_s, self._time_out)
@@ -98,9 +96,11 @@ class Connection(asyncio.BufferedProtocol):
             raise
         finally:
             timer.cancel()
-            self._waiter = None
             if not self.reusable:
                 self.abort()
+            # An idle connection holds nothing: of a thousand, the bodies would be 50 MB.
+            self._waiter, self._reader = None, http_response.ResponseReader()
+            self._body, self._refusal = None, b""
 
     def abort(self) -> None:
         """End it now."""
