@@ -13,8 +13,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from playwright.async_api import Browser, async_playwright
 
-from tests.export.browsing import LONGEST, paint_ms, serving
+from tests.export.browsing import LONGEST, paint_ms
 from tests.export.page_states import many, renew
+from tests.export.serving import serving
 from vllm_watch.export import page_files
 
 FLEETS = (9, 500, 2000)

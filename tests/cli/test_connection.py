@@ -15,6 +15,7 @@ import yaml
 
 from tests.daemon_process import ROOT
 from tests.export.certificates import Authority
+from tests.export.serving import serving
 from tests.export.small_board import small_board
 from vllm_watch.actions.gates import Probes
 from vllm_watch.cli.connection import Connection
@@ -78,16 +79,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 
 @asynccontextmanager
-async def serving(site: Site) -> AsyncIterator[Server]:
-    server = Server(
-        small_board(), host="127.0.0.1", port=0, ready=lambda: None, web_config=site.web,
-        further=GateApi(Keeper(), lambda name: name == "chat").routes(),
-    )  # fmt: skip
-    await server.start()
-    try:
+async def guarded(site: Site) -> AsyncIterator[Server]:
+    routes = GateApi(Keeper(), lambda name: name == "chat").routes()
+    async with serving(small_board(), web_config=site.web, further=routes) as server:
         yield server
-    finally:
-        await server.stop()
 
 
 async def targets_of(connection: Connection) -> list[str] | str:
@@ -121,7 +116,7 @@ async def test_a_daemon_behind_all_protections(
     site: Site, changes: dict[str, str | None], told: list[str] | str
 ) -> None:
     """What top and advise ask with; what is missing is said."""
-    async with serving(site) as server:
+    async with guarded(site) as server:
         found = await targets_of(site.connection(server.port, **changes))
     assert found == told if isinstance(told, list) else told in found
     assert PASSWORD not in str(found)
@@ -137,7 +132,7 @@ def run(*arguments: object, **environ: object) -> "subprocess.CompletedProcess[s
 
 async def test_the_command_line_and_the_environment_say_it(site: Site) -> None:
     """By arguments, or once for a shell by variables."""
-    async with serving(site) as server:
+    async with guarded(site) as server:
         url, folder = f"https://localhost:{server.port}", site.folder
         files = ("--ca-file", folder / "authority.pem", "--cert-file", folder / "client-both.pem")
         done = await asyncio.to_thread(
@@ -165,7 +160,7 @@ def gate_config(folder: Path, url: str) -> Path:
 
 async def test_rehearsing_the_gate_asks_the_daemon_as_its_configuration_says(site: Site) -> None:
     """`hook test` knows that it is https, and takes the same arguments."""
-    async with serving(site) as server:
+    async with guarded(site) as server:
         config = gate_config(site.folder, f"https://localhost:{server.port}")
         done = await asyncio.to_thread(
             run, "hook", "test", "probe", "--config", config, "--json",
@@ -184,7 +179,7 @@ async def test_a_probe_with_curl_needs_only_its_configuration_file(site: Site) -
         f'cacert = "{site.folder}/authority.pem"\ncert = "{site.folder}/client-both.pem"\n'
         f'user = "ana:{PASSWORD}"\n'
     )
-    async with serving(site) as server:
+    async with guarded(site) as server:
         url = f"https://localhost:{server.port}/gate/liveness?target=chat&started=&asked=w"
         command = ["curl", "-gsf", "-w", " %{http_code}", "--noproxy", "*", "--max-time", "10", url]
         for home, said in ((site.folder, "ok w\n 200"), (site.folder / "none", " 000")):

@@ -16,6 +16,7 @@ import yaml
 
 from tests.daemon_process import ROOT
 from tests.export.certificates import Authority
+from tests.export.serving import serving
 from tests.export.small_board import small_board
 from vllm_watch.cli import probe
 from vllm_watch.errors import WatchError
@@ -44,21 +45,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @asynccontextmanager
-async def serving(folder: Path, wanted: dict[str, object]) -> AsyncIterator[Server]:
+async def asking(folder: Path, wanted: dict[str, object]) -> AsyncIterator[Server]:
     """A server that asks its callers for these."""
     tls = wanted.get("tls_server_config")
     if isinstance(tls, dict):
         tls |= {"cert_file": "server.pem", "key_file": "server.key"}
     file = folder / "web.yaml"
     file.write_text(yaml.safe_dump(wanted))
-    server = Server(
-        small_board(), host="127.0.0.1", port=0, ready=lambda: None, web_config=file if wanted else None
-    )  # fmt: skip
-    await server.start()
-    try:
+    async with serving(small_board(), web_config=file if wanted else None) as server:
         yield server
-    finally:
-        await server.stop()
 
 
 async def probed(url: str | None) -> int:
@@ -71,7 +66,7 @@ async def test_a_server_that_lives_answers(
     folder: Path, wanted: dict[str, object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Named with its scheme, or found out where nobody says which it is."""
-    async with serving(folder, wanted) as server:
+    async with asking(folder, wanted) as server:
         assert await probed(f"{server.scheme}://127.0.0.1:{server.port}") == 0
         monkeypatch.delenv("VLLM_WATCH_URL", raising=False)
         monkeypatch.setattr(probe, "DEFAULT_URL", f"http://127.0.0.1:{server.port}")
@@ -144,7 +139,7 @@ def run(environ: dict[str, str]) -> "subprocess.CompletedProcess[str]":
 
 async def test_the_images_health_check(folder: Path) -> None:
     """Told of another port as docs/container.md says; a closed one is status 1, and no traceback."""
-    async with serving(folder, {"tls_server_config": dict(REQUIRED)}) as server:
+    async with asking(folder, {"tls_server_config": dict(REQUIRED)}) as server:
         environ = {"VLLM_WATCH_URL": f"https://127.0.0.1:{server.port}"}
         alive = await asyncio.to_thread(run, environ)
     gone = await asyncio.to_thread(run, environ)

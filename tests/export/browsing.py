@@ -1,8 +1,6 @@
 """A page in a browser, as tests of the page handle it."""
 
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from playwright.async_api import Page
 
@@ -10,7 +8,6 @@ from tests.export.demo_board import (
     incident_events,
 )
 from vllm_watch.export.board import Board
-from vllm_watch.export.server import Server
 
 UNKNOWN = "\u2013"  # how the page writes what it does not know
 EVIL = "<img src=x onerror=alert(1)>"
@@ -54,17 +51,6 @@ def resolve(board: Board, *targets: str) -> None:
 
 def card(tab: "Tab", title: str):
     return tab.page.locator(".incident", has=tab.page.locator("h3", has_text=title))
-
-
-@asynccontextmanager
-async def serving(board: Board, port: int = 0, **server: object) -> AsyncIterator[Server]:
-    """A server for a board, until it is left."""
-    one = Server(board, host="127.0.0.1", port=port, ready=lambda: None, **server)
-    await one.start()
-    try:
-        yield one
-    finally:
-        await one.stop()
 
 
 async def paint_ms(page: Page) -> tuple[float, float]:

@@ -6,9 +6,10 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import expect
 
-from tests.export.browsing import PHONE, card, serving
+from tests.export.browsing import PHONE, card
 from tests.export.demo_board import event
 from tests.export.page_states import STATES, awaiting_approval, ill, renew, well
+from tests.export.serving import serving
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 

@@ -7,9 +7,10 @@ import time
 import pytest
 from playwright.async_api import expect
 
-from tests.export.browsing import LAPTOP, LONGEST, PHONE, WALL, paint_ms, serving
+from tests.export.browsing import LAPTOP, LONGEST, PHONE, WALL, paint_ms
 from tests.export.demo_board import event, signals
 from tests.export.page_states import everything, many, renew, well
+from tests.export.serving import serving
 from vllm_watch.export import page_files
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]

@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 from playwright.async_api import expect
 
-from tests.export.browsing import card, serving
+from tests.export.browsing import card
 from tests.export.demo_board import signals
 from tests.export.page_states import awaiting_approval, ill, watcher_ill, well
+from tests.export.serving import serving
 from tests.export.test_page_restarts import with_token
 from tests.restarts.station import TOKEN, station
 from vllm_watch.actions.attempt import Attempt

@@ -12,9 +12,10 @@ import pytest
 from playwright.async_api import expect
 
 from tests.daemon_process import ROOT
-from tests.export.browsing import LAPTOP, PHONE, card, serving
+from tests.export.browsing import LAPTOP, PHONE, card
 from tests.export.demo_board import event, signals
 from tests.export.page_states import STATES, ill, well
+from tests.export.serving import serving
 from tests.restarts.station import TOKEN, station
 from vllm_watch.export.board import Board
 from vllm_watch.export.updates import LISTENERS_MAX

@@ -11,6 +11,7 @@ import aiohttp
 import bcrypt
 import pytest
 
+from tests.export.serving import serving
 from tests.export.small_board import small_board
 from tests.export.test_auth import ANA as TOKEN
 from tests.export.test_auth import token
@@ -36,19 +37,15 @@ def web_file(folder: Path, users: dict[str, str]) -> Path:
 
 
 @asynccontextmanager
-async def serving(folder: Path, users: dict[str, str] = USERS) -> AsyncIterator[Server]:
+async def guarded(folder: Path, users: dict[str, str] = USERS) -> AsyncIterator[Server]:
     async def reload(actor: str, source: str) -> None:
         return None
 
-    server = Server(
-        small_board(), host="127.0.0.1", port=0, ready=lambda: None, reload=reload,
-        web_config=web_file(folder, users), auth=Auth([token(folder, "token", TOKEN, ("reload",))]),
-    )  # fmt: skip
-    await server.start()
-    try:
+    auth = Auth([token(folder, "token", TOKEN, ("reload",))])
+    async with serving(
+        small_board(), reload=reload, web_config=web_file(folder, users), auth=auth
+    ) as server:
         yield server
-    finally:
-        await server.stop()
 
 
 async def ask(
@@ -90,7 +87,7 @@ CALLS = {
 @pytest.mark.parametrize(("header", "status"), CALLS.values(), ids=CALLS)
 async def test_call(tmp_path: Path, header: str | None, status: int) -> None:
     """Only a user's whole password lets in; everybody else is told how to ask."""
-    async with serving(tmp_path) as server:
+    async with guarded(tmp_path) as server:
         got, challenge = await ask(server, header)
         assert got == status
         assert challenge.startswith("Basic ") == (status == 401)
@@ -98,7 +95,7 @@ async def test_call(tmp_path: Path, header: str | None, status: int) -> None:
 
 async def test_every_route_asks_but_the_one_of_probes(tmp_path: Path) -> None:
     """Taken from the router, so that a new one cannot be forgotten."""
-    async with serving(tmp_path) as server:
+    async with guarded(tmp_path) as server:
         for route in server.routes:
             path = route.path.replace("{id}", "i").replace("{name}", "app.js")
             status, _ = await ask(server, None, path, route.method)
@@ -109,7 +106,7 @@ async def test_what_changes_something_takes_the_token_in_place_of_the_password(
     tmp_path: Path,
 ) -> None:
     """A request carries one Authorization; a wrong token is no password either."""
-    async with serving(tmp_path) as server:
+    async with guarded(tmp_path) as server:
         assert (await ask(server, f"Bearer {TOKEN}", "/-/reload", "POST"))[0] == 200
         assert (await ask(server, "Bearer wrong-0123456789abcdef", "/-/reload", "POST"))[0] == 401
         assert (await ask(server, basic("ana", PASSWORD), "/-/reload", "POST"))[0] == 401
@@ -133,7 +130,7 @@ async def test_a_scrape_every_few_seconds_costs_one_hash(
 ) -> None:
     """What was verified is remembered; what was wrong is not."""
     count = await count_checks(monkeypatch)
-    async with serving(tmp_path) as server:
+    async with guarded(tmp_path) as server:
         for _ in range(5):
             assert (await ask(server, basic("ana", PASSWORD)))[0] == 200
         assert count() == 1
@@ -147,7 +144,7 @@ async def test_a_password_that_was_changed_is_forgotten_at_once(
 ) -> None:
     """Also where it was remembered."""
     monkeypatch.setattr(web_config, "LOOK_SECONDS", 0.02)
-    async with serving(tmp_path) as server:
+    async with guarded(tmp_path) as server:
         assert (await ask(server, basic("ana", PASSWORD)))[0] == 200
         web_file(tmp_path, {"ana": hashed("another")})
         async with asyncio.timeout(10):
@@ -161,7 +158,7 @@ async def test_guessing_is_slowed_down_and_locks_nobody_out(
 ) -> None:
     """From one address: the guesser gets a try a second, who is known goes on, who is new gets in, too."""
     count = await count_checks(monkeypatch)
-    async with serving(tmp_path) as server:
+    async with guarded(tmp_path) as server:
         assert (await ask(server, basic("ana", PASSWORD)))[0] == 200
         for _ in range(FAILURES_MAX):
             assert (await ask(server, basic("ana", "wrong")))[0] == 401
@@ -194,7 +191,7 @@ async def test_a_name_that_nobody_has_takes_as_long_as_a_wrong_password() -> Non
 
 async def test_the_loop_goes_on_while_hashes_are_computed(tmp_path: Path) -> None:
     """A hash of a tenth of a second does not hold up a scrape that needs none."""
-    async with serving(tmp_path, {"ana": hashed(PASSWORD, 4), "slow": hashed("s", 11)}) as server:
+    async with guarded(tmp_path, {"ana": hashed(PASSWORD, 4), "slow": hashed("s", 11)}) as server:
         assert (await ask(server, basic("ana", PASSWORD)))[0] == 200
         guesses = [asyncio.create_task(ask(server, basic("slow", "wrong"))) for _ in range(8)]
         await asyncio.sleep(0.05)

@@ -7,24 +7,13 @@ import socket
 import aiohttp
 
 from tests.export.demo_board import fill
+from tests.export.serving import serving
 from tests.export.slow_callers import scrape_seconds, slow_callers
 from tests.export.small_board import small_board
 from vllm_watch.export import listener
-from vllm_watch.export.board import Board
-from vllm_watch.export.server import Server
 
 SCRAPE_SECONDS_MAX = 15.0
 """Alone it takes milliseconds (benchmarks/bench_slow_callers.py says how many); this machine may be busy."""
-
-
-@contextlib.asynccontextmanager
-async def serving(board: Board):
-    server = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
-    await server.start()
-    try:
-        yield server
-    finally:
-        await server.stop()
 
 
 async def test_slow_callers_do_not_keep_a_scrape_waiting():

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.export.certificates import Authority, Pair
+from tests.export.serving import serving
 from tests.export.small_board import small_board
 from vllm_watch.errors import ConfigError, WatchError
 from vllm_watch.export import listener, web_config
@@ -54,15 +55,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 
 @asynccontextmanager
-async def serving(file: Path, board: Board | None = None) -> AsyncIterator[Server]:
-    server = Server(
-        board or small_board(), host="127.0.0.1", port=0, ready=lambda: None, web_config=file
-    )
-    await server.start()
-    try:
+async def encrypted(file: Path, board: Board | None = None) -> AsyncIterator[Server]:
+    async with serving(board or small_board(), web_config=file) as server:
         yield server
-    finally:
-        await server.stop()
 
 
 async def status_of(
@@ -110,14 +105,14 @@ async def test_client_certificates(
 ) -> None:
     """Who is let in, for each way of asking for a certificate."""
     pair = None if given is None else getattr(site, given)
-    async with serving(site.configure(**tls)) as server:
+    async with encrypted(site.configure(**tls)) as server:
         assert server.scheme == "https"
         assert await status_of(server, site.trusting(pair)) == status
 
 
 async def test_the_server_is_known_by_its_certificate(site: Site) -> None:
     """Who does not trust the authority does not speak with us, and nobody speaks in the clear."""
-    async with serving(site.configure()) as server:
+    async with encrypted(site.configure()) as server:
         assert await status_of(server, ssl.create_default_context()) == "refused"
         assert await status_of(server, None, scheme="http") == "refused"
         assert await status_of(server, site.trusting()) == 200
@@ -143,7 +138,7 @@ async def test_versions_and_suites(
     site: Site, tls: dict[str, object], client: dict[str, object], status: int | str
 ) -> None:
     """What the file says holds, and nothing else is spoken."""
-    async with serving(site.configure(**tls)) as server:
+    async with encrypted(site.configure(**tls)) as server:
         assert await status_of(server, site.trusting(**client)) == status
 
 
@@ -171,7 +166,7 @@ async def test_a_renewed_certificate_counts_without_a_restart(tmp_path: Path) ->
     """New connections get the new one; one that was open goes on."""
     site = Site(tmp_path)
     board = small_board()
-    async with serving(site.configure(), board) as server:
+    async with encrypted(site.configure(), board) as server:
         before = await serial_of(server, site)
         connector = aiohttp.TCPConnector(ssl=site.trusting())
         async with aiohttp.ClientSession(connector=connector) as session:
@@ -209,7 +204,7 @@ async def test_a_broken_file_keeps_the_old_one_and_says_so(tmp_path: Path, text:
     """In /-/ready and the metric; what is mended is taken over by itself."""
     site = Site(tmp_path)
     board = small_board()
-    async with serving(site.configure(), board) as server:
+    async with encrypted(site.configure(), board) as server:
         assert board.web is not None
         site.file.write_text(text)
 
@@ -243,7 +238,7 @@ async def test_a_new_certificate_may_come_before_its_key(tmp_path: Path) -> None
     """Two files cannot be written at once: until the second is there the old pair is used."""
     site = Site(tmp_path)
     board = small_board()
-    async with serving(site.configure(), board) as server:
+    async with encrypted(site.configure(), board) as server:
         before = await serial_of(server, site)
         new = site.authority.signs("new")
         site.server.certificate.write_bytes(new.certificate.read_bytes())
@@ -267,7 +262,7 @@ async def test_a_new_certificate_may_come_before_its_key(tmp_path: Path) -> None
 async def test_a_start_with_a_broken_file_is_refused(site: Site) -> None:
     """With the path, the cause and a remedy: better no watcher than one that is open to all."""
     with pytest.raises(ConfigError) as refused:
-        async with serving(site.configure(key_file="client.key")):
+        async with encrypted(site.configure(key_file="client.key")):
             pytest.fail("served")
     assert str(site.file) in refused.value.cause
     assert "the key is not that of the certificate" in refused.value.cause
@@ -280,7 +275,7 @@ async def test_a_handshake_that_never_ends_is_cut_off(
 ) -> None:
     """Whoever connects and says nothing holds no descriptor for ever."""
     monkeypatch.setattr(listener, "HANDSHAKE_SECONDS", 0.2)
-    async with serving(site.configure()) as server:
+    async with encrypted(site.configure()) as server:
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         async with asyncio.timeout(10):
             assert await reader.read() == b""
