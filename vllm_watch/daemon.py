@@ -40,7 +40,6 @@ from vllm_watch.target_loop import Event, TargetLoop, tell_ended
 from vllm_watch.watch import Watch
 
 if TYPE_CHECKING:  # what only some configurations need is loaded where one does
-
     from vllm_watch.export.server import Server
     from vllm_watch.restarts.journals import OwnJournal
     from vllm_watch.sources.engine_log import EngineLog

@@ -100,6 +100,16 @@ class Watch:
         return frozenset(each.kind for each in self._lifecycle.firing)
 
     @property
+    def outlived(self) -> frozenset[str]:
+        """Ids of the open incidents that were last found in a process which another one has followed."""
+        return self._lifecycle.outlived
+
+    @property
+    def just_ended(self) -> frozenset[str]:
+        """Ids of the incidents that the last look has ended; they are shown as open until it is published."""
+        return self._lifecycle.just_ended
+
+    @property
     def load_seconds(self) -> float | None:
         """The longest of its last starts; None: none was seen."""
         return self._loading.longest_s

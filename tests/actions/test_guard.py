@@ -78,6 +78,9 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
     "silenced": (
         {"facts": {"incident": IncidentFact(open=True, restart_advised=True, silenced=True)}},
         "trigger", "silenced"),
+    "another process answers by now": (
+        {"facts": {"incident": IncidentFact(open=True, restart_advised=True, outlived=True)}},
+        "trigger", "another process answers since, in which it was not found"),
     "paused": (
         {"facts": {"pause": Pause(actor="ana", reason="migration")}}, "pause",
         "paused by ana: migration"),

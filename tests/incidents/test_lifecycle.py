@@ -172,6 +172,35 @@ def test_counters_that_began_anew_mean_restarted():
     assert story.told[-1][-1] == "restarted"
 
 
+ANEW = replace(SIGNALS, engines={"0": EngineSignals(engine="0", restarts=1)})
+OUTLIVED = {
+    "the same process, of which nothing is known now": ([stall(), stall("unknown")], SIGNALS, False),
+    "a server that does not answer": ([stall(), stall("unknown")], SILENT, False),
+    "a start that is not known": (
+        [stall(), stall("unknown")], replace(SIGNALS, process_start_time=None), False),
+    "another process, of which nothing is known yet": ([stall(), stall("unknown")], RESTARTED, True),
+    "counters that began anew": ([stall(), stall("unknown")], ANEW, True),
+    "another process, which is well": ([stall(), stall("clear")], RESTARTED, True),
+    "found in the new process, too": ([stall(), stall()], RESTARTED, False),
+    "a server that hung": ([down(cause="api_hang"), down("clear")], RESTARTED, True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("verdicts", "then", "outlived"), OUTLIVED.values(), ids=OUTLIVED)
+def test_what_was_found_in_a_process_says_nothing_of_the_next(verdicts, then, outlived):
+    """The incident is open until it was quiet for a while; whoever would act for it must know."""
+    first, second = verdicts
+    lifecycle = Story().look(first).look(second, signals=then).lifecycle
+    ids = {each.id for each in lifecycle.incidents}
+    assert ids
+    assert lifecycle.outlived == (ids if outlived else set())
+    again = Lifecycle("x")
+    again.restore(
+        json.loads(json.dumps(lifecycle.export_state())), ("engine_stalled", "engine_down")
+    )
+    assert again.outlived == lifecycle.outlived
+
+
 def test_an_engine_that_the_server_no_longer_has():
     """A scale-down ends the incidents of what is gone, once it is sure."""
     without = replace(SIGNALS, engines={"1": EngineSignals(engine="1")})

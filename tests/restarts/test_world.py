@@ -1,6 +1,7 @@
 """What the guard is told of the world: peers in engines, starts, incidents; and what an attempt does to it."""
 
 import asyncio
+import itertools
 import tarfile
 from dataclasses import replace
 
@@ -9,8 +10,12 @@ import pytest
 from tests.restarts.station import station
 from vllm_watch.actions.attempt import Attempt
 from vllm_watch.actions.facts import IncidentFact, Peers
+from vllm_watch.detectors.base import Verdict
+from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.engine_log import StartFailure
+from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
 from vllm_watch.sources.engine_log import TAIL_BYTES_MAX, EngineLog
+from vllm_watch.watch import Watch
 
 SERVES, STALLED, GONE = {"state": "serving"}, {"state": "stalled"}, {"state": "down", "up": False}
 OLD = {"age_s": 120.0}
@@ -67,6 +72,62 @@ async def test_incidents(tmp_path):
         one.incident("resolved", advised=False)
         assert world.incident(incident) == IncidentFact(open=False, restart_advised=False)
         assert world.incident("zz") is None
+
+
+class Says:
+    """A detector that says one thing after another, and the last one for ever."""
+
+    def __init__(self, *states):
+        self.states = itertools.chain(states, itertools.repeat(states[-1]))
+
+    def update(self, view):
+        return [
+            Verdict(
+                state=next(self.states),
+                kind="engine_stalled",
+                severity="page",
+                restart_advised=True,
+            )
+        ]
+
+
+def seen(t, process_start_time):
+    """A look at a server whose process began then."""
+    server = ServerSample(process_start_time=process_start_time)
+    reading = Reading(vllm=True, engines=(EngineSample(engine="0"),), server=server)
+    return Observation(t=t, monotonic_s=t, target="a", scrape=Call(outcome="ok"), reading=reading)
+
+
+async def test_an_incident_of_a_process_that_another_has_followed(tmp_path):
+    """It is open until it was quiet for a while, but what it was found in is gone: nothing is to be done for it."""
+    async with station(tmp_path, start=False) as one:
+        watch = one.watches["a"] = Watch("a", detectors={"said": Says("firing", "unknown")})
+        one.follow()
+        events = watch.observe(seen(1000.0, 1.0))
+        one.look("a", "stalled", events=events)
+        incident = events[0]["id"]
+        assert one.restarts.world.incident(incident) == IncidentFact(
+            open=True, restart_advised=True
+        )
+        watch.observe(seen(1005.0, 1003.0))
+        told = IncidentFact(open=True, restart_advised=True, outlived=True)
+        assert one.restarts.world.incident(incident) == told
+
+
+async def test_an_incident_that_has_ended_and_is_not_shown_so_yet(tmp_path):
+    """What a look has found is shown once it is on the disk; nothing is begun for what it has ended."""
+    async with station(tmp_path, start=False) as one:
+        watch = one.watches["a"] = Watch("a", detectors={"said": Says("firing", "clear")})
+        one.follow()
+        events = watch.observe(seen(1000.0, 1.0))
+        one.look("a", "stalled", events=events)
+        incident = events[0]["id"]
+        for look in range(1, 20):  # an incident ends once it was quiet for half a minute
+            assert one.restarts.world.incident(incident).open
+            if events := watch.observe(seen(1000.0 + 5.0 * look, 1.0)):
+                break
+        assert events[0]["event"] == "resolved"
+        assert not one.restarts.world.incident(incident).open
 
 
 async def test_a_crash_loop_is_a_start_that_fails(tmp_path):

@@ -21,6 +21,7 @@ class IncidentFact:
     open: bool
     restart_advised: bool
     silenced: bool = False
+    outlived: bool = False  # was it last found in a process that another one has followed?
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

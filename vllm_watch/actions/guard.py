@@ -135,6 +135,10 @@ def trigger(request: RestartRequest, policy: Policy, facts: Facts) -> Refusal | 
         return Refusal(gate="trigger", text=f"no restart is known to cure {_what(request)}")
     if incident.silenced:
         return Refusal(gate="trigger", text="the incident was silenced by a person")
+    if incident.outlived:
+        return Refusal(
+            gate="trigger", text="another process answers since, in which it was not found"
+        )
     return None
 
 

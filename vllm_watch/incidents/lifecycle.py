@@ -48,12 +48,14 @@ class _Followed:
 
     incident: Incident
     life: Life  # of the engine or server when it opened
+    found_life: Life  # ... when it was last found
     firing: bool = True  # did the last verdict that knew anything still find it?
     quiet_s: float = 0.0  # for how long nothing was found
     quiet_needed_s: float = QUIET_SECONDS
     rival: tuple[str, bool] | None = None  # a cause and advice that would replace the present ones
     rival_looks: int = 0
     rival_since_s: float = 0.0
+    outlived: bool = False  # has another process answered since it was last found?
 
 
 class Lifecycle:
@@ -67,6 +69,7 @@ class Lifecycle:
         self._at_s: float | None = None
         self._usual_s = 0.0
         self.opened: dict[str, int] = {}  # incidents ever opened, by kind
+        self.just_ended: frozenset[str] = frozenset()  # ids, by the last look: not shown yet
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
@@ -78,10 +81,15 @@ class Lifecycle:
         """The open ones that the last verdict still found, oldest first."""
         return tuple(each.incident for each in self._followed.values() if each.firing)
 
+    @property
+    def outlived(self) -> frozenset[str]:
+        """Ids of the open ones that were last found in a process which another one has followed."""
+        return frozenset(each.incident.id for each in self._followed.values() if each.outlived)
+
     def update(self, view: View, verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
         """Take one look's verdicts; return the events they lead to, in order."""
         passed_s = 0.0 if self._at_s is None else view.at_s - self._at_s
-        self._at_s = view.at_s
+        self._at_s, self.just_ended = view.at_s, frozenset()
         if passed_s > 0:
             self._usual_s += (passed_s - self._usual_s) / (8.0 if self._usual_s else 1.0)
         events: list[dict[str, Any]] = []
@@ -92,6 +100,8 @@ class Lifecycle:
                 events += self._cleared(view, verdict, passed_s)
         if self._followed and view.signals.up:
             events += self._without_engine(view, passed_s)
+            for (_, engine), followed in self._followed.items():
+                followed.outlived = _is_another(_life(view, engine), followed.found_life)
         return events
 
     def close(self, t: float, resolution: str = "target_gone") -> list[dict[str, Any]]:
@@ -172,7 +182,7 @@ class Lifecycle:
         )
         life = _life(view, verdict.engine)
         self._followed[key] = _Followed(
-            opened, life, quiet_needed_s=self._quiet_needed_s(key, view.at_s)
+            opened, life, life, quiet_needed_s=self._quiet_needed_s(key, view.at_s)
         )
         self._firing_since_s.pop(key, None)
         self.opened[verdict.kind] = self.opened.get(verdict.kind, 0) + 1
@@ -195,6 +205,7 @@ class Lifecycle:
 
     def _renew(self, followed: _Followed, view: View, verdict: Verdict) -> list[dict[str, Any]]:
         followed.firing, followed.quiet_s = True, 0.0
+        followed.found_life, followed.outlived = _life(view, verdict.engine), False
         known = followed.incident
         if not _takes_over(followed, verdict, view.at_s):
             return []
@@ -255,6 +266,7 @@ class Lifecycle:
 
     def _end(self, key: Key, t: float, resolution: str) -> dict[str, Any]:
         followed = self._followed.pop(key)
+        self.just_ended |= {followed.incident.id}
         if resolution in ("healthy", "restarted") and self._at_s is not None:
             self._ended[key] = self._at_s, followed.quiet_needed_s
             self._ended = {
@@ -280,6 +292,8 @@ def _followed_state(followed: _Followed) -> dict[str, Any]:
     return {
         "incident": incident.export_state(followed.incident),
         "life": list(followed.life),
+        "found_life": list(followed.found_life),
+        "outlived": followed.outlived,
         "firing": followed.firing,
         "quiet_s": followed.quiet_s,
         "quiet_needed_s": followed.quiet_needed_s,
@@ -290,11 +304,12 @@ def _followed_state(followed: _Followed) -> dict[str, Any]:
 
 
 def _followed(state: kept.Kept) -> _Followed:
-    start, restarts = state["life"]
     rival = state["rival"]
     return _Followed(
         incident.restore(state["incident"]),
-        (kept.maybe(start), kept.whole(restarts)),
+        _kept_life(state["life"]),
+        _kept_life(state.get("found_life", state["life"])),
+        outlived=kept.flag(state.get("outlived", False)),
         firing=kept.flag(state["firing"]),
         quiet_s=kept.number(state["quiet_s"], 0.0),
         quiet_needed_s=kept.number(state["quiet_needed_s"], 0.0),
@@ -302,6 +317,17 @@ def _followed(state: kept.Kept) -> _Followed:
         rival_looks=kept.whole(state["rival_looks"]),
         rival_since_s=kept.number(state["rival_since_s"]),
     )
+
+
+def _kept_life(state: Sequence[Any]) -> Life:
+    start, restarts = state
+    return kept.maybe(start), kept.whole(restarts)
+
+
+def _is_another(now: Life, then: Life) -> bool:
+    """Is it another process? A start that is not known says nothing."""
+    started = None not in (now[0], then[0]) and now[0] != then[0]
+    return started or now[1] != then[1]
 
 
 def _key(state: Sequence[Any]) -> Key:

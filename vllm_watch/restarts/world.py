@@ -119,8 +119,11 @@ class DaemonWorld:
         found = self.board.incidents.find(incident_id)
         if found is None:
             return None
-        is_open = found.resolved_timestamp_seconds is None
-        return IncidentFact(open=is_open, restart_advised=found.restart_advised)
+        is_open, outlived = found.resolved_timestamp_seconds is None, False
+        if (followed := self.followed.get(found.target)) is not None:
+            is_open = is_open and incident_id not in followed.watch.just_ended
+            outlived = incident_id in followed.watch.outlived
+        return IncidentFact(open=is_open, restart_advised=found.restart_advised, outlived=outlived)
 
     def peers(self, name: str) -> Peers | None:
         """In engines: all data-parallel engines of a server go with it, and those that are well are lost."""
