@@ -20,8 +20,9 @@ HEAD = """\
 
 What happens to vllm-watch when an engine, its host, the driver or the process itself goes wrong. Every row is shown by
 the tests that it names, against real processes, sockets and files; the third column names what handles it, or what was
-so before that was there. The last one names a piece of that without which at least one of these tests fails: `make
-fault-removals` takes each out of a copy of the project, runs its row's tests there, and fails if they all pass.
+so before that was there. The last one names a piece of that without which at least one of these tests fails:
+`make fault-removals` takes each out of a copy of the project, runs its row's tests there, and ends with an error
+where they all pass.
 What was *acknowledged* (an incident in the log or the API, an attempt to restart, a notification) is never lost: it is
 on the disk, or the state folder is said not to be kept.
 
