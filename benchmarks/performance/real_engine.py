@@ -16,7 +16,7 @@ from tests.real_vllm.load import Load, under_load
 from tests.real_vllm.server import RealVllm
 
 PAIRS = 10
-SETTLE_SECONDS, SECONDS = 10.0, 60.0
+SETTLE_SECONDS, SECONDS = 8.0, 30.0
 CLIENTS = 4
 CHANGE_MAX = 0.5  # per cent
 
