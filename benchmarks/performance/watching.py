@@ -11,6 +11,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from vllm_watch.cli.run import load_watcher
+
+load_watcher()  # as `vllm-watch run` does, before anything else
+
 from vllm_watch import logs
 from vllm_watch.config import load
 from vllm_watch.daemon import Daemon
