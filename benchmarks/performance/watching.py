@@ -11,11 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from vllm_watch.cli.run import load_watcher
-
-load_watcher()  # as `vllm-watch run` does, before anything else
-
 from vllm_watch import logs
+from vllm_watch.cli.run import load_watcher
 from vllm_watch.config import load
 from vllm_watch.daemon import Daemon
 from vllm_watch.sources.nvml import NvmlSource
@@ -23,6 +20,7 @@ from vllm_watch.sources.processes import ProcReader
 
 
 async def main(interval: str, folder: Path) -> None:
+    load_watcher()  # as run does: what is loaded by now is not looked at for garbage again
     urls = (folder / "targets").read_text().split()
     environ = {"VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": interval, "VLLM_WATCH_LOG__LEVEL": "error"}
     config = load(
