@@ -86,6 +86,9 @@ async def test_scrolling_through_all_of_them_stays_smooth(opened):
     """All are shown when asked for; rows out of sight are not drawn, and let go of their lines."""
     async with serving(many()) as server:
         tab = await opened(server)
+        await expect(tab.page.locator("details.target")).to_have_count(
+            60
+        )  # before: it would move away
         await tab.page.locator("#more").click()
         await expect(tab.page.locator("details.target")).to_have_count(500)
         await tab.page.evaluate(LONGEST)
