@@ -67,7 +67,8 @@ async def test_news_change_texts_and_build_nothing(opened):
         await tab.row("fleet-000").locator("summary").click()
         await expect(tab.row("fleet-000").locator(".chart")).to_have_count(7)
         line = tab.row("fleet-000").locator(".chart path.line").first
-        await one_more_look(board, line)  # what a second look shows that one could not
+        for _ in range(2):  # of the first, what one look could not show may be drawn a moment later
+            await one_more_look(board, line)
         await tab.page.evaluate(BUILT)
         await tab.page.evaluate(LONGEST)
         value = tab.row("fleet-000").locator(".chart-value").first
@@ -85,6 +86,9 @@ async def test_scrolling_through_all_of_them_stays_smooth(opened):
     """All are shown when asked for; rows out of sight are not drawn, and let go of their lines."""
     async with serving(many()) as server:
         tab = await opened(server)
+        await expect(tab.page.locator("details.target")).to_have_count(
+            60
+        )  # before: it would move away
         await tab.page.locator("#more").click()
         await expect(tab.page.locator("details.target")).to_have_count(500)
         await tab.page.evaluate(LONGEST)
