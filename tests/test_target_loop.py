@@ -59,14 +59,14 @@ async def test_a_look_carries_what_the_log_says(tmp_path):
 
 
 def test_first_looks_are_spread_over_the_interval_and_some_begin_together():
-    """A thousand targets at 5 s: twenty moments, a quarter of a second apart, about fifty targets at each."""
+    """A thousand targets at 5 s: ten moments, half a second apart, about a hundred targets at each."""
     now_s, interval = 1234.567, 5.0
     first = [first_look_s(f"vllm-{number}:8000", now_s, interval) for number in range(1000)]
     assert all(at % TOGETHER_SECONDS == 0 for at in first)
     assert now_s <= min(first) <= max(first) <= now_s + interval + TOGETHER_SECONDS
     together = Counter(at % interval for at in first)
     assert len(together) == interval / TOGETHER_SECONDS
-    assert max(together.values()) < 80
+    assert max(together.values()) < 150
 
 
 WITHOUT_MEMORY = (2, 3, 5)

@@ -37,10 +37,10 @@ _NEWS = {
 
 _LATENESS_KEPT = 120
 
-TOGETHER_SECONDS = 0.25
+TOGETHER_SECONDS = 0.5
 """Looks that are spread begin together at multiples of this, not each for itself: who wakes for one look
-finds cold caches, and that costs more than the look. At 1,000 targets every 5 s it is 50 at a time, in
-which the event loop does little else for 50 ms. Measured: docs/performance.md."""
+finds cold caches, and that costs more than the look. At 1,000 targets every 5 s it is 100 at a time, in
+which the event loop does little else for 0.1 s. Measured: docs/performance.md."""
 
 Event = Mapping[str, Any]
 """What judgement tells of an incident: opened, updated or resolved."""
