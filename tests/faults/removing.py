@@ -124,15 +124,15 @@ class Trial:
         print(f"{len(tests)} tests of {len(rows)} rows, with nothing removed ...", flush=True)
         return failing(copied(self._project, self._folder / "whole"), tests)
 
-    def without_handling(self, row: Row) -> dict[str, str]:
-        """What fails of a row's tests without its handling; none where that could not be tried, which is said."""
+    def without_handling(self, row: Row) -> dict[str, str] | None:
+        """What fails of a row's tests without its handling; None where that could not be tried, which is said."""
         with tempfile.TemporaryDirectory(dir=self._folder) as folder:
             try:
                 project = copied(self._project, Path(folder) / "copy", REMOVALS[row.fault].cuts)
                 failed = failing(project, row.tests)
             except (StaleRemovalError, RuntimeError, OSError, subprocess.SubprocessError) as error:
                 print(f"  {row.fault}: not tried, {error}", flush=True)
-                return {}
+                return None
         print(f"  {row.fault}: {len(failed)} failed", flush=True)
         return failed
 
@@ -155,13 +155,18 @@ def main(words: Sequence[str]) -> int:
         with ThreadPoolExecutor(AT_ONCE) as pool:
             results = list(pool.map(trial.without_handling, rows))
     for row, failed in zip(rows, results, strict=True):
-        said = _lines(failed) or [
-            "NONE OF ITS TESTS FAILED: they do not show what they are there for"
-        ]
-        print(f"\n{row.fault}\n  without: {REMOVALS[row.fault].piece}", *said, sep="\n    ")
+        print(
+            f"\n{row.fault}\n  without: {REMOVALS[row.fault].piece}", *_said(failed), sep="\n    "
+        )
     seen = sum(map(bool, results))
     print(f"\n{seen} of {len(rows)} rows have a test that fails without their handling")
     return 0 if seen == len(rows) else 1
+
+
+def _said(failed: Mapping[str, str] | None) -> list[str]:
+    if failed is None:
+        return ["NOT TRIED: see above"]
+    return _lines(failed) or ["NONE OF ITS TESTS FAILED: they do not show what they are there for"]
 
 
 def _lines(failed: Mapping[str, str]) -> list[str]:
