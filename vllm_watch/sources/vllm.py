@@ -94,9 +94,9 @@ class VllmSource:
             t=t, monotonic_s=monotonic_s, target=self.target.name,
             scrape=scrape, health=health, reading=reading,
         )  # fmt: skip
-        return Look(
-            observation, body, tuple(calls), self._reader.lines if body is not None else None
-        )
+        # Handed on, not kept: the lines one by one are 40 kB, until the next look of each target.
+        lines, self._reader.lines = self._reader.lines, None
+        return Look(observation, body, tuple(calls), lines if body is not None else None)
 
     async def _metrics(self) -> http.Answer:
         answer = await http.get(self._session, self._metrics_url, self._limits, self._headers)
