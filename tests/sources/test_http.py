@@ -142,8 +142,9 @@ async def test_a_server_without_tls_behind_https():
     """Plain HTTP where TLS was expected is a failure of the handshake."""
 
     async def bad_request(reader, writer):
-        await reader.read(100)
+        await reader.read(65536)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await reader.read()  # until the other side goes: who closes on unread bytes resets instead
         writer.close()
 
     server = await asyncio.start_server(bad_request, "127.0.0.1", 0)
