@@ -140,17 +140,22 @@ async def test_a_name_that_does_not_resolve():
 
 async def test_a_server_without_tls_behind_https():
     """Plain HTTP where TLS was expected is a failure of the handshake."""
+    gone = asyncio.Event()
 
     async def bad_request(reader, writer):
         await reader.read(65536)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         await reader.read()  # until the other side goes: who closes on unread bytes resets instead
         writer.close()
+        await writer.wait_closed()
+        gone.set()
 
     server = await asyncio.start_server(bad_request, "127.0.0.1", 0)
     async with server:
         url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/metrics"
         call = (await get(url)).call
+        async with asyncio.timeout(30):
+            await gone.wait()
     assert (call.outcome, call.status) == ("tls", None)
 
 
