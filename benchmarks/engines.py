@@ -46,10 +46,11 @@ def _maker(line, share):
         return line, lambda number: f"{head} {float(8 + number % 5 if 'running' in name else number % 2)}"  # fmt: skip
     if name.startswith(("process_", "python_")):
         return line, lambda number: f"{head} {first + number}"
-    step = GROWTH * (share if name.endswith("_bucket") else 1.0)
     if name.endswith("_sum"):
-        step *= MEAN_SECONDS * (1.0 if "seconds" in name else 1000.0)
-    return line, lambda number: f"{head} {round(first + step * (number + 1), 9)}"
+        step = GROWTH * MEAN_SECONDS * (1.0 if "seconds" in name else 1000.0)
+        return line, lambda number: f"{head} {round(first + step * (number + 1), 9)}"
+    step = GROWTH * (share if name.endswith("_bucket") else 1.0)
+    return line, lambda number: f"{head} {float(round(first + step * (number + 1)))}"
 
 
 class _Server(asyncio.Protocol):

@@ -270,6 +270,13 @@ def _read(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     return yaml_text.read(path, _FILE_BYTES_MAX)
 
 
+def _readable(file: Path) -> bool:
+    try:
+        return file.is_file() and os.access(file, os.R_OK)
+    except OSError:  # a key in place of its file may be too long for a name
+        return False
+
+
 def _unreadable_keys(config: Config, label: Callable[[KeyPath], str]) -> list[ConfigError]:
     places: list[tuple[KeyPath, ScrapeSettings]] = [(("scrape",), config.scrape)]
     places += [
@@ -279,7 +286,7 @@ def _unreadable_keys(config: Config, label: Callable[[KeyPath], str]) -> list[Co
     errors: list[ConfigError] = []
     for path, scrape in places:
         file = scrape.api_key_file
-        if file is None or (file.is_file() and os.access(file, os.R_OK)):
+        if file is None or _readable(file):
             continue
         # Not shown: many put the key itself here.
         cause = f"{label((*path, 'api_key_file'))}: the value (not shown) names no file that can be read"

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from vllm_watch.canary_rounds import CanaryRounds
 from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
 from vllm_watch.export.board import Board
@@ -30,7 +29,6 @@ from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.sources import cpu_waits, http
-from vllm_watch.sources.canary import CanarySource
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.process_listing import ProcessListing
@@ -40,6 +38,7 @@ from vllm_watch.target_loop import Event, TargetLoop, tell_ended
 from vllm_watch.watch import Watch
 
 if TYPE_CHECKING:  # what only some configurations need is loaded where one does
+    from vllm_watch.canary_rounds import CanaryRounds
     from vllm_watch.export.server import Server
     from vllm_watch.restarts.journals import OwnJournal
     from vllm_watch.sources.engine_log import EngineLog
@@ -330,11 +329,14 @@ class Daemon:
         log = self._running[name].loop.log if name in self._running else None
         return None if log is None else log.tail()
 
-    def _canary_rounds(self, target: TargetConfig, scrape: ScrapeSettings) -> CanaryRounds | None:
+    def _canary_rounds(self, target: TargetConfig, scrape: ScrapeSettings) -> "CanaryRounds | None":
         assert self._session is not None  # noqa: S101 - begun in start()
         settings = self._config.canary_for(target)
         if not settings.enabled:
             return None
+        from vllm_watch.canary_rounds import CanaryRounds  # noqa: PLC0415 - where it is on
+        from vllm_watch.sources.canary import CanarySource  # noqa: PLC0415
+
         source = CanarySource(target.identity(), settings, scrape, self._session)
         return CanaryRounds(target.name, settings, source)
 

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import cast
 
-_ORNAMENTS = ("rich", "better_exceptions")
-"""What structlog imports, where it is installed, for coloured tracebacks with local variables. We print
-plain ones, since variables hold keys; rich alone takes as long to load as a sixth of the watcher."""
+_ORNAMENTS = ("rich", "better_exceptions", "greenlet")
+"""What structlog imports, where it is installed: for coloured tracebacks with local variables, of which we print
+plain ones, since variables hold keys (rich alone takes as long to load as a sixth of the watcher), and for threads
+of another kind, which we have none of."""
 
 
 @contextmanager

@@ -7,7 +7,7 @@ reload changes how the target is watched.
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -16,10 +16,12 @@ from vllm_watch.export.incidents import RESOLVED_MAX
 from vllm_watch.export.store_health import StoreHealth
 from vllm_watch.incidents.incident import to_event
 from vllm_watch.samples.target import Target
-from vllm_watch.store.store import Store, ended
-from vllm_watch.store.tables import IncidentRow, WatchRow
-from vllm_watch.store.troubles import Trouble
+from vllm_watch.store.rows import IncidentRow, WatchRow, ended
 from vllm_watch.watch import Watch
+
+if TYPE_CHECKING:
+    from vllm_watch.store.store import Store
+    from vllm_watch.store.troubles import Trouble
 
 _log = structlog.get_logger()
 
@@ -45,11 +47,16 @@ class Memory:
         self._open: dict[str, IncidentRow] = {}  # read as open, and not taken up yet
         self._saved_s: dict[str, float] = {}  # monotonic time of the last save, by target
         self._opened_s = time.monotonic()
-        self._store = None if state_dir is None else Store(state_dir, self._tell)
+        self._store = None if state_dir is None else self._new_store(state_dir)
         if state_dir is not None:
             board.store = StoreHealth(str(state_dir))
 
-    def _tell(self, trouble: Trouble | None, t: float) -> None:
+    def _new_store(self, state_dir: Path) -> "Store":
+        from vllm_watch.store.store import Store  # noqa: PLC0415 - brings a database
+
+        return Store(state_dir, self._tell)
+
+    def _tell(self, trouble: "Trouble | None", t: float) -> None:
         assert self._board.store is not None  # noqa: S101 - made with the store
         self._board.store.count(trouble and trouble.reason, trouble and trouble.cause, t)
 
@@ -79,13 +86,11 @@ class Memory:
             kin = [each for each in self._states.values() if each.group == target.group]
             lost = watch.inherit(max(kin, key=_saved_t).state) if kin else []
         for part in lost:
+            cause = f"what was kept of {target.name} cannot be used: {part}"
             remedy = "It is left out, and learnt anew."
-            trouble = Trouble(
-                "entry", f"what was kept of {target.name} cannot be used: {part}", remedy
-            )
-            _log.warning("state_entry_lost", target=target.name, cause=trouble.cause, remedy=remedy)
-            if self._store is not None:
-                self._tell(trouble, now)
+            _log.warning("state_entry_lost", target=target.name, cause=cause, remedy=remedy)
+            if self._board.store is not None:
+                self._board.store.count("entry", cause, now)
         if row is not None:
             away = max(0.0, now - row.saved_t)
             _log.info(

@@ -5,17 +5,16 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from vllm_watch.canary_rounds import CanaryRounds
 from vllm_watch.export.incidents import Incident
 from vllm_watch.incidents import incident as judged
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import Observation
+from vllm_watch.samples.record import changed
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.signals.records import TargetSignals
@@ -24,6 +23,7 @@ from vllm_watch.sources.vllm import Look, VllmSource
 from vllm_watch.watch import Watch
 
 if TYPE_CHECKING:
+    from vllm_watch.canary_rounds import CanaryRounds
     from vllm_watch.sources.engine_log import EngineLog
 
 _log = structlog.get_logger()
@@ -65,7 +65,7 @@ class TargetLoop:
         publish: Publish,
         gpus: Gpus,
         keep: Keep | None = None,
-        canary: CanaryRounds | None = None,
+        canary: "CanaryRounds | None" = None,
         log: "EngineLog | None" = None,
         cpu: CpuWaits | None = None,
     ) -> None:
@@ -176,7 +176,7 @@ class TargetLoop:
             calls = (*calls, ("canary", asked.call))
         if calls is look.calls and all(value is None for value in seen.values()):
             return look
-        return look._replace(observation=replace(look.observation, **seen), calls=calls)
+        return look._replace(observation=changed(look.observation, **seen), calls=calls)
 
     def _show(self, look: Look, signals: TargetSignals | None, events: Sequence[Event]) -> None:
         if signals is not None:

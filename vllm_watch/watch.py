@@ -4,7 +4,6 @@ Live and replay run this same object; it asks no clock and does no I/O.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from vllm_watch import plugins, watch_state
@@ -19,8 +18,10 @@ from vllm_watch.incidents.incident import Incident
 from vllm_watch.incidents.lifecycle import Lifecycle
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
+from vllm_watch.samples.record import changed
 from vllm_watch.settings.stages import SignalsSettings, SloSettings
 from vllm_watch.signals import kept, state
+from vllm_watch.signals.credible import credible
 from vllm_watch.signals.engine import EngineTracker
 from vllm_watch.signals.loading import Loading
 from vllm_watch.signals.records import EngineSignals, TargetSignals
@@ -183,6 +184,7 @@ class Watch:
         """
         if self._is_late(observation):
             return []
+        observation = credible(observation)
         at_s, known = self._timeline.advance(observation.t, observation.monotonic_s)
         if self._began_s is None:
             self._began_s = at_s
@@ -214,7 +216,7 @@ class Watch:
             self.signals = _with_states(self.signals, self._lifecycle.firing)
         advice = self._adviser.look(at_s, observation, self.signals)
         if advice != self.signals.advice:
-            self.signals = replace(self.signals, advice=advice)
+            self.signals = changed(self.signals, advice=advice)
         return events
 
     def _verdicts(self, view: View) -> list[Verdict]:
@@ -233,11 +235,11 @@ class Watch:
             return signals
         ratios = {name: collapse.throughput_ratio(name) for name in signals.engines}
         known = {
-            name: replace(signals.engines[name], throughput_ratio=ratio)
+            name: changed(signals.engines[name], throughput_ratio=ratio)
             for name, ratio in ratios.items()
             if ratio is not None
         }
-        return replace(signals, engines={**signals.engines, **known}) if known else signals
+        return changed(signals, engines={**signals.engines, **known}) if known else signals
 
     def _is_late(self, observation: Observation) -> bool:
         if not self._timeline.is_late(observation.t, observation.monotonic_s):
@@ -323,7 +325,7 @@ class Watch:
                 "process_open_fds": server.process_open_fds,
                 "unknown_families": reading.unknown_families,
             }
-        return replace(
+        return changed(
             known,
             t=observation.t,
             up=reading is not None,
@@ -348,16 +350,16 @@ def _with_states(signals: TargetSignals, incidents: Sequence[Incident]) -> Targe
             if incident.kind == kind:
                 which = signals.engines if incident.engine is None else (incident.engine,)
                 said |= dict.fromkeys(which, (word, incident.summary))
-    changed = {
-        name: replace(signals.engines[name], state=word, state_text=text)
+    other = {
+        name: changed(signals.engines[name], state=word, state_text=text)
         for name, (word, text) in said.items()
         if name in signals.engines and signals.engines[name].state not in (word, *_KEPT_STATES)
     }
-    if not changed:
+    if not other:
         return signals
-    engines = {**signals.engines, **changed}
+    engines = {**signals.engines, **other}
     word, text = _of_all(list(engines.values()))
-    return replace(signals, engines=engines, state=word, state_text=text)
+    return changed(signals, engines=engines, state=word, state_text=text)
 
 
 def _of_all(engines: list[EngineSignals]) -> tuple[str, str]:

@@ -98,14 +98,17 @@ def watcher(
 
 
 @contextmanager
-def prometheus(engines_url: str, targets: int, interval_seconds: float) -> Iterator[int]:
+def prometheus(
+    engines_url: str, targets: int, interval_seconds: float, *, name_paths: bool = True
+) -> Iterator[int]:
     """The PID of a Prometheus that scrapes the same, on the same core, into memory and its log."""
     with tempfile.TemporaryDirectory() as folder:
         config = Path(folder) / "prometheus.yml"
         address = engines_url.removeprefix("http://")
+        paths = [f"/t{number}/metrics" if name_paths else "/metrics" for number in range(targets)]
         each = [
-            f"      - {{targets: ['{address}'], labels: {{__metrics_path__: /t{number}/metrics, name: t{number}}}}}"
-            for number in range(targets)
+            f"      - {{targets: ['{address}'], labels: {{__metrics_path__: {path}, name: t{number}}}}}"
+            for number, path in enumerate(paths)
         ]
         head = f"global: {{scrape_interval: {interval_seconds:g}s, scrape_timeout: {interval_seconds:g}s}}"
         jobs = ["scrape_configs:", "  - job_name: engines", "    static_configs:", *each]

@@ -1,12 +1,20 @@
-"""What being watched costs a real vLLM: its throughput with a watcher at 1 s and without, in pairs.
+"""What being watched costs a real vLLM: its throughput with a watcher at 1 s and without, in turns of seconds.
 
-Needs vLLM's own environment (`make test-vllm` installs it). Load and engine are those of tests/real_vllm.
-Which of a pair comes first alternates, so that a drift of the machine cancels out.
+Needs vLLM's own environment (`make test-vllm` installs it). Under one steady load, of requests of one length, the
+watcher is stopped (SIGSTOP) and let go on in turns, two by two, and which of the two comes first alternates: what
+the machine does by itself within minutes cancels out. Engine, load and watcher share two cores.
+
+A machine's speed scatters more than watching costs. So the same is measured with ten watchers at once, which take
+ten times as much and scatter no more, and divided by ten. And without load the CPU time is told that vLLM's
+processes spend when somebody asks them every second, beyond what they spend when nobody does.
 """
 
+import os
+import signal
 import statistics
 import tempfile
 import time
+import urllib.request
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,35 +22,94 @@ from benchmarks.performance import processes
 from benchmarks.performance.row import Row
 from tests.real_vllm.load import Load, under_load
 from tests.real_vllm.server import RealVllm
+from vllm_watch.sources.reading import Reader
 
-PAIRS = 10
-SETTLE_SECONDS, SECONDS = 8.0, 30.0
+PAIRS = 60
+TIMES = 10
+SETTLE_SECONDS, SECONDS = 15.0, 4.0
+IDLE_TURNS, IDLE_SECONDS = 4, 15.0
 CLIENTS = 4
 CHANGE_MAX = 0.5  # per cent
 
 
 def rows() -> list[Row]:
     """All of this subject."""
-    changes = []
+    load = Load(
+        clients=CLIENTS, prompt_tokens=(32, 32), output_tokens=(128, 128),
+        requests_max=1_000_000, seconds_max=2 * SETTLE_SECONDS + 6 * PAIRS * SECONDS,
+    )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder, RealVllm(Path(folder)) as vllm:
-        for pair in range(PAIRS):
-            order = (True, False) if pair % 2 else (False, True)
-            rate = {watched: _tokens_per_second(vllm.url, watched=watched) for watched in order}
-            changes.append(100 * (1 - rate[True] / rate[False]))
-    noise = statistics.stdev(changes) / PAIRS**0.5
+        with under_load(vllm.url, load):
+            lost, noise = _lost(vllm.url, 1)
+            lost_of_many, noise_of_many = _lost(vllm.url, TIMES)
+        time.sleep(SETTLE_SECONDS)
+        with processes.watcher(vllm.url, 1, 1.0, name_paths=False) as watcher:
+            time.sleep(SETTLE_SECONDS)
+            ours = _idle_share(vllm, watcher.pid)
+        with processes.prometheus(vllm.url, 1, 1.0, name_paths=False) as pid:
+            time.sleep(SETTLE_SECONDS)
+            theirs = _idle_share(vllm, pid)
+    how = f"standard error of {PAIRS} pairs of {SECONDS:g} s"
     return [
-        Row("throughput that a real vLLM loses to a watcher at 1 s", statistics.mean(changes), "%", CHANGE_MAX,
-            f"± {noise:.2f} % (standard error of {PAIRS} pairs)"),
+        Row("throughput that a real vLLM loses to a watcher at 1 s", lost, "%", None, f"± {noise:.2f} % ({how})"),
+        Row(f"the same to {TIMES} watchers at once, ÷ {TIMES}", lost_of_many / TIMES, "%", CHANGE_MAX,
+            f"± {noise_of_many / TIMES:.2f} % ({how})"),
+        Row("CPU that a real vLLM spends on a watcher at 1 s", ours, "of a core", None,
+            f"on a Prometheus at 1 s {theirs:.3g}"),
     ]  # fmt: skip
 
 
-def _tokens_per_second(url: str, *, watched: bool) -> float:
+def _lost(url: str, watchers: int) -> tuple[float, float]:
+    """Per cent of the throughput that is lost to so many of them, and the standard error of that."""
     with ExitStack() as stack:
-        if watched:
-            stack.enter_context(processes.watcher(url, 1, 1.0, name_paths=False))
-        load = Load(clients=CLIENTS, requests_max=1_000_000, seconds_max=2 * SECONDS)
-        report = stack.enter_context(under_load(url, load))
+        pids = [
+            stack.enter_context(processes.watcher(url, 1, 1.0, name_paths=False)).pid
+            for _ in range(watchers)
+        ]
         time.sleep(SETTLE_SECONDS)
-        tokens, began = report.output_tokens, time.monotonic()
-        time.sleep(SECONDS)
-        return (report.output_tokens - tokens) / (time.monotonic() - began)
+        changes = [_change(url, pids, watched_first=bool(n % 2)) for n in range(PAIRS)]
+    return statistics.mean(changes), statistics.stdev(changes) / PAIRS**0.5
+
+
+def _change(url: str, watchers: list[int], *, watched_first: bool) -> float:
+    """Per cent of the throughput that is lost while it is watched."""
+    rate = {}
+    for watched in (watched_first, not watched_first):
+        for pid in watchers:
+            os.kill(pid, signal.SIGCONT if watched else signal.SIGSTOP)
+        rate[watched] = _tokens_per_second(url)
+    return 100 * (1 - rate[True] / rate[False])
+
+
+def _tokens_per_second(url: str) -> float:
+    began, tokens = _tokens(url)
+    time.sleep(SECONDS)
+    ended, more = _tokens(url)
+    return (more - tokens) / (ended - began)
+
+
+def _tokens(url: str) -> tuple[float, float]:
+    """When, and how many tokens the engine had generated by then."""
+    with urllib.request.urlopen(f"{url}/metrics", timeout=30) as answer:
+        body = answer.read().decode()
+    now = time.monotonic()
+    tokens = Reader().read(body).engines[0].generation_tokens
+    assert tokens is not None
+    return now, tokens
+
+
+def _idle_share(vllm: RealVllm, scraper: int) -> float:
+    """Share of a core that vLLM's processes spend on who asks them, beyond what they spend by themselves."""
+    spent = {signal.SIGCONT: 0.0, signal.SIGSTOP: 0.0}
+    for _ in range(IDLE_TURNS):
+        for number in spent:
+            os.kill(scraper, number)
+            began = _cpu_seconds(vllm)
+            time.sleep(IDLE_SECONDS)
+            spent[number] += _cpu_seconds(vllm) - began
+    os.kill(scraper, signal.SIGCONT)
+    return (spent[signal.SIGCONT] - spent[signal.SIGSTOP]) / (IDLE_TURNS * IDLE_SECONDS)
+
+
+def _cpu_seconds(vllm: RealVllm) -> float:
+    return sum(processes.cpu_seconds(pid) for pid in vllm.processes().values())

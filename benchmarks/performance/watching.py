@@ -18,6 +18,8 @@ from vllm_watch.daemon import Daemon
 from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
 
+POLL_SECONDS = 1.0  # each time is two looks at the disk, which are not the watcher's
+
 
 async def main(interval: str, folder: Path) -> None:
     load_watcher()  # as run does: what is loaded by now is not looked at for garbage again
@@ -37,7 +39,7 @@ async def main(interval: str, folder: Path) -> None:
 
     async def appears(name: str) -> None:
         while not (folder / name).exists():
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def tell() -> None:
         (folder / "url").write_text(daemon.url)

@@ -39,6 +39,10 @@ STAYS_AWAY_SECONDS = 300.0
 as long again as the longest start that was seen, which is under 170 s here."""
 
 
+UNUSED_SECONDS = 90.0
+"""So long it must have been seen without a request for anybody to know that its end costs nothing (idle_seconds 60)."""
+
+
 class EngineLife:
     """One server in its scene; `chores` are what somebody will do at a time."""
 
@@ -59,6 +63,13 @@ class EngineLife:
         self.chores: list[tuple[float, Callable[[], None]]] = []
         self.happened: dict[str, int] = {}
         self.in_flight_seen = 0.0  # at the last look that had an answer
+        self.answered_seen = False  # at the last look
+        self.answered_t = 0.0  # of the last look that had an answer
+        self.unused_since_t: float | None = None  # the first in a row that met it without requests
+        self.refused_run: int | None = (
+            None  # of the watcher, that met it refusing since it answered
+        )
+        self.refuses_seen = False  # did one of them then see it answer?
         self._ill = False
 
     @property
@@ -74,6 +85,14 @@ class EngineLife:
     def later(self, seconds: float, chore: Callable[[], None]) -> None:
         """Have something done in so many seconds."""
         self.chores.append((self.t + seconds, chore))
+
+    def answered(self) -> None:
+        """A look met it and had an answer."""
+        if self.vllm.outstanding or self.t - self.answered_t > UNUSED_SECONDS:
+            self.unused_since_t = None
+        if not self.vllm.outstanding and self.unused_since_t is None:
+            self.unused_since_t = self.t
+        self.answered_t = self.t
 
     # --- scripts of the scene
 
@@ -254,9 +273,15 @@ class EngineLife:
         yield from self._emptied()
         yield 5 * MINUTE
         self.vllm.stop()
+        # Whoever was last seen at work and refuses ever after may have crashed: nobody outside can tell.
+        since_t = self.unused_since_t
+        unseen = since_t is None or self.answered_t < since_t + UNUSED_SECONDS
+        trouble = self._begin("to_zero_unseen", restarts=False) if unseen else None
         yield self.rng.uniform(10 * MINUTE, 60 * MINUTE)
         self.vllm.start(self.rng.uniform(30.0, 120.0))
         yield from self._until_serving()
+        if trouble is not None:
+            trouble.end_t = self.t
         self.workload.per_second = self.usual
 
     def _short_pause(self) -> Iterator[float]:

@@ -105,7 +105,13 @@ class Source:
             seen = observe(life.vllm, life.rack.sample())
             if missed and seen.scrape.outcome == "ok":
                 seen = replace(seen, scrape=_MISSED, health=None, reading=None)
+        life.answered_seen = seen.reading is not None
+        if seen.scrape.outcome == "refused":
+            life.refused_run = site.run
         if seen.reading is not None:
+            life.refuses_seen = life.refuses_seen or life.refused_run == site.run
+            life.refused_run = None
+            life.answered()
             life.in_flight_seen = sum(
                 (each.requests_running or 0.0) + (each.requests_waiting or 0.0)
                 for each in seen.reading.engines

@@ -15,14 +15,16 @@ from typing import Any
 import structlog
 
 from benchmarks.soak.books import HOUR, Books, Limits
-from benchmarks.soak.engine_life import MINUTE, EngineLife
+from benchmarks.soak.engine_life import MINUTE, STAYS_AWAY_SECONDS, EngineLife
 from benchmarks.soak.site import Site
 from benchmarks.soak.truth import Truth
 from benchmarks.soak.virtual_time import Clock, Loop, virtual
 from benchmarks.soak.watcher import BUDGETS, GROUPS, Watcher, joined, settings
 from vllm_watch.actions.attempt import ENDED_STATES
 from vllm_watch.actions.facts import Pause
+from vllm_watch.detectors.down_memory import AWAY_SECONDS_MAX
 from vllm_watch.lab.virtual import EPOCH
+from vllm_watch.signals.loading import START_SECONDS
 
 CHECK_SECONDS = 30 * MINUTE
 SETTLE_TRIES = 5
@@ -142,12 +144,23 @@ class Soak:
     async def _restart_watcher(self) -> None:
         """Stopped or killed; nobody watches for a while; another takes its folder over."""
         kill, away_s = self.rng.random() < 0.5, self.rng.choice((1.0, 20.0, 300.0, 1500.0))
+        left_t = self.clock.t
         await (self.watcher.kill() if kill else self.watcher.stop())
         await asyncio.sleep(away_s * self.rng.uniform(0.5, 1.5))
         self.site.advance_all()
         self.books.blinded(forget=("crash", "slow"))
+        if self.clock.t - left_t > AWAY_SECONDS_MAX:
+            self._may_be_starts()
         self._hold_what_is_kept()
         await self.watcher.start()
+
+    def _may_be_starts(self) -> None:
+        """Who takes connections and says nothing may start behind a proxy, where nothing seen before says otherwise."""
+        for trouble in self.truth.troubles:
+            life = self.site.lives[trouble.target]
+            known = life.vllm.process_seen or life.refuses_seen
+            if trouble.slug == "api_hang" and trouble.end_t is None and not known:
+                trouble.within_s = START_SECONDS + MINUTE
 
     def _hold_what_is_kept(self) -> None:
         """Between two runs: what is in the folder, and what the next run counts from."""
@@ -162,8 +175,10 @@ class Soak:
         all_ = self.rng.random() < 0.5
         names = list(GROUPS) if all_ else [self.rng.choice(list(GROUPS))]
         self.site.advance_all()
+        # One that has just come back, and was not looked at since, does not fall silent for the watcher.
         answering = sum(
-            each.vllm.serving and not each.vllm.api_hung for each in self.site.lives.values()
+            each.answered_seen and each.vllm.serving and not each.vllm.api_hung
+            for each in self.site.lives.values()
         )
         common = all_ and answering >= COMMON_MIN
         away = [
@@ -175,6 +190,19 @@ class Soak:
         self.site.away.clear()
         for trouble in away:
             trouble.end_t = self.clock.t
+        self._nobody_saw_it_go(names)
+
+    def _nobody_saw_it_go(self, names: list[str]) -> None:
+        """Who crashed while there was no way to it may be starting: it has the time that a start takes."""
+        for trouble in self.truth.troubles:
+            if trouble.slug != "crash" or trouble.end_t is not None or trouble.target not in names:
+                continue
+            unseen_s = self.clock.t - self.site.lives[trouble.target].answered_t
+            if trouble.within_s is not None:
+                trouble.noted_s = None
+                trouble.within_s = (
+                    STAYS_AWAY_SECONDS if unseen_s <= AWAY_SECONDS_MAX else START_SECONDS + MINUTE
+                )
 
     async def _suspend(self) -> None:
         """The watcher is stopped in its tracks, all its timers with it."""

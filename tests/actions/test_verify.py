@@ -76,11 +76,16 @@ def test_story(looks: list[Look], outcome: str | None, stage: str, words: str) -
 
 
 def test_start_takes_what_its_starts_took() -> None:
-    """Twice the longest start that was seen replaces the default, in both directions."""
-    for longest_s, limit_s in ((60.0, 120.0), (900.0, 1800.0)):
+    """Twice the longest start that was seen replaces the default, in both directions; but not a few seconds."""
+    for longest_s, default_s, limit_s in (
+        (150.0, 1200, 300.0),
+        (900.0, 1200, 1800.0),
+        (36.0, 1200, verify.LOADS_SECONDS_MIN),
+        (36.0, 100, 100.0),
+    ):
         started = verify.before(STUCK, ())
         verification = Verification(
-            started, start_seconds=1200, settle_seconds=300, load_seconds_max=longest_s
+            started, start_seconds=default_s, settle_seconds=300, load_seconds_max=longest_s
         )
         assert verification.update(limit_s - 1, DOWN, ()).outcome is None
         assert verification.update(limit_s, DOWN, ()).outcome == verify.DID_NOT_HELP

@@ -28,8 +28,8 @@ from vllm_watch.lab.scripts import L40S
 from vllm_watch.lab.stories import load as usual_load
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.samples.process import ProcessSample
+from vllm_watch.store.rows import WatchRow
 from vllm_watch.store.store import Store
-from vllm_watch.store.tables import WatchRow
 from vllm_watch.watch import Watch
 
 PAST_SECONDS = 2700.0  # a leak of host memory is one after half an hour, which begins ten minutes after the start

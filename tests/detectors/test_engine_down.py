@@ -67,8 +67,12 @@ STORIES = {
         None,
     ),
     "its backlog fills up: still accepted at first": (
-        [*UP, silent(60, "read_timeout"), *gone("connect_timeout", 65, 90)],
+        [*UP, *gone("read_timeout", 60, 70), *gone("connect_timeout", 70, 90)],
         (70, "api_hang", "page"),
+    ),
+    "the way there breaks while an answer is under way": (
+        [*UP, silent(60, "read_timeout"), *gone("connect_timeout", 65, 120)],
+        (70, "unreachable", "page"),
     ),
     "no way there": ([*UP, *gone("connect_timeout", 60, 120)], (70, "unreachable", "page")),
     "no way there for some seconds": ([*UP, *gone("dns", 60, 70), seen(70)], None),
@@ -325,6 +329,42 @@ def test_turned_away_is_not_dead(looks, expected):
     found = first_firing(downs(looks))
     assert (found and (found[0], found[1].severity)) == expected
     assert found is None or (found[1].cause, found[1].restart_advised) == ("unreachable", False)
+
+
+@pytest.mark.parametrize(("lost_s", "patience_s"), [(30, 5), (300, 180), (900, 1800)])
+def test_refused_when_the_way_is_back(lost_s, patience_s):
+    """After a minute without a way it may have been restarted in its own time: that is a start's time from the first
+    refusal on, the usual one, or after more than ten minutes the longest. What was told before stays until then."""
+    back = 600 + lost_s
+    way = [*gone("connect_timeout", 600, back), *gone("refused", back, back + 2000)]
+    said = [(s, v) for s, (v,) in downs([*used(), *way])]
+    before = [v for s, v in said if back <= s < back + patience_s]
+    after = [v for s, v in said if s >= back + patience_s]
+    assert {v.state for v in before} == {"unknown"}
+    assert {(v.state, v.cause, v.severity) for v in after} == {("firing", "crash", "page")}
+
+
+def test_a_suspended_watcher_does_not_take_its_pause_for_its_interval():
+    """After one pause a lost way of three minutes is as long as ever: nothing is known of the end."""
+    paused = [served(1300, done=2400), *gone("connect_timeout", 1305, 1485)]
+    looks = [*used(), *paused, *gone("refused", 1485, 1600)]
+    said = downs([replace(look, monotonic_s=look.t - T) for look in looks])
+    assert {v.state for s, (v,) in said if s >= 1485} == {"unknown"}
+
+
+def test_scaled_to_zero_without_a_way_to_see_it():
+    """Nobody had asked anything for two minutes at its last answer: as when it had been seen to go."""
+    unused = [served(s, done=1200, running=0.0) for s in range(600, 720, 5)]
+    way = [*gone("connect_timeout", 720, 1020), *gone("refused", 1020, 3000)]
+    refused = [v for s, (v,) in downs([*used(), *unused, *way]) if s >= 1020]
+    assert {v.severity for v in refused if v.state == "firing"} == {"ticket"}
+
+
+def test_refused_after_a_hang_is_no_lost_way():
+    """It took connections before: whoever does that and refuses then has gone."""
+    looks = [*gone("read_timeout", 600, 800), *gone("refused", 800, 810)]
+    _, (verdict,) = downs([*used(), *looks])[-1]
+    assert (verdict.cause, verdict.severity) == ("crash", "page")
 
 
 def test_a_start_that_takes_longer_than_ever_is_said():

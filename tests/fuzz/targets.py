@@ -18,6 +18,7 @@ from tests.restarts.station import station
 from vllm_watch.config import load
 from vllm_watch.diagnosis.reading import LogReader, diagnose
 from vllm_watch.errors import ConfigError, ExpositionError, RecordingError
+from vllm_watch.samples.engine import JUDGED
 from vllm_watch.samples.observation import Reading
 from vllm_watch.sources import recording
 from vllm_watch.sources.http_body import Body
@@ -43,6 +44,7 @@ class FaultError(AssertionError):
 def exposition() -> Iterator[Target]:
     """A body of /metrics: read, or refused by line; the same whether its layout is known or not."""
     readers = {False: Reader(), True: Reader()}  # a server answers in one format
+    judging = {False: Reader(judged_only=True), True: Reader(judged_only=True)}
 
     def take(data: bytes) -> None:
         text = data.decode("utf-8", "replace")
@@ -52,8 +54,19 @@ def exposition() -> Iterator[Target]:
             fresh = _read(Reader(), text, openmetrics=openmetrics)
             if not repr(once) == repr(again) == repr(fresh):
                 raise FaultError(f"read otherwise once its layout is known: {text[:2000]!r}")
+            judged = _read(judging[openmetrics], text, openmetrics=openmetrics)
+            if isinstance(fresh, Reading) and _judged(judged) != _judged(fresh):
+                raise FaultError(f"judged on other numbers than it says: {text[:2000]!r}")
 
     yield take
+
+
+def _judged(read: Reading | str) -> str:
+    """All that judgement sees of a reading, or why there is none."""
+    if isinstance(read, str):
+        return read
+    engines = [[repr(getattr(each, name)) for name in sorted(JUDGED)] for each in read.engines]
+    return repr((engines, read.server, read.vllm, read.why_not, read.engine_kind))
 
 
 def _read(reader: Reader, text: str, *, openmetrics: bool) -> Reading | str:

@@ -178,6 +178,44 @@ def test_who_stays_away_while_the_others_came_back_pages_for_himself():
     )
 
 
+def lost_way(seconds=300):
+    """All at once there was no way to any for so long; now it is back, and t3 refuses."""
+    many = Many()
+    many.until(100)
+    many.lose(8, way="connect_timeout")
+    many.until(100 + seconds)
+    many.ways = {"t3": "refused"}
+    return many
+
+
+def test_who_is_being_restarted_when_the_way_is_back_pages_nobody():
+    """Since when it has refused nobody knows: it has the time that a start takes, from the first look that met it."""
+    many = lost_way()
+    many.until(400 + 150)
+    many.ways.clear()
+    many.until(800)
+    assert pages(many.told) == [WATCHER]
+    assert many.fleet.incident is None
+    assert [e["resolution"] for e in many.told if e["event"] == "resolved" and e["target"] == "t3"] == ["healthy"]  # fmt: skip
+
+
+def test_who_refuses_for_longer_than_a_start_takes_after_the_way_is_back_pages():
+    """As a crash, not as a lost way."""
+    many = lost_way()
+    told = many.until(700)
+    assert pages(told) == ["t3"]
+    paged = next(e for e in told if e["severity"] == "page" and e["target"] == "t3")
+    assert (paged["cause"], 570 <= paged["t"] - T <= 600) == ("crash", True)
+
+
+def test_a_short_loss_of_the_way_hides_no_crash():
+    """It was in use half a minute before: whoever refuses then has crashed."""
+    told = lost_way(30).until(250)
+    assert pages(told) == ["t3"]
+    paged = next(e for e in told if e["severity"] == "page" and e["target"] == "t3")
+    assert (paged["cause"], paged["t"] - T <= 175) == ("crash", True)
+
+
 class ByHand:
     """Four targets whose judgement is told by hand; their single incidents do not end by themselves."""
 

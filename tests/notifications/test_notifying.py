@@ -14,7 +14,7 @@ from vllm_watch.config import Config
 from vllm_watch.export.restarts import RestartCounts, RestartPlan
 from vllm_watch.notifying import Notifying
 from vllm_watch.remembering import Memory
-from vllm_watch.store.tables import IncidentRow
+from vllm_watch.store.rows import IncidentRow
 
 
 @pytest.fixture(autouse=True)

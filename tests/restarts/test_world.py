@@ -98,14 +98,19 @@ def seen(t, process_start_time):
     return Observation(t=t, monotonic_s=t, target="a", scrape=Call(outcome="ok"), reading=reading)
 
 
+def found(one, *states):
+    """A target on which an incident has just been found, its Watch, and the incident's id; `states`: what follows."""
+    watch = one.watches["a"] = Watch("a", detectors={"said": Says("firing", *states)})
+    one.follow()
+    events = watch.observe(seen(1000.0, 1.0))
+    one.look("a", "stalled", events=events)
+    return watch, events[0]["id"]
+
+
 async def test_an_incident_of_a_process_that_another_has_followed(tmp_path):
     """It is open until it was quiet for a while, but what it was found in is gone: nothing is to be done for it."""
     async with station(tmp_path, start=False) as one:
-        watch = one.watches["a"] = Watch("a", detectors={"said": Says("firing", "unknown")})
-        one.follow()
-        events = watch.observe(seen(1000.0, 1.0))
-        one.look("a", "stalled", events=events)
-        incident = events[0]["id"]
+        watch, incident = found(one, "unknown")
         assert one.restarts.world.incident(incident) == IncidentFact(
             open=True, restart_advised=True
         )
@@ -117,11 +122,7 @@ async def test_an_incident_of_a_process_that_another_has_followed(tmp_path):
 async def test_an_incident_that_has_ended_and_is_not_shown_so_yet(tmp_path):
     """What a look has found is shown once it is on the disk; nothing is begun for what it has ended."""
     async with station(tmp_path, start=False) as one:
-        watch = one.watches["a"] = Watch("a", detectors={"said": Says("firing", "clear")})
-        one.follow()
-        events = watch.observe(seen(1000.0, 1.0))
-        one.look("a", "stalled", events=events)
-        incident = events[0]["id"]
+        watch, incident = found(one, "clear")
         for look in range(1, 20):  # an incident ends once it was quiet for half a minute
             assert one.restarts.world.incident(incident).open
             if events := watch.observe(seen(1000.0 + 5.0 * look, 1.0)):

@@ -320,22 +320,6 @@ def test_a_clock_that_is_a_little_behind_does_not_hide_a_restart():
     assert follow(before, sample(generation_tokens=1.0, created_time=990.0)).restarts == 1
 
 
-@pytest.mark.parametrize("value", [float("nan"), inf, -5.0])
-def test_what_is_no_count_is_unknown(value):
-    """A gauge or counter that is NaN, infinite or negative is not passed on, and is no progress."""
-    odd = sample(
-        requests_running=value, kv_cache_usage=value, generation_tokens=value,
-        request_success={"stop": value}, iteration_tokens=steps(value, 1.0),
-    )  # fmt: skip
-    signals = follow(odd, odd, odd)
-    assert (signals.requests_running, signals.kv_cache_usage_ratio) == (None, None)
-    assert (signals.generation_tokens_per_second, signals.requests_finished_per_second) == (
-        None,
-        None,
-    )
-    assert (signals.state, signals.last_progress_timestamp_seconds) == ("idle", None)
-
-
 def test_a_cache_that_says_it_is_overfull_has_no_room_and_no_debt():
     """Usage above 1 gives no negative tokens and no negative time."""
     config = {"num_gpu_blocks": "100", "block_size": "16"}

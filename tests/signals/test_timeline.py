@@ -2,6 +2,7 @@
 
 import pytest
 
+from vllm_watch.signals import kept
 from vllm_watch.signals.timeline import Timeline
 
 # Each story: list of (t, monotonic_s or None), then what the last step is: (seconds, known).
@@ -29,6 +30,13 @@ STORIES = {
         (10, True),
     ),
     "nothing is usual yet": ([(0, None), (900, None)], (900, True)),
+    "a monotonic clock that began before the world": (
+        [(0, -1e308), (5, 100), (10, 105)],
+        (5, True),
+    ),
+    "... and what came of it": ([(0, 5), (5, 10), (10, 1e308)], (5, False)),
+    "a Unix time that is none": ([(0, None), (1e300, None)], (1, False)),
+    "two looks at one moment": ([(0, 5), (5, 10), (10, 10 + 1e-9)], (5, False)),
 }
 
 
@@ -65,3 +73,12 @@ def test_an_observation_at_or_before_the_last_one_is_late(moment, late):
         timeline = Timeline()
         timeline.advance(10, None)
     assert timeline.is_late(*moment) is late
+
+
+@pytest.mark.parametrize("at_s", [1e18, -5.0, float("inf")])
+def test_an_axis_that_stands_nowhere_is_not_gone_on_with(at_s):
+    """Steps of seconds would be lost on it."""
+    timeline = Timeline()
+    with pytest.raises(kept.DAMAGE):
+        timeline.restore({"t": 100.0, "at_s": at_s})
+    assert timeline.export_state() is None

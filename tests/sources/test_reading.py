@@ -10,7 +10,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from vllm_watch.samples.engine import EngineSample, Histogram
-from vllm_watch.sources.reading import ENGINES_MAX, LABEL_VALUES_MAX, Reader
+from vllm_watch.sources.picking import LABEL_VALUES_MAX
+from vllm_watch.sources.reading import ENGINES_MAX, Reader
 from vllm_watch.sources.vllm_names import FIELDS, Kind
 
 CAPTURES = {path.stem: path for path in sorted((Path(__file__).parent / "captures").glob("*.txt"))}

@@ -5,8 +5,8 @@ import time
 
 from vllm_watch.lab.sampling import observe
 from vllm_watch.lab.stories import STORIES
+from vllm_watch.store.rows import WatchRow
 from vllm_watch.store.store import Store
-from vllm_watch.store.tables import WatchRow
 from vllm_watch.watch import Watch
 
 

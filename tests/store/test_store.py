@@ -11,8 +11,8 @@ import time
 import pytest
 
 from vllm_watch.store import file, schema, tables
+from vllm_watch.store.rows import IncidentRow, WatchRow
 from vllm_watch.store.store import Store
-from vllm_watch.store.tables import IncidentRow, WatchRow
 
 NOW = time.time()
 

@@ -28,6 +28,10 @@ longest grace that hooks give by default."""
 LOADS_TOLERANCE = 2.0
 """A start may take so many times the longest seen: another page cache, another node."""
 
+LOADS_SECONDS_MIN = 180.0
+"""... and at least so long, the end of the old process included: most models load for one to three minutes, and
+twice a start of seconds is no surprise on a busy host. As `engine_down` waits for a start that others made."""
+
 _ILL = ("stalled", "collapsed", "down")
 
 
@@ -70,10 +74,13 @@ class Verification:
         self, before: Before, *, start_seconds: float, settle_seconds: float,
         load_seconds_max: float | None = None,
     ) -> None:  # fmt: skip
-        """`load_seconds_max` is the longest start of this engine that was seen; it replaces `start_seconds`."""
+        """`load_seconds_max` is the longest start of this engine that was seen: what a start may take is
+        reckoned from it instead of `start_seconds`."""
         self._before = before
         self._start_seconds = (
-            start_seconds if load_seconds_max is None else LOADS_TOLERANCE * load_seconds_max
+            start_seconds
+            if load_seconds_max is None
+            else max(min(start_seconds, LOADS_SECONDS_MIN), LOADS_TOLERANCE * load_seconds_max)
         )
         self._settle_seconds = settle_seconds
         self._load_seconds: float | None = None

@@ -4,22 +4,15 @@ What was seen is counted for up to some hours, then counted anew, so that advice
 there is. It is not kept over a restart of the watcher: it is there again after as many minutes.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from vllm_watch.advice.engine_log import backend_name
-from vllm_watch.advice.hardware_rules import attention_fallback, gpus_idle
 from vllm_watch.advice.host_gpus import HostGpusSeen
-from vllm_watch.advice.memory_rules import kv_starved, preemptions
-from vllm_watch.advice.records import AttentionBackend, Evidence
+from vllm_watch.advice.records import AttentionBackend
 from vllm_watch.advice.tally import Tally
-from vllm_watch.advice.use_rules import context_unused, prefix_caching_off
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.records import Advice, TargetSignals
-
-RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (
-    kv_starved, preemptions, gpus_idle, prefix_caching_off, context_unused, attention_fallback,
-)  # fmt: skip
 
 LOOK_SECONDS = 5.0
 """Looks that come faster are left out: shares of looks need no more."""
@@ -87,6 +80,8 @@ class Adviser:
     def _judged(
         self, at_s: float, observation: Observation, signals: TargetSignals
     ) -> Iterator[Advice]:
+        from vllm_watch.advice.rules import RULES  # noqa: PLC0415 - nobody waits for advice
+
         reading = observation.reading
         for sample in reading.engines if reading else ():
             tally, known = self._tallies.get(sample.engine), signals.engines.get(sample.engine)

@@ -8,7 +8,6 @@ Slow steps: the GPU says so (clock lowered for heat or power; another process co
 is the engine itself.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals import kept
+from vllm_watch.signals.rows import Rows
 
 KV_PINNING, PREEMPTION_THRASH, KV_LEAK = "kv_pinning", "preemption_thrash", "kv_leak"
 SLOW_ENGINE, THERMAL, NEIGHBOUR = "slow_engine", "thermal_throttle", "neighbour_contention"
@@ -72,11 +72,12 @@ class Creep:
     """How KV usage that no running request explained came about, over the last hour."""
 
     def __init__(self) -> None:
-        self._history: deque[tuple[float, float]] = deque(maxlen=CREEP_SAMPLES)
+        self._history = Rows(CREEP_SAMPLES, 2)
 
     def note(self, at_s: float, unexplained: float) -> None:
         """Keep a sample now and then."""
-        if not self._history or at_s - self._history[-1][0] >= CREEP_SAMPLE_SECONDS:
+        last = self._history.last
+        if last is None or at_s - last[0] >= CREEP_SAMPLE_SECONDS:
             self._history.append((at_s, unexplained))
 
     def export_state(self) -> list[list[float]]:
@@ -86,7 +87,8 @@ class Creep:
     def restore(self, state: Sequence[Sequence[float]]) -> None:
         """Go on with the history."""
         history = [kept.numbers(each, 2) for each in state]
-        self._history.extend((at_s, unexplained) for at_s, unexplained in history)
+        for row in history:
+            self._history.append(row)
 
     def rise_seconds(self, now: float) -> float | None:
         """How long it took from a quarter to three quarters of what it is `now`; None where not known."""

@@ -47,7 +47,7 @@ ABORTED_SHARE_MAX = 0.05
 told to end (SIGTERM with --shutdown-timeout: vLLM 0.18 and later)."""
 
 GAP_SECONDS, GAP_LOOKS = 60.0, 4.0
-"""After so long without a look at all, it is not known what was asked of it at its end."""
+"""After so long without a look at all, or without a way to it, it is not known what was asked of it at its end."""
 
 
 Counts = tuple[float | None, float | None, float, float]
@@ -123,6 +123,10 @@ class Demand:
         """The first look without an answer."""
         self._blind_s = self._tick(view) or 0.0
 
+    def unseen(self, seconds: float) -> None:
+        """For so long there was no way to it: what was asked of it at its end is known no better than without looks."""
+        self.known = self.known and seconds <= self._gap_s
+
     def look(self, view: View, reading: Reading) -> None:
         """A look with one."""
         passed_s, self.known = self._tick(view), True
@@ -164,14 +168,19 @@ class Demand:
             self.known = False
             return None
         passed_s = view.at_s - before
-        limit_s = max(GAP_SECONDS, GAP_LOOKS * self._usual_s)
-        self._usual_s += (passed_s - self._usual_s) / (8.0 if self._usual_s else 1.0)
+        limit_s = self._gap_s
+        usual_s = min(passed_s, limit_s)  # a pause is no interval
+        self._usual_s += (usual_s - self._usual_s) / (8.0 if self._usual_s else 1.0)
         # A host that was suspended has no monotonic time of it; its Unix time has.
         slept_s = 0.0 if before_t is None else self._t - before_t - passed_s
         if max(passed_s, slept_s) > limit_s:
             self.known = False
             return None
         return passed_s
+
+    @property
+    def _gap_s(self) -> float:
+        return max(GAP_SECONDS, GAP_LOOKS * self._usual_s)
 
     def _began_anew(self, at_s: float) -> None:
         self._idle_since_s = self._admitted_s = at_s

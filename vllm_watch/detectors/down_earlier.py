@@ -1,9 +1,10 @@
 """A server that this run of the watcher has not seen to answer, and an earlier one has; a helper of `engine_down`.
 
 The watcher comes back after a while and meets an address that takes connections and says nothing. A vLLM that
-starts refuses: its port is bound early, and listened on only when the engine is up, with one API server or
-with many. So whoever takes connections is up and hangs, or is not vLLM: a proxy, a mesh or an activator that
-holds the request until a server is there. What tells them apart is what was seen here before.
+starts refuses: its port is bound early (vLLM's `setup_server`) and listened on only when the engine is up (by
+uvicorn), with one API server or with many (`run_multi_api_server` hands the bound socket on). So whoever takes
+connections is up and hangs, or is not vLLM: a proxy, a mesh or an activator that holds the request until a
+server is there. What tells them apart is what was seen here before.
 """
 
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.observation import ProcessState, Reading
 from vllm_watch.signals import kept
-from vllm_watch.signals.loading import START_SECONDS, same_start
+from vllm_watch.signals.loading import START_SECONDS, lives_on
 
 EARLIER_SECONDS_MAX = 86_400.0
 """What answered longer ago says nothing of who lives at this address now: lists of targets grow old, and
@@ -46,13 +47,7 @@ class Earlier:
 
     def is_up(self, process: ProcessState | None) -> str | None:
         """What says, in words, that who is silent here does not start; None: nothing does."""
-        if (
-            process is not None
-            and process.alive is True
-            and process.start_time is not None
-            and self.life_start is not None
-            and same_start(process.start_time, self.life_start)
-        ):
+        if lives_on(process, self.life_start):
             return "the process that answered then still lives"
         return "a server that starts has refused connections here" if self.refuses else None
 

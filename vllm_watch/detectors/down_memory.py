@@ -102,4 +102,5 @@ def _run(told: Any) -> Run | None:
         silent=kept.whole(told["silent"]),
         told_to_end=kept.flag(told["told_to_end"]),
         unused=kept.flag(told["unused"]),
+        reached_again=kept.flag(told.get("reached_again", False)),
     )

@@ -25,6 +25,10 @@ BUSY_FDS = 500.0
 SLOW_ANSWER_SECONDS = 0.5
 """An idle API server answers /metrics within 30 ms; one that took this long was busy."""
 
+ACCEPTED_LOOKS_MIN = 2
+"""Looks at which a connection was taken and nothing said, until it is the server that hangs. One alone, before or
+among others at which nobody was reached, is what a way leaves that breaks while an answer is under way."""
+
 _ACCEPTED = frozenset(("read_timeout", "disconnected"))  # and then nothing was said
 _UNREACHED = frozenset(("connect_timeout", "dns"))
 
@@ -43,9 +47,12 @@ class Run:
     said: str = ""  # the newest error
     told_to_end: bool = False  # its process lived on after the port was closed
     unused: bool = False  # it went when (almost) nobody used it, or was emptied first
+    reached_again: bool = False  # it began after looks at which there was no way to it
 
     def hear(self, call: Call, at_s: float) -> bool:
         """Take one more of them in. Was nothing at all heard at it?"""
+        if self._is_reached_again(call):  # since when it has refused, nobody saw
+            self.began_s, self.looks, self.mute, self.reached_again = at_s, 0, 0, True
         self.looks += 1
         self.said = call.error or call.outcome
         self.refused += call.outcome == "refused"
@@ -58,6 +65,16 @@ class Run:
         self.silent += call.outcome in _ACCEPTED
         self.held += call.outcome == "read_timeout"
         return True
+
+    def _is_reached_again(self, call: Call) -> bool:
+        """Does it refuse, after looks at which there was no way to it, and nothing else?"""
+        unreached = self.looks > 0 and self.looks == self.mute and not (self.silent or self.refused)
+        return unreached and call.outcome == "refused"
+
+    @property
+    def hangs(self) -> bool:
+        """Does it take connections and say nothing, or did it until its backlog was full?"""
+        return self.silent >= ACCEPTED_LOOKS_MIN
 
     @property
     def is_held(self) -> bool:
@@ -72,6 +89,12 @@ def busy(waiting: float, reading: Reading, scrape: Call) -> bool:
         or (reading.server.process_open_fds or 0.0) >= BUSY_FDS
         or scrape.latency_s >= SLOW_ANSWER_SECONDS
     )
+
+
+def was_busy(demand: Demand) -> tuple[Evidence, ...]:
+    """What speaks against a hang of one that was."""
+    text = f"it was busy when it last answered ({demand.in_flight:.0f} requests)"
+    return (Evidence(name="requests_in_flight", value=demand.in_flight, text=text),)
 
 
 def healthy(health: Call | None) -> bool:
@@ -116,6 +139,8 @@ def slow_load(loading: Loading, at_s: float, began_s: float) -> tuple[Evidence, 
 
 def how_it_crashed(demand: Demand, *, at_work: bool) -> str:
     """One that goes on living when it is started again; `at_work`: was it, whatever the last look met?"""
+    if not demand.known:
+        return "connections are refused; it was not seen for a while before it went"
     text = f"connections are refused; {demand.in_flight:.0f} requests were in flight"
     if not at_work:
         return text

@@ -15,18 +15,22 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vllm_watch.detectors import down_memory, down_witnesses
-from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.detectors import down_memory, down_verdicts, down_witnesses
+from vllm_watch.detectors.base import CLEAR, FIRING, Evidence, Verdict, View
 from vllm_watch.detectors.demand import Demand
 from vllm_watch.detectors.down_earlier import Earlier
-from vllm_watch.detectors.down_memory import ABSENCE_SECONDS_MAX, LIVES_KEPT, SILENCES_KEPT
+from vllm_watch.detectors.down_memory import (
+    ABSENCE_SECONDS_MAX,
+    AWAY_SECONDS_MAX,
+    LIVES_KEPT,
+    SILENCES_KEPT,
+)
+from vllm_watch.detectors.down_verdicts import KIND, unknown
 from vllm_watch.detectors.down_witnesses import Run
 from vllm_watch.detectors.gpu_trouble import GpuTrouble
 from vllm_watch.samples.observation import Call, Reading
 from vllm_watch.signals import kept
 from vllm_watch.signals.loading import START_SECONDS, Loading
-
-KIND = "engine_down"
 
 
 class Settings(BaseModel):
@@ -138,7 +142,7 @@ class Detector:
         if observation.reading is not None or down_witnesses.healthy(observation.health):
             return (self._answered(view, observation.reading),)
         if observation.scrape.outcome == "watcher":
-            return (Verdict(state=UNKNOWN, kind=KIND, summary=f"{observation.scrape.error}"),)
+            return (unknown(f"{observation.scrape.error}"),)
         if self._run is None:
             self._demand.missed(view)
         if self._dead_looks >= self._settings.dead_looks and not down_witnesses.turned_away(
@@ -169,7 +173,7 @@ class Detector:
         if self._dead_looks:
             return self._dead(view)
         if self._looping and view.at_s - self._up_since_s < self._settings.loop_over_seconds:
-            return Verdict(state=UNKNOWN, kind=KIND, summary="up, as it was before each crash")
+            return unknown("up, as it was before each crash")
         self._looping = False
         return Verdict(state=CLEAR, kind=KIND)
 
@@ -194,7 +198,7 @@ class Detector:
         run = self._run
         if run is None:
             run = self._run = Run(began_s=view.at_s)
-        mute = run.hear(call, view.at_s)
+        mute = self._is_mute(run, call, view.at_s)
         if run.refused and mute:
             # A port that opens and closes while it starts; an address that goes with what was stopped.
             return self._refused(view, run)
@@ -204,12 +208,20 @@ class Detector:
             self._earlier.refuses = False  # there is somebody who speaks for a server that is away
             if self._answered_s is not None:
                 return self._absent(view, run)
-        return Verdict(state=UNKNOWN, kind=KIND, summary=f"/metrics cannot be read: {run.said}")
+        return unknown(f"/metrics cannot be read: {run.said}")
+
+    def _is_mute(self, run: Run, call: Call, at_s: float) -> bool:
+        """Take one more look in. Was nothing at all heard at it?"""
+        began_s, mute = run.began_s, run.hear(call, at_s)
+        began_anew = run.began_s != began_s
+        if began_anew and self._demand.drained is None and not self._is_idle():
+            self._demand.unseen(run.began_s - began_s)
+        return mute
 
     def _refused(self, view: View, run: Run) -> Verdict:
         down_s = view.at_s - run.began_s
         if self._answered_s is None:
-            return self._never_up(view, run)
+            return down_verdicts.never_up(view.at_s - (self._began_s or 0.0), run.said)
         loading, process = self._loading, view.observation.process
         lives = loading.is_ending(process)
         run.told_to_end = run.told_to_end or (lives and down_s >= self._settings.exit_seconds)
@@ -218,20 +230,30 @@ class Detector:
         )
         if lives and down_s < loading.patience_s(START_SECONDS):
             why = f"refused for {down_s:.0f} s; its process lives: it starts, or ends in its time"
-            return Verdict(state=UNKNOWN, kind=KIND, summary=why)
+            return unknown(why)
         gone = process is not None and process.alive is False
         signs = (*down_witnesses.signs(view, self._dead_s), *self._gpus.evidence)
         if run.looks < self._settings.refused_looks and not (signs or gone):
-            return Verdict(state=UNKNOWN, kind=KIND, summary="refused at one look")
+            return unknown("refused at one look")
         if loading.attempts >= self._settings.loop_starts:
             self._looping = True
         planned = down_witnesses.planned(self._demand, told_to_end=run.told_to_end)
         if planned and not signs and not self._looping:
             return self._ended(view, run, planned)
+        seen = self._demand.known or not run.reached_again
+        if down_s < self._patience_s(run) and not (seen or signs or gone or self._looping):
+            return unknown(f"refused for {down_s:.0f} s, since the way to it is back; it may start")
         if not self._crashed:
             self._crashed = True
             self._count_life(run)
         return self._crash(view, run, signs)
+
+    def _patience_s(self, run: Run) -> float:
+        """How long who refuses may start; after a long time unseen, as long as one of whom nothing is known."""
+        unseen_s = 0.0 if self._answered_s is None else run.began_s - self._answered_s
+        if unseen_s > AWAY_SECONDS_MAX:
+            return START_SECONDS
+        return self._loading.patience_s(self._settings.page_after_seconds)
 
     def _ended(self, view: View, run: Run, planned: tuple[Evidence, ...]) -> Verdict:
         """It was stopped on purpose: a ticket once it stays away for longer than a start takes."""
@@ -243,7 +265,7 @@ class Detector:
             patience_s = max(patience_s, self._settings.away_factor * self._away_s)
         if down_s < patience_s or self._loading.in_time(view.at_s):
             summary = f"refused for {down_s:.0f} s; {planned[0].text}"
-            return Verdict(state=UNKNOWN, kind=KIND, summary=summary)
+            return unknown(summary)
         return Verdict(
             state=FIRING,
             kind=KIND,
@@ -265,22 +287,6 @@ class Detector:
         enough = len(last) >= self._settings.loop_lives
         self._looping = enough and sum(last) < self._settings.loop_seconds
 
-    def _never_up(self, view: View, run: Run) -> Verdict:
-        waited_s = view.at_s - (self._began_s or 0.0)
-        if waited_s < START_SECONDS:
-            why = "vLLM refuses connections until its weights are loaded"
-            return Verdict(state=UNKNOWN, kind=KIND, summary=f"refused for {waited_s:.0f} s; {why}")
-        return Verdict(
-            state=FIRING,
-            kind=KIND,
-            cause="unknown",
-            severity="ticket",
-            summary=f"never seen to answer, and it has refused for {waited_s / 60:.0f} min",
-            evidence_for=(
-                down_witnesses.seconds("seconds_refused", waited_s, START_SECONDS, run.said),
-            ),
-        )
-
     def _crash(self, view: View, run: Run, signs: tuple[Evidence, ...]) -> Verdict:
         down_s, demand, settings = view.at_s - run.began_s, self._demand, self._settings
         few = demand.in_flight < IN_FLIGHT_MIN
@@ -288,11 +294,12 @@ class Detector:
         used = demand.known and (at_work or not few)
         unused = not (used or signs or self._looping)
         run.unused = run.unused or unused
-        early = down_s < self._loading.patience_s(settings.page_after_seconds)
+        early = down_s < self._patience_s(run)
         # It may have fallen idle and been taken away as before, while nobody looked.
         taken = not demand.known and down_s < settings.away_factor * self._away_s
         slow = down_witnesses.slow_load(self._loading, view.at_s, run.began_s)
         refused = down_witnesses.seconds("seconds_refused", down_s, 0.0, run.said)
+        against = down_witnesses.why_not_a_crash(demand, idle=self._is_idle())
         how = down_witnesses.how_it_crashed(demand, at_work=at_work)
         if self._looping:
             how = down_witnesses.how_it_loops(self._loading, settings.loop_starts, self._lives)
@@ -303,9 +310,7 @@ class Detector:
             severity="ticket" if unused and (early or taken or self._is_idle()) else "page",
             summary="; ".join((how, *(each.text for each in slow))),
             evidence_for=(refused, *signs, *slow),
-            evidence_against=down_witnesses.why_not_a_crash(demand, idle=self._is_idle())
-            if unused
-            else (),
+            evidence_against=against if unused else (),
         )
 
     def _is_idle(self) -> bool:
@@ -320,7 +325,7 @@ class Detector:
         down_s = view.at_s - run.began_s
         summary = f"/metrics and /health are turned away for {down_s:.0f} s: {run.said}"
         if down_s < self._loading.patience_s(self._settings.page_after_seconds):
-            return Verdict(state=UNKNOWN, kind=KIND, summary=summary)
+            return unknown(summary)
         idle = self._demand.drained is not None or self._is_idle()
         return Verdict(
             state=FIRING,
@@ -334,23 +339,18 @@ class Detector:
     def _silent(self, view: View, run: Run) -> Verdict:
         if self._answered_s is None:
             return self._still_silent(view, run)
-        silent_s = view.at_s - self._answered_s
-        settings = self._settings
-        hang = run.silent > 0
-        if hang:
+        silent_s, settings = view.at_s - self._answered_s, self._settings
+        hang = run.hangs
+        if run.silent:
             looks = settings.silent_looks
             seconds = settings.silent_busy_seconds if self._busy else settings.silent_seconds
         else:
             looks, seconds = settings.unreachable_looks, settings.unreachable_seconds
         if run.mute < looks or silent_s < seconds:
             summary = f"no answer for {silent_s:.0f} s: {run.said}"
-            return Verdict(state=UNKNOWN, kind=KIND, summary=summary)
+            return unknown(summary)
         limit_s = max(settings.advise_seconds, 2.0 * max(self._silences, default=0.0))
         what = "connections are taken and not answered" if hang else "it is not reached"
-        against, requests = [], self._demand.in_flight
-        if self._busy:
-            text = f"it was busy when it last answered ({requests:.0f} requests)"
-            against.append(Evidence(name="requests_in_flight", value=requests, text=text))
         return Verdict(
             state=FIRING,
             kind=KIND,
@@ -359,7 +359,7 @@ class Detector:
             restart_advised=hang and silent_s >= limit_s,
             summary=f"{what} for {silent_s:.0f} s ({run.looks} looks in a row)",
             evidence_for=(down_witnesses.seconds("seconds_unanswered", silent_s, 0.0, run.said),),
-            evidence_against=tuple(against),
+            evidence_against=down_witnesses.was_busy(self._demand) if self._busy else (),
         )
 
     def _still_silent(self, view: View, run: Run) -> Verdict:
@@ -370,7 +370,7 @@ class Detector:
         few = run.held < self._settings.silent_looks or not run.is_held
         if patience_s is None or few or silent_s < patience_s:
             summary = f"no answer for {silent_s:.0f} s: {run.said}"
-            return Verdict(state=UNKNOWN, kind=KIND, summary=summary)
+            return unknown(summary)
         return Verdict(
             state=FIRING,
             kind=KIND,
@@ -386,14 +386,8 @@ class Detector:
 
     def _dead(self, view: View) -> Verdict:
         if self._dead_looks < self._settings.dead_looks:
-            return Verdict(state=UNKNOWN, kind=KIND, summary="/health failed once")
-        evidence = down_witnesses.health_failed(self._dead_looks)
-        return Verdict(
-            state=FIRING,
-            kind=KIND,
-            cause="engine_dead",
-            severity="page",
-            restart_advised=not self._gpus.needs_hands,
-            summary=f"the API server answers, its engine core is dead: {evidence.text}",
-            evidence_for=(evidence, *self._gpus.evidence),
+            return unknown("/health failed once")
+        gpus = self._gpus
+        return down_verdicts.dead(
+            self._dead_looks, tuple(gpus.evidence), needs_hands=gpus.needs_hands
         )

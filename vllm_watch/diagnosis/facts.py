@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from vllm_watch.diagnosis.numbers import whole
+
 Value = str | float | int
 
 
@@ -17,10 +19,6 @@ class Pattern:
     value: Callable[[str], Value]
 
 
-def _whole(text: str) -> int:
-    return int(text.replace(",", ""))
-
-
 def _setting(name: str, key: str, value: Callable[[str], Value], shape: str) -> tuple[Pattern, ...]:
     """A setting, as vLLM prints its arguments and config, and as it stands in a command line."""
     flag = "--" + key.replace("_", "-")
@@ -29,6 +27,9 @@ def _setting(name: str, key: str, value: Callable[[str], Value], shape: str) -> 
         Pattern(name, (flag,), re.compile(rf"{flag}[= ]['\"]?({shape})"), value),
     )
 
+
+NUMBER_MAX = 1e15
+"""Nothing that a log tells in bytes, tokens or seconds is more; a longer number is two that ran together."""
 
 _NUMBER, _DECIMAL, _WORD = r"\d+(?![\d.])", r"0?\.\d+|1(?:\.0)?\b", r"[A-Za-z][\w.-]*"
 
@@ -56,7 +57,7 @@ FACTS: tuple[Pattern, ...] = (
     *_setting("quantization", "quantization", str, r"(?!None|null)" + _WORD),
     *_setting("dtype", "dtype", lambda text: text.removeprefix("torch."), _WORD),
     *_setting("port", "port", int, _NUMBER),
-    Pattern("kv_cache_tokens", ("KV cache size:",), re.compile(r"KV cache size: ([\d,]+) tokens"), _whole),
+    Pattern("kv_cache_tokens", ("KV cache size:",), re.compile(r"KV cache size: ([\d,]+) tokens"), whole),
     Pattern("num_gpu_blocks", ("blocks:",), re.compile(r"# (?:GPU|CUDA|cuda) blocks: (\d+)"), int),
     *_setting("block_size", "block_size", int, _NUMBER),
     Pattern("max_concurrency", ("Maximum concurrency for",), re.compile(r"Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x"), float),
@@ -64,12 +65,12 @@ FACTS: tuple[Pattern, ...] = (
     Pattern("weights_gib", ("weights took", "odel loading took", "model weights take"), re.compile(r"(?:odel (?:loading|weights) took|model weights take) ([\d.]+) ?Gi?B"), float),
     Pattern("weights_load_seconds", ("weights took", "odel loading took"), re.compile(r"(?:Loading weights took|[Mm]odel loading took [\d.]+ GiB(?: memory)? and) ([\d.]+) sec"), float),
     Pattern("gpu_memory_total_gib", ("total_gpu_memory (", "total_gpu_memory="), re.compile(r"total_gpu_memory ?[(=]([\d.]+) ?Gi?B"), float),
-    Pattern("gpu_memory_total_gib", ("emory on device",), re.compile(r"memory on device\s*\S*\s*\([\d.]+/([\d.]+) GiB"), float),
-    Pattern("gpu_memory_total_gib", ("total capacity",), re.compile(r"total capacity of ([\d.]+) GiB|([\d.]+) GiB total capacity"), float),
+    Pattern("gpu_memory_total_gib", ("emory on device",), re.compile(r"memory on device\s{0,4}\S{0,40}\s{0,4}\([\d.]+/([\d.]+) GiB"), float),
+    Pattern("gpu_memory_total_gib", ("total capacity",), re.compile(r"total capacity of ([\d.]{1,24}) GiB|([\d.]{1,24}) GiB total capacity"), float),
     Pattern("graph_capture_seconds", ("Graph capturing finished",), re.compile(r"Graph capturing finished in \W*(\d+) secs"), float),
-    Pattern("graph_capture_gib", ("Graph capturing finished",), re.compile(r"Graph capturing finished.*took (-?[\d.]+) GiB"), float),
+    Pattern("graph_capture_gib", ("Graph capturing finished",), re.compile(r"Graph capturing finished.{0,800}took (-?[\d.]+) GiB"), float),
     Pattern("compile_seconds", ("torch.compile takes", "torch.compile took"), re.compile(r"torch\.compile (?:takes|took) \W*([\d.]+) s"), float),
-    Pattern("engine_init_seconds", ("init engine (",), re.compile(r"init engine \(.*\) took \W*([\d.]+) s"), float),
+    Pattern("engine_init_seconds", ("init engine (",), re.compile(r"init engine \(.{0,800}\) took \W*([\d.]+) s"), float),
     Pattern("attention_backend", ("backend",), re.compile(r"Using (?:AttentionBackendEnum\.)?(\w+) (?:attention )?backend|Using (Flash Attention|FlashInfer|Triton|XFormers|Torch SDPA|FlashMLA|Cutlass MLA) backend"), str),
     Pattern("attention_backend", ("VLLM_ATTENTION_BACKEND=", "attention_backend="), re.compile(r"(?:VLLM_ATTENTION_BACKEND|attention_backend)=['\"]?([A-Z]\w+)"), str),
     Pattern("architecture", ("architecture:",), re.compile(r"Resolved architectures?: (\w+)"), str),
@@ -93,9 +94,11 @@ class Facts:
         said = next((each for each in found.groups() if each), "")
         if said or not found.re.groups:
             try:
-                self.known[pattern.name] = pattern.value(said)
+                value = pattern.value(said)
             except ValueError:  # a number with two points, in a line cut off
                 return
+            if not isinstance(value, (int, float)) or abs(value) < NUMBER_MAX:
+                self.known[pattern.name] = value
 
     def complete(self) -> dict[str, Value]:
         """Return them with what follows from them."""

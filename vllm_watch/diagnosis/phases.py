@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from vllm_watch.diagnosis.families import memory
+from vllm_watch.diagnosis.numbers import DECIMAL
 
 START, LOAD, PROFILE, ALLOCATE, CAPTURING, SERVE = range(6)
 """How far a start has come, in order."""
@@ -58,14 +59,14 @@ _OF_PHASE = {
     SERVE: memory.RUNTIME,
 }
 
-_ALLOCATED = re.compile(r"([\d.]+) ([MG])iB (?:is allocated by PyTorch|already allocated)")
+_ALLOCATED = re.compile(rf"({DECIMAL}) ([MG])iB (?:is allocated by PyTorch|already allocated)")
 _RESERVED = re.compile(
-    r"([\d.]+) ([MG])iB is reserved by PyTorch but unallocated|([\d.]+) ([MG])iB reserved in total"
+    rf"({DECIMAL}) ([MG])iB is reserved by PyTorch but unallocated|({DECIMAL}) ([MG])iB reserved in total"
 )
-_TRIED = re.compile(r"[Tt]ried to allocate ([\d.]+|\w+) ([KMG])")
-_OTHERS = re.compile(r"Process \d+ has ([\d.]+) GiB memory in use")
-_OWN = re.compile(r"this process has ([\d.]+) GiB memory in use")
-_CAPACITY = re.compile(r"total capacity of ([\d.]+) GiB")
+_TRIED = re.compile(rf"[Tt]ried to allocate (?:({DECIMAL})|\w+) ([KMG])")
+_OTHERS = re.compile(rf"Process \d+ has ({DECIMAL}) GiB memory in use")
+_OWN = re.compile(rf"this process has ({DECIMAL}) GiB memory in use")
+_CAPACITY = re.compile(rf"total capacity of ({DECIMAL}) GiB")
 
 LOADING_SPARE_GIB = 64 / 1024
 """Loading only allocates, so what is reserved beside it is the rest of a few of PyTorch's 20 MiB segments;
@@ -110,7 +111,7 @@ def _of_numbers(text: str) -> str:
         _ALLOCATED.search(text),
         _RESERVED.search(text),
     )
-    if tried and (not tried[1][0].isdigit() or (tried[2] == "G" and float(tried[1]) >= LARGE_GIB)):
+    if tried and (tried[1] is None or (tried[2] == "G" and float(tried[1]) >= LARGE_GIB)):
         return memory.PROFILING
     if allocated and reserved:
         used = _gib(allocated[1], allocated[2])

@@ -254,6 +254,8 @@ class Fleet:
             target = self._targets.get(event["target"]) if event else None
             if event is None or target is None or target.silent_s is None:
                 continue
+            if event.get("cause") == CAUSE and target.outcome == "refused":
+                continue  # it is reached again: what it has then is judged anew, and soon
             if now_s - target.silent_s >= SETTLED_SECONDS:
                 del common.held[name]
                 told.append(self._held({**event, "event": "updated", "t": t}))

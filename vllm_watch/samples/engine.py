@@ -1,14 +1,13 @@
 """One vLLM engine as its /metrics described it: every field that any vLLM has offered, or None."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from vllm_watch.samples.record import record
+from vllm_watch.samples.record import record, short_record
 
 Labelled = Mapping[str, float]  # value of one label (finished_reason, source, …) → value
 
 
-@dataclass(frozen=True, slots=True)
+@short_record
 class Histogram:
     """A cumulative histogram since the engine started."""
 
@@ -117,3 +116,15 @@ class EngineSample:
     created_time: float | None = (
         None  # Unix seconds at which the engine's counters were made (V1, one process)
     )
+
+
+JUDGED = frozenset((
+    "requests_running", "requests_waiting", "requests_waiting_by_reason", "requests_swapped", "kv_cache_usage",
+    "preemptions", "engine_sleep_state", "prompt_tokens", "generation_tokens", "request_success", "iteration_tokens",
+    "ttft", "inter_token_latency", "e2e_latency", "queue_time", "request_prompt_tokens", "request_generation_tokens",
+    "prefix_cache_hit_rate", "prefix_cache_queries", "prefix_cache_hits", "external_prefix_cache_queries",
+    "external_prefix_cache_hits", "mm_cache_queries", "mm_cache_hits", "cache_config_info", "spec_num_accepted_tokens",
+    "spec_num_draft_tokens", "spec_draft_acceptance_rate", "process_start_time", "created_time",
+))  # fmt: skip
+"""What anything but `vllm-watch read` looks at. Of an engine that is watched only this is taken from each body (the
+recording has all): the other histograms are half of what a sample holds, and as much to make and to drop again."""

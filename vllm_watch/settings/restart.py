@@ -231,7 +231,7 @@ class VerifySettings(Settings):
 
     start_seconds: Seconds = Field(
         1800.0, le=4 * 3600,
-        description="The longest a start may take where none was seen yet; else twice the longest seen.",
+        description="The longest a start may take where none was seen yet; else twice the longest seen, and 3 minutes at least.",
         json_schema_extra={"why": "Large models load for 10 to 20 minutes."},
     )  # fmt: skip
     settle_seconds: Seconds = Field(

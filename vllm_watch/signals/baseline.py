@@ -9,6 +9,7 @@ While either is in doubt nothing is learnt, so that a collapse does not become t
 tell the load are left out; what a step takes is learnt, and judged, apart for looks that tell it otherwise.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, log
 from typing import Any
@@ -77,7 +78,7 @@ RESTORED_LEVEL_MAX = 0.5
 """After longer, half the way to an alarm is left: nothing is learnt until blocks of today have cleared the
 doubt, and only blocks of today can make an alarm."""
 
-Fingerprint = tuple[str | None, tuple[tuple[str, str], ...] | None]
+Fingerprint = tuple[str | None, Mapping[str, str] | None]
 """Model and configuration; None is unknown."""
 
 
@@ -335,10 +336,8 @@ class Baseline:
 
 def _fingerprint(sample: EngineSample, before: Fingerprint) -> Fingerprint:
     """What the engine serves; what this look does not say is as it was."""
-    config = sample.cache_config_info
-    said = sample.model_name, None if config is None else tuple(sorted(config.items()))
-    return said[0] or before[0], said[1] or before[1]
+    return sample.model_name or before[0], sample.cache_config_info or before[1]
 
 
 def _differ(now: Fingerprint, before: Fingerprint) -> bool:
-    return any(b is not None and a != b for a, b in zip(now, before, strict=True))
+    return any(b is not None and a is not b and a != b for a, b in zip(now, before, strict=True))

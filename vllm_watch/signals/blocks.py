@@ -5,6 +5,8 @@ later than the time they took. So looks are joined until enough happened; at 15 
 is one interval. Everything that judges speed works on blocks and so behaves alike at every interval.
 """
 
+from operator import attrgetter
+
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.record import record
 
@@ -24,6 +26,7 @@ LOAD = ("iteration_tokens", "inter_token_latency", "prefix_cache_queries", "pref
 """What the load and the time of a step are reckoned from, as far as a look carries it."""
 
 _WATCHED = (*LOAD, "requests_waiting")
+_needed_of, _watched_of = attrgetter(*NEEDED), attrgetter(*_WATCHED)
 _NOTHING: frozenset[str] = frozenset()
 
 
@@ -95,9 +98,13 @@ class Blocks:
     def _note(self, sample: EngineSample) -> None:
         self._lacks |= _lacking(sample)
         running, waiting = sample.requests_running or 0.0, sample.requests_waiting or 0.0
-        seen = (1.0, running, waiting, sample.kv_cache_usage or 0.0)
-        self._sums = [a + b for a, b in zip(self._sums, seen, strict=True)]
-        self._lows = [min(self._lows[0], running), min(self._lows[1], waiting)]
+        sums, lows = self._sums, self._lows
+        sums[0] += 1.0
+        sums[1] += running
+        sums[2] += waiting
+        sums[3] += sample.kv_cache_usage or 0.0
+        lows[0] = min(lows[0], running)
+        lows[1] = min(lows[1], waiting)
 
     def _block(self, at_s: float, seconds: float, a: EngineSample, b: EngineSample) -> Block:
         looks, running, waiting, usage = self._sums
@@ -144,11 +151,12 @@ def began_anew(before: EngineSample, now: EngineSample) -> bool:
 
 def tells_load(sample: EngineSample) -> bool:
     """Does this look carry what the load is made of?"""
-    return all(getattr(sample, name) is not None for name in NEEDED)
+    return None not in _needed_of(sample)
 
 
 def _lacking(sample: EngineSample) -> frozenset[str]:
-    lacking = [name for name in _WATCHED if getattr(sample, name) is None]
+    seen = zip(_WATCHED, _watched_of(sample), strict=True)
+    lacking = [name for name, value in seen if value is None]
     return frozenset(lacking) if lacking else _NOTHING
 
 

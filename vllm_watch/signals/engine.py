@@ -1,17 +1,15 @@
 """One engine's signals: what its samples say over the window. Pure; one object per engine."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from math import inf
 
 from vllm_watch.samples.cpu import EngineCpu
-from vllm_watch.samples.engine import EngineSample, Histogram
+from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import ServerSample
 from vllm_watch.settings.stages import SloSettings
 from vllm_watch.signals import capacity, quantiles, state
 from vllm_watch.signals.cpu_waits import Waits
 from vllm_watch.signals.records import EngineSignals, Quantiles
-from vllm_watch.signals.window import COUNTERS, HISTOGRAMS, Growth, Window
+from vllm_watch.signals.window import Growth, Window
 
 FILLING_RATIO_MIN = 0.01
 """Growth of KV usage over the window below which the cache is not said to be filling: it moves by
@@ -20,16 +18,6 @@ this much with every request that comes and goes."""
 SKEW_SECONDS = 60.0
 """How far the clocks of the engine's host and ours may be apart: NTP keeps them within a second, a host
 without it drifts by seconds a day."""
-
-_COUNTS = (
-    *COUNTERS,
-    "requests_running",
-    "requests_waiting",
-    "requests_swapped",
-    "kv_cache_usage",
-    "created_time",
-    "process_start_time",
-)
 
 _OBJECTIVES = (
     ("time_to_first_token", "time_to_first_token_seconds", "ttft"),
@@ -44,11 +32,12 @@ class EngineTracker:
     def __init__(self, window_seconds: float, slo: SloSettings) -> None:
         self._window = Window(window_seconds)
         self._waits = Waits(window_seconds)
-        self._slo = slo
+        self._objectives = _objectives(slo)
         self._restarts = 0
         self._last_progress_t: float | None = None
         self._still_since_s: float | None = None
         self._had_work = False
+        self._done: tuple[float | None, ...] = ()  # at the last look
         self._last_t = 0.0
 
     @property
@@ -84,7 +73,6 @@ class EngineTracker:
         cpu: EngineCpu | None = None,
     ) -> EngineSignals:
         """Take one look into account. `engines`: how many the server has."""
-        sample = _credible(sample)
         before = self._window.newest
         another = before is not None and self._is_another_server(before, sample)
         if another:
@@ -105,9 +93,7 @@ class EngineTracker:
         )
         if another:
             text += _ANOTHER
-        signals = self._signals(sample, engines, word, text, sleeping)
-        waits = self._waits.ratio()
-        return signals if waits is None else replace(signals, cpu_wait_ratio=waits)
+        return self._signals(sample, engines, word, text, sleeping)
 
     def _is_another_server(self, before: EngineSample, sample: EngineSample) -> bool:
         """Did another server answer than at the look before, rather than a new life of the same one?
@@ -134,7 +120,9 @@ class EngineTracker:
         restarted: bool,
         server: ServerSample,
     ) -> state.Progress:
-        moved = restarted or (before is not None and work_done(before) != work_done(sample))
+        done = work_done(sample)
+        moved = restarted or (before is not None and self._done != done)
+        self._done = done
         work = sum(
             x or 0.0
             for x in (sample.requests_running, sample.requests_waiting, sample.requests_swapped)
@@ -188,9 +176,7 @@ class EngineTracker:
             requests_waiting_by_reason=sample.requests_waiting_by_reason,
             kv_cache_usage_ratio=usage,
             kv_cache_capacity_tokens=size,
-            kv_cache_free_tokens=None
-            if size is None or usage is None
-            else max(0.0, size * (1.0 - usage)),
+            kv_cache_free_tokens=_free(size, usage),
             kv_cache_time_to_full_seconds=self._time_to_full(),
             sleeping=sleeping,
             generation_tokens_per_second=self._rate("generation_tokens"),
@@ -201,6 +187,7 @@ class EngineTracker:
             steps_per_second=None if steps is None else steps.count / steps.seconds,
             tokens_per_step=_mean(steps),
             step_time_seconds=_step_time(steps, latencies["inter_token_latency"]),
+            cpu_wait_ratio=self._waits.ratio(),
             prefix_cache_hit_ratio=self._ratio(
                 "prefix_cache_hits", "prefix_cache_queries", sample.prefix_cache_hit_rate
             ),
@@ -214,7 +201,7 @@ class EngineTracker:
             queue_time_seconds=_quantiles(latencies["queue_time"]),
             e2e_latency_seconds=_quantiles(latencies["e2e_latency"]),
             slo_attainment_ratio=attainment,
-            goodput_requests_per_second=_goodput(finished_rate, attainment, self._objectives()),
+            goodput_requests_per_second=_goodput(finished_rate, attainment, self._objectives),
             last_progress_timestamp_seconds=self._last_progress_t,
             restarts=self._restarts,
         )
@@ -239,17 +226,9 @@ class EngineTracker:
             return None
         return max(0.0, 1.0 - now) * (last.at_s - first.at_s) / (now - then)
 
-    def _objectives(self) -> Mapping[str, tuple[float, str]]:
-        found = {}
-        for name, setting, histogram in _OBJECTIVES:
-            limit = getattr(self._slo, setting)
-            if limit is not None:
-                found[name] = (limit, histogram)
-        return found
-
     def _attainment(self, latencies: Mapping[str, Growth | None]) -> dict[str, float]:
         shares = {}
-        for name, (limit, histogram) in self._objectives().items():
+        for name, (limit, histogram) in self._objectives.items():
             grown = latencies[histogram]
             share = quantiles.share_within(limit, grown.bounds, grown.cumulative) if grown else None
             if share is not None:
@@ -257,21 +236,10 @@ class EngineTracker:
         return shares
 
 
-def _credible(sample: EngineSample) -> EngineSample:
-    """The sample without what is no count: NaN, infinite and negative values become unknown."""
-    wrong: dict[str, None] = {
-        name: None
-        for name in _COUNTS
-        if (value := getattr(sample, name)) is not None and not 0 <= value < inf
-    }
-    for name in HISTOGRAMS:
-        histogram: Histogram | None = getattr(sample, name)
-        if histogram is not None and not 0 <= histogram.count < inf:
-            wrong[name] = None
-    success = sample.request_success
-    if success is not None and not 0 <= sum(success.values()) < inf:
-        wrong["request_success"] = None
-    return replace(sample, **wrong) if wrong else sample  # type: ignore[arg-type]
+def _objectives(slo: SloSettings) -> Mapping[str, tuple[float, str]]:
+    """By objective, the limit that is set and the histogram that tells."""
+    limits = {name: (getattr(slo, setting), told) for name, setting, told in _OBJECTIVES}
+    return {name: (limit, told) for name, (limit, told) in limits.items() if limit is not None}
 
 
 _ANOTHER = (
@@ -310,6 +278,10 @@ def work_done(sample: EngineSample) -> tuple[float | None, ...]:
         None if success is None else sum(success.values()),
         sample.preemptions,
     )
+
+
+def _free(capacity: float | None, usage_ratio: float | None) -> float | None:
+    return None if capacity is None or usage_ratio is None else max(0.0, capacity * (1.0 - usage_ratio))  # fmt: skip
 
 
 def _mean(grown: Growth | None) -> float | None:

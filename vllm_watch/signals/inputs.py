@@ -82,10 +82,12 @@ INPUTS: dict[str, Input] = {
 }  # fmt: skip
 """By name, as detectors ask for them."""
 
-_OF_ENGINE = [(name, each) for name, each in INPUTS.items() if each.scope == _ENGINE]
-_OF_SERVER = [(name, each) for name, each in INPUTS.items() if each.scope == _SERVER]
-_OF_LOOK = [(name, each) for name, each in INPUTS.items() if each.scope == _LOOK]
-_LASTING = [(name, each) for name, each in _OF_LOOK if each.lasts_seconds]
+_OF_ENGINE, _OF_SERVER, _OF_LOOK = (
+    [name for name, each in INPUTS.items() if each.scope == scope]
+    for scope in (_ENGINE, _SERVER, _LOOK)
+)
+_ENGINE_HAS, _SERVER_HAS = ([INPUTS[name].there for name in of] for of in (_OF_ENGINE, _OF_SERVER))
+_LASTING = [name for name in _OF_LOOK if INPUTS[name].lasts_seconds]
 
 
 @dataclass(slots=True)
@@ -116,21 +118,16 @@ class Inputs:
 
     def look(self, at_s: float, observation: Observation) -> None:
         """Take one look. A body that could not be read says nothing of what is in it."""
-        looked = [
-            (name, each.there(observation) or self._lasts(name, each, at_s))
-            for name, each in _OF_LOOK
-        ]
-        for name, each in _LASTING:
-            if each.there(observation):
+        looked = [INPUTS[name].there(observation) or self._lasts(name, at_s) for name in _OF_LOOK]
+        for name in _LASTING:
+            if INPUTS[name].there(observation):
                 self._last_s[name] = at_s
         reading = observation.reading
-        served = (
-            [] if reading is None else [(name, each.there(reading)) for name, each in _OF_SERVER]
-        )
+        served = [] if reading is None else [there(reading) for there in _SERVER_HAS]
         told = [
-            (sample.engine, _has_worked(sample), [(name, each.there(sample)) for name, each in _OF_ENGINE])
+            (sample.engine, _has_worked(sample), [there(sample) for there in _ENGINE_HAS])
             for sample in (() if reading is None else reading.engines)
-        ]  # fmt: skip
+        ]
         why_not = None if reading is None else reading.why_not
         pattern = (looked, served, told, why_not)
         if pattern == self._pattern and self._same > LOOKS_MIN:
@@ -138,28 +135,27 @@ class Inputs:
         self._same = self._same + 1 if pattern == self._pattern else 0
         self._pattern = pattern
         self.revision += 1
-        for name, there in looked:
+        for name, there in zip(_OF_LOOK, looked, strict=True):
             self._note(name, None, there=there, counts=True)
         if reading is not None:
             self._read(reading, served, told)
 
-    def _lasts(self, name: str, each: Input, at_s: float) -> bool:
-        return name in self._last_s and at_s - self._last_s[name] <= each.lasts_seconds
+    def _lasts(self, name: str, at_s: float) -> bool:
+        return name in self._last_s and at_s - self._last_s[name] <= INPUTS[name].lasts_seconds
 
     def _read(
-        self, reading: Reading, served: list[tuple[str, bool]],
-        told: list[tuple[str, bool, list[tuple[str, bool]]]],
-    ) -> None:  # fmt: skip
+        self, reading: Reading, served: list[bool], told: list[tuple[str, bool, list[bool]]]
+    ) -> None:
         self.why_not = None if reading.vllm else reading.why_not
         engines = tuple(engine for engine, _, _ in told)
         if engines != self._engines:
             self._seen = {k: v for k, v in self._seen.items() if k[1] is None or k[1] in engines}
             self._engines = engines
         any_worked = not reading.vllm or any(worked for _, worked, _ in told)
-        for name, there in served:
+        for name, there in zip(_OF_SERVER, served, strict=True):
             self._note(name, None, there=there, counts=any_worked)
         for engine, worked, carried in told:
-            for name, there in carried:
+            for name, there in zip(_OF_ENGINE, carried, strict=True):
                 self._note(name, engine, there=there, counts=worked or not reading.vllm)
 
     def _note(self, name: str, engine: str | None, *, there: bool, counts: bool) -> None:

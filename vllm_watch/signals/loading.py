@@ -102,13 +102,7 @@ class Loading:
 
     def is_ending(self, process: ProcessState | None) -> bool:
         """Does the very process that answered before live on, though its port is closed?"""
-        return (
-            process is not None
-            and process.alive is True
-            and process.start_time is not None
-            and self._life_start is not None
-            and same_start(process.start_time, self._life_start)
-        )
+        return lives_on(process, self._life_start)
 
     def look(self, at_s: float, observation: Observation) -> None:
         """Take one look in."""
@@ -175,3 +169,14 @@ class Loading:
 def same_start(a: float, b: float) -> bool:
     """Are these two Unix times at which one process began?"""
     return abs(a - b) <= SAME_START_SECONDS
+
+
+def lives_on(process: ProcessState | None, life_start: float | None) -> bool:
+    """Is this the process that began at Unix time `life_start`, and alive? False where either is not known."""
+    return (
+        process is not None
+        and process.alive is True
+        and process.start_time is not None
+        and life_start is not None
+        and same_start(process.start_time, life_start)
+    )

@@ -8,11 +8,13 @@ Source: vLLM's v1/metrics/stats.py (prompts are counted when computed, requests 
 """
 
 from collections import deque
+from collections.abc import Iterator
 from math import sqrt
 from typing import Any, NamedTuple
 
 from vllm_watch.signals import kept
 from vllm_watch.signals.blocks import Block
+from vllm_watch.signals.rows import Rows
 
 GRAIN_SECONDS = 20.0
 """The history is kept at this grain ..."""
@@ -51,7 +53,7 @@ class Pages:
 
     def __init__(self) -> None:
         self._capacity: float | None = None
-        self._history: deque[Entry] = deque(maxlen=ENTRIES)
+        self._history = Rows(ENTRIES, len(Entry._fields))
         self._recent: deque[Entry] = deque(maxlen=RECENT_ENTRIES)
         self._moves = [
             0.0,
@@ -74,14 +76,15 @@ class Pages:
         if well:
             self._zeros = ()
         self._recent.append(entry)
-        if not self._history or entry.at_s - self._history[-1].at_s >= GRAIN_SECONDS:
+        last = self._history.last
+        if last is None or entry.at_s - last[0] >= GRAIN_SECONDS:
             self._history.append(entry)
 
     def export_state(self) -> dict[str, Any]:
         """Return the books as plain values."""
         return {
             "capacity": self._capacity,
-            "history": [list(entry) for entry in self._history],
+            "history": [list(entry) for entry in self._entries()],
             "recent": [list(entry) for entry in self._recent],
             "moves": list(self._moves),
             "zeros": [list(zero) for zero in self._zeros],
@@ -94,7 +97,8 @@ class Pages:
         recent = [_entry(each) for each in state["recent"]]
         zeros = [kept.numbers(each, 2) for each in state["zeros"]]
         self._capacity, self._moves = capacity, moves
-        self._history.extend(history)
+        for entry in history[-ENTRIES:]:
+            self._history.append(entry)
         self._recent.extend(recent)
         self._zeros = tuple((share, zero) for share, zero in zeros)
 
@@ -115,7 +119,7 @@ class Pages:
             return None
         share, zero = min(self._zeros, key=lambda each: _level(self._recent[-1], each[0]) - each[1])
         first = self._recent[0].at_s
-        entries = [each for each in self._history if each.at_s < first] + list(self._recent)
+        entries = [each for each in self._entries() if each.at_s < first] + list(self._recent)
         times: list[float] = []
         limits = [RISE_TO * now, RISE_FROM * now]
         later: tuple[float, float] | None = None
@@ -128,10 +132,14 @@ class Pages:
             later = entry.at_s, level
         return None
 
+    def _entries(self) -> Iterator[Entry]:
+        for at_s, usage, tokens, well in self._history:
+            yield Entry(at_s, usage, tokens, bool(well))
+
     def _learn_zeros(self) -> tuple[tuple[float, float], ...]:
         if self._zeros:
             return self._zeros
-        well = [entry for entry in self._history if entry.well]
+        well = [entry for entry in self._entries() if entry.well]
         if len(well) < WELL_ENTRIES_MIN:
             return ()
         shares = []

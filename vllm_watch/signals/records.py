@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vllm_watch.samples.engine_log import StartFailure
-from vllm_watch.samples.record import record
+from vllm_watch.samples.record import record, short_record
 
 
-@dataclass(frozen=True, slots=True)
+@short_record
 class Quantiles:
     """Quantiles of what was observed within the window, in the histogram's unit; None: nothing observed."""
 

@@ -4,10 +4,10 @@ A state is what is shown, not a verdict: nobody is paged for it. So it may notic
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call
+from vllm_watch.samples.record import short_record
 from vllm_watch.signals.loading import START_SECONDS, Loading
 
 STATES = (
@@ -44,7 +44,7 @@ _MISSES_UNTIL_DOWN = 2
 _SERVER_ERROR = 500  # HTTP status of the first kind of server errors
 
 
-@dataclass(frozen=True, slots=True)
+@short_record
 class Progress:
     """What is known of an engine's progress at one look."""
 

@@ -22,6 +22,16 @@ STEP_SECONDS_MIN = 20.0
 """... but never below this: at one scrape a second a pause of a few seconds is no step."""
 
 
+RESOLUTION_SECONDS = 1e-6
+"""Two looks are never so close: what says so is no clock, and nothing can be divided by it."""
+
+PAUSE_SECONDS_MAX = 366 * 86_400.0
+"""No watcher pauses for a year and goes on: what says so is no clock, and the axis would lose its fine steps."""
+
+AXIS_SECONDS_MAX = 100 * PAUSE_SECONDS_MAX
+"""Where an axis that was kept may stand; a float still tells microseconds there."""
+
+
 class Timeline:
     """Turns an observation's times into seconds on an axis of its own."""
 
@@ -43,10 +53,10 @@ class Timeline:
         if monotonic_s is not None and last_monotonic_s is not None:
             step_s = monotonic_s - last_monotonic_s
             # A monotonic clock that goes back is another boot's: the recording was joined of two.
-            known = step_s > 0
+            known = RESOLUTION_SECONDS <= step_s <= PAUSE_SECONDS_MAX
         else:
             step_s = t - last_t
-            known = 0 < step_s <= self._step_limit_s()
+            known = RESOLUTION_SECONDS <= step_s <= self._step_limit_s()
         if known:
             self._usual.append(step_s)
         else:
@@ -65,10 +75,16 @@ class Timeline:
         return None if self._t is None else {"t": self._t, "at_s": self._at_s}
 
     def restore(self, state: kept.Kept) -> None:
-        """Go on with the axis of an earlier run: the time between them is taken from Unix time."""
-        self._t, self._at_s = kept.number(state["t"]), kept.number(state["at_s"])
+        """Go on with the axis of an earlier run: the time between them is taken from Unix time.
+
+        Raises one of kept.DAMAGE, and has then changed nothing.
+        """
+        t, at_s = kept.number(state["t"]), kept.number(state["at_s"], 0.0)
+        if at_s > AXIS_SECONDS_MAX:
+            raise ValueError(f"the axis cannot stand at {at_s:g} s")
+        self._t, self._at_s = t, at_s
 
     def _step_limit_s(self) -> float:
         if not self._usual:
-            return float("inf")
+            return PAUSE_SECONDS_MAX
         return max(STEP_SECONDS_MIN, STEP_FACTOR * median(self._usual))

@@ -12,6 +12,7 @@ from operator import add, attrgetter, sub
 from typing import Any, NamedTuple
 
 from vllm_watch.samples.engine import EngineSample, Histogram, Labelled
+from vllm_watch.samples.record import short_record
 
 COUNTERS = (
     "prompt_tokens", "generation_tokens", "preemptions", "prefix_cache_queries", "prefix_cache_hits",
@@ -53,9 +54,10 @@ class Counts(NamedTuple):
 
 
 _counts_of = attrgetter(*Counts._fields)
+_counters_of, _histograms_of = attrgetter(*COUNTERS), attrgetter(*HISTOGRAMS)
 
 
-@dataclass(frozen=True, slots=True)
+@short_record
 class Entry:
     """One look at one engine."""
 
@@ -67,7 +69,7 @@ class Entry:
 _NO_OFFSETS = Offsets()
 
 
-@dataclass(frozen=True, slots=True)
+@short_record
 class Growth:
     """How much a histogram grew, and in how many seconds."""
 
@@ -93,8 +95,9 @@ class Window:
         """Add the newest look. `began_anew`: every counter certainly started from zero since the last."""
         counts, offsets = Counts._make(_counts_of(sample)), _NO_OFFSETS
         if self._entries and self._known is not None:
-            last = self._entries[-1]
-            offsets = _carried(last.offsets, self._known, counts, began_anew=began_anew)
+            offsets = self._entries[-1].offsets
+            if began_anew or _any_fell(self._known, counts):
+                offsets = _carried(offsets, self._known, counts, began_anew=began_anew)
         self._known = _filled(counts, self._known if self._entries else None)
         self._newest = sample
         self._entries.append(Entry(at_s, counts, offsets))
@@ -171,7 +174,7 @@ class Window:
         newest = getattr(last.counts, name)
         if newest is None:
             return None
-        for entry in self._entries:
+        for entry in self._entries:  # the first has it nearly always
             if entry is last:
                 return None
             count = getattr(entry.counts, name)
@@ -209,6 +212,20 @@ def _added(a: Histogram, b: Histogram) -> Histogram:
     total = None if a.sum is None or b.sum is None else a.sum + b.sum
     cumulative = tuple(map(add, a.cumulative, b.cumulative))
     return Histogram(a.count + b.count, total, a.bounds, cumulative)
+
+
+def _any_fell(before: Counts, now: Counts) -> bool:
+    """Is anything less than it was? Hardly ever, so this is asked first: what must then be carried takes longer."""
+    pairs = zip(_counters_of(before), _counters_of(now), strict=True)
+    if any(then is not None and new is not None and new < then for then, new in pairs):
+        return True
+    pairs = zip(_histograms_of(before), _histograms_of(now), strict=True)
+    if any(then is not None and new is not None and new.count < then.count for then, new in pairs):
+        return True
+    then, new = before.request_success, now.request_success
+    if then is None or new is None:
+        return False
+    return any(new.get(label, 0.0) < value for label, value in then.items())
 
 
 def _carried(old: Offsets, before: Counts, now: Counts, *, began_anew: bool) -> Offsets:

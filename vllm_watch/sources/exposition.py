@@ -39,6 +39,7 @@ _TYPE = re.compile(rf"# TYPE ({_NAME}) (\S+)")
 _ESCAPES = {"\\\\": "\\", "\\n": "\n", '\\"': '"'}
 _LABEL_ESCAPE = re.compile(r'\\[\\n"]')
 _HELP_ESCAPE = re.compile(r"\\[\\n]")
+_NUMERALS = dict.fromkeys(map(ord, "0123456789.e+-NaIfn\n"))
 _SUFFIXES = {"summary": ("_count", "_sum", ""), "histogram": ("_count", "_sum", "_bucket")}
 _TYPES = frozenset(
     (
@@ -96,8 +97,11 @@ class Layout:
         self._is_comment = bytes(not each for each in is_sample)
         self._heads_characters = sum(map(len, heads))
 
-    def read(self, body: str) -> "Exposition | None":
-        """The numbers of a body of this layout, in order of its series; None: it has another layout."""
+    def read(self, body: str, *, lazily: bool = False) -> "Exposition | None":
+        """The numbers of a body of this layout, in order of its series; None: it has another layout.
+
+        `lazily`: of a tail only the characters are looked at; who asks for a number may meet a ValueError.
+        """
         heads, lines = self.heads, body.split("\n")
         if len(lines) != len(heads):
             return None
@@ -109,6 +113,8 @@ class Layout:
         # float() takes 1_000 for a thousand; no exposition format does.
         if "_" in joined or any(compress(tails, self._is_comment)):
             return None
+        if lazily and not joined.translate(_NUMERALS):
+            return Exposition(self, None, tails=joined, words=tails)
         try:
             values = list(map(float, compress(tails, self._is_sample)))
         except ValueError:
@@ -116,6 +122,11 @@ class Layout:
         if " " in joined:
             return Exposition(self, values)
         return Exposition(self, values, tails=joined, words=tails)
+
+    @property
+    def places(self) -> list[int]:
+        """In which line each series stands, in their order; of text that is read line by line."""
+        return [index for index, sample in enumerate(self._is_sample) if sample]
 
     @property
     def series(self) -> list[Series]:
@@ -126,7 +137,7 @@ class Layout:
 
 
 class Exposition:
-    """One parsed body: the layout and the numbers that go with it.
+    """One parsed body: the layout and the numbers that go with it (None: not made of the words yet).
 
     `tails`: what stands in each line after its head, line by line, none of it with a space; None where
     that was not needed to know the numbers. `words` are the same, one by one.
@@ -137,7 +148,7 @@ class Exposition:
     def __init__(
         self,
         layout: Layout,
-        values: list[float],
+        values: list[float] | None,
         families: list[Family] | None = None,
         tails: str | None = None,
         words: list[str] | None = None,
@@ -152,9 +163,11 @@ class Exposition:
         """The body as prometheus_client's parser gives it, family by family."""
         if self._families is not None:
             return self._families
+        values = self.values
+        assert values is not None, "read lazily"  # noqa: S101 - only a Reader does, and asks for no families
         if self.layout.outline is not None:
-            return list(_fill(self.layout.outline, self.values))
-        return list(_group(self.layout.heads, self.layout._is_sample, self.values))
+            return list(_fill(self.layout.outline, values))
+        return list(_group(self.layout.heads, self.layout._is_sample, values))
 
 
 class _ForeignLayout(Layout):
@@ -164,7 +177,7 @@ class _ForeignLayout(Layout):
         super().__init__((), b"", families)
         self.key = [(s.name, s.labels) for f in families for s in f.samples]
 
-    def read(self, body: str) -> Exposition | None:
+    def read(self, body: str, *, lazily: bool = False) -> Exposition | None:
         return None
 
 
@@ -186,9 +199,13 @@ class Parser:
     def __init__(self) -> None:
         self._layout: Layout | None = None
 
-    def parse(self, body: str, *, openmetrics: bool = False) -> Exposition:
-        """Raises ExpositionError, which names the line, for a body that is not in the format."""
-        if self._layout is not None and (known := self._layout.read(body)) is not None:
+    def parse(self, body: str, *, openmetrics: bool = False, lazily: bool = False) -> Exposition:
+        """Raises ExpositionError, which names the line, for a body that is not in the format.
+
+        `lazily`: see `Layout.read`.
+        """
+        known = None if self._layout is None else self._layout.read(body, lazily=lazily)
+        if known is not None:
             return known
         lines = body.split("\n")
         if len(lines) > SERIES_MAX:

@@ -5,30 +5,34 @@ every target with that layout; after that a reading is picking numbers out of a 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from vllm_watch.samples.engine import EngineSample, Histogram
+from vllm_watch.samples.engine import JUDGED, EngineSample
 from vllm_watch.samples.observation import Reading, ServerSample
 from vllm_watch.sources import vllm_names
 from vllm_watch.sources.body_deltas import Lines
-from vllm_watch.sources.exposition import Layout, Parser, Series
+from vllm_watch.sources.exposition import Exposition, Layout, Parser
+from vllm_watch.sources.picking import (
+    At,
+    Row,
+    Take,
+    Values,
+    histogram_of,
+    info_of,
+    labelled,
+    max_of,
+    sum_of,
+    tuple_at,
+)
 from vllm_watch.sources.vllm_names import FIELDS, Field, Kind
-
-Values = list[float]
-Take = Callable[[Values], Any]
 
 _ENGINE_IF_UNNAMED = "0"
 ENGINES_MAX = 512
 """Engines read of one body; vLLM's largest data-parallel deployments have some hundreds of ranks."""
 
-LABEL_VALUES_MAX = 64
-"""Values of a label that are kept apart; vLLM's own labels (finished_reason, source) have under ten."""
-
-OTHER_LABEL_VALUES = "other"
 _HISTOGRAM_SUFFIXES = ("_bucket", "_sum", "_count")
 _INFO = frozenset(
     name for field in FIELDS.values() if field.kind is Kind.INFO for name in field.names
@@ -43,58 +47,117 @@ _OTHER_SERVERS = {
 class Reader:
     """Reads the bodies of one target."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, judged_only: bool = False) -> None:
+        """`judged_only`: of an engine only the fields that are judged (`samples.engine.JUDGED`); of the other
+        numbers, in a body whose series are known, only that they are of a number's characters."""
         self._parser = Parser()
+        self._judged_only = judged_only
+        self._bound: tuple[Layout, _Binding] | None = None  # of the last body
         self.lines: Lines | None = None  # the last body, where it was read line by line
 
     def read(self, body: str, *, openmetrics: bool = False) -> Reading:
         """Raises ExpositionError for a body that is not in the format."""
         self.lines = None
-        exposition = self._parser.parse(body, openmetrics=openmetrics)
-        binding = _bindings.get(exposition.layout)
-        if binding is None:
-            binding = _bindings[exposition.layout] = _bind(exposition.layout)
+        lazily = self._judged_only
+        exposition = self._parser.parse(body, openmetrics=openmetrics, lazily=lazily)
+        try:
+            reading = self._binding(exposition.layout).read(exposition)
+        except ValueError:  # a number that is none: let the parser say which
+            exposition = self._parser.parse(body, openmetrics=openmetrics)
+            reading = self._binding(exposition.layout).read(exposition)
         if exposition.tails is not None:
             self.lines = Lines(exposition.layout.heads, exposition.tails, exposition.words)
-        return binding.read(exposition.values)
+        return reading
+
+    def _binding(self, layout: Layout) -> "_Binding":
+        if self._bound is not None and self._bound[0] is layout:
+            return self._bound[1]
+        bindings = _bindings[self._judged_only]
+        binding = bindings.get(layout)
+        if binding is None:
+            fields = JUDGED if self._judged_only else _ALL
+            binding = bindings[layout] = _bind(layout, fields)
+        self._bound = layout, binding
+        return binding
+
+
+@dataclass(frozen=True, slots=True)
+class _EngineBinding:
+    """How to make an engine's sample: what never changes, plain numbers with where they are, and the rest."""
+
+    fixed: dict[str, Any]
+    plain: tuple[str, ...]
+    pick: Callable[[Values], tuple[float, ...]]
+    takes: tuple[tuple[str, Take], ...]
+
+    def read(self, values: Values) -> EngineSample:
+        fields = self.fixed | dict(zip(self.plain, self.pick(values), strict=True))
+        for name, take in self.takes:
+            fields[name] = take(values)
+        return EngineSample(**fields)
 
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
     """How to make a Reading of the numbers of one layout."""
 
-    engines: tuple[tuple[dict[str, Any], tuple[tuple[str, Take], ...]], ...]
+    of_values: Callable[[Values], tuple[float, ...]]  # the numbers that are asked for
+    of_words: Callable[[list[str]], tuple[str, ...]]  # ... as they stand in the lines
+    engines: tuple[_EngineBinding, ...]
     server: tuple[tuple[str, Take], ...]
     constant: dict[str, Any]
 
-    def read(self, values: Values) -> Reading:
-        engines = []
-        for fixed, takes in self.engines:
-            fields = dict(fixed)
-            for name, take in takes:
-                fields[name] = take(values)
-            engines.append(EngineSample(**fields))
+    def read(self, exposition: Exposition) -> Reading:
+        """Raises ValueError where a number that is asked for is none."""
+        words = exposition.words
+        if exposition.values is not None:
+            return self.made(self.of_values(exposition.values))
+        assert words is not None  # noqa: S101 - one or the other
+        return self.made(tuple(map(float, self.of_words(words))))
+
+    def made(self, values: Values) -> Reading:
+        """The reading, of the numbers that are asked for."""
+        engines = tuple([engine.read(values) for engine in self.engines])
         server = ServerSample(**{name: take(values) for name, take in self.server})
-        return Reading(engines=tuple(engines), server=server, **self.constant)
+        return Reading(engines=engines, server=server, **self.constant)
 
 
-_bindings: WeakKeyDictionary[Layout, _Binding] = WeakKeyDictionary()
+_ALL = frozenset((*FIELDS, "created_time", "http"))
+_bindings: dict[bool, WeakKeyDictionary[Layout, _Binding]] = {
+    judged_only: WeakKeyDictionary() for judged_only in (False, True)
+}
 
 
-class _Row:
-    """One series with its position among the body's numbers and its name as vLLM spells it."""
+class _Asked(Sequence[float]):
+    """Numbers that note which of them are asked for."""
 
-    __slots__ = ("index", "labels", "name")
+    def __init__(self) -> None:
+        self.indices: set[int] = set()
 
-    def __init__(self, index: int, series: Series) -> None:
-        self.index = index
-        self.name = vllm_names.canonical(series.name)
-        self.labels = series.labels
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __getitem__(self, index: Any) -> Any:
+        self.indices.add(index)
+        return 0.0
 
 
-def _bind(layout: Layout) -> _Binding:
-    rows = [_Row(index, series) for index, series in enumerate(layout.series)]
-    by_name: dict[str, list[_Row]] = defaultdict(list)
+def _bind(layout: Layout, fields: Container[str]) -> _Binding:
+    rows = [Row(index, series) for index, series in enumerate(layout.series)]
+    asked = _Asked()
+    _bind_rows(rows, fields, [], []).made(asked)
+    indices = sorted(asked.indices)
+    for place, index in enumerate(indices):  # from here on: of those that are asked for
+        rows[index].index = place
+    lines = layout.places
+    return _bind_rows(rows, fields, indices, [lines[index] for index in indices] if lines else [])
+
+
+def _bind_rows(
+    rows: list[Row], fields: Container[str], indices: list[int], lines: list[int]
+) -> _Binding:
+    """`indices`, `lines`: where the numbers that are asked for stand among all numbers, and all lines."""
+    by_name: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_name[row.name].append(row)
     vllm = [row for row in rows if row.name.startswith("vllm:")]
@@ -102,26 +165,34 @@ def _bind(layout: Layout) -> _Binding:
     keys = _engine_keys(vllm)
     engines = []
     if vllm or _may_be_vllm(by_name):
-        by_engine: dict[tuple[str, str | None], list[_Row]] = defaultdict(list)
+        by_engine: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
         for row in rows:
             by_engine[row.name, keys.of(row)].append(row)
-        http = _bind_http(by_name)
-        engines = [_bind_engine(key, by_name, by_engine, http) for key in keys.all[:ENGINES_MAX]]
+        http = _bind_http(by_name) if "http" in fields else None
+        engines = [
+            _bind_engine(key, by_name, by_engine, fields, http) for key in keys.all[:ENGINES_MAX]
+        ]
     process = {"process_start_time": "process_start_time_seconds", **vllm_names.PROCESS}
-    server = tuple((f, _max_of(by_name[n])) for f, n in process.items() if n in by_name)
+    server = tuple((f, max_of(by_name[n])) for f, n in process.items() if n in by_name)
     constant = {
         "vllm": bool(vllm),
         "why_not": why_not,
         "engine_kind": _engine_kind(vllm) if vllm else None,
         "unknown_families": _unknown_families(vllm),
     }
-    return _Binding(tuple(engines), server, constant)
+    return _Binding(
+        of_values=tuple_at(indices),
+        of_words=tuple_at(lines),
+        engines=tuple(engines),
+        server=server,
+        constant=constant,
+    )
 
 
 class _engine_keys:  # noqa: N801 - a function with two results
     """Which engines a body speaks of, and which of them a row belongs to (None: to all)."""
 
-    def __init__(self, rows: Iterable[_Row]) -> None:
+    def __init__(self, rows: Iterable[Row]) -> None:
         replicas = {row.labels["ReplicaId"] for row in rows if "ReplicaId" in row.labels}
         # Ray's agent answers for every replica on its node; alone, a replica is simply the engine.
         self._by_replica = len(replicas) > 1
@@ -130,7 +201,7 @@ class _engine_keys:  # noqa: N801 - a function with two results
         found = {key for row in rows if row.name not in _INFO and (key := self.of(row)) is not None}
         self.all = sorted(found or {_ENGINE_IF_UNNAMED}, key=lambda key: (len(key), key))
 
-    def of(self, row: _Row) -> str | None:
+    def of(self, row: Row) -> str | None:
         engine = row.labels.get("engine")
         if self._by_replica and "ReplicaId" in row.labels:
             return f"{row.labels['ReplicaId']}/{engine or _ENGINE_IF_UNNAMED}"
@@ -139,11 +210,12 @@ class _engine_keys:  # noqa: N801 - a function with two results
 
 def _bind_engine(
     key: str,
-    by_name: Mapping[str, list[_Row]],
-    by_engine: Mapping[tuple[str, str | None], list[_Row]],
+    by_name: Mapping[str, list[Row]],
+    by_engine: Mapping[tuple[str, str | None], list[Row]],
+    fields: Container[str],
     http: Take | None,
-) -> tuple[dict[str, Any], tuple[tuple[str, Take], ...]]:
-    def rows_of(name: str) -> list[_Row]:
+) -> _EngineBinding:
+    def rows_of(name: str) -> list[Row]:
         own = by_engine.get((name, key))
         if own or name not in _INFO:
             return own or by_engine.get((name, None), [])
@@ -151,20 +223,26 @@ def _bind_engine(
             name, []
         )  # the configuration is the server's: every engine's says the same
 
-    takes = []
-    for field_name, field in FIELDS.items():
-        take = _bind_field(field, rows_of)
-        if take is not None:
-            takes.append((field_name, take))
+    takes = {
+        name: take
+        for name, field in FIELDS.items()
+        if name in fields and (take := _bind_field(field, rows_of)) is not None
+    }
     created = rows_of("vllm:generation_tokens_created") or rows_of("vllm:prompt_tokens_created")
-    if created:
-        takes.append(("created_time", _max_of(created)))
+    if created and "created_time" in fields:
+        takes["created_time"] = max_of(created)
     if http is not None:
-        takes.append(("http", http))
-    return {"engine": key, "model_name": _model_name(rows_of)}, tuple(takes)
+        takes["http"] = http
+    plain = {name: take.index for name, take in takes.items() if isinstance(take, At)}
+    return _EngineBinding(
+        fixed={"engine": key, "model_name": _model_name(rows_of)},
+        plain=tuple(plain),
+        pick=tuple_at(list(plain.values())),
+        takes=tuple((name, take) for name, take in takes.items() if name not in plain),
+    )
 
 
-def _model_name(rows_of: Callable[[str], list[_Row]]) -> str | None:
+def _model_name(rows_of: Callable[[str], list[Row]]) -> str | None:
     for name in (
         "vllm:num_requests_running",
         "vllm:generation_tokens_total",
@@ -176,12 +254,12 @@ def _model_name(rows_of: Callable[[str], list[_Row]]) -> str | None:
     return None
 
 
-def _bind_field(field: Field, rows_of: Callable[[str], list[_Row]]) -> Take | None:
+def _bind_field(field: Field, rows_of: Callable[[str], list[Row]]) -> Take | None:
     if field.kind is Kind.HISTOGRAM:
         for name in field.names:
-            take = _bind_histogram(name, field.scale, rows_of)
-            if take is not None:
-                return take
+            buckets, sums, counts = (rows_of(name + suffix) for suffix in _HISTOGRAM_SUFFIXES)
+            if counts or buckets:
+                return histogram_of(buckets, sums, counts, field.scale)
         return None
     candidates = [rows for name in field.names if (rows := _plain_rows(name, rows_of))]
     if not candidates:
@@ -191,105 +269,30 @@ def _bind_field(field: Field, rows_of: Callable[[str], list[_Row]]) -> Take | No
     rows = next((c for c in candidates if not any("pid" in row.labels for row in c)), candidates[0])
     match field.kind:
         case Kind.SUM:
-            return _sum_of(rows)
+            return sum_of(rows)
         case Kind.MAX:
-            return _max_of(rows)
+            return max_of(rows)
         case Kind.INFO:
-            return _info_of(rows)
-    return _labelled(rows, field.label)
+            return info_of(rows)
+    return labelled(rows, field.label)
 
 
-def _plain_rows(name: str, rows_of: Callable[[str], list[_Row]]) -> list[_Row]:
+def _plain_rows(name: str, rows_of: Callable[[str], list[Row]]) -> list[Row]:
     # Ray writes counters with and without their suffix, depending on its version.
     return rows_of(name) or (
         rows_of(name.removesuffix("_total")) if name.endswith("_total") else []
     )
 
 
-def _sum_of(rows: list[_Row]) -> Take:
-    if len(rows) == 1:
-        return itemgetter(rows[0].index)
-    pick = itemgetter(*(row.index for row in rows))
-    return lambda values: sum(pick(values))
-
-
-def _max_of(rows: list[_Row]) -> Take:
-    if len(rows) == 1:
-        return itemgetter(rows[0].index)
-    pick = itemgetter(*(row.index for row in rows))
-    return lambda values: max(pick(values))
-
-
-def _labelled(rows: list[_Row], label: str) -> Take:
-    groups: dict[str, list[_Row]] = defaultdict(list)
-    for row in rows:
-        value = row.labels.get(label, "")
-        known = value in groups or len(groups) < LABEL_VALUES_MAX
-        groups[value if known else OTHER_LABEL_VALUES].append(row)
-    takes = [(key, _sum_of(group)) for key, group in groups.items()]
-    return lambda values: {key: take(values) for key, take in takes}
-
-
-def _info_of(rows: list[_Row]) -> Take:
-    labels = [{k: v for k, v in row.labels.items() if k != "engine"} for row in rows]
-    if len(rows) == 1:
-        only = labels[0]
-        return lambda _: only
-    pick = itemgetter(*(row.index for row in rows))
-
-    def newest(values: Values) -> dict[str, str]:
-        times: tuple[float, ...] = pick(values)
-        return labels[times.index(max(times))]
-
-    return newest
-
-
-def _bind_histogram(name: str, scale: float, rows_of: Callable[[str], list[_Row]]) -> Take | None:
-    buckets, sums, counts = (rows_of(name + suffix) for suffix in _HISTOGRAM_SUFFIXES)
-    if not counts and not buckets:
-        return None
-    by_bound: dict[float, list[_Row]] = defaultdict(list)
-    for row in buckets:
-        by_bound[_bound(row.labels.get("le", "+Inf"))].append(row)
-    order = sorted(by_bound)
-    bounds = tuple(bound * scale for bound in order)
-    cumulative = _tuple_of([by_bound[bound] for bound in order])
-    total = _sum_of(sums) if sums else None
-    # A histogram whose count was lost on the way still has it in its last bucket.
-    count = _sum_of(counts) if counts else _sum_of(by_bound[order[-1]])
-
-    def take(values: Values) -> Histogram:
-        summed = None if total is None else total(values) * scale
-        return Histogram(count(values), summed, bounds, cumulative(values))
-
-    return take
-
-
-def _tuple_of(groups: list[list[_Row]]) -> Callable[[Values], tuple[float, ...]]:
-    if all(len(group) == 1 for group in groups):
-        indices = [group[0].index for group in groups]
-        if len(indices) > 1:
-            return itemgetter(*indices)
-    takes = [_sum_of(group) for group in groups]
-    return lambda values: tuple([take(values) for take in takes])
-
-
-def _bound(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return float("inf")
-
-
-def _bind_http(by_name: Mapping[str, list[_Row]]) -> Take | None:
+def _bind_http(by_name: Mapping[str, list[Row]]) -> Take | None:
     takes: list[tuple[str, Take]] = []
     requests = by_name.get(vllm_names.HTTP_REQUESTS)
     if requests:
-        takes.append(("requests", _labelled(requests, "status")))
+        takes.append(("requests", labelled(requests, "status")))
     for part, family in vllm_names.HTTP_TOTALS.items():
         counts, sums = by_name.get(family + "_count"), by_name.get(family + "_sum")
         if counts and sums:
-            takes.append((part, _count_and_sum(_sum_of(counts), _sum_of(sums))))
+            takes.append((part, _count_and_sum(sum_of(counts), sum_of(sums))))
     if not takes:
         return None
     return lambda values: {part: take(values) for part, take in takes}
@@ -299,7 +302,7 @@ def _count_and_sum(count: Take, total: Take) -> Take:
     return lambda values: {"count": count(values), "sum": total(values)}
 
 
-def _engine_kind(rows: list[_Row]) -> str:
+def _engine_kind(rows: list[Row]) -> str:
     names = {row.name for row in rows}
     if any("engine" in row.labels for row in rows):
         return "V1"  # V0 never had the label; V1 has it from 0.8.3
@@ -308,7 +311,7 @@ def _engine_kind(rows: list[_Row]) -> str:
     return "V1" if names & vllm_names.V1_ONLY else "V0"
 
 
-def _unknown_families(rows: list[_Row]) -> tuple[str, ...]:
+def _unknown_families(rows: list[Row]) -> tuple[str, ...]:
     known = {name for field in FIELDS.values() for name in field.names}
     unknown = set()
     for row in rows:
@@ -329,19 +332,19 @@ def _family(name: str) -> str:
     return name
 
 
-def _may_be_vllm(by_name: Mapping[str, list[_Row]]) -> bool:
+def _may_be_vllm(by_name: Mapping[str, list[Row]]) -> bool:
     """Could this be a vLLM whose own series are off? Then what its process says is still worth reading."""
     if _serves_openai(by_name):
         return True
     return bool(by_name) and all(name.startswith(("python_", "process_")) for name in by_name)
 
 
-def _serves_openai(by_name: Mapping[str, list[_Row]]) -> bool:
+def _serves_openai(by_name: Mapping[str, list[Row]]) -> bool:
     rows = by_name.get(vllm_names.HTTP_REQUESTS, [])
     return any(row.labels.get("handler", "").startswith("/v1/") for row in rows)
 
 
-def _why_not_vllm(by_name: Mapping[str, list[_Row]]) -> str:
+def _why_not_vllm(by_name: Mapping[str, list[Row]]) -> str:
     if not by_name:
         return "the body has no series at all"
     for prefix, product in _OTHER_SERVERS.items():

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from vllm_watch.errors import ExpositionError
 from vllm_watch.redaction import never_show, redacted
 from vllm_watch.samples.observation import Call, Observation, Reading
+from vllm_watch.samples.record import changed
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http, own_trouble
@@ -51,7 +52,7 @@ class VllmSource:
         self.target = target
         self._settings = settings
         self._session = session
-        self._reader = Reader()
+        self._reader = Reader(judged_only=True)
         self._limits = http.Limits(
             settings.connect_timeout_seconds, settings.timeout_seconds, settings.body_bytes_max
         )
@@ -89,7 +90,7 @@ class VllmSource:
             self._next_identify_s = float("-inf")
         else:
             calls += await self._identify(reading, monotonic_s, switches_due=health_due)
-            reading = replace(reading, server=replace(reading.server, **self._known))
+            reading = changed(reading, server=changed(reading.server, **self._known))
         observation = Observation(
             t=t, monotonic_s=monotonic_s, target=self.target.name,
             scrape=scrape, health=health, reading=reading,

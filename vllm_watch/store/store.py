@@ -18,7 +18,8 @@ import structlog
 
 from vllm_watch.errors import StateError
 from vllm_watch.store import file, tables, troubles
-from vllm_watch.store.tables import Contents, IncidentRow, WatchRow
+from vllm_watch.store.rows import IncidentRow, WatchRow, ended
+from vllm_watch.store.tables import Contents
 from vllm_watch.store.troubles import Trouble
 
 _log = structlog.get_logger()
@@ -259,12 +260,6 @@ class Store:
                 self._connection.close()
         if self._held is not None:
             file.unlock(self._held)
-
-
-def ended(row: IncidentRow, t: float, resolution: str) -> IncidentRow:
-    """Return the incident as it ended at Unix time `t`."""
-    end = {"t": t, "event": "resolved", "resolution": resolution, "restart_advised": False}
-    return replace(row, updated_t=t, resolved_t=t, event={**row.event, **end})
 
 
 def _merged(before: IncidentRow | None, row: IncidentRow) -> IncidentRow:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from vllm_watch.store.rows import IncidentRow, WatchRow
+
 ENDED_PER_TARGET_MAX = 1000
 ENDED_MAX = 20_000
 """Incidents that ended: so many are kept of one target, and of all together: some 2 KB each."""
@@ -15,29 +17,6 @@ ENDED_SECONDS_MAX = 30 * 86400.0
 
 WATCH_SECONDS_MAX = 30 * 86400.0
 """What was learnt of a target that has not been seen for so long is removed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncidentRow:
-    """One incident as it was last told."""
-
-    id: str
-    target: str
-    kind: str
-    opened_t: float | None
-    updated_t: float
-    resolved_t: float | None
-    event: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WatchRow:
-    """What one target's judgement needs to go on."""
-
-    target: str
-    group: str
-    saved_t: float
-    state: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)

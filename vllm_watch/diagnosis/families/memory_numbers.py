@@ -3,6 +3,7 @@
 import math
 import re
 
+from vllm_watch.diagnosis.numbers import DECIMAL, GROUPED, whole
 from vllm_watch.diagnosis.report import Fix
 from vllm_watch.diagnosis.rule import Facts, Told
 
@@ -15,33 +16,29 @@ UTILIZATION_MAX = 0.95
 UTILIZATION_MARGIN = 0.01
 """What is free at one moment is not quite free at the next."""
 
-_LENGTH = re.compile(r"max seq len\s*\(?(\d[\d,]*)")
+_LENGTH = re.compile(rf"max seq len\s*\(?({GROUPED})")
 _GIB = re.compile(
-    r"\(?([\d.]+) Gi?B KV\s+cache is needed.{0,80}?memory\s*\(([\d.]+) Gi?B", re.DOTALL
+    rf"\(?({DECIMAL}) Gi?B KV\s+cache is needed.{{0,80}}?memory\s*\(({DECIMAL}) Gi?B", re.DOTALL
 )
-_ESTIMATE = re.compile(r"estimated maximum model length is\s*([\d,]+)")
-_STORED = re.compile(r"stored in KV\s+cache\s*\(([\d,]+)")
+_ESTIMATE = re.compile(rf"estimated maximum model length is\s*({GROUPED})")
+_STORED = re.compile(rf"stored in KV\s+cache\s*\(({GROUPED})")
 _FREE = re.compile(
-    r"memory on (?:device|node)\s*\S*\s*\(([\d.]+)/([\d.]+) GiB\).{0,60}?utilization \(([\d.]+), ([\d.]+) GiB",
+    rf"memory on (?:device|node)\s{{0,4}}\S{{0,40}}\s{{0,4}}\(({DECIMAL})/({DECIMAL}) GiB\).{{0,60}}?utilization \(({DECIMAL}), ({DECIMAL}) GiB",
     re.DOTALL,
 )
-_TRIED = re.compile(r"[Tt]ried to allocate ([\d.]+ [KMG]i?B)")
-_CAPACITY = re.compile(r"total capacity of ([\d.]+) GiB|([\d.]+) GiB total capacity")
-_LEFT = re.compile(r"of which ([\d.]+ [KMG]i?B) is free|([\d.]+ [KMG]i?B) free")
-
-
-def _whole(text: str) -> int:
-    return int(text.replace(",", ""))
+_TRIED = re.compile(rf"[Tt]ried to allocate ({DECIMAL} [KMG]i?B)")
+_CAPACITY = re.compile(rf"total capacity of ({DECIMAL}) GiB|({DECIMAL}) GiB total capacity")
+_LEFT = re.compile(rf"of which ({DECIMAL} [KMG]i?B) is free|({DECIMAL} [KMG]i?B) free")
 
 
 def kv_too_small(text: str, facts: Facts) -> Told:
     """The largest context that would have fitted, and the share of the GPU that this one needs."""
     length = _LENGTH.search(text)
-    wanted = _whole(length[1]) if length else None
+    wanted = whole(length[1]) if length else None
     gib = _GIB.search(text)
     fits = None
     if found := _ESTIMATE.search(text) or _STORED.search(text):
-        fits = _whole(found[1])
+        fits = whole(found[1])
     elif gib and wanted and float(gib[1]) > 0:
         fits = int(wanted * float(gib[2]) / float(gib[1]))
     said, fixes = [], []
@@ -62,7 +59,7 @@ def kv_too_small(text: str, facts: Facts) -> Told:
 def _share(missing_gib: float, facts: Facts) -> float | None:
     """The utilization that would add so much, where this log says enough to know it."""
     total, share = facts.get("gpu_memory_total_gib"), facts.get("gpu_memory_utilization")
-    if not isinstance(total, (int, float)) or not isinstance(share, (int, float)) or total <= 0:
+    if not isinstance(total, (int, float)) or not isinstance(share, (int, float)) or total < 1:
         return None
     # Rounded up to a hundredth: less would not do. (The inner rounding takes binary fractions' dust away.)
     needed = math.ceil(round((share + missing_gib / total) * 100, 6)) / 100

@@ -2,16 +2,24 @@
 
 import re
 
+from vllm_watch.diagnosis.numbers import WHOLE
 from vllm_watch.diagnosis.report import Fix
 from vllm_watch.diagnosis.rule import Facts, Told
 
-_WORLD = re.compile(r"World size \((\d+)\) is larger than the number of available GPUs \((\d+)\)")
-_SIZE = re.compile(r"[Tt]ensor parallel size \(?(\d+)\)? cannot be .{0,60}?GPUs \(?(\d+)")
+PARTS_MAX = 16_384
+"""More GPUs than one engine spans; what is larger is some other number, and no size to advise for it."""
+
+_WORLD = re.compile(
+    rf"World size \(({WHOLE})\) is larger than the number of available GPUs \(({WHOLE})\)"
+)
+_SIZE = re.compile(
+    rf"[Tt]ensor parallel size \(?({WHOLE})\)? cannot be .{{0,60}}?GPUs \(?({WHOLE})"
+)
 _DIVIDES = re.compile(
-    r"\(?(\d+)\)? (?:must be divisible by tensor parallel size \(|is not divisible by )(\d+)"
+    rf"\(?({WHOLE})\)? (?:must be divisible by tensor parallel size \(|is not divisible by )({WHOLE})"
 )
 _HEADS = re.compile(
-    r"\((\d+)\) must be divisible by (?:the )?tensor[ -]parallel (?:world )?size \((\d+)"
+    rf"\(({WHOLE})\) must be divisible by (?:the )?tensor[ -]parallel (?:world )?size \(({WHOLE})"
 )
 _PORT = re.compile(r"(?:'[^']*', |:)(\d{2,5})\b\)?(?=[)':\]]|: |$)|[Pp]ort (\d{2,5})\b")
 
@@ -34,7 +42,7 @@ def not_dividing(text: str, facts: Facts) -> Told:
     if not found:
         return Told()
     dimension, parts = (int(each) for each in found.groups())
-    if not 0 < parts <= dimension:
+    if not 0 < parts <= min(dimension, PARTS_MAX):
         return Told(f"{dimension} cannot be cut into {parts}.")
     possible = max(each for each in range(1, parts) if dimension % each == 0) if parts > 1 else 1
     said = f"{dimension} is not a multiple of {parts}; {possible} is the next smaller that divides."

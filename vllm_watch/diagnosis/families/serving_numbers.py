@@ -2,15 +2,16 @@
 
 import re
 
+from vllm_watch.diagnosis.numbers import WHOLE
 from vllm_watch.diagnosis.report import Fix
 from vllm_watch.diagnosis.rule import Facts, Told
 
 _XID = re.compile(r"[Xx][Ii][Dd][^:]{0,40}?:? ?(\d{1,3})\b")
-_NVRM = re.compile(r"Xid \((?:PCI:)?[^)]*\): (\d+)")
+_NVRM = re.compile(r"Xid \((?:PCI:)?[^)]*\): (\d{1,3})\b")
 _LONG = re.compile(
-    r"maximum context length is (\d+) tokens.{0,40}?requested (?:about )?(\d+) (?:output )?tokens"
+    rf"maximum context length is ({WHOLE}) tokens.{{0,40}}?requested (?:about )?({WHOLE}) (?:output )?tokens"
 )
-_PROMPT = re.compile(r"prompt contains (?:at least )?(\d+) input tokens")
+_PROMPT = re.compile(rf"prompt contains (?:at least )?({WHOLE}) input tokens")
 
 # What NVIDIA's Xid catalogue says of those met on inference hosts.
 MEANING = {

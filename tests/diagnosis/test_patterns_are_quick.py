@@ -1,0 +1,60 @@
+"""No line of a log, however made, keeps the doctor busy: none of its patterns is quadratic in a line's length."""
+
+import re
+import time
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+from vllm_watch.diagnosis import facts, lines, phases, scanner
+from vllm_watch.diagnosis.catalogue import RULES
+from vllm_watch.diagnosis.families import memory_numbers, parallel_numbers, serving_numbers
+
+FILLERS = ("a", "1", " ", ".", "-", "_", "/", "A", "a ", "1.")
+WORDS_MAX = 12
+SECONDS_MAX = 0.5
+"""The slowest takes a tenth of it for the longest line that is read; what was quadratic took seconds."""
+
+
+def _of(module: ModuleType) -> Iterator[re.Pattern[str]]:
+    yield from (each for each in vars(module).values() if isinstance(each, re.Pattern))
+
+
+PATTERNS = {
+    each.pattern: each
+    for each in (
+        *(rule.pattern for rule in RULES if rule.pattern is not None),
+        *(fact.pattern for fact in facts.FACTS),
+        *(each for module in (lines, phases, scanner) for each in _of(module)),
+        *(each for module in (memory_numbers, parallel_numbers, serving_numbers) for each in _of(module)),
+    )
+}  # fmt: skip
+
+
+def hard_lines(pattern: str) -> Iterator[str]:
+    """Of the longest that are read: one thing over and over, alone, after a word of the pattern, or between them."""
+    words = sorted(set(re.findall(r"[A-Za-z_]{3,}[A-Za-z_ ]*", pattern)))[:WORDS_MAX]
+    for filler in FILLERS:
+        yield filler * (lines.LINE_BYTES_MAX // len(filler))
+        for word in words:
+            yield word + filler * ((lines.LINE_BYTES_MAX - len(word)) // len(filler))
+            unit = f"{word} {filler}"
+            yield unit * (lines.LINE_BYTES_MAX // len(unit))
+
+
+@pytest.mark.parametrize("pattern", PATTERNS.values(), ids=range(len(PATTERNS)))
+def test_a_pattern_is_quick(pattern: re.Pattern[str]) -> None:
+    """In CPU time, for each of them."""
+    for text in hard_lines(pattern.pattern):
+        began_s = time.process_time()
+        for _ in pattern.finditer(text):
+            pass
+        took_s = time.process_time() - began_s
+        assert took_s < SECONDS_MAX, (took_s, text[:60], pattern.pattern)
+
+
+def test_a_quadratic_pattern_would_be_found() -> None:
+    """As those were that fuzzing found."""
+    with pytest.raises(AssertionError):
+        test_a_pattern_is_quick(re.compile(r"\w*Warning(?=: )"))

@@ -1,0 +1,41 @@
+"""What is said of a server that does not answer, where it takes no more than what is seen; a helper of `engine_down`."""
+
+from vllm_watch.detectors import down_witnesses
+from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict
+from vllm_watch.signals.loading import START_SECONDS
+
+KIND = "engine_down"
+
+
+def unknown(summary: str) -> Verdict:
+    """Nothing that can be judged yet."""
+    return Verdict(state=UNKNOWN, kind=KIND, summary=summary)
+
+
+def never_up(waited_s: float, said: str) -> Verdict:
+    """It has refused since we look: it starts, and then is a ticket."""
+    if waited_s < START_SECONDS:
+        why = "vLLM refuses connections until its weights are loaded"
+        return unknown(f"refused for {waited_s:.0f} s; {why}")
+    return Verdict(
+        state=FIRING,
+        kind=KIND,
+        cause="unknown",
+        severity="ticket",
+        summary=f"never seen to answer, and it has refused for {waited_s / 60:.0f} min",
+        evidence_for=(down_witnesses.seconds("seconds_refused", waited_s, START_SECONDS, said),),
+    )
+
+
+def dead(looks: int, of_gpus: tuple[Evidence, ...], *, needs_hands: bool) -> Verdict:
+    """/health has failed at so many looks in a row; `needs_hands`: what is wrong with a GPU no restart cures."""
+    evidence = down_witnesses.health_failed(looks)
+    return Verdict(
+        state=FIRING,
+        kind=KIND,
+        cause="engine_dead",
+        severity="page",
+        restart_advised=not needs_hands,
+        summary=f"the API server answers, its engine core is dead: {evidence.text}",
+        evidence_for=(evidence, *of_gpus),
+    )

@@ -1,0 +1,127 @@
+"""How a field is picked out of a body's numbers: one of them, a sum, a largest, some by a label, a histogram.
+
+Which number is meant is worked out once for all bodies of one layout; after that a field is a list's item, or
+some, and everything here is about making that cheap.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any, TypeVar
+
+from vllm_watch.samples.engine import Histogram
+from vllm_watch.sources import vllm_names
+from vllm_watch.sources.exposition import Series
+
+Values = Sequence[float]
+Take = Callable[[Values], Any]
+T = TypeVar("T")
+
+LABEL_VALUES_MAX = 64
+"""Values of a label that are kept apart; vLLM's own labels (finished_reason, source) have under ten."""
+
+OTHER_LABEL_VALUES = "other"
+
+
+class Row:
+    """One series with its position among the body's numbers and its name as vLLM spells it."""
+
+    __slots__ = ("index", "labels", "name")
+
+    def __init__(self, index: int, series: Series) -> None:
+        self.index = index
+        self.name = vllm_names.canonical(series.name)
+        self.labels = series.labels
+
+
+class At:
+    """The number at one place."""
+
+    __slots__ = ("index",)
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def __call__(self, values: Values) -> float:
+        return values[self.index]
+
+
+def tuple_at(indices: list[int]) -> Callable[[Sequence[T]], tuple[T, ...]]:
+    """What stands at these places."""
+    if len(indices) > 1:
+        return itemgetter(*indices)
+    return lambda values: tuple([values[index] for index in indices])
+
+
+def sum_of(rows: list[Row]) -> Take:
+    """The sum of these series."""
+    if len(rows) == 1:
+        return At(rows[0].index)
+    pick = itemgetter(*(row.index for row in rows))
+    return lambda values: sum(pick(values))
+
+
+def max_of(rows: list[Row]) -> Take:
+    """The largest of these series: a ratio cannot be added."""
+    if len(rows) == 1:
+        return At(rows[0].index)
+    pick = itemgetter(*(row.index for row in rows))
+    return lambda values: max(pick(values))
+
+
+def labelled(rows: list[Row], label: str) -> Take:
+    """A number for each value of a label; beyond LABEL_VALUES_MAX values they are one together."""
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        value = row.labels.get(label, "")
+        known = value in groups or len(groups) < LABEL_VALUES_MAX
+        groups[value if known else OTHER_LABEL_VALUES].append(row)
+    keys, numbers = tuple(groups), _tuple_of(list(groups.values()))
+    return lambda values: dict(zip(keys, numbers(values), strict=True))
+
+
+def info_of(rows: list[Row]) -> Take:
+    """The labels of the series with the highest value, which vLLM makes a time."""
+    labels = [{k: v for k, v in row.labels.items() if k != "engine"} for row in rows]
+    if len(rows) == 1:
+        only = labels[0]
+        return lambda _: only
+    pick = itemgetter(*(row.index for row in rows))
+
+    def newest(values: Values) -> dict[str, str]:
+        times: tuple[float, ...] = pick(values)
+        return labels[times.index(max(times))]
+
+    return newest
+
+
+def histogram_of(buckets: list[Row], sums: list[Row], counts: list[Row], scale: float) -> Take:
+    """`counts` or `buckets` must be there; what a bucket's bound and the sum are multiplied with is `scale`."""
+    by_bound: dict[float, list[Row]] = defaultdict(list)
+    for row in buckets:
+        by_bound[_bound(row.labels.get("le", "+Inf"))].append(row)
+    order = sorted(by_bound)
+    bounds = tuple(bound * scale for bound in order)
+    # A histogram whose count was lost on the way still has it in its last bucket.
+    parts = [counts or by_bound[order[-1]], *([sums] if sums else []), *(by_bound[bound] for bound in order)]  # fmt: skip
+    numbers, begin = _tuple_of(parts), len(parts) - len(order)
+
+    def take(values: Values) -> Histogram:
+        said = numbers(values)
+        return Histogram(said[0], said[1] * scale if sums else None, bounds, said[begin:])
+
+    return take
+
+
+def _tuple_of(groups: list[list[Row]]) -> Callable[[Values], tuple[float, ...]]:
+    if all(len(group) == 1 for group in groups):
+        return tuple_at([group[0].index for group in groups])
+    takes = [sum_of(group) for group in groups]
+    return lambda values: tuple([take(values) for take in takes])
+
+
+def _bound(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return float("inf")
