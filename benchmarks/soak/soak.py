@@ -185,15 +185,17 @@ class Soak:
             self.truth.begin("network", name, self.clock.t, pages=not common, restarts=False)
             for name in names
         ]
+        lives = self.site.lives
+        unseen = [name for name in names if lives[name].refused_run != self.site.run]
         self.site.away.update(names)
         await asyncio.sleep(self.rng.uniform(MINUTE, 15 * MINUTE))
         self.site.away.clear()
         for trouble in away:
             trouble.end_t = self.clock.t
-        self._nobody_saw_it_go(names)
+        self._nobody_saw_it_go(unseen)
 
     def _nobody_saw_it_go(self, names: list[str]) -> None:
-        """Who crashed while there was no way to it may be starting: it has the time that a start takes."""
+        """Who was not seen to refuse before the way was lost may be starting: it has the time that a start takes."""
         for trouble in self.truth.troubles:
             if trouble.slug != "crash" or trouble.end_t is not None or trouble.target not in names:
                 continue

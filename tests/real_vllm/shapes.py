@@ -1,5 +1,6 @@
 """Ten kinds of KV cache as tiny models: each is one config that both vLLM and our arithmetic read."""
 
+from pathlib import Path
 from typing import Any
 
 from tests.real_vllm.model import CONFIG
@@ -84,9 +85,18 @@ SHAPES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
+NEEDS_AVX512: dict[str, dict[str, Any]] = {
+    "fp8 cache": {"num_gpu_blocks": 8192, "kv_cache_size_tokens": 262144, "block_size": 32},
+}
+"""What vLLM 0.32 refuses on a CPU without AVX-512 or AMX, and what it made of it on one with them (2026-11-22)."""
+
+
 def cases() -> list[dict[str, Any]]:
     """As `sizing.py` reads them."""
+    # With AVX-512 BF16 vLLM keeps recurrent states in float32 by itself; our arithmetic is that of such a CPU.
+    bf16 = "avx512_bf16" in Path("/proc/cpuinfo").read_text()
+    needed: dict[str, Any] = {} if bf16 else {"mamba_ssm_cache_dtype": "float32"}
     return [
-        {"name": name, "config": config, "flags": FLAGS | flags}
+        {"name": name, "config": config, "flags": FLAGS | needed | flags}
         for name, (config, flags) in SHAPES.items()
     ]

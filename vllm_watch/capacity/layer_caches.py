@@ -138,7 +138,7 @@ def _state(model: Model, settings: Settings) -> list[LayerCache]:
     element = dtype_bytes(settings.dtype)
     convolution = ceil_div(channels, ranks) * (state.conv_kernel - 1 + ahead) * element
     heads = ceil_div(state.state_heads, ranks)
-    # The CPU's kernels want float32, whatever the model's dtype.
+    # The kernels of a CPU with AVX-512 BF16 want float32, whatever the model's dtype; one without takes the model's.
     said = state.state_dtype or ("float32" if settings.cpu else settings.dtype)
     recurrent = heads * state.state_elements_per_head * dtype_bytes(said)
     checkpoints = state.checkpoints if settings.release >= releases.STATE_CHECKPOINTS else 0
