@@ -28,7 +28,7 @@ spent in full. The tests run with the same patience before anything is taken out
 
 RUN_SECONDS = 1800.0  # all tests of all rows on the untouched copy take some minutes
 IMPORT_SECONDS = 300.0  # of a machine that does much else; alone half a second
-AT_ONCE = 2  # rows; their tests wait more than they compute
+AT_ONCE = 2  # rows, or tests of the untouched copy; they wait more than they compute
 WORDS_MAX = 160  # of why a test failed: a line to see that it failed for what was removed
 
 
@@ -65,12 +65,12 @@ def copied(project: Path, to: Path, cuts: Sequence[Cut] = ()) -> Path:
     return to
 
 
-def failing(project: Path, tests: Sequence[str]) -> dict[str, str]:
+def failing(project: Path, tests: Sequence[str], at_once: int = 1) -> dict[str, str]:
     """Those of the tests that fail there, with their cases, and each one's first words."""
     report = project / "report.xml"
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", f"--junitxml={report}"]
-        + [f"tests/{each}" for each in tests],
+        + ["-n", f"{at_once}" if at_once > 1 else "0"] + [f"tests/{each}" for each in tests],
         cwd=project, env=_environ(project), start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
@@ -122,7 +122,7 @@ class Trial:
         """What fails of all these rows' tests with nothing taken out."""
         tests = sorted({test for row in rows for test in row.tests})
         print(f"{len(tests)} tests of {len(rows)} rows, with nothing removed ...", flush=True)
-        return failing(copied(self._project, self._folder / "whole"), tests)
+        return failing(copied(self._project, self._folder / "whole"), tests, AT_ONCE)
 
     def without_handling(self, row: Row) -> dict[str, str] | None:
         """What fails of a row's tests without its handling; None where that could not be tried, which is said."""
