@@ -97,7 +97,7 @@ bench-page: $(DEV)/.installed  ## measure what watching costs and write docs/per
 bench-long: $(DEV)/.installed  ## ... over 24 simulated hours, 20 real minutes, and beside a real vLLM (make test-vllm installs it)
 	$(BIN)/python benchmarks/bench_performance.py --long --page
 
-fault-removals: $(DEV)/.installed  ## take the handling of each fault out of a copy: one of its tests must fail (ROW='disk full'; half an hour)
+fault-removals: $(DEV)/.installed  ## take the handling of each fault out of a copy: one of its tests must fail (ROW='disk full'; a quarter of an hour, on a quiet machine)
 	$(BIN)/python -m tests.faults.removals $(if $(ROW),'$(ROW)')
 
 soak: $(DEV)/.installed  ## 30 seeds of 24 h in virtual time under faults (hours; goes on where it was; SOAK_ARGS='--seeds 3 --hours 2')
