@@ -91,7 +91,7 @@ test-vllm-long:  ## the same with ten healthy minutes under each load instead of
 bench: $(DEV)/.installed  ## run every benchmark, one after another, and print its table
 	@for bench in benchmarks/bench_*.py; do echo "== $$bench"; $(BIN)/python "$$bench"; done
 
-bench-page: $(DEV)/.installed  ## measure what watching costs and write docs/performance.md (two minutes, on a quiet machine)
+bench-page: $(DEV)/.installed  ## measure what watching costs and write docs/performance.md (four minutes, on a quiet machine)
 	$(BIN)/python benchmarks/bench_performance.py --page
 
 bench-long: $(DEV)/.installed  ## ... over 24 simulated hours, 20 real minutes, and beside a real vLLM (make test-vllm installs it)

@@ -1,8 +1,8 @@
 """What watching costs, in one table: CPU per scrape, a thousand targets on one core, start-up.
 
-python benchmarks/bench_performance.py            print the table (two minutes)
+python benchmarks/bench_performance.py            print the table (four minutes)
 python benchmarks/bench_performance.py --page     ... and write docs/performance.md
-python benchmarks/bench_performance.py --long     growth over hours and what it costs a real vLLM (an hour)
+python benchmarks/bench_performance.py --long     growth over hours and what it costs a real vLLM (over an hour)
 python benchmarks/bench_performance.py startup    one subject alone
 """
 
@@ -37,7 +37,7 @@ LONG = {"growth": growth.rows, "real_engine": real_engine}
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("subjects", nargs="*", choices=[[], *SUBJECTS, *LONG])
-    parser.add_argument("--long", action="store_true", help="the subjects that take an hour")
+    parser.add_argument("--long", action="store_true", help="the subjects that take over an hour")
     parser.add_argument(
         "--page", action="store_true", help="put the figures on docs/performance.md"
     )

@@ -24,7 +24,7 @@ from tests.real_vllm.load import Load, under_load
 from tests.real_vllm.server import RealVllm
 from vllm_watch.sources.reading import Reader
 
-PAIRS = 60
+PAIRS = 120
 TIMES = 10
 SETTLE_SECONDS, SECONDS = 15.0, 4.0
 IDLE_TURNS, IDLE_SECONDS = 4, 15.0

@@ -22,5 +22,5 @@ class Row:
 
     def cells(self) -> tuple[str, ...]:
         """As it is shown."""
-        limit = "" if self.limit is None else f"{self.limit:g} {self.unit}"
-        return self.what, f"{self.value:.3g} {self.unit}", limit, self.verdict, self.beside
+        limit = "" if self.limit is None else f"{self.limit:g} {self.unit}".rstrip()
+        return self.what, f"{self.value:.3g} {self.unit}".rstrip(), limit, self.verdict, self.beside

@@ -14,9 +14,8 @@ from vllm_watch.sources import http
 TARGETS, INTERVAL_SECONDS = 50, 1.0
 WARM_SECONDS, SECONDS = 8.0, 12.0
 SCRAPES = TARGETS / INTERVAL_SECONDS * SECONDS
-WINDOWS = (
-    3  # of so many seconds; the quietest counts, as of the rows beside it: what else runs only adds
-)
+# So many windows of that: the quietest counts, as of the rows beside it; what else runs only adds.
+WINDOWS = 3
 GETS, PARSES, REPEATS = 300, 16, 5
 LIMIT_MS = 1.0
 
