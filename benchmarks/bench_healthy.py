@@ -16,7 +16,7 @@ from typing import NamedTuple
 from vllm_watch.lab.lives import LIVES
 from vllm_watch.lab.onlooker import any_onlooker, look
 from vllm_watch.lab.virtual import EPOCH
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 HOUR, DAY = 3600.0, 86_400.0
 TICKET_DAYS = 3.0

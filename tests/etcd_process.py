@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vllm_watch.actions.etcd_api import Access, Etcd, EtcdError
-from vllm_watch.actions.hooks.base import new_session
+from vllm_watch.clients.etcd import Access, Etcd, EtcdError
+from vllm_watch.restart.hooks.base import new_session
 
 START_SECONDS = 30.0
 

@@ -20,8 +20,8 @@ from typing import Any
 
 from aiohttp import web
 
-from vllm_watch.actions.hooks.base import new_session
-from vllm_watch.kubernetes_api import Access, Api
+from vllm_watch.clients.kubernetes import Access, Api
+from vllm_watch.restart.hooks.base import new_session
 
 TOKEN = "a-token"
 NAMESPACE = "default"

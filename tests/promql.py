@@ -6,14 +6,14 @@ from typing import Any
 
 import promql_parser
 
-from vllm_watch.actions.attempt import ENDED_STATES
-from vllm_watch.actions.guard import SLUGS
-from vllm_watch.actions.policy import MODES
-from vllm_watch.actions.request import TRIGGERS
 from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.incidents import KINDS, SEVERITIES
 from vllm_watch.export.notifiers import OUTCOMES as NOTIFIER_OUTCOMES
 from vllm_watch.export.target_families import GPU_STATUSES
+from vllm_watch.restart.attempt import ENDED_STATES
+from vllm_watch.restart.guard import SLUGS
+from vllm_watch.restart.policy import MODES
+from vllm_watch.restart.request import TRIGGERS
 from vllm_watch.samples.observation import OUTCOMES
 from vllm_watch.signals.state import STATES
 

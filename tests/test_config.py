@@ -11,9 +11,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vllm_watch.actions.hooks.base import HookCall
 from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError
+from vllm_watch.restart.hooks.base import HookCall
 from vllm_watch.settings import overrides
 from vllm_watch.settings.errors import model_at
 from vllm_watch.settings.target import name_of, slug

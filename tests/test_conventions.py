@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from vllm_watch.__main__ import COMMANDS
-from vllm_watch.actions import hook_kinds
+from vllm_watch.restart import hook_kinds
 from vllm_watch.settings.hooks import HooksSettings
 
 ROOT = Path(__file__).parents[1]
@@ -89,7 +89,7 @@ def test_command_is_documented(command: str) -> None:
 def test_restart_hook_has_its_companions(kind: str) -> None:
     """Every kind of hook has settings, a test against its counterpart, and a page."""
     assert kind in HooksSettings.model_fields
-    assert (ROOT / f"tests/actions/hooks/test_{kind}.py").exists()
+    assert (ROOT / f"tests/restart/hooks/test_{kind}.py").exists()
     assert (ROOT / f"docs/hooks/{kind}.md").read_text().startswith(f"# {kind}: ")
 
 

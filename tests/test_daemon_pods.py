@@ -8,16 +8,16 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.actions.hooks.fake_pods import STARTED, FakePods, pod
 from tests.kubernetes_api import NAMESPACE, certified
+from tests.restart.hooks.fake_pods import STARTED, FakePods, pod
 from tests.sources.wire import wire
-from vllm_watch import kubernetes_api
+from vllm_watch.clients import kubernetes as kubernetes_api
 from vllm_watch.config import Config
 from vllm_watch.daemon import Daemon
-from vllm_watch.gpu_rounds import GpuSource
 from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
+from vllm_watch.watch.gpu_rounds import GpuSource
 
 METRICS = (
     "# TYPE vllm:num_requests_running gauge\n"

@@ -12,10 +12,10 @@ import yaml
 
 from tests.daemon_process import ROOT, daemon
 from tests.planted import PLACES
+from vllm_watch.clients.signed_post import REPLAY_SECONDS
 from vllm_watch.export import answers, auth, listener, web_config
 from vllm_watch.export.people_api import ALERTS_BYTES_MAX
 from vllm_watch.settings import web
-from vllm_watch.signed_post import REPLAY_SECONDS
 
 PAGE = (ROOT / "docs/security.md").read_text()
 BLOCKS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)

@@ -9,10 +9,10 @@ from difflib import get_close_matches
 from typing import NoReturn, Protocol, TextIO, cast
 
 from vllm_watch import __version__
-from vllm_watch.cli import exit_status
+from vllm_watch.cli.helpers import exit_status
 from vllm_watch.errors import WatchError
-from vllm_watch.loading import uncollected
-from vllm_watch.redaction import redacted
+from vllm_watch.support.loading import uncollected
+from vllm_watch.support.redaction import redacted
 
 # Here and not in the modules, so that --help loads none of them.
 COMMANDS = {

@@ -19,12 +19,9 @@ from vllm_watch.errors import WatchError
 from vllm_watch.export.board import Board
 from vllm_watch.export.door import Door
 from vllm_watch.export.in_a_line import in_a_line
-from vllm_watch.gpu_rounds import GpuRounds, GpuSource
 from vllm_watch.incidents.fleet import Fleet
-from vllm_watch.notifying import Notifying
-from vllm_watch.remembering import Memory
-from vllm_watch.restarts.switch import Switch
-from vllm_watch.service_manager import ServiceManager
+from vllm_watch.notify.notifying import Notifying
+from vllm_watch.restart.switch import Switch
 from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.signals.records import TargetSignals
@@ -34,14 +31,17 @@ from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.targets import Discovery
 from vllm_watch.sources.vllm import Look, VllmSource
-from vllm_watch.target_loop import Event, TargetLoop, tell_ended
-from vllm_watch.watch import Watch
+from vllm_watch.support.service_manager import ServiceManager
+from vllm_watch.watch.gpu_rounds import GpuRounds, GpuSource
+from vllm_watch.watch.memory import Memory
+from vllm_watch.watch.target_loop import Event, TargetLoop, tell_ended
+from vllm_watch.watch.watch import Watch
 
 if TYPE_CHECKING:  # what only some configurations need is loaded where one does
-    from vllm_watch.canary_rounds import CanaryRounds
     from vllm_watch.export.server import Server
-    from vllm_watch.restarts.journals import OwnJournal
+    from vllm_watch.restart.journals import OwnJournal
     from vllm_watch.sources.engine_log import EngineLog
+    from vllm_watch.watch.canary_rounds import CanaryRounds
 
 _log = structlog.get_logger()
 
@@ -106,7 +106,7 @@ class Daemon:
     def _own_journal(self) -> "OwnJournal | None":
         if self._config.state_dir is None:
             return None
-        from vllm_watch.restarts.journals import OwnJournal  # noqa: PLC0415 - brings a database
+        from vllm_watch.restart.journals import OwnJournal  # noqa: PLC0415 - brings a database
 
         return OwnJournal(self._config.state_dir, lambda: self._memory.holds)
 
@@ -211,7 +211,7 @@ class Daemon:
             await self._change_to(config)
             _log.info("reloaded", targets=len(self._running))
             if self._journal is not None:
-                from vllm_watch.restarts import config_changes  # noqa: PLC0415 - on reload alone
+                from vllm_watch.restart import config_changes  # noqa: PLC0415 - on reload alone
 
                 await config_changes.note(self._journal, actor, source, old, config)
 
@@ -334,8 +334,8 @@ class Daemon:
         settings = self._config.canary_for(target)
         if not settings.enabled:
             return None
-        from vllm_watch.canary_rounds import CanaryRounds  # noqa: PLC0415 - where it is on
         from vllm_watch.sources.canary import CanarySource  # noqa: PLC0415
+        from vllm_watch.watch.canary_rounds import CanaryRounds  # noqa: PLC0415 - where it is on
 
         source = CanarySource(target.identity(), settings, scrape, self._session)
         return CanaryRounds(target.name, settings, source)

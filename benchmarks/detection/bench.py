@@ -13,7 +13,7 @@ from vllm_watch.samples.observation import Observation
 from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.trace_line import to_line
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 OURS = "vllm-watch"
 _TRUTH = ".truth.json"

@@ -13,10 +13,10 @@ from pathlib import Path
 from benchmarks.detection import bench
 from benchmarks.detection.runs import RUN_SECONDS
 from benchmarks.detection.scenarios import runs
-from vllm_watch.cli import replaying
+from vllm_watch.cli.helpers import replaying
 from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 BAR = 5000.0
 """Times real time for one target at 5 s; below it a day of a fleet's recordings takes too long to look at."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 
-from vllm_watch.actions.locks.record import Now, Record, Sightings
+from vllm_watch.restart.locks.record import Now, Record, Sightings
 
 EPOCH = 1_800_000_000.0
 BOOT_SECONDS = 1e6  # hosts that share nothing but the time: each counts from a moment of its own

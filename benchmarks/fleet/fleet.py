@@ -1,7 +1,7 @@
 """The fleet: watchers that restart what is ill, with the guard and the lock that the product has.
 
 Simulated are engines, hooks, hosts and the network; what decides is `guard.decide` and `locks.record`, and
-what surrounds them follows actions/attempts.py and actions/locks/lease.py step by step.
+what surrounds them follows restart/attempts.py and restart/locks/lease.py step by step.
 """
 
 import contextlib
@@ -9,13 +9,13 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 
 from benchmarks.fleet.clockwork import Clockwork, Doing, Store, Watcher
-from vllm_watch.actions import guard
-from vllm_watch.actions.attempt import Attempt
-from vllm_watch.actions.facts import Answer, Facts, IncidentFact
-from vllm_watch.actions.locks import lease, record
-from vllm_watch.actions.locks.record import Change, Limits, Now, Record, Slot
-from vllm_watch.actions.policy import Policy
-from vllm_watch.actions.request import RestartRequest
+from vllm_watch.restart import guard
+from vllm_watch.restart.attempt import Attempt
+from vllm_watch.restart.facts import Answer, Facts, IncidentFact
+from vllm_watch.restart.locks import lease, record
+from vllm_watch.restart.locks.record import Change, Limits, Now, Record, Slot
+from vllm_watch.restart.policy import Policy
+from vllm_watch.restart.request import RestartRequest
 
 HOUR = 3600.0
 ASK_SECONDS = 60.0  # the product asks every five, which shows the same and takes longer

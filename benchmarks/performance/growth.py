@@ -12,7 +12,7 @@ from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.samples.target import Target
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.reading import Reader
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 HOURS, FEW, INTERVAL_SECONDS = 24, 20, 5.0
 MANY, MINUTES, WARM_MINUTES = 1000, 20, 12  # recordings reach back ten minutes, and a tenth more

@@ -11,7 +11,7 @@ from vllm_watch.export.text import render
 from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.samples.target import Target
 from vllm_watch.sources.reading import Reader
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 TARGETS, LOOKS, INTERVAL_SECONDS = 1000, 6, 5.0
 

@@ -19,7 +19,7 @@ from benchmarks.performance.row import Row
 REPEATS = 7
 # All that `vllm-watch run` needs until it asks its engine, as it loads it.
 IMPORTED = """
-from vllm_watch.loading import uncollected
+from vllm_watch.support.loading import uncollected
 with uncollected():
     from vllm_watch.cli import run
 run.load_watcher()

@@ -11,12 +11,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from vllm_watch import logs
 from vllm_watch.cli.run import load_watcher
 from vllm_watch.config import load
 from vllm_watch.daemon import Daemon
 from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
+from vllm_watch.support import logs
 
 POLL_SECONDS = 1.0  # each time is two looks at the disk, which are not the watcher's
 

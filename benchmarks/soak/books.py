@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.soak.truth import Truth
-from vllm_watch.actions.attempt import Attempt
+from vllm_watch.restart.attempt import Attempt
 from vllm_watch.samples.target import WATCHER
 
 HOUR, DAY = 3600.0, 86_400.0

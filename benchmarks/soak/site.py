@@ -9,7 +9,8 @@ from benchmarks.soak.books import Books, Call
 from benchmarks.soak.engine_life import MINUTE, EngineLife
 from benchmarks.soak.truth import Truth
 from benchmarks.soak.virtual_time import Clock
-from vllm_watch.actions.hooks.base import (
+from vllm_watch.lab.sampling import observe
+from vllm_watch.restart.hooks.base import (
     DONE,
     FAILED,
     REFUSED,
@@ -18,7 +19,6 @@ from vllm_watch.actions.hooks.base import (
     HookCall,
     HookResult,
 )
-from vllm_watch.lab.sampling import observe
 from vllm_watch.samples.observation import Call as Asked
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings

@@ -20,10 +20,10 @@ from benchmarks.soak.site import Site
 from benchmarks.soak.truth import Truth
 from benchmarks.soak.virtual_time import Clock, Loop, virtual
 from benchmarks.soak.watcher import BUDGETS, GROUPS, Watcher, joined, settings
-from vllm_watch.actions.attempt import ENDED_STATES
-from vllm_watch.actions.facts import Pause
 from vllm_watch.detectors.down_memory import AWAY_SECONDS_MAX
 from vllm_watch.lab.virtual import EPOCH
+from vllm_watch.restart.attempt import ENDED_STATES
+from vllm_watch.restart.facts import Pause
 from vllm_watch.signals.loading import START_SECONDS
 
 CHECK_SECONDS = 30 * MINUTE

@@ -18,15 +18,15 @@ from benchmarks.soak.size import size_bytes
 from benchmarks.soak.truth import Truth
 from benchmarks.soak.virtual_time import Loop
 from vllm_watch import daemon as wiring
-from vllm_watch.actions import hook_kinds
-from vllm_watch.actions.attempt import Attempt
 from vllm_watch.config import Config
 from vllm_watch.daemon import Daemon
 from vllm_watch.export import text
 from vllm_watch.lab.gpus import SimulatedGpuSource
-from vllm_watch.restarts.wiring import Restarts
+from vllm_watch.restart import hook_kinds
+from vllm_watch.restart.attempt import Attempt
+from vllm_watch.restart.wiring import Restarts
 from vllm_watch.sources.flight_recorder import FlightRecorder
-from vllm_watch.store import file
+from vllm_watch.state import file
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from vllm_watch.advice.records import AttentionBackend, HostGpus
 from vllm_watch.advice.tally import Tally
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 GIB = 1 << 30
 T = 1_770_000_000.0

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.fleet.fleet import Fleet, Seen, World
-from vllm_watch.actions.locks import record
-from vllm_watch.actions.locks.record import Limits
+from vllm_watch.restart.locks import record
+from vllm_watch.restart.locks.record import Limits
 
 SMALL = World(
     "small", watchers=30, engines=300, hours=2.5, limits=Limits(slots=2, per_hour=15), ttl_s=60.0

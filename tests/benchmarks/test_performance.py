@@ -9,7 +9,7 @@ from benchmarks.performance import page
 from benchmarks.performance.row import Row
 from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.sources.reading import Reader
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 LOOKS = 120
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.daemon_process import ROOT
-from tests.notifications.telling import receiver
+from tests.notify.telling import receiver
 from vllm_watch.config import Config
 
 PAGE = (ROOT / "docs/notifications.md").read_text()
@@ -159,16 +159,16 @@ def test_examples_of_the_page_are_configurations(text, tmp_path):
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 def test_urls_of_the_page_are_taken_by_the_library(url):
     """Each service's own form; the tokens are made up."""
-    from vllm_watch.notifications.apprise import _service  # noqa: PLC0415
+    from vllm_watch.notify.apprise import _service  # noqa: PLC0415
 
     assert _service(url) is not None
 
 
 def test_page_says_every_key_of_a_message():
     """What a receiver may find in a message is on the page."""
-    from tests.notifications.telling import incident  # noqa: PLC0415
-    from vllm_watch.notifications.batches import Batch, Item  # noqa: PLC0415
-    from vllm_watch.notifications.words import Links, message  # noqa: PLC0415
+    from tests.notify.telling import incident  # noqa: PLC0415
+    from vllm_watch.notify.batches import Batch, Item  # noqa: PLC0415
+    from vllm_watch.notify.words import Links, message  # noqa: PLC0415
 
     batch = Batch(items=(Item(phase="opened", matter=incident()),), rows=())
     payload = message("k", batch, Links(), dropped=0, t=1.0).payload

@@ -7,13 +7,13 @@ from dataclasses import asdict
 import pytest
 
 from vllm_watch.__main__ import main
-from vllm_watch.cli.replay_summary import Summary
+from vllm_watch.cli.helpers.replay_summary import Summary
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.trace_line import to_line
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 ONE, TWO = "http://10.0.0.7:8000", "http://10.0.0.8:8000"
 OK = Call(outcome="ok", status=200, latency_s=0.004)

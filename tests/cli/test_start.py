@@ -20,19 +20,17 @@ LATER = {
     "pygments": "rich brings it",
     "greenlet": "structlog takes it along where it is installed: loading.load_structlog",
     "yaml": "there is no file: config.load reads YAML where one is named",
-    "apscheduler": "restarts alone have a schedule: restarts/switch.py",
-    "vllm_watch.actions": "restarts alone act: restarts/switch.py",
-    "vllm_watch.restarts.wiring": "restarts/switch.py loads it where restarts are asked for",
-    "vllm_watch.restarts.config_changes": "a reload loads it",
-    "vllm_watch.restarts.journals": "there is no state folder to keep a journal in",
-    "vllm_watch.canary_rounds": "no canary is switched on",
+    "apscheduler": "restarts alone have a schedule: restart/switch.py",
+    "vllm_watch.restart.wiring": "restart/switch.py loads it where restarts are asked for",
+    "vllm_watch.restart.config_changes": "a reload loads it",
+    "vllm_watch.restart.journals": "there is no state folder to keep a journal in",
+    "vllm_watch.watch.canary_rounds": "no canary is switched on",
     "vllm_watch.sources.canary": "no canary is switched on",
     "vllm_watch.advice.rules": "nobody waits for advice: advice/adviser.py loads them after the first look",
-    "vllm_watch.store.store": "remembering.py loads it where a state folder is named",
-    "sqlite3": "vllm_watch.store.store brings it",
-    "vllm_watch.notifications": "notifying.py loads it where a notifier is named",
-    "vllm_watch.notice_facts": "notifying.py loads it where a notifier is named",
-    "vllm_watch.kubernetes_api": "discovery.kubernetes alone needs it: sources/targets.py",
+    "vllm_watch.state.store": "watch/memory.py loads it where a state folder is named",
+    "sqlite3": "vllm_watch.state.store brings it",
+    "vllm_watch.notify.facts": "notify/notifying.py loads it where a notifier is named",
+    "vllm_watch.clients.kubernetes": "discovery.kubernetes alone needs it: sources/targets.py",
     "vllm_watch.sources.discovery_files": "discovery.file_sd alone needs it: sources/targets.py",
     "vllm_watch.sources.engine_log": "no log is named",
     "vllm_watch.diagnosis": "logs alone are diagnosed, and none is named",
@@ -90,7 +88,9 @@ def test_what_can_wait_is_not_loaded_before_the_first_request(at_the_first_reque
 
 def test_what_judges_is_there_at_the_first_request(at_the_first_request):
     """The list above means something: the detectors that the first look needs are loaded by then."""
-    assert {"vllm_watch.detectors.engine_down", "vllm_watch.watch"} <= set(at_the_first_request)
+    assert {"vllm_watch.detectors.engine_down", "vllm_watch.watch.watch"} <= set(
+        at_the_first_request
+    )
 
 
 def test_all_that_is_asked_for_later_can_be_loaded():
@@ -103,7 +103,7 @@ def test_structlog_comes_without_rich_and_leaves_it_usable():
     """What structlog would take along is not loaded with it, and can be loaded afterwards."""
     said = python(
         "import sys\n"
-        "from vllm_watch.loading import load_structlog\n"
+        "from vllm_watch.support.loading import load_structlog\n"
         "load_structlog()\n"
         "print('structlog' in sys.modules, any(name.split('.')[0] == 'rich' for name in sys.modules))\n"
         "import rich.text\n"
@@ -116,7 +116,7 @@ def test_rich_that_was_loaded_stays():
     """Whoever has loaded rich before goes on with the same module."""
     said = python(
         "import rich\n"
-        "from vllm_watch.loading import load_structlog\n"
+        "from vllm_watch.support.loading import load_structlog\n"
         "load_structlog()\n"
         "import sys, structlog.dev\n"
         "print(sys.modules['rich'] is rich, structlog.dev.rich is rich)\n"
@@ -130,7 +130,7 @@ def test_garbage_is_collected_again_after_loading(before, after):
     said = python(
         "import gc\n"
         f"gc.{before}()\n"
-        "from vllm_watch.loading import uncollected\n"
+        "from vllm_watch.support.loading import uncollected\n"
         "try:\n"
         "    with uncollected():\n"
         "        print(gc.isenabled())\n"

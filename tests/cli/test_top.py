@@ -20,10 +20,10 @@ from tests.cli.top_screen import (
     watching,
 )
 from vllm_watch.__main__ import main
-from vllm_watch.cli import top_text
-from vllm_watch.cli.top_app import TopApp
-from vllm_watch.cli.top_rows import POINTS_MAX
-from vllm_watch.cli.top_status import Daemon
+from vllm_watch.cli.helpers.top import text as top_text
+from vllm_watch.cli.helpers.top.app import TopApp
+from vllm_watch.cli.helpers.top.rows import POINTS_MAX
+from vllm_watch.cli.helpers.top.status import Daemon
 from vllm_watch.errors import WatchError
 from vllm_watch.export.server import Server
 from vllm_watch.samples.gpu import GpuReading, GpuSample
@@ -329,7 +329,7 @@ async def test_what_is_asked_after_the_end_is_no_crash(server):
 
 async def test_a_daemon_that_accepts_and_says_nothing_is_given_up_on(monkeypatch):
     """A server that hangs is told after the timeout, not waited for."""
-    monkeypatch.setattr("vllm_watch.cli.top_status._TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr("vllm_watch.cli.helpers.top.status._TIMEOUT_SECONDS", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         daemon = Daemon(f"http://127.0.0.1:{silent.getsockname()[1]}")
         with pytest.raises(WatchError, match=r"nothing within 0\.05 s"):

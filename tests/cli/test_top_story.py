@@ -18,7 +18,8 @@ from tests.cli.top_screen import (
     selected,
     watching,
 )
-from vllm_watch.cli import top_restarts, top_words
+from vllm_watch.cli.helpers.top import restarts as top_restarts
+from vllm_watch.cli.helpers.top import words as top_words
 from vllm_watch.export import restarts
 from vllm_watch.export.incidents import KINDS
 from vllm_watch.export.restarts import AttemptShown, Gate, RestartPlan, Waiting

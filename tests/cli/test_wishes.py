@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.restarts.station import TOKEN, station
+from tests.restart.station import TOKEN, station
 
 
 async def run(one, *arguments, token=True):

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from tests.alerts.chain import Pipeline
-from vllm_watch.cli.top_app import TopApp
-from vllm_watch.cli.top_status import Status
+from vllm_watch.cli.helpers.top.app import TopApp
+from vllm_watch.cli.helpers.top.status import Status
 from vllm_watch.export.status import Status as Shown
 from vllm_watch.lab.sampling import observe
 from vllm_watch.lab.stories import STORIES

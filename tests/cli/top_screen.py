@@ -3,8 +3,8 @@
 import asyncio
 import time
 
-from vllm_watch.cli.top_app import TopApp
-from vllm_watch.cli.top_status import Daemon
+from vllm_watch.cli.helpers.top.app import TopApp
+from vllm_watch.cli.helpers.top.status import Daemon
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import Target

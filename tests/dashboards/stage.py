@@ -15,8 +15,6 @@ from random import Random
 
 from aiohttp import web
 
-from vllm_watch.actions.attempt import Attempt
-from vllm_watch.actions.journal import Journal
 from vllm_watch.config import load
 from vllm_watch.daemon import Daemon
 from vllm_watch.lab.gpus import GpuRack, SimulatedGpuSource, idle_notebook
@@ -27,10 +25,12 @@ from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.scripts import L40S
 from vllm_watch.lab.stories import load as usual_load
 from vllm_watch.lab.vllm import SimulatedVllm
+from vllm_watch.restart.attempt import Attempt
+from vllm_watch.restart.journal import Journal
 from vllm_watch.samples.process import ProcessSample
-from vllm_watch.store.rows import WatchRow
-from vllm_watch.store.store import Store
-from vllm_watch.watch import Watch
+from vllm_watch.state.rows import WatchRow
+from vllm_watch.state.store import Store
+from vllm_watch.watch.watch import Watch
 
 PAST_SECONDS = 2700.0  # a leak of host memory is one after half an hour, which begins ten minutes after the start
 LEARNT_SECONDS = 400.0  # what the others are seen for: throughput is known after some minutes

@@ -13,7 +13,6 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from tests.actions.hooks import manifests
 from tests.daemon_process import ROOT
 from tests.deploy.custom_resources import SCHEMAS, as_pod
 from tests.deploy.rendered import (
@@ -28,6 +27,7 @@ from tests.deploy.rendered import (
     rendered,
     run,
 )
+from tests.restart.hooks import manifests
 from vllm_watch.config import Config
 from vllm_watch.settings.restart import LockSettings
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.daemon_process import ROOT, daemon
 from tests.nvml_stub import NvmlStub, h200
-from tests.test_service_manager import systemd
+from tests.support.test_service_manager import systemd
 
 UNITS = ROOT / "deploy/systemd"
 DROP_INS = sorted(path.name for path in (UNITS / "vllm-watch.service.d").iterdir())

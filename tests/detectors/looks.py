@@ -3,7 +3,7 @@
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import Call, CanaryCall, Observation, Reading, ServerSample
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 OK = Call(outcome="ok", status=200, latency_s=0.01)
 DEAD = Call(outcome="http", status=503, error="HTTP 503", latency_s=0.01)

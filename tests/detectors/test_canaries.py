@@ -5,7 +5,7 @@ import pytest
 from tests.detectors.looks import T, engine, first_firing, judge, last, seen, silent, unanswered
 from vllm_watch.detectors.engine_stalled import Detector, Settings
 from vllm_watch.samples.observation import CanaryCall
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 
 def ended(outcome, latency_s=10.0, engine=None):

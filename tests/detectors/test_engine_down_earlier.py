@@ -7,10 +7,10 @@ import pytest
 from tests.detectors.looks import T, engine, seen, silent
 from vllm_watch.detectors.engine_down import Detector, Settings
 from vllm_watch.export.board import Board
-from vllm_watch.remembering import Memory
 from vllm_watch.samples.observation import ProcessState
 from vllm_watch.samples.target import Target
-from vllm_watch.watch import Watch
+from vllm_watch.watch.memory import Memory
+from vllm_watch.watch.watch import Watch
 
 HOUR = 3600
 OLD, NEW = T - 86400, T + 900  # when a process began: that of `seen`, and one that it never met

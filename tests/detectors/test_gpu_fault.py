@@ -6,7 +6,7 @@ from tests.detectors.looks import judge, last, seen, silent
 from vllm_watch.detectors.gpu_fault import Detector, Settings
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 ENGINE = (ProcessSample(pid=7, name="VLLM::EngineCor", cmdline=("VLLM::EngineCore",)),)
 NOTEBOOK = (ProcessSample(pid=8, cmdline=("python3", "-m", "ipykernel_launcher")),)

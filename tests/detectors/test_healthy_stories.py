@@ -7,7 +7,7 @@ import pytest
 from tests.detectors.test_stories import FOUND_WITHIN, Told, of, pages
 from vllm_watch.lab.lives import LIVES
 from vllm_watch.lab.onlooker import Onlooker, look
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 UPDATES = {
     # story → intervals at which an onlooker can know

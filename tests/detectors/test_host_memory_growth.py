@@ -6,7 +6,7 @@ import pytest
 
 from tests.detectors.looks import T, engine, first_firing, judge, last, seen, silent
 from vllm_watch.detectors.host_memory_growth import Detector, Settings
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 MIB = 2**20
 HOURS = 3600

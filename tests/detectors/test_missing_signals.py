@@ -11,7 +11,7 @@ from tests.examples import examples
 from vllm_watch.lab.virtual import observations
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import ServerSample
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 ENGINE_FIELDS = (
     "requests_running", "requests_waiting", "kv_cache_usage", "preemptions", "prompt_tokens",

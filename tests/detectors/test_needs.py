@@ -11,7 +11,7 @@ from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import CanaryCall, Observation, Reading
 from vllm_watch.signals.inputs import CANARY_SECONDS, HEALTH_SECONDS, INPUTS, LOOKS_MIN
 from vllm_watch.sources.reading import Reader
-from vllm_watch.watch import Watch, all_detectors
+from vllm_watch.watch.watch import Watch, all_detectors
 
 CAPTURES = Path(__file__).parents[1] / "sources" / "captures"
 SEES, PARTLY, BLIND, UNKNOWN = "sees", "partly", "blind", "unknown"

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from tests.export.test_openapi import DOCUMENT, check
-from tests.restarts.station import TOKEN, station
+from tests.restart.station import TOKEN, station
 from vllm_watch.export import auth
 
 ANSWER_SECONDS_MAX = 10.0

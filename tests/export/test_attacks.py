@@ -10,7 +10,7 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from tests.export.raw_http import Said, request, send
-from tests.restarts.station import TOKEN, Station, station
+from tests.restart.station import TOKEN, Station, station
 from vllm_watch.export.guarded import Guarded
 
 WRONG = "wrong-0123456789abcdef"

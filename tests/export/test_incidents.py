@@ -18,7 +18,7 @@ from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources.vllm import Look
-from vllm_watch.target_loop import TargetLoop, tell_ended, tell_incident
+from vllm_watch.watch.target_loop import TargetLoop, tell_ended, tell_incident
 
 
 def told(event: str = "opened", t: float = T, **more: object) -> dict:

@@ -10,7 +10,7 @@ import jsonschema
 from tests.export.demo_board import fill
 from tests.export.small_board import small_board
 from tests.export.test_incidents import told
-from tests.restarts.station import station
+from tests.restart.station import station
 from vllm_watch.export.status import Status
 
 ROOT = Path(__file__).parents[2]

@@ -11,9 +11,9 @@ from tests.export.demo_board import signals
 from tests.export.page_states import awaiting_approval, ill, watcher_ill, well
 from tests.export.serving import serving
 from tests.export.test_page_restarts import with_token
-from tests.restarts.station import TOKEN, station
-from vllm_watch.actions.attempt import Attempt
+from tests.restart.station import TOKEN, station
 from vllm_watch.export.store_health import StoreHealth
+from vllm_watch.restart.attempt import Attempt
 from vllm_watch.samples.engine_log import StartFailure
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]

@@ -6,8 +6,8 @@ import pytest
 from playwright.async_api import expect
 
 from tests.export.browsing import LAPTOP, PHONE, card
-from tests.restarts.station import TOKEN, station
-from vllm_watch.actions.attempt import Attempt
+from tests.restart.station import TOKEN, station
+from vllm_watch.restart.attempt import Attempt
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 

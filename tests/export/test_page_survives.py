@@ -16,7 +16,7 @@ from tests.export.browsing import LAPTOP, PHONE, card
 from tests.export.demo_board import event, signals
 from tests.export.page_states import STATES, ill, well
 from tests.export.serving import serving
-from tests.restarts.station import TOKEN, station
+from tests.restart.station import TOKEN, station
 from vllm_watch.export.board import Board
 from vllm_watch.export.updates import LISTENERS_MAX
 from vllm_watch.samples.gpu import GpuReading, GpuSample

@@ -91,19 +91,19 @@ HOST = (
     Row("CPU starved to 5 %", "all, later", "`watcher` for looks that it slept through; `VllmWatchBlind` when there is none for ten intervals", "looks",
         BY_ITSELF, "the lateness of a time-out: the healthy engine was paged as `api_hang`", ("faults/test_cpu_faults.py::test_a_watcher_with_five_percent_of_a_cpu[evenly]", "faults/test_cpu_faults.py::test_a_watcher_with_five_percent_of_a_cpu[in long pauses]", "faults/test_cpu_faults.py::test_one_that_dies_while_the_watcher_has_no_cpu_is_told")),
     Row("memory limit reached", "what needs no new memory", "`look_failed`, or `watcher`; a cgroup's limit ends it as `kill -9` does", "looks that had no room",
-        "by itself when there is room; by its supervisor when it was killed", "a look that fails is one look; threads that are begun without waiting: the event loop hung for ever", ("faults/test_limit_faults.py::test_the_memory_limit_is_reached", "test_target_loop.py::test_looks_that_fail_are_said_once_and_the_next_one_goes_on", "sources/test_own_trouble.py::test_a_thread_is_not_waited_for", "store/test_restarts.py::test_an_open_incident_goes_on_under_its_id")),
+        "by itself when there is room; by its supervisor when it was killed", "a look that fails is one look; threads that are begun without waiting: the event loop hung for ever", ("faults/test_limit_faults.py::test_the_memory_limit_is_reached", "watch/test_target_loop.py::test_looks_that_fail_are_said_once_and_the_next_one_goes_on", "sources/test_own_trouble.py::test_a_thread_is_not_waited_for", "state/test_restarts.py::test_an_open_incident_goes_on_under_its_id")),
     Row("no file descriptor left", "connections that are open", "`target_unknown`: no file descriptor is left to this process; `watcher`", "looks that need a new connection",
         BY_ITSELF, "the errors of our own host: every engine was paged as `unreachable`", ("faults/test_limit_faults.py::test_no_file_descriptor_is_left[by address]", "faults/test_limit_faults.py::test_no_file_descriptor_is_left[by name]", "export/test_slow_callers.py::test_the_system_without_a_descriptor_left_is_outlasted")),
     Row("disk full", ALL, "`state_not_kept` with a remedy; `vllm_watch_store_errors_total`; `VllmWatchStateNotKept`", "nothing: it waits in memory, and is written when there is room",
-        "by itself, every 10 s", "what waits after a failed write", ("faults/test_disk_faults.py::test_a_disk_that_is[full]", "store/test_store.py::test_a_full_disk_loses_nothing", "actions/test_failing_disk.py::test_nothing_is_done_that_is_not_written")),
+        "by itself, every 10 s", "what waits after a failed write", ("faults/test_disk_faults.py::test_a_disk_that_is[full]", "state/test_store.py::test_a_full_disk_loses_nothing", "restart/test_failing_disk.py::test_nothing_is_done_that_is_not_written")),
     Row("disk read-only", ALL, "as a full one; no restart is made that cannot be written down", "nothing, as above",
-        "by itself, every 10 s", "what waits after a failed write", ("faults/test_disk_faults.py::test_a_disk_that_is[read-only]", "store/test_restarts.py::test_without_memory_watching_goes_on[a folder that cannot be made]", "actions/test_failing_disk.py::test_read_only_at_the_start")),
+        "by itself, every 10 s", "what waits after a failed write", ("faults/test_disk_faults.py::test_a_disk_that_is[read-only]", "state/test_restarts.py::test_without_memory_watching_goes_on[a folder that cannot be made]", "restart/test_failing_disk.py::test_read_only_at_the_start")),
     Row("disk fails (EIO)", ALL, "as a full one", "nothing, as above",
         "by itself, every 10 s", "what waits after a failed write", ("faults/test_disk_faults.py::test_a_disk_that_is[failing]", "sources/test_flight_recorder.py::test_a_disk_that_fails_is_said_once_and_memory_takes_over")),
     Row("slow fsync", "all; an incident is shown a second later at most", "nothing", NOTHING,
         "nothing to recover", "the bound on the wait for the disk", ("faults/test_disk_faults.py::test_a_disk_that_is_slow", "sources/test_flight_recorder.py::test_a_disk_that_hangs_holds_nothing_up")),
     Row("state or journal corrupted", ALL, "`state_moved_aside`, `state_not_kept`; restarts wait until a person has looked", "what stood in the damaged file, which is kept aside",
-        "a new file is begun", "the check of the file as it is opened", ("store/test_restarts.py::test_without_memory_watching_goes_on[no SQLite file]", "store/test_store.py::test_a_damaged_file_is_moved_aside", "actions/test_journal.py::test_damaged_file_makes_the_history_unknown")),
+        "a new file is begun", "the check of the file as it is opened", ("state/test_restarts.py::test_without_memory_watching_goes_on[no SQLite file]", "state/test_store.py::test_a_damaged_file_is_moved_aside", "restart/test_journal.py::test_damaged_file_makes_the_history_unknown")),
     Row("configuration half-written", ALL, "`reload_refused` with every mistake; to who posted, too", "nothing: the old one holds. A cut that leaves a valid file is one: write beside it, then rename",
         "at the next reload", "the refusal of an empty file: every target went", ("faults/test_reload_faults.py::test_a_configuration_that_is_half_written", "test_daemon.py::test_a_wrong_new_configuration_is_refused_and_the_old_one_goes_on", "sources/test_targets.py::test_a_bad_file_keeps_its_last_good_targets")),
 )  # fmt: skip
@@ -123,15 +123,15 @@ NVML = (
 
 PROCESS = (
     Row("SIGTERM", "nothing: the port is free at once", "`stopping`; exit status 0", "nothing: all is written",
-        "the next start takes up what was open", "the handler of the signal", ("test_daemon.py::test_sigterm_ends_it_at_once_and_frees_the_port", "test_daemon.py::test_sigterm_ends_it_while_a_target_hangs_and_a_viewer_watches", "store/test_restarts.py::test_what_was_learnt_is_kept_as_it_stops")),
+        "the next start takes up what was open", "the handler of the signal", ("test_daemon.py::test_sigterm_ends_it_at_once_and_frees_the_port", "test_daemon.py::test_sigterm_ends_it_while_a_target_hangs_and_a_viewer_watches", "state/test_restarts.py::test_what_was_learnt_is_kept_as_it_stops")),
     Row("SIGKILL", NOTHING, "nothing", "what was learnt in the last minute",
-        "the next start goes on with the same incidents, notifications and attempts; no hook is called twice", "the write before the word", ("store/test_restarts.py::test_an_open_incident_goes_on_under_its_id", "restarts/test_daemon_restarts.py::test_a_killed_daemon_does_not_call_the_hook_again", "notifications/test_killed.py::test_killed_at", "actions/test_journal.py::test_killed_at_any_moment")),
+        "the next start goes on with the same incidents, notifications and attempts; no hook is called twice", "the write before the word", ("state/test_restarts.py::test_an_open_incident_goes_on_under_its_id", "restart/test_daemon_restarts.py::test_a_killed_daemon_does_not_call_the_hook_again", "notify/test_killed.py::test_killed_at", "restart/test_journal.py::test_killed_at_any_moment")),
     Row("storms of SIGHUP", ALL, "`reloaded` for the few that they become", NOTHING,
         "the last of them reads the newest text", "the signals that one waiting reload answers", ("faults/test_reload_faults.py::test_a_storm_of_sighups",)),
     Row("its port is taken", "nothing: it does not start", "cause and remedy in two lines; exit status 2", NOTHING,
         "by its supervisor's next start", "the error's words", ("test_daemon.py::test_a_taken_port_is_said_in_two_lines", "export/test_server.py::test_port_that_is_taken_is_said_with_a_way_out")),
     Row("two instances with one state folder", "both watch", "the second: `state_not_kept`, another vllm-watch uses it; no restart by it", "nothing of the first; the second keeps nothing",
-        "when the first ends, the second keeps its own", "the lock on the folder", ("store/test_restarts.py::test_two_watchers_with_one_folder", "store/test_store.py::test_two_with_one_folder")),
+        "when the first ends, the second keeps its own", "the lock on the folder", ("state/test_restarts.py::test_two_watchers_with_one_folder", "state/test_store.py::test_two_with_one_folder")),
 )  # fmt: skip
 
 PARTS = {"Targets": TARGET, "Host": HOST, "NVML": NVML, "Process": PROCESS}

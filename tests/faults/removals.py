@@ -29,7 +29,7 @@ class Removal:
 HTTP = "sources/http.py"
 CONNECTION = "sources/http_connection.py"
 VLLM = "sources/vllm.py"
-STORE = "store/store.py"
+STORE = "state/store.py"
 DEVICE = "sources/nvml_device.py"
 
 TARGET = {
@@ -110,10 +110,10 @@ HOST = {
     "memory limit reached": Removal(
         "that a look without memory is one look, and threads that are begun without waiting",
         (
-            Cut("target_loop.py", "except Exception:  # noqa: BLE001 - out of memory", "except ZeroDivisionError:  # noqa: BLE001 - out of memory"),
+            Cut("watch/target_loop.py", "except Exception:  # noqa: BLE001 - out of memory", "except ZeroDivisionError:  # noqa: BLE001 - out of memory"),
             Cut(VLLM, "except MemoryError as error:", "except ZeroDivisionError as error:"),
-            Cut("threads.py", "import _thread\n", "import threading\n"),
-            Cut("threads.py", "_thread.start_new_thread(work, ())", "threading.Thread(target=work, daemon=True).start()"),
+            Cut("support/threads.py", "import _thread\n", "import threading\n"),
+            Cut("support/threads.py", "_thread.start_new_thread(work, ())", "threading.Thread(target=work, daemon=True).start()"),
         ),
     ),
     "no file descriptor left": Removal(
@@ -129,7 +129,7 @@ HOST = {
     ),
     "state or journal corrupted": Removal(
         "the check of the file as it is opened",
-        (Cut("store/file.py", "        _check(connection)\n", ""),),
+        (Cut("state/file.py", "        _check(connection)\n", ""),),
     ),
     "configuration half-written": Removal(
         "the refusal of an empty file",
@@ -177,7 +177,7 @@ PROCESS = {
     ),
     "SIGKILL": Removal(
         "the write before the word: a hook is called before the disk knows of it",
-        (Cut("actions/restart.py", "await self._move(called, \"calling\", \"the hook is called\")", "self.attempt = replace(called, state=\"calling\")"),),
+        (Cut("restart/restart.py", "await self._move(called, \"calling\", \"the hook is called\")", "self.attempt = replace(called, state=\"calling\")"),),
     ),
     "storms of SIGHUP": Removal(
         "the signals that one waiting reload answers: each has its own",
@@ -189,7 +189,7 @@ PROCESS = {
     ),
     "two instances with one state folder": Removal(
         "the lock on the folder",
-        (Cut("store/file.py", "fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass"),),
+        (Cut("state/file.py", "fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass"),),
     ),
 }  # fmt: skip
 

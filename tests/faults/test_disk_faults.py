@@ -1,7 +1,7 @@
 """A disk that fails below the state folder of a real daemon: what is told of engines does not wait for it.
 
 Full, read-only and failing: a library between SQLite and the kernel answers with that error. Slow: each flush
-takes seconds. (What a failing disk means for restarts is in tests/actions/test_failing_disk.py.)
+takes seconds. (What a failing disk means for restarts is in tests/restart/test_failing_disk.py.)
 """
 
 import errno
@@ -16,7 +16,7 @@ import pytest
 from tests.faults.host import Host
 from tests.faults.site import PATIENCE_SECONDS, site
 
-SHIM = Path(__file__).parents[1] / "actions" / "failing_disk.c"
+SHIM = Path(__file__).parents[1] / "restart" / "failing_disk.c"
 FAULTS = {
     "full": (errno.ENOSPC, "full"),
     "read-only": (errno.EROFS, "io"),

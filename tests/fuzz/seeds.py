@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.diagnosis.examples import EXAMPLES
-from tests.restarts.station import TOKEN
+from tests.restart.station import TOKEN
 
 TESTS = Path(__file__).parents[1]
 CORPUS = Path(__file__).parent / "corpus"

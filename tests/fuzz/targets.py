@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.restarts.station import station
+from tests.restart.station import station
 from vllm_watch.config import load
 from vllm_watch.diagnosis.reading import LogReader, diagnose
 from vllm_watch.errors import ConfigError, ExpositionError, RecordingError
@@ -25,7 +25,7 @@ from vllm_watch.sources.http_body import Body
 from vllm_watch.sources.http_failures import NotHttpError, NotUnpackedError, TooLargeError
 from vllm_watch.sources.http_response import ResponseReader
 from vllm_watch.sources.reading import Reader
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 Target = Callable[[bytes], None]
 

@@ -6,7 +6,7 @@ from tests.detectors.looks import DEAD, T, engine, seen, silent
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.samples.observation import ProcessState
 from vllm_watch.samples.target import WATCHER
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 INTERVAL = 5
 

@@ -12,7 +12,7 @@ from vllm_watch.samples.engine_log import StartFailure
 from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.samples.target import Target
 from vllm_watch.sources import trace_line
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 FAILED = StartFailure(
     failure="kv_cache_too_small", deterministic=True, root_cause_line="ValueError: x",

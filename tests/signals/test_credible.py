@@ -8,7 +8,7 @@ from tests.detectors.looks import engine, seen
 from vllm_watch.samples.engine import Histogram
 from vllm_watch.samples.record import changed
 from vllm_watch.signals.credible import COUNT_MAX, credible
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 NO_COUNTS = (float("nan"), inf, -5.0, 4e307, COUNT_MAX)
 FIELDS = ("requests_running", "kv_cache_usage", "generation_tokens", "preemptions", "created_time")

@@ -6,7 +6,7 @@ from tests.detectors.looks import T, gpu, seen, silent
 from vllm_watch.samples.observation import ProcessState
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals.loading import START_SECONDS, Loading
-from vllm_watch.watch import Watch
+from vllm_watch.watch.watch import Watch
 
 OLD, NEW = T - 86400, T + 60.0
 

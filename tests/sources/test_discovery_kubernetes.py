@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.actions.hooks.fake_pods import STARTED, FakePods, pod
 from tests.kubernetes_api import NAMESPACE, certified, status
-from vllm_watch import kubernetes_api
+from tests.restart.hooks.fake_pods import STARTED, FakePods, pod
+from vllm_watch.clients import kubernetes as kubernetes_api
 from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError
 from vllm_watch.settings.target import TargetConfig

@@ -13,9 +13,9 @@ import pytest
 from tests.daemon_process import ROOT
 from tests.sources.black_hole import black_hole
 from tests.sources.wire import wire
-from vllm_watch import threads
 from vllm_watch.sources import http, http_names, own_trouble
 from vllm_watch.sources.http_session import Session
+from vllm_watch.support import threads
 
 LIMITS = http.Limits(1.0, 1.0, 100_000)
 
@@ -130,7 +130,7 @@ def test_a_thread_is_not_waited_for():
 
 NO_ROOM = """
 import resource
-from vllm_watch import threads
+from vllm_watch.support import threads
 resource.setrlimit(resource.RLIMIT_AS, (1 << 20, 1 << 20))
 raise SystemExit(0 if threads.begin(print) is False else 1)
 """

@@ -2,7 +2,7 @@
 
 import argparse
 
-from vllm_watch.cli import wishes
+from vllm_watch.cli.helpers import wishes
 
 HELP = f"""\
 Says yes to the restart that an incident waits for. It begins at once; where a window or a cooldown holds it

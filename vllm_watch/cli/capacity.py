@@ -13,10 +13,11 @@ from vllm_watch.capacity.plan import make_plan, with_flags
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.report import report
 from vllm_watch.capacity.suggestions import suggestions
-from vllm_watch.cli import capacity_text, exit_status
-from vllm_watch.cli.capacity_flags import AUTO_LENGTH, add_engine_flags, read_flags
-from vllm_watch.cli.capacity_machine import find_machine
-from vllm_watch.cli.capacity_model import find_checkpoint
+from vllm_watch.cli.helpers import exit_status
+from vllm_watch.cli.helpers.capacity import text as capacity_text
+from vllm_watch.cli.helpers.capacity.flags import AUTO_LENGTH, add_engine_flags, read_flags
+from vllm_watch.cli.helpers.capacity.machine import find_machine
+from vllm_watch.cli.helpers.capacity.model import find_checkpoint
 from vllm_watch.errors import WatchError
 
 HELP = """\

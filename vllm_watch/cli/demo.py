@@ -5,7 +5,7 @@ import asyncio
 import sys
 from typing import Any
 
-from vllm_watch.cli import exit_status
+from vllm_watch.cli.helpers import exit_status
 
 HELP = """\
 Runs the whole daemon over simulated vLLM engines and GPUs, which speak the real wire formats over real
@@ -65,10 +65,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _serve(listen: str, scenario: str, speed: float) -> None:
-    from vllm_watch import logs  # noqa: PLC0415 - only a demo that runs needs them
     from vllm_watch.config import load  # noqa: PLC0415
     from vllm_watch.daemon import Daemon  # noqa: PLC0415
     from vllm_watch.lab.demo import Demo  # noqa: PLC0415
+    from vllm_watch.support import logs  # noqa: PLC0415 - only a demo that runs needs them
 
     demo = Demo(scenario, speed)
     environ = {"VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": str(_INTERVAL_SECONDS)}

@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, cast
 
-from vllm_watch.cli import exit_status
+from vllm_watch.cli.helpers import exit_status
 from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.diagnosis.report import Diagnosis, to_json
 from vllm_watch.errors import WatchError
-from vllm_watch.redaction import redacted
+from vllm_watch.support.redaction import redacted
 
 HELP = """\
 Reads a log of vLLM, of its start or of its end, and says what failed, which line shows it, why, and what

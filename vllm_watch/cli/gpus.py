@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from vllm_watch.cli import exit_status
+from vllm_watch.cli.helpers import exit_status
 from vllm_watch.errors import WatchError
 
 LOOK_SECONDS = 4.0
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Judge and show; 1 if something is stale."""
     if arguments.reclaim is not None:
         return _reclaim(arguments)
-    from vllm_watch.cli import gpus_judging  # noqa: PLC0415 - not needed for a help text
+    from vllm_watch.cli.helpers.gpus import judging as gpus_judging  # noqa: PLC0415 - not needed for a help text
 
     _refuse_without_reclaim(arguments)
     stale = gpus_judging.show(
@@ -73,8 +73,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _reclaim(arguments: argparse.Namespace) -> int:
-    from vllm_watch.actions.reclaim import Patience  # noqa: PLC0415 - as above
-    from vllm_watch.cli import gpus_reclaim  # noqa: PLC0415
+    from vllm_watch.cli.helpers.gpus import reclaim as gpus_reclaim  # noqa: PLC0415
+    from vllm_watch.reclaim.reclaim import Patience  # noqa: PLC0415 - as above
 
     for given, name in ((arguments.watch, "--watch"), (arguments.trace, "--trace")):
         if given:

@@ -8,15 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vllm_watch.cli import connection, exit_status
-from vllm_watch.cli.connection import Connection
+from vllm_watch.cli.helpers import connection, exit_status
+from vllm_watch.cli.helpers.connection import Connection
 from vllm_watch.config import Config, load
 from vllm_watch.errors import WatchError
 from vllm_watch.settings import web
 from vllm_watch.settings.target import TargetConfig
 
 if TYPE_CHECKING:
-    from vllm_watch.actions.hooks.base import Finding, HookCall
+    from vllm_watch.restart.hooks.base import Finding, HookCall
 
 HELP = """\
 Rehearse a restart hook: try all that changes nothing, and say whether it would work, and whether
@@ -78,8 +78,8 @@ async def _rehearse(
     config: Config, name: str, targets: list[TargetConfig], daemon: Connection
 ) -> "dict[str, list[Finding]]":
     # Here, so that a help text loads no HTTP client.
-    from vllm_watch.actions import hook_kinds  # noqa: PLC0415
-    from vllm_watch.actions.hooks.base import Tools  # noqa: PLC0415
+    from vllm_watch.restart import hook_kinds  # noqa: PLC0415
+    from vllm_watch.restart.hooks.base import Tools  # noqa: PLC0415
 
     kind, settings = config.hooks.by_name()[name]
     tools = Tools(
@@ -99,7 +99,7 @@ def _watcher_url(config: Config) -> str:
 
 
 def _call(target: TargetConfig, process_start_time: float | None) -> "HookCall":
-    from vllm_watch.actions.hooks.base import HookCall  # noqa: PLC0415
+    from vllm_watch.restart.hooks.base import HookCall  # noqa: PLC0415
 
     identity = target.identity()
     return HookCall(
@@ -118,7 +118,7 @@ def _call(target: TargetConfig, process_start_time: float | None) -> "HookCall":
 
 async def _observed(target: TargetConfig, config: Config) -> "tuple[float | None, Finding]":
     """Look at the server once: when it started is what hooks know it by."""
-    from vllm_watch.actions.hooks.base import Finding  # noqa: PLC0415
+    from vllm_watch.restart.hooks.base import Finding  # noqa: PLC0415
     from vllm_watch.sources import http  # noqa: PLC0415
     from vllm_watch.sources.vllm import VllmSource  # noqa: PLC0415
 

@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from vllm_watch.actions.attempt import Attempt
-from vllm_watch.actions.journal import Entry, Journal
-from vllm_watch.cli import exit_status, state_folder
+from vllm_watch.cli.helpers import exit_status, state_folder
 from vllm_watch.errors import WatchError
-from vllm_watch.store import file
+from vllm_watch.restart.attempt import Attempt
+from vllm_watch.restart.journal import Entry, Journal
+from vllm_watch.state import file
 
 HELP = """\
 Shows the journal: every attempt to restart a server and how it ended; what people asked for and what was

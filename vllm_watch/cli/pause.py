@@ -2,7 +2,7 @@
 
 import argparse
 
-from vllm_watch.cli import wishes
+from vllm_watch.cli.helpers import wishes
 
 HELP = f"""\
 Keeps the daemon from restarting anything, a person's wish included. An attempt that is under way goes on.

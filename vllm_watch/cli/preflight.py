@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check; print; 0 for go, 3 for no-go."""
-    from vllm_watch.cli import preflight_run  # noqa: PLC0415 - not needed for a help text
+    from vllm_watch.cli.helpers.preflight import run as preflight_run  # noqa: PLC0415 - not needed for a help text
 
     words = list(arguments.command)
     if words[:1] == ["--"]:

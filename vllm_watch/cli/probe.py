@@ -15,10 +15,10 @@ import ssl
 import sys
 from urllib.parse import urlsplit
 
-from vllm_watch.cli import exit_status
-from vllm_watch.cli.connection import DEFAULT_URL, URL_VARIABLE
+from vllm_watch.cli.helpers import exit_status
+from vllm_watch.cli.helpers.connection import DEFAULT_URL, URL_VARIABLE
 from vllm_watch.errors import WatchError
-from vllm_watch.redaction import redacted
+from vllm_watch.support.redaction import redacted
 
 HELP = f"""\
 Says whether the watcher of this host or container answers: for a health check or an exec probe of the watcher itself,

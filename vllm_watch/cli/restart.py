@@ -2,7 +2,7 @@
 
 import argparse
 
-from vllm_watch.cli import wishes
+from vllm_watch.cli.helpers import wishes
 
 HELP = f"""\
 Asks the daemon to restart a target now, with the hook that is configured for it. Every gate is asked that

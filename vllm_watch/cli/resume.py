@@ -2,7 +2,7 @@
 
 import argparse
 
-from vllm_watch.cli import wishes
+from vllm_watch.cli.helpers import wishes
 
 HELP = f"""\
 Ends a pause and closes every breaker: where the last restart did not help, another may be tried. It also

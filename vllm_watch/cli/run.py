@@ -9,10 +9,10 @@ from pathlib import Path
 
 from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError
-from vllm_watch.loading import load_structlog, uncollected
 from vllm_watch.settings.overrides import CONFIG_VARIABLE
 from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.settings.target import TargetConfig
+from vllm_watch.support.loading import load_structlog, uncollected
 
 HELP = """\
 Watches vLLM servers and this host's GPUs; serves metrics, an API and a page. Needs no configuration:
@@ -112,10 +112,10 @@ def load_watcher() -> None:
 def serve(config: Config, load_config: Callable[[], Config]) -> None:
     """Set the log up and run the daemon in this process."""
     load_watcher()
-    from vllm_watch import logs  # noqa: PLC0415 - loaded just now
     from vllm_watch.daemon import Daemon  # noqa: PLC0415
-    from vllm_watch.gpu_rounds import GpuSource  # noqa: PLC0415
-    from vllm_watch.service_manager import ServiceManager  # noqa: PLC0415
+    from vllm_watch.support import logs  # noqa: PLC0415 - loaded just now
+    from vllm_watch.support.service_manager import ServiceManager  # noqa: PLC0415
+    from vllm_watch.watch.gpu_rounds import GpuSource  # noqa: PLC0415
 
     logs.configure(config.log)
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from vllm_watch.cli import wishes
+from vllm_watch.cli.helpers import wishes
 
 HELP = f"""\
 Keeps an incident from restarting anything for a while. It stays open and is shown; alerts are Alertmanager's

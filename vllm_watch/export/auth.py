@@ -19,8 +19,8 @@ import structlog
 from aiohttp import web
 
 from vllm_watch.export.answers import refusal
-from vllm_watch.redaction import never_show
 from vllm_watch.settings.api import TokenSettings
+from vllm_watch.support.redaction import never_show
 
 _log = structlog.get_logger()
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from vllm_watch.export.answers import refusal
-from vllm_watch.redaction import redacted
+from vllm_watch.support.redaction import redacted
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})

@@ -16,7 +16,7 @@ from vllm_watch.export.answers import BODY_SECONDS, LARGE_BODIES_PATH, TimedResp
 from vllm_watch.export.auth import Auth
 from vllm_watch.export.guarded import Caller, Guarded
 from vllm_watch.export.status import to_json
-from vllm_watch.redaction import redacted
+from vllm_watch.support.redaction import redacted
 
 ALERTS_BYTES_MAX = 1 << 20
 """A group of a thousand alerts with long annotations; Alertmanager sends whole groups."""

@@ -18,10 +18,10 @@ from vllm_watch.export import page_files
 from vllm_watch.export.board import Board, TargetEntry
 from vllm_watch.export.gpu_families import distinct_holders
 from vllm_watch.export.incidents import Incident, in_order
-from vllm_watch.redaction import safe_arguments
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders, Holder, Judged
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.support.redaction import safe_arguments
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -10,7 +10,7 @@ from typing import Any
 
 from vllm_watch.errors import WatchError
 from vllm_watch.preflight import flag_table
-from vllm_watch.redaction import safe_arguments
+from vllm_watch.support.redaction import safe_arguments
 
 SERVE, API_SERVER = "serve", "api_server"
 _API_SERVER_MODULE = "vllm.entrypoints.openai.api_server"

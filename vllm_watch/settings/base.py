@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from vllm_watch.redaction import redacted
+from vllm_watch.support.redaction import redacted
 
 _QUOTED_CHARACTERS_MAX = 80  # enough to recognise a value by, little enough for one line
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")  # a DNS label: it becomes paths, labels, objects

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from vllm_watch.errors import ConfigError
-from vllm_watch.redaction import is_secret_name
 from vllm_watch.settings.base import quoted
+from vllm_watch.support.redaction import is_secret_name
 
 _DOCS = "docs/configuration.md explains every key"
 # pydantic's error type → what is wrong and what to do, filled with `value` and the error's context

@@ -14,13 +14,13 @@ import secrets
 from typing import Any, NamedTuple
 
 from vllm_watch.errors import WatchError
-from vllm_watch.redaction import redacted
 from vllm_watch.samples.observation import Call, CanaryCall
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import CanarySettings, ScrapeSettings
 from vllm_watch.sources import http
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.vllm import read_key
+from vllm_watch.support.redaction import redacted
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 PROMPT = "Hello"

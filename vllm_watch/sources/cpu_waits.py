@@ -20,12 +20,12 @@ from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from vllm_watch import threads
 from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.sources import engine_processes
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
+from vllm_watch.support import threads
 
 THREADS_MAX = 512
 """Of one engine, shared evenly by its processes, the main thread of each first: a core has some hundreds of

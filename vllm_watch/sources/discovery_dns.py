@@ -9,8 +9,8 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from vllm_watch import threads
 from vllm_watch.settings.target import DnsDiscovery, TargetConfig
+from vllm_watch.support import threads
 
 Resolve = Callable[[str, int], Sequence[tuple[Any, ...]]]  # as socket.getaddrinfo answers
 

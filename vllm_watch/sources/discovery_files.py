@@ -14,11 +14,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from vllm_watch.errors import ConfigError
-from vllm_watch.redaction import HIDDEN
 from vllm_watch.settings import yaml_text
 from vllm_watch.settings.base import quoted
 from vllm_watch.settings.errors import dotted, explained
 from vllm_watch.settings.target import TARGETS_MAX, TargetConfig, slug
+from vllm_watch.support.redaction import HIDDEN
 
 _FILE_BYTES_MAX = 4 << 20  # 10,000 targets with all their labels
 _FILES_MAX = 1000

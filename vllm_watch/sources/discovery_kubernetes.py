@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping
 import structlog
 from pydantic import ValidationError
 
-from vllm_watch.kubernetes_api import Api, NewSession, in_cluster
+from vllm_watch.clients.kubernetes import Api, NewSession, in_cluster
+from vllm_watch.clients.signed_post import new_session
 from vllm_watch.samples.target import WATCHER
 from vllm_watch.settings.kubernetes import KubernetesDiscovery
 from vllm_watch.settings.target import TargetConfig, slug
-from vllm_watch.signed_post import new_session
 from vllm_watch.sources.kubernetes_pods import Pod
 from vllm_watch.sources.pod_watch import PodWatch
 

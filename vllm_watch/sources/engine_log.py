@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import structlog
 
-from vllm_watch import threads
-from vllm_watch.redaction import redacted
 from vllm_watch.samples.engine_log import StartFailure
+from vllm_watch.support import threads
+from vllm_watch.support.redaction import redacted
 
 if TYPE_CHECKING:
     from vllm_watch.diagnosis.report import Diagnosis

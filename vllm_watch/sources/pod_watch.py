@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vllm_watch.kubernetes_api import Answer, Api, KubernetesError
+from vllm_watch.clients.kubernetes import Answer, Api, KubernetesError
 from vllm_watch.sources.kubernetes_pods import Pod, pod_of
 
 WATCH_SECONDS = 180.0

@@ -17,10 +17,10 @@ from types import TracebackType
 from typing import BinaryIO, Self
 
 from vllm_watch.errors import ExpositionError, RecordingError
-from vllm_watch.private_files import opener
 from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.trace_line import RawObservation, from_line
+from vllm_watch.support.private_files import opener
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _LINE_BYTES_MAX = 64 << 20  # a body may have 16 MiB, and JSON doubles some of its characters

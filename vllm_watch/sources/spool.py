@@ -17,7 +17,7 @@ from typing import TypeVar
 
 import structlog
 
-from vllm_watch.private_files import opener, own_folder, refuse_link
+from vllm_watch.support.private_files import opener, own_folder, refuse_link
 
 _log = structlog.get_logger()
 # A thousand targets may each send a piece at once; a disk that is further behind is not waited for.

@@ -7,9 +7,9 @@ A field that is null or absent is unknown. Processes carry nvidia-smi's letters 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vllm_watch.redaction import safe_arguments
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
+from vllm_watch.support.redaction import safe_arguments
 
 _LETTERS = {"compute": "C", "graphics": "G", "mps": "M"}
 _WORDS = {letter: word for word, letter in _LETTERS.items()}

@@ -9,7 +9,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from vllm_watch.redaction import redacted
 from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.engine_log import StartFailure
 from vllm_watch.samples.gpu import GpuSample
@@ -22,6 +21,7 @@ from vllm_watch.samples.observation import (
     ProcessState,
 )
 from vllm_watch.sources import trace_cpu, trace_gpus
+from vllm_watch.support.redaction import redacted
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 _HTTP_OK = range(200, 300)

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from vllm_watch.errors import ExpositionError
-from vllm_watch.redaction import never_show, redacted
 from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.samples.record import changed
 from vllm_watch.samples.target import Target
@@ -24,6 +23,7 @@ from vllm_watch.sources import http, own_trouble
 from vllm_watch.sources.body_deltas import Lines
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.reading import Reader
+from vllm_watch.support.redaction import never_show, redacted
 
 IDENTIFY_SECONDS = 600.0
 """How often version and models are asked again: LoRA adapters may come and go without a restart."""

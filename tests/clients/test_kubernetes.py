@@ -1,0 +1,197 @@
+"""The client of the API server: what it sends, whom it trusts, and what it says when nobody answers."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kubernetes_api import NAMESPACE, FakeKubernetes, busy, certified
+from vllm_watch.clients import kubernetes as kubernetes_api
+from vllm_watch.clients.kubernetes import STRATEGIC_PATCH, Access, Api, KubernetesError, in_cluster
+from vllm_watch.clients.signed_post import new_session
+
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+
+
+@asynccontextmanager
+async def pod(tmp_path: Path) -> AsyncIterator[tuple[FakeKubernetes, Api]]:
+    """A pod's files, and the API server of its cluster, over TLS."""
+    folder = tmp_path / "serviceaccount"
+    _, context = certified(folder)
+    async with FakeKubernetes().running(context) as server:
+        (folder / "token").write_text(server.token)
+        (folder / "namespace").write_text(NAMESPACE)
+        host, _, port = server.url.removeprefix("https://").partition(":")
+        environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT_HTTPS": port}
+        yield server, Api(in_cluster(environ, folder), new_session)
+
+
+async def test_every_verb(tmp_path: Path) -> None:
+    """Created, read, listed, replaced, patched and deleted; each refusal is an answer."""
+    async with pod(tmp_path) as (_, api):
+        assert api.access.namespace == NAMESPACE
+        created = await api.post(LEASES, {"metadata": {"name": "a"}})
+        assert (created.status, created.ok) == (201, True)
+        again = await api.post(LEASES, {"metadata": {"name": "a"}})
+        assert (again.status, again.said()) == (409, 'HTTP 409 leases "a" already exists')
+        found = (await api.get(f"{LEASES}/a")).document
+        assert (await api.put(f"{LEASES}/a", found)).ok
+        stale = await api.put(f"{LEASES}/a", found)
+        assert (stale.status, stale.document["reason"]) == (409, "Conflict")
+        patched = await api.patch(
+            f"{LEASES}/a", {"metadata": {"labels": {"b": "c"}}}, STRATEGIC_PATCH
+        )
+        assert patched.document["metadata"]["labels"] == {"b": "c"}
+        listed = await api.get(LEASES, {"fieldSelector": "metadata.name=a"})
+        assert [each["metadata"]["name"] for each in listed.document["items"]] == ["a"]
+        other = {"preconditions": {"uid": "of-another"}}
+        assert (await api.delete(f"{LEASES}/a", other)).status == 409
+        assert (await api.delete(f"{LEASES}/a")).ok
+        assert (await api.get(f"{LEASES}/a")).status == 404
+
+
+async def test_token_is_read_anew(tmp_path: Path) -> None:
+    """Kubernetes replaces it about once an hour."""
+    async with pod(tmp_path) as (server, api):
+        server.token = "the next one"
+        assert (await api.get(LEASES)).status == 401
+        assert api.access.token_file is not None
+        api.access.token_file.write_text("the next one\n")
+        assert (await api.get(LEASES)).ok
+
+
+async def test_busy_server_says_when(tmp_path: Path) -> None:
+    """In a header; the body of such an answer is text."""
+    async with pod(tmp_path) as (server, api):
+        server.instead.append(busy(7))
+        answer = await api.get(LEASES)
+        assert (answer.status, answer.retry_after_seconds) == (429, 7.0)
+        assert answer.said() == "HTTP 429 Too many requests, please try again later."
+
+
+async def test_server_that_somebody_else_signed_is_not_spoken_to(tmp_path: Path) -> None:
+    """Neither is one whose certificate nobody gave us: surely nothing was sent."""
+    async with pod(tmp_path) as (server, api):
+        other, _ = certified(tmp_path / "other")
+        for ca_file in (other, None):
+            access = Access(url=server.url, token_file=api.access.token_file, ca_file=ca_file)
+            with pytest.raises(KubernetesError, match="cannot be asked") as caught:
+                await Api(access, new_session).get(LEASES)
+            assert caught.value.sent is False
+        assert server.asked == []
+
+
+async def test_what_was_sent_and_not_answered_may_have_been_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refused connection is not that."""
+    monkeypatch.setattr(kubernetes_api, "CALL_SECONDS", 0.5)
+    async with pod(tmp_path) as (server, api):
+        server.cut_after_write = 9
+        with pytest.raises(KubernetesError) as caught:
+            await api.post(LEASES, {"metadata": {"name": "a"}})
+        assert caught.value.sent is True
+        server.pause = asyncio.Event()
+        with pytest.raises(KubernetesError, match=r"no answer within 0.5 s") as caught:
+            await api.get(LEASES)
+        assert caught.value.sent is True
+    with pytest.raises(KubernetesError) as caught:
+        await api.get(LEASES)
+    assert caught.value.sent is False
+
+
+FILES = {
+    "no token": (lambda folder: (folder / "token").unlink(), "token"),
+    "an empty token": (lambda folder: (folder / "token").write_text("\n"), "holds no token"),
+    "a token of two lines": (
+        lambda folder: (folder / "token").write_text("a\nb"),
+        "holds no token",
+    ),
+    "a token of garbage": (lambda folder: (folder / "token").write_bytes(b"\xff" * 9), "ascii"),
+    "a token that is endless": (lambda folder: _linked(folder / "token"), "holds no token"),
+    "a certificate that is none": (
+        lambda folder: (folder / "ca.crt").write_text("x"),
+        "cannot be used",
+    ),
+}
+
+
+def _linked(token: Path) -> None:
+    token.unlink()
+    os.symlink("/dev/zero", token)
+
+
+@pytest.mark.parametrize(("change", "said"), FILES.values(), ids=FILES)
+async def test_files_that_cannot_be_used(tmp_path: Path, change: object, said: str) -> None:
+    """Nothing is sent, and it is said which."""
+    async with pod(tmp_path) as (server, api):
+        assert callable(change)
+        change(tmp_path / "serviceaccount")
+        with pytest.raises(KubernetesError, match=said) as caught:
+            await api.get(LEASES)
+        assert caught.value.sent is False
+        assert server.asked == []
+
+
+async def test_answer_without_end_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is."""
+    monkeypatch.setattr(kubernetes_api, "ANSWER_BYTES_MAX", 20)
+    async with pod(tmp_path) as (_, api):
+        with pytest.raises(KubernetesError, match="an answer of over"):
+            await api.get(LEASES)
+
+
+def test_address_of_an_ipv6_cluster(tmp_path: Path) -> None:
+    """Is written in brackets; a pod without a token is told so."""
+    environ = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "6443"}
+    with pytest.raises(KubernetesError, match="holds no token"):
+        in_cluster(environ, tmp_path)
+    (tmp_path / "token").write_text("t")
+    access = in_cluster(environ, tmp_path)
+    assert (access.url, access.ca_file, access.namespace) == ("https://[fd00::1]:6443", None, "")
+
+
+async def test_watch_tells_each_event_until_the_server_ends_it(tmp_path: Path) -> None:
+    """In order, whole, from the version on that was asked for; then the answer is empty."""
+    async with pod(tmp_path) as (_, api):
+        for name in ("a", "b"):
+            await api.post(LEASES, {"metadata": {"name": name}})
+        told: list[tuple[str, str]] = []
+        query = {"watch": "1", "resourceVersion": "1", "timeoutSeconds": "1"}
+
+        def take(event: Mapping[str, Any]) -> bool:
+            told.append((event["type"], event["object"]["metadata"]["name"]))
+            return True
+
+        ended = await api.follow(LEASES, query, 1.0, take)
+        assert (ended.status, ended.document, told) == (200, {}, [("ADDED", "b")])
+        missing = await api.follow("/api/v1/nothing", query, 1.0, take)
+        assert missing.status == 404
+        enough = {"watch": "1", "resourceVersion": "0", "timeoutSeconds": "60"}
+        assert (await api.follow(LEASES, enough, 60.0, lambda event: take(event) and False)).ok
+        assert told == [("ADDED", "b"), ("ADDED", "a")]
+
+
+async def test_watch_that_says_nothing_any_more_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that died without a word, and one whose event has no end."""
+    monkeypatch.setattr(kubernetes_api, "CALL_SECONDS", 0.5)
+    async with pod(tmp_path) as (server, api):
+        query = {"watch": "1", "timeoutSeconds": "60"}
+        with pytest.raises(KubernetesError, match="cannot be asked"):
+            await api.follow(LEASES, query, 0.5, lambda _: True)
+        server.cut()
+        monkeypatch.setattr(kubernetes_api, "CALL_SECONDS", 30.0)
+        monkeypatch.setattr(kubernetes_api, "ANSWER_BYTES_MAX", 20)
+        following = asyncio.create_task(api.follow(LEASES, query, 30.0, lambda _: True))
+        async with asyncio.timeout(30):
+            while len(server.asked) < 2 or not server.streams:
+                await asyncio.sleep(0.02)
+        await server.say(b"x" * 30)
+        with pytest.raises(KubernetesError, match="an event of over"):
+            await following

@@ -1,0 +1,136 @@
+"""What the tests of notifications share: matters, settings, and a receiver that answers as it is told."""
+
+import asyncio
+import json
+import time
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from vllm_watch.notify.base import Tools
+from vllm_watch.notify.courier import Courier
+from vllm_watch.notify.kinds import make
+from vllm_watch.notify.ledger import Ledger
+from vllm_watch.notify.matter import INCIDENT, RESTART, Matter
+from vllm_watch.notify.words import Links
+from vllm_watch.settings.notifications import WebhookNotifier
+
+T = 1_795_000_000.0
+
+
+def incident(name="stall-a", *, severity="page", t=T, target="chat-0", group="chat", **more):
+    """An engine that stands still."""
+    said = {
+        "id": name, "about": INCIDENT, "t": t, "target": target, "group": group, "engine": "0",
+        "kind": "engine_stalled", "cause": "hang", "severity": severity,
+        "summary": "no step has ended for 94 s although 41 requests run",
+        "evidence": ("No step has ended for 94 s.", "41 requests are running.", "/health says 200."),
+        "restart": "advised.", "restart_advised": True,
+    }  # fmt: skip
+    return Matter(**(said | more))
+
+
+def step(name="did_not_help", *, t=T, target="chat-0", group="chat"):
+    """A step of a restart."""
+    return Matter(
+        id=f"restart-{target}-{name}", about=RESTART, t=t, target=target, group=group, kind="restart",
+        cause=name, severity="ticket", summary="no token for 300 s after the restart",
+    )  # fmt: skip
+
+
+def settings(url="http://127.0.0.1:1/", **more):
+    """A webhook named a."""
+    return WebhookNotifier(name="a", url=url, **({"group_seconds": 0, "timeout_seconds": 5} | more))
+
+
+class Receiver:
+    """Answers each POST with the next of `statuses`, the last for ever; `got` is what it was sent."""
+
+    def __init__(self):
+        self.statuses = [200]
+        self.headers = {}
+        self.got = []
+        self.requests = []  # headers and body
+        self.url = ""
+        self.hang = asyncio.Event()  # a status of 0 waits for it
+        self._came = asyncio.Condition()
+
+    async def handle(self, request):
+        body = await request.read()
+        self.requests.append((request.headers.copy(), body))
+        self.got.append(json.loads(body))
+        status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+        async with self._came:
+            self._came.notify_all()
+        if status == 0:
+            await self.hang.wait()
+        return web.Response(status=status or 200, headers=self.headers)
+
+    async def until(self, count, seconds=20.0):
+        """Wait until so many were sent; return them."""
+        async with asyncio.timeout(seconds), self._came:
+            await self._came.wait_for(lambda: len(self.got) >= count)
+        return self.got
+
+    @property
+    def titles(self):
+        return [each["title"] for each in self.got]
+
+
+@asynccontextmanager
+async def receiver():
+    """A real receiver on loopback."""
+    it = Receiver()
+    app = web.Application()
+    app.router.add_post("/told{rest:.*}", it.handle)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    it.url = f"http://127.0.0.1:{runner.addresses[0][1]}/told"
+    try:
+        yield it
+    finally:
+        it.hang.set()
+        await runner.cleanup()
+
+
+class Desk:
+    """One courier at work over a ledger; `news` is all that it tells of itself."""
+
+    def __init__(self, told, folder=None):
+        self.news = []
+        self.ledger = Ledger(folder)
+        self.told = told
+        self._heard = asyncio.Event()
+        self.courier = Courier(
+            told, make(told, Tools()), self.ledger, Links("https://watch.example/"), self._tell
+        )
+
+    def _tell(self, news):
+        self.news.append(news)
+        self._heard.set()
+
+    def offer(self, *matters, ended=(), t=None):
+        self.courier.offer(matters, ended, time.time() if t is None else t)
+
+    async def heard(self, outcome, seconds=20.0, times=1):
+        """Wait until it has told this outcome so often; return the last."""
+        async with asyncio.timeout(seconds):
+            while sum(each.outcome == outcome for each in self.news) < times:
+                self._heard.clear()
+                await self._heard.wait()
+        return [each for each in self.news if each.outcome == outcome][-1]
+
+
+@asynccontextmanager
+async def desk(told, folder=None):
+    """A courier that works until the block ends."""
+    one = Desk(told, folder)
+    await one.ledger.open()
+    task = asyncio.create_task(one.courier.run())
+    try:
+        yield one
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await one.ledger.close()

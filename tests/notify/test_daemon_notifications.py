@@ -1,0 +1,241 @@
+"""Notifications of the whole daemon: a real process, a real engine's answers, real receivers, real kills."""
+
+import asyncio
+import json
+import signal
+import sqlite3
+
+import aiohttp
+import pytest
+
+from tests.daemon_process import daemon
+from tests.notify.telling import receiver
+from tests.sources.wire import wire
+from tests.test_daemon import engine_routes, growing, is_up, values
+
+QUICK = {"VLLM_WATCH_SCRAPE__HEALTH_INTERVAL_SECONDS": "0.2"}
+SECRETS = ("s3cr3t-hmac", "s3cr3t-bearer", "s3cr3t-path", "s3cr3t-password", "s3cr3t-query")
+
+
+async def unwell(request):
+    await request.answer("no", status="503 Away")
+
+
+class Site:
+    """An engine, a receiver, and a daemon's configuration."""
+
+    def __init__(self, folder, engine, it):
+        self.folder, self.engine, self.it = folder, engine, it
+        self.events = folder / "events.jsonl"
+        self.more = ""
+        self.notifier = (
+            f'{{name: oncall, url: "{it.url}", group_seconds: 0.5, timeout_seconds: 60}}'
+        )
+
+    def daemon(self, **more):
+        (self.folder / "config.yaml").write_text(f"""\
+state_dir: state
+{self.more}
+notifications:
+  page_url: https://watch.example/
+  webhook: [{self.notifier}]
+  jsonl: [{{name: events, path: events.jsonl}}]
+targets: [{{name: a, group: chat, url: "{self.engine.url}"}}]
+""")
+        return daemon(
+            "--config", self.folder / "config.yaml", environ=QUICK | more.pop("environ", {})
+        )
+
+    def fall(self):
+        self.engine.on("/health", unwell)
+
+    def rise(self):
+        self.engine.on("/health", "")
+
+    def streamed(self):
+        return [json.loads(line) for line in self.events.read_text().splitlines()]
+
+
+@pytest.fixture
+async def site(tmp_path):
+    """An engine that is well."""
+    async with wire() as engine, receiver() as it:
+        engine_routes(engine)
+        engine.on("/metrics", growing())
+        yield Site(tmp_path, engine, it)
+
+
+def is_open(status):
+    return any(target["incidents"] for target in status["targets"])
+
+
+async def test_from_a_fault_to_the_message_and_its_end(site):
+    """One page with its dry run, and one end; the status, the metrics and the stream say the same."""
+    site.more = """\
+restart: {mode: observe, hook: h}
+hooks: {command: [{name: h, argv: [/bin/true]}]}
+"""
+    site.notifier = site.notifier.replace("name: oncall", "name: oncall, restarts: [dry_run]")
+    async with site.daemon() as process:
+        await process.until(is_up)
+        site.fall()
+        await site.it.until(2)
+        site.rise()
+        await site.it.until(3, seconds=90)
+        status = await process.until(lambda s: s["notifiers"]["oncall"]["outcomes"]["sent"] == 3)
+        metrics = values((await process.get("/metrics"))[1])
+    opened, dry_run, resolved = sorted(
+        site.it.got, key=lambda m: ["opened", "said", "resolved"].index(m["phase"])
+    )
+    assert opened["title"] == "PAGE a: engine down (engine dead)"
+    assert opened["items"][0]["restart"].startswith("advised.")
+    assert dry_run["title"] == "INFO a would be restarted (dry run)"
+    assert resolved["ids"] == opened["ids"]
+    assert status["notifiers"]["oncall"]["ok"] is True
+    label = ("notifier", "oncall")
+    assert metrics["vllm_watch_notifications_total", (label, ("outcome", "sent"))] == 3
+    assert metrics["vllm_watch_notifications_queue_length", (label,)] == 0
+    assert metrics["vllm_watch_notifier_failing", (label,)] == 0
+    told = [(each["event"], each.get("step")) for each in site.streamed()]
+    assert ("opened", None) in told
+    assert ("resolved", None) in told
+    assert ("restart", "dry_run") in told
+
+
+async def test_a_watcher_that_is_killed_tells_once_more_at_most(site):
+    """Killed while its message is under way, and again when it was taken: one incident, one key."""
+    site.it.statuses = [0, 200]
+    async with site.daemon() as process:
+        await process.until(is_up)
+        site.fall()
+        await site.it.until(1)
+        await process.end(signal.SIGKILL)
+    async with site.daemon() as process:
+        await site.it.until(2)
+        await process.until(lambda s: s["notifiers"]["oncall"]["outcomes"]["sent"] == 1)
+        await process.end(signal.SIGKILL)
+    async with site.daemon() as process:
+        await process.until(is_open)
+        await asyncio.sleep(2)
+        assert (await process.status())["notifiers"]["oncall"]["queue"] == 0
+    first, second = site.it.got
+    assert (first["key"], first["ids"]) == (second["key"], second["ids"])
+
+
+async def test_an_incident_that_was_kept_and_not_told(site):
+    """Killed before anything of the message was written: the next run finds it open, and tells."""
+    site.notifier = site.notifier.replace("0.5", "30")
+    async with site.daemon() as process:
+        await process.until(is_up)
+        site.fall()
+        await process.until(is_open)
+        await process.end(signal.SIGKILL)
+    with sqlite3.connect(site.folder / "state/vllm-watch.sqlite") as db:
+        db.execute("DELETE FROM notice")
+    site.notifier = site.notifier.replace("30", "0.5")
+    async with site.daemon():
+        [told] = await site.it.until(1)
+    assert told["phase"] == "opened"
+
+
+async def test_a_silenced_incident_is_not_told(site):
+    """A person has seen it, and wants to hear no more."""
+    (site.folder / "token").write_text("a-token-of-enough-characters")
+    (site.folder / "token").chmod(0o600)
+    site.more = "api: {tokens: [{name: anna, file: token}]}"
+    site.notifier = site.notifier.replace("0.5", "0.5, reminder_hours: 0.0001")
+    async with site.daemon() as process:
+        await process.until(is_up)
+        site.fall()
+        status = await process.until(is_open)
+        [incident] = status["targets"][0]["incidents"]
+        url = f"{process.url}/api/v1/incidents/{incident['id']}/silence"
+        headers = {"Authorization": "Bearer a-token-of-enough-characters"}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.post(url, json={"reason": "seen"}, headers=headers) as response,
+        ):
+            assert response.status == 200
+        await asyncio.sleep(1)
+        before = len(site.it.got)  # the first may have been under way
+        await asyncio.sleep(6)
+        assert len(site.it.got) == before
+    assert before <= 2
+
+
+async def test_a_reload_changes_who_is_told(site):
+    """A notifier that is new is told what is open; one that is gone is gone from the metrics."""
+    async with receiver() as other, site.daemon() as process:
+        await process.until(is_up)
+        site.fall()
+        await site.it.until(1)
+        config = (site.folder / "config.yaml").read_text()
+        config = config.replace("name: oncall", "name: other").replace(site.it.url, other.url)
+        (site.folder / "config.yaml").write_text(config)
+        process.process.send_signal(signal.SIGHUP)
+        [told] = await other.until(1)
+        assert told["phase"] == "opened"
+        status = await process.status()
+        assert set(status["notifiers"]) == {"other", "events"}
+    assert len(site.it.got) == 1
+
+
+async def test_a_notifier_that_hangs_delays_nothing(site):
+    """Looks go on, the other notifier tells, and the watcher ends at once."""
+    async with receiver() as good:
+        site.it.statuses = [0]
+        site.notifier += f', {{name: good, url: "{good.url}", group_seconds: 0}}'
+        async with site.daemon() as process:
+            await process.until(is_up)
+            site.fall()
+            await good.until(1)
+            await site.it.until(1)
+            before = (await process.status())["targets"][0]["signals"]["t"]
+            await process.until(lambda s: s["targets"][0]["signals"]["t"] > before + 1)
+            assert await process.end(signal.SIGTERM) == 0
+
+
+async def test_no_secret_leaves_the_process(site, tmp_path):
+    """Keys, tokens and URLs with credentials everywhere, a log at level debug, and services that refuse."""
+    hmac, bearer, password, path, query = SECRETS[0], SECRETS[1], SECRETS[3], SECRETS[2], SECRETS[4]
+    for name, text in (("hmac", hmac), ("bearer", bearer)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o600)
+    host = site.it.url.removeprefix("http://")
+    (tmp_path / "urls").write_text(
+        f"json://me:{password}@{host}/{path}?-token={query}\nnosuch://{path}/{password}\nslack://{path}/x\n"
+    )
+    (tmp_path / "urls").chmod(0o600)
+    site.it.statuses = [401]
+    site.notifier = (
+        f'{{name: oncall, url: "{site.it.url}?token={query}", secret_file: hmac, bearer_file: bearer, group_seconds: 0}}]\n'
+        "  apprise: [{name: chat, urls_file: urls, group_seconds: 0}"
+    )
+    async with site.daemon(environ={"VLLM_WATCH_LOG__LEVEL": "debug"}) as process:
+        await process.until(is_up)
+        site.fall()
+        await process.until(
+            lambda s: all(s["notifiers"][name]["outcomes"]["failed"] for name in ("oncall", "chat"))
+        )
+        shown = [
+            (await process.get(path))[1]
+            for path in ("/metrics", "/", "/api/v1/status", "/api/v1/incidents")
+        ]
+        await process.end()
+    shown.append(json.dumps(process.lines))
+    with sqlite3.connect(site.folder / "state/vllm-watch.sqlite") as db:
+        shown += [str(row) for row in db.execute("SELECT * FROM notice")]
+    assert process.events("notifier_fails")
+    assert process.events("notifier_unusable")
+    for secret in SECRETS:
+        assert not [text for text in shown if secret in text]
+
+
+async def test_without_a_notifier_nothing_of_it_is_shown(site):
+    """Who has an Alertmanager pays nothing."""
+    (site.folder / "config.yaml").write_text(f'targets: [{{name: a, url: "{site.engine.url}"}}]\n')
+    async with daemon("--config", site.folder / "config.yaml") as process:
+        status = await process.until(is_up)
+        assert status["notifiers"] == {}
+        _, text = await process.get("/metrics")
+    assert "vllm_watch_notif" not in text

@@ -1,0 +1,208 @@
+"""What was told, on disk: kept through any end, and a disk that fails costs no message."""
+
+import os
+import sqlite3
+import time
+
+from tests.notify.telling import T, incident, step
+from vllm_watch.notify import ledger as ledger_module
+from vllm_watch.notify.ledger import DROPPED, Ledger
+from vllm_watch.notify.matter import from_state, to_state
+from vllm_watch.state import file
+
+
+async def opened(folder, **more):
+    one = Ledger(folder, **more)
+    await one.open()
+    return one
+
+
+def phases(ledger, matter="stall-a"):
+    return [(each.phase, each.told_t) for each in ledger.known("a", matter)]
+
+
+async def test_a_matter_is_the_same_when_it_was_kept(tmp_path):
+    """All that is said of it, and in the same types."""
+    for matter in (incident(), step(), incident(ended_t=T, resolution="healthy", engine=None)):
+        assert from_state(to_state(matter)) == matter
+    one = await opened(tmp_path)
+    one.add("a", "opened", incident(), T)
+    await one.close()
+    two = await opened(tmp_path)
+    assert two.lasting("a") == [incident()]
+    await two.close()
+
+
+async def test_each_phase_outlives_the_process(tmp_path):
+    """What waits, what was told when, and in which message."""
+    one = await opened(tmp_path)
+    one.add("a", "opened", incident(), T)
+    one.told(one.waiting("a"), [], "m1", T + 1)
+    one.add("a", "reminder", incident(), T + 2)
+    one.add("a", "reminder", incident(), T + 3)
+    one.bind(one.waiting("a")[:1], "m2")
+    await one.flush()
+    two = await opened(tmp_path)  # the first one was killed
+    assert phases(two) == [("opened", T + 1), ("reminder", None), ("reminder", None)]
+    assert [(each.name, each.message) for each in two.waiting("a")] == [
+        ("reminder", "m2"),
+        ("reminder 2", None),
+    ]
+    assert two.sent_t("a", T + 100) == [T + 1]
+    assert two.sent_t("a", T + 3700) == []
+    await one.close()
+    await two.close()
+
+
+async def test_what_was_dropped_is_said_by_a_later_run(tmp_path):
+    """Until a message has said so."""
+    one = await opened(tmp_path)
+    one.add("a", "opened", incident(), T)
+    one.drop(one.waiting("a"), T + 1)
+    assert one.sent_t("a", T + 2) == []
+    await one.close()
+    two = await opened(tmp_path)
+    assert [each.message for each in two.dropped("a")] == [DROPPED]
+    two.told([], two.dropped("a"), "m1", T + 3)
+    assert two.dropped("a") == []
+    assert [each.dropped for each in two.known("a", "stall-a")] == [True]
+    assert two.sent_t("a", T + 4) == []
+    await two.close()
+
+
+async def test_without_a_folder_nothing_is_written(tmp_path):
+    """And all works."""
+    one = await opened(None)
+    one.add("a", "opened", incident(), T)
+    await one.flush()
+    assert phases(one) == [("opened", None)]
+    await one.close()
+
+
+async def test_a_folder_of_another_watcher_is_not_touched(tmp_path):
+    """Who does not hold it neither reads nor writes it."""
+    one = await opened(tmp_path, is_ours=lambda: False)
+    one.add("a", "opened", incident(), T)
+    await one.close()
+    assert not (tmp_path / file.NAME).exists()
+
+
+async def test_a_disk_that_fails_costs_nothing_but_memory_of_it(tmp_path):
+    """What it did not take is written when it can be."""
+    folder = tmp_path / "away"
+    one = await opened(folder)
+    one.add("a", "opened", incident(), T)
+    await one.flush()
+    assert phases(one) == [("opened", None)]
+    folder.mkdir()
+    await one.flush()
+    await one.close()
+    two = await opened(folder)
+    assert phases(two) == [("opened", None)]
+    await two.close()
+
+
+async def test_a_file_that_is_moved_aside_is_written_anew(tmp_path):
+    """As the store does with one that is damaged: memory has it all."""
+    one = await opened(tmp_path)
+    one.add("a", "opened", incident(), T)
+    await one.flush()
+    for suffix in ("", "-wal", "-shm"):
+        path = tmp_path / (file.NAME + suffix)
+        if path.exists():
+            path.rename(tmp_path / f"{file.NAME}.damaged-1{suffix}")
+    one.add("a", "opened", incident("b"), T)
+    await one.close()
+    two = await opened(tmp_path)
+    assert {each.id for each in two.lasting("a")} == {"stall-a", "b"}
+    await two.close()
+
+
+async def test_an_entry_that_is_damaged_is_left_out(tmp_path):
+    """The rest is used; what was damaged may be told again."""
+    one = await opened(tmp_path)
+    one.add("a", "opened", incident(), T)
+    one.add("a", "opened", incident("b"), T)
+    await one.close()
+    with sqlite3.connect(tmp_path / file.NAME) as db:
+        db.execute("UPDATE notice SET said = '{\"id\": 5}' WHERE matter = 'b'")
+    two = await opened(tmp_path)
+    assert [each.id for each in two.lasting("a")] == ["stall-a"]
+    await two.close()
+
+
+async def test_it_is_for_its_owner_only(tmp_path):
+    """Evidence names models, hosts and processes."""
+    before = os.umask(0)
+    try:
+        one = await opened(tmp_path)
+        one.add("a", "opened", incident(), T)
+        await one.close()
+    finally:
+        os.umask(before)
+    assert (tmp_path / file.NAME).stat().st_mode & 0o077 == 0
+
+
+async def test_what_is_over_is_forgotten_what_is_not_is_kept(tmp_path):
+    """A day after its end; never what is open, and never what waits."""
+    one = await opened(tmp_path)
+    for name in ("over", "open", "waits"):
+        one.add("a", "opened", incident(name), T)
+    one.told([each for each in one.waiting("a") if each.matter.id != "waits"], [], "m1", T)
+    one.prune(["open"], ["a"], T + ledger_module.KEPT_SECONDS - 1)
+    assert phases(one, "over")
+    one.prune(["open"], ["a"], T + ledger_module.KEPT_SECONDS)
+    assert [bool(phases(one, name)) for name in ("over", "open", "waits")] == [False, True, True]
+    await one.close()
+    two = await opened(tmp_path)
+    assert [bool(phases(two, name)) for name in ("over", "open", "waits")] == [False, True, True]
+    await two.close()
+
+
+async def test_what_waits_for_a_notifier_that_is_gone_is_forgotten(tmp_path):
+    """After a day: it may have been taken out of the configuration for a moment only."""
+    one = await opened(tmp_path)
+    one.add("a", "opened", incident(), T)
+    one.prune([], ["b"], T + ledger_module.KEPT_SECONDS - 1)
+    assert phases(one)
+    one.prune([], ["b"], T + ledger_module.KEPT_SECONDS)
+    assert not phases(one)
+    await one.close()
+
+
+async def test_what_is_withdrawn_is_not_told(tmp_path):
+    """But what is in a message that was begun stays."""
+    one = await opened(tmp_path)
+    for name in ("waits", "begun"):
+        one.add("a", "opened", incident(name), T)
+    one.bind([each for each in one.waiting("a") if each.matter.id == "begun"], "m1")
+    await one.flush()
+    for name in ("waits", "begun", "unknown"):
+        one.withdraw("a", name)
+    await one.close()
+    two = await opened(tmp_path)
+    assert [each.id for each in two.lasting("a")] == ["begun"]
+    await two.close()
+
+
+async def test_it_is_bounded(tmp_path, monkeypatch):
+    """However many there were in a day, the oldest that are over go."""
+    monkeypatch.setattr(ledger_module, "KEPT_MAX", 10)
+    one = await opened(tmp_path)
+    for number in range(30):
+        one.add("a", "opened", incident(f"i{number}"), T)
+        one.told(one.waiting("a"), [], f"m{number}", T + number)
+    one.prune(["i0"], ["a"], T + 100)
+    assert [n for n in range(30) if phases(one, f"i{n}")] == [0, *range(21, 30)]
+    await one.close()
+
+
+async def test_a_flush_of_a_storm_is_quick(tmp_path):
+    """A thousand matters in one transaction; a bound for a busy machine."""
+    one = await opened(tmp_path)
+    for number in range(1000):
+        one.add("a", "opened", incident(f"i{number}"), T)
+    began = time.monotonic()
+    await one.flush()
+    assert time.monotonic() - began < 5
+    await one.close()

@@ -1,0 +1,235 @@
+"""What a message says: sentences compared whole, bounded, nothing but text in Markdown, and never a secret."""
+
+import json
+import re
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.notify.telling import T, incident, step
+from vllm_watch.export.incidents import KINDS
+from vllm_watch.notify import advice
+from vllm_watch.notify.batches import Batch, Item
+from vllm_watch.notify.markup import clean, markdown
+from vllm_watch.notify.words import _STEPS, _TROUBLES, Links, message, trial_message
+from vllm_watch.settings.notifications import Step
+
+NO_LINKS = Links()
+ROOT = Path(__file__).parents[2]
+LINKS = Links("https://watch.example.org/", "https://docs.example.org")
+DAY = "Wed 18 Nov 11:06 UTC"
+
+
+def said(*items, links=NO_LINKS, digest=False, dropped=0):
+    batch = Batch(items=items, rows=(), digest=digest)
+    return message("key-1", batch, links, dropped=dropped, t=T)
+
+
+def item(phase="opened", *, late=False, **more):
+    return Item(phase=phase, matter=incident(**more), late=late)
+
+
+def test_a_page_reads_as_a_sentence():
+    """What, where, since when, cause, three lines of evidence, restart, what to do, where to read on."""
+    made = said(item(evidence=("One.", "Two.", "Three.", "Four.")), links=LINKS)
+    assert made.title == "PAGE chat-0 engine 0: engine stalled (hang)"
+    assert made.text == (
+        f"chat-0 engine 0 (chat) stands still with work in hand since {DAY}, cause hang: "
+        "no step has ended for 94 s although 41 requests run.\n"
+        "- One.\n- Two.\n- Three.\n"
+        "Restart: advised.\n"
+        "To do: Take it out of the balancer: /health still says 200. Keep a stack (py-spy dump), then restart if it is advised.\n"
+        "Runbook: https://docs.example.org/detectors/engine_stalled.md\n"
+        "Page: https://watch.example.org/#target-chat-0\n"
+        "Id: stall-a"
+    )
+
+
+def test_the_end_reads_as_a_sentence():
+    """From when until when, and how it ended; no advice any more."""
+    made = said(item("resolved", ended_t=T + 240, resolution="restarted", engine=None))
+    assert made.title == "PAGE resolved: chat-0: engine stalled (hang)"
+    assert made.text == (
+        f"chat-0 (chat): engine stalled (hang) from {DAY} until Wed 18 Nov 11:10 UTC is over: "
+        "another process answers.\nId: stall-a"
+    )
+
+
+def test_what_could_not_be_told_while_it_lasted_says_so():
+    """A notifier that was away tells of both ends at once."""
+    made = said(item("resolved", late=True, ended_t=T + 240, resolution="healthy"))
+    assert "is over: it is well again. It could not be told while it lasted." in made.text
+
+
+def test_many_are_a_count_and_the_worst_five():
+    """200 engines of one group: a head, five sentences, how many more, what to do."""
+    items = [item(id=f"s{n}", target=f"chat-{n}") for n in range(200)]
+    made = said(*items, links=LINKS)
+    assert made.title == "PAGE 200 of chat: engine stalled (hang)"
+    lines = made.text.splitlines()
+    assert lines[0] == "200 matters in group chat: engine stalled (hang)."
+    assert [line[:9] for line in lines[1:6]] == [f"- chat-{n} " for n in range(5)]
+    assert lines[6] == "and 195 more."
+    assert lines[-1] == "Page: https://watch.example.org/"
+    assert (made.payload["count"], len(made.payload["items"]), len(made.payload["ids"])) == (200, 5, 200)  # fmt: skip
+
+
+def test_a_digest_counts_by_cause():
+    """The causes with their counts, the worst five, and what was dropped."""
+    items = [item(), item(id="b", kind="overload", cause="demand", severity="ticket"),
+             item("resolved", id="c", ended_t=T)]  # fmt: skip
+    made = said(*items, digest=True, dropped=4)
+    assert made.title == (
+        "PAGE 3 matters at once: 1 engine stalled (hang), 1 overload (demand), 1 resolved: engine stalled (hang)"
+    )
+    assert made.text.splitlines()[-1] == "4 matters could not be told here since the last message."
+    assert (made.phase, made.payload["kind"], made.payload["dropped"]) == ("digest", None, 4)
+
+
+def test_a_step_of_a_restart():
+    """What became of it, how it is known, and what is left to do."""
+    made = said(Item(phase="said", matter=step()))
+    assert made.title == "TICKET chat-0 was restarted, and it did not help"
+    assert made.text.startswith(
+        f"chat-0 (chat) was restarted, and it did not help ({DAY}): no token for 300 s after the restart.\n"
+    )
+
+
+def test_the_watchers_own_incident_is_not_told_of_an_engine():
+    """Many targets silent at once are the watcher's, which is not down."""
+    made = said(item(target="vllm-watch", group="", kind="engine_down", cause="unreachable", engine=None))  # fmt: skip
+    assert made.text.startswith("vllm-watch has lost most of its targets at once since")
+
+
+def test_a_test_cannot_be_taken_for_trouble():
+    """It says what it is, and has no id of an incident."""
+    made = trial_message("oncall", LINKS, T)
+    assert made.title == "INFO test: vllm-watch: test (test)"
+    assert made.text == (
+        "This is a test of the notifier oncall: nothing is wrong.\n"
+        "Page: https://watch.example.org/#target-vllm-watch"
+    )
+
+
+def test_without_links_the_runbook_is_its_path():
+    """A reader finds it in the repository."""
+    assert "Runbook: docs/detectors/engine_stalled.md" in said(item()).text
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "target_unreadable"])
+def test_every_kind_has_its_words_and_its_advice(kind):
+    """No message names a kind alone."""
+    assert _TROUBLES[kind]
+    assert advice.what_to_do(kind, "unknown")
+
+
+@pytest.mark.parametrize("name", Step.__args__)
+def test_every_step_has_its_words_and_its_advice(name):
+    """No message names a step alone."""
+    assert _STEPS[name]
+    assert advice.what_to_do("restart", name)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "target_unreadable", "restart"])
+def test_runbook_is_there(kind):
+    """Every message leads to a page that exists, and to a heading in it."""
+    page, _, anchor = advice.runbook(kind, None).partition("#")
+    text = (ROOT / page).read_text()
+    headings = [line.lstrip("# ").lower().replace(" ", "-") for line in text.splitlines() if line.startswith("#")]  # fmt: skip
+    assert not anchor or anchor in headings
+
+
+CANARY = "s3cr3t-canary"
+PLANTED = [
+    f"https://user:{CANARY}@host/v1",
+    f"https://host/v1?api_key={CANARY}&x=1",
+    f"https://host/hook?sig={CANARY}",
+    f"Authorization: Bearer {CANARY}",
+    f"Authorization: Basic {CANARY}",
+    f"--api-key {CANARY}",
+    f"--api-key={CANARY}",
+    f"VLLM_API_KEY={CANARY}",
+    f'{{"password": "{CANARY}"}}',
+    f"token: {CANARY}",
+    f"sk-{CANARY}AAAAAAAA",
+    f"hf_{CANARY}AAAAAAAA",
+    f"xoxb-{CANARY}-1234",
+    f"redis://:{CANARY}@10.0.0.1:6379/0",
+]
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_no_secret_in_any_part_of_a_message(planted):
+    """Planted into every text that others give us, as logs, names of models and errors bring them."""
+    names = ("summary", "restart", "target", "group")
+    more = dict.fromkeys(names, f"seen {planted} there") | {"evidence": (planted, f"x {planted}")}  # fmt: skip
+    for phase in ("opened", "resolved"):
+        one = item(phase, ended_t=T, **more)
+        for made in (
+            said(one),
+            said(one, item(phase, id="b", **more)),
+            said(one, one, digest=True),
+        ):
+            whole = json.dumps([made.title, made.text, made.markdown, dict(made.payload)])
+            assert CANARY not in whole, whole
+
+
+def test_a_secret_that_is_cut_off_is_no_secret_in_part():
+    """What does not fit is left out by whole words, before secrets are looked for."""
+    for before in range(180, 260):
+        text = f"{'w ' * (before // 2)}https://me:{CANARY}{'x' * 300}@host/ there"
+        assert CANARY[:3] not in clean(text, 40)
+        assert CANARY[:3] not in clean(text, 100)
+    assert clean("x" * 1000, 100) == "…"
+
+
+@pytest.mark.parametrize("word", ["a-", "sk-", "key=", "--a ", "a:", "token", "://", "@", "eyJ"])
+def test_no_text_takes_long(word):
+    """The square of a long text's length would hold up the event loop; a bound for a busy machine."""
+    began = time.perf_counter()
+    clean(word * 2000, 4000)
+    assert time.perf_counter() - began < 1
+
+
+def test_what_is_no_secret_stays():
+    """Sentences of ours come through as they are."""
+    for text in (
+        "generation tokens: 5000 of 8192, prompt token ids 1 2 3",
+        "GPU-9b1c5 at 91 °C holds 9.3 GiB; kv_cache 0.99 > 0.5",
+        "the key is missing",
+        "http://10.0.0.7:8000/metrics answered 503",
+    ):
+        assert clean(text, 400) == text
+
+
+@given(st.text(max_size=3000))
+def test_every_text_is_bounded_and_one_line(text):
+    """Whatever a server says: no line break, no control character, no change of direction, cut to its bound."""
+    found = clean(text, 100)
+    assert len(found) <= 100
+    assert not re.search(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]", found)
+
+
+@given(st.text(alphabet="ab*_`[]()<>#~|&\\!@ \n", max_size=200))
+def test_markdown_shows_the_text_and_nothing_else(text):
+    """A renderer makes of it the text itself: no link, no emphasis, no code, no tag, no mention."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415
+
+    line = clean(text, 200)
+    html = MarkdownIt("commonmark").render("- x " + markdown(line))
+    assert set(re.findall(r"</?(\w+)", html)) <= {"ul", "li"}
+    shown = re.sub(r"<[^>]+>", "", html).replace("&lt;", "<").replace("&gt;", ">")
+    shown = shown.replace("&quot;", '"').replace("&amp;", "&").replace("@\u200b", "@")
+    assert " ".join(shown.split()) == f"x {line}".strip()
+
+
+def test_a_message_is_bounded_however_much_there_is_to_say():
+    """Services refuse what is too long: a few kilobytes at most."""
+    long = "word " * 5000
+    items = [item(id=f"i{n}-{long}", summary=long, evidence=(long,) * 9, target=long) for n in range(500)]  # fmt: skip
+    made = said(*items, digest=True)
+    assert len(made.title) <= 160
+    assert max(len(made.text), len(made.markdown)) < 4096

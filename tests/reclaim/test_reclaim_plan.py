@@ -1,0 +1,149 @@
+"""What may be ended: tables of holders, judged by the real judge, and what is made of them."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.signals.holders.series import POD, core, gpu, kernel, look_on, process, works
+from vllm_watch.reclaim.plan import (
+    Plan,
+    Refusal,
+    Sightings,
+    Surroundings,
+    ancestors,
+    descendants,
+    plan,
+)
+
+US = 900
+PARENTS = {1: 0, 50: 1, 800: 50, US: 800, 4711: 1, 4712: 4711, 4713: 4712, 5000: 1}
+
+
+def local(sample):
+    """Of our own PID namespace."""
+    return replace(sample, pid_local=sample.pid)
+
+
+def orphan(pid=4711, **fields):
+    return local(core(pid, ppid=1, ancestors=("systemd",), **fields))
+
+
+def decide(pid, *gpus, seconds=600, parents=None):
+    """Look on for so long at GPUs that may be functions of the second, then plan."""
+    judged = look_on(
+        lambda second: tuple(each(second) if callable(each) else each for each in gpus),
+        seconds=seconds,
+    )
+    return plan(pid, judged, Surroundings(parents=parents or PARENTS, own_pid=US))
+
+
+def pids(found):
+    assert isinstance(found, Plan), found
+    return [each.pid for each in found.victims], [each.pid for each in found.left]
+
+
+def test_an_orphan_is_planned():
+    """With all its GPUs, the fullest first."""
+    found = decide(4711, gpu(orphan(gib=3)), gpu(orphan(gib=50), index=1))
+    assert pids(found) == ([4711], [])
+    assert [part.gpu_index for part in found.victims[0].parts] == [1, 0]
+
+
+def test_a_slice_is_counted_once():
+    """Its GPU lists the same process."""
+    sliced = replace(gpu(orphan()), uuid="MIG-0", mig_parent_uuid="GPU-0")
+    found = decide(4711, gpu(orphan()), sliced)
+    assert [part.gpu_uuid for part in found.victims[0].parts] == ["MIG-0"]
+
+
+def test_stale_workers_go_with_their_core():
+    """At any depth; another orphan is no part of it."""
+    found = decide(4711, gpu(orphan()), gpu(orphan(4713), orphan(5000), index=1))
+    assert pids(found) == ([4711, 4713], [])
+    assert [each.pid for each in found.others] == [5000]
+
+
+def test_a_child_that_is_not_stale_is_left():
+    """It is named, and nothing is sent to it."""
+    child = local(process(4712, "python3", "unrelated.py", ppid=4711))
+    assert pids(decide(4711, gpu(orphan(), child))) == ([4711], [4712])
+
+
+def test_an_idle_process_whose_child_works_is_not_idle():
+    """It may wait for its child."""
+
+    def host(second):
+        child = works(local(process(4712, "python3", "train.py", ppid=4711)), second, cpu=0.9)
+        return gpu(local(kernel(4711)), child)
+
+    found = decide(4711, host, seconds=2400)
+    assert isinstance(found, Refusal)
+    assert "process 4712, which it started, works" in found.cause
+
+
+def test_stale_on_one_gpu_and_at_work_on_another():
+    """It is one process."""
+
+    def second_gpu(second):
+        return gpu(works(local(kernel(4711)), second, sm=0.5), index=1)
+
+    found = decide(4711, gpu(local(kernel(4711))), second_gpu, seconds=2400)
+    assert isinstance(found, Refusal)
+    assert "on GPU 1" in found.cause
+
+
+HIDDEN = process(4711, name=None, cmdline=None, state=None, create_time=None, cpu_seconds=None, uid=None, cgroup=None)  # fmt: skip
+
+REFUSED = {
+    "a living engine": (4711, local(core(4711, ancestors=("/usr/bin/vllm serve m",))), "not stale but vllm"),
+    "of another PID namespace": (4711, HIDDEN, "not stale but unknown: /proc does not show this process"),
+    "named, and not in our namespace": (4711, replace(orphan(), pid_local=None), "another PID namespace"),
+    "a sibling container's number": (4711, local(process(4711, "python3", "x.py", cgroup=POD)), "not stale but unknown"),
+    "a zombie": (4711, local(process(4711, "python3", state="Z")), "cannot be ended"),
+    "stuck in the kernel": (4711, local(process(4711, "python3", state="D")), "cannot be ended"),
+    "process 1": (1, orphan(1), "process 1"),
+    "a container's process 1": (4711, replace(orphan(), pid_local=1), "process 1"),
+    "ourselves": (US, orphan(US), "this command itself"),
+    "what we run under": (800, orphan(800), "runs under"),
+    "ourselves by the host's number": (4711, replace(orphan(), pid_local=US), "this command itself"),
+    "who holds nothing": (50, orphan(5000), "process 50 is what this command runs under"),
+    "nobody": (77777, orphan(5000), "there is no process 77777 here"),
+    "who holds nothing, and its child does": (4712, orphan(4713), "holds no GPU memory; what it started does: 4713"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("pid", "holder", "cause"), REFUSED.values(), ids=REFUSED)
+def test_refused(pid, holder, cause):
+    """Why, and what to do instead."""
+    found = decide(pid, gpu(holder))
+    assert isinstance(found, Refusal), found
+    assert cause in found.cause
+    assert found.remedy
+
+
+def test_memory_of_nobody():
+    """Told to who names a process in its place."""
+    found = decide(77777, gpu(orphan(5000), extra_gib=40))
+    assert isinstance(found, Refusal)
+    assert "40.0 GiB on GPU 0 are no process's" in found.cause
+    assert "nvidia-smi --gpu-reset -i 0" in found.remedy
+
+
+def test_only_what_was_seen_twice_is_certain():
+    """A few seconds apart, the same in between: the process, its start, its reason."""
+    same, other = decide(4711, gpu(orphan())), decide(4711, gpu(orphan(create_time=1.0)))
+    looks = Sightings()
+    told = [looks.take(at_s, found) for at_s, found in (
+        (0, same), (1, same), (2, Refusal(cause="", remedy="")), (3, same), (4, same), (4.5, other), (5.5, same),
+        (6.5, same), (7.5, same),
+    )]  # fmt: skip
+    assert told == [False] * 8 + [True]
+
+
+def test_trees():
+    """Up and down, through loops that a race of two readings may make."""
+    assert descendants(4711, PARENTS) == (4712, 4713)
+    assert ancestors(US, PARENTS) == (800, 50, 1)
+    loop = {2: 3, 3: 2}
+    assert ancestors(2, loop) == (3, 2)
+    assert descendants(2, loop) == (3,)

@@ -1,0 +1,168 @@
+"""A dispatcher over a small world (world.py), for stories about wishes."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tests.restart.world import REQUEST, SETTINGS, HandWorld, Server, command, means
+from vllm_watch.restart.attempt import Attempt
+from vllm_watch.restart.dispatcher import Dispatcher, Wish
+from vllm_watch.restart.facts import Answer, IncidentFact
+from vllm_watch.restart.guard import Decision
+from vllm_watch.restart.hooks.base import HookCall
+from vllm_watch.restart.hooks.command import Hook as CommandHook
+from vllm_watch.restart.journal import Entry, Journal
+from vllm_watch.restart.locks.base import Held, Lock
+from vllm_watch.restart.request import RestartRequest
+from vllm_watch.restart.standing import Standing
+
+PERSON = replace(REQUEST, trigger="manual", actor="ana", incident_id=None)
+
+
+class Asked(CommandHook):
+    """The real hook, whose questions are noted; it may have a reason against being called."""
+
+    def __init__(self, story: "Story") -> None:
+        self.__dict__ = command(story.server, story.script).__dict__
+        self._story = story
+
+    async def refusal(self, call: HookCall) -> str | None:
+        self._story.asked.append("hook")
+        if self._story.hook_breaks is not None:
+            await self._story.hook_breaks()
+        return self._story.refusal
+
+
+class AskedLock:
+    """A lock that notes what is asked of it."""
+
+    def __init__(self, story: "Story", lock: Lock) -> None:
+        self._story, self._lock = story, lock
+        self.ttl_seconds = lock.ttl_seconds
+
+    async def acquire(self, holder: str, attempt_id: str) -> Held:
+        self._story.asked.append("lock")
+        return await self._lock.acquire(holder, attempt_id)
+
+    async def renew(self) -> Held:
+        return await self._lock.renew()
+
+    def still_ours(self) -> bool:
+        return self._lock.still_ours()
+
+    async def release(self, delay_seconds: float = 0.0, *, used: bool = True) -> None:
+        self._story.asked.append("lock given back")
+        await self._lock.release(delay_seconds, used=used)
+
+
+@dataclass
+class Story:
+    """One watcher; what is asked is noted in order."""
+
+    server: Server
+    script: str = "restarts"
+    mode: str = "auto"
+    settings: dict[str, Any] = field(default_factory=dict)
+    policy: dict[str, Any] = field(default_factory=dict)
+    refusal: str | None = None
+    hook_breaks: Callable[[], Any] | None = None
+    answers: list[Answer] = field(default_factory=list)  # of the blockers, in turn; the last stays
+    lock: Callable[[], Lock] | None = None
+    holder: str = "us"
+    folder: str = "state"
+    asked: list[str] = field(default_factory=list)
+    known: bool = True  # is the hook configured?
+
+    def __post_init__(self) -> None:
+        state = self.server.folder / self.folder
+        state.mkdir(exist_ok=True)
+        self.journal = Journal(state)
+        self.world = HandWorld(
+            self.server, setting=SETTINGS.model_copy(update={"mode": self.mode} | self.settings)
+        )
+        self.standing = Standing(self.journal, "1")
+        self.dispatcher = Dispatcher(
+            self.world, self.journal, self.standing,
+            means(
+                lambda _: Asked(self) if self.known else None, lambda _: self._new_lock(),
+                self._blockers, self.holder,
+                **{"blockers": ("prometheus",) if self.answers else ()} | self.policy,
+            ),
+        )  # fmt: skip
+        self._task: asyncio.Task[None] | None = None
+
+    def _new_lock(self) -> Lock | None:
+        return None if self.lock is None else AskedLock(self, self.lock())
+
+    def _blockers(self) -> list[Answer]:
+        self.asked.append("blockers")
+        return [self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]]
+
+    async def __aenter__(self) -> "Story":
+        await self.dispatcher.resume()
+        self._task = asyncio.create_task(self.dispatcher.run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        await self.dispatcher.attempts.stop()
+        await self.journal.close()
+
+    def incident(self, **changed: bool) -> None:
+        """Change what is known of the incident that asks."""
+        now = self.world.facts.get("i1", IncidentFact(open=True, restart_advised=True))
+        self.world.facts["i1"] = replace(now, **changed)
+
+    async def until(self, holds: Callable[[], Any], seconds: float = 20.0) -> None:
+        """Wait until it holds; whatever could make it so says that something has changed."""
+        async with asyncio.timeout(seconds):
+            while not holds():
+                self.world.change.clear()
+                await self.world.change.wait()
+
+    async def decided(self, request: RestartRequest = REQUEST) -> Decision:
+        """Wish, and wait for the first decision about it."""
+        self.dispatcher.ask(request)
+        (wish,) = self.dispatcher.of_target("chat-0")
+        return await self.decision(wish)
+
+    async def decision(self, wish: Wish) -> Decision:
+        """Wait for the first decision."""
+        await self.until(lambda: wish.decision is not None)
+        assert wish.decision is not None
+        return wish.decision
+
+    async def over(self) -> Attempt:
+        """Wait for the attempt to end."""
+        await self.until(lambda: self.dispatcher.attempts.busy("chat-0") is None)
+        last = self.dispatcher.attempts.last("chat-0")
+        assert last is not None
+        return last[0]
+
+    async def fulfilled(self) -> Attempt:
+        """Wait until nothing waits and nothing is under way."""
+        await self.until(lambda: not self.dispatcher.of_target("chat-0"))
+        return await self.over()
+
+    async def asks(self, times: int) -> None:
+        """Wait until so much more was asked."""
+        before = len(self.asked)
+        async with asyncio.timeout(20):
+            while len(self.asked) < before + times:
+                await asyncio.sleep(0.02)
+
+    async def resumed(self) -> None:
+        """A person says: try again."""
+        await self.standing.reset_breakers(time.time())
+
+    async def noted(self) -> list[Entry]:
+        """What was written down about decisions."""
+        return [each for each in await self.journal.entries() if each.action == "decision"]
+
+    async def states(self) -> list[str]:
+        """Of every attempt on the disk, oldest first."""
+        return [each.state for each in await self.journal.attempts()]

@@ -1,0 +1,130 @@
+"""A watcher that only has gates, as a process of its own, so that it can be killed, stopped and starved.
+
+Run: python gate_watcher.py STATE_DIR KILL_DIR PORT. It prints its port, then obeys lines: `kill START`
+and `drain START` (of target llama), `free`, `starve`. KILL_DIR may be "-".
+"""
+
+import asyncio
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import structlog
+
+from vllm_watch.export.board import Board
+from vllm_watch.export.gate import GateApi
+from vllm_watch.export.server import Server
+from vllm_watch.restart.gates import Gates
+from vllm_watch.restart.journal import Journal
+from vllm_watch.signals.records import TargetSignals
+
+ROOT = Path(__file__).parents[3]
+KILL_SECONDS = 300.0
+START_SECONDS = 60.0
+
+
+class Watcher:
+    """The process, for a test. It is ended with the `with`."""
+
+    def __init__(self, state_dir, kill_dir=None, port=0):
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, str(state_dir), str(kill_dir or "-"), str(port)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        self.port = int(self.process.stdout.readline())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+
+    def say(self, line):
+        """Have it done; return when it is."""
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline() == "done\n"
+
+    def starve(self):
+        """Let it run out of memory, and see it die of that."""
+        self.process.stdin.write("starve\n")
+        self.process.stdin.flush()
+        assert self.process.wait(START_SECONDS) != 0
+
+    def stop(self):
+        """Stop it in its tracks, as a paused VM or a debugger does."""
+        self.process.send_signal(signal.SIGSTOP)
+
+    def go_on(self):
+        """Let it go on."""
+        self.process.send_signal(signal.SIGCONT)
+
+
+def _looked(start):
+    return TargetSignals(
+        target="llama", t=time.time(), up=True, outcome="ok", state="serving", state_text="",
+        process_start_time=start,
+    )  # fmt: skip
+
+
+async def _kill(gates, start, folder, until):
+    async with gates.killing("llama", start, KILL_SECONDS, folder):
+        await until.wait()
+
+
+def _starve():
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + (8 << 20),) * 2)
+    held = []
+    while True:
+        held.append(bytearray(1 << 20))
+
+
+async def _obey(gates, folder):
+    over, running = asyncio.Event(), None
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        match line.split():
+            case ["kill", start]:
+                running = asyncio.create_task(_kill(gates, float(start), folder, over))
+                await asyncio.sleep(0)  # it has begun
+                while folder is not None and not (folder / "kill").exists():
+                    await asyncio.sleep(0.05)
+            case ["drain", start]:
+                gates.looked(_looked(float(start)))
+                gates.draining("llama", on=True)
+                while folder is not None and not (folder / "drain").exists():
+                    await asyncio.sleep(0.05)
+            case ["free"]:
+                gates.draining("llama", on=False)
+                over.set()
+                while running is not None and not running.done():
+                    await asyncio.sleep(0.05)
+            case ["starve"]:
+                _starve()
+        print("done", flush=True)
+
+
+async def _main(state_dir, kill_dir, port):
+    folder = None if kill_dir == "-" else Path(kill_dir)
+    Path(state_dir).mkdir(exist_ok=True)
+    journal = Journal(Path(state_dir))
+    await journal.open()
+    gates = Gates(journal.note, lambda _: folder)
+    api = GateApi(gates, lambda name: name == "llama")
+    server = Server(
+        Board(window_seconds=30), host="127.0.0.1", port=int(port), ready=lambda: None,
+        further=api.routes(),
+    )  # fmt: skip
+    await server.start()
+    print(server.port, flush=True)
+    await _obey(gates, folder)
+
+
+if __name__ == "__main__":
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    asyncio.run(_main(*sys.argv[1:]))

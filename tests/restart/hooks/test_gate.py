@@ -1,0 +1,317 @@
+"""The gate hook: when it refuses, how it ends, what it leaves. The probes themselves: test_gate_probes.py."""
+
+import asyncio
+import os
+import time
+
+import aiohttp
+import pytest
+
+from tests.restart.hooks.calls import call
+from vllm_watch.errors import JournalError
+from vllm_watch.export.board import Board
+from vllm_watch.export.gate import WORDS, GateApi
+from vllm_watch.export.server import Server
+from vllm_watch.restart import gate_files, gates
+from vllm_watch.restart.gates import Gates
+from vllm_watch.restart.hooks import base, gate
+from vllm_watch.settings.hooks import GateHook
+from vllm_watch.signals.records import TargetSignals
+
+START = 1_795_000_000.25
+CALL = call(process_start_time=START)
+
+
+class Notes:
+    """A journal that keeps, or cannot."""
+
+    def __init__(self):
+        self.entries, self.broken, self.seconds = [], False, 0.0
+
+    async def note(self, entry):
+        await asyncio.sleep(self.seconds)
+        if self.broken:
+            raise JournalError("the disk is full", "make room")
+        self.entries.append((entry.action, entry.before.split()[0], entry.after.split()[0]))
+
+
+class Site:
+    """One daemon's gates, and a hook over them."""
+
+    def __init__(self, folder=None, seconds=20.0):
+        self.notes = Notes()
+        self.gates = Gates(self.notes.note, lambda _: folder)
+        self.folder = folder
+        settings = GateHook(name="a", kill_dir=folder, timeout_seconds=seconds)
+        self.hook = gate.Hook(settings, base.Tools(gates=self.gates))
+
+    async def asked(self, started=START, which=gates.LIVENESS):
+        """A probe asks; return whether it must fail."""
+        if self.folder is not None and which == gates.LIVENESS:
+            self.left(started)
+        return await self.gates.answer("llama", which, started, "10.0.0.7") is not None
+
+    def left(self, started=START, ago=0.0):
+        """A probe has left its file."""
+        text = "" if started is None else f"{started:.0f}"
+        (self.folder / "asked").write_text(f"{text} {int(time.time() - ago)}\n")
+
+    def looks(self, started=START, outcome="ok"):
+        self.gates.looked(
+            TargetSignals(
+                target="llama", t=time.time(), up=outcome == "ok", outcome=outcome, state="serving",
+                state_text="", process_start_time=started,
+            )
+        )  # fmt: skip
+
+
+@pytest.fixture(params=["http", "file"])
+def site(request, tmp_path):
+    return Site(tmp_path if request.param == "file" else None)
+
+
+async def begun(site, of=CALL):
+    """Begin a restart, and wait until probes are told of it."""
+    task = asyncio.create_task(site.hook.restart(of))
+    async with asyncio.timeout(10):
+        while not (await site.asked() if site.folder is None else (site.folder / "kill").exists()):
+            await asyncio.sleep(0.01)
+    return task
+
+
+@pytest.mark.parametrize("end", ["port closed", "another process", "a new container asks"])
+async def test_restart_is_done_when_the_server_has_ended(site, end):
+    """Whichever is seen first; then the gate is open again and the file gone."""
+    await site.asked()
+    site.looks()
+    task = await begun(site)
+    match end:
+        case "port closed":
+            site.looks(outcome="refused")
+        case "another process":
+            site.looks(START + 60)
+        case _:
+            assert not await site.asked(START + 60)
+    result = await task
+    assert (result.outcome, result.text) == (
+        "done", "the probe failed as it was told, and the server has ended",
+    )  # fmt: skip
+    assert not await site.asked()
+    assert site.folder is None or not (site.folder / "kill").exists()
+    assert site.notes.entries == [("gate_liveness", "ok", "kill"), ("gate_liveness", "kill", "ok")]
+
+
+async def test_server_that_does_not_end_is_uncertain(site):
+    """Probes were told, so it may end yet."""
+    await site.asked()
+    site.hook = gate.Hook(
+        GateHook(name="a", kill_dir=site.folder, timeout_seconds=0.5), base.Tools(gates=site.gates)
+    )
+    result = await (await begun(site))
+    assert result.outcome == "uncertain"
+    assert "has not ended yet" in result.text
+
+
+async def test_without_a_probe_in_time_nothing_was_done(tmp_path):
+    """It asked lately and then no more: surely nobody heard of it, and it may be tried again."""
+    over_http = Site(seconds=0.3)
+    await over_http.asked()
+    assert (await over_http.hook.restart(CALL)).outcome == "failed"
+    by_file = Site(tmp_path, seconds=0.3)
+    by_file.left(ago=30)
+    assert (await by_file.hook.restart(CALL)).outcome == "failed"
+    by_file.left(ago=5)  # it may have looked into the folder a moment later
+    assert (await by_file.hook.restart(CALL)).outcome == "uncertain"
+
+
+async def test_port_that_was_closed_before_says_nothing(site):
+    """A server that did not listen before has not ended because it does not listen."""
+    await site.asked()
+    site.looks(outcome="refused")
+    site.hook = gate.Hook(
+        GateHook(name="a", kill_dir=site.folder, timeout_seconds=0.5), base.Tools(gates=site.gates)
+    )
+    task = await begun(site)
+    site.looks(outcome="refused")
+    assert (await task).outcome == "uncertain"
+
+
+@pytest.mark.parametrize(
+    ("starts", "of", "words"),
+    [
+        ([], CALL, "no liveness probe of llama has ever asked"),
+        ([START + 60], CALL, "began after the observed server"),
+        ([None], call(), "known neither from vLLM nor from its probe"),
+        ([START], CALL, None),
+        ([START - 600], CALL, None),  # a shell that loads a model first, then begins vLLM
+        ([START + 1], CALL, None),  # the same, as two readers of the boot's time have it
+        ([None], CALL, None),
+        ([START], call(), None),  # several API servers: vLLM does not say when they started
+    ],
+)
+async def test_only_the_observed_server_is_meant(site, starts, of, words):
+    """Who it is must be known, and a probe must stand beside it."""
+    for start in starts:
+        await site.asked(start)
+    said = await site.hook.refusal(of)
+    assert (said is None) is (words is None)
+    assert words is None or words in said
+    if words is not None:
+        assert (await site.hook.restart(of)).outcome == "refused"
+        assert site.notes.entries == []
+
+
+async def test_probes_of_two_containers_are_refused():
+    """Two replicas under one target's name: which one is meant nobody knows."""
+    site = Site()
+    await site.asked(START)
+    await site.asked(START + 100)
+    assert "probes of 2 containers ask for llama" in await site.hook.refusal(CALL)
+
+
+async def test_probe_that_went_silent_is_refused(tmp_path, monkeypatch):
+    """After a minute without a question there is no probe any more."""
+    site = Site(tmp_path)
+    site.left(ago=gates.ASKED_SECONDS + 2)
+    assert "has not asked for 6" in await site.hook.refusal(CALL)
+    site.left(ago=-100)
+    assert "has not asked" in await site.hook.refusal(CALL)
+    over_http = Site()
+    await over_http.asked()
+    monkeypatch.setattr(gate, "ASKED_SECONDS", -1.0)
+    assert "has not asked" in await over_http.hook.refusal(CALL)
+
+
+async def test_server_that_was_restarted_meanwhile_is_spared(site):
+    """Between the observation and the call it has ended by itself."""
+    await site.asked()
+    site.looks(START + 60)
+    assert "was restarted since it was observed" in await site.hook.refusal(CALL)
+
+
+async def test_what_cannot_be_written_down_is_not_said(site):
+    """Without a journal the probe hears nothing, and the restart has surely not happened."""
+    await site.asked()
+    site.notes.broken = True
+    site.hook = gate.Hook(
+        GateHook(name="a", kill_dir=site.folder, timeout_seconds=0.5), base.Tools(gates=site.gates)
+    )
+    task = asyncio.create_task(site.hook.restart(CALL))
+    await asyncio.sleep(0.1)
+    assert site.folder is not None or not await site.asked()
+    assert (await task).outcome == "failed"
+    assert site.folder is None or not (site.folder / "kill").exists()
+
+
+async def test_slow_journal_delays_the_word_and_not_the_probe(monkeypatch):
+    """A probe waits for two seconds; the word is said to the next one."""
+    site = Site()
+    await site.asked()
+    monkeypatch.setattr(gates, "NOTE_SECONDS", 0.05)
+    site.notes.seconds = 0.3
+    task = asyncio.create_task(site.hook.restart(CALL))
+    await asyncio.sleep(0)
+    assert not await site.asked()
+    await asyncio.sleep(0.5)
+    assert await site.asked()
+    assert site.notes.entries == [("gate_liveness", "ok", "kill")]  # once, though asked twice
+    task.cancel()
+    await asyncio.wait((task,))
+    assert not await site.asked()  # a call that is cut off takes its word back
+
+
+async def test_folder_must_be_there_and_its_own(tmp_path):
+    """One that cannot be written, or through which another engine is restarted, is no way."""
+    site = Site(tmp_path / "none")
+    assert "none cannot be written: No such file" in await site.hook.refusal(CALL)
+    site = Site(tmp_path)
+    await site.asked()
+    task = await begun(site)
+    other = await site.hook.restart(call(target="other", process_start_time=START))
+    assert (other.outcome, "another engine" in other.text) == ("failed", True)
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+async def test_nothing_in_the_folder_leads_elsewhere(tmp_path):
+    """The container on the other side may lay links and pipes there."""
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    for name in ("kill", ".kill.new"):
+        (shared / name).symlink_to(victim)
+    os.mkfifo(shared / "asked")
+    assert await gate_files.asked(shared) is None
+    keeping = asyncio.create_task(gate_files.keep(shared, gate_files.KILL, START, 20.0))
+    while (shared / "kill").is_symlink():
+        await asyncio.sleep(0.01)
+    keeping.cancel()
+    assert victim.read_text() == "mine"
+    assert (shared / "kill").read_text().startswith(f"kill {START:.0f} ")
+
+
+async def test_drain_is_of_one_server(site):
+    """The server that goes gets no more; the one that comes after is ready at once."""
+    await site.asked()
+    site.gates.draining("llama", on=True)
+    assert await site.asked(which=gates.READINESS)
+    assert not await site.asked(START + 60, which=gates.READINESS)
+    site.gates.draining("llama", on=False)
+    assert not await site.asked(which=gates.READINESS)
+    site.gates.forget("llama")
+    site.gates.draining("llama", on=True)  # nothing is known of it any more
+    assert not await site.asked(None, which=gates.READINESS)
+
+
+async def test_drain_file_follows(tmp_path):
+    """On, off and on again: the file is there exactly while it is on."""
+    site = Site(tmp_path)
+    site.looks()
+    file = tmp_path / "drain"
+    for on in (True, False, True, False):
+        site.gates.draining("llama", on=on)
+        async with asyncio.timeout(10):
+            while file.exists() is not on:
+                await asyncio.sleep(0.01)
+    site.gates.draining("llama", on=True)
+    site.gates.draining("llama", on=False)
+    site.gates.draining("llama", on=True)
+    await asyncio.sleep(0.3)
+    assert file.read_text().startswith(f"no {START:.0f} ")
+    site.gates.forget("llama")
+    while file.exists():
+        await asyncio.sleep(0.01)
+
+
+async def test_rehearsal_asks_the_daemon_whether_a_probe_asks():
+    """`hook test` is another process: what was heard of probes it learns over HTTP."""
+    site = Site()
+    api = GateApi(site.gates, lambda name: name == "llama")
+    server = Server(
+        Board(window_seconds=30), host="127.0.0.1", port=0, ready=lambda: None, further=api.routes()
+    )
+    await server.start()
+    try:
+        tools = base.Tools(watcher_url=f"http://127.0.0.1:{server.port}")
+        beside = gate.Hook(GateHook(name="a"), tools)
+        first = (await beside.rehearse(CALL))[0]
+        assert (first.ok, first.text) == (False, "no liveness probe of llama has ever asked")
+        async with aiohttp.ClientSession() as session:
+            url = f"{tools.watcher_url}/gate/liveness?target=llama&started={START}"
+            assert await (await session.get(url)).text() == "ok\n"
+        first = (await beside.rehearse(CALL))[0]
+        assert first.ok
+        assert "it would be told to fail" in first.text
+        unknown = (await beside.rehearse(call(target="x")))[0]
+        assert (unknown.ok, unknown.text) == (False, "No target is named 'x'")
+        assert await beside.refusal(CALL) == "only the running daemon can do this"
+    finally:
+        await server.stop()
+    first = (await beside.rehearse(CALL))[0]
+    assert (first.ok, "does not answer at" in first.text) == (False, True)
+
+
+def test_both_sides_have_the_same_words():
+    """The server and the hook know nothing of each other, but say the same."""
+    assert gates.WORDS == WORDS

@@ -1,0 +1,441 @@
+"""The kubernetes hook against an API server with the real one's refusals; kubectl is the second client."""
+
+import asyncio
+import json
+import os
+from datetime import datetime
+
+import pytest
+from pydantic import ValidationError
+
+from tests.kubernetes_api import NAMESPACE, busy, certified, status
+from tests.restart.hooks import manifests
+from tests.restart.hooks.calls import call
+from tests.restart.hooks.fake_pods import STARTED, FakePods, budget, pod, workload
+from vllm_watch.clients import kubernetes as kubernetes_api
+from vllm_watch.config import Config
+from vllm_watch.restart import kubernetes_objects
+from vllm_watch.restart.hooks import base
+from vllm_watch.restart.hooks import kubernetes as kubernetes_hook
+from vllm_watch.settings.hooks import KubernetesHook
+
+CALL = call(pod="llama-0", namespace=NAMESPACE)
+SERVED = datetime.fromisoformat(STARTED).timestamp()
+
+
+class Cluster:
+    """One API server and the pod from which it is asked."""
+
+    def __init__(self, server, folder):
+        self.server, self.folder = server, folder
+        host, _, port = server.url.removeprefix("https://").partition(":")
+        (folder / "token").write_text(server.token)
+        (folder / "namespace").write_text(NAMESPACE)
+        self.environ = {
+            "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port, "HOSTNAME": "vllm-watch-0",
+        }  # fmt: skip
+
+    def hook(self, **settings):
+        tools = base.Tools(environ=self.environ)
+        return kubernetes_hook.Hook(KubernetesHook(name="a", **settings), tools)
+
+    def impatient(self, seconds, **settings):
+        return self.hook(timeout_seconds=seconds, **settings)
+
+    def changes(self):
+        """What was asked that may change something; dry runs and reviews are none."""
+        return [
+            each for each in self.server.asked
+            if not each.startswith("GET") and "dryRun" not in each and "reviews" not in each
+        ]  # fmt: skip
+
+    async def kubectl(self, *arguments, said=None):
+        """What kubectl says."""
+        server = self.server
+        process = await asyncio.create_subprocess_exec(
+            "kubectl", f"--server={server.url}", f"--certificate-authority={self.folder}/ca.crt",
+            f"--token={server.token}", f"--namespace={NAMESPACE}", f"--cache-dir={self.folder}/cache", *arguments,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+            env={"HOME": str(self.folder), "PATH": os.environ["PATH"]},
+        )  # fmt: skip
+        async with asyncio.timeout(60):
+            return (await process.communicate(said))[0].decode()
+
+
+def answered(text):
+    """An answer of HTTP 200 with this body."""
+    answer = status(200, "", "")
+    answer.text = text
+    return answer
+
+
+def looked(cluster, resource, name):
+    """What a look at this object brings, as it is at this moment."""
+    return answered(json.dumps(cluster.server.objects[resource, NAMESPACE, name]))
+
+
+@pytest.fixture
+async def cluster(tmp_path, monkeypatch):
+    folder = tmp_path / "pod"
+    _, context = certified(folder)
+    monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", folder)
+    monkeypatch.setattr(kubernetes_hook, "LOOK_SECONDS", 0.05)
+    async with FakePods().running(context) as server:
+        server.add("pods", pod())
+        yield Cluster(server, folder)
+
+
+async def test_observed_pod_is_evicted_and_seen_gone(cluster):
+    """Its successor has the same name and another uid: then the old one is gone."""
+    result = await cluster.hook().restart(CALL)
+    assert (result.outcome, result.text) == ("done", "pod llama-0 was evicted; it is gone")
+    assert cluster.server.evicted == ["llama-0"]
+    assert await cluster.hook().refusal(CALL) is None
+
+
+async def test_pod_that_took_the_name_is_spared(cluster, monkeypatch):
+    """Between our look and our eviction the pod was replaced: the uid does not fit."""
+    real = kubernetes_hook.eviction
+
+    def late(found):
+        cluster.server.add("pods", pod())
+        return real(found)
+
+    monkeypatch.setattr(kubernetes_hook, "eviction", late)
+    result = await cluster.hook().restart(CALL)
+    assert result.outcome == "refused"
+    assert "does not match the UID in record" in result.text
+    assert cluster.server.evicted == []
+
+
+async def test_pod_that_is_slow_to_end_was_evicted_all_the_same(cluster):
+    """The server has agreed; a long grace is no doubt."""
+    cluster.server.ending_seconds = 60.0
+    result = await cluster.impatient(1.0).restart(CALL)
+    assert (result.outcome, result.text) == (
+        "done", "pod llama-0 was evicted; it was still ending after 1 s",
+    )  # fmt: skip
+
+
+async def test_budget_is_waited_for(cluster, monkeypatch):
+    """429 did nothing: it is asked again, until the budget allows it."""
+    kept = cluster.server.add("poddisruptionbudgets", budget(0), "llama")
+    assert "would violate the pod's disruption budget" in await cluster.hook().refusal(CALL)
+    monkeypatch.setattr(kubernetes_hook, "WAIT_SECONDS", 1.0)
+    task = asyncio.create_task(cluster.hook().restart(CALL))
+    while not cluster.changes():
+        await asyncio.sleep(0.01)
+    kept["status"]["disruptionsAllowed"] = 1
+    assert (await task).outcome == "done"
+    assert kept["status"]["disruptionsAllowed"] == 0
+
+
+async def test_budget_that_never_allows_it_is_a_refusal(cluster):
+    """Nothing was done, and the sentence says why."""
+    cluster.server.add("poddisruptionbudgets", budget(0), "llama")
+    result = await cluster.impatient(1.5).restart(CALL)
+    assert (result.outcome, "disruption budget" in result.text) == ("refused", True)
+    assert cluster.server.evicted == []
+
+
+async def test_two_budgets_are_a_refusal(cluster):
+    """The API server answers that with 500, but has surely done nothing."""
+    for name in ("one", "two"):
+        cluster.server.add("poddisruptionbudgets", budget(1), name)
+    assert "more than one PodDisruptionBudget" in await cluster.hook().refusal(CALL)
+    assert (await cluster.hook().restart(CALL)).outcome == "refused"
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (status(404, "NotFound", "gone"), "refused"), (status(403, "Forbidden", "no"), "refused"),
+        (status(409, "Conflict", "another"), "refused"), (status(500, "InternalError", "oh"), "uncertain"),
+        (status(504, "Timeout", "late"), "uncertain"),
+    ],
+)  # fmt: skip
+async def test_status_is_the_outcome(cluster, answer, outcome):
+    """4xx did nothing; 5xx may have."""
+    cluster.server.instead = [looked(cluster, "pods", "llama-0"), answer]
+    assert (await cluster.hook().restart(CALL)).outcome == outcome
+
+
+async def test_busy_server_is_waited_for(cluster):
+    """Priority and fairness answer 429 with the seconds to wait: nothing was done."""
+    cluster.server.instead = [looked(cluster, "pods", "llama-0"), busy(1)]
+    assert (await cluster.hook().restart(CALL)).outcome == "done"
+
+
+async def test_eviction_whose_answer_was_lost_is_looked_at(cluster):
+    """The connection was cut after the work: the pod ends, so it was done."""
+    cluster.server.cut_after_write = 1
+    cluster.server.ending_seconds = 0.5
+    result = await cluster.hook().restart(CALL)
+    assert (result.outcome, cluster.server.evicted) == ("done", ["llama-0"])
+
+
+async def test_server_that_is_away_did_nothing(cluster):
+    """No connection, so no request; no pod around us, so no server."""
+    cluster.environ["KUBERNETES_SERVICE_PORT"] = "1"
+    hook = cluster.hook()
+    assert "cannot be asked" in await hook.refusal(CALL)
+    assert (await hook.restart(CALL)).outcome == "failed"
+    nowhere = kubernetes_hook.Hook(KubernetesHook(name="a"), base.Tools(environ={}))
+    assert "this is no Kubernetes pod" in await nowhere.refusal(CALL)
+    assert (await nowhere.restart(CALL)).outcome == "failed"
+    assert [each.ok for each in await nowhere.rehearse(CALL)] == [False]
+
+
+def containers(**state):
+    return {"phase": "Running", "containerStatuses": [{"name": "vllm", "state": state}]}
+
+
+NOT_TO_BE_TOUCHED = {
+    "is being deleted already": {"metadata": pod()["metadata"] | {"deletionTimestamp": STARTED}},
+    "does not run: it is Pending": {"status": {"phase": "Pending"}},
+    "does not run: it is Succeeded": {"status": {"phase": "Succeeded"}},
+    "about to start pod llama-0 again itself: vllm, CrashLoopBackOff": {
+        "status": containers(waiting={"reason": "CrashLoopBackOff"})
+    },
+    "about to start pod llama-0 again itself: vllm, ContainerCreating": {
+        "status": containers(waiting={"reason": "ContainerCreating"})
+    },
+    "vllm in pod llama-0 has ended": {"status": containers(terminated={"exitCode": 0})},
+    "it has no controller": {"metadata": {"ownerReferences": []}},
+    "it has no controller ": {"metadata": {"ownerReferences": [{"kind": "StatefulSet"}]}},
+    "its controller is a Job": {"metadata": {"ownerReferences": [{"kind": "Job", "controller": True}]}},
+    "its controller is a Node": {"metadata": {"ownerReferences": [{"kind": "Node", "controller": True}]}},
+    "cannot be understood": {"status": {"phase": "Running", "containerStatuses": [{"state": "fine"}]}},
+    "are not known": {"status": {"phase": "Running"}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "changed"), NOT_TO_BE_TOUCHED.items())
+async def test_pod_that_must_not_be_touched_is_left_alone(cluster, words, changed):
+    """What ends, what waits, and what nothing would start again."""
+    cluster.server.add("pods", pod(**changed))
+    said = await cluster.hook().refusal(CALL)
+    assert words.strip() in said
+    result = await cluster.hook().restart(CALL)
+    assert (result.outcome, result.text, cluster.changes()) == ("refused", said, [])
+
+
+@pytest.mark.parametrize("kind", sorted(kubernetes_objects.CONTROLLERS))
+async def test_pod_that_is_started_again_may_go(cluster, kind):
+    """Its controller makes another one, whatever that is called."""
+    metadata = {"ownerReferences": [{"kind": kind, "controller": True}]}
+    cluster.server.add("pods", pod(metadata=metadata))
+    assert (await cluster.hook().restart(CALL)).outcome == "done"
+
+
+@pytest.mark.parametrize(
+    ("started", "refused"),
+    [(None, False), (SERVED, False), (SERVED - 1, False), (SERVED + 900, False), (SERVED - 60, True)],
+)  # fmt: skip
+async def test_pod_started_since_is_spared(cluster, started, refused):
+    """A server cannot be older than the container that declares its port, whatever else runs beside it."""
+    said = await cluster.hook().refusal(call(pod="llama-0", process_start_time=started))
+    assert (said is not None) is refused
+    assert said is None or "started after the observed server" in said
+
+
+async def test_pod_and_namespace_must_be_known(cluster):
+    """The target says them, or the configuration, or our own pod."""
+    hook = cluster.hook()
+    assert "the pod of llama is not known" in await hook.refusal(call(namespace=NAMESPACE))
+    assert await hook.refusal(call(pod="llama-0")) is None  # in our own namespace
+    elsewhere = await cluster.hook(namespace="other").refusal(CALL)
+    assert "pod llama-0 in namespace other is not to be had: HTTP 404" in elsewhere
+    (cluster.folder / "namespace").unlink()
+    assert "the namespace of llama is not known" in await hook.refusal(call(pod="llama-0"))
+
+
+async def test_our_own_pod_is_ours_to_end_only_with_a_journal_that_stays(cluster):
+    """With the pod the journal would go, and with it the budget."""
+    cluster.environ["HOSTNAME"] = "llama-0"
+    assert "it is the pod in which vllm-watch runs" in await cluster.hook().refusal(CALL)
+    assert (await cluster.hook().restart(CALL)).outcome == "refused"
+    assert await cluster.hook(state_outlives_pod=True).refusal(CALL) is None
+
+
+async def test_rehearsal_asks_for_rights_and_tries_dry(cluster):
+    """Every right is asked for, the eviction is tried without being done."""
+    findings = await cluster.hook().rehearse(CALL)
+    assert [(each.ok, each.text) for each in findings] == [
+        (True, "we may get pods in default"), (True, "we may create pods/eviction in default"),
+        (True, "the API server would evict pod llama-0 (dry run)"),
+    ]  # fmt: skip
+    assert (cluster.changes(), cluster.server.evicted) == ([], [])
+    cluster.server.may_not.add("create pods/eviction")
+    findings = await cluster.hook().rehearse(CALL)
+    assert [each.ok for each in findings] == [True, False]
+    assert "Role of docs/hooks/kubernetes.md" in findings[1].remedy
+    cluster.server.may_not.clear()
+    cluster.server.add("poddisruptionbudgets", budget(0), "llama")
+    assert [each.ok for each in await cluster.hook().rehearse(CALL)] == [True, True, False]
+
+
+ROLLOUT = {"action": "rollout_restart", "workload": "deployment/llama"}
+
+
+async def test_rollout_begins_once_for_one_attempt(cluster):
+    """The template carries the attempt: asked again, it changes nothing; another attempt begins anew."""
+    cluster.server.add("deployments", workload(), "llama")
+    result = await cluster.impatient(1.0, **ROLLOUT).restart(CALL)
+    assert (result.outcome, result.text) == (
+        "done", "a rollout of deployment/llama has begun; it was still ending after 1 s",
+    )  # fmt: skip
+    found = cluster.server.objects["deployments", NAMESPACE, "llama"]
+    template = found["spec"]["template"]["metadata"]
+    assert template["annotations"] == {kubernetes_objects.ATTEMPT: CALL.attempt_id}
+    assert (template["labels"], found["metadata"]["generation"]) == ({"app": "llama"}, 4)
+    assert (await cluster.hook(**ROLLOUT).restart(call(namespace=NAMESPACE))).outcome == "done"
+    assert found["metadata"]["generation"] == 4
+    another = call(namespace=NAMESPACE, attempt_id="another")
+    said = await cluster.hook(**ROLLOUT).refusal(another)
+    assert said == "a rollout of Deployment llama is under way: 1 of 1 are up to date"
+    assert cluster.server.evicted == []
+
+
+async def test_rollout_of_what_changed_meanwhile_is_judged_anew(cluster):
+    """409: somebody has paused it between our look and our patch."""
+    cluster.server.add("deployments", workload(), "llama")
+    cluster.server.instead = [looked(cluster, "deployments", "llama")]
+    cluster.server.add("deployments", workload(paused=True), "llama")
+    result = await cluster.hook(**ROLLOUT).restart(call(namespace=NAMESPACE))
+    assert (result.outcome, result.text) == (
+        "refused", "Deployment llama is paused: a rollout would not begin",
+    )  # fmt: skip
+    assert len(cluster.changes()) == 1  # the one that met the newer version
+    found = cluster.server.objects["deployments", NAMESPACE, "llama"]
+    assert "annotations" not in found["spec"]["template"]["metadata"]
+
+
+async def test_rollout_conflicts_are_tried_again_and_not_for_ever(cluster):
+    """The status of a workload changes with each of its pods."""
+    cluster.server.add("deployments", workload(), "llama")
+    look = looked(cluster, "deployments", "llama").text
+
+    def conflict():
+        return status(409, "Conflict", "the object has been modified")
+
+    of = call(namespace=NAMESPACE)
+    cluster.server.instead = [answered(look), conflict()]
+    assert (await cluster.hook(**ROLLOUT).restart(of)).outcome == "done"
+    cluster.server.add("deployments", workload(), "llama")
+    for _ in range(kubernetes_hook.TRIES_MAX):
+        cluster.server.instead += [answered(look), conflict()]
+    result = await cluster.hook(**ROLLOUT).restart(of)
+    assert (result.outcome, "has been modified" in result.text) == ("refused", True)
+
+
+NOT_TO_BE_ROLLED_OUT = {
+    "is paused": {"paused": True},
+    "scaled to zero": {"replicas": 0},
+    "a rollout of Deployment llama is under way: 1 of 2": {"replicas": 2},
+    "OnDelete": {"updateStrategy": {"type": "OnDelete"}},
+    "only a part of it": {"updateStrategy": {"rollingUpdate": {"partition": 2}}},
+    "is none of deployment/llama": {"selector": {"matchLabels": {"app": "other"}}},
+}
+
+
+@pytest.mark.parametrize(("words", "spec"), NOT_TO_BE_ROLLED_OUT.items())
+async def test_workload_that_would_not_roll_is_left_alone(cluster, words, spec):
+    """A patch that restarts nothing, or another's pods, is not sent."""
+    cluster.server.add("deployments", workload(**spec), "llama")
+    said = await cluster.hook(**ROLLOUT).refusal(CALL)
+    assert words in said
+    assert (await cluster.hook(**ROLLOUT).restart(CALL)).outcome == "refused"
+    assert cluster.changes() == []
+
+
+async def test_group_of_several_nodes_is_rolled_out_as_one(cluster):
+    """A LeaderWorkerSet has a template for its leader and one for its workers, or one for all."""
+    name = kubernetes_objects.LWS_NAME_LABEL
+    owned = [{"kind": "StatefulSet", "controller": True}]
+    cluster.server.add("pods", pod(metadata={"labels": {name: "llama"}, "ownerReferences": owned}))
+    settings = ROLLOUT | {"workload": "leaderworkerset/llama"}
+    for templates in ({"leaderTemplate": {}, "workerTemplate": {}}, {"workerTemplate": {}}):
+        group = workload(leaderWorkerTemplate={"size": 2, **templates})
+        cluster.server.add("leaderworkersets", group, "llama")
+        result = await cluster.impatient(0.5, **settings).restart(CALL)
+        assert result.outcome == "done"
+        found = cluster.server.objects["leaderworkersets", NAMESPACE, "llama"]
+        for template in templates:
+            metadata = found["spec"]["leaderWorkerTemplate"][template]["metadata"]
+            assert metadata["annotations"] == {kubernetes_objects.ATTEMPT: CALL.attempt_id}
+        assert found["spec"]["leaderWorkerTemplate"].keys() == {"size", *templates}
+
+
+async def test_rehearsal_of_a_rollout_asks_for_its_rights(cluster):
+    """Nothing is patched."""
+    cluster.server.add("deployments", workload(), "llama")
+    findings = await cluster.hook(**ROLLOUT).rehearse(CALL)
+    assert all(each.ok for each in findings)
+    assert cluster.server.reviewed == ["get deployments", "patch deployments", "get pods"]
+    assert cluster.changes() == []
+
+
+async def test_kubectl_and_we_agree(cluster):
+    """A second client, that is not ours: what it may, what it does, and what we make of that."""
+    server = cluster.server
+    server.may_not.add("patch deployments")
+    review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    for right, allowed in (("patch", False), ("get", True)):
+        wanted = {"namespace": NAMESPACE, "verb": right, "group": "apps", "resource": "deployments"}
+        document = json.dumps({"spec": {"resourceAttributes": wanted}}).encode()
+        said = await cluster.kubectl("create", "--raw", review, "-f", "-", said=document)
+        assert json.loads(said)["status"]["allowed"] is allowed
+    server.add("poddisruptionbudgets", budget(0), "llama")
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/llama-0/eviction"
+    document = json.dumps(kubernetes_hook.eviction(server.objects["pods", NAMESPACE, "llama-0"]))
+    said = await cluster.kubectl("create", "--raw", path, "-f", "-", said=document.encode())
+    assert "would violate the pod's disruption budget" in said
+    server.objects["poddisruptionbudgets", NAMESPACE, "llama"]["status"]["disruptionsAllowed"] = 1
+    said = await cluster.kubectl("create", "--raw", path, "-f", "-", said=document.encode())
+    assert json.loads(said)["status"] == "Success"
+    assert server.evicted == ["llama-0"]
+    server.add("deployments", workload(), "llama")
+    assert "restarted" in await cluster.kubectl("rollout", "restart", "deployment/llama")
+    assert "is under way" in await cluster.hook(**ROLLOUT).refusal(call(namespace=NAMESPACE))
+
+
+def test_role_of_the_page_is_what_is_asked_for():
+    """The rights of docs/hooks/kubernetes.md are those that a rehearsal asks for, and no more."""
+    rights = {
+        role["metadata"]["name"]: {
+            (verb, group, resource)
+            for rule in role["rules"]
+            for verb in rule["verbs"] for group in rule["apiGroups"] for resource in rule["resources"]
+        }
+        for role in manifests.of_kind("kubernetes.md", "Role")
+    }  # fmt: skip
+    assert rights["vllm-watch-evict"] == needed(KubernetesHook(name="a"))
+    assert rights["vllm-watch-rollout"] == needed(KubernetesHook(name="a", **ROLLOUT))
+    [config] = manifests.of_kind("kubernetes.md", "ConfigMap")
+    loaded = Config.model_validate(manifests.yaml.safe_load(config["data"]["config.yaml"]))
+    assert loaded.restart_for(loaded.targets[0]).hook in loaded.hooks.by_name()
+
+
+def needed(settings):
+    hook = kubernetes_hook.Hook(settings, base.Tools())
+    return {
+        (verb, group, f"{resource}/{subresource}".rstrip("/"))
+        for verb, group, resource, subresource in hook._needed(CALL)
+    }
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"action": "rollout_restart"}, "is missing for rollout_restart"),
+        (ROLLOUT | {"workload": "job/llama"}, "job/llama' is not a workload"),
+        (ROLLOUT | {"workload": "deployment/../x"}, "is not a workload"),
+        ({"action": "delete"}, "action"),
+    ],
+)
+def test_settings_that_cannot_be_are_named(keys, words):
+    """Before anything runs."""
+    with pytest.raises(ValidationError) as error:
+        KubernetesHook.model_validate({"name": "a", **keys})
+    assert words in repr(error.value.errors())

@@ -1,0 +1,155 @@
+"""The systemd hook against a systemctl with the real one's output and statuses, and against the real one where it is.
+
+systemd cannot run in every place where tests do; docs/hooks/systemd.md says what stays unproven.
+"""
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.restart.hooks.calls import CALL, call, started
+from vllm_watch.restart.hooks import base, systemd
+from vllm_watch.settings.hooks import SystemdHook
+from vllm_watch.sources import pid_namespace
+
+FAKE = Path(__file__).parent / "fake_systemctl.py"
+RUNNING = {
+    "LoadState": "loaded", "ActiveState": "active", "SubState": "running", "Result": "success",
+    "MainPID": "0", "NRestarts": "0", "Restart": "always", "InvocationID": "a" * 32,
+    "ControlGroup": "/system.slice/vllm.service", "CanStart": "yes",
+}  # fmt: skip
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """Make a machine with this vllm.service; return what hooks see of it."""
+
+    def make(unit=None, **state):
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        program = folder / "systemctl"
+        program.write_text(f"#!{sys.executable} -IS\n" + FAKE.read_text())
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        units = {} if unit is None else {"vllm.service": RUNNING | unit}
+        (folder / "systemd.json").write_text(json.dumps({"units": units} | state))
+        return base.Tools(environ={"PATH": f"{folder}:{os.environ['PATH']}", "SECRET": "s"})
+
+    return make
+
+
+def hook(tools, **more):
+    return systemd.Hook(SystemdHook(name="a", unit="vllm.service", **more), tools)
+
+
+async def test_unit_begins_anew(machine, tmp_path):
+    """A restart is done when systemd has begun another invocation, not when it took the request."""
+    result = await hook(machine({}, seconds=0.7)).restart(CALL)
+    assert (result.outcome, result.text) == ("done", "systemd has started vllm.service anew")
+    asked = (tmp_path / "bin/asked").read_text().splitlines()
+    restarts = [line for line in asked if "restart" in line.split()]
+    assert restarts == ["--system --no-pager restart --no-block --no-ask-password -- vllm.service"]
+
+
+async def test_unit_that_does_not_begin_anew_is_uncertain(machine):
+    """Taken and not carried out in time: it may still be."""
+    result = await hook(machine({}), timeout_seconds=1.5).restart(CALL)
+    assert result.outcome == "uncertain"
+    assert "has not begun anew within 1.5 s" in result.text
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "outcome"),
+    [
+        (1, "Failed to restart vllm.service: Interactive authentication required.", "failed"),
+        (4, "Failed to restart vllm.service: Access denied", "failed"),
+        (5, "Failed to restart vllm.service: Unit vllm.service not found.", "failed"),
+        (1, "Failed to restart vllm.service: Unit vllm.service is masked.", "failed"),
+        (4, "Failed to restart vllm.service: Operation refused, unit vllm.service may be requested by dependency only", "failed"),
+        (1, "Failed to connect to bus: No such file or directory", "failed"),
+        (1, "Failed to restart vllm.service: Connection reset by peer", "uncertain"),
+        (1, "Failed to restart vllm.service: Connection timed out", "uncertain"),
+    ],
+)  # fmt: skip
+async def test_what_systemd_does_not_take_is_said(machine, status, text, outcome):
+    """Its own words are the reason; where the request may have arrived the end is uncertain."""
+    result = await hook(machine({}, refuse={"status": status, "text": text})).restart(CALL)
+    assert (result.outcome, result.text) == (
+        outcome,
+        f"systemd did not restart vllm.service: {text}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("unit", "words"),
+    [
+        (None, "is not-found"),
+        ({"LoadState": "masked"}, "is masked"),
+        ({"ActiveState": "activating", "SubState": "auto-restart"}, "about to start vllm.service again itself"),
+        ({"ActiveState": "activating", "SubState": "start"}, "is activating (start)"),
+        ({"ActiveState": "deactivating", "SubState": "stop-sigterm"}, "is deactivating (stop-sigterm)"),
+        ({"ActiveState": "failed", "SubState": "failed", "Result": "start-limit-hit"}, "started too often"),
+        ({"ActiveState": "inactive", "SubState": "dead"}, "it was stopped, or its server ended with status 0"),
+    ],
+)  # fmt: skip
+async def test_refuses_while_systemd_has_a_hand_in_it(machine, tmp_path, unit, words):
+    """What is starting, stopping, given up or stopped by a person is left alone."""
+    asking = hook(machine(unit))
+    assert words in await asking.refusal(CALL)
+    assert (await asking.restart(CALL)).outcome == "refused"
+    assert " restart " not in (tmp_path / "bin/asked").read_text()
+
+
+async def test_unit_that_ended_badly_can_be_restarted(machine):
+    """A failed unit runs nothing that a restart could harm."""
+    failed = {"ActiveState": "failed", "SubState": "failed", "Result": "exit-code"}
+    assert await hook(machine(failed)).refusal(CALL) is None
+
+
+async def test_unit_of_another_server_is_spared(machine):
+    """Where /proc shows the unit's processes, one of them must have started when the observed server did."""
+    own = machine({"MainPID": str(os.getpid())})
+    started_now = started(os.getpid())
+    assert await hook(own).refusal(call(process_start_time=started_now)) is None
+    initial = pid_namespace.of_tree(
+        Path("/proc")
+    ).initial  # in a container, PIDs of units are others
+    refused = await hook(own).refusal(call(process_start_time=started_now - 9999))
+    assert (refused is not None) is initial
+
+
+@pytest.mark.parametrize("restart", ["no", "on-failure", "always"])
+async def test_rehearsal_says_whether_systemd_starts_it_again(machine, tmp_path, restart):
+    """This hook starts the unit itself, so a Restart= that leaves a dead engine dead is a finding, no refusal."""
+    asking = hook(machine({"Restart": restart}))
+    findings = await asking.rehearse(CALL)
+    assert [finding.ok for finding in findings] == [True, restart == "always", True]
+    assert f"Restart={restart}" in findings[1].text
+    assert await asking.refusal(CALL) is None
+    assert " restart " not in (tmp_path / "bin/asked").read_text()
+
+
+async def test_user_unit_is_asked_of_the_users_systemd(machine, tmp_path):
+    """`user: true` asks the user's own systemd."""
+    await hook(machine({}), user=True).refusal(CALL)
+    assert (tmp_path / "bin/asked").read_text().startswith("--user ")
+
+
+async def test_machine_without_systemd_is_refused(machine):
+    """Where systemd is not, or is another's, the hook says so before an attempt is spent."""
+    asking = hook(machine(dead=True))
+    assert "System has not been booted with systemd" in await asking.refusal(CALL)
+    assert (await asking.restart(CALL)).outcome == "failed"
+    absent = hook(base.Tools(environ={"PATH": "/var/empty"}))
+    assert "systemctl cannot be run" in await absent.refusal(CALL)
+
+
+async def test_real_systemctl_is_understood():
+    """The systemctl of this machine, with or without a systemd behind it, knows no such unit."""
+    settings = SystemdHook(name="a", unit="vllm-watch-no-such-unit.service")
+    refused = await systemd.Hook(settings, base.Tools()).refusal(CALL)
+    assert refused is not None
+    assert "is not-found" in refused or "systemd cannot be asked" in refused

@@ -1,0 +1,316 @@
+"""The webhook hook against real sockets: a server that answers, and every way in which one does not."""
+
+import asyncio
+import json
+import re
+import socket
+import ssl
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from tests.restart.hooks.calls import CALL
+from tests.sources.black_hole import black_hole
+from tests.sources.wire import wire
+from vllm_watch.restart.hooks import base, webhook
+from vllm_watch.settings.hooks import WebhookHook
+
+NOW = 1_795_000_000.0
+PAGE = Path(__file__).parents[3] / "docs/hooks/webhook.md"
+
+
+def hook(url, **more):
+    settings = WebhookHook(name="a", url=url, **({"timeout_seconds": 20.0} | more))
+    return webhook.Hook(settings, base.Tools(unix_time=lambda: NOW))
+
+
+async def post(url, **more):
+    return await hook(url, **more).restart(CALL)
+
+
+def answering(*statuses, headers=None):
+    """Answer with one status after the other, the last for ever."""
+    left = list(statuses)
+
+    async def answer(request):
+        status = left.pop(0) if len(left) > 1 else left[0]
+        await request.answer(
+            "" if status.startswith("2") else "said so", status=status, headers=headers
+        )
+
+    return answer
+
+
+@pytest.fixture
+async def receiver():
+    """A receiver as people write them, with aiohttp; what it was sent is kept."""
+    got = []
+
+    async def handle(request):
+        got.append((request.headers, await request.read()))
+        return web.Response(status=202)
+
+    app = web.Application()
+    app.router.add_post("/restart", handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    yield f"http://127.0.0.1:{port}/restart", got
+    await runner.cleanup()
+
+
+async def test_receiver_is_told_everything(receiver, tmp_path):
+    """One POST of JSON, with the attempt as its idempotency key, and a signature."""
+    url, got = receiver
+    (tmp_path / "secret").write_text("swordfish\n")
+    result = await post(url, secret_file=tmp_path / "secret")
+    assert (result.outcome, result.text) == ("done", f"{url.removesuffix('/restart')} answered 202")
+    [(headers, body)] = got
+    assert json.loads(body) == CALL.payload()
+    assert headers["Content-Type"] == "application/json"
+    assert headers["Idempotency-Key"] == headers["X-Vllm-Watch-Attempt"] == CALL.attempt_id
+    assert headers["X-Vllm-Watch-Timestamp"] == "1795000000"
+    assert re.fullmatch("sha256=[0-9a-f]{64}", headers["X-Vllm-Watch-Signature"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "accepted"),
+    [
+        ({}, True),
+        ({"now": NOW + 299}, True),
+        ({"now": NOW + 301}, False),
+        ({"now": NOW - 301}, False),
+        ({"body": b"{}"}, False),
+        ({"secret": b"another"}, False),
+        ({"X-Vllm-Watch-Timestamp": "1795000001"}, False),
+        ({"X-Vllm-Watch-Timestamp": ""}, False),
+        ({"X-Vllm-Watch-Signature": ""}, False),
+    ],
+)
+async def test_example_of_the_page_verifies(receiver, tmp_path, changed, accepted):
+    """The ten lines that docs/hooks/webhook.md gives receivers take our requests, and no others."""
+    url, got = receiver
+    (tmp_path / "secret").write_text("swordfish")
+    await post(url, secret_file=tmp_path / "secret")
+    [(headers, body)] = got
+    [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    names = {}
+    exec(code, names)
+    headers = dict(headers) | {k: v for k, v in changed.items() if k.startswith("X-")}
+    verified = names["verified"](
+        changed.get("secret", b"swordfish"),
+        headers,
+        changed.get("body", body),
+        changed.get("now", NOW),
+    )
+    assert verified is accepted
+
+
+@pytest.mark.parametrize(
+    ("statuses", "outcome", "requests"),
+    [
+        (["200 OK"], "done", 1),
+        (["204 No Content"], "done", 1),
+        (["404 Not Found"], "refused", 1),
+        (["401 Unauthorized"], "refused", 1),
+        (["409 Conflict"], "refused", 1),
+        (["500 Internal Server Error"], "uncertain", 1),
+        (["502 Bad Gateway"], "uncertain", 1),
+        (["504 Gateway Timeout"], "uncertain", 1),
+        (["503 Service Unavailable", "200 OK"], "done", 2),
+        (["429 Too Many Requests", "503 Service Unavailable", "200 OK"], "done", 3),
+        (["429 Too Many Requests"], "failed", 3),
+        (["503 Service Unavailable", "500 Internal Server Error"], "uncertain", 2),
+    ],
+)
+async def test_status_is_the_outcome(statuses, outcome, requests):
+    """Only what surely did nothing is sent again, with the same key; what may have acted never is."""
+    async with wire() as server:
+        server.on("/restart", answering(*statuses))
+        result = await post(f"{server.url}/restart", retries=2)
+        assert (result.outcome, len(server.requests)) == (outcome, requests), result.text
+        assert {request.headers["idempotency-key"] for request in server.requests} == {
+            CALL.attempt_id
+        }
+        if outcome != "done":
+            assert result.text.endswith("said so")
+
+
+@pytest.mark.parametrize(
+    ("asked", "seconds"),
+    [("3", 3.0), ("999999", None), ("Wed, 18 Nov 2026 11:06:44 GMT", 4.0), ("soon", 0.5)],
+)
+async def test_retry_after_is_kept_within_bounds(asked, seconds):
+    """A receiver may ask for time, in seconds or by a date; what does not fit the call's time ends it."""
+    async with wire() as server:
+        server.on("/restart", answering("503 Away", "200 OK", headers={"Retry-After": asked}))
+        began = time.monotonic()
+        result = await post(f"{server.url}/restart")
+        took = time.monotonic() - began
+    if seconds is None:
+        assert (result.outcome, took < 5) == ("failed", True)
+    else:
+        assert result.outcome == "done"
+        assert seconds <= took < seconds + 10
+
+
+async def test_redirect_is_not_followed():
+    """Another host could be anybody's: what was signed for one goes to no other."""
+    async with wire() as there, wire() as here:
+        there.on("/restart", b"")
+        here.on("/restart", answering("307 Moved", headers={"Location": f"{there.url}/restart"}))
+        result = await post(f"{here.url}/restart")
+        assert (result.outcome, there.requests) == ("refused", [])
+        assert "redirects are not followed" in result.text
+
+
+async def test_who_is_not_there_did_nothing():
+    """A refused connection and a name that is none are tried again, and then surely did nothing."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        for url in (f"http://127.0.0.1:{unused.getsockname()[1]}/", "http://no-such-host.invalid/"):
+            began = time.monotonic()
+            result = await post(url, retries=1)
+            assert result.outcome == "failed", result.text
+            assert "cannot be reached" in result.text
+            assert time.monotonic() - began >= 0.5
+
+
+async def test_host_that_takes_no_connection_did_nothing():
+    """Where packets vanish the call ends within its time, and nothing was sent."""
+    with black_hole() as port:
+        result = await post(f"http://127.0.0.1:{port}/", timeout_seconds=2.0)
+    assert result.outcome == "failed", result.text
+
+
+async def swallow(request):
+    await asyncio.sleep(60)
+
+
+async def drip(request):
+    for byte in b"HTTP/1.1 200 OK\r\nX-Slow: " + b"x" * 1000:
+        await request.raw(bytes([byte]))
+        await asyncio.sleep(0.05)
+
+
+async def reset(request):
+    request.reset()
+
+
+async def close_early(request):
+    request.writer.close()
+
+
+async def endless_headers(request):
+    await request.raw(b"HTTP/1.1 200 OK\r\n")
+    for number in range(1000):
+        await request.raw(f"X-{number}: {'x' * 1000}\r\n".encode())
+
+
+async def no_http(request):
+    await request.raw(b"\x00\x01\x02 what\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "behaviour",
+    [swallow, drip, reset, close_early, endless_headers, no_http],
+    ids=lambda f: f.__name__,
+)
+async def test_what_was_sent_and_not_answered_may_have_acted(behaviour):
+    """A black hole, a drip, a broken connection, nonsense: uncertain, sent once, and in time."""
+    async with wire() as server:
+        server.on("/restart", behaviour)
+        began = time.monotonic()
+        result = await post(f"{server.url}/restart", timeout_seconds=2.0)
+        assert time.monotonic() - began < 10
+        assert (result.outcome, len(server.requests)) == ("uncertain", 1), result.text
+
+
+@pytest.mark.parametrize(("status", "outcome"), [("200 OK", "done"), ("500 Oh", "uncertain")])
+async def test_huge_answer_is_not_read(status, outcome):
+    """The status is the answer: of a body without end at most a line is read."""
+
+    async def huge(request):
+        await request.raw(f"HTTP/1.1 {status}\r\nContent-Length: 100000000000\r\n\r\n".encode())
+        while True:
+            await request.raw(b"x" * 65536)
+
+    async with wire() as server:
+        server.on("/restart", huge)
+        result = await post(f"{server.url}/restart", timeout_seconds=10.0)
+    assert result.outcome == outcome
+    assert len(result.text) < 1000
+    assert ("xxx" in result.text) is (outcome != "done")
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """A certificate for localhost that nobody has signed but itself."""
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+         "-keyout", folder / "key.pem", "-out", folder / "cert.pem"],
+        capture_output=True, timeout=60, check=True,
+    )  # fmt: skip
+    return folder
+
+
+async def test_who_cannot_prove_its_name_is_sent_nothing(certificate):
+    """TLS is verified: neither a call nor its signature goes to somebody else, and it is not tried again."""
+    got = []
+
+    async def handle(reader, writer):
+        got.append(await reader.read(1))
+        writer.close()
+
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+    server = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
+    async with server:
+        url = f"https://localhost:{server.sockets[0].getsockname()[1]}/restart"
+        result = await post(url)
+        findings = await hook(url).rehearse(CALL)
+    assert result.outcome == "failed"
+    assert "is not trusted" in result.text
+    assert [finding.ok for finding in findings] == [True, False, True]
+    assert got == []
+
+
+async def test_secret_is_read_at_each_call(receiver, tmp_path):
+    """A secret that was rotated is used by the next call; one that is missing or empty sends nothing."""
+    url, got = receiver
+    file = tmp_path / "secret"
+    signing = hook(url, secret_file=file)
+    assert await signing.refusal(CALL) == "secret_file cannot be read: No such file or directory"
+    assert (await signing.restart(CALL)).outcome == "failed"
+    file.write_text("\n")
+    assert (await signing.restart(CALL)).text == "secret_file is empty"
+    assert got == []
+    for secret in ("one", "two"):
+        file.write_text(secret)
+        await signing.restart(CALL)
+    one, two = (headers["X-Vllm-Watch-Signature"] for headers, _ in got)
+    assert one != two
+
+
+async def test_rehearsal_sends_nothing(receiver):
+    """A rehearsal connects and says what it would do, without a request."""
+    url, got = receiver
+    findings = await hook(url).rehearse(CALL)
+    assert [finding.ok for finding in findings] == [True, True, True]
+    assert "not signed" in findings[0].text
+    assert got == []
+
+
+async def test_no_secret_of_the_url_is_shown():
+    """A token in the path or the query of the URL is in no text."""
+    async with wire() as server:
+        result = await post(f"{server.url}/t0ken?token=hunter2")
+        assert server.requests[0].path == "/t0ken?token=hunter2"
+    assert "hunter2" not in result.text
+    assert "t0ken" not in result.text

@@ -1,0 +1,338 @@
+"""Attempts: one at a time for each target, each with an end, and taken up by the next run of the watcher."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.restart.world import REQUEST, TARGET, HandWorld, Server, command, means
+from vllm_watch.errors import JournalError
+from vllm_watch.restart import attempts as attempts_module
+from vllm_watch.restart import restart as restart_module
+from vllm_watch.restart import verify
+from vllm_watch.restart.attempt import Attempt
+from vllm_watch.restart.attempts import Attempts
+from vllm_watch.restart.journal import Journal
+from vllm_watch.restart.locks.base import Lock
+from vllm_watch.restart.locks.file import Lock as FileLock
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restart_module, "BLIND_SECONDS", 0.01)
+    monkeypatch.setattr(verify, "STOP_SECONDS", 0.3)
+
+
+async def _agrees() -> str | None:
+    return None
+
+
+@dataclass
+class Run:
+    """One run of the watcher on a server's folder."""
+
+    server: Server
+    script: str = "restarts"
+    lock: Callable[[], Lock | None] = lambda: None
+    over: list[Attempt] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.journal = Journal(self.server.folder)
+        self.world = HandWorld(self.server)
+        self.attempts = Attempts(
+            self.world, self.journal, means(lambda _: None, lambda _: self.lock()), self.over.append
+        )
+
+    async def begin(self, attempt_id: str = "a1", lock: Lock | None = None) -> Attempt:
+        hook = command(self.server, self.script)
+        return await self.attempts.begin(
+            REQUEST, TARGET, self.world.setting, attempt_id, hook, lock, _agrees
+        )
+
+    async def ended(self) -> Attempt:
+        """Wait for the target's attempt to be over."""
+        async with asyncio.timeout(20):
+            while self.attempts.busy("chat-0") is not None:
+                self.world.change.clear()
+                await self.world.change.wait()
+        last = self.attempts.last("chat-0")
+        assert last is not None
+        return last[0]
+
+    async def on_disk(self) -> dict[str, str]:
+        """The state of each attempt that the next run would find."""
+        return {each.id: each.state for each in await self.journal.attempts()}
+
+    async def close(self) -> None:
+        await self.attempts.stop()
+        await self.journal.close()
+
+
+@pytest.fixture
+async def run(server: Server) -> Any:
+    """A run on a server that hangs."""
+    run = Run(server)
+    yield run
+    await run.close()
+
+
+async def test_one_at_a_time(run: Run) -> None:
+    """While one is under way no second is begun, and it can be told which one it is."""
+    assert run.attempts.busy("chat-0") is None
+    await run.begin("a1")
+    assert await run.on_disk() == {"a1": "intent"}
+    assert run.attempts.busy("chat-0") == "a1"
+    with pytest.raises(RuntimeError, match="not over"):
+        await run.begin("a2")
+    assert (await run.ended()).state == "helped"
+    assert await run.on_disk() == {"a1": "helped"}
+    assert run.server.lines("ended") == ["a1"]
+    assert run.attempts.outcomes == {("chat-0", "incident", "helped"): 1}
+    assert [each.state for each in run.over] == ["helped"]
+
+
+async def test_world_is_told(run: Run) -> None:
+    """The end of the server was asked for, its readiness gate is closed for the drain, and both end."""
+    await run.begin()
+    await run.ended()
+    assert run.world.told == [
+        "restarting on", "evidence", "draining on", "draining off", "restarting off",
+    ]  # fmt: skip
+
+
+async def test_intent_that_cannot_be_written_begins_nothing(run: Run) -> None:
+    """The caller is told, nothing is under way, and should the disk have it after all, it is ended there."""
+    folder = run.server.folder
+    away = folder.with_name("away")
+    folder.rename(away)
+    run.server.folder = away
+    with pytest.raises(JournalError):
+        await run.begin("a1")
+    assert run.attempts.busy("chat-0") is None
+    away.rename(folder)
+    run.server.folder = folder
+    assert run.server.lines("called") == []
+    await run.attempts.go_on()
+    assert await run.on_disk() == {"a1": "cancelled"}
+
+
+async def test_what_breaks_has_an_end(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of our own leaves nothing under way: before the call nothing was done, after it nobody knows."""
+
+    def breaks(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(run.world, "draining", breaks)
+    await run.begin("a1")
+    assert (await run.ended()).state == "cancelled"
+    monkeypatch.undo()
+    monkeypatch.setattr(run.world, "next_look", breaks)
+    await run.begin("a2")
+    assert (await run.ended()).state == "uncertain"
+    assert await run.on_disk() == {"a1": "cancelled", "a2": "uncertain"}
+
+
+async def test_lock_is_held_to_the_end(run: Run) -> None:
+    """It is renewed through the verification, and given back with the attempt."""
+    folder = run.server.folder
+    run.world.setting = run.world.setting.model_copy(
+        update={"verify": run.world.setting.verify.model_copy(update={"settle_seconds": 2.5})}
+    )
+    run.world.fresh_ratio = None
+    lock, other = (FileLock(folder, "chat", slots=1, ttl_seconds=2.0) for _ in range(2))
+    assert (await lock.acquire("us", "a1")).held
+    await run.begin("a1", lock)
+    while run.attempts.busy("chat-0"):
+        run.world.change.clear()
+        others = await other.acquire("other", "b1")
+        assert others.held is False or run.attempts.busy("chat-0") is None, others.text
+        await run.world.change.wait()
+    assert (await run.ended()).state == "helped"
+    assert (await other.acquire("other", "b1")).held
+
+
+def left(state: str, before: verify.Before | None, **more: Any) -> Attempt:
+    """What an earlier run left on the disk."""
+    called_t = None if state == "intent" else time.time()
+    said: dict[str, Any] = {
+        "id": "a1", "target": "chat-0", "group": "chat", "trigger": "incident", "hook": "script",
+        "reason": "it hangs", "actor": "vllm-watch", "began_t": time.time(), "called_t": called_t,
+        "before": before and before.to_json(),
+    }  # fmt: skip
+    return Attempt(state=state, **said | more)
+
+
+def noted_writes(run: Run, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The states that are written from now on."""
+    states: list[str] = []
+    write = run.journal.write
+
+    async def noted(attempt: Attempt) -> None:
+        states.append(attempt.state)
+        await write(attempt)
+
+    monkeypatch.setattr(run.journal, "write", noted)
+    return states
+
+
+RESUMED: dict[str, tuple[str, bool, bool, str, list[str]]] = {
+    # state it was left in, was the server restarted since, is known what was before; its end, and
+    # the states that the next run wrote
+    "intent": ("intent", False, False, "cancelled", ["cancelled"]),
+    "calling, and it had acted": ("calling", True, True, "helped", ["uncertain", "helped"]),
+    "calling, and it had not": (
+        "calling", False, True, "did_not_help", ["uncertain", "did_not_help"]),
+    "calling, what was before is lost": ("calling", True, False, "uncertain", ["uncertain"]),
+    "verifying": ("verifying", True, True, "helped", ["helped"]),
+    "verifying, what was before is lost": ("verifying", True, False, "uncertain", ["uncertain"]),
+    "uncertain, and the watcher ended again": ("uncertain", True, True, "helped", ["helped"]),
+    "uncertain, for good": ("uncertain", True, False, "uncertain", []),
+    "ended": ("did_not_help", True, True, "did_not_help", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "restarted", "known", "end", "written"), RESUMED.values(), ids=RESUMED
+)
+async def test_resumed(
+    server: Server, state: str, restarted: bool, known: bool, end: str, written: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Each state is taken up for what it is; nothing is called again."""
+    before = verify.before(server.signals(), ("engine_stalled",)) if known else None
+    if restarted:
+        server.start()
+    run = Run(server)
+    await run.journal.write(left(state, before))
+    states = noted_writes(run, monkeypatch)
+    await run.attempts.resume()
+    assert (await run.ended()).state == end
+    assert await run.on_disk() == {"a1": end}
+    counted = {outcome: n for (_, _, outcome), n in run.attempts.outcomes.items()}
+    assert counted == ({end: 1} if written else {})
+    assert states == written
+    assert server.lines("called") == []
+    await run.close()
+
+
+async def test_only_the_last_one_is_verified(run: Run) -> None:
+    """An older one that never ended is left as uncertain: what came since is not its doing."""
+    before = verify.before(run.server.signals(), ("engine_stalled",))
+    run.server.start()
+    await run.journal.write(left("verifying", before, id="old", began_t=time.time() - 60))
+    await run.journal.write(left("verifying", before, id="new"))
+    await run.attempts.resume()
+    await run.ended()
+    assert await run.on_disk() == {"old": "uncertain", "new": "helped"}
+    assert sorted(outcome for _, _, outcome in run.attempts.outcomes) == ["helped", "uncertain"]
+
+
+async def test_old_uncertainty_is_left(run: Run) -> None:
+    """After a day nobody asks any more what it did."""
+    before = verify.before(run.server.signals(), ("engine_stalled",))
+    long_ago = time.time() - attempts_module.UNCERTAIN_SECONDS - 1
+    await run.journal.write(left("uncertain", before, called_t=long_ago))
+    await run.attempts.resume()
+    assert run.attempts.busy("chat-0") is None
+    last = run.attempts.last("chat-0")
+    assert last is not None
+    assert last[0].state == "uncertain"
+
+
+async def test_target_that_is_found_later_is_verified_then(run: Run) -> None:
+    """Discovery takes its time after a start."""
+    before = verify.before(run.server.signals(), ("engine_stalled",))
+    run.server.start()
+    await run.journal.write(left("verifying", before))
+    run.world.targets.clear()
+    await run.attempts.resume()
+    assert run.attempts.busy("chat-0") is None
+    run.world.targets["chat-0"] = TARGET
+    await run.attempts.go_on()
+    assert (await run.ended()).state == "helped"
+
+
+async def test_target_that_is_never_found_does_not_hold_it_open(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod that was evicted never comes back under its name."""
+    monkeypatch.setattr(attempts_module, "UNWATCHED_SECONDS", 0.0)
+    before = verify.before(run.server.signals(), ("engine_stalled",))
+    await run.journal.write(left("verifying", before))
+    run.world.targets.clear()
+    await run.attempts.resume()
+    (attempt,) = await run.journal.attempts()
+    assert (attempt.state, attempt.text) == ("uncertain", "its target is not watched any more")
+    assert [outcome for _, _, outcome in run.attempts.outcomes] == ["uncertain"]
+
+
+async def test_resumed_twice_is_resumed_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this run has begun or taken up is its own, and no leftover of another."""
+    states = noted_writes(run, monkeypatch)
+    await run.begin("a1")
+    await run.attempts.resume()
+    await run.attempts.resume()
+    assert (await run.ended()).state == "helped"
+    assert states == ["intent", "calling", "verifying", "helped"]
+
+
+async def test_resumed_attempt_holds_its_lock_again(server: Server) -> None:
+    """A server that may still be loading keeps others from restarting theirs; so does it after our crash."""
+
+    def lock() -> Lock:
+        return FileLock(server.folder, "chat", slots=1, ttl_seconds=60)
+
+    before = verify.before(server.signals(), ("engine_stalled",))
+    dead = lock()
+    assert (await dead.acquire("the watcher that crashed", "a1")).held
+    run = Run(server, lock=lock)
+    await run.journal.write(left("verifying", before))
+    await run.attempts.resume()
+    assert (await lock().acquire("another", "b1")).held is False
+    server.start()
+    assert (await run.ended()).state == "helped"
+    assert (await lock().acquire("another", "b1")).held
+    await run.close()
+
+
+async def test_stop_leaves_what_the_disk_says(server: Server) -> None:
+    """Our own end is waited for, calls nothing off that was called, and the next run goes on."""
+    run = Run(server, "never starts")
+    await run.begin("a1")
+    async with asyncio.timeout(10):
+        while (await run.on_disk()) != {"a1": "verifying"}:
+            await run.world.change.wait()
+    await run.close()
+    assert run.over == []
+
+    server.start()
+    again = Run(server)
+    await again.attempts.resume()
+    assert (await again.ended()).state == "helped"
+    assert server.lines("called") == ["a1 "]
+    await again.close()
+
+
+async def test_what_the_disk_would_not_take_is_known_and_written_later(
+    run: Run, tmp_path: Path
+) -> None:
+    """Meanwhile the guard is shown how it stands; the disk says it is under way."""
+    folder, state = run.server.folder, run.server.folder / "state"
+    state.mkdir()
+    run.journal = Journal(state)
+    run.attempts = Attempts(run.world, run.journal, means(lambda _: None), run.over.append)
+    run.script = f"mv {state} {folder}/away; cd {folder}; echo x >> ended; kill -9 $(cat server.pid); setsid sleep 600 > /dev/null 2>&1 & cd {folder}; echo $! >> pids; echo $! > server.pid"
+    await run.begin("a1")
+    ended = await run.ended()
+    assert ended.state == "helped"
+    (folder / "away").rename(state)
+    kept = await run.journal.attempts()
+    assert [each.state for each in kept] == ["calling"]
+    assert [each.state for each in run.attempts.newest(kept)] == ["helped"]
+    await run.attempts.go_on()
+    assert await run.on_disk() == {"a1": "helped"}
+    assert run.attempts.newest([replace(ended, id="other")])[0].id == "other"

@@ -1,0 +1,209 @@
+"""Blockers against a real Prometheus, and against servers that fail in every way: all those block."""
+
+import asyncio
+import socket
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from tests.dashboards.prometheus import free_port, wait_for
+from vllm_watch.restart import blockers
+from vllm_watch.restart.facts import Answer
+from vllm_watch.settings.restart import BlockersSettings
+
+CONFIG = "global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [rules.yaml]\n"
+RULES = """\
+groups:
+  - name: test
+    interval: 1s
+    rules:
+      - {alert: NodeDown, expr: vector(1)}
+      - {alert: NodeSlow, expr: vector(1), for: 1h}
+"""
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real Prometheus in which NodeDown fires and NodeSlow is pending."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    (folder / "prometheus.yaml").write_text(CONFIG)
+    (folder / "rules.yaml").write_text(RULES)
+    url = f"http://127.0.0.1:{free_port()}"
+    process = subprocess.Popen(
+        ["prometheus", f"--config.file={folder / 'prometheus.yaml'}", "--log.level=error",
+         f"--web.listen-address={url.removeprefix('http://')}", f"--storage.tsdb.path={folder / 'data'}"],
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        wait_for(f"{url}/-/ready", process, 30)
+        for _ in range(200):
+            answer = asked(BlockersSettings(prometheus_url=url, alerts="NodeDown"))[0]
+            if answer.free is False:
+                break
+            subprocess.run(["sleep", "0.1"], check=True)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def asked(settings: BlockersSettings) -> tuple[Answer, ...]:
+    async def ask() -> tuple[Answer, ...]:
+        async with aiohttp.ClientSession() as session:
+            return await blockers.ask(settings, session)
+
+    return asyncio.run(ask())
+
+
+QUERIES = {
+    "nothing": ("absent(up) * 0 > 1", True, "returns nothing"),
+    "something": (
+        'label_replace(vector(1), "node", "n1", "", "")',
+        False,
+        'returns {"node": "n1"}',
+    ),
+    "a scalar": ("1", False, "returns {}"),
+    "wrong": ("sum(", None, "HTTP 400"),
+}
+
+
+@pytest.mark.parametrize(("query", "free", "words"), QUERIES.values(), ids=QUERIES)
+def test_query(prometheus: str, query: str, free: bool | None, words: str) -> None:
+    """Whatever a query returns blocks; one that cannot be read was not answered."""
+    (answer,) = asked(BlockersSettings(prometheus_url=prometheus, queries=(query,)))
+    assert (answer.free, words in answer.text) == (free, True), answer
+
+
+ALERTS = {
+    "fires": ("NodeDown", False, "NodeDown fires"),
+    "is pending": ("NodeSlow", True, "none fires"),
+    "a part of the name": ("Node", True, "none fires"),
+    "any": ("Node.*", False, "NodeDown fires"),
+    "no regular expression": ("(", None, "could not be asked"),
+}
+
+
+@pytest.mark.parametrize(("alerts", "free", "words"), ALERTS.values(), ids=ALERTS)
+def test_alerts(prometheus: str, alerts: str, free: bool | None, words: str) -> None:
+    """A firing alert whose whole name matches blocks; a pending one does not."""
+    (answer,) = asked(BlockersSettings(prometheus_url=prometheus, alerts=alerts))
+    assert (answer.free, words in answer.text) == (free, True), answer
+
+
+def test_all_are_asked(prometheus: str) -> None:
+    """One answer per question, in order, the alerts last."""
+    settings = BlockersSettings(
+        prometheus_url=prometheus, queries=("vector(1) > 2", "vector(1)"), alerts="NodeDown"
+    )
+    assert [answer.free for answer in asked(settings)] == [True, False, False]
+
+
+async def _silent(request: web.Request) -> web.StreamResponse:
+    await asyncio.sleep(60)
+    raise AssertionError("the client has gone")
+
+
+async def _endless(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(b"[" * 65536)
+
+
+def _says(body: str, status: int = 200) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        headers = {"Location": "/api/v1/other"} if status == 302 else None
+        return web.Response(text=body, status=status, headers=headers)
+
+    return handler
+
+
+BAD = {
+    "silent": (_silent, "timed out"),
+    "endless": (_endless, "more than 4 MiB"),
+    "error": (_says("{}", 500), "HTTP 500"),
+    "redirect": (_says("", 302), "HTTP 302"),
+    "not JSON": (_says("<html>"), "JSONDecodeError"),
+    "not an object": (_says("[1]"), "TypeError"),
+    "another API": (_says('{"ok": true}'), "KeyError"),
+    "no success": (_says('{"status": "error"}'), "does not answer with success"),
+    "empty data": (_says('{"status": "success", "data": null}'), "TypeError"),
+    "odd result": (
+        _says('{"status": "success", "data": {"resultType": "vector", "result": "x"}}'), "no list"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("handler", "words"), BAD.values(), ids=BAD)
+def test_bad_answer_is_no_answer(
+    handler: Callable[[web.Request], Awaitable[web.StreamResponse]], words: str
+) -> None:
+    """An error, a lie and silence all leave it unknown, within the timeout."""
+
+    async def ask() -> tuple[Answer, ...]:
+        app = web.Application()
+        app.router.add_get("/api/v1/{what}", handler)
+        runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, "127.0.0.1", 0)
+            await site.start()
+            host, port = runner.addresses[0][:2]
+            settings = BlockersSettings(
+                prometheus_url=f"http://{host}:{port}/",
+                queries=("up",),
+                alerts="x",
+                timeout_seconds=1,
+            )
+            async with aiohttp.ClientSession() as session:
+                return await blockers.ask(settings, session)
+        finally:
+            await runner.cleanup()
+
+    answers = asyncio.run(ask())
+    assert [answer.free for answer in answers] == [None, None]
+    assert words in answers[0].text
+
+
+def test_nobody_there() -> None:
+    """A refused connection leaves it unknown."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        (answer,) = asked(BlockersSettings(prometheus_url=url, queries=("up",)))
+    assert answer.free is None
+
+
+def test_token_is_sent_and_never_told(tmp_path: Path) -> None:
+    """The bearer token comes from its file at each question; without the file nothing is asked."""
+    token = tmp_path / "token"
+    token.write_text("s3cret\n")
+    seen: list[str] = []
+
+    async def ask() -> tuple[Answer, ...]:
+        async def handler(request: web.Request) -> web.StreamResponse:
+            seen.append(request.headers["Authorization"])
+            return web.Response(status=403)
+
+        app = web.Application()
+        app.router.add_get("/api/v1/query", handler)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, "127.0.0.1", 0).start()
+            url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            settings = BlockersSettings(prometheus_url=url, queries=("up",), token_file=token)
+            async with aiohttp.ClientSession() as session:
+                refused = await blockers.ask(settings, session)
+                token.unlink()
+                return (*refused, *await blockers.ask(settings, session))
+        finally:
+            await runner.cleanup()
+
+    answers = asyncio.run(ask())
+    assert seen == ["Bearer s3cret"]
+    assert [answer.free for answer in answers] == [None, None]
+    assert "s3cret" not in str(answers)

@@ -1,0 +1,43 @@
+"""docs/restart.md: its configurations are valid, each on top of those before, and it names every gate."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+from vllm_watch.config import Config
+from vllm_watch.restart import guard
+from vllm_watch.settings.api import RIGHTS
+
+PAGE = (Path(__file__).parents[2] / "docs/restart.md").read_text()
+
+
+def merged(below, above):
+    return {**below, **{
+        key: merged(below[key], value) if isinstance(value, dict) and key in below else value
+        for key, value in above.items()
+    }}  # fmt: skip
+
+
+def test_each_step_is_a_configuration():
+    """The four steps and the freezes can be used as they stand."""
+    whole, modes = {}, []
+    for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL):
+        document = yaml.safe_load(block)
+        if "receivers" in document:
+            continue  # Alertmanager's
+        whole = merged(whole, document)
+        modes.append(Config.model_validate(whole, context={"folder": Path("/")}).restart.mode)
+    assert modes == ["observe", "approve", "auto", "auto", "auto"]
+
+
+def test_every_gate_is_explained():
+    """In the order in which they are asked."""
+    table = PAGE.partition("## Why not now?")[2].partition("##")[0]
+    told = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert told == [slug for slug in guard.SLUGS if slug != "approval"]
+
+
+def test_every_right_is_explained():
+    """What a token may be used for."""
+    assert all(f"`{right}`" in PAGE or f"[{right}]" in PAGE for right in RIGHTS)

@@ -1,0 +1,316 @@
+"""One attempt: the disk is ahead of what is done, whatever objects stops it before the call, and it ends."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from tests.restart.world import REQUEST, HandWorld, Server, command
+from vllm_watch.errors import JournalError
+from vllm_watch.restart import restart as restart_module
+from vllm_watch.restart import verify
+from vllm_watch.restart.attempt import Attempt
+from vllm_watch.restart.hooks.base import HookCall, HookResult
+from vllm_watch.restart.journal import Journal
+from vllm_watch.restart.restart import Restart, Steps
+from vllm_watch.signals.records import TargetSignals
+
+ATTEMPT = Attempt(
+    id="a1", target="chat-0", group="chat", trigger="incident", hook="script", reason="it hangs",
+    actor="vllm-watch", state="intent", began_t=time.time(), incident_id="i1",
+)  # fmt: skip
+CALL = HookCall(
+    attempt_id="a1", target="chat-0", url="http://127.0.0.1:9", group="chat", trigger="incident",
+    reason=REQUEST.reason,
+)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(restart_module, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(restart_module, "BLIND_SECONDS", 0.01)
+    monkeypatch.setattr(restart_module, "EVIDENCE_SECONDS", 0.2)
+    monkeypatch.setattr(restart_module, "HOOK_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(verify, "STOP_SECONDS", 0.3)
+
+
+class Noting(Journal):
+    """The journal on disk, whose writes are noted in order with all else."""
+
+    def __init__(self, server: Server, done: list[str]) -> None:
+        super().__init__(server.folder / "state")
+        self._done = done
+        (server.folder / "state").mkdir()
+
+    async def write(self, attempt: Attempt) -> None:
+        await super().write(attempt)
+        self._done.append(attempt.state)
+
+
+@dataclass
+class Story:
+    """An attempt with all around it; what is done is noted in order."""
+
+    server: Server
+    script: str = "restarts"
+    objections: list[str | None] = field(default_factory=list)  # in turn; none left: no objection
+    drain_text: str = "nothing in hand"
+    timeout_seconds: float = 20.0
+    hook: Any = None
+    ours: bool = True
+    done: list[str] = field(default_factory=list)
+    evidence: Callable[[Attempt], Any] | None = None
+    seen_up: list[HookCall] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.journal = Noting(self.server, self.done)
+        self.world = HandWorld(self.server)
+
+    def make(self) -> Restart:
+        real = self.hook or command(self.server, self.script, self.timeout_seconds)
+        steps = Steps(
+            gather_evidence=self.evidence or self._evidence, drain=self._drain,
+            undrain=lambda: self.done.append("undrain"), objection=self._objection,
+            still_ours=lambda: self.ours, tell=lambda attempt, text: None,
+        )  # fmt: skip
+        return Restart(
+            ATTEMPT, CALL, hook=Called(real, self), journal=self.journal, server=Seen(self.world),
+            steps=steps,
+            make_verification=lambda before: verify.Verification(
+                before, start_seconds=2.0, settle_seconds=0.2
+            ),
+        )  # fmt: skip
+
+    async def run(self) -> Attempt:
+        restart = self.make()
+        try:
+            async with asyncio.timeout(20):
+                await restart.intend()
+                return await restart.run()
+        finally:
+            await self.journal.close()
+
+    async def _evidence(self, attempt: Attempt) -> str | None:
+        self.done.append("evidence")
+        return "/evidence/a1.tar"
+
+    async def _drain(self) -> str:
+        self.done.append("drain")
+        return self.drain_text
+
+    async def _objection(self) -> str | None:
+        self.done.append("ask once more")
+        return self.objections.pop(0) if self.objections else None
+
+
+class Called:
+    """The hook, whose calls are noted."""
+
+    def __init__(self, hook: Any, story: Story) -> None:
+        self._hook, self._story = hook, story
+        self.timeout_seconds = hook.timeout_seconds
+
+    async def refusal(self, call: HookCall) -> str | None:
+        return None
+
+    async def rehearse(self, call: HookCall) -> list[Any]:
+        return []
+
+    async def restart(self, call: HookCall) -> HookResult:
+        self._story.done.append("hook")
+        self._story.seen_up.append(call)
+        result: HookResult = await self._hook.restart(call)
+        return result
+
+
+class Seen:
+    """The one server of a world."""
+
+    def __init__(self, world: HandWorld) -> None:
+        self._world = world
+
+    def signals(self) -> TargetSignals | None:
+        return self._world.signals("chat-0")
+
+    def open_kinds(self) -> frozenset[str]:
+        return self._world.open_kinds("chat-0")
+
+    async def next_look(self, timeout_seconds: float) -> bool:
+        return await self._world.next_look("chat-0", timeout_seconds)
+
+
+ORDER = ["intent", "evidence", "drain", "ask once more", "calling", "hook", "undrain", "verifying"]
+
+
+async def test_order(server: Server) -> None:
+    """The intent is on disk first of all, evidence is before the act, and the act is written before it is made."""
+    story = Story(server)
+    attempt = await story.run()
+    assert story.done == [*ORDER, "helped"]
+    assert attempt.state == "helped"
+    assert attempt.payoff_ratio == 1.0
+    assert attempt.began_t < (attempt.called_t or 0) <= (attempt.ended_t or 0)
+    assert server.lines("ended") == ["a1"]
+    (told,) = story.seen_up
+    assert (told.evidence_path, told.attempt_id) == ("/evidence/a1.tar", "a1")
+
+
+OUTCOMES: dict[str, tuple[dict[str, Any], str, str, int, int]] = {
+    # what is different; state at last, words, calls, servers ended
+    "it helps": ({}, "helped", "a new process does 100%", 1, 1),
+    "the new one stalls as well": (
+        {"script": "stalls again"}, "did_not_help", "has it again: engine_stalled", 1, 1),
+    "nothing comes up": ({"script": "never starts"}, "did_not_help", "nothing answers", 1, 1),
+    "the hook did nothing and said otherwise": (
+        {"script": "does nothing"}, "did_not_help", "the old process still serves", 1, 0),
+    "the hook is busy once": ({"script": "busy once"}, "helped", "100%", 2, 1),
+    "the hook stays busy": (
+        {"script": "always busy"}, "failed", "status 75", restart_module.RETRIES_MAX + 1, 0),
+    "the hook fails: it may have acted": (
+        {"script": "fails"}, "did_not_help", "the old process still serves", 1, 0),
+    "the hook hangs: it may have acted": (
+        {"script": "hangs", "timeout_seconds": 2.0}, "did_not_help", "nothing answers", 1, 1),
+    "something objects after the drain": (
+        {"objections": ["blockers: NodeDown fires"]}, "cancelled", "blockers: NodeDown fires", 0, 0),
+    "something objects to a retry": (
+        {"script": "busy once", "objections": [None, "trigger: the incident has ended by itself"]},
+        "failed", "not called again: trigger: the incident has ended", 1, 0),
+    "the lock is lost while the call is written": (
+        {"ours": False}, "cancelled", "the lock was lost", 0, 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "state", "words", "calls", "ended"), OUTCOMES.values(), ids=OUTCOMES
+)
+async def test_outcome(
+    server: Server, change: dict[str, Any], state: str, words: str, calls: int, ended: int
+) -> None:
+    """How it ends, in one word and in a sentence; every call is under the one attempt's id."""
+    story = Story(server, **change)
+    attempt = await story.run()
+    assert attempt.state == state, attempt.text
+    assert words in attempt.text
+    assert {call.attempt_id for call in story.seen_up} <= {"a1"}
+    assert (len(server.lines("called")), len(server.lines("ended"))) == (calls, ended)
+    assert story.done.count("undrain") == 1
+    if state != "failed":
+        assert ("hook" in story.done) == (calls > 0)
+
+
+class Broken:
+    """A hook that breaks its contract."""
+
+    def __init__(self, server: Server, how: str) -> None:
+        self._server, self._how = server, how
+        self.timeout_seconds = 3.0  # in which the command itself surely ends
+
+    async def restart(self, call: HookCall) -> HookResult:
+        await command(self._server, "restarts").restart(call)
+        if self._how == "raises":
+            raise ZeroDivisionError
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@pytest.mark.parametrize("how", ["raises", "never returns"])
+async def test_hook_that_breaks_its_contract_may_have_acted(server: Server, how: str) -> None:
+    """It is cut off, not called again, and what it did is looked at."""
+    attempt = await Story(server, hook=Broken(server, how)).run()
+    assert attempt.state == "helped"
+    assert len(server.lines("called")) == 1
+
+
+@pytest.mark.parametrize("how", ["raises", "hangs"])
+async def test_evidence_never_holds_a_restart_up(server: Server, how: str) -> None:
+    """It is wanted; the restart is needed."""
+
+    async def evidence(attempt: Attempt) -> str | None:
+        if how == "raises":
+            raise OSError("disk full")
+        await asyncio.Event().wait()
+        return "never"
+
+    story = Story(server, evidence=evidence)
+    assert (await story.run()).state == "helped"
+    assert story.seen_up[0].evidence_path is None
+
+
+async def test_nothing_is_done_when_not_even_the_intent_is_written(server: Server) -> None:
+    """The error is the caller's; evidence, drain and hook are not begun."""
+    story = Story(server)
+    (server.folder / "state").rmdir()
+    with pytest.raises(JournalError):
+        await story.run()
+    assert story.done == []
+
+
+async def test_who_cannot_say_objects(server: Server) -> None:
+    """An objection that breaks is no yes."""
+    story = Story(server)
+    restart = story.make()
+
+    async def breaks() -> str | None:
+        raise ZeroDivisionError
+
+    restart._steps = replace(restart._steps, objection=breaks)
+    await restart.intend()
+    attempt = await restart.run()
+    await story.journal.close()
+    assert (attempt.state, server.lines("called")) == ("cancelled", [])
+
+
+async def test_requests_may_come_again_once_it_was_called(server: Server) -> None:
+    """A new process that gets no requests could not show what it does."""
+    story = Story(server)
+    await story.run()
+    assert story.done.index("undrain") < story.done.index("verifying")
+
+
+async def test_server_that_is_not_seen_any_more_does_not_hold_it_open(server: Server) -> None:
+    """A target that is gone, or no look for long: time goes on, and a start may take only so long."""
+    story = Story(server)
+    restart = story.make()
+    await restart.intend()
+    story.world.seen = False
+    async with asyncio.timeout(10):
+        attempt = await restart.run()
+    await story.journal.close()
+    assert (attempt.state, "nothing answers" in attempt.text) == ("did_not_help", True)
+
+
+async def test_what_passed_while_nobody_watched_is_not_held_against_it(server: Server) -> None:
+    """Taken up an hour later, without a look yet: the new process is given the time to be seen."""
+    story = Story(server)
+    before = verify.before(server.signals(), ("engine_stalled",))
+    await command(server, "restarts").restart(CALL)
+    restart = story.make()
+    restart.attempt = replace(ATTEMPT, state="uncertain")
+    story.world.seen = False
+    resuming = asyncio.create_task(restart.resume(before, 3600.0))
+    await asyncio.sleep(0.1)
+    assert not resuming.done()
+    story.world.seen = True
+    async with asyncio.timeout(10):
+        attempt = await resuming
+    await story.journal.close()
+    assert attempt.state == "helped"
+    assert len(server.lines("called")) == 1
+
+
+async def test_stopped_in_the_call_it_stays_what_the_disk_says(server: Server) -> None:
+    """Our own end leaves `calling` behind, and nothing of the command."""
+    story = Story(server, script="hangs")
+    running = asyncio.create_task(story.run())
+    async with asyncio.timeout(10):
+        while not server.lines("ended"):
+            await asyncio.sleep(0.02)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    journal = Journal(server.folder / "state")
+    assert [each.state for each in await journal.attempts()] == ["calling"]
+    await journal.close()

@@ -1,0 +1,130 @@
+"""Schedules: what falls due when, in which zone, and under which conditions."""
+
+import asyncio
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from vllm_watch.restart.schedule import Schedule, condition
+from vllm_watch.settings.restart import RestartSettings, ScheduleSettings
+from vllm_watch.signals.records import EngineSignals, TargetSignals
+
+NOW = 1_790_000_000.0
+SIGNALS = TargetSignals(
+    target="chat-0", t=NOW, up=True, outcome="ok", state="serving", state_text="",
+    process_start_time=NOW - 86_400,
+    engines={
+        "0": EngineSignals(engine="0", throughput_ratio=0.95),
+        "1": EngineSignals(engine="1", throughput_ratio=0.7),
+        "2": EngineSignals(engine="2"),
+    },
+)  # fmt: skip
+OLD = replace(SIGNALS, process_start_time=None, engines={"0": EngineSignals(engine="0")})
+
+
+def nightly(**keys: Any) -> ScheduleSettings:
+    return ScheduleSettings(name="nightly", **{"cron": "0 4 * * sun"} | keys)
+
+
+def settings(schedule: ScheduleSettings, zone: str = "UTC") -> RestartSettings:
+    return RestartSettings(schedules=(schedule,), time_zone=zone)
+
+
+async def next_of(restart: RestartSettings) -> float | None:
+    schedule = Schedule(lambda *_: None)
+    schedule.start()
+    try:
+        schedule.set([("chat-0", restart)])
+        return schedule.next_t("chat-0")
+    finally:
+        schedule.stop()
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kolkata"])
+async def test_cron_falls_due_in_its_zone(zone: str) -> None:
+    """0 4 * * sun is Sunday at four where the operator lives."""
+    next_t = await next_of(settings(nightly(), zone))
+
+    assert next_t is not None
+    local = datetime.fromtimestamp(next_t, ZoneInfo(zone))
+    assert (local.weekday(), local.hour, local.minute) == (6, 4, 0)
+    assert 0 < next_t - time.time() <= 7 * 86_400 + 3600
+
+
+async def test_interval_is_not_put_off_by_our_own_restarts() -> None:
+    """Whenever the watcher starts, the next one is the same."""
+    restart = settings(nightly(cron="", interval_seconds=86_400))
+    first = await next_of(restart)
+    await asyncio.sleep(0.05)
+    assert first == await next_of(restart)
+    assert first is not None
+    assert datetime.fromtimestamp(first, UTC).hour == 0
+
+
+async def test_jitter_spreads_a_fleet() -> None:
+    """Each comes up to so much later."""
+    times = {await next_of(settings(nightly(jitter_seconds=3600))) for _ in range(5)}
+    assert len(times) > 1
+
+
+async def test_what_falls_due_is_told_once() -> None:
+    """A schedule that is due now is handed over, on the event loop, with its target."""
+    told: list[tuple[str, str]] = []
+    schedule = Schedule(lambda target, each: told.append((target, each.name)))
+    schedule.start()
+    try:
+        every_second = nightly().model_copy(update={"cron": "", "interval_seconds": 1})
+        schedule.set(
+            [("chat-0", RestartSettings().model_copy(update={"schedules": (every_second,)}))]
+        )
+        for _ in range(100):
+            await asyncio.sleep(0.05)
+            if told:
+                break
+    finally:
+        schedule.stop()
+    count = len(told)
+    await asyncio.sleep(1.2)
+    assert told == [("chat-0", "nightly")] * count
+    assert count >= 1
+
+
+async def test_reload_keeps_what_did_not_change_and_drops_what_is_gone() -> None:
+    """Other targets' times are not touched by one target's change."""
+    schedule = Schedule(lambda *_: None)
+    schedule.start()
+    try:
+        jittered = settings(nightly(jitter_seconds=3600))
+        schedule.set([("chat-0", jittered), ("chat-1", settings(nightly()))])
+        kept_t = schedule.next_t("chat-0")
+        schedule.set([("chat-0", jittered)])
+        assert schedule.next_t("chat-0") == kept_t
+        assert schedule.next_t("chat-1") is None
+    finally:
+        schedule.stop()
+
+
+CONDITIONS: dict[str, tuple[dict[str, Any], TargetSignals | None, str | None]] = {
+    "none set": ({}, None, None),
+    "up long enough": ({"uptime_seconds_min": 86_400}, SIGNALS, None),
+    "up too short": ({"uptime_seconds_min": 86_401}, SIGNALS, "runs for 86400 s, less than 86401"),
+    "uptime unknown": ({"uptime_seconds_min": 60}, OLD, "not known how long"),
+    "never seen": ({"uptime_seconds_min": 60}, None, "not known how long"),
+    "the worst engine is slow": ({"throughput_ratio_max": 0.8}, SIGNALS, None),
+    "no engine is slow": ({"throughput_ratio_max": 0.6}, SIGNALS, "70% of what it did when fresh"),
+    "ratio unknown": ({"throughput_ratio_max": 0.8}, OLD, "is not known"),
+    "both must hold": (
+        {"throughput_ratio_max": 0.8, "uptime_seconds_min": 90_000}, SIGNALS, "less than 90000"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "signals", "words"), CONDITIONS.values(), ids=CONDITIONS)
+def test_condition(keys: dict[str, Any], signals: TargetSignals | None, words: str | None) -> None:
+    """What is unknown does not hold."""
+    said = condition(nightly(**keys), signals)
+    assert (said is None) == (words is None)
+    assert words is None or words in str(said)

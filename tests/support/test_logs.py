@@ -1,0 +1,193 @@
+"""Logs: one form for everything that logs, no secrets, and no tricks with the terminal."""
+
+import io
+import json
+import logging
+import os
+import re
+import warnings
+
+import pytest
+import structlog
+
+from vllm_watch.settings.stages import LogSettings
+from vllm_watch.support import logs
+
+SECRETS = {
+    "a key by its name": {"api_key": "s3cret"},
+    "a token by its name": {"hook": {"bearer-token": "s3cret"}},
+    "a header": {"headers": {"Authorization": "Bearer s3cret"}},
+    "a header as text": {"error": "sent Authorization: Bearer s3cret to it"},
+    "userinfo": {"url": "http://me:s3cret@a:8000/metrics"},
+    "userinfo with a slash": {"url": "http://me:s3/cret@s3cret@a:8000"},
+    "a query": {"url": "http://a:8000/?token=s3cret&x=1"},
+    "in a list": {"targets": [{"password": "s3cret"}, "http://u:s3cret@b"]},
+    "in an object": {"error": ValueError("http://u:s3cret@b")},
+    "too deep": {"a": {"b": {"c": {"d": {"e": {"url": "http://u:s3cret@b"}}}}}},
+}
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was():
+    """Leave logging as other tests expect it."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+    structlog.reset_defaults()
+
+
+def test_json_lines_where_nobody_looks():
+    """Without a terminal every line is one JSON object with time in UTC, level, event and values."""
+    stream = set_up()
+
+    structlog.get_logger().info("target_up", target="chat", tokens=5, quota=None)
+
+    line = json.loads(stream.getvalue())
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z", line.pop("timestamp"))
+    assert line == {
+        "event": "target_up", "level": "info", "target": "chat", "tokens": 5, "quota": None,
+    }  # fmt: skip
+
+
+def test_console_on_a_terminal():
+    """A person sees words, not JSON; with format=json even a terminal sees JSON."""
+    person = set_up(stream=Terminal())
+    structlog.get_logger().info("target_up", target="chat")
+    machine = set_up(stream=Terminal(), format="json")
+    structlog.get_logger().info("target_up", target="chat")
+
+    assert "target_up" in person.getvalue()
+    assert "{" not in person.getvalue()
+    assert json.loads(machine.getvalue())["target"] == "chat"
+
+
+def test_the_standard_library_goes_the_same_way():
+    """aiohttp, asyncio and warnings come as the same JSON; aiohttp's line per request does not."""
+    stream = set_up()
+
+    logging.getLogger("asyncio").warning("slow %s", "callback", extra={"seconds": 3})
+    logging.getLogger("aiohttp.access").info("GET /metrics 200")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+
+    first, second = (json.loads(line) for line in stream.getvalue().splitlines())
+    assert (first["event"], first["level"], first["seconds"]) == ("slow callback", "warning", 3)
+    assert "DeprecationWarning: old" in second["event"]
+
+
+@pytest.mark.parametrize("form", ["json", "console"])
+@pytest.mark.parametrize("values", SECRETS.values(), ids=SECRETS)
+def test_no_secret_gets_out(values, form):
+    """Whatever a secret is wrapped in, it is hidden, by name and by look, in both forms."""
+    stream = set_up(format=form)
+
+    structlog.get_logger().info("asked", **values)
+    logging.getLogger("aiohttp").warning("asked", extra=values)
+
+    assert "s3cret" not in stream.getvalue()
+    assert stream.getvalue().count("[hidden]") >= 2
+
+
+def test_counts_are_no_secrets():
+    """Words that only resemble secrets are shown: tokens are what this program is about."""
+    stream = set_up()
+
+    structlog.get_logger().info("seen", tokens=7, api_key_file="/run/key", monkey="x")
+
+    line = json.loads(stream.getvalue())
+    assert (line["tokens"], line["api_key_file"], line["monkey"]) == (7, "/run/key", "x")
+
+
+def test_an_exception_shows_no_local_variables():
+    """A traceback is plain: names and lines, and secrets in the message hidden."""
+    for form in ("json", "console"):
+        stream = set_up(format=form)
+        key = "s3cret-local"
+        try:
+            fail(key)
+        except ValueError:
+            structlog.get_logger().exception("failed")
+
+        assert "ValueError: cannot ask http://[hidden]@b" in stream.getvalue()
+        assert "s3cret-local" not in stream.getvalue()
+
+
+def test_a_foreign_message_cannot_move_the_cursor():
+    """Control characters of a message are shown, not sent to the terminal."""
+    stream = set_up(format="console")
+
+    logging.getLogger("aiohttp").warning("bad header \x1b[2J\nfake line")
+
+    assert "\x1b" not in stream.getvalue()
+    assert stream.getvalue().count("\n") == 1
+
+
+def test_level_and_format_change_on_reload():
+    """Set up again, the same logger writes as the new settings say, and only once per line."""
+    log = structlog.get_logger()
+    first = set_up(level="warning")
+    log.info("unseen")
+    log.warning("seen")
+    second = set_up(level="debug", format="console")
+    log.debug("now_seen")
+
+    assert (first.getvalue().count("\n"), second.getvalue().count("\n")) == (1, 1)
+    assert "now_seen" in second.getvalue()
+
+
+def fail(api_key):
+    raise ValueError(f"cannot ask http://u:{api_key}@b")
+
+
+def set_up(stream=None, **settings):
+    stream = io.StringIO() if stream is None else stream
+    logs.configure(LogSettings(**settings), stream)
+    return stream
+
+
+def test_lines_for_the_journal_begin_with_their_priority(monkeypatch, tmp_path):
+    """systemd reads <N> at the beginning of a line; it is there only where the journal is the reader."""
+    reading, writing = os.pipe()
+    with open(reading) as journal, open(writing, "w") as stream:
+        file = os.fstat(writing)
+        monkeypatch.setenv("JOURNAL_STREAM", f"{file.st_dev}:{file.st_ino}")
+        logs.configure(LogSettings(level="debug"), stream)
+        for level in ("debug", "info", "warning", "error", "critical"):
+            getattr(structlog.get_logger(), level)("said")
+        said = [journal.readline() for _ in range(5)]
+    assert [line[:3] for line in said] == ["<7>", "<6>", "<4>", "<3>", "<2>"]
+    assert all(json.loads(line[3:])["event"] == "said" for line in said)
+
+    redirected = tmp_path / "log"  # what the journal would read is not what is written to
+    with redirected.open("w") as stream:
+        logs.configure(LogSettings(), stream)
+        structlog.get_logger().info("said")
+    assert redirected.read_text().startswith("{")
+
+
+def test_every_line_of_a_traceback_has_the_priority(monkeypatch):
+    """For people a traceback has many lines, each of which the journal takes for itself."""
+    reading, writing = os.pipe()
+    with open(reading) as journal:
+        with open(writing, "w") as stream:
+            file = os.fstat(writing)
+            monkeypatch.setenv("JOURNAL_STREAM", f"{file.st_dev}:{file.st_ino}")
+            logs.configure(LogSettings(format="console"), stream)
+            try:
+                int("what went wrong")
+            except ValueError:
+                structlog.get_logger().exception("failed")
+        said = journal.read().splitlines()
+    assert len(said) > 2
+    assert {line[:3] for line in said} == {"<3>"}

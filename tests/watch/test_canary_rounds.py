@@ -1,0 +1,188 @@
+"""When canaries are sent: rarely, one at a time, and sooner where something is suspected."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.detectors.looks import engine, seen
+from vllm_watch.errors import WatchError
+from vllm_watch.samples.observation import Call, CanaryCall
+from vllm_watch.settings.stages import CanarySettings
+from vllm_watch.sources.canary import Asked
+from vllm_watch.watch.canary_rounds import GAP_SECONDS_MIN, REFUSED_SECONDS, CanaryRounds
+from vllm_watch.watch.watch import Watch
+
+IDLE, SUSPECTED = {"0": False}, {"0": True}
+
+
+def ended(outcome="ok", problem=None):
+    canary = CanaryCall(ok=outcome == "ok", latency_s=0.1, outcome=outcome)
+    return Asked(canary, Call(outcome="ok"), problem)
+
+
+class Source:
+    """Answers what it is told to, at once or when it may."""
+
+    def __init__(self, *ends, held=False):
+        self.ends = list(ends)
+        self.asked = []
+        self.may = asyncio.Event()
+        if not held:
+            self.may.set()
+
+    async def ask(self, model, engine):
+        self.asked.append((model, engine))
+        await self.may.wait()
+        end = self.ends.pop(0) if self.ends else ended()
+        if isinstance(end, Exception):
+            raise end
+        return end
+
+
+async def run(source, wanted, seconds, *, step=5, engines=1, interval=60.0):
+    """Looks every `step` seconds; returns the seconds at which a canary was sent."""
+    rounds = CanaryRounds("t", CanarySettings(enabled=True, interval_seconds=interval), source)
+    sent = []
+    for second in range(0, seconds, step):
+        before = len(source.asked)
+        rounds.take()
+        rounds.send(wanted(second) if callable(wanted) else wanted, "m", engines, float(second))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        sent += [second] * (len(source.asked) - before)
+    await rounds.stop()
+    return sent
+
+
+async def test_an_idle_engine_is_asked_once_an_interval():
+    """The first within one interval, then about one a minute."""
+    sent = await run(Source(), IDLE, 3600)
+    assert sent[0] <= 65
+    assert 48 <= len(sent) <= 62
+    assert min(b - a for a, b in pairwise(sent)) >= 50
+
+
+async def test_its_answer_makes_it_busy_for_a_look_and_changes_nothing():
+    """The look that sees the canary's own step does not begin the interval anew."""
+    sent = await run(Source(), lambda second: IDLE if second % 10 else {}, 3600)
+    assert 44 <= len(sent) <= 62
+
+
+async def test_a_suspected_engine_is_asked_at_once_but_not_more_often_than_the_hard_limit():
+    """However long it is suspected."""
+    sent = await run(Source(), SUSPECTED, 600, step=1)
+    assert sent[0] == 0
+    assert min(b - a for a, b in pairwise(sent)) == GAP_SECONDS_MIN
+
+
+async def test_a_busy_engine_is_not_asked():
+    """Its counters tell more."""
+    assert await run(Source(), {}, 3600) == []
+
+
+async def test_there_is_never_a_second_one_under_way():
+    """While one waits for its answer, none is sent, suspected or not."""
+    assert await run(Source(held=True), SUSPECTED, 600) == [0]
+
+
+async def test_what_was_refused_is_not_tried_again_soon_and_said_once():
+    """A person must mend it; another trouble is said again, and the same one after it had gone."""
+    problem = WatchError("HTTP 401", "name a key file")
+    other = WatchError("HTTP 404", "set canary.model")
+    refused, again = ended("refused", problem), ended("refused", other)
+    source = Source(refused, refused, again, ended(), refused)
+    with capture_logs() as logs:
+        sent = await run(source, SUSPECTED, 2000)
+    assert sent[1] - sent[0] == REFUSED_SECONDS
+    said = [line["cause"] for line in logs if line["event"] == "canary_refused"]
+    assert said == ["HTTP 401", "HTTP 404", "HTTP 401"]
+
+
+async def test_of_several_engines_each_has_its_turn():
+    """The suspected one first; the others share the limit."""
+    source = Source()
+    await run(source, {"0": False, "1": True, "2": False}, 12, engines=3)
+    assert source.asked[0] == ("m", "1")
+    source = Source()
+    await run(source, {"0": False, "1": False, "2": False}, 600, engines=3)
+    assert {engine for _, engine in source.asked} == {"0", "1", "2"}
+
+
+async def test_of_one_engine_no_name_is_said():
+    """A server with one engine may not know the header."""
+    source = Source()
+    await run(source, SUSPECTED, 1)
+    assert source.asked == [("m", None)]
+
+
+async def test_a_bug_in_it_holds_nothing_up():
+    """It is logged, and the next try is later."""
+    with capture_logs() as logs:
+        sent = await run(Source(RuntimeError("x")), SUSPECTED, 900)
+    assert sent[1] - sent[0] == REFUSED_SECONDS
+    assert [line["event"] for line in logs] == ["canary_failed"]
+
+
+@pytest.mark.parametrize("held", [True, False])
+async def test_it_ends_with_its_target(held):
+    """Nothing is left behind."""
+    rounds = CanaryRounds("t", CanarySettings(enabled=True), Source(held=held))
+    rounds.send(SUSPECTED, "m", 1, 0.0)
+    await asyncio.sleep(0)
+    await rounds.stop()
+    await asyncio.sleep(0)
+    assert not [task for task in asyncio.all_tasks() if task.get_name() == "canary t"]
+
+
+class Wedges:
+    """An idle engine that hangs at a moment; a canary to it takes 0.1 s before, and its timeout after."""
+
+    def __init__(self, wedged_s):
+        self.wedged_s, self.now_s, self.steps = wedged_s, 0.0, 1000
+        self.until_s = 0.0
+
+    async def ask(self, model, engine):
+        fine = self.now_s < self.wedged_s
+        latency_s = 0.1 if fine else 10.0
+        self.until_s = self.now_s + latency_s
+        while self.now_s < self.until_s:
+            await asyncio.sleep(0)
+        self.steps += fine
+        outcome = "ok" if fine else "unanswered"
+        return Asked(
+            CanaryCall(ok=fine, latency_s=latency_s, outcome=outcome), Call(outcome="ok"), None
+        )
+
+    async def pass_to(self, now_s):
+        self.now_s = now_s
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+async def found_after(interval_s, wedged_s=200.0):
+    """Seconds from the wedge to the incident; (None, events) where anything was said before it."""
+    source, watch = Wedges(wedged_s), Watch("x")
+    rounds = CanaryRounds("x", CanarySettings(enabled=True), source)
+    now_s = 0.0
+    while now_s < 1000.0:
+        await source.pass_to(now_s)
+        asked = rounds.take()
+        look = seen(now_s, engine(source.steps, running=0.0), canary=asked and asked.canary)
+        if watch.observe(look):
+            await rounds.stop()
+            return now_s - wedged_s
+        rounds.send(watch.canary_wanted, "m", 1, now_s)
+        await source.pass_to(now_s)
+        now_s += interval_s
+    await rounds.stop()
+    return None
+
+
+@pytest.mark.parametrize(("interval_s", "worst_s"), [(1, 92), (5, 102), (15, 140), (30, 160)])
+async def test_how_soon_an_idle_engine_that_wedged_is_found(interval_s, worst_s):
+    """The canary's turn, two timeouts, and a look after each; never before it wedged."""
+    found = [await found_after(interval_s) for _ in range(20)]
+    assert min(found) > 0
+    assert max(found) <= worst_s

@@ -1,0 +1,321 @@
+"""A target's signals from its observations, live or replayed: up, silent, late, gone, come back."""
+
+from dataclasses import replace
+
+import pytest
+
+from vllm_watch.detectors.base import Verdict
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
+from vllm_watch.watch.watch import ENGINES_MAX, Watch
+
+UNKNOWN_SERVER = ServerSample()
+
+
+def seen(t, tokens=None, *, engines=1, monotonic_s=None, server=UNKNOWN_SERVER, **fields):
+    """An observation of a server whose engines have generated `tokens`."""
+    samples = tuple(
+        EngineSample(engine=str(n), generation_tokens=tokens, model_name="m", **fields)
+        for n in range(engines)
+    )
+    reading = Reading(vllm=True, engine_kind="V1", engines=samples, server=server)
+    return Observation(
+        t=t, monotonic_s=monotonic_s, target="x", scrape=Call(outcome="ok", status=200),
+        health=Call(outcome="ok", status=200), reading=reading,
+    )  # fmt: skip
+
+
+def silent(t, outcome="refused", *, health=None, status=None):
+    call = Call(outcome=outcome, status=status, error=f"said {outcome}")
+    return Observation(t=t, target="x", scrape=call, health=health)
+
+
+def follow(*observations):
+    watch = Watch("x")
+    for observation in observations:
+        watch.observe(observation)
+    return watch.signals
+
+
+def states(*observations):
+    watch = Watch("x")
+    found = []
+    for observation in observations:
+        watch.observe(observation)
+        found.append(watch.signals.state)
+    return found
+
+
+def test_before_the_first_observation_there_is_nothing():
+    """No signals is not the same as a target that is down."""
+    assert Watch("x").signals is None
+
+
+def test_what_is_known_of_a_server_is_shown():
+    """Version, models, process and health stand beside the engines."""
+    server = ServerSample(
+        version="0.33.0", models=("m",), process_start_time=5.0, process_open_fds=33.0
+    )
+    signals = follow(seen(0, 10.0, server=server))
+
+    assert (signals.up, signals.outcome, signals.version, signals.models) == (
+        True,
+        "ok",
+        "0.33.0",
+        ("m",),
+    )
+    assert (signals.health_status, signals.process_start_time, signals.process_open_fds) == (
+        200,
+        5.0,
+        33.0,
+    )
+    assert signals.last_success_timestamp_seconds == 0
+
+
+@pytest.mark.parametrize(
+    ("observations", "expected"),
+    [
+        ([silent(0)], ["starting"]),  # never seen, and vLLM refuses connections while it loads
+        ([silent(0), silent(1799)], ["starting", "starting"]),
+        ([silent(0), silent(1801)], ["starting", "down"]),
+        ([seen(0, 1.0), silent(5)], ["idle", "down"]),  # it was there: now nothing listens
+        (
+            [seen(0, 1.0), silent(5, "read_timeout")],
+            ["idle", "unknown"],
+        ),  # one look may meet a busy server
+        (
+            [seen(0, 1.0), silent(5, "read_timeout"), silent(10, "read_timeout")],
+            ["idle", "unknown", "down"],
+        ),
+        ([seen(0, 1.0), silent(5, "read_timeout"), seen(10, 2.0)], ["idle", "unknown", "serving"]),
+        ([seen(0, 1.0), silent(5, "garbled")], ["idle", "unknown"]),
+        ([seen(0, 1.0), silent(5, "dns")], ["idle", "unknown"]),
+        ([seen(0, 1.0), silent(5, "http", status=500)], ["idle", "unknown"]),
+        (
+            [seen(0, 1.0), silent(5, "http", status=500, health=Call(outcome="http", status=503))],
+            ["idle", "down"],
+        ),
+    ],
+)
+def test_a_silent_target(observations, expected):
+    """What silence means depends on how it came and on what was there before."""
+    assert states(*observations) == expected
+
+
+def test_of_a_silent_engine_nothing_is_known_but_what_was_counted():
+    """No gauge and no rate outlives the look that brought it; restarts and last progress stay."""
+    signals = follow(
+        seen(0, 100.0, requests_running=3.0), seen(5, 200.0, requests_running=3.0), silent(10)
+    )
+    engine = signals.engines["0"]
+
+    assert (engine.state, engine.model_name, engine.requests_running) == ("down", "m", None)
+    assert engine.generation_tokens_per_second is None
+    assert engine.last_progress_timestamp_seconds == 5
+    assert (signals.up, signals.why_not, signals.last_success_timestamp_seconds) == (
+        False,
+        "said refused",
+        5,
+    )
+
+
+def test_after_a_silence_rates_bridge_it():
+    """A counter that went on through a missed scrape was counting all along."""
+    signals = follow(seen(0, 100.0), silent(5, "read_timeout"), seen(10, 300.0))
+    assert signals.engines["0"].generation_tokens_per_second == 20.0
+
+
+def test_a_clock_step_breaks_the_rates_and_nothing_else():
+    """Across a step of Unix time no rate is known; two looks later it is again."""
+    before = [seen(10_000 + 5 * n, 100.0 * n) for n in range(4)]
+    after = [seen(5_000 + 5 * n, 400.0 + 100.0 * n) for n in range(2)]
+
+    assert follow(*before, after[0]).engines["0"].generation_tokens_per_second is None
+    assert follow(*before, *after).engines["0"].generation_tokens_per_second == 20.0
+    assert follow(*before, *after).engines["0"].restarts == 0
+
+
+def test_the_monotonic_clock_makes_steps_harmless():
+    """Live observations carry it: a stepped Unix clock changes nothing."""
+    signals = follow(seen(9_000, 100.0, monotonic_s=50.0), seen(5_000, 200.0, monotonic_s=55.0))
+    assert signals.engines["0"].generation_tokens_per_second == 20.0
+
+
+def test_an_observation_that_comes_late_is_left_out():
+    """Lines out of order are not a restart: the older one says nothing new."""
+    signals = follow(seen(0, 100.0), seen(10, 300.0), seen(5, 200.0), seen(15, 400.0))
+    assert signals.engines["0"].restarts == 0
+    assert signals.engines["0"].generation_tokens_per_second == 20.0
+
+
+def test_the_same_observation_twice_counts_once():
+    """A repeated line changes neither rates nor time."""
+    twice = seen(5, 200.0, monotonic_s=5.0)
+    signals = follow(
+        seen(0, 100.0, monotonic_s=0.0), twice, twice, seen(10, 300.0, monotonic_s=10.0)
+    )
+    assert signals.engines["0"].generation_tokens_per_second == 20.0
+
+
+def test_engines_that_go_are_gone():
+    """After a scale-down only the engines that are there are shown."""
+    assert list(follow(seen(0, 1.0, engines=3), seen(5, 2.0, engines=1)).engines) == ["0"]
+
+
+def test_an_answer_without_a_series_does_not_forget_the_engines():
+    """A server that has just started may say nothing at first; what was counted before stays."""
+    nothing = Observation(
+        t=10, target="x", scrape=Call(outcome="ok"), reading=Reading(vllm=False, why_not="empty")
+    )
+    engine = follow(seen(0, 100.0), seen(5, 200.0), nothing, seen(15, 10.0)).engines["0"]
+    assert (engine.restarts, engine.generation_tokens_per_second) == (1, pytest.approx(110 / 15))
+
+
+def test_the_worst_engine_speaks_for_the_target():
+    """One stalled engine among data-parallel ones is not hidden by the others."""
+    step = EngineSample(engine="0", generation_tokens=1.0, requests_running=0.0)
+    stuck = replace(step, engine="1", requests_running=2.0)
+    looks = [
+        Observation(
+            t=t,
+            target="x",
+            scrape=Call(outcome="ok"),
+            reading=Reading(vllm=True, engines=(step, stuck)),
+        )
+        for t in (0, 10, 20, 30, 40)
+    ]
+    signals = follow(*looks)
+    assert {name: engine.state for name, engine in signals.engines.items()} == {
+        "0": "idle",
+        "1": "stalled",
+    }
+    assert (signals.state, signals.state_text) == (
+        "stalled",
+        "1 of 2 engines; engine 1: 2 running, 0 waiting, but no step for 40 s",
+    )
+
+
+def test_a_server_that_is_not_vllm_says_why():
+    """The state is unknown, and the reason is shown."""
+    reading = Reading(vllm=False, why_not="these are the metrics of SGLang, not of vLLM")
+    signals = follow(Observation(t=0, target="x", scrape=Call(outcome="ok"), reading=reading))
+    assert (signals.up, signals.state, signals.state_text) == (True, "unknown", reading.why_not)
+
+
+def test_a_server_of_too_many_engines_is_followed_in_part():
+    """A body that invents engines cannot take all memory."""
+    assert len(follow(seen(0, 1.0, engines=ENGINES_MAX + 10)).engines) == ENGINES_MAX
+
+
+def test_another_model_under_the_same_name_is_a_restart():
+    """A rolling update shows as new counters and as the new model's name."""
+    old = seen(0, 5000.0, server=ServerSample(process_start_time=1.0))
+    new = Observation(
+        t=5, target="x", scrape=Call(outcome="ok"),
+        reading=Reading(vllm=True, engines=(EngineSample(engine="0", generation_tokens=10.0, model_name="n"),), server=ServerSample(process_start_time=2.0)),
+    )  # fmt: skip
+    engine = follow(old, new).engines["0"]
+    assert (engine.restarts, engine.model_name) == (1, "n")
+
+
+class Says:
+    """A detector that says the same at every look, and keeps what it was shown."""
+
+    def __init__(self, *verdicts):
+        self.verdicts = verdicts
+        self.views = []
+
+    def update(self, view):
+        self.views.append(view)
+        return self.verdicts
+
+
+class Breaks:
+    def update(self, view):
+        raise ValueError(f"no {view.at_s:g}")
+
+
+def judged(detector, *observations):
+    watch = Watch("x", detectors={"it": detector})
+    events = [event for each in observations for event in watch.observe(each)]
+    return watch, events
+
+
+def test_a_detector_is_shown_every_look():
+    """With the window up to this look, or none where nothing was heard, and whether time was lost."""
+    says = Says()
+    judged(says, seen(0, 1.0), seen(5, 2.0), silent(10), seen(15, 3.0), seen(9000, 4.0))
+
+    assert [view.at_s for view in says.views] == [0, 5, 10, 15, 20]
+    assert [view.known for view in says.views] == [True, True, True, True, False]
+    newest = [
+        view.windows["0"].newest.generation_tokens if view.windows else None for view in says.views
+    ]
+    assert newest[2] is None
+    assert [view.observation.t for view in says.views] == [0, 5, 10, 15, 9000]
+    assert says.views[2].signals.state == "down"
+
+
+def test_a_finding_becomes_an_incident():
+    """Its event comes out of the look that saw it; it stands among the open ones until its end."""
+    found = Verdict(
+        state="firing", kind="engine_stalled", engine="0", cause="hang", severity="page"
+    )
+    watch, (event,) = judged(Says(found), seen(0, 1.0), seen(5, 1.0))
+    assert (event["event"], event["t"], event["target"]) == ("opened", 0, "x")
+    assert [incident.id for incident in watch.incidents] == [event["id"]]
+
+    (end,) = watch.close(60)
+    assert (end["event"], end["resolution"], watch.incidents) == ("resolved", "target_gone", ())
+
+
+@pytest.mark.parametrize(
+    ("kind", "engine", "word"),
+    [
+        ("engine_stalled", "0", "stalled"),
+        ("throughput_collapse", "0", "collapsed"),
+        ("overload", "0", "overloaded"),
+        ("engine_down", None, "down"),
+        ("host_memory_growth", None, "serving"),
+    ],
+)
+def test_the_state_follows_what_was_found(kind, engine, word):
+    """An engine shows in one word what is wrong with it."""
+    found = Verdict(state="firing", kind=kind, engine=engine, severity="page", summary="so it is")
+    watch, _ = judged(Says(found), seen(0, 1.0), seen(5, 2.0, requests_running=1.0))
+    assert watch.signals.engines["0"].state == watch.signals.state == word
+    assert (watch.signals.state_text == "so it is") == (word != "serving")
+
+
+def test_a_sleeping_engine_sleeps():
+    """Some states are said for reasons of their own, which no finding overrules."""
+    found = Verdict(state="firing", kind="overload", engine="0")
+    watch, _ = judged(Says(found), seen(0, 1.0, engine_sleep_state={"awake": 0.0}))
+    assert watch.signals.state == "sleeping"
+
+
+def test_one_detectors_bug_does_not_blind_the_others():
+    """What broke is kept, by the detector's name, and the look goes on."""
+    found = Verdict(state="firing", kind="overload", engine="0")
+    watch = Watch("x", detectors={"bad": Breaks(), "good": Says(found)})
+    (event,) = watch.observe(seen(0, 1.0))
+    assert event["kind"] == "overload"
+    assert watch.failures == {"bad": "ValueError: no 0"}
+
+
+def test_a_crash_is_told_from_end_to_end():
+    """With the detectors that there are: down when refused, well again when it was restarted."""
+    watch = Watch("x")
+    up = [seen(5 * n, 100.0 * n, requests_running=4.0) for n in range(12)]
+    back = ServerSample(process_start_time=77.0)
+    again = [seen(75 + 5 * n, 10.0 * n, server=back) for n in range(9)]
+    events = [
+        event
+        for each in (*up, silent(60), silent(65), silent(70), *again)
+        for event in watch.observe(each)
+    ]
+    assert [(e["t"], e["event"], e["cause"], e.get("resolution")) for e in events] == [
+        (65, "opened", "crash", None),
+        (105, "resolved", "crash", "restarted"),
+    ]
+    assert watch.failures == {}

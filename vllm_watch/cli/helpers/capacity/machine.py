@@ -1,0 +1,67 @@
+"""The GPUs to plan for: as named, or this machine's, asked through NVML for their true memory."""
+
+import asyncio
+from pathlib import Path
+
+from vllm_watch.capacity.gpus import cuda_memory_bytes, find_gpu
+from vllm_watch.capacity.plan import Machine
+from vllm_watch.capacity.units import GIB
+from vllm_watch.errors import WatchError
+from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.settings.stages import GpuSettings, LogSettings
+from vllm_watch.support import logs
+
+_HELP = "name one with --gpu-name, or its size with --gpu-memory-gib"
+
+
+def find_machine(
+    *, name: str | None, memory_gib: float | None, count: int | None, needed: int, procfs: Path
+) -> Machine:
+    """What was named; without a name and a size this machine's GPUs.
+
+    Raises: WatchError, where neither is known.
+    """
+    if count is not None and count < 1:
+        raise WatchError(f"--gpus {count} is not above 0", "give how many GPUs there are")
+    if name is None and memory_gib is None:
+        return _this_machine(count, procfs)
+    gpu = find_gpu(name, memory_gib)
+    if memory_gib is None and gpu is None:
+        raise WatchError(
+            f"--gpu-name '{name}' is not known here", "give its memory with --gpu-memory-gib"
+        )
+    size = memory_gib if memory_gib is not None else gpu.catalogue_gib if gpu else 0.0
+    memory, source = cuda_memory_bytes(size, gpu)
+    return Machine(memory, source, gpu, name, count if count is not None else needed)
+
+
+def _this_machine(count: int | None, procfs: Path) -> Machine:
+    reading = asyncio.run(_read(procfs))
+    sized = [gpu for gpu in reading.gpus or () if gpu.memory_total_bytes]
+    if not sized:
+        raise WatchError(
+            f"this machine's GPUs cannot be asked: {reading.text or 'there is none'}", _HELP
+        )
+    least = min(sized, key=_offered)
+    source = f"{least.name or 'this GPU'}: {_offered(least) / GIB:.2f} GiB as NVML reports it"
+    gpu = find_gpu(least.name, (least.memory_total_bytes or 0) / GIB)
+    return Machine(
+        _offered(least), source, gpu, least.name, count if count is not None else len(sized)
+    )
+
+
+def _offered(gpu: GpuSample) -> int:
+    """What CUDA offers: all but the driver's reserved part."""
+    return (gpu.memory_total_bytes or 0) - (gpu.memory_reserved_bytes or 0)
+
+
+async def _read(procfs: Path) -> GpuReading:
+    from vllm_watch.sources.nvml import NvmlSource  # noqa: PLC0415 - only where no GPU was named
+    from vllm_watch.sources.processes import ProcReader  # noqa: PLC0415
+
+    logs.configure(LogSettings(level="error"))
+    source = NvmlSource(GpuSettings(), ProcReader(procfs))
+    try:
+        return await source.read()
+    finally:
+        await source.close()

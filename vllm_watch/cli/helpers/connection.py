@@ -1,0 +1,114 @@
+"""How a command reaches a daemon: its address, whom to trust there, and as whom to ask."""
+
+import argparse
+import os
+import ssl
+from base64 import b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from vllm_watch.errors import WatchError
+from vllm_watch.support.redaction import never_show, redacted
+
+URL_VARIABLE, TOKEN_VARIABLE = "VLLM_WATCH_URL", "VLLM_WATCH_TOKEN_FILE"
+CA_VARIABLE, CERT_VARIABLE = "VLLM_WATCH_CA_FILE", "VLLM_WATCH_CERT_FILE"
+CREDENTIALS_VARIABLE = "VLLM_WATCH_CREDENTIALS_FILE"
+_VARIABLES = frozenset(
+    {URL_VARIABLE, TOKEN_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIALS_VARIABLE}
+)
+DEFAULT_URL = "http://127.0.0.1:9470"
+_FILE_BYTES_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Connection:
+    """Where the daemon is, and what it is shown."""
+
+    url: str = DEFAULT_URL
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+    credentials_file: Path | None = None
+
+    def tls(self) -> ssl.SSLContext | bool:
+        """What aiohttp takes for `ssl`; True: as the system does. Raises WatchError."""
+        if self.ca_file is None and self.cert_file is None:
+            return True
+        try:
+            made = ssl.create_default_context(cafile=self.ca_file)
+        except OSError as error:
+            raise _unusable("--ca-file", self.ca_file, error, "certificates of authorities") from None  # fmt: skip
+        if self.cert_file is not None:
+            try:
+                made.load_cert_chain(self.cert_file, password=lambda: b"")
+            except (OSError, ValueError) as error:
+                raise _unusable("--cert-file", self.cert_file, error, "your certificate and its key") from None  # fmt: skip
+        return made
+
+    def headers(self) -> dict[str, str]:
+        """User and password, as a server with basic auth wants them. Raises WatchError."""
+        if self.credentials_file is None:
+            return {}
+        text = secret_of("--credentials-file", self.credentials_file)
+        if ":" not in text:
+            cause = f"--credentials-file: {self.credentials_file} does not hold USER:PASSWORD"
+            raise WatchError(cause, "write one line: the user, a colon, the password")
+        never_show(text.partition(":")[2])
+        return {"Authorization": "Basic " + b64encode(text.encode()).decode()}
+
+
+def add_daemon(parser: argparse.ArgumentParser, *, default_url: str = DEFAULT_URL) -> None:
+    """Declare whom to ask, and as whom."""
+    add = parser.add_argument
+    add("--url", metavar="URL",
+        help=f"the daemon's address (default: {URL_VARIABLE}, else {default_url})")  # fmt: skip
+    add("--ca-file", metavar="FILE", type=Path,
+        help=f"authorities that sign its certificate, in PEM (default: {CA_VARIABLE}, else the system's)")  # fmt: skip
+    add("--cert-file", metavar="FILE", type=Path,
+        help=f"your certificate with its key, in PEM, where it asks for one (default: {CERT_VARIABLE})")  # fmt: skip
+    add("--credentials-file", metavar="FILE", type=Path,
+        help=f"file with USER:PASSWORD, where it asks for them (default: {CREDENTIALS_VARIABLE})")  # fmt: skip
+
+
+def of(arguments: argparse.Namespace, default_url: str = DEFAULT_URL) -> Connection:
+    """What the command line says, else the environment. Raises WatchError where the URL is none."""
+    url = (arguments.url or os.environ.get(URL_VARIABLE) or default_url).rstrip("/")
+    if not url.startswith(("http://", "https://")):
+        raise WatchError(f"--url: '{redacted(url)}' is no URL", "write http://HOST:PORT")
+    if "@" in url:
+        remedy = "write them into a file, and name it with --credentials-file"
+        raise WatchError(f"--url: '{redacted(url)}' carries credentials", remedy)
+    return Connection(
+        url=url,
+        ca_file=arguments.ca_file or _path(CA_VARIABLE),
+        cert_file=arguments.cert_file or _path(CERT_VARIABLE),
+        credentials_file=arguments.credentials_file or _path(CREDENTIALS_VARIABLE),
+    )
+
+
+def secret_of(argument: str, file: Path) -> str:
+    """Return the one line that a file of a secret holds. Raises WatchError."""
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(_FILE_BYTES_MAX).decode().strip()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "is no text"
+        raise WatchError(f"{argument}: {file} cannot be read: {why}", "name a file with one line") from None  # fmt: skip
+    if not text or not text.isprintable():
+        raise WatchError(f"{argument}: {file} does not hold one line of text", "write it on one line")  # fmt: skip
+    never_show(text)
+    return text
+
+
+def without(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a command that reads a configuration, without what is said of a daemon."""
+    return {name: value for name, value in environ.items() if name not in _VARIABLES}
+
+
+def _path(variable: str) -> Path | None:
+    return Path(os.environ[variable]) if os.environ.get(variable) else None
+
+
+def _unusable(argument: str, file: Path | None, error: Exception, what: str) -> WatchError:
+    why = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+    return WatchError(f"{argument}: {file} cannot be used: {why}", f"name a file with {what}, in PEM")  # fmt: skip

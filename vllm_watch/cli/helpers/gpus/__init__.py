@@ -1,0 +1,1 @@
+"""What `gpus` prints, and how it reclaims."""

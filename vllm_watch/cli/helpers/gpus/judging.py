@@ -1,0 +1,143 @@
+"""What `vllm-watch gpus` does: looks at this host's GPUs or through a recording, and judges the holders."""
+
+import asyncio
+import json
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from vllm_watch.cli.helpers.gpus import table as gpus_table
+from vllm_watch.cli.helpers.gpus.report import report
+from vllm_watch.errors import WatchError
+from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.settings.stages import GpuSettings, LogSettings
+from vllm_watch.signals.holders.judge import HolderJudge
+from vllm_watch.signals.holders.records import STALE, GpuHolders, Limits
+from vllm_watch.signals.timeline import Timeline
+from vllm_watch.sources import recording, trace_gpus
+from vllm_watch.sources.nvml import NvmlSource
+from vllm_watch.sources.processes import ProcReader
+from vllm_watch.support import logs
+
+LOOKS, LOOK_SECONDS = 5, 1.0
+"""Of one call: long enough for the driver to sample each process's load twice."""
+
+WATCH_SECONDS = 2.0
+
+BRIEF = Limits(dead_seconds=3.0, orphan_seconds=3.0, unaccounted_seconds=3.0)
+"""For a person who looks on: what has been so for as long as we looked, is shown. What a process that is
+ending just now gives back takes longer only with the largest GPUs."""
+
+_UNIX_SECONDS_MIN = 1e9  # below, a moment is counted from the recording's start: no GPU is that old
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The holders at one moment."""
+
+    t: float  # Unix seconds
+    gpus: tuple[GpuHolders, ...]
+    note: str = ""  # why there are none, in words
+
+    @property
+    def stale(self) -> bool:
+        return any(each.stale or each.unaccounted.verdict == STALE for each in self.gpus)
+
+
+def show(*, as_json: bool, watch: bool, trace: Path | None, at: float | None, procfs: Path) -> bool:
+    """Judge and print; return whether something is stale.
+
+    Raises:
+        WatchError: the arguments do not go together, or nothing can be read.
+    """
+    if at is not None and trace is None:
+        raise WatchError("--at without --trace", "name the recording that it is a moment of")
+    if trace is not None:
+        if watch:
+            raise WatchError("--watch with --trace", "a recording does not change: leave one out")
+        judgement = of_recording(trace, at)
+        _print(judgement, as_json=as_json, local=False)
+        return judgement.stale
+    if not procfs.is_dir():
+        raise WatchError(f"--procfs {procfs}: no such folder", "give the host's /proc as mounted")
+    printed = lambda now: _print(now, as_json=as_json, local=True, clear=watch)  # noqa: E731
+    judgement = asyncio.run(_of_host(procfs, printed if watch else None))
+    if not watch:
+        _print(judgement, as_json=as_json, local=True)
+    return judgement.stale
+
+
+def of_recording(trace: Path, at: float | None) -> Judgement:
+    """Judge the last GPUs that the recording has up to the moment `at`; None: its end."""
+    judge, timeline = HolderJudge(), Timeline()
+    judgement, until, seen = None, at, False
+    for raw in recording.read(trace):
+        if not seen and at is not None and at < _UNIX_SECONDS_MIN:
+            until = raw.t + at
+        seen = True
+        if until is not None and raw.t > until:
+            break
+        if timeline.is_late(raw.t, raw.monotonic_s):
+            continue
+        at_s, _ = timeline.advance(raw.t, raw.monotonic_s)
+        if raw.gpus is not None:
+            served = raw.scrape.outcome == "ok"
+            judgement = Judgement(t=raw.t, gpus=judge.look(at_s, raw.t, raw.gpus, served=served))
+    if judgement is None:
+        moment = "" if at is None else f" up to {at:g}"
+        raise WatchError(
+            f"{trace} holds no GPUs{moment}", "record on the GPUs' host, or name a later moment"
+        )
+    if not judgement.gpus:
+        return Judgement(t=judgement.t, gpus=(), note="the recording lists no GPU at that moment")
+    return judgement
+
+
+async def _of_host(procfs: Path, each: Callable[[Judgement], None] | None) -> Judgement:
+    """Look for some seconds; with `each`, go on for ever and give every look to it."""
+    logs.configure(LogSettings(level="error"))  # what a poll has to say stands in the table
+    source = NvmlSource(GpuSettings(), ProcReader(procfs))
+    judge, number = HolderJudge(BRIEF), 0
+    try:
+        while True:
+            reading = await source.read()
+            number += 1
+            found = judge.look(time.monotonic(), reading.t, _gpus(reading))
+            judgement = Judgement(t=reading.t, gpus=found, note=_note(reading))
+            if each is not None:
+                each(judgement)
+            elif number >= LOOKS or not found:
+                return judgement
+            await asyncio.sleep(LOOK_SECONDS if each is None else WATCH_SECONDS)
+    finally:
+        await source.close()
+
+
+def _gpus(reading: GpuReading) -> tuple[GpuSample, ...]:
+    gpus = trace_gpus.known(reading)
+    if gpus is None:
+        raise WatchError(
+            f"the GPUs cannot be read: {reading.text}", "see docs/gpu.md for what each state means"
+        )
+    return gpus
+
+
+def _note(reading: GpuReading) -> str:
+    if reading.status == "no_driver":
+        return reading.text
+    return "" if reading.gpus else "the driver lists no GPU: none was given to this container"
+
+
+def _print(judgement: Judgement, *, as_json: bool, local: bool, clear: bool = False) -> None:
+    if as_json:
+        print(json.dumps(report(judgement.gpus, local=local)), flush=True)
+        return
+    colours = gpus_table.COLOURS if sys.stdout.isatty() else gpus_table.PLAIN
+    columns = shutil.get_terminal_size((100, 24)).columns
+    text = gpus_table.table(judgement, columns=columns, colours=colours, local=local)
+    if clear and sys.stdout.isatty():
+        print("\033[H\033[2J", end="")
+    print(text, flush=True)

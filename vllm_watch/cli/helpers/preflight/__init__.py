@@ -1,0 +1,1 @@
+"""What `preflight` gathers and prints."""

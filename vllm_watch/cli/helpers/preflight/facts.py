@@ -1,0 +1,112 @@
+"""Gathers what can be known of a launch without the GPUs: its flags, files, software, host."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NoReturn
+
+from vllm_watch.capacity import release as releases
+from vllm_watch.capacity.flags import Flags
+from vllm_watch.capacity.model import Model
+from vllm_watch.capacity.plan import Checkpoint
+from vllm_watch.capacity.read_config import read_config
+from vllm_watch.capacity.release import NEWEST, Release, parse_release
+from vllm_watch.cli.helpers.capacity.flags import add_engine_flags, read_flags
+from vllm_watch.cli.helpers.preflight.files import (
+    download_room,
+    find_files,
+    has_token,
+    is_offline,
+    room,
+)
+from vllm_watch.cli.helpers.preflight.ports import find_listeners
+from vllm_watch.cli.helpers.preflight.software import find_software
+from vllm_watch.errors import ConfigError, WatchError
+from vllm_watch.preflight.check_port import DEFAULT_PORT, port_of
+from vllm_watch.preflight.command import Command, parse, split
+from vllm_watch.preflight.facts import Facts
+from vllm_watch.settings.yaml_text import read as read_yaml
+
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - looked at, not written
+_CONFIG_BYTES_MAX = 1 << 20
+_SWITCHES = ("enforce-eager", "enable-lora", "language-model-only", "enable-prefix-caching")
+_VALUES = (
+    "max-model-len", "tensor-parallel-size", "pipeline-parallel-size",
+    "data-parallel-size", "decode-context-parallel-size", "max-num-seqs", "max-num-batched-tokens",
+    "kv-cache-dtype", "block-size", "dtype", "quantization", "kv-cache-memory-bytes",
+    "num-gpu-blocks-override", "max-loras", "max-lora-rank", "speculative-config", "cpu-offload-gb",
+)  # fmt: skip
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise WatchError(message.removeprefix("argument "), "correct the flag")
+
+
+def gather(words: Sequence[str], environment: Mapping[str, str], *, will_exec: bool) -> Facts:
+    """Everything but the GPUs.
+
+    Raises: WatchError, where the words are no launch of vLLM or its configuration file cannot be read.
+    """
+    parts = split(words, environment)
+    path = parts.config_path
+    command = parse(parts, _read_config_file(Path(path)) if path else None)
+    files, found = find_files(command)
+    software = find_software(command)
+    release = _release(software.vllm)
+    facts = Facts(
+        command=command, will_exec=will_exec, files=files, software=software, release=release,
+        shared_memory=room(_SHARED_MEMORY) if _SHARED_MEMORY.is_dir() else None,
+        download_room=download_room(command), token=has_token(command),
+        offline=is_offline(command.environment),
+    )  # fmt: skip
+    listeners, free = find_listeners(port_of(command.text("port")) or DEFAULT_PORT)
+    facts = replace(facts, listeners=listeners, free_port=free)
+    if found is None:
+        return facts
+    try:
+        model = read_config(found.config)
+    except WatchError as error:
+        return replace(facts, model_error=error.cause)
+    return _with_flags(replace(facts, model=model, checkpoint=found.checkpoint), model)
+
+
+def _with_flags(facts: Facts, model: Model) -> Facts:
+    if facts.checkpoint.bytes_total is None and facts.files and facts.files.bytes_total:
+        facts = replace(facts, checkpoint=Checkpoint(bytes_total=facts.files.bytes_total))
+    try:
+        return replace(facts, flags=_flags(facts.command, model, facts.release or NEWEST))
+    except WatchError as error:
+        return replace(facts, flags_error=(error.cause, error.remedy))
+
+
+def _flags(command: Command, model: Model, release: Release) -> Flags:
+    words = [f"--{name}={command.flags[name]}" for name in _VALUES if name in command.flags]
+    words += [
+        f"--{'' if command.switch(name) else 'no-'}{name}"
+        for name in _SWITCHES
+        if name in command.flags and (command.switch(name) or name == "enable-prefix-caching")
+    ]
+    parser = _Parser(add_help=False, allow_abbrev=False)
+    add_engine_flags(parser)
+    flags = replace(read_flags(parser.parse_args(words), model), release=release)
+    asked = command.environment.get("VLLM_USE_V1")
+    if asked not in ("0", "1") or release >= releases.V0_IS_GONE:
+        return flags
+    return replace(flags, use_v0=asked == "0")
+
+
+def _release(version: str | None) -> Release | None:
+    try:
+        return None if version is None else parse_release(version)
+    except WatchError:  # a build of somebody's own: "dev"
+        return None
+
+
+def _read_config_file(path: Path) -> dict[str, Any]:
+    try:
+        data, _ = read_yaml(path, _CONFIG_BYTES_MAX)
+    except ConfigError as error:
+        raise WatchError(f"--config {error.cause}", error.remedy) from None
+    return data

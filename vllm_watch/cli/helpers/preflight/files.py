@@ -1,0 +1,183 @@
+"""Where a launch's model is: a folder, the hub's cache, or nowhere here; and whether its files are whole."""
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vllm_watch.cli.helpers.capacity.model import Found, find_checkpoint
+from vllm_watch.errors import WatchError
+from vllm_watch.preflight.command import Command
+from vllm_watch.preflight.facts import ABSENT, CACHE, FOLDER, REMOTE, ModelFiles, Room
+
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+_INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # the first kind that is there
+_TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*", "*.tiktoken", "tekken.json", "tokenizer*.py", "tokenization*.py", "*.vocab", "spiece*", "tokenizer.*")  # fmt: skip
+_LFS = b"version https://git-lfs"
+_HEADER_BYTES_MAX = 100_000_000  # as safetensors itself allows
+_INDEX_BYTES_MAX = 16 << 20
+_FILES_MAX = 2000
+_TRUE = ("1", "ON", "YES", "TRUE")
+
+
+def find_files(command: Command) -> tuple[ModelFiles | None, Found | None]:
+    """What is known of the model's files, and its config where there is one."""
+    named = command.model
+    if named is None:
+        return None, None
+    environment = command.environment
+    if "://" in named or environment.get("VLLM_USE_MODELSCOPE", "").upper() in _TRUE:
+        return ModelFiles(kind=REMOTE, path=named), None
+    path = Path(named).expanduser()
+    if path.is_dir():
+        return _looked_at(path, FOLDER, None, environment)
+    if path.is_file():
+        size = path.stat().st_size
+        return ModelFiles(kind=FOLDER, path=named, weights=1, bytes_total=size, bytes_here=size), None  # fmt: skip
+    if not _REPOSITORY.fullmatch(named) or ":" in named:
+        return ModelFiles(kind=ABSENT, path=str(path)), None
+    caches = _caches(command)
+    for cache in caches:
+        snapshot = _snapshot(cache, named, command.text("revision"))
+        if snapshot is not None:
+            return _looked_at(snapshot, CACHE, named, environment)
+    return ModelFiles(kind=ABSENT, path=str(caches[-1]), repository=named), None
+
+
+def is_offline(environment: Mapping[str, str]) -> bool:
+    """Is the hub forbidden?"""
+    names = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
+    return any(environment.get(name, "").upper() in _TRUE for name in names)
+
+
+def has_token(command: Command) -> bool:
+    """Is there a token for the hub, by flag, variable or file?"""
+    environment = command.environment
+    if command.text("hf-token") not in (None, "true"):
+        return True
+    if environment.get("HF_TOKEN") or environment.get("HUGGING_FACE_HUB_TOKEN"):
+        return True
+    stored = environment.get("HF_TOKEN_PATH") or _home(environment) / "token"
+    return Path(stored).expanduser().is_file()
+
+
+def download_room(command: Command) -> Room | None:
+    """Where a download would go."""
+    return room(_caches(command)[0])
+
+
+def room(path: Path) -> Room | None:
+    """The file system of a path that need not be there yet."""
+    here = path
+    while not here.exists() and here != here.parent:
+        here = here.parent
+    try:
+        known = os.statvfs(here)
+    except OSError:
+        return None
+    return Room(
+        path=str(path),
+        total_bytes=known.f_blocks * known.f_frsize,
+        free_bytes=known.f_bavail * known.f_frsize,
+        writable=os.access(here, os.W_OK),
+    )
+
+
+def _home(environment: Mapping[str, str]) -> Path:
+    cache = Path(environment.get("XDG_CACHE_HOME") or "~/.cache")
+    return Path(environment.get("HF_HOME") or cache / "huggingface").expanduser()
+
+
+def _caches(command: Command) -> list[Path]:
+    """Where weights are looked for and put: --download-dir first."""
+    environment, named = command.environment, command.text("download-dir")
+    hub = Path(environment.get("HF_HUB_CACHE") or _home(environment) / "hub").expanduser()
+    return [Path(named).expanduser(), hub] if named else [hub]
+
+
+def _snapshot(cache: Path, repository: str, revision: str | None) -> Path | None:
+    """The snapshot of the revision ("main"), else the newest; None where there is none with a config."""
+    entry = cache / f"models--{repository.replace('/', '--')}"
+    reference = entry / "refs" / (revision or "main")
+    names = [reference.read_text().strip()] if reference.is_file() else []
+    for name in [*names, *([revision] if revision else [])]:
+        if (entry / "snapshots" / name).is_dir():
+            return entry / "snapshots" / name
+    found = [each for each in entry.glob("snapshots/*") if each.is_dir()]
+    return max(found, key=lambda each: each.stat().st_mtime, default=None)
+
+
+def _looked_at(
+    folder: Path, kind: str, repository: str | None, environment: Mapping[str, str]
+) -> tuple[ModelFiles, Found | None]:
+    found, error = None, None
+    if (folder / "config.json").exists() or not (folder / "params.json").exists():
+        try:
+            found = find_checkpoint(str(folder), environment, from_hub=False, weights_gib=None)
+        except WatchError as wrong:
+            error = wrong.cause
+    config: Mapping[str, Any] | None = found.config if found else None
+    origin = str((config or {}).get("_name_or_path") or "")
+    if repository is None and "/" in origin and _REPOSITORY.fullmatch(origin):
+        repository = origin
+    expected, total = _index(folder)
+    present = [folder / name for name in expected if (folder / name).is_file()]
+    present = present if expected else _weights(folder)
+    size = sum(each.stat().st_size for each in present)
+    return ModelFiles(
+        kind=kind, path=str(folder), config=config, config_error=error, weights=len(present),
+        bytes_total=total or size or None, bytes_here=size,
+        missing=tuple(name for name in expected if not (folder / name).is_file()),
+        damaged=tuple(text for each in present if (text := _damage(each)) is not None),
+        tokenizer=any(any(folder.glob(pattern)) for pattern in _TOKENIZERS), repository=repository,
+    ), found  # fmt: skip
+
+
+def _weights(folder: Path) -> list[Path]:
+    for pattern in _WEIGHTS:
+        files = sorted(folder.glob(pattern))[:_FILES_MAX]
+        own = [each for each in files if not each.name.startswith("consolidated")] or files
+        if own:
+            return own
+    return []
+
+
+def _index(folder: Path) -> tuple[tuple[str, ...], int | None]:
+    """Files that the index names, and the bytes of all weights; a damaged index names none."""
+    for name in _INDEXES:
+        path = folder / name
+        if not path.is_file() or path.stat().st_size > _INDEX_BYTES_MAX:
+            continue
+        try:
+            found = json.loads(path.read_bytes())
+            named = {each for each in found["weight_map"].values() if isinstance(each, str)}
+            total = found.get("metadata", {}).get("total_size")
+        except (ValueError, OSError, LookupError, TypeError, AttributeError):
+            return (), None
+        return tuple(sorted(named))[:_FILES_MAX], total if isinstance(total, int) else None
+    return (), None
+
+
+def _damage(path: Path) -> str | None:
+    """Why a file of weights cannot be whole; None where nothing shows."""
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_LFS))
+            if head == _LFS:
+                return f"{path.name} is Git LFS's pointer of {size} bytes, not the weights"
+            if path.suffix != ".safetensors":
+                return None if size else f"{path.name} is empty"
+            length = int.from_bytes(head[:8], "little")
+            if len(head) < 8 or not 0 < length <= min(_HEADER_BYTES_MAX, size):  # noqa: PLR2004 - its length
+                return f"{path.name} ({size:,} bytes) does not begin as safetensors does"
+            file.seek(8)
+            header = json.loads(file.read(length))
+        ends = [each["data_offsets"][1] for name, each in header.items() if name != "__metadata__"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        return f"{path.name} cannot be read: {error}"
+    whole = 8 + length + max(ends, default=0)
+    return f"{path.name} is {size:,} of {whole:,} bytes long" if size < whole else None

@@ -1,0 +1,84 @@
+"""What `vllm-watch preflight` does: find out, judge, say, and become vLLM where that was asked for."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from typing import NoReturn
+
+from vllm_watch.cli.helpers import exit_status
+from vllm_watch.cli.helpers.preflight import text as preflight_text
+from vllm_watch.cli.helpers.preflight.facts import gather
+from vllm_watch.cli.helpers.preflight.gpus import GpuLooks, with_gpus
+from vllm_watch.errors import WatchError
+from vllm_watch.preflight.facts import Facts
+from vllm_watch.preflight.judge import Verdict, as_json, judge
+
+_TERMINATED = 128 + signal.SIGTERM  # as shells say it
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What was asked for on the command line."""
+
+    words: tuple[str, ...]
+    as_json: bool
+    execute: bool
+    wait_seconds: float
+
+
+def preflight(order: Order) -> int:
+    """Do it; the exit status, unless this process became vLLM."""
+    # As a container's first process we would not be ended by SIGTERM without a handler of our own.
+    signal.signal(signal.SIGTERM, _ended)
+    known = gather(order.words, dict(os.environ), will_exec=order.execute)
+    facts = asyncio.run(_with_gpus(known, order.wait_seconds))
+    verdict = judge(facts)
+    _say(order, facts, verdict)
+    if not verdict.go:
+        return exit_status.NO_GO
+    if order.execute:
+        _become(order.words)
+    return exit_status.FINE
+
+
+async def _with_gpus(known: Facts, wait_seconds: float) -> Facts:
+    looks = GpuLooks()
+    try:
+        return await with_gpus(looks, known, wait_seconds, _tell)
+    finally:
+        await looks.close()
+
+
+def _say(order: Order, facts: Facts, verdict: Verdict) -> None:
+    out = sys.stderr if order.execute else sys.stdout
+    if order.as_json:
+        print(json.dumps(as_json(facts, verdict)), file=out, flush=True)
+        return
+    colours = out.isatty() and "NO_COLOR" not in os.environ
+    print("\n".join(preflight_text.lines(facts, verdict, colours=colours)), file=out, flush=True)
+
+
+def _tell(text: str) -> None:
+    print(f"vllm-watch: {text}", file=sys.stderr, flush=True)
+
+
+def _ended(number: int, frame: object) -> NoReturn:
+    raise SystemExit(_TERMINATED)
+
+
+def _become(words: tuple[str, ...]) -> NoReturn:
+    """Python ignores two signals, and who is exec'd would go on ignoring them."""
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execvp(words[0], words)  # noqa: S606 - what it is for: no shell between
+    except OSError as error:
+        raise WatchError(
+            f"'{words[0]}' cannot be started: {error.strerror}", "name the program that starts vLLM"
+        ) from None

@@ -1,0 +1,44 @@
+"""Which state folder a command means, and making it ready to be written."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from vllm_watch.cli.helpers import connection
+from vllm_watch.config import load
+from vllm_watch.errors import JournalError
+from vllm_watch.state import file, troubles
+from vllm_watch.support.private_files import opener
+
+
+def find(given: Path | None, environ: Mapping[str, str]) -> Path:
+    """The one that was named; else that of `run`, as the environment and its file say; else the user's own.
+
+    Raises ConfigError where the configuration that the environment names is wrong.
+    """
+    if given is not None:
+        return given
+    configured = load(None, environ=connection.without(environ)).state_dir
+    if configured is not None:
+        return configured
+    home = environ.get("XDG_STATE_HOME") or Path(environ.get("HOME", "/root")) / ".local/state"
+    return Path(home) / "vllm-watch"
+
+
+def make(folder: Path) -> None:
+    """Make the folder and an empty file where there is none yet, for the folder's owner.
+
+    Root may look after the folder of a daemon that runs as another user: what root makes there must
+    stay the daemon's. Raises JournalError.
+    """
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / file.NAME
+        if os.geteuid() == 0 and not path.exists():
+            owner = folder.stat()
+            descriptor = opener(str(path), os.O_RDWR | os.O_CREAT | os.O_EXCL)
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+            os.close(descriptor)
+    except OSError as error:
+        trouble = troubles.of(error, folder)
+        raise JournalError(trouble.cause, trouble.remedy) from error

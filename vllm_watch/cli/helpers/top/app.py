@@ -1,0 +1,229 @@
+"""The live view: a header, the engines, the GPUs, and what is known of the engine under the cursor."""
+
+import asyncio
+import time
+from typing import ClassVar, Protocol
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Input, Static
+
+from vllm_watch.cli.helpers.top import panels as top_panels
+from vllm_watch.cli.helpers.top import rows as top_rows
+from vllm_watch.cli.helpers.top import story as top_story
+from vllm_watch.cli.helpers.top.status import Status
+from vllm_watch.errors import WatchError
+
+_INTERVAL_SECONDS = 2.0  # a person reads no faster, and the daemon looks every few seconds anyway
+_PAGE_ROWS = 10
+_LOW_HEIGHT = 16  # lines; below, how the watcher does is left out
+_GPU_SHARE = 4  # GPUs take at most this part (a quarter) of the height
+
+
+class Source(Protocol):
+    """A daemon that can be asked; raises WatchError where it does not answer."""
+
+    url: str
+
+    async def status(self) -> Status:
+        """Return everything at this moment."""
+
+    async def close(self) -> None:
+        """End the connection."""
+
+
+class TopApp(App[None]):
+    """Asks the daemon every two seconds and shows what it said last."""
+
+    CSS = """
+    Screen { layers: base; }
+    #header, #wrong, #engines, #gpus, #detail, #watcher, #keys { width: 100%; }
+    #header, #watcher { height: 1; }
+    #engines { height: 1fr; }
+    #wrong, #gpus, #detail, #keys { height: auto; }
+    #filter { display: none; border: none; height: 1; padding: 0; }
+    #filter.shown { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "quit"),
+        Binding("ctrl+c", "quit", "quit", priority=True),  # as every other command ends
+        Binding("up,k", "move(-1)", "up"),
+        Binding("down,j", "move(1)", "down"),
+        Binding("pageup", f"move({-_PAGE_ROWS})", "up"),
+        Binding("pagedown", f"move({_PAGE_ROWS})", "down"),
+        Binding("home", "move(-1000000)", "first"),
+        Binding("end", "move(1000000)", "last"),
+        Binding("s", "sort", "sort"),
+        Binding("slash", "filter", "filter"),
+        Binding("escape", "unfilter", "all"),
+    ]
+    ENABLE_COMMAND_PALETTE = False
+    AUTO_FOCUS = None  # keys belong to the rows until a filter is asked for
+
+    def __init__(self, source: Source, interval_seconds: float = _INTERVAL_SECONDS) -> None:
+        super().__init__(ansi_color=True)
+        self._source = source
+        self._interval_seconds = interval_seconds
+        self._status: Status | None = None
+        self._problem: str | None = None
+        self._answered_s: float | None = None  # monotonic time of the last answer
+        self._curves = top_rows.Curves()
+        self._rows: list[top_rows.Row] = []
+        self._shown: list[top_rows.Row] = []
+        self._selected: str = ""  # name of the row under the cursor: it stays there when rows move
+        self._chosen = False  # did a person choose it? Until then the cursor is on what is worst
+        self._drawn: dict[str, tuple[object, ...]] = {}  # by part
+        self._sort = "urgency"
+        self._wanted = ""
+
+    def compose(self) -> ComposeResult:
+        """Lay out the parts from top to bottom."""
+        yield Static(id="header")
+        yield Static(id="wrong")
+        yield Static(id="engines")
+        yield Static(id="gpus")
+        yield Static(id="detail")
+        yield Static(id="watcher")
+        yield Input(id="filter", placeholder="show what contains …", compact=True)
+        yield Static(id="keys")
+
+    def on_mount(self) -> None:
+        """Begin to ask; redraw once a second, so that ages grow while nothing answers."""
+        self.run_worker(self._ask_for_ever(), exclusive=True)
+        self.set_interval(1.0, self.draw)
+
+    async def on_unmount(self) -> None:
+        """End the connection."""
+        await self._source.close()
+
+    def on_resize(self) -> None:
+        """Fit what is shown to the new size."""
+        self.draw()
+
+    @property
+    def known(self) -> Status | None:
+        """What the daemon said last; None before its first answer."""
+        return self._status
+
+    async def _ask_for_ever(self) -> None:
+        while True:
+            await self.look()
+            await asyncio.sleep(self._interval_seconds)
+
+    async def look(self) -> None:
+        """Ask once, and draw what came of it."""
+        try:
+            status = await self._source.status()
+        except WatchError as error:
+            self._problem = error.cause
+        else:
+            self._status, self._problem = status, None
+            self._answered_s = time.monotonic()
+            self._rows = self._curves.rows(status)
+        self.draw()
+
+    def draw(self) -> None:
+        """Draw everything from what is known now."""
+        # An answer that comes while the screen is taken down, part by part, finds some of it gone.
+        if not self.is_running:
+            return
+        width, height = self.size
+        self._shown = top_rows.arranged(self._rows, self._sort, self._wanted)
+        selected = self._cursor()
+        parts = self._parts(self._shown[selected] if self._shown else None, width, height)
+        taken = sum(1 + part.plain.count("\n") for part in parts.values() if part.plain)
+        taken += self.query_one("#filter").has_class("shown")
+        parts["#engines"] = self._engines(width, max(2, height - taken), selected)
+        for place, part in parts.items():
+            drawn = (part.plain, str(part.style), tuple(part.spans))
+            if drawn != self._drawn.get(place):  # what is the same is not written again: no flicker
+                self._drawn[place] = drawn
+                self.query_one(place, Static).update(part)
+                self.query_one(place).display = bool(part.plain)
+
+    def _parts(self, row: top_rows.Row | None, width: int, height: int) -> dict[str, Text]:
+        """All but the engines, which get what is left of the height."""
+        status = self._status
+        age_seconds = None if self._answered_s is None else time.monotonic() - self._answered_s
+        gpus = status.gpus if status else None
+        return {
+            "#header": top_panels.header(self._source.url, status, self._problem, age_seconds, width),
+            "#wrong": top_story.wrong(status, width, height),
+            "#gpus": top_panels.gpus(gpus, width, max(1, height // _GPU_SHARE)),
+            "#detail": top_story.detail(row, status, width, height),
+            "#watcher": top_story.watcher(status, width) if height >= _LOW_HEIGHT else Text(),
+            "#keys": top_panels.keys(self._sort, self._wanted, len(self._shown), width),
+        }  # fmt: skip
+
+    def _engines(self, width: int, height: int, selected: int) -> Text:
+        columns = top_rows.columns_for(width, self._shown)
+        visible = height - 1
+        first = min(max(0, selected - visible // 2), max(0, len(self._shown) - visible))
+        below = self._shown[first + visible :]
+        if below and visible > 1:  # the last line stands for what is not shown
+            visible -= 1
+            below = self._shown[first + visible :]
+        lines = [top_rows.titles(columns, width)]
+        for number, row in enumerate(self._shown[first : first + visible], first):
+            lines.append(top_rows.line(row, columns, selected=number == selected))
+        if below and visible > 1:
+            lines.append(top_rows.folded(below))
+        if not self._shown:
+            lines.append(Text(self._why_empty(), "dim"))
+        return Text("\n", no_wrap=True, overflow="crop").join(lines)
+
+    def _why_empty(self) -> str:
+        if self._status is None:
+            return "waiting for the first answer"
+        if self._rows:
+            return f"nothing contains '{self._wanted}' (escape shows all)"
+        return self._status.not_ready or "no target is watched"
+
+    def _cursor(self) -> int:
+        names = [row.name for row in self._shown]
+        if self._chosen and self._selected in names:
+            return names.index(self._selected)
+        place = top_story.worst_row(self._shown, self._status)
+        self._selected = names[place] if names else ""
+        return place
+
+    def action_move(self, rows: int) -> None:
+        """Move the cursor."""
+        if self._shown:
+            place = min(max(0, self._cursor() + rows), len(self._shown) - 1)
+            self._selected, self._chosen = self._shown[place].name, True
+            self.draw()
+
+    def action_sort(self) -> None:
+        """Sort by the next key."""
+        names = list(top_rows.SORTS)
+        self._sort = names[(names.index(self._sort) + 1) % len(names)]
+        self.draw()
+
+    def action_filter(self) -> None:
+        """Ask for the text that rows must contain."""
+        field = self.query_one("#filter", Input)
+        field.add_class("shown")
+        field.focus()
+        self.draw()
+
+    def action_unfilter(self) -> None:
+        """Show all rows again."""
+        self.query_one("#filter", Input).value = ""
+        self._wanted = ""
+        self._leave_filter()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while it is typed."""
+        self._wanted = event.value
+        self.draw()
+
+    def on_input_submitted(self) -> None:
+        """Keep the filter, and give the keys back to the rows."""
+        self._leave_filter()
+
+    def _leave_filter(self) -> None:
+        self.query_one("#filter").remove_class("shown")
+        self.set_focus(None)
+        self.draw()

@@ -1,0 +1,118 @@
+"""The live view's story told once: as text for a pipe, a log or a mail, or as one JSON object for a program."""
+
+import asyncio
+import json
+import os
+import shutil
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from vllm_watch.cli.helpers.top import panels as top_panels
+from vllm_watch.cli.helpers.top import restarts as top_restarts
+from vllm_watch.cli.helpers.top import rows as top_rows
+from vllm_watch.cli.helpers.top import story as top_story
+from vllm_watch.cli.helpers.top import words as top_words
+from vllm_watch.cli.helpers.top.status import Daemon, Status
+from vllm_watch.signals.holders.records import STALE
+
+_HEIGHT = 200  # lines: nothing scrolls, so what is wrong is told whole
+_ENGINES_MAX = 40  # of those that are well; what is ill is all told
+
+
+async def ask(daemon: Daemon) -> Status:
+    """Ask once. Raises WatchError where the daemon does not answer."""
+    try:
+        return await daemon.status()
+    finally:
+        await daemon.close()
+
+
+def show(daemon: Daemon, *, as_json: bool) -> None:
+    """Print what there is to tell now. Raises WatchError where the daemon does not answer."""
+    status = asyncio.run(ask(daemon))
+    if as_json:
+        print(json.dumps(as_data(status), separators=(",", ":")))
+        return
+    width = shutil.get_terminal_size((100, 24)).columns
+    colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    console = Console(width=width, no_color=not colours, force_terminal=colours, highlight=False)
+    for part in parts(daemon.url, status, width):
+        # A line is as wide as its text: blanks behind it are only in the way of a log.
+        for line in part.split("\n"):
+            line.rstrip()
+            console.print(line, no_wrap=True, overflow="crop", crop=True)
+
+
+def parts(url: str, status: Status, width: int) -> list[Text]:
+    """Return the panels from top to bottom, those that say nothing left out."""
+    rows = top_rows.arranged(top_rows.Curves().rows(status), "urgency", "")
+    ill = sum(bool(row.target.incidents) for row in rows)
+    shown = rows[: max(ill, _ENGINES_MAX)]
+    columns = top_rows.columns_for(width, shown)
+    engines = [top_rows.titles(columns, width)]
+    engines += [top_rows.line(row, columns, selected=False) for row in shown]
+    if len(rows) > len(shown):
+        engines.append(top_rows.folded(rows[len(shown) :]))
+    told = [row for row in rows if row.target.incidents] or rows[:1]
+    found = [
+        top_panels.header(url, status, None, 0.0, width),
+        top_story.wrong(status, width, _HEIGHT),
+        Text("\n", no_wrap=True).join(engines),
+        top_panels.gpus(status.gpus, width, _HEIGHT),
+        *(top_story.detail(row, status, width, _HEIGHT) for row in told[:_ENGINES_MAX]),
+        top_story.watcher(status, width),
+    ]
+    return [part for part in found if part.plain]
+
+
+def as_data(status: Status) -> dict[str, Any]:
+    """Return the same for a program: what is wrong, the engines, stale GPU memory, restarts, the watcher."""
+    rows = top_rows.arranged(top_rows.Curves().rows(status), "urgency", "")
+    return {
+        "t": status.t,
+        "version": status.version,
+        "wrong": [
+            asdict(each)
+            | {"title": top_words.title(each), "do": top_words.step(each), "restart": top_words.advice(each)}
+            for each in top_story.open_incidents(status)
+        ],
+        "engines": [_engine(row) for row in rows],
+        "stale": [
+            {"gpu": gpu.uuid, "index": gpu.index, "stale_bytes": gpu.lost_bytes,
+             "holders": [_holder(each) for each in gpu.processes or () if each.verdict == STALE]}
+            for gpu in (status.gpus.gpus if status.gpus else None) or () if gpu.lost_bytes
+        ],
+        "restarts": [
+            {"target": target.name, "mode": target.restart.mode,
+             "told": top_restarts.lines(target.restart, status.t)}
+            for target in status.targets if target.restart is not None
+        ],
+        "watcher": {
+            "troubles": [*top_story.watcher_troubles(status)],
+            "targets": len(status.targets), "uptime_seconds": status.uptime_seconds,
+        },
+    }  # fmt: skip
+
+
+def _engine(row: top_rows.Row) -> dict[str, Any]:
+    engine = row.engine
+    numbers = {
+        "throughput_ratio": engine and engine.throughput_ratio,
+        "requests_running": engine and engine.requests_running,
+        "requests_waiting": engine and engine.requests_waiting,
+        "kv_cache_usage_ratio": engine and engine.kv_cache_usage_ratio,
+        "generation_tokens_per_second": engine and engine.generation_tokens_per_second,
+        "time_to_first_token_p95_seconds": engine and engine.time_to_first_token_seconds.p95,
+        "inter_token_latency_p95_seconds": engine and engine.inter_token_latency_seconds.p95,
+    }
+    who = {"target": row.target.name, "group": row.target.group, "engine": engine and engine.engine}
+    said = engine.state_text if engine else row.target.state_text
+    return {**who, "state": row.state, "state_text": said, "age_seconds": row.age_seconds, **numbers}  # fmt: skip
+
+
+def _holder(process: Any) -> dict[str, Any]:
+    return {name: getattr(process, name) for name in ("pid", "name", "used_bytes", "reason", "remedy")}  # fmt: skip

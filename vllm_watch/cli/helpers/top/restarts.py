@@ -1,0 +1,75 @@
+"""What is planned and was done about restarts, in the sentences of the status page: why not now, what it brought."""
+
+from datetime import UTC, datetime
+
+from vllm_watch.cli.helpers.top import text
+from vllm_watch.export.restarts import AttemptShown, RestartPlan, Waiting
+
+_TRIGGERS = {
+    "incident": "for its incident", "schedule": "on schedule", "manual": "by hand", "alertmanager": "for an alert",
+}  # fmt: skip
+_ENDS = {
+    "helped": "helped", "did_not_help": "did not help", "failed": "failed", "uncertain": "may not have happened",
+    "cancelled": "was given up before anything was done", "dry_run": "would have been done now (mode observe)",
+}  # fmt: skip
+
+
+def lines(plan: RestartPlan | None, t: float) -> list[str]:
+    """Return what there is to say of a target's restarts at Unix time `t`, the most urgent first."""
+    if plan is None:
+        return []
+    if plan.under_way is not None:
+        attempt = plan.under_way
+        who = f"by {attempt.actor} " if attempt.trigger == "manual" else ""
+        began = text.age(max(0.0, t - attempt.began_timestamp_seconds))
+        return [f"A restart {who}is under way since {began}: {_ended(attempt.text)}"]
+    told = [line for wish in plan.waiting for line in _wished(wish)]
+    of_breaker = any(gate.gate == "breaker" for wish in plan.waiting for gate in wish.gates)
+    if plan.last is not None and not of_breaker:
+        told.append(_past(plan.last, t))
+    return told
+
+
+def _wished(wish: Waiting) -> list[str]:
+    who = _TRIGGERS.get(wish.trigger, wish.trigger)
+    if wish.verdict == "approve":
+        approve = f": vllm-watch approve {wish.incident_id}" if wish.incident_id else ""
+        return [f"A restart {who} waits for a person's yes{approve}"]
+    by = f" (approved by {wish.approved_by})" if wish.approved_by else ""
+    first = f"No restart {who} now{by}: {_ended(wish.text)}{_until(wish.text, wish.until_timestamp_seconds)}"
+    return [
+        first,
+        *(
+            f"Also: {_ended(gate.text)}{_until(gate.text, gate.until_timestamp_seconds)}"
+            for gate in wish.gates[1:]
+        ),
+    ]
+
+
+def _until(said: str, t: float | None) -> str:
+    """When a gate will be asked again, unless its text says a time itself."""
+    if t is None or "Z" in said:
+        return ""
+    return f" Asked again {datetime.fromtimestamp(t, UTC):%H:%M}Z."
+
+
+def _past(attempt: AttemptShown, t: float) -> str:
+    dry = attempt.state == "dry_run"
+    ended_t, payoff = attempt.ended_timestamp_seconds, attempt.payoff_ratio
+    when = "" if ended_t is None else f", {text.age(max(0.0, t - ended_t))} ago,"
+    why = "" if dry or not attempt.text else f" ({attempt.text})"
+    gave = ""
+    if payoff is not None:
+        gave = (
+            f" It gave back {text.percent(payoff)} of its fresh throughput."
+            if payoff > 0
+            else " It gave no throughput back."
+        )
+    ends = _ENDS.get(attempt.state, attempt.state)
+    return f"{'A restart' if dry else 'The last restart'}{when} {ends}{why}.{gave}".replace(
+        ", now ago,", " just now"
+    )
+
+
+def _ended(said: str) -> str:
+    return said if said.endswith((".", "!", "?")) else f"{said}."

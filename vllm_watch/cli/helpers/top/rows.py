@@ -1,0 +1,228 @@
+"""The engines as rows: what stands in which column, which columns fit, how rows are sorted and filtered."""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from rich.text import Text
+
+from vllm_watch.cli.helpers.top import text
+from vllm_watch.cli.helpers.top import words as top_words
+from vllm_watch.cli.helpers.top.status import Status, TargetStatus
+from vllm_watch.signals.records import EngineSignals
+
+POINTS_MAX = 60  # of a curve: as wide as it is ever drawn
+_STALE_INTERVALS = 3  # as many looks missed in a row are no accident
+_NAME_MIN, _NAME_MAX = 14, 44
+
+
+@dataclass(slots=True)
+class Row:
+    """One engine, or a target that shows none."""
+
+    target: TargetStatus
+    engine: EngineSignals | None
+    several: bool  # has the target more engines than this one?
+    age_seconds: float | None  # since the daemon looked at it
+    curve: Sequence[float | None] = ()  # generation tokens per second, oldest first
+
+    @property
+    def name(self) -> str:
+        """The target's name, with the engine where there are several."""
+        return (
+            f"{self.target.name}/{self.engine.engine}"
+            if self.engine and self.several
+            else self.target.name
+        )
+
+    @property
+    def state(self) -> str:
+        """What it is doing, in one word."""
+        return self.engine.state if self.engine else self.target.state
+
+    @property
+    def model(self) -> str:
+        """The model it serves; empty when unknown."""
+        if self.engine and self.engine.model_name:
+            return self.engine.model_name
+        return ", ".join(self.target.signals.models) if self.target.signals else ""
+
+    @property
+    def stale(self) -> bool:
+        """Is what it shows older than it should be?"""
+        limit = _STALE_INTERVALS * self.target.interval_seconds
+        return self.age_seconds is not None and self.age_seconds > limit
+
+    def matches(self, wanted: str) -> bool:
+        """Does any of its words contain the text, in either case?"""
+        words = (self.name, self.target.group, self.state, self.model, self.target.url)
+        return any(wanted.lower() in word.lower() for word in words)
+
+
+@dataclass(slots=True)
+class Curves:
+    """The last generation rates of every engine that is still there."""
+
+    _points: dict[tuple[str, str], tuple[float, deque[float | None]]] = field(default_factory=dict)
+
+    def rows(self, status: Status) -> list[Row]:
+        """Return a row per engine, each with its curve grown by what is new."""
+        kept: dict[tuple[str, str], tuple[float, deque[float | None]]] = {}
+        rows: list[Row] = []
+        for target in status.targets:
+            signals = target.signals
+            age_seconds = max(0.0, status.t - signals.t) if signals else None
+            engines: list[EngineSignals | None] = [*signals.engines.values()] if signals else []
+            for engine in engines or [None]:
+                row = Row(target, engine, len(engines) > 1, age_seconds)
+                if engine and signals:
+                    key = (target.name, engine.engine)
+                    last_t, points = self._points.get(key, (0.0, deque(maxlen=POINTS_MAX)))
+                    if signals.t != last_t:
+                        points.append(engine.generation_tokens_per_second if signals.up else None)
+                    kept[key] = (signals.t, points)
+                    row.curve = points
+                rows.append(row)
+        self._points = kept
+        return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. `rank`: the lower, the longer it stays when the terminal gets narrow."""
+
+    title: str
+    width: int
+    rank: int
+    show: Callable[[Row, int], Text | str]  # with the width it has
+    align: Literal["left", "right"] = "right"
+
+
+def _of(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
+    return lambda row, _: read(row.engine) if row.engine else text.UNKNOWN
+
+
+def _kv(row: Row, width: int) -> Text:
+    ratio = row.engine.kv_cache_usage_ratio if row.engine else None
+    return Text().append(text.bar(ratio, width - 5)).append(f" {text.percent(ratio):>4}")
+
+
+def _state(row: Row, _: int) -> Text:
+    return Text(row.state, text.STATE_STYLES.get(row.state, "bright_black"))
+
+
+def _curve(row: Row, width: int) -> Text:
+    return Text(text.sparkline(row.curve, width), "cyan")
+
+
+_NAME = Column("ENGINE", _NAME_MIN, 0, lambda row, width: text.fit(row.name, width), "left")
+_COLUMNS = (
+    _NAME,
+    Column("STATE", 10, 0, _state, "left"),
+    Column("RUN", 4, 1, _of(lambda e: text.count(e.requests_running))),
+    Column("WAIT", 4, 1, _of(lambda e: text.count(e.requests_waiting))),
+    Column("KV CACHE", 11, 2, _kv, "left"),
+    Column("SPEED", 5, 1, _of(lambda e: text.percent(e.throughput_ratio))),
+    Column("TOK/S", 5, 1, _of(lambda e: text.count(e.generation_tokens_per_second))),
+    Column("", 12, 5, _curve, "left"),
+    Column("TTFT p95", 8, 3, _of(lambda e: text.seconds(e.time_to_first_token_seconds.p95))),
+    Column("ITL p95", 7, 3, _of(lambda e: text.seconds(e.inter_token_latency_seconds.p95))),
+    Column("QUEUE p95", 9, 7, _of(lambda e: text.seconds(e.queue_time_seconds.p95))),
+    Column("E2E p95", 7, 8, _of(lambda e: text.seconds(e.e2e_latency_seconds.p95))),
+    Column("PROMPT/S", 8, 6, _of(lambda e: text.count(e.prompt_tokens_per_second))),
+    Column("REQ/S", 5, 7, _of(lambda e: text.count(e.requests_finished_per_second))),
+    Column("PREEMPT/S", 9, 9, _of(lambda e: text.count(e.preemptions_per_second))),
+    Column("HIT", 4, 8, _of(lambda e: text.percent(e.prefix_cache_hit_ratio))),
+    Column("SEEN", 6, 9, lambda row, _: text.age(row.age_seconds)),
+    Column("MODEL", 24, 10, lambda row, width: text.fit(row.model, width), "left"),
+)
+
+Sort = Callable[[Row], tuple[float, str]]
+
+
+def _most(read: Callable[[EngineSignals], float | None]) -> Sort:
+    def key(row: Row) -> tuple[float, str]:
+        value = read(row.engine) if row.engine else None
+        return (float("inf") if value is None else -value, row.name)
+
+    return key
+
+
+def _urgency(row: Row) -> tuple[float, str]:
+    """What wakes people before what does not, and of that the worst state; a whole server's is each engine's."""
+    known = text.STATES_BY_URGENCY
+    state = known.index(row.state) if row.state in known else len(known)
+    return (top_words.rank(row.target.incidents) * (len(known) + 1) + state, row.name)
+
+
+def folded(rows: Sequence[Row]) -> Text:
+    """Return a line that stands for all these rows: how many are in which state."""
+    states = Counter(row.state for row in rows)
+    said = ", ".join(
+        f"{states[state]} {state}" for state in text.STATES_BY_URGENCY if states[state]
+    )
+    return Text(f"… {len(rows)} more: {said}", "dim", no_wrap=True)
+
+
+SORTS: dict[str, Sort] = {
+    "urgency": _urgency,
+    "name": lambda row: (0, row.name),
+    "tokens": _most(lambda e: e.generation_tokens_per_second),
+    "waiting": _most(lambda e: e.requests_waiting),
+    "KV cache": _most(lambda e: e.kv_cache_usage_ratio),
+    "TTFT": _most(lambda e: e.time_to_first_token_seconds.p95),
+}
+
+
+def arranged(rows: Iterable[Row], sort: str, wanted: str) -> list[Row]:
+    """Return the rows that match, in the order that was asked for."""
+    return sorted((row for row in rows if row.matches(wanted)), key=SORTS[sort])
+
+
+def columns_for(width: int, rows: Sequence[Row]) -> list[Column]:
+    """Return the columns that fit; what is left over goes to names, then to the curve."""
+    chosen = list(_COLUMNS)
+    while len(chosen) > 1 and _width(chosen) > width:
+        chosen.remove(max(chosen, key=lambda column: column.rank))
+    longest = max((len(row.name) for row in rows), default=0)
+    chosen = _grown(chosen, "ENGINE", min(longest, _NAME_MAX), width)
+    return _grown(chosen, "", POINTS_MAX, width)
+
+
+def _grown(columns: list[Column], title: str, wanted: int, width: int) -> list[Column]:
+    spare = max(0, width - _width(columns))
+    return [
+        Column(each.title, min(max(each.width, wanted), each.width + spare), each.rank, each.show, each.align)
+        if each.title == title else each
+        for each in columns
+    ]  # fmt: skip
+
+
+def _width(columns: Sequence[Column]) -> int:
+    return sum(column.width + 1 for column in columns)
+
+
+def titles(columns: Sequence[Column], width: int) -> Text:
+    """Return the line of titles, as wide as the terminal."""
+    cells = (
+        text.fit(c.title, c.width) if c.align == "left" else c.title.rjust(c.width) for c in columns
+    )
+    return Text(" ".join(cells).ljust(width), "bold reverse", no_wrap=True)
+
+
+def line(row: Row, columns: Sequence[Column], *, selected: bool) -> Text:
+    """Return one row; what is stale is dim."""
+    shown = Text(no_wrap=True, overflow="crop")
+    for column in columns:
+        value = column.show(row, column.width)
+        cell = value if isinstance(value, Text) else Text(value)
+        cell.truncate(column.width)
+        missing = " " * (column.width - cell.cell_len)
+        shown.append(cell if column.align == "left" else Text(missing).append(cell))
+        shown.append(missing + " " if column.align == "left" else " ")
+    if row.stale:
+        shown.stylize("dim")
+    if selected:
+        shown.stylize("on grey30")
+    return shown

@@ -1,0 +1,191 @@
+"""What a running daemon says at GET /api/v1/status, read into the records it was made of."""
+
+import asyncio
+import os
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TypeVar
+
+import aiohttp
+from pydantic import BaseModel, ValidationError
+
+from vllm_watch.cli.helpers.connection import Connection
+from vllm_watch.errors import WatchError
+from vllm_watch.export.incidents import Incident
+from vllm_watch.export.restarts import RestartPlan, RestartState
+from vllm_watch.samples.gpu import GpuReading, GpuSample
+from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.target import WATCHER
+from vllm_watch.signals.holders.records import STALE, Judged
+from vllm_watch.signals.records import Advice, Sight, TargetSignals
+
+_TIMEOUT_SECONDS = 5.0
+_BODY_BYTES_MAX = 64 << 20  # 10,000 targets of one engine each
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedProcess(ProcessSample):
+    """A holder of GPU memory with the daemon's verdict."""
+
+    verdict: str = "unknown"
+    reason: str | None = None
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedGpu(GpuSample):
+    """A GPU with what of its memory is stale; None: not judged."""
+
+    processes: tuple[JudgedProcess, ...] | None = None
+    stale_bytes: int | None = None  # of processes
+    unaccounted_bytes: int | None = None  # used, and held by no process that is seen
+    unaccounted: Judged | None = None
+
+    @property
+    def lost_bytes(self) -> int:
+        """What nobody uses, as far as it is known: of stale processes, and of nobody where that is judged stale."""
+        nobody = self.unaccounted is not None and self.unaccounted.verdict == STALE
+        return (self.stale_bytes or 0) + ((self.unaccounted_bytes or 0) if nobody else 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedReading(GpuReading):
+    """All GPUs of the daemon's host."""
+
+    gpus: tuple[JudgedGpu, ...] | None = None
+
+
+class SourceStatus(BaseModel):
+    """How the last call to one source ended."""
+
+    outcome: str = ""
+    last_success_timestamp_seconds: float | None = None
+
+
+class StoreStatus(BaseModel):
+    """The state folder: could the last attempt be written, and why not."""
+
+    ok: bool = True
+    because: str | None = None
+
+
+class TargetStatus(BaseModel):
+    """One target: who it is and its last signals, None before the first look."""
+
+    name: str
+    url: str
+    group: str = ""
+    interval_seconds: float = 5.0
+    state: str
+    state_text: str = ""
+    signals: TargetSignals | None = None
+    advice: tuple[Advice, ...] = ()
+    detectors: dict[str, Sight] = {}
+    sources: dict[str, SourceStatus] = {}
+    incidents: tuple[Incident, ...] = ()  # the open ones, the worst first
+    restart: RestartPlan | None = None  # None: restarts are off
+
+
+class Status(BaseModel):
+    """Everything at one moment; keys that a newer daemon adds are not read."""
+
+    version: str
+    t: float  # Unix seconds, by the daemon's clock
+    window_seconds: float
+    not_ready: str | None = None
+    uptime_seconds: float | None = None
+    sources: dict[str, SourceStatus] = {}  # of the daemon's host
+    store: StoreStatus | None = None  # None: there is no state folder
+    restarts: RestartState | None = None  # None: restarts are off everywhere
+    gpus: JudgedReading | None = None  # None: not looked at yet
+    targets: list[TargetStatus]
+    incidents: tuple[Incident, ...] = ()  # of the watcher itself, and of what targets share
+
+
+_Answer = TypeVar("_Answer", bound=BaseModel)
+
+
+class _Incidents(BaseModel):
+    incidents: tuple[Incident, ...]
+
+
+class Daemon:
+    """A running vllm-watch, asked over one connection that is kept."""
+
+    def __init__(
+        self, url: str, headers: Mapping[str, str] | None = None, tls: ssl.SSLContext | bool = True
+    ) -> None:
+        self.url = url
+        self._headers = dict(headers or {})
+        self._tls = tls
+        self._session: aiohttp.ClientSession | None = None
+
+    @classmethod
+    def at(cls, connection: Connection) -> "Daemon":
+        """Return the one that a command line names. Raises WatchError."""
+        return cls(connection.url, connection.headers(), connection.tls())
+
+    async def status(self) -> Status:
+        """Ask for the status.
+
+        Raises:
+            WatchError: no answer within five seconds, or one that is not vllm-watch's.
+        """
+        if self._session is None:
+            timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
+            self._session = aiohttp.ClientSession(timeout=timeout)
+        status = await self._ask(self._session, "status", Status)
+        # Those of the watcher itself belong to no target, and stand only there.
+        own = await self._ask(self._session, f"incidents?state=open&target={WATCHER}", _Incidents)
+        return status.model_copy(update={"incidents": own.incidents})
+
+    async def _ask(self, session: aiohttp.ClientSession, what: str, kind: type[_Answer]) -> _Answer:
+        try:
+            body = await self._get(session, what)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise WatchError(
+                f"no answer from {self.url}: {_why(error)}", "is it running there?"
+            ) from None
+        try:
+            # In a thread: a thousand targets take longer to read than a key may wait.
+            return await asyncio.to_thread(kind.model_validate_json, body)
+        except ValidationError:
+            cause = f"{self.url} does not answer as vllm-watch does"
+            raise WatchError(cause, "check the address, and that both are of one version") from None
+
+    async def close(self) -> None:
+        """Close the connection."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def _get(self, session: aiohttp.ClientSession, what: str) -> bytes:
+        if session.closed:  # the screen was left between two questions
+            raise WatchError(f"{self.url} is not asked any more", "start vllm-watch top again")
+        url = f"{self.url}/api/v1/{what}"
+        async with session.get(
+            url, allow_redirects=False, headers=self._headers, ssl=self._tls
+        ) as answer:
+            if answer.status == HTTPStatus.UNAUTHORIZED:
+                remedy = "name the file that holds yours with --credentials-file"
+                raise WatchError(f"{self.url} asks for a user and a password", remedy)
+            if answer.status != HTTPStatus.OK:
+                raise WatchError(
+                    f"{self.url} answers with HTTP status {answer.status}", "check the address"
+                )
+            body = bytearray()
+            async for chunk in answer.content.iter_any():
+                body += chunk
+                if len(body) > _BODY_BYTES_MAX:
+                    raise WatchError(f"{self.url} answers without end", "check the address")
+            return bytes(body)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return f"nothing within {_TIMEOUT_SECONDS:g} s"
+    number = getattr(error, "errno", None)
+    return (
+        os.strerror(number) if number and number > 0 else str(error) or type(error).__name__
+    ).lower()

@@ -1,0 +1,230 @@
+"""What is wrong, first: the open incidents, the evidence of the chosen one and what to do, and how the watcher itself does."""
+
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from vllm_watch.cli.helpers.top import restarts as top_restarts
+from vllm_watch.cli.helpers.top import text
+from vllm_watch.cli.helpers.top import words as top_words
+from vllm_watch.cli.helpers.top.rows import Row
+from vllm_watch.cli.helpers.top.status import Status, TargetStatus
+from vllm_watch.export.incidents import SEVERITIES, Incident, in_order
+
+_WRONG_SHARE = (
+    5  # incidents take at most this part (a fifth) of the height, what is known of one a quarter
+)
+_DETAIL_SHARE = 4
+_LOW_HEIGHT = 16  # lines; below, the detail is one line
+_LABEL_WIDTH = 10
+_WELL = frozenset(("serving", "idle", "prefilling"))
+# Kinds that an engine's state tells of while they are seen.
+_SHOWN_AS = frozenset(("engine_down", "engine_stalled", "throughput_collapse", "overload"))
+_STALE_INTERVALS = 3  # as many looks missed in a row are no accident
+_FINE = frozenset(("", "ok", "no_driver", "http"))  # http: answered, in its own way
+
+
+def open_incidents(status: Status) -> list[Incident]:
+    """Return all that are open, those that wake people first."""
+    found = {each.id: each for target in status.targets for each in target.incidents}
+    found |= {each.id: each for each in status.incidents}
+    return in_order(found.values())
+
+
+def wrong(status: Status | None, width: int, height: int) -> Text:
+    """Return a line for each open incident, the worst first, or that there is none."""
+    if status is None:
+        return Text()
+    incidents = open_incidents(status)
+    if not incidents:
+        return Text(_all_well(status), "green", no_wrap=True, overflow="ellipsis")
+    room = max(1, height // _WRONG_SHARE)
+    shown = incidents if len(incidents) <= room else incidents[: max(1, room - 1)]
+    lines = [_incident(each, status.t, width) for each in shown]
+    if len(incidents) > len(shown) and room > 1:
+        lines.append(Text(f" and {_counted(incidents[len(shown) :])} more", "dim"))
+    return Text("\n", no_wrap=True, overflow="crop").join(lines)
+
+
+def _all_well(status: Status) -> str:
+    if not status.targets:
+        return ""
+    unseen = sum(target.signals is None for target in status.targets)
+    return "No incident is open." + (f" {unseen} not looked at yet." if unseen else "")
+
+
+def _counted(incidents: list[Incident]) -> str:
+    counts = {s: sum(each.severity == s for each in incidents) for s in SEVERITIES}
+    return ", ".join(f"{count} {severity}" for severity, count in counts.items() if count)
+
+
+def _incident(incident: Incident, t: float, width: int) -> Text:
+    opened_t = incident.opened_timestamp_seconds
+    lasts = text.UNKNOWN if opened_t is None else text.age(max(0.0, t - opened_t))
+    engine = f"/{incident.engine}" if incident.engine else ""
+    shown = Text(f" {incident.severity:6} ", top_words.STYLES.get(incident.severity, ""), no_wrap=True)  # fmt: skip
+    shown.append(f" {text.clean(incident.target)}{engine}", "bold")
+    shown.append(f"  {text.clean(top_words.title(incident))}", "")
+    shown.append(f"  {lasts}  ", "dim").append(text.clean(incident.summary), "dim")
+    shown.truncate(width, overflow="ellipsis")
+    return shown
+
+
+def detail(row: Row | None, status: Status | None, width: int, height: int) -> Text:
+    """Return what is known of the chosen engine: the state's own sentence, what speaks for it, what to do."""
+    if row is None or status is None:
+        return Text()
+    said = _sentence(row)
+    said.truncate(width, overflow="ellipsis")
+    if height < _LOW_HEIGHT:
+        return said
+    rule = Text("─" * width, "bright_black")
+    room = max(1, height // _DETAIL_SHARE - 2)
+    lines = _evidence_lines(row, status.t, width)[:room]
+    for line in lines:
+        line.truncate(width, overflow="ellipsis")
+    return Text("\n", no_wrap=True).join([rule, said, *lines, facts(row, width)])
+
+
+def worst_row(rows: Sequence[Row], status: Status | None) -> int:
+    """Return the place of the row that the first open incident is about; the first where there is none."""
+    for incident in open_incidents(status) if status else ():
+        for place, row in enumerate(rows):
+            if row.target.name == incident.target and incident in incidents_of(row):
+                return place
+    return 0
+
+
+def _sentence(row: Row) -> Text:
+    sentence = row.engine.state_text if row.engine else row.target.state_text
+    incidents = incidents_of(row)
+    if incidents and not _does_again(row):
+        sentence = incidents[0].summary
+    elif incidents:
+        sentence = f"{sentence}; it does again, and the incident ends when that lasts"
+    sentence = text.clean(
+        sentence or (row.target.signals and row.target.signals.why_not) or row.state
+    )
+    if row.stale:
+        sentence = f"not seen for {text.age(row.age_seconds)}: {sentence}"
+    style = text.STATE_STYLES.get(row.state, "").replace(" on red", "").replace("white", "red")
+    return Text(f"{text.clean(row.name)}: ", "bold", no_wrap=True).append(sentence, style)
+
+
+def _does_again(row: Row) -> bool:
+    """Is what its worst incident says not so any more, though it is not closed yet?"""
+    incidents = incidents_of(row)
+    return bool(incidents) and incidents[0].kind in _SHOWN_AS and row.state in _WELL
+
+
+def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
+    """What to do before what speaks for it: there may be room for few lines."""
+    incidents = incidents_of(row)
+    if not incidents:
+        return [_labelled("restart", line) for line in top_restarts.lines(row.target.restart, t)]
+    worst = incidents[0]
+    lines = [_labelled("was", worst.summary)] if _does_again(row) else []
+    steps = textwrap.wrap(top_words.step(worst), max(20, width - _LABEL_WIDTH))
+    lines += [_labelled("" if number else "do", each) for number, each in enumerate(steps)]
+    lines.append(_labelled("restart", top_words.advice(worst)))
+    lines += [_labelled("restart", line) for line in top_restarts.lines(row.target.restart, t)]
+    for side in ("for", "against"):
+        lines += [_labelled(side, said) for said in map(_said, worst.evidence.get(side, ())) if said]  # fmt: skip
+    return lines
+
+
+def incidents_of(row: Row) -> list[Incident]:
+    """Return the open ones of this engine or of its whole server, the worst first."""
+    engine = row.engine.engine if row.engine else None
+    return in_order(
+        each for each in row.target.incidents if each.engine in (None, engine) or engine is None
+    )
+
+
+def _said(item: Mapping[str, Any]) -> str:
+    said = text.clean(str(item.get("text") or item.get("name") or ""))
+    expected = item.get("expected")
+    if expected is None or isinstance(expected, bool):
+        return said
+    number = f"{expected:g}" if isinstance(expected, int | float) else text.clean(str(expected))
+    return f"{said} (expected {number}{' ' + str(item['unit']) if item.get('unit') else ''})"
+
+
+def _labelled(label: str, said: str) -> Text:
+    return Text(f"  {label:{_LABEL_WIDTH - 2}}", "dim", no_wrap=True).append(text.clean(said))
+
+
+def facts(row: Row, width: int) -> Text:
+    """Return what it is: model, address, version, room in the KV cache."""
+    signals, engine = row.target.signals, row.engine
+    found = [row.model or "model unknown", row.target.url]
+    if signals and signals.version:
+        found.append(f"vLLM {signals.version}")
+    if engine and engine.kv_cache_capacity_tokens is not None:
+        found.append(
+            f"KV {text.count(engine.kv_cache_free_tokens)} of {text.count(engine.kv_cache_capacity_tokens)} tokens free"
+        )
+    if engine and engine.restarts:
+        found.append(f"{engine.restarts} restarts seen")
+    if row.target.restart is not None:
+        found.append(f"restarts: {row.target.restart.mode}")
+    shown = Text(" · ".join(map(text.clean, found)), "dim", no_wrap=True)
+    shown.truncate(width, overflow="ellipsis")
+    return shown
+
+
+def watcher(status: Status | None, width: int) -> Text:
+    """Return how the watcher itself does, in one line: what it cannot see or keep comes first."""
+    if status is None:
+        return Text()
+    troubles = [*watcher_troubles(status)]
+    up = sum(bool(target.signals and target.signals.up) for target in status.targets)
+    fine = [f"{up} of {len(status.targets)} targets answer"]
+    if status.uptime_seconds is not None:
+        fine.append(f"up {text.age(status.uptime_seconds)}")
+    fine += ["state kept"] if status.store and status.store.ok else []
+    shown = Text("watcher ", "dim", no_wrap=True)
+    if troubles:
+        shown.append(text.clean(" · ".join(troubles)), "yellow").append(" · ", "dim")
+    shown.append(" · ".join(fine), "dim")
+    shown.truncate(width, overflow="ellipsis")
+    return shown
+
+
+def watcher_troubles(status: Status) -> Iterable[str]:
+    """Yield what keeps the watcher from seeing, keeping or doing what it should."""
+    if status.not_ready:
+        yield status.not_ready
+    late = sum(_late(target, status.t) for target in status.targets)
+    if late:
+        yield f"{_targets(late)} not looked at lately"
+    for name, source in status.sources.items():
+        if source.outcome not in _FINE:
+            yield f"{name}: {source.outcome}"
+    blind = Counter(
+        slug
+        for target in status.targets
+        for slug, sight in target.detectors.items()
+        if sight.state == "blind"
+    )
+    for slug, count in blind.most_common():
+        yield f"{slug} cannot be found on {_targets(count)}"
+    if status.store is not None and not status.store.ok:
+        yield f"state is not kept ({status.store.because or 'unknown'})"
+    if status.restarts is not None:
+        if status.restarts.journal_trouble:
+            yield f"no journal, no restarts ({status.restarts.journal_trouble})"
+        if status.restarts.paused is not None:
+            yield f"restarts are paused by {status.restarts.paused.actor}"
+
+
+def _targets(count: int) -> str:
+    return f"{count} target{'s' if count > 1 else ''}"
+
+
+def _late(target: TargetStatus, t: float) -> bool:
+    signals = target.signals
+    return signals is not None and t - signals.t > _STALE_INTERVALS * target.interval_seconds

@@ -1,0 +1,263 @@
+"""The Kubernetes API server: one call of its REST interface, or one watch, bounded in time and size. Nothing is judged here.
+
+From inside a cluster all that is needed lies in the pod: address in the environment, token, certificate
+and namespace in files. They are read anew for each call, since tokens are rotated; a call is a connection
+of its own, since calls are minutes apart.
+Source: kubernetes.io/docs/tasks/run-application/access-api-from-pod, "Directly accessing the REST API".
+"""
+
+import asyncio
+import json
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+
+from vllm_watch import __version__
+from vllm_watch.errors import WatchError
+from vllm_watch.support.redaction import redacted
+
+CALL_SECONDS = 10.0
+"""For one call, connecting included: the API server answers in milliseconds, and is retried by who asks."""
+
+CONNECT_SECONDS = 5.0
+"""Ends before a call does, so that a call which ran out of time is one that was sent."""
+
+ANSWER_BYTES_MAX = 4 << 20
+"""A pod or a Lease takes some KB; a list of the pods of a large namespace takes one or two MiB."""
+
+SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where Kubernetes mounts a pod's token, certificate and namespace."""
+
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+
+_FILE_BYTES_MAX = 1 << 20
+_SAID_CHARACTERS_MAX = 300
+
+Take = Callable[[Mapping[str, Any]], bool]
+"""Is shown an event; may it go on?"""
+
+NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
+
+
+class KubernetesError(WatchError):
+    """The API server could not be asked, or its answer was not had."""
+
+    def __init__(self, cause: str, remedy: str, *, sent: bool) -> None:
+        super().__init__(cause, remedy)
+        self.sent = sent  # the request may have been carried out; False: surely not
+
+
+class Answer(NamedTuple):
+    """What the API server said; statuses of 4xx and 5xx are answers too."""
+
+    status: int
+    document: dict[str, Any]  # empty where the body was no JSON object
+    retry_after_seconds: float | None = None  # what it asks for with 429 and 503
+
+    @property
+    def ok(self) -> bool:
+        return 200 <= self.status < 300  # noqa: PLR2004 - HTTP
+
+    def said(self) -> str:
+        """Return its own words, in one line: of a Status object its message."""
+        message = " ".join(redacted(str(self.document.get("message", ""))).split())
+        return f"HTTP {self.status} {message[:_SAID_CHARACTERS_MAX]}".strip()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Where the API server is, and who we are there."""
+
+    url: str  # without a path
+    token_file: Path | None = None
+    ca_file: Path | None = None  # None: what the system trusts
+    namespace: str = ""  # our own; empty: unknown
+
+
+def in_cluster(environ: Mapping[str, str], folder: Path | None = None) -> Access:
+    """Return what a pod's own service account gives; its files are in `folder`, None: where they always are.
+
+    Raises:
+        KubernetesError: where this is no pod, or one without a token.
+    """
+    folder = folder or SERVICE_ACCOUNT
+    host = environ.get("KUBERNETES_SERVICE_HOST", "")
+    port = environ.get("KUBERNETES_SERVICE_PORT_HTTPS") or environ.get("KUBERNETES_SERVICE_PORT")
+    if not host:
+        cause = "this is no Kubernetes pod (KUBERNETES_SERVICE_HOST is not set)"
+        raise KubernetesError(cause, "run vllm-watch in the cluster", sent=False)
+    if not (folder / "token").exists():
+        remedy = "give the pod a serviceAccountName, and leave automountServiceAccountToken on"
+        raise KubernetesError(f"{folder} holds no token", remedy, sent=False)
+    ca_file = folder / "ca.crt"
+    return Access(
+        url=f"https://{f'[{host}]' if ':' in host else host}:{port or 443}",
+        token_file=folder / "token",
+        ca_file=ca_file if ca_file.exists() else None,
+        namespace=_namespace(folder / "namespace"),
+    )
+
+
+def _namespace(file: Path) -> str:
+    try:
+        return _content(file).strip()
+    except (OSError, ValueError):
+        return ""
+
+
+class Api:
+    """Calls one API server. Every method raises KubernetesError where no answer was had."""
+
+    def __init__(self, access: Access, session: NewSession) -> None:
+        """`session` makes the sessions; hooks have it in `Tools.session`."""
+        self.access = access
+        self._session = session
+
+    async def get(self, path: str, query: Mapping[str, str] | None = None) -> Answer:
+        """Read `path`, such as /api/v1/namespaces/NAMESPACE/pods/NAME."""
+        return await self._call("GET", path, None, query=query)
+
+    async def post(
+        self, path: str, document: Mapping[str, Any], query: Mapping[str, str] | None = None
+    ) -> Answer:
+        """Create; 409 where the name exists."""
+        return await self._call("POST", path, document, query=query)
+
+    async def put(self, path: str, document: Mapping[str, Any]) -> Answer:
+        """Replace; 409 where metadata.resourceVersion is not the newest."""
+        return await self._call("PUT", path, document)
+
+    async def patch(self, path: str, document: Any, kind: str = MERGE_PATCH) -> Answer:
+        """Change a part; `kind` is one of the *_PATCH."""
+        return await self._call("PATCH", path, document, content_type=kind)
+
+    async def delete(self, path: str, document: Mapping[str, Any] | None = None) -> Answer:
+        """Delete; `document` is a DeleteOptions, such as one with preconditions."""
+        return await self._call("DELETE", path, document)
+
+    async def follow(
+        self, path: str, query: Mapping[str, str], seconds: float, take: Take
+    ) -> Answer:  # fmt: skip
+        """Watch: hand each event to `take` as it comes, until it has enough or the server ends it; the answer
+        is empty then.
+
+        `seconds` is what the server was asked for; a connection that outlives it by a call is dead.
+
+        Raises:
+            KubernetesError: also where the stream was cut off, or is no stream of events.
+        """
+        headers, secure = await asyncio.to_thread(self._credentials)
+        timeout = aiohttp.ClientTimeout(
+            total=seconds + CALL_SECONDS, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS
+        )
+        try:
+            async with (
+                self._session(aiohttp.TCPConnector(ssl=secure)) as session,
+                session.get(
+                    self.access.url + path, params=query, headers=headers, timeout=timeout,
+                    allow_redirects=False,
+                ) as response,
+            ):  # fmt: skip
+                if response.status != 200:  # noqa: PLR2004 - HTTP
+                    return _answer(response, await _bounded(response))
+                await _each_line(response, take)
+                return Answer(response.status, {})
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise self._unheard(error, seconds) from None
+
+    async def _call(
+        self, method: str, path: str, document: Any, *, query: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> Answer:  # fmt: skip
+        headers, secure = await asyncio.to_thread(self._credentials)
+        if document is not None:
+            headers["Content-Type"] = content_type
+        timeout = aiohttp.ClientTimeout(
+            total=CALL_SECONDS, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS
+        )
+        try:
+            async with (
+                self._session(aiohttp.TCPConnector(ssl=secure)) as session,
+                session.request(
+                    method, self.access.url + path, params=query, headers=headers, timeout=timeout,
+                    data=None if document is None else json.dumps(document), allow_redirects=False,
+                ) as response,
+            ):  # fmt: skip
+                return _answer(response, await _bounded(response))
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unheard(error, CALL_SECONDS) from None
+
+    def _unheard(self, error: Exception, seconds: float) -> KubernetesError:
+        sent = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+        why = redacted(str(error)) or f"no answer within {seconds:g} s"
+        cause = f"the API server at {self.access.url} cannot be asked: {why}"
+        return KubernetesError(cause, "see whether kubectl works from this pod", sent=sent)
+
+    def _credentials(self) -> tuple[dict[str, str], ssl.SSLContext | bool]:
+        headers = {"Accept": "application/json", "User-Agent": f"vllm-watch/{__version__}"}
+        try:
+            if self.access.token_file is not None:
+                headers["Authorization"] = f"Bearer {_token(self.access.token_file)}"
+            if not self.access.url.startswith("https:"):
+                return headers, True
+            ca = None if self.access.ca_file is None else _content(self.access.ca_file)
+            return headers, ssl.create_default_context(cadata=ca)
+        except (OSError, ValueError) as error:  # an SSLError is an OSError
+            cause = f"the service account's files cannot be used: {redacted(str(error))}"
+            remedy = "look at the volume that Kubernetes mounts into the pod"
+            raise KubernetesError(cause, remedy, sent=False) from None
+
+
+def _token(file: Path) -> str:
+    token = _content(file).strip()
+    if not token or not token.isprintable():
+        raise ValueError(f"{file} holds no token")
+    return token
+
+
+def _content(file: Path) -> str:
+    with file.open("rb") as opened:
+        return opened.read(_FILE_BYTES_MAX).decode("ascii")
+
+
+async def _bounded(response: aiohttp.ClientResponse) -> bytes:
+    body = bytearray()
+    async for part in response.content.iter_any():
+        body += part
+        if len(body) > ANSWER_BYTES_MAX:
+            raise aiohttp.ClientPayloadError(f"an answer of over {ANSWER_BYTES_MAX >> 20} MiB")
+    return bytes(body)
+
+
+async def _each_line(response: aiohttp.ClientResponse, take: Take) -> None:
+    """Raises ValueError for a line that is no event; what is cut off at the end is no line."""
+    rest = b""
+    async for part in response.content.iter_any():
+        *lines, rest = (rest + part).split(b"\n")
+        for line in lines:
+            event = json.loads(line)
+            if not isinstance(event, dict):
+                raise ValueError("an event is no object")  # noqa: TRY004 - of the text, not of the code
+            if not take(event):
+                return
+        if len(rest) > ANSWER_BYTES_MAX:
+            raise ValueError(f"an event of over {ANSWER_BYTES_MAX >> 20} MiB")
+
+
+def _answer(response: aiohttp.ClientResponse, body: bytes) -> Answer:
+    try:
+        document = json.loads(body)
+    except ValueError:
+        document = {"message": body[:_SAID_CHARACTERS_MAX].decode(errors="replace")}
+    after = response.headers.get("Retry-After", "").strip()
+    return Answer(
+        response.status,
+        document if isinstance(document, dict) else {},
+        float(after[:9]) if after.isascii() and after.isdigit() else None,
+    )

@@ -1,0 +1,162 @@
+"""A signed POST of JSON, and how it ended: what the webhook hook and the webhook notifier share.
+
+It says what happened, not what that means: a restart that may have been begun must never be asked for
+twice, a message may. No redirect is followed, no proxy and no password of our environment is used.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from vllm_watch import __version__
+from vllm_watch.errors import WatchError
+from vllm_watch.support.redaction import never_show, redacted
+
+CONNECT_SECONDS = 10.0  # three SYNs; who does not answer these is away
+REPLAY_SECONDS = 300
+"""How old a timestamp receivers are told to accept: clocks differ, and a queue holds a request a while."""
+_SECRET_BYTES_MAX = 4096
+_SAID_BYTES_MAX = 500
+_SAID_SECONDS = 1.0
+
+ANSWERED, UNTRUSTED, NOT_REACHED, NO_ANSWER, CUT_OFF = (
+    "answered", "untrusted", "not_reached", "no_answer", "cut_off",
+)  # fmt: skip
+"""How a POST ends. After `untrusted` and `not_reached` nothing was sent; after the others it was."""
+
+NewSession = Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession]
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """How one POST ended."""
+
+    end: str  # one of the above
+    text: str  # in words, without secrets
+    status: int | None = None  # where it was answered
+    retry_after_seconds: float = 0.0  # what the receiver asked for
+
+
+def new_session(connector: aiohttp.BaseConnector | None = None) -> aiohttp.ClientSession:
+    """Return a session without cookies, and without the proxies and passwords of our environment."""
+    return aiohttp.ClientSession(
+        connector=connector, cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
+    )
+
+
+def read_secret(file: Path, key: str) -> bytes:
+    """Return what the file holds, without white space at its ends. Raises WatchError, which names `key`."""
+    try:
+        with file.open("rb") as opened:
+            secret = opened.read(_SECRET_BYTES_MAX).strip()
+    except OSError as error:
+        cause = f"{key} cannot be read: {error.strerror}"
+        raise WatchError(cause, "name a file that vllm-watch may read") from None
+    if not secret:
+        raise WatchError(f"{key} is empty", "write the key into it")
+    never_show(secret.decode(errors="replace"))
+    return secret
+
+
+def headers(key: str, secret: bytes | None, body: bytes, unix_time: float) -> dict[str, str]:
+    """Return the headers of a POST with this idempotency key, signed where there is a secret."""
+    timestamp = str(int(unix_time))
+    found = {
+        "Content-Type": "application/json",
+        "Accept-Encoding": "identity",
+        "User-Agent": f"vllm-watch/{__version__}",
+        "Idempotency-Key": key,
+        "X-Vllm-Watch-Timestamp": timestamp,
+    }
+    if secret is not None:
+        signed = hmac.new(secret, timestamp.encode() + b"." + body, hashlib.sha256)
+        found["X-Vllm-Watch-Signature"] = f"sha256={signed.hexdigest()}"
+    return found
+
+
+def where(url: str) -> str:
+    """Return what of a URL may be shown: the query may hold a token, and so may the path."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}"
+
+
+async def post(
+    session: NewSession, url: str, body: bytes, head: Mapping[str, str], seconds: float,
+    unix_time: float,
+) -> Posted:  # fmt: skip
+    """Send it once. Raises nothing but CancelledError."""
+    place = where(url)
+    # The connection's own limit ends first, so that one at the whole limit means: it was sent.
+    connect = min(CONNECT_SECONDS, seconds / 2)
+    timeout = aiohttp.ClientTimeout(total=seconds, connect=connect, sock_connect=connect)
+    try:
+        async with (
+            session(None) as opened,
+            opened.post(
+                url, data=body, headers=head, timeout=timeout, allow_redirects=False
+            ) as response,
+        ):
+            after = retry_after_seconds(response.headers.get("Retry-After", ""), unix_time)
+            text = f"{place} answered {response.status}{await _said(response)}"
+            return Posted(ANSWERED, text, response.status, after)
+    except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError) as error:
+        why = getattr(error, "certificate_error", error)
+        return Posted(UNTRUSTED, f"{place} is not trusted: {redacted(str(why))}")
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        return Posted(NOT_REACHED, f"{place} cannot be reached: {redacted(str(error))}")
+    except TimeoutError:
+        text = f"{place} was asked and has not answered within {seconds:.0f} s"
+        return Posted(NO_ANSWER, text)
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        said = redacted(str(error) or type(error).__name__)[:_SAID_BYTES_MAX]
+        return Posted(CUT_OFF, f"{place} was asked; its answer was cut off: {said}")
+
+
+async def reachable(url: str) -> str | None:
+    """Connect, with TLS where the URL says so, and send nothing; return why that failed, in words."""
+    parts = urlsplit(url)
+    secure = ssl.create_default_context() if parts.scheme == "https" else None
+    port = parts.port or (443 if secure else 80)
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            _, writer = await asyncio.open_connection(parts.hostname, port, ssl=secure)
+    except (OSError, TimeoutError) as error:
+        why = redacted(str(error)) or f"no answer within {CONNECT_SECONDS:g} s"
+        return f"{where(url)} cannot be reached: {why}"
+    writer.transport.abort()
+    return None
+
+
+async def _said(response: aiohttp.ClientResponse) -> str:
+    """Return the beginning of what an answer that is no success says; its end is not waited for."""
+    if response.ok and response.status < 300:  # noqa: PLR2004
+        return ""
+    try:
+        async with asyncio.timeout(_SAID_SECONDS):
+            body = await response.content.read(_SAID_BYTES_MAX)
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return ""
+    text = " ".join(redacted(body.decode(errors="replace")).split())
+    return f": {text}" if text.isprintable() and text else ""
+
+
+def retry_after_seconds(header: str, now: float) -> float:
+    """Read a Retry-After, seconds or a date; what cannot be read asks for nothing."""
+    text = header.strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        moment = parsedate_to_datetime(text)
+    except ValueError:
+        return 0.0
+    aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+    return max(0.0, (aware - datetime.fromtimestamp(now, UTC)).total_seconds())

@@ -1,0 +1,238 @@
+"""Messages through the library apprise, to what people use. Page: docs/notifications.md.
+
+The library blocks, so each message has a thread of its own, that nobody waits for longer than the deadline;
+while one hangs no second one is begun. Its URLs hold tokens: nothing that it says is shown before every
+part of them is taken out.
+"""
+
+import asyncio
+import contextlib
+import importlib.util
+import logging
+import re
+import stat
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from vllm_watch.errors import WatchError
+from vllm_watch.notify import base
+from vllm_watch.notify.markup import clean
+from vllm_watch.notify.words import Message
+from vllm_watch.settings.notifications import AppriseNotifier
+from vllm_watch.support.redaction import HIDDEN, never_show
+
+if TYPE_CHECKING:
+    from apprise import NotifyBase
+
+URLS_MAX = 50
+URLS_BYTES_MAX = 64 << 10
+SAID_MAX = 300
+PIECE_CHARACTERS_MIN = 4
+"""Shorter parts of a URL are no secrets, and would blacken every sentence."""
+
+MISSING = "the library apprise is not installed"
+INSTALL = "pip install 'vllm-watch[apprise]'"
+
+_TALKATIVE = ("apprise", "requests", "urllib3")
+"""Loggers that write whole URLs, urllib3 at its level debug: nothing of theirs may reach our log."""
+
+_TYPES = {"page": "failure", "ticket": "warning", "info": "info"}
+
+
+class Notifier:
+    """Sends each message to all its URLs; it is sent when all have taken it."""
+
+    def __init__(self, settings: AppriseNotifier, tools: base.Tools) -> None:
+        self._settings = settings
+        self._tools = tools
+        self._busy = False
+        self._taken: tuple[str, set[str]] = "", set()  # of which message which URLs have it
+
+    async def send(self, message: Message) -> base.Sent:
+        if self._busy:
+            text = "the last try has not ended yet: a service hangs"
+            return base.Sent(outcome=base.UNSURE, text=text)
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[base.Sent] = loop.create_future()
+
+        def work() -> None:
+            try:
+                sent = self._send(message)
+            except Exception as error:  # noqa: BLE001 - a library of a hundred services; what it says may hold a token
+                text = f"apprise broke: {type(error).__name__}"
+                sent = base.Sent(outcome=base.UNSURE, text=text)
+            self._busy = False
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(_settle, done, sent)
+
+        # A daemon thread, so that a service that hangs does not keep the process from ending.
+        self._busy = True
+        threading.Thread(target=work, name=f"notify {self._settings.name}", daemon=True).start()
+        try:
+            return await asyncio.wait_for(done, self._settings.timeout_seconds)
+        except TimeoutError:
+            text = f"no answer within {self._settings.timeout_seconds:g} s"
+            return base.Sent(outcome=base.UNSURE, text=text)
+
+    def look(self) -> list[base.Finding]:
+        if importlib.util.find_spec("apprise") is None:
+            return [base.Finding(ok=False, text=MISSING, remedy=INSTALL)]
+        try:
+            urls = self._urls()
+        except WatchError as error:
+            return [base.Finding(ok=False, text=error.cause, remedy=error.remedy)]
+        found = []
+        for number, url in enumerate(urls, 1):
+            with _Said(urls):
+                service = _service(url)
+            name = _scheme(url)
+            if service is None:
+                text = f"URL {number} ({name}) is none that apprise takes"
+                remedy = "see https://github.com/caronc/apprise/wiki for the form of each service"
+                found.append(base.Finding(ok=False, text=text, remedy=remedy))
+            else:
+                found.append(base.Finding(ok=True, text=f"URL {number} is for {name}"))
+        return found
+
+    async def close(self) -> None:
+        return
+
+    # --- in the thread
+
+    def _send(self, message: Message) -> base.Sent:
+        try:
+            urls = self._urls()
+        except WatchError as error:
+            return base.Sent(outcome=base.UNSENT, text=error.cause)
+        if importlib.util.find_spec("apprise") is None:
+            return base.Sent(outcome=base.UNSENT, text=f"{MISSING}: {INSTALL}")
+        key, taken = self._taken
+        if key != message.key:
+            taken = set()
+        failed: list[str] = []
+        for number, url in enumerate(urls, 1):
+            if url in taken:
+                continue
+            with _Said(urls) as said:
+                service = _service(url)
+                ok = service is not None and _notify(service, message)
+            if ok:
+                taken.add(url)
+            else:
+                failed.append(f"URL {number} ({_scheme(url)}): {said.text()}")
+        self._taken = message.key, taken
+        if failed:
+            # What some have taken is theirs: the rest is tried again by the same key.
+            text = clean("; ".join(failed), SAID_MAX)
+            return base.Sent(outcome=base.UNSURE, text=text)
+        return base.Sent(outcome=base.SENT, text=f"{len(urls)} taken")
+
+    def _urls(self) -> list[str]:
+        """Read at each message, so that a token can be replaced. Raises WatchError."""
+        settings = self._settings
+        if settings.urls_file is None:
+            name = settings.urls_variable or ""
+            text = self._tools.environ.get(name, "")
+            where, remedy = f"the variable {name}", "set it to apprise URLs"
+        else:
+            text, where, remedy = self._file(), "urls_file", "write one apprise URL a line"
+        lines = (line.strip() for line in re.split(r"\s+" if settings.urls_file is None else r"\n", text))  # fmt: skip
+        urls = [line for line in lines if line and not line.startswith("#")]
+        if not urls:
+            raise WatchError(f"{where} holds no URL", remedy)
+        for url in urls:
+            never_show(url)
+        return urls[:URLS_MAX]
+
+    def _file(self) -> str:
+        file = self._settings.urls_file
+        assert file is not None  # noqa: S101 - asked before
+        try:
+            mode = file.stat().st_mode
+            if mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise WatchError("others may read urls_file", f"chmod 600 {file}")
+            with file.open("rb") as opened:
+                return opened.read(URLS_BYTES_MAX).decode()
+        except OSError as error:
+            cause = f"urls_file cannot be read: {error.strerror}"
+            raise WatchError(cause, "name a file that vllm-watch may read") from None
+        except ValueError:
+            raise WatchError("urls_file is no text", "write one apprise URL a line") from None
+
+
+def _service(url: str) -> "NotifyBase | None":
+    """What apprise makes of a URL; None where it knows none such."""
+    import apprise  # noqa: PLC0415 - an extra, and it takes long to load
+
+    # Nothing is written to the disk of what services hand out, and no pool of threads outlives us.
+    asset = apprise.AppriseAsset(
+        async_mode=False, secure_logging=True, storage_mode="memory", app_id="vllm-watch",
+        app_desc="vllm-watch", image_url_mask="", image_url_logo="",
+    )  # fmt: skip
+    return apprise.Apprise.instantiate(url, asset=asset)
+
+
+def _notify(service: "NotifyBase", message: Message) -> bool:
+    """Send it in the form that this service shows: apprise makes of Markdown what each wants, but no plain text."""
+    formats = {str(getattr(each, "value", each)) for each in _several(service.notify_format)}
+    plain = formats == {"text"}
+    done = message.phase == "resolved"
+    return bool(service.notify(
+        body=message.text if plain else message.markdown, title=message.title,
+        body_format="text" if plain else "markdown",
+        notify_type="success" if done else _TYPES.get(message.severity, "info"),
+    ))  # fmt: skip
+
+
+def _several(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, tuple | list) else (value,)
+
+
+class _Said(logging.Handler):
+    """What apprise logs meanwhile, kept out of our log, and told only without any part of the URLs."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        super().__init__(logging.WARNING)
+        self._pieces = sorted({piece for url in urls for piece in _pieces(url)}, key=len)[::-1]
+        self._lines: list[str] = []
+
+    def __enter__(self) -> "_Said":
+        for name in _TALKATIVE:
+            logging.getLogger(name).propagate = False
+        logging.getLogger("apprise").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("apprise").removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.thread == threading.get_ident() and len(self._lines) < URLS_MAX:
+            self._lines.append(record.getMessage()[:2000])
+
+    def text(self) -> str:
+        """The last that was said; empty logs say as much."""
+        line = self._lines[-1] if self._lines else "it was not taken"
+        for piece in self._pieces:
+            line = line.replace(piece, HIDDEN)
+        return clean(line, SAID_MAX)
+
+
+def _scheme(url: str) -> str:
+    """The name of a URL's service, which is no secret; a line that is no URL may be one."""
+    found = re.match(r"([a-z0-9]{1,30})://", url)
+    return found[1] if found else "no URL"
+
+
+def _pieces(url: str) -> set[str]:
+    """All parts of a URL after its scheme, as they stand and decoded."""
+    rest = url.partition("://")[2] or url
+    parts = {rest, *re.split(r"[/:@?&=,;#\s]+", rest)}
+    parts |= {unquote(each) for each in parts}
+    return {each for each in parts if len(each) >= PIECE_CHARACTERS_MIN}
+
+
+def _settle(future: "asyncio.Future[base.Sent]", sent: base.Sent) -> None:
+    if not future.done():
+        future.set_result(sent)

@@ -1,0 +1,1 @@
+"""GPU memory taken back by hand from what is stale."""

@@ -1,0 +1,1 @@
+"""Restarts: the guard decides, hooks act, the journal remembers, verification asks whether it helped."""

@@ -1,0 +1,107 @@
+"""What must agree before an act: Prometheus queries and alerts. A question without an answer blocks.
+
+Source of the semantics: kured's alert gate; that it fails closed is its most important property.
+"""
+
+import asyncio
+import json
+import re
+from typing import Any
+
+import aiohttp
+
+from vllm_watch.restart.facts import Answer
+from vllm_watch.settings.restart import BlockersSettings
+
+ANSWER_BYTES_MAX = 4 << 20  # a query that returns more series than that blocks anyway
+_NAMED = 3  # series or alerts told by name
+
+
+async def ask(settings: BlockersSettings, session: aiohttp.ClientSession) -> tuple[Answer, ...]:
+    """Return one answer per query and one for the alerts; all are asked at once, none raises."""
+    questions = [_query(settings, session, query) for query in settings.queries]
+    if settings.alerts:
+        questions.append(_alerts(settings, session))
+    return tuple(await asyncio.gather(*questions))
+
+
+async def _query(settings: BlockersSettings, session: aiohttp.ClientSession, query: str) -> Answer:
+    name = f"query {query!r}"
+    try:
+        data = await _get(settings, session, "query", {"query": query})
+        result = data["result"]
+        series = result if data["resultType"] != "scalar" else [{"metric": {}}]
+        if not isinstance(series, list):
+            raise TypeError("the result is no list")
+        labels = [json.dumps(each["metric"], sort_keys=True) for each in series]
+    except _TROUBLE as error:
+        return _unasked(name, error)
+    if not labels:
+        return Answer(name=name, free=True, text="returns nothing")
+    return Answer(name=name, free=False, text=f"returns {_some(labels)}")
+
+
+async def _alerts(settings: BlockersSettings, session: aiohttp.ClientSession) -> Answer:
+    name = f"alerts {settings.alerts!r}"
+    try:
+        data = await _get(settings, session, "alerts", {})
+        pattern = re.compile(settings.alerts)
+        firing = sorted(
+            {
+                alert["labels"]["alertname"]
+                for alert in data["alerts"]
+                if alert["state"] == "firing" and pattern.fullmatch(alert["labels"]["alertname"])
+            }
+        )
+    except (*_TROUBLE, re.error) as error:
+        return _unasked(name, error)
+    if not firing:
+        return Answer(name=name, free=True, text="none fires")
+    return Answer(name=name, free=False, text=f"{_some(firing)} fires")
+
+
+async def _get(
+    settings: BlockersSettings, session: aiohttp.ClientSession, what: str, query: dict[str, str]
+) -> dict[str, Any]:
+    url = f"{str(settings.prometheus_url).rstrip('/')}/api/v1/{what}"
+    headers = {}
+    if settings.token_file is not None:
+        token = await asyncio.to_thread(settings.token_file.read_text)
+        headers["Authorization"] = f"Bearer {token.strip()}"
+    timeout = aiohttp.ClientTimeout(total=settings.timeout_seconds)
+    async with session.get(
+        url, params=query, headers=headers, timeout=timeout, allow_redirects=False
+    ) as response:
+        body = await response.content.read(ANSWER_BYTES_MAX + 1)
+        while len(body) <= ANSWER_BYTES_MAX and (more := await response.content.read(1 << 16)):
+            body += more
+    if len(body) > ANSWER_BYTES_MAX:
+        raise ValueError(f"answers with more than {ANSWER_BYTES_MAX >> 20} MiB")
+    if response.status != 200:  # noqa: PLR2004 - HTTP
+        raise ValueError(f"answers with HTTP {response.status}")
+    document = json.loads(body)
+    if document["status"] != "success":
+        raise ValueError("does not answer with success")
+    data: dict[str, Any] = document["data"]
+    return data
+
+
+_TROUBLE = (
+    aiohttp.ClientError,
+    TimeoutError,
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+)
+
+
+def _unasked(name: str, error: Exception) -> Answer:
+    text = "timed out" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
+    return Answer(name=name, free=None, text=f"could not be asked ({text[:200]})")
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,92 @@
+"""What is kept of a server before it is restarted: one archive per attempt, bounded in size and number.
+
+A restart destroys the evidence of why it was needed; whoever looks in the morning has only this.
+"""
+
+import asyncio
+import io
+import tarfile
+import time
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+from vllm_watch.support.private_files import opener, own_folder
+
+BUNDLES_MAX = 20
+"""The last restarts of all targets of one watcher: a week of a bad one."""
+
+BYTES_MAX = 64 << 20
+"""Of one archive; a recording of ten minutes has some megabytes."""
+
+PART_SECONDS = 10.0
+"""For one part to be brought; one that hangs does not cost the others."""
+
+ALL_SECONDS = 20.0
+"""For all of them: less than a restart waits for its evidence, so that what there is can be written."""
+
+_WHY_CHARACTERS_MAX = 300
+
+Parts = Mapping[str, AsyncIterator[bytes]]
+
+
+async def keep(folder: Path, name: str, parts: Parts) -> Path:
+    """Write the archive `name`.tar of the parts, in order, and remove the oldest beyond the bound.
+
+    A part that fails, hangs or is too large is named in the archive's `missing.txt`. Raises OSError
+    where nothing can be written.
+    """
+    gathered: dict[str, bytes] = {}
+    missing: list[str] = []
+    left = BYTES_MAX
+    until_s = time.monotonic() + ALL_SECONDS
+    for part, chunks in parts.items():
+        try:
+            async with asyncio.timeout(min(PART_SECONDS, until_s - time.monotonic())):
+                body = await _whole(chunks, left)
+        except Exception as error:  # noqa: BLE001 - the other parts are worth having
+            why = "not in time" if isinstance(error, TimeoutError) else str(error)
+            missing.append(f"{part}: {type(error).__name__}: {why}"[:_WHY_CHARACTERS_MAX])
+            continue
+        gathered[part] = body
+        left -= len(body)
+    if missing:
+        gathered["missing.txt"] = "\n".join(missing).encode()
+    return await asyncio.to_thread(_write, folder, name, gathered)
+
+
+async def _whole(chunks: AsyncIterator[bytes], bytes_max: int) -> bytes:
+    body = io.BytesIO()
+    async for chunk in chunks:
+        body.write(chunk)
+        if body.tell() > bytes_max:
+            raise ValueError(f"larger than the {bytes_max} bytes that are left")
+    return body.getvalue()
+
+
+def _write(folder: Path, name: str, parts: Mapping[str, bytes]) -> Path:
+    own_folder(folder)
+    path = folder / f"{_safe(name)}.tar"
+    new = path.with_suffix(".new")
+    new.unlink(missing_ok=True)
+    try:
+        # "x": a link that somebody put there is not followed.
+        with (
+            open(new, "xb", opener=opener) as file,
+            tarfile.open(fileobj=file, mode="w") as archive,
+        ):
+            for part, body in parts.items():
+                entry = tarfile.TarInfo(f"{_safe(name)}/{_safe(part)}")
+                entry.size, entry.mtime, entry.mode = len(body), int(time.time()), 0o600
+                archive.addfile(entry, io.BytesIO(body))
+        new.rename(path)
+    except BaseException:
+        new.unlink(missing_ok=True)  # on a full disk, the journal needs the room
+        raise
+    for old in sorted(folder.glob("*.tar"), key=lambda each: each.lstat().st_mtime)[:-BUNDLES_MAX]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def _safe(name: str) -> str:
+    kept = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in name)
+    return kept.lstrip(".")[:150] or "unnamed"

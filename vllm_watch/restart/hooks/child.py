@@ -1,0 +1,164 @@
+"""Runs a command for a hook: bounded in time and output, without a shell, ended with all that it started.
+
+Between us and the command stands `reaper.py`, which says there how far the ending reaches. The output goes
+into a file in memory that all writers share, and not into a pipe: what the command leaves running on purpose
+would hold a pipe open, and would die of writing to it once we close it. The file cannot grow beyond its
+size; before a writer reaches its end it is wound back.
+"""
+
+import asyncio
+import fcntl
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from vllm_watch.restart.hooks import reaper
+from vllm_watch.support.redaction import redacted
+
+OUTPUT_BYTES_MAX = 16 << 20
+"""Written faster than this in one look, a write fails: no command that restarts something says so much."""
+TAIL_BYTES = 2000  # enough for an error message, little enough for a log line
+_WIND_BYTES = 1 << 20
+_LOOK_SECONDS = 0.05
+_REPORT_BYTES_MAX = 4096
+_REAPER = Path(reaper.__file__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a command ended."""
+
+    status: int | None = None  # its exit status, minus the signal that ended it; None: not known
+    unable: str | None = None  # why it could not be started: surely nothing was done
+    timed_out: bool = False
+    left: int = 0  # processes that could not be ended
+    tail: str = ""  # the last it said, without secrets, on one line or more
+
+
+async def run(argv: Sequence[str], environment: Mapping[str, str], timeout_seconds: float) -> Ended:
+    """Run it to its end, or end it at the timeout. Cancelled, it ends it too."""
+    with _Output() as output:
+        return await _run(argv, environment, timeout_seconds, output)
+
+
+async def _run(
+    argv: Sequence[str], environment: Mapping[str, str], timeout_seconds: float, output: "_Output"
+) -> Ended:
+    reading, writing = os.pipe()
+    try:
+        spec = _spec(argv, environment)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-I", "-S", str(_REAPER), str(spec), str(writing),
+                stdin=asyncio.subprocess.DEVNULL, stdout=output.descriptor, stderr=output.descriptor,
+                env={}, cwd="/", pass_fds=(spec, writing), start_new_session=True,
+            )  # fmt: skip
+        except OSError as error:
+            return Ended(unable=error.strerror or str(error))
+        finally:
+            os.close(spec)
+            os.close(writing)
+        try:
+            timed_out = not await _wait(process, timeout_seconds, output)
+        finally:
+            await _end(process)
+        os.set_blocking(reading, False)
+        return _ended(_report(reading), timed_out, output.tail())
+    finally:
+        os.close(reading)
+
+
+async def _wait(
+    process: asyncio.subprocess.Process, timeout_seconds: float, output: "_Output"
+) -> bool:
+    """Wait for the end, and keep the output from its bound; return whether it came in time."""
+    ended = asyncio.ensure_future(process.wait())
+    deadline = asyncio.get_running_loop().time() + timeout_seconds
+    try:
+        while (left := deadline - asyncio.get_running_loop().time()) > 0:
+            await asyncio.wait((ended,), timeout=min(_LOOK_SECONDS, left))
+            if ended.done():
+                return True
+            output.wind()
+        return False
+    finally:
+        ended.cancel()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Tell the reaper to end all, and see to it that it ends itself."""
+    for number, seconds in ((signal.SIGTERM, reaper.KILL_SECONDS + 2), (signal.SIGKILL, 2)):
+        if process.returncode is not None:
+            return
+        with suppress(ProcessLookupError):
+            process.send_signal(number)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await process.wait()
+
+
+def _spec(argv: Sequence[str], environment: Mapping[str, str]) -> int:
+    # Not as arguments and not as the reaper's environment: Python would add to the one, and
+    # everybody can read the other.
+    descriptor = os.memfd_create("vllm-watch-spec")
+    spec = {"argv": list(argv), "environment": dict(environment), "parent": os.getpid()}
+    with os.fdopen(os.dup(descriptor), "w") as file:
+        json.dump(spec, file)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor
+
+
+def _report(descriptor: int) -> dict[str, int | str | None]:
+    try:
+        report = json.loads(os.read(descriptor, _REPORT_BYTES_MAX))
+    except (BlockingIOError, ValueError):
+        return {}
+    return report if isinstance(report, dict) else {}
+
+
+def _ended(report: Mapping[str, int | str | None], timed_out: bool, tail: str) -> Ended:
+    status, unable, left = (report.get(key) for key in ("status", "unable", "left"))
+    return Ended(
+        status=status if isinstance(status, int) else None,
+        unable=unable if isinstance(unable, str) else None,
+        timed_out=timed_out,
+        left=left if isinstance(left, int) else 0,
+        tail=tail,
+    )
+
+
+class _Output:
+    """What the command says: a file in memory, of which all that writes shares one position."""
+
+    def __enter__(self) -> "_Output":
+        self.descriptor = os.memfd_create(
+            "vllm-watch-output", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING
+        )
+        os.ftruncate(self.descriptor, OUTPUT_BYTES_MAX)  # takes no memory until it is written
+        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+        self._before = b""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self.descriptor)
+
+    def wind(self) -> None:
+        """Go back to the beginning when much was written."""
+        if os.lseek(self.descriptor, 0, os.SEEK_CUR) >= _WIND_BYTES:
+            self._before = self._last()
+            os.lseek(self.descriptor, 0, os.SEEK_SET)
+
+    def tail(self) -> str:
+        """Return the end of what was said."""
+        return redacted(self._last().decode(errors="replace").replace("\0", "").strip())
+
+    def _last(self) -> bytes:
+        position = os.lseek(self.descriptor, 0, os.SEEK_CUR)
+        begin = max(0, position - TAIL_BYTES)
+        said = os.pread(self.descriptor, position - begin, begin)
+        return (self._before + said)[-TAIL_BYTES:]

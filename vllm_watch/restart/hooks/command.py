@@ -1,0 +1,85 @@
+"""Restarts by running a command, such as a site's own script.
+
+Runbook: docs/hooks/command.md.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+
+from vllm_watch.restart.hooks import base, child, relaunch
+from vllm_watch.settings.hooks import CommandHook
+
+TRY_AGAIN_STATUS = 75  # EX_TEMPFAIL of sysexits.h: nothing was done, later it may be
+ENDING_SECONDS = 8.0  # what ending it takes at most, after the timeout
+
+
+class Hook:
+    """Runs the command; it is told everything in its environment."""
+
+    def __init__(self, settings: CommandHook, tools: base.Tools) -> None:
+        self._settings = settings
+        self._tools = tools
+        self.timeout_seconds = settings.timeout_seconds + ENDING_SECONDS
+
+    async def refusal(self, call: base.HookCall) -> str | None:
+        wrong = _cannot_run(self._settings.argv[0], self._tools.environ)
+        if wrong is not None or self._settings.relaunches:
+            return wrong
+        return await relaunch.refusal(self._tools, call)
+
+    async def restart(self, call: base.HookCall) -> base.HookResult:
+        settings = self._settings
+        ended = await child.run(settings.argv, self._environment(call), settings.timeout_seconds)
+        outcome, text = _judge(settings, ended)
+        return base.HookResult(outcome=outcome, text=text)
+
+    async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
+        program = self._settings.argv[0]
+        wrong = _cannot_run(program, self._tools.environ)
+        found = base.Finding(
+            ok=wrong is None,
+            text=wrong or f"{program} can be run; it was not, since that may restart the server",
+            remedy=wrong and "mend argv, or install the program where vllm-watch runs",
+        )
+        if self._settings.relaunches:
+            text = "the command starts the server again itself: hooks.command says relaunches: true"
+            return [found, base.Finding(ok=True, text=text)]
+        return [found, await relaunch.finding(self._tools, call)]
+
+    def _environment(self, call: base.HookCall) -> dict[str, str]:
+        allowed = self._settings.environment
+        own = {name: self._tools.environ[name] for name in allowed if name in self._tools.environ}
+        # The kernel takes no NUL, and an attempt is not to fail for one in a reason.
+        told = {name: value.replace("\0", " ") for name, value in call.environment().items()}
+        return own | told
+
+
+def _cannot_run(program: str, environ: Mapping[str, str]) -> str | None:
+    if shutil.which(program, path=environ.get("PATH", os.defpath)) is not None:
+        return None
+    there = os.path.exists(program)
+    return f"{program} {'may not be run' if there else 'is not there'}"
+
+
+def _judge(settings: CommandHook, ended: child.Ended) -> tuple[str, str]:
+    program = settings.argv[0]
+    said = f": {ended.tail}" if ended.tail else ""
+    if ended.unable is not None:
+        return base.FAILED, f"{program} cannot be run: {ended.unable}"
+    if ended.timed_out:
+        left = f"; {ended.left} of its processes could not be ended" if ended.left else ""
+        return base.UNCERTAIN, (
+            f"{program} was ended after {settings.timeout_seconds:g} s with all it started{left}{said}"
+        )
+    match ended.status:
+        case 0:
+            return base.DONE, f"{program} ended with status 0"
+        case status if status == TRY_AGAIN_STATUS:
+            return base.FAILED, f"{program} ended with status 75, to be tried again{said}"
+        case None:
+            return base.UNCERTAIN, f"how {program} ended is not known{said}"
+        case status if status < 0:
+            return base.UNCERTAIN, f"{program} was ended by signal {-status}{said}"
+        case status:
+            return base.UNCERTAIN, f"{program} ended with status {status}{said}"

@@ -1,0 +1,140 @@
+"""Docker's Engine API over its unix socket, which Podman serves too: look at a container, restart it.
+
+Paths carry no version: each daemon then takes its own.
+Source: docs.docker.com/engine/api, ContainerInspect and ContainerRestart; docs.podman.io, compat API.
+"""
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+
+from vllm_watch.errors import HookError
+from vllm_watch.restart.hooks import base
+from vllm_watch.support.redaction import redacted
+
+ASK_SECONDS = 10.0  # a look takes milliseconds
+_ANSWER_BYTES_MAX = 1 << 20  # of an inspection: some 10 KB, more with many labels and mounts
+_SAID_BYTES_MAX = 2000
+_OK = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """What the daemon says of one container."""
+
+    id: str
+    name: str
+    status: str  # "running", "exited", "restarting", "paused" …
+    restart_policy: str  # "always", "unless-stopped", "on-failure", "no"
+    started_t: float | None  # Unix seconds
+    pid: int | None  # of its main process, as the host counts
+
+    @property
+    def relaunched(self) -> bool:
+        """Does the daemon start it again however it ends?"""
+        return self.restart_policy in ("always", "unless-stopped")
+
+
+async def inspect(tools: base.Tools, socket: Path, container: str) -> Container:
+    """Look at a container by name or id.
+
+    Raises:
+        HookError: where the daemon cannot be asked or knows none.
+    """
+    status, body = await _call(
+        tools, socket, "GET", f"{_path(container)}/json", ASK_SECONDS, _ANSWER_BYTES_MAX
+    )
+    if status != _OK:
+        remedy = "check hooks.docker: container, with docker ps -a"
+        raise HookError(f"the daemon at {socket} says of {container}: {said(status, body)}", remedy)
+    try:
+        return _container(json.loads(body))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        cause = f"what answers at {socket} is no Engine API"
+        raise HookError(cause, "set hooks.docker: socket to Docker's or Podman's") from None
+
+
+async def restart(
+    tools: base.Tools, socket: Path, container_id: str, stop_seconds: float, timeout_seconds: float
+) -> tuple[int, bytes]:
+    """Ask for a restart and wait for its end; return status and the beginning of the body.
+
+    Raises:
+        HookError: where the daemon could not be reached, so that surely nothing was done.
+        aiohttp.ClientError, TimeoutError: where it was asked and its answer was not had.
+    """
+    path = f"{_path(container_id)}/restart?t={round(stop_seconds)}"
+    return await _call(tools, socket, "POST", path, timeout_seconds, _SAID_BYTES_MAX, sure=False)
+
+
+def said(status: int, body: bytes) -> str:
+    """Return the daemon's own words."""
+    try:
+        message = str(json.loads(body)["message"])
+    except (ValueError, KeyError, TypeError):
+        message = body.decode(errors="replace")
+    return f"{status} {redacted(message.strip())[:300]}".strip()
+
+
+async def _call(
+    tools: base.Tools, socket: Path, method: str, path: str, seconds: float, bytes_max: int,
+    *, sure: bool = True,
+) -> tuple[int, bytes]:  # fmt: skip
+    timeout = aiohttp.ClientTimeout(total=seconds)
+    try:
+        async with (
+            tools.session(aiohttp.UnixConnector(path=str(socket))) as session,
+            session.request(
+                method, f"http://localhost{path}", timeout=timeout, allow_redirects=False
+            ) as response,
+        ):
+            return response.status, await _bounded(response, bytes_max)
+    except aiohttp.ClientConnectorError as error:
+        cause = f"{socket} cannot be reached: {error.os_error.strerror or error.os_error}"
+        remedy = "mount the socket, and let vllm-watch read and write it; see docs/hooks/docker.md"
+        raise HookError(cause, remedy) from None
+    except (aiohttp.ClientError, TimeoutError) as error:
+        if not sure:
+            raise
+        cause = f"the daemon at {socket} does not answer: {error or 'timeout'}"
+        raise HookError(cause, "see whether docker ps answers") from None
+
+
+async def _bounded(response: aiohttp.ClientResponse, bytes_max: int) -> bytes:
+    body = bytearray()
+    async for part in response.content.iter_any():
+        body += part
+        if len(body) >= bytes_max:
+            break
+    return bytes(body[:bytes_max])
+
+
+def _path(container: str) -> str:
+    return f"/containers/{quote(container, safe='')}"
+
+
+def _container(document: Any) -> Container:
+    state = document["State"]
+    return Container(
+        id=str(document["Id"]),
+        name=str(document.get("Name", "")).lstrip("/"),
+        status=str(state["Status"]),
+        restart_policy=str((document["HostConfig"].get("RestartPolicy") or {}).get("Name") or "no"),
+        started_t=_unix(str(state.get("StartedAt", ""))),
+        pid=state.get("Pid") or None,
+    )
+
+
+def _unix(text: str) -> float | None:
+    # Nanoseconds and a Z; fromisoformat takes microseconds at most. The year 1 means never.
+    try:
+        moment = datetime.fromisoformat(re.sub(r"(\.\d{6})\d*", r"\1", text))
+    except ValueError:
+        return None
+    return moment.timestamp() if moment.tzinfo is not None and moment.year > 1 else None

@@ -1,0 +1,179 @@
+"""Restarts by letting the engine's own liveness probe fail: Kubernetes then restarts its container.
+
+No rights are needed, and nothing here can end a server: a probe asks us, over HTTP or by a file in a shared
+folder, and fails only on an explicit word about the very server that it stands beside (restart/gates.py).
+Source: kubernetes.io, "Configure Liveness, Readiness and Startup Probes", exec probes.
+Runbook: docs/hooks/gate.md.
+"""
+
+import asyncio
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+
+import aiohttp
+
+from vllm_watch.errors import HookError
+from vllm_watch.restart import gate_files
+from vllm_watch.restart.gates import ASKED_SECONDS, SAME_START_SECONDS, Gates
+from vllm_watch.restart.hooks import base
+from vllm_watch.settings.hooks import GateHook
+
+_ENDING_SECONDS = 2 * gate_files.IO_SECONDS - 1  # removing the file, after the timeout
+_ASK_SECONDS = 5.0
+_ANSWER_BYTES_MAX = 10_000
+_LOOKED_BEFORE_SECONDS = 10.0  # a probe that asked so shortly before may have seen what came after
+_READ_PAGE = "add the liveness probe of docs/hooks/gate.md to the engine's container"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Heard:
+    """What is known of the liveness probe."""
+
+    asked_seconds: float | None  # since it last asked
+    starts: tuple[float, ...]  # when the containers that asked lately began
+
+
+class Hook:
+    """Says "kill" to the probe until the server has ended, or its time is up."""
+
+    def __init__(self, settings: GateHook, tools: base.Tools) -> None:
+        self._settings = settings
+        self._tools = tools
+        self.timeout_seconds = settings.timeout_seconds + _ENDING_SECONDS
+
+    async def refusal(self, call: base.HookCall) -> str | None:
+        try:
+            await self._server_start(call)
+        except HookError as error:
+            return error.cause
+        return None
+
+    async def restart(self, call: base.HookCall) -> base.HookResult:
+        try:
+            started_t = await self._server_start(call)
+        except HookError as error:
+            return base.HookResult(outcome=base.REFUSED, text=error.cause)
+        try:
+            return await self._say_kill(self._gates(), call.target, started_t)
+        except HookError as error:
+            return base.HookResult(outcome=base.FAILED, text=error.cause)
+
+    async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
+        again = base.Finding(
+            ok=True,
+            text="Kubernetes starts the container again, if the pod's restartPolicy is Always: look "
+            "with kubectl get pod POD -o jsonpath={.spec.restartPolicy}",
+        )
+        try:
+            heard = await self._heard(call.target)
+            started_t = _identity(call, heard)
+        except HookError as error:
+            return [base.Finding(ok=False, text=error.cause, remedy=error.remedy), again]
+        text = f"the liveness probe asked {heard.asked_seconds:.0f} s ago; it would be told to fail"
+        text += f" for the server that started at Unix time {started_t:.0f}"
+        return [base.Finding(ok=True, text=text), again]
+
+    def _gates(self) -> Gates:
+        if self._tools.gates is None:
+            raise HookError("only the running daemon can do this", "see that vllm-watch run runs")
+        return self._tools.gates
+
+    async def _say_kill(self, gates: Gates, target: str, started_t: float) -> base.HookResult:
+        seconds, folder = self._settings.timeout_seconds, self._settings.kill_dir
+        began_t = self._tools.unix_time()
+        async with gates.killing(target, started_t, seconds, folder) as kill:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await kill.ended.wait()
+            if kill.ended.is_set():
+                text = "the probe failed as it was told, and the server has ended"
+                if folder is None and not kill.told:
+                    text = "the server has ended, before its probe was told to fail"
+                return base.HookResult(outcome=base.DONE, text=text)
+        if await self._nobody_asked(kill.told, began_t):
+            text = f"no liveness probe asked within {seconds:g} s: nothing was restarted"
+            return base.HookResult(outcome=base.FAILED, text=text)
+        text = f"the probe was told to fail for {seconds:g} s, but the server has not ended yet"
+        return base.HookResult(outcome=base.UNCERTAIN, text=text)
+
+    async def _nobody_asked(self, told: int, began_t: float) -> bool:
+        """Did surely no probe hear of it?"""
+        if self._settings.kill_dir is None:
+            return told == 0
+        asked = await gate_files.asked(self._settings.kill_dir)
+        return asked is not None and asked.t < began_t - _LOOKED_BEFORE_SECONDS
+
+    async def _server_start(self, call: base.HookCall) -> float:
+        """Return the start by which the probe knows the server. Raises HookError where it must not end."""
+        looked_t = self._gates().probes(call.target).looked_start_t
+        known_t = looked_t if call.process_start_time is None else call.process_start_time
+        if known_t is not None and abs((looked_t or known_t) - known_t) > SAME_START_SECONDS:
+            cause = "the server was restarted since it was observed: it is another one"
+            raise HookError(cause, "wait for the next look")
+        return _identity(call, await self._heard(call.target))
+
+    async def _heard(self, target: str) -> _Heard:
+        if self._settings.kill_dir is not None:
+            trouble = await gate_files.trouble(self._settings.kill_dir)
+            if trouble is not None:
+                remedy = "mount the shared volume into vllm-watch's container, to be written"
+                raise HookError(trouble, remedy)
+            asked = await gate_files.asked(self._settings.kill_dir)
+            if asked is None:
+                return _Heard(asked_seconds=None, starts=())
+            starts = () if asked.started_t is None else (asked.started_t,)
+            return _Heard(asked_seconds=self._tools.unix_time() - asked.t, starts=starts)
+        if self._tools.gates is not None:
+            probes = self._tools.gates.probes(target)
+            return _Heard(asked_seconds=probes.liveness_asked_seconds, starts=probes.starts)
+        return await self._heard_by_the_daemon(target)
+
+    async def _heard_by_the_daemon(self, target: str) -> _Heard:
+        url = f"{self._tools.watcher_url}/gate/probes"
+        timeout = aiohttp.ClientTimeout(total=_ASK_SECONDS)
+        try:
+            async with (
+                self._tools.session(None) as session,
+                session.get(
+                    url,
+                    params={"target": target},
+                    timeout=timeout,
+                    allow_redirects=False,
+                    headers=self._tools.watcher_headers,
+                    ssl=self._tools.watcher_tls,
+                ) as response,
+            ):
+                said = json.loads(await response.content.read(_ANSWER_BYTES_MAX))
+                if response.status != 200:  # noqa: PLR2004 - HTTP
+                    raise HookError(str(said["error"]), str(said["remedy"]))
+                return _Heard(
+                    asked_seconds=said["liveness_asked_seconds"], starts=tuple(said["starts"])
+                )
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError, TypeError):
+            cause = f"whether a probe asks is known to the daemon, which does not answer at {url}"
+            raise HookError(cause, "rehearse it while vllm-watch run runs") from None
+
+
+def _identity(call: base.HookCall, heard: _Heard) -> float:
+    """Return the start that the probe will compare. Raises HookError where nothing would, or the wrong one."""
+    if heard.asked_seconds is None:
+        raise HookError(f"no liveness probe of {call.target} has ever asked", _READ_PAGE)
+    if not -SAME_START_SECONDS <= heard.asked_seconds <= ASKED_SECONDS:
+        cause = f"the liveness probe of {call.target} has not asked for {heard.asked_seconds:.0f} s"
+        raise HookError(cause, f"{_READ_PAGE}; periodSeconds of 10 at most")
+    if len(heard.starts) > 1:
+        cause = f"probes of {len(heard.starts)} containers ask for {call.target}: which is meant is not known"
+        raise HookError(
+            cause, "give each engine a target of its own; after a restart, wait a minute"
+        )
+    started_t = call.process_start_time
+    if started_t is None:
+        if not heard.starts:
+            cause = "when the server started is known neither from vLLM nor from its probe"
+            raise HookError(cause, _READ_PAGE)
+        return heard.starts[0]
+    if heard.starts and heard.starts[0] > started_t + SAME_START_SECONDS:
+        cause = "the container whose probe asks began after the observed server: it is another one"
+        raise HookError(cause, "wait for the next look; give each engine a target of its own")
+    return started_t

@@ -1,0 +1,234 @@
+"""Finds the one process that is a target's vLLM server, or says why none can be taken for it.
+
+A process is taken only when all that is known agrees: its command line is vLLM's, it holds the socket of the
+target's port (or is named by a PID file), the target's address is one of its machine's, and it started when
+the server that was observed did. With two that fit, none is taken.
+Source: proc(5); vllm/entrypoints (how servers are started), vllm/utils (process titles "VLLM::…").
+"""
+
+import asyncio
+import os
+import re
+import socket
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path, PurePath
+from urllib.parse import urlsplit
+
+from vllm_watch.errors import HookError
+from vllm_watch.restart.hooks import base, listening
+from vllm_watch.sources.processes import ProcessFacts, ProcReader
+
+START_TOLERANCE_SECONDS = 2.0
+"""vLLM computes its start from the same clock ticks and boot time; the latter is a whole second and moves by
+one when the clock is set."""
+_PID_FILE_BYTES_MAX = 64
+_RESOLVE_SECONDS = 5.0
+_GONE = ("Z", "X")
+_PORT_OF_SCHEME = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """A server and every process that was there when it was found, by PID."""
+
+    facts: ProcessFacts
+    all: dict[int, ProcessFacts]
+
+    def descendants(self) -> list[ProcessFacts]:
+        """Return what it has started, and what that has, the nearest first."""
+        return _descendants(self.facts.pid, self.all)
+
+
+async def find(
+    tools: base.Tools,
+    call: base.HookCall,
+    *,
+    port: int | None = None,
+    pid_file: Path | None = None,
+) -> Server:
+    """Return the server of the call's target.
+
+    Raises:
+        HookError: where none, or more than one, can be taken for it.
+    """
+    parts = urlsplit(call.url)
+    port = port or parts.port or _PORT_OF_SCHEME.get(parts.scheme)
+    addresses = await _addresses(parts.hostname or "")
+    return await asyncio.to_thread(_find, tools.procfs, call, port, pid_file, addresses)
+
+
+def is_server(cmdline: tuple[str, ...] | None) -> bool:
+    """Is it the command line of an API server? Engines and workers of one are not."""
+    if not cmdline:
+        return False
+    if cmdline[0].startswith("VLLM::"):
+        return cmdline[0].lower().startswith("vllm::api")
+    words = list(cmdline)
+    if re.fullmatch(r"python[\d.]*", PurePath(words[0]).name):
+        words.pop(0)
+        while words and words[0].startswith("-") and words[0] != "-m":
+            words.pop(0)
+    if words[:1] == ["-m"]:
+        return words[1:2] == ["vllm"] or "".join(words[1:2]).startswith("vllm.entrypoints.")
+    if not words:
+        return False
+    return "/vllm/entrypoints/" in words[0] or (
+        PurePath(words[0]).name == "vllm" and words[1:2] == ["serve"]
+    )
+
+
+def is_engine_part(facts: ProcessFacts) -> bool:
+    """Of a server's descendants: is it an engine or a worker (not, say, a resource tracker)?"""
+    text = " ".join(facts.cmdline or ())
+    name = facts.name or ""
+    return (
+        name.startswith("VLLM::")
+        or text.startswith("VLLM::")
+        or is_server(facts.cmdline)  # forked, before it has a title
+        or "multiprocessing.spawn" in text
+    )
+
+
+def everything(procfs: Path) -> dict[int, ProcessFacts]:
+    """Return what is known of every process of the tree."""
+    reader = ProcReader(procfs)
+    try:
+        pids = [int(name) for name in os.listdir(procfs) if name.isdigit()]
+    except OSError as error:
+        cause = f"{procfs} cannot be read: {error.strerror}"
+        raise HookError(cause, "set procfs to where /proc is mounted") from None
+    read = ((pid, reader.read(pid)) for pid in pids)
+    return {pid: facts for pid, facts in read if facts is not None}
+
+
+def _find(
+    procfs: Path,
+    call: base.HookCall,
+    port: int | None,
+    pid_file: Path | None,
+    addresses: frozenset[str],
+) -> Server:
+    all_ = everything(procfs)
+    if pid_file is not None:
+        candidates = [_of_pid_file(pid_file, all_)]
+        where = f"PID file {pid_file}"
+        by_port = call.process_start_time is None
+    else:
+        candidates = [pid for pid, facts in all_.items() if _is_topmost(facts, all_)]
+        where = f"port {port}"
+        by_port = True
+    if by_port and port is not None:
+        ours = call.process_start_time is None and pid_file is None
+        told = {pid: _listens(procfs, pid, all_, port, addresses, ours) for pid in candidates}
+        candidates = [pid for pid, listens in told.items() if listens]
+        if not candidates and None in told.values():
+            cause = f"whose socket port {port} is cannot be seen: servers of other users run here"
+            remedy = "run vllm-watch as the server's user, or with CAP_SYS_PTRACE and CAP_KILL"
+            raise HookError(cause, remedy)
+    if not candidates:
+        remedy = "check that it runs on this host, and the hook's port; see docs/hooks/signal.md"
+        raise HookError(f"no vLLM server is found by {where} of {call.url}", remedy)
+    return Server(facts=_the_observed(call, [all_[pid] for pid in candidates], where), all=all_)
+
+
+def _of_pid_file(path: Path, all_: dict[int, ProcessFacts]) -> int:
+    try:
+        with path.open("rb") as file:
+            pid = int(file.read(_PID_FILE_BYTES_MAX))
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it holds no number"
+        raise HookError(f"PID file {path} says nothing: {why}", "check pid_file") from None
+    facts = all_.get(pid)
+    if facts is None or facts.state in _GONE:
+        cause = f"process {pid} of PID file {path} does not run"
+        raise HookError(cause, "let the server's start write the file anew")
+    if not is_server(facts.cmdline):
+        cause = f"process {pid} of PID file {path} is no vLLM server but {facts.name}"
+        raise HookError(
+            cause, "let the file hold the PID of vLLM itself, not of a script around it"
+        )
+    return pid
+
+
+def _is_topmost(facts: ProcessFacts, all_: dict[int, ProcessFacts]) -> bool:
+    if not is_server(facts.cmdline):  # a zombie has no command line
+        return False
+    parent = all_.get(facts.ppid or 0)
+    return parent is None or not is_server(parent.cmdline)
+
+
+def _listens(
+    procfs: Path,
+    pid: int,
+    all_: dict[int, ProcessFacts],
+    port: int,
+    addresses: frozenset[str],
+    only_ours: bool,
+) -> bool | None:
+    """Does it hold the target's socket? None: what it holds may not be seen."""
+    try:
+        sockets = listening.sockets(procfs, pid, port)
+        if not sockets or (only_ours and not listening.same_network(procfs, pid)):
+            return False
+        if not any(listening.is_local(addresses, procfs, each) for each in (pid, None)):
+            return False
+        family = [pid, *(each.pid for each in _descendants(pid, all_))]
+        return any(sockets & listening.held(procfs, each) for each in family)
+    except PermissionError:
+        return None
+
+
+def _the_observed(call: base.HookCall, found: list[ProcessFacts], where: str) -> ProcessFacts:
+    expected = call.process_start_time
+    if expected is not None:
+        same = [facts for facts in found if started_at(facts, expected)]
+        if not same:
+            pids = ", ".join(str(facts.pid) for facts in found)
+            cause = f"process {pid_word(pids)} did not start when the observed server did: it is another one"
+            raise HookError(cause, "wait for the next look; it may have been restarted already")
+        found = same
+    if len(found) > 1:
+        pids = ", ".join(str(facts.pid) for facts in found)
+        raise HookError(f"by {where} several servers are found: {pids}", "set pid_file")
+    return found[0]
+
+
+def pid_word(pids: str) -> str:
+    """Return the PIDs as a sentence names them."""
+    return pids if "," not in pids else f"(one of {pids})"
+
+
+def started_at(facts: ProcessFacts, expected: float) -> bool:
+    """Did it start at this Unix time, as far as that can be told?"""
+    return (
+        facts.create_time is not None
+        and abs(facts.create_time - expected) <= START_TOLERANCE_SECONDS
+    )
+
+
+def _descendants(pid: int, all_: dict[int, ProcessFacts]) -> list[ProcessFacts]:
+    found: list[ProcessFacts] = []
+    parents = {pid}
+    while parents:
+        born = [
+            facts for facts in all_.values() if facts.ppid in parents and facts.pid not in parents
+        ]
+        parents = {facts.pid for facts in born} - {facts.pid for facts in found}
+        found += [facts for facts in born if facts.pid in parents]
+    return found
+
+
+async def _addresses(host: str) -> frozenset[str]:
+    try:
+        return frozenset((str(ip_address(host)),))
+    except ValueError:
+        pass
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(_RESOLVE_SECONDS):
+            found = await loop.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError, TimeoutError):
+        cause = f"{host} cannot be resolved, so whether it is this host cannot be told"
+        raise HookError(cause, "give the target's URL by its address") from None
+    return frozenset(str(address[4][0]).partition("%")[0] for address in found)

@@ -1,0 +1,124 @@
+"""Who would start a server again after it ends with status 0, as the host shows it.
+
+vLLM ends with status 0 after its engine died and after a SIGTERM. So only what starts it again however it
+ends counts: systemd with Restart=always, a container whose policy is always or unless-stopped, Kubernetes.
+And only where the end of the server is the end of what they look at, the unit's or the container's main
+process: a script that goes on without it hides it from them.
+Source: systemd.service(5) Restart=; docs.docker.com, restart policies; kubernetes.io, pod lifecycle.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from vllm_watch.errors import HookError
+from vllm_watch.restart.hooks import base, engine_api, systemctl
+from vllm_watch.restart.hooks.server_process import Server
+from vllm_watch.sources import pid_namespace
+from vllm_watch.sources.processes import ProcessFacts
+
+_CONTAINER = re.compile(
+    r"(?:docker|libpod|libpod_parent|containers?)[-/](?:libpod-)?([0-9a-f]{64})"
+)
+_UNIT = re.compile(r"/([^/]+\.service)(?=/|$)")
+_USER_MANAGER = re.compile(r"user@(\d+)\.service")
+_SESSION = re.compile(r"/session-[^/]+\.scope")
+SOCKETS = (Path("/var/run/docker.sock"), Path("/run/podman/podman.sock"))
+# They end when their one child ends.
+_INITS = frozenset(("tini", "dumb-init", "docker-init", "podman-init", "catatonit"))
+_SAY = "say who starts it again in supervised_by, once you have seen it do so"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supervision:
+    """Who looks after a server."""
+
+    relaunches: bool | None  # None: it cannot be told
+    text: str
+    remedy: str = _SAY
+
+
+async def of(tools: base.Tools, server: Server, sockets: tuple[Path, ...] = SOCKETS) -> Supervision:
+    """Say who would start the server again."""
+    cgroup = server.facts.cgroup or ""
+    container = _CONTAINER.search(cgroup)
+    if "kubepods" in cgroup or _in_our_pod(tools):
+        text = "Kubernetes starts the container again, if the pod's restartPolicy is Always"
+        return _if_main(server, Supervision(relaunches=True, text=text))
+    if container is not None:
+        return _if_main(server, await _container(tools, container[1], sockets))
+    units = [unit for unit in _UNIT.findall(cgroup) if not _USER_MANAGER.fullmatch(unit)]
+    if units:
+        return await _unit(tools, server, units[-1], user="/user@" in cgroup)
+    if _SESSION.search(cgroup):
+        text = "it was started in a login session, where nothing starts it again"
+        remedy = "run it as a systemd unit with Restart=always, or in a container that restarts"
+        return Supervision(relaunches=False, text=text, remedy=remedy)
+    return Supervision(
+        relaunches=None, text=f"nothing is found that would start it again (its cgroup is {cgroup or 'not known'})"
+    )  # fmt: skip
+
+
+async def _unit(tools: base.Tools, server: Server, name: str, user: bool) -> Supervision:
+    try:
+        unit = await systemctl.show(tools, name, user=user)
+    except HookError as error:
+        return Supervision(relaunches=None, text=f"it belongs to {name}, but {error.cause}")
+    if unit.main_pid != server.facts.pid:
+        text = f"it is not the main process of {name}, so systemd may not see it end"
+        remedy = "end the unit's script with exec vllm serve …, or " + _SAY
+        return Supervision(relaunches=None, text=text, remedy=remedy)
+    if unit.restart != "always":
+        text = f"{name} has Restart={unit.restart}: vLLM ends with status 0, so systemd would leave it dead"
+        return Supervision(relaunches=False, text=text, remedy="set Restart=always in the unit")
+    return Supervision(relaunches=True, text=f"systemd starts {name} again: Restart=always")
+
+
+async def _container(tools: base.Tools, id_: str, sockets: tuple[Path, ...]) -> Supervision:
+    why = "no Engine API socket is here"
+    for socket in sockets:
+        if not socket.exists():
+            continue
+        try:
+            found = await engine_api.inspect(tools, socket, id_)
+        except HookError as error:
+            why = error.cause
+            continue
+        text = f"container {found.name} has restart policy {found.restart_policy}"
+        remedy = f"docker update --restart unless-stopped {found.name}"
+        return Supervision(relaunches=found.relaunched, text=text, remedy=remedy)
+    text = f"it runs in container {id_[:12]}, whose restart policy is not known: {why}"
+    return Supervision(relaunches=None, text=text)
+
+
+def _in_our_pod(tools: base.Tools) -> bool:
+    # From inside, a cgroup path may say nothing. Whose processes we see in a pod are the pod's own.
+    tree = pid_namespace.of_tree(tools.procfs)
+    return "KUBERNETES_SERVICE_HOST" in tools.environ and not tree.initial
+
+
+def _if_main(server: Server, supervision: Supervision) -> Supervision:
+    """Doubt it where the container would go on without the server."""
+    if not supervision.relaunches:
+        return supervision
+    for above in _above(server):
+        if above.name not in _INITS:
+            text = f"{supervision.text}; but {above.name} ({above.pid}), which runs it, may go on without it"
+            remedy = "end the script with exec vllm serve …, or " + _SAY
+            return Supervision(relaunches=None, text=text, remedy=remedy)
+    return supervision
+
+
+def _above(server: Server) -> list[ProcessFacts]:
+    """Return the processes of the same container that it hangs on, the nearest first."""
+    found: list[ProcessFacts] = []
+    here = server.facts
+    while (
+        here.pids is None or here.pids[-1] != 1
+    ):  # the first process of a container's PID namespace
+        parent = server.all.get(here.ppid or 0)
+        if parent is None or parent.cgroup != here.cgroup or parent in found:
+            break
+        found.append(parent)
+        here = parent
+    return found

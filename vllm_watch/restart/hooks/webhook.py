@@ -1,0 +1,130 @@
+"""Restarts by asking somebody else over HTTP: a signed POST of JSON.
+
+Sent again, with the same idempotency key, is only what surely did nothing: a connection that was never made,
+and the answers 429 and 503. Whatever was sent and not answered may have acted.
+Runbook: docs/hooks/webhook.md.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vllm_watch.clients import signed_post
+from vllm_watch.clients.signed_post import Posted
+from vllm_watch.errors import HookError, WatchError
+from vllm_watch.restart.hooks import base
+from vllm_watch.settings.hooks import WebhookHook
+
+WAIT_SECONDS_FIRST = 0.5  # twice as long each time: a receiver that restarts is back in seconds
+WAIT_SECONDS_MAX = 30.0
+"""The longest wait between two tries, whatever Retry-After asks for: an attempt holds a lock meanwhile."""
+_TRY_AGAIN = (429, 503)
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    outcome: str
+    text: str
+    again_seconds: float | None = (
+        None  # None: it is not to be tried again; else at least so much later
+    )
+
+
+class Hook:
+    """Posts what happened, and takes the status of the answer for the outcome."""
+
+    def __init__(self, settings: WebhookHook, tools: base.Tools) -> None:
+        self._settings = settings
+        self._tools = tools
+        self.timeout_seconds = settings.timeout_seconds
+
+    async def refusal(self, call: base.HookCall) -> str | None:
+        try:
+            self._secret()
+        except HookError as error:
+            return error.cause
+        return None
+
+    async def restart(self, call: base.HookCall) -> base.HookResult:
+        deadline = asyncio.get_running_loop().time() + self._settings.timeout_seconds
+        body = json.dumps(call.payload()).encode()
+        try:
+            secret = self._secret()
+        except HookError as error:
+            return base.HookResult(outcome=base.FAILED, text=error.cause)
+        tried = _Try(base.FAILED, "nothing was sent")
+        for number in range(self._settings.retries + 1):
+            left = deadline - asyncio.get_running_loop().time()
+            tried = await self._post(body, self._headers(call, secret, body), left)
+            wait = max(
+                tried.again_seconds or 0, min(WAIT_SECONDS_FIRST * 2**number, WAIT_SECONDS_MAX)
+            )
+            left = deadline - asyncio.get_running_loop().time()
+            if tried.again_seconds is None or number == self._settings.retries or wait >= left:
+                break
+            await asyncio.sleep(wait)
+        return base.HookResult(outcome=tried.outcome, text=tried.text)
+
+    async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
+        again = "whether the server is started again is the receiver's matter: ask whose it is"
+        return [self._signed(), await self._reachable(), base.Finding(ok=True, text=again)]
+
+    def _secret(self) -> bytes | None:
+        file = self._settings.secret_file
+        if file is None:
+            return None
+        try:
+            return signed_post.read_secret(file, "secret_file")
+        except WatchError as error:
+            raise HookError(error.cause, error.remedy) from None
+
+    def _headers(self, call: base.HookCall, secret: bytes | None, body: bytes) -> dict[str, str]:
+        signed = signed_post.headers(call.attempt_id, secret, body, self._tools.unix_time())
+        return {**signed, "X-Vllm-Watch-Attempt": call.attempt_id}
+
+    async def _post(self, body: bytes, headers: Mapping[str, str], seconds: float) -> _Try:
+        tools, url = self._tools, self._settings.url
+        now = tools.unix_time()
+        return _judged(await signed_post.post(tools.session, url, body, headers, seconds, now))
+
+    def _signed(self) -> base.Finding:
+        try:
+            secret = self._secret()
+        except HookError as error:
+            return base.Finding(ok=False, text=error.cause, remedy=error.remedy)
+        if secret is not None:
+            return base.Finding(ok=True, text="requests are signed")
+        remedy = "set secret_file, and verify the signature there"
+        return base.Finding(ok=True, text="requests are not signed", remedy=remedy)
+
+    async def _reachable(self) -> base.Finding:
+        """Connect and send nothing: any request might restart."""
+        why = await signed_post.reachable(self._settings.url)
+        if why is not None:
+            remedy = "check url, its name and its certificate"
+            return base.Finding(ok=False, text=why, remedy=remedy)
+        where = signed_post.where(self._settings.url)
+        text = f"{where} can be reached; nothing was sent, since that may restart the server"
+        return base.Finding(ok=True, text=text)
+
+
+def _judged(posted: Posted) -> _Try:
+    text, status = posted.text, posted.status
+    if posted.end == signed_post.UNTRUSTED:
+        return _Try(base.FAILED, text)
+    if posted.end == signed_post.NOT_REACHED:
+        return _Try(base.FAILED, text, again_seconds=0)
+    if status is None:
+        return _Try(base.UNCERTAIN, text)
+    if 200 <= status < 300:  # noqa: PLR2004
+        return _Try(base.DONE, text)
+    if status in _TRY_AGAIN:
+        return _Try(
+            base.FAILED, text, again_seconds=min(posted.retry_after_seconds, WAIT_SECONDS_MAX)
+        )
+    if 300 <= status < 400:  # noqa: PLR2004
+        return _Try(base.REFUSED, f"{text}: redirects are not followed, set url to where it is")
+    if 400 <= status < 500:  # noqa: PLR2004
+        return _Try(base.REFUSED, text)
+    return _Try(base.UNCERTAIN, text)

@@ -1,0 +1,200 @@
+"""A lock among the watchers of one host: one small file that says who holds which slot until when.
+
+Times are CLOCK_BOOTTIME, which all processes of a host share, which no clock step moves and which goes
+on during a suspend; a file from before a reboot holds nothing. What cannot be read or written is never
+a yes.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from vllm_watch.restart.locks.base import Held
+from vllm_watch.restart.locks.base import boottime_s as _now_s
+from vllm_watch.restart.locks.record import EXPIRY_TTLS, HOUR_SECONDS, SPENT_MAX, Limits
+
+WAIT_SECONDS = 2.0
+"""For another watcher to finish its change of the file, which takes milliseconds."""
+
+BYTES_MAX = 1 << 18
+"""A hundred slots and a thousand restarts take less; what is larger is not ours."""
+
+_REMEDY = "remove it when no restart is under way"
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    holder: str
+    attempt_id: str
+    expires_s: float  # CLOCK_BOOTTIME: from then on others may have it
+
+
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    attempt_id: str
+    expires_s: float  # an hour after it was over
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    slots: list[_Slot]
+    spent: list[_Spent]
+
+
+class Lock:
+    """One of the slots of the lock `name` in `folder`."""
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        *,
+        slots: int,
+        ttl_seconds: float,
+        per_hour: int | None = None,
+    ) -> None:
+        self.ttl_seconds = ttl_seconds
+        self._file = folder / f"{name}.lock.json"
+        self._guard = folder / f"{name}.lock"
+        self._limits = Limits(slots=slots, per_hour=per_hour)
+        self._mine: _Slot | None = None
+        self._until_s = 0.0
+
+    async def acquire(self, holder: str, attempt_id: str) -> Held:
+        return await asyncio.to_thread(self._change, holder, attempt_id)
+
+    async def renew(self) -> Held:
+        mine = self._mine
+        if mine is None:
+            return Held(held=False, text="it is not held")
+        return await asyncio.to_thread(self._change, mine.holder, mine.attempt_id, only_renew=True)
+
+    def still_ours(self) -> bool:
+        return self._mine is not None and _now_s() < self._until_s
+
+    async def release(self, delay_seconds: float = 0.0, *, used: bool = True) -> None:
+        mine, self._mine = self._mine, None
+        if mine is not None:
+            with contextlib.suppress(OSError, ValueError, TimeoutError):
+                await asyncio.to_thread(self._give_back, mine, delay_seconds, used=used)
+
+    def _change(self, holder: str, attempt_id: str, *, only_renew: bool = False) -> Held:
+        try:
+            with self._exclusive():
+                return self._take(self._read(), holder, attempt_id, only_renew=only_renew)
+        except TimeoutError:
+            return Held(held=None, text=f"{self._guard} is held by another process")
+        except (OSError, ValueError) as error:
+            return Held(held=None, text=f"{self._file}: {error}")
+
+    def _take(self, kept: _Kept, holder: str, attempt_id: str, *, only_renew: bool) -> Held:
+        others = [slot for slot in kept.slots if slot.attempt_id != attempt_id]
+        spent = list(kept.spent)
+        if len(others) == len(kept.slots):
+            if only_renew:
+                self._mine = None
+                return Held(held=False, text="it was lost")
+            refusal = self._refusal(others, spent)
+            if refusal is not None:
+                return Held(held=False, text=refusal)
+        # Counted from before the write: what others read is never earlier than what we believe.
+        now_s = _now_s()
+        mine = _Slot(holder, attempt_id, now_s + EXPIRY_TTLS * self.ttl_seconds)
+        spent = [each for each in spent if each.attempt_id != attempt_id]
+        spent.append(_Spent(attempt_id, mine.expires_s + HOUR_SECONDS))
+        self._write(_Kept([*others, mine], spent[-SPENT_MAX:]))
+        self._mine, self._until_s = mine, now_s + self.ttl_seconds
+        return Held(held=True, text=f"held for {self.ttl_seconds:.0f} s")
+
+    def _refusal(self, others: list[_Slot], spent: list[_Spent]) -> str | None:
+        if len(others) >= self._limits.slots:
+            return _who(others)
+        limit = self._limits.per_hour
+        if limit is not None and len(spent) >= limit:
+            return f"{len(spent)} of {limit} restarts in an hour are spent by all who share it"
+        return None
+
+    def _give_back(self, mine: _Slot, delay_seconds: float, *, used: bool) -> None:
+        with self._exclusive():
+            kept = self._read()
+            if all(slot.attempt_id != mine.attempt_id for slot in kept.slots):
+                return
+            others = [slot for slot in kept.slots if slot.attempt_id != mine.attempt_id]
+            spent = [each for each in kept.spent if each.attempt_id != mine.attempt_id]
+            if used:
+                spent.append(_Spent(mine.attempt_id, _now_s() + HOUR_SECONDS))
+            if used and delay_seconds > 0:
+                resting = _Slot(mine.holder, f"after {mine.attempt_id}", _now_s() + delay_seconds)
+                others.append(resting)
+            self._write(_Kept(others, spent))
+
+    @contextlib.contextmanager
+    def _exclusive(self) -> Iterator[None]:
+        deadline = time.monotonic() + WAIT_SECONDS
+        descriptor = os.open(
+            self._guard, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+        try:
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise TimeoutError from None
+                    time.sleep(0.01)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _read(self) -> _Kept:
+        """What holds now; raises ValueError for a file that is damaged."""
+        try:
+            descriptor = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return _Kept([], [])
+        with os.fdopen(descriptor, "rb") as file:
+            body = file.read(BYTES_MAX + 1)
+        if len(body) > BYTES_MAX:
+            raise ValueError(f"is damaged (too large); {_REMEDY}")
+        try:
+            document = json.loads(body)
+            same_boot = document["boot_id"] == _boot_id()
+            slots = [_Slot(**each) for each in document["slots"] if same_boot]
+            spent = [_Spent(**each) for each in document["spent"] if same_boot]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"is damaged ({error}); {_REMEDY}") from error
+        now_s = _now_s()
+        return _Kept(
+            [slot for slot in slots if slot.expires_s > now_s],
+            [each for each in spent if each.expires_s > now_s],
+        )
+
+    def _write(self, kept: _Kept) -> None:
+        document = {"boot_id": _boot_id(), **asdict(kept)}
+        new = self._file.with_suffix(".new")
+        descriptor = os.open(
+            new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(document, file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.rename(self._file)
+
+
+def _who(slots: list[_Slot]) -> str:
+    first = min(slots, key=lambda slot: slot.expires_s)
+    rest = f" and {len(slots) - 1} more" if len(slots) > 1 else ""
+    left_s = first.expires_s - _now_s()
+    return f"held by {first.holder} ({first.attempt_id}) for {left_s:.0f} s more{rest}"
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()

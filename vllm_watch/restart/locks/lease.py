@@ -1,0 +1,292 @@
+"""A lock for a cluster: one Lease object of Kubernetes, replaced under optimistic concurrency.
+
+All slots and the restarts of the last hour are one annotation of one object, since the API server can
+compare one object's version but not several: so both limits hold against any number of contenders. What
+`kubectl get lease` shows (holder, renewTime) is for people; the annotation decides.
+Source: kubernetes.io/docs/concepts/architecture/leases; kured keeps its semaphore in an annotation too.
+Rights and a manifest: docs/locks.md.
+"""
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import cache
+from math import ceil
+from typing import Any
+
+from vllm_watch.clients.kubernetes import (
+    Access,
+    Answer,
+    Api,
+    KubernetesError,
+    NewSession,
+    in_cluster,
+)
+from vllm_watch.restart.hooks.base import Tools
+from vllm_watch.restart.locks import record as records
+from vllm_watch.restart.locks.base import Held, boottime_s
+from vllm_watch.restart.locks.record import Change, Limits, Now, Record, Sightings, Slot
+from vllm_watch.settings.restart import LockSettings
+
+ANNOTATION = "vllm-watch/lock"
+
+ASK_SECONDS = 20.0
+"""For taking, renewing or giving back with all its tries; less than a third of the shortest useful TTL."""
+
+TRIES_MAX = 6
+"""Of twenty that change it at once the last needs five, each with a new version; see the tests."""
+
+BACKOFF_SECONDS = 0.1
+"""Before the second try, twice as long before each further; of it a random part."""
+
+RETRY_AFTER_SECONDS_MAX = 5.0
+"""However much longer an API server that is busy asks for: the guard asks again anyway."""
+
+LEFT_MAX = 1000
+
+_OK, _GONE, _CONFLICT, _BUSY = 200, 404, 409, (429, 500, 503, 504)
+_RIGHTS = (401, 403)
+
+
+class Shared:
+    """One Lease object as this process knows it: made once, used by the locks of all its attempts."""
+
+    def __init__(self, api: Api, namespace: str, name: str) -> None:
+        self.sightings = Sightings()
+        self._api = api
+        self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._namespace, self._name = namespace, name
+        self._left: dict[str, tuple[float, bool]] = {}  # by attempt id: rest, used
+
+    def leave(self, attempt_id: str, rest_seconds: float, *, used: bool) -> None:
+        """Remember that an attempt is over whose slot may still be written there."""
+        self._left[attempt_id] = (rest_seconds, used)
+        for oldest in list(self._left)[:-LEFT_MAX]:
+            del self._left[oldest]
+
+    async def change(
+        self, what: Callable[[Record, Now], Change], ttl_seconds: float, writes: Callable[[], None]
+    ) -> tuple[Change, float]:
+        """Read, change and replace until nobody was faster; return what was changed and when it was sent.
+
+        `writes` is called before each write: from then on it may have been done.
+
+        Raises:
+            KubernetesError: where the API server did not answer or would not.
+            ValueError: where the object is not one of ours.
+        """
+        answer = Answer(_CONFLICT, {})
+        trouble: KubernetesError | None = None
+        for tries in range(TRIES_MAX):
+            if tries:
+                await asyncio.sleep(_wait_seconds(tries, answer))
+            try:
+                answer = await self._api.get(f"{self._folder}/{self._name}")
+                if answer.status not in (_OK, _GONE):
+                    trouble = self._no(answer)
+                    if answer.status not in _BUSY:
+                        break
+                    continue
+                found = answer.document if answer.status == _OK else None
+                change = self._changed(found, what)
+                sent_s = boottime_s()
+                if change.record is None:
+                    return change, sent_s
+                writes()
+                answer = await self._replace(found, change.record, ttl_seconds)
+            except KubernetesError as error:
+                trouble, answer = error, Answer(_CONFLICT, {})
+                continue
+            if answer.ok:
+                # What was on its way has an old version now, and can not be carried out any more.
+                self._left = {
+                    name: how for name, how in self._left.items() if change.record.of(name)
+                }
+                return change, sent_s
+            # A 404 to a POST is a namespace that is missing; to a PUT, an object just deleted.
+            faster = answer.status == _CONFLICT or (answer.status == _GONE and found is not None)
+            trouble = None if faster else self._no(answer)
+            if not faster and answer.status not in _BUSY:
+                break
+        # A conflict may be with our own write, whose answer was lost: it is not known how it stands.
+        raise trouble or KubernetesError(
+            f"{self}: others changed it {TRIES_MAX} times", "it is asked again", sent=True
+        )
+
+    def _changed(
+        self, found: Mapping[str, Any] | None, what: Callable[[Record, Now], Change]
+    ) -> Change:
+        record = Record() if found is None else self._read(found)
+        now = Now(boottime_s(), time.time())
+        self.sightings.see(record, now.monotonic_s)
+        for attempt_id, (rest_seconds, used) in self._left.items():
+            freed = records.give_back(record, attempt_id, now, rest_seconds=rest_seconds, used=used)
+            record = freed.record if record.of(attempt_id) and freed.record else record
+        return what(record, now)
+
+    def _read(self, found: Mapping[str, Any]) -> Record:
+        """Return what it says; raises ValueError where that is not ours to change."""
+        try:
+            said = (found["metadata"].get("annotations") or {}).get(ANNOTATION)
+        except (KeyError, AttributeError):
+            raise ValueError(f"what the API server gave for {self} is no Lease") from None
+        if said is None:
+            other = (found.get("spec") or {}).get("holderIdentity")
+            if other:
+                raise ValueError(
+                    f"{self} belongs to {other}, which is no vllm-watch; set lock.name"
+                )
+            return Record()
+        try:
+            return Record.from_json(json.loads(said))
+        except ValueError as error:
+            raise ValueError(
+                f"{self} is damaged ({error}); delete it when no restart is under way"
+            ) from None
+
+    async def _replace(
+        self, found: Mapping[str, Any] | None, record: Record, ttl_seconds: float
+    ) -> Answer:
+        document = _document(found, record, ttl_seconds, time.time())
+        if found is None:
+            document["metadata"] |= {"name": self._name, "namespace": self._namespace}
+            return await self._api.post(self._folder, document)
+        return await self._api.put(f"{self._folder}/{self._name}", document)
+
+    def _no(self, answer: Answer) -> KubernetesError:
+        remedy = "see whether the API server is well"
+        if answer.status in _RIGHTS:
+            remedy = "give the service account the rights of docs/locks.md"
+        return KubernetesError(f"{self}: {answer.said()}", remedy, sent=True)
+
+    def __str__(self) -> str:
+        return f"Lease {self._namespace}/{self._name}"
+
+
+@cache
+def _shared(access: Access, session: NewSession, namespace: str, name: str) -> Shared:
+    """What was seen of an object outlives the attempts that asked for it."""
+    return Shared(Api(access, session), namespace, name)
+
+
+def make(settings: LockSettings, tools: Tools) -> "Lock":
+    """Return a lock for one attempt. Raises KubernetesError where this is no pod."""
+    access = in_cluster(tools.environ)
+    namespace = settings.namespace or access.namespace or tools.namespace
+    if not namespace:
+        remedy = "set restart.lock.namespace"
+        raise KubernetesError("it is not known in which namespace the Lease is", remedy, sent=False)
+    shared = _shared(access, tools.session, namespace, settings.name)
+    limits = Limits(slots=settings.slots, per_hour=settings.restarts_per_hour_max)
+    return Lock(shared, limits, settings.ttl_seconds)
+
+
+class Lock:
+    """One slot of a Lease, for one attempt."""
+
+    def __init__(self, shared: Shared, limits: Limits, ttl_seconds: float) -> None:
+        self.ttl_seconds = ttl_seconds
+        self._shared, self._limits = shared, limits
+        self._attempt_id: str | None = None
+        self._until_s = 0.0  # of our own clock
+        self._wrote = False
+
+    def _writes(self) -> None:
+        self._wrote = True
+
+    async def acquire(self, holder: str, attempt_id: str) -> Held:
+        wanted = Slot(holder=holder, attempt_id=attempt_id, ttl_seconds=self.ttl_seconds)
+        known, self._wrote = self._attempt_id == attempt_id, False
+        try:
+            held = await self._change(
+                lambda record, now: records.take(
+                    record, self._shared.sightings, self._limits, now, wanted
+                )
+            )
+        except asyncio.CancelledError:
+            self._leave(attempt_id, known)
+            raise
+        if held.held is True:
+            self._attempt_id = attempt_id
+        elif held.held is None:
+            self._leave(attempt_id, known)
+        return held
+
+    def _leave(self, attempt_id: str, known: bool) -> None:
+        """It may have been taken, which nobody will use; what was held before is given back later."""
+        if self._wrote and not known:
+            self._shared.leave(attempt_id, 0.0, used=False)
+
+    async def renew(self) -> Held:
+        mine = self._attempt_id
+        if mine is None:
+            return Held(held=False, text="it is not held")
+        held = await self._change(lambda record, now: records.renew(record, mine))
+        if held.held is False and self._attempt_id == mine:
+            self._until_s = 0.0
+        return held
+
+    def still_ours(self) -> bool:
+        return self._attempt_id is not None and boottime_s() < self._until_s
+
+    async def release(self, delay_seconds: float = 0.0, *, used: bool = True) -> None:
+        mine, self._attempt_id = self._attempt_id, None
+        if mine is None:
+            return
+        given: bool | None = None
+        try:
+            held = await self._change(
+                lambda record, now: records.give_back(
+                    record, mine, now, rest_seconds=delay_seconds, used=used
+                )
+            )
+            given = held.held
+        finally:
+            if given is None:  # our next asking makes up for it; else it expires
+                self._shared.leave(mine, delay_seconds, used=used)
+
+    async def _change(self, what: Callable[[Record, Now], Change]) -> Held:
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                change, sent_s = await self._shared.change(what, self.ttl_seconds, self._writes)
+        except TimeoutError:
+            text = f"{self._shared}: no answer within {ASK_SECONDS:.0f} s"
+            return Held(held=None, text=text)
+        except KubernetesError as error:
+            return Held(held=None, text=f"{error.cause}; {error.remedy}")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return Held(held=None, text=str(error))
+        if change.record is None:
+            return Held(held=False, text=change.text)
+        self._until_s = sent_s + self.ttl_seconds
+        return Held(held=True, text=f"held for {self.ttl_seconds:.0f} s")
+
+
+def _wait_seconds(tries: int, answer: Answer) -> float:
+    if answer.status in _BUSY and answer.retry_after_seconds is not None:
+        return min(answer.retry_after_seconds, RETRY_AFTER_SECONDS_MAX)
+    # S311: no secret; it only keeps two from meeting again and again
+    return random.uniform(0, BACKOFF_SECONDS * 2**tries)  # noqa: S311
+
+
+def _document(
+    found: Mapping[str, Any] | None, record: Record, ttl_seconds: float, now_t: float
+) -> dict[str, Any]:
+    """Return the object to write; what it has beside ours stays."""
+    old: Mapping[str, Any] = found or {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    metadata, spec = dict(old.get("metadata") or {}), dict(old.get("spec") or {})
+    said = json.dumps(record.to_json(), separators=(",", ":"))
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION: said}
+    held = record.held
+    now = f"{datetime.fromtimestamp(now_t, UTC):%Y-%m-%dT%H:%M:%S.%f}Z"
+    holder = ", ".join(slot.holder for slot in held) or None
+    if held and holder != spec.get("holderIdentity"):
+        spec["acquireTime"] = now
+        spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
+    spec |= {
+        "holderIdentity": holder, "renewTime": now, "leaseDurationSeconds": max(1, ceil(ttl_seconds)),
+    }  # fmt: skip
+    return {**old, "metadata": metadata, "spec": spec}

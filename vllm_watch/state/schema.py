@@ -1,0 +1,98 @@
+"""The schema of the state file, as the list of steps that lead to it.
+
+To change the schema, add a step at the end; a step that was released is never changed. The file carries
+the number of steps it has taken (`PRAGMA user_version`).
+"""
+
+import sqlite3
+
+from vllm_watch.errors import StateError
+
+APPLICATION_ID = 0x766C6C77
+""""vllw": says whose file it is (`PRAGMA application_id`)."""
+
+MIGRATIONS: tuple[str, ...] = (
+    # 1: incidents as they were last told, and what each target's judgement needs to go on.
+    """
+    CREATE TABLE incident (
+        id TEXT PRIMARY KEY,
+        target TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        opened_t REAL,             -- Unix seconds; unknown where its beginning was not kept
+        updated_t REAL NOT NULL,   -- of the last event
+        resolved_t REAL,           -- NULL while it is open
+        event TEXT NOT NULL        -- the last event, as published, in JSON
+    );
+    CREATE INDEX incident_of_target ON incident (target, resolved_t);
+    CREATE TABLE watch (
+        target TEXT PRIMARY KEY,
+        group_name TEXT NOT NULL,
+        saved_t REAL NOT NULL,
+        state TEXT NOT NULL        -- what vllm_watch/watch/kept_state.py exports, in JSON
+    );
+    """,
+    # 2: the journal.
+    """
+    CREATE TABLE audit (           -- who wanted what, and what came of it; never changed
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        t REAL NOT NULL,           -- Unix seconds
+        said TEXT NOT NULL         -- in JSON
+    );
+    """,
+    # 3: restarts.
+    """
+    CREATE TABLE attempt (
+        id TEXT PRIMARY KEY,
+        target TEXT NOT NULL,
+        group_name TEXT NOT NULL,
+        state TEXT NOT NULL,       -- one of vllm_watch/restart/attempt.py
+        began_t REAL NOT NULL,     -- Unix seconds
+        said TEXT NOT NULL         -- the whole attempt, in JSON
+    );
+    CREATE INDEX attempt_of_group ON attempt (group_name, began_t);
+    CREATE TABLE standing (        -- what holds until somebody ends it: pause, silences, breaker, versions
+        name TEXT PRIMARY KEY,
+        said TEXT NOT NULL         -- in JSON
+    );
+    """,
+    # 4: who was told what.
+    """
+    CREATE TABLE notice (
+        notifier TEXT NOT NULL,    -- its name in the configuration
+        matter TEXT NOT NULL,      -- id of the incident, of the step of a restart, …
+        phase TEXT NOT NULL,       -- opened, worse, reminder …, resolved, said
+        t REAL NOT NULL,           -- Unix seconds: since when it is to be told
+        told_t REAL,               -- NULL: it waits
+        message TEXT,              -- idempotency key of the message it is, or was, in
+        said TEXT NOT NULL,        -- the matter as it then was, in JSON
+        PRIMARY KEY (notifier, matter, phase)
+    );
+    """,
+)
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring a file, new or old, to the present schema, each step in a transaction of its own.
+
+    Raises:
+        StateError: the file is another program's, or a newer vllm-watch has written it.
+        sqlite3.Error: it cannot be read or written.
+    """
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application != APPLICATION_ID and (tables or version):
+        raise StateError(
+            "the state file is another program's SQLite file",
+            "Name another folder with --state-dir, or move that file away.",
+        )
+    if version > len(MIGRATIONS):
+        raise StateError(
+            f"the state file has schema {version}, and this vllm-watch knows up to {len(MIGRATIONS)}",
+            "Run the newer vllm-watch that wrote it, or name another folder with --state-dir.",
+        )
+    for number, step in enumerate(MIGRATIONS[version:], version + 1):
+        connection.executescript(
+            f"BEGIN; {step} PRAGMA application_id = {APPLICATION_ID};"
+            f" PRAGMA user_version = {number}; COMMIT;"
+        )

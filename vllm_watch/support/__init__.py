@@ -1,0 +1,1 @@
+"""What every part may use and none of them is about."""

@@ -1,0 +1,114 @@
+"""Logs: one line per change of state, for people on a terminal and as JSON anywhere else.
+
+structlog's lines and those of the standard library (aiohttp, asyncio, warnings) go through one
+renderer, and through one filter that keeps secrets out. Into systemd's journal each line begins with
+its priority, so that `journalctl -p warning` finds it.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TextIO
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from vllm_watch.support.redaction import HIDDEN, is_secret_name, redacted
+
+if TYPE_CHECKING:  # the settings' library is not needed to log
+    from vllm_watch.settings.stages import LogSettings
+
+_DEPTH_MAX = 4  # deeper values are shown as text; nothing we log is nested deeper
+# aiohttp writes one line per request: that would be a line per scrape of ourselves.
+_QUIET_LOGGERS = ("aiohttp.access",)
+# A foreign message may carry bytes of a server that was asked; they must not move the cursor.
+_PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
+"""syslog's, as sd-daemon(3) wants them at the beginning of a line: <4>."""
+_CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
+
+
+def configure(settings: "LogSettings", stream: TextIO | None = None) -> None:
+    """Send all logs to `stream` (None: stderr) as the settings say; may be called again on reload."""
+    stream = sys.stderr if stream is None else stream
+    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    for_people = settings.format == "console" or (settings.format == "auto" and stream.isatty())
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+        _hide_secrets,
+    ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,  # a reload may change level and format
+    )
+    render = _console(stream) if for_people else structlog.processors.JSONRenderer(default=str)
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[structlog.stdlib.ExtraAdder(), *shared],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _with_priority(render) if _is_journal(stream) else render,
+            ],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for name in _QUIET_LOGGERS:
+        logging.getLogger(name).setLevel(max(level, logging.WARNING))
+    logging.captureWarnings(capture=True)
+
+
+def _console(stream: TextIO) -> Processor:
+    # A plain traceback: the colourful one prints local variables, and with them keys.
+    return structlog.dev.ConsoleRenderer(
+        colors=stream.isatty(), exception_formatter=structlog.dev.plain_traceback
+    )
+
+
+def _is_journal(stream: TextIO) -> bool:
+    """Does systemd's journal read this very stream? It says which file it gave us."""
+    try:
+        file = os.fstat(stream.fileno())
+    except (OSError, ValueError):  # closed, or none that the kernel knows of
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{file.st_dev}:{file.st_ino}"
+
+
+def _with_priority(render: Processor) -> Processor:
+    def rendered(logger: WrappedLogger, method: str, event: EventDict) -> str:
+        priority = _PRIORITIES.get(event.get("level", ""), _PRIORITIES["info"])
+        lines = str(render(logger, method, event)).splitlines()
+        return "\n".join(f"<{priority}>{line}" for line in lines)
+
+    return rendered
+
+
+def _hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    text = event.get("event")
+    clean = {key: _without_secrets(key, value, 0) for key, value in event.items() if key[:1] != "_"}
+    if isinstance(text, str):
+        clean["event"] = redacted(text).translate(_CONTROL_CHARACTERS)
+    return {**event, **clean}
+
+
+def _without_secrets(name: str, value: Any, depth: int) -> Any:
+    if is_secret_name(name):
+        return HIDDEN
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, bool | int | float) or value is None:
+        return value
+    if depth < _DEPTH_MAX and isinstance(value, Mapping):
+        return {
+            str(key): _without_secrets(str(key), inner, depth + 1) for key, inner in value.items()
+        }
+    if depth < _DEPTH_MAX and isinstance(value, list | tuple | set | frozenset):
+        return [_without_secrets("", inner, depth + 1) for inner in value]
+    return redacted(str(value))

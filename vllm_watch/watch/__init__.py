@@ -1,0 +1,1 @@
+"""What watches: one target, one host, and the loops that look at them."""

@@ -1,0 +1,390 @@
+"""One target's pure pipeline: an Observation in, its signals (and incident events) out.
+
+Live and replay run this same object; it asks no clock and does no I/O.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vllm_watch.advice.adviser import Adviser
+from vllm_watch.advice.records import AttentionBackend
+from vllm_watch.detectors import throughput_collapse
+from vllm_watch.detectors.base import Detector, Verdict, View
+from vllm_watch.detectors.needs import Sights
+from vllm_watch.incidents import log_evidence
+from vllm_watch.incidents.asked_end import AskedEnd
+from vllm_watch.incidents.incident import Incident
+from vllm_watch.incidents.lifecycle import Lifecycle
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.observation import Observation, Reading
+from vllm_watch.samples.record import changed
+from vllm_watch.settings.stages import SignalsSettings, SloSettings
+from vllm_watch.signals import kept, state
+from vllm_watch.signals.credible import credible
+from vllm_watch.signals.engine import EngineTracker
+from vllm_watch.signals.loading import Loading
+from vllm_watch.signals.records import EngineSignals, TargetSignals
+from vllm_watch.signals.timeline import Timeline
+from vllm_watch.support import plugins
+from vllm_watch.watch import kept_state as watch_state
+
+ENGINES_MAX = 512
+"""Engines followed per target; vLLM's largest data-parallel deployments have some hundreds of ranks."""
+
+
+_STATE_OF = {
+    "engine_down": "down",
+    "engine_stalled": "stalled",
+    "throughput_collapse": "collapsed",
+    "overload": "overloaded",
+}
+"""The word that an engine shows while an incident of that kind is seen on it, the worst first."""
+
+_KEPT_STATES = ("down", "starting", "sleeping", "unknown")  # said for reasons of their own
+
+
+def all_detectors() -> dict[str, Detector]:
+    """One of each detector that there is, with default settings, by its slug."""
+    found = plugins.modules("vllm_watch.detectors", ("Settings", "Detector"))
+    return {plugins.slug(module): module.Detector(module.Settings()) for module in found}
+
+
+class Watch:
+    """Follows one target from observation to observation."""
+
+    def __init__(
+        self,
+        target: str,
+        signals: SignalsSettings | None = None,
+        slo: SloSettings | None = None,
+        detectors: Mapping[str, Detector] | None = None,
+        attention: AttentionBackend | None = None,
+    ) -> None:
+        """`detectors` by slug; they keep memory of this target, so no other Watch may have them.
+        `attention`: what the engine's log said of it, for advice."""
+        self.target = target
+        self.address: str | None = None  # where it is looked for, if somebody says so
+        self.signals: TargetSignals | None = None  # None until the first observation
+        self.reading: Reading | None = None  # the last that could be read
+        self._window_seconds = (signals or SignalsSettings()).window_seconds
+        self._slo = slo or SloSettings()
+        self._timeline = Timeline()
+        self._engines: dict[str, EngineTracker] = {}
+        self._misses = 0
+        self._began_s: float | None = None
+        self._loading = Loading()
+        self._last_success_t: float | None = None
+        self._health_status: int | None = None
+        self._detectors = dict(all_detectors() if detectors is None else detectors)
+        self._sights = Sights(self._detectors)
+        self._lifecycle = Lifecycle(target)
+        self._asked_end = AskedEnd()
+        self._adviser = Adviser(attention)
+        self._kept: dict[str, kept.Kept] = {}  # by engine, of an earlier run, until it is seen
+        self.failures: dict[str, str] = {}  # a detector's slug → the error it last broke with
+
+    @property
+    def incidents(self) -> tuple[Incident, ...]:
+        """The open ones, oldest first."""
+        return self._lifecycle.incidents
+
+    @property
+    def canary_wanted(self) -> dict[str, bool]:
+        """Of which engines a one-token request would tell something → is it suspected?"""
+        wanted: dict[str, bool] = {}
+        for detector in self._detectors.values():
+            wanted |= getattr(detector, "canary_wanted", {})
+        return wanted
+
+    @property
+    def kinds_found(self) -> frozenset[str]:
+        """Kinds of the open incidents that the last verdict still found; the others are only not closed yet."""
+        return frozenset(each.kind for each in self._lifecycle.firing)
+
+    @property
+    def outlived(self) -> frozenset[str]:
+        """Ids of the open incidents that were last found in a process which another one has followed."""
+        return self._lifecycle.outlived
+
+    @property
+    def just_ended(self) -> frozenset[str]:
+        """Ids of the incidents that the last look has ended; they are shown as open until it is published."""
+        return self._lifecycle.just_ended
+
+    @property
+    def load_seconds(self) -> float | None:
+        """The longest of its last starts; None: none was seen."""
+        return self._loading.longest_s
+
+    def expect_end(self) -> None:
+        """The server is being restarted by us: its end is no new trouble until another process answers."""
+        self._asked_end.begin(self.signals)
+
+    def expect_no_end(self, missing: str | None = None) -> None:
+        """It is restarted no more; `missing` says in words why it should be back by now, where it should."""
+        self._asked_end.over(missing)
+
+    def close(self, t: float) -> list[dict[str, Any]]:
+        """Return the events that end all open incidents: the target is no longer to be watched."""
+        return self._lifecycle.close(t)
+
+    @property
+    def opened(self) -> Mapping[str, int]:
+        """How many incidents were ever opened, by kind."""
+        return self._lifecycle.opened
+
+    def export_state(self) -> dict[str, Any] | None:
+        """Return what should outlive the watcher as plain values; None while there is nothing."""
+        clock, signals = self._timeline.export_state(), self.signals
+        if clock is None or signals is None:
+            return None
+        return {
+            "version": watch_state.VERSION,
+            "target": self.target,
+            "address": self.address,
+            **clock,
+            "server": watch_state.of_server(signals),
+            "loading": self._loading.export_state(),
+            "engines": {**self._kept, **watch_state.of_engines(self._engines, self.reading)},
+            "lifecycle": self._lifecycle.export_state(),
+            "detectors": watch_state.of_detectors(self._detectors, clock["at_s"]),
+        }
+
+    def restore(self, state: kept.Kept, t: float) -> list[str]:
+        """Go on, at Unix time `t`, from what an earlier run exported; before the first observation only.
+
+        Returns what could not be used, in words. What was learnt of a process counts only if the first
+        look at its engine finds the same process.
+        """
+        try:
+            away_s = watch_state.away_seconds(state, self.target, t)
+            signals = watch_state.restored_signals(state, self.target, away_s)
+            loading = watch_state.restored_loading(state, away_s)
+            self._timeline.restore(state)
+        except kept.DAMAGE as error:
+            return [f"all: {error!r}"]
+        self._loading = loading
+        self.signals, self._kept = signals, dict(state["engines"])
+        self._last_success_t = signals.last_success_timestamp_seconds
+        try:
+            self._lifecycle.restore(state["lifecycle"], self._detectors)
+        except kept.DAMAGE as error:
+            # An alarm whose incident is lost must be found anew, or it would be told a second time.
+            return [f"lifecycle: {error!r}"]
+        return watch_state.restore_detectors(self._detectors, state, away_s, self.address)
+
+    def inherit(self, state: kept.Kept) -> list[str]:
+        """Begin as patient as another server of the same group has taught; returns what could not be used."""
+        return watch_state.inherit(self._detectors, state)
+
+    def observe(self, observation: Observation) -> list[dict[str, Any]]:
+        """Take one observation in; return the incident events it leads to, in order.
+
+        An observation that comes late (its time and its counters are both behind the last one's) is
+        left out: what it says is already known.
+        """
+        if self._is_late(observation):
+            return []
+        observation = credible(observation)
+        at_s, known = self._timeline.advance(observation.t, observation.monotonic_s)
+        if self._began_s is None:
+            self._began_s = at_s
+        if not known:
+            for tracker in self._engines.values():
+                tracker.forget_rates()
+        self._sights.look(at_s, observation)
+        if observation.health is not None:
+            self._health_status = observation.health.status
+        self._loading.look(at_s, observation)
+        if observation.reading is None:
+            self._misses += 1
+            self.signals = self._silent(observation, at_s)
+            windows = {}
+        else:
+            self._misses = 0
+            self._last_success_t = observation.t
+            self.signals = self._heard(observation, observation.reading, at_s)
+            self.reading = observation.reading
+            windows = {name: tracker.window for name, tracker in self._engines.items()}
+        view = View(
+            at_s=at_s, known=known, observation=observation, signals=self.signals, windows=windows
+        )
+        verdicts = self._asked_end.judged(self.signals, self._verdicts(view))
+        told = log_evidence.added(verdicts, observation.start_failure)
+        events = self._lifecycle.update(view, told)
+        self.signals = self._with_ratios(self.signals)
+        if self._lifecycle.incidents:
+            self.signals = _with_states(self.signals, self._lifecycle.firing)
+        advice = self._adviser.look(at_s, observation, self.signals)
+        if advice != self.signals.advice:
+            self.signals = changed(self.signals, advice=advice)
+        return events
+
+    def _verdicts(self, view: View) -> list[Verdict]:
+        verdicts: list[Verdict] = []
+        for slug, detector in self._detectors.items():
+            try:
+                verdicts += self._sights.believed(slug, detector.update(view))
+            except Exception as error:  # noqa: BLE001 - one detector's bug must not blind the others
+                self.failures[slug] = f"{type(error).__name__}: {error}"
+        return verdicts
+
+    def _with_ratios(self, signals: TargetSignals) -> TargetSignals:
+        """What a detector knows of an engine's throughput is a signal, too."""
+        collapse = self._detectors.get("throughput_collapse")
+        if not signals.up or not isinstance(collapse, throughput_collapse.Detector):
+            return signals
+        ratios = {name: collapse.throughput_ratio(name) for name in signals.engines}
+        known = {
+            name: changed(signals.engines[name], throughput_ratio=ratio)
+            for name, ratio in ratios.items()
+            if ratio is not None
+        }
+        return changed(signals, engines={**signals.engines, **known}) if known else signals
+
+    def _is_late(self, observation: Observation) -> bool:
+        if not self._timeline.is_late(observation.t, observation.monotonic_s):
+            return False
+        if (
+            observation.monotonic_s is not None
+            and self.signals is not None
+            and observation.t == self.signals.t
+        ):
+            return True
+        return _behind(observation.reading, self.reading)
+
+    def _heard(self, observation: Observation, reading: Reading, at_s: float) -> TargetSignals:
+        samples = reading.engines[:ENGINES_MAX] if reading.vllm else ()
+        # A server that has just started may answer without a single series: its engines are not gone.
+        if samples:
+            for gone in self._engines.keys() - {sample.engine for sample in samples}:
+                del self._engines[gone]
+        cpu = {each.engine: each for each in observation.cpu or ()}
+        engines: dict[str, EngineSignals] = {}
+        for sample in samples:
+            tracker = self._engines.get(sample.engine)
+            if tracker is None:
+                tracker = self._engines[sample.engine] = EngineTracker(
+                    self._window_seconds, self._slo
+                )
+                self._resume(tracker, sample, reading)
+            engines[sample.engine] = tracker.update(
+                at_s, observation.t, sample, reading.server, len(samples), cpu.get(sample.engine)
+            )
+        if engines:
+            self._kept.clear()
+            word, text = _of_all(list(engines.values()))
+        else:
+            word, text = "unknown", reading.why_not or "no engine was found in the metrics"
+        return self._target_signals(observation, reading, engines, word, text)
+
+    def _resume(self, tracker: EngineTracker, sample: EngineSample, reading: Reading) -> None:
+        """Count on from an earlier run; a life that ended while nobody looked is counted, too."""
+        before = self._kept.pop(sample.engine, None)
+        if before is not None:
+            watch_state.resume(tracker, before, sample, reading.server)
+
+    def _silent(self, observation: Observation, at_s: float) -> TargetSignals:
+        began_s = self._began_s if self._began_s is not None else at_s
+        word, text = state.of_silence(
+            observation.scrape, observation.health, self._misses, self._loading,
+            waited_s=at_s - began_s, at_s=at_s,
+        )  # fmt: skip
+        # What is not heard is not known: only what was counted before stays.
+        engines = {
+            name: EngineSignals(
+                engine=name,
+                model_name=known.model_name,
+                state=word,
+                state_text=text,
+                last_progress_timestamp_seconds=known.last_progress_timestamp_seconds,
+                restarts=known.restarts,
+            )
+            for name, known in (self.signals.engines if self.signals else {}).items()
+        }
+        return self._target_signals(observation, None, engines, word, text)
+
+    def _target_signals(
+        self,
+        observation: Observation,
+        reading: Reading | None,
+        engines: dict[str, EngineSignals],
+        word: str,
+        text: str,
+    ) -> TargetSignals:
+        known = self.signals or TargetSignals(
+            target=self.target, t=0, up=False, outcome="", state="", state_text=""
+        )
+        heard: dict[str, Any] = {"process_open_fds": None}
+        if reading is not None:
+            server = reading.server
+            heard = {
+                "version": server.version or known.version,
+                "engine_kind": reading.engine_kind,
+                "models": server.models or known.models,
+                "process_start_time": server.process_start_time,
+                "process_open_fds": server.process_open_fds,
+                "unknown_families": reading.unknown_families,
+            }
+        return changed(
+            known,
+            t=observation.t,
+            up=reading is not None,
+            outcome=observation.scrape.outcome,
+            state=word,
+            state_text=text,
+            why_not=observation.scrape.error if reading is None else reading.why_not,
+            health_status=self._health_status,
+            last_success_timestamp_seconds=self._last_success_t,
+            engines=engines,
+            detectors=self._sights.known,
+            start_failure=observation.start_failure,
+            **heard,
+        )
+
+
+def _with_states(signals: TargetSignals, incidents: Sequence[Incident]) -> TargetSignals:
+    """What an engine shows follows what was found to be wrong with it."""
+    said: dict[str, tuple[str, str]] = {}
+    for kind, word in reversed(_STATE_OF.items()):
+        for incident in incidents:
+            if incident.kind == kind:
+                which = signals.engines if incident.engine is None else (incident.engine,)
+                said |= dict.fromkeys(which, (word, incident.summary))
+    other = {
+        name: changed(signals.engines[name], state=word, state_text=text)
+        for name, (word, text) in said.items()
+        if name in signals.engines and signals.engines[name].state not in (word, *_KEPT_STATES)
+    }
+    if not other:
+        return signals
+    engines = {**signals.engines, **other}
+    word, text = _of_all(list(engines.values()))
+    return changed(signals, engines=engines, state=word, state_text=text)
+
+
+def _of_all(engines: list[EngineSignals]) -> tuple[str, str]:
+    """(state, sentence) of a server: that of its least healthy engine, and how many are so."""
+    word, text = state.worst([(engine.state, engine.state_text) for engine in engines])
+    if len(engines) == 1:
+        return word, text
+    so = [engine for engine in engines if engine.state == word]
+    return word, f"{len(so)} of {len(engines)} engines; engine {so[0].engine}: {so[0].state_text}"
+
+
+def _behind(reading: Reading | None, known: Reading | None) -> bool:
+    """Does this reading say less than the one already known, of the same life of the server?"""
+    if reading is None or known is None:
+        return False
+    if reading.server.process_start_time != known.server.process_start_time:
+        return False
+    before = {engine.engine: engine for engine in known.engines}
+    for engine in reading.engines:
+        old = before.get(engine.engine)
+        if old is None:
+            continue
+        for name in ("generation_tokens", "prompt_tokens"):
+            now, then = getattr(engine, name), getattr(old, name)
+            if now is not None and then is not None and now < then:
+                return True
+    return False
