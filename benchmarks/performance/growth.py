@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.engines import bodies
 from benchmarks.performance import processes
 from benchmarks.performance.row import Row
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.samples.target import Target
 from vllm_watch.sources.flight_recorder import FlightRecorder

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from benchmarks.engines import bodies
 from benchmarks.performance.row import Row
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 from vllm_watch.export.text import render
 from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.samples.target import Target

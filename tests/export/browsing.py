@@ -7,7 +7,7 @@ from playwright.async_api import Page
 from tests.export.demo_board import (
     incident_events,
 )
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 
 UNKNOWN = "\u2013"  # how the page writes what it does not know
 EVIL = "<img src=x onerror=alert(1)>"

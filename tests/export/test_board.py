@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from tests.export.small_board import ENGINE, SERVING, T, small_board
-from vllm_watch.export.board import Board
-from vllm_watch.export.history import CHARTED, POINTS, History
-from vllm_watch.export.updates import LISTENERS_MAX, Changes, TooManyListenersError
+from vllm_watch.board.board import Board
+from vllm_watch.board.history import CHARTED, POINTS, History
+from vllm_watch.board.updates import LISTENERS_MAX, Changes, TooManyListenersError
 from vllm_watch.samples.target import Target
 from vllm_watch.signals.records import EngineSignals, Quantiles
 

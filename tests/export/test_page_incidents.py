@@ -11,7 +11,7 @@ from tests.export.demo_board import (
     event,
     fill,
 )
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
 from vllm_watch.samples.target import Target
 

@@ -17,8 +17,8 @@ from tests.export.demo_board import event, signals
 from tests.export.page_states import STATES, ill, well
 from tests.export.serving import serving
 from tests.restart.station import TOKEN, station
-from vllm_watch.export.board import Board
-from vllm_watch.export.updates import LISTENERS_MAX
+from vllm_watch.board.board import Board
+from vllm_watch.board.updates import LISTENERS_MAX
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import Target

@@ -18,7 +18,7 @@ from tests.export.small_board import small_board
 from tests.export.test_incidents import told
 from vllm_watch.errors import ConfigError, RecordingError, ServeError
 from vllm_watch.export import answers, api, listener
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
 
 

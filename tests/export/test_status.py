@@ -7,7 +7,7 @@ import pytest
 
 from tests.export.small_board import DOWN, ENGINE, GPU, SERVING, T, small_board
 from tests.export.test_incidents import told
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 from vllm_watch.export.status import Status, public_arguments
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.target import Target

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from vllm_watch.detectors.base import CLEAR, FIRING, Verdict
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 from vllm_watch.export.status import Status
 from vllm_watch.incidents import log_evidence
 from vllm_watch.samples.engine_log import StartFailure

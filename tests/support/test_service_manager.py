@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.daemon_process import ROOT, daemon
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 from vllm_watch.export.in_a_line import in_a_line
 from vllm_watch.samples.target import Target
 
