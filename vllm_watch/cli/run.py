@@ -115,7 +115,7 @@ def serve(config: Config, load_config: Callable[[], Config]) -> None:
     from vllm_watch.daemon import Daemon  # noqa: PLC0415
     from vllm_watch.support import logs  # noqa: PLC0415 - loaded just now
     from vllm_watch.support.service_manager import ServiceManager  # noqa: PLC0415
-    from vllm_watch.watch.gpu_rounds import GpuSource  # noqa: PLC0415
+    from vllm_watch.watch.host_loop import GpuSource  # noqa: PLC0415
 
     logs.configure(config.log)
 
