@@ -90,6 +90,9 @@ class Verdict:
     summary: str = ""  # one sentence with the numbers that matter
     evidence_for: tuple[Evidence, ...] = ()
     evidence_against: tuple[Evidence, ...] = ()
+    present: bool = True  # of a finding: are the numbers of this look outside of normal?
+    since_seconds: float = 0.0  # of a finding: for how long the trouble has lasted by this look
+    measure: float | None = None  # how bad the first evidence is: of two, the greater is worse
     concerns: tuple[str, ...] = ()  # of a finding on a host: the targets that it hits
     restart_targets: tuple[str, ...] = ()  # ... and those of them that a restart is advised of
 

@@ -173,9 +173,22 @@ class Detector:
         if self._dead_looks:
             return self._dead(view)
         if self._looping and view.at_s - self._up_since_s < self._settings.loop_over_seconds:
-            return unknown("up, as it was before each crash")
+            return self._up_in_a_loop(view)
         self._looping = False
         return Verdict(state=CLEAR, kind=KIND)
+
+    def _up_in_a_loop(self, view: View) -> Verdict:
+        """It serves, as it did before each crash: not down now, and not over yet."""
+        up_s = view.at_s - (self._up_since_s or view.at_s)
+        text = f"up for {up_s:.0f} s, as it was before each crash"
+        return Verdict(
+            state=FIRING,
+            kind=KIND,
+            cause="crash_loop",
+            severity="page",
+            present=False,
+            summary=text,
+        )
 
     def _end_of(self, run: Run, view: View) -> None:
         """It answers again: learn from how long that took."""
@@ -272,6 +285,8 @@ class Detector:
             cause="crash",
             severity="page" if self._demand.in_flight >= IN_FLIGHT_MIN and cut_off else "ticket",
             summary=f"stopped {down_s / 60:.0f} min ago, as it seems on purpose, and not back",
+            since_seconds=down_s,
+            measure=down_s,
             evidence_for=(
                 down_witnesses.seconds("seconds_refused", down_s, 0.0, run.said),
                 *down_witnesses.slow_load(self._loading, view.at_s, run.began_s),
@@ -309,6 +324,8 @@ class Detector:
             cause="crash_loop" if self._looping else "crash",
             severity="ticket" if unused and (early or taken or self._is_idle()) else "page",
             summary="; ".join((how, *(each.text for each in slow))),
+            since_seconds=down_s,
+            measure=down_s,
             evidence_for=(refused, *signs, *slow),
             evidence_against=against if unused else (),
         )
@@ -333,6 +350,8 @@ class Detector:
             cause="unreachable",
             severity="ticket" if idle else "page",
             summary=summary,
+            since_seconds=down_s,
+            measure=down_s,
             evidence_for=(down_witnesses.seconds("seconds_turned_away", down_s, 0.0, run.said),),
         )
 
@@ -358,6 +377,8 @@ class Detector:
             severity="page",
             restart_advised=hang and silent_s >= limit_s,
             summary=f"{what} for {silent_s:.0f} s ({run.looks} looks in a row)",
+            since_seconds=silent_s,
+            measure=silent_s,
             evidence_for=(down_witnesses.seconds("seconds_unanswered", silent_s, 0.0, run.said),),
             evidence_against=down_witnesses.was_busy(self._demand) if self._busy else (),
         )
@@ -378,6 +399,8 @@ class Detector:
             severity="page",
             restart_advised=up is not None,
             summary=f"connections are taken and not answered for {silent_s:.0f} s ({run.looks} looks in a row)",
+            since_seconds=silent_s,
+            measure=silent_s,
             evidence_for=(
                 down_witnesses.seconds("seconds_unanswered", silent_s, 0.0, run.said),
                 *self._earlier.told(run.mute_s, up),

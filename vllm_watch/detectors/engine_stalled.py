@@ -8,7 +8,6 @@ Source: vLLM #37729, #39863, #46811 (`num_requests_running` read 0 in one wedge)
 vLLM 0.32 whose EngineCore was stopped. Runbook: docs/detectors/engine_stalled.md.
 """
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from vllm_watch.detectors import stall_witnesses
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Verdict, View
 from vllm_watch.detectors.gpu_trouble import GpuTrouble
-from vllm_watch.detectors.stall_witnesses import FDS_GROWN_MIN, PAUSES_KEPT, Engine
+from vllm_watch.detectors.stall_witnesses import FDS_GROWN_MIN, Engine, Habits
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import kept
 from vllm_watch.signals.engine import work_done
@@ -72,7 +71,7 @@ class Settings(BaseModel):
     is granted to one request without a step, so that a warm-up or a long prefill ahead is no wedge."""
 
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 """Of the form in which its memory is kept: what was kept in another one is left out."""
 
 FOLLOWED_SECONDS = 600.0
@@ -108,8 +107,8 @@ class Detector:
         self._settings = settings
         self._engines: dict[str, Engine] = {}
         self._gpus = GpuTrouble()
-        # Pauses that engines of this model were seen to survive, in an earlier run or elsewhere.
-        self._inherited: dict[str, deque[float]] = {}
+        # Of engines by what they serve, as an earlier run or another server has seen it.
+        self._inherited: dict[str, Habits] = {}
         self.canary_wanted: dict[str, bool] = {}
         """Of which engines a one-token request would tell something → is it suspected?"""
 
@@ -164,12 +163,12 @@ class Detector:
     def _begun(self, view: View, sample: EngineSample, restarts: int) -> Engine:
         """Follow an engine anew; what it is known to survive holds as long as it serves the same."""
         before, model = self._engines.get(sample.engine), model_of(sample)
-        pauses: deque[float] = deque(maxlen=PAUSES_KEPT)
+        habits = Habits()
         if before is None:
-            pauses.extend(self._inherited.get(model, ()))
+            habits.add(self._inherited.get(model, habits))
         elif before.model == model:
-            pauses = before.pauses
-        engine = stall_witnesses.first_look(view, sample, restarts, pauses)
+            habits = before.habits
+        engine = stall_witnesses.first_look(view, sample, restarts, habits)
         engine.model = model
         return engine
 
@@ -196,8 +195,7 @@ class Detector:
 
     def _inherit(self, engines: Iterable[Engine]) -> None:
         for engine in engines:
-            known = self._inherited.setdefault(engine.model, deque(maxlen=PAUSES_KEPT))
-            known.extend(engine.pauses)
+            self._inherited.setdefault(engine.model, Habits()).add(engine.habits)
 
     def _judge(self, view: View, sample: EngineSample, *, steps: bool, alone: bool) -> Verdict:
         engine = self._engines[sample.engine]
@@ -221,6 +219,8 @@ class Detector:
             finding = self._unseen(view, engine)
         if finding is not None:
             cause, still_s = finding
+            if engine.told_s is None:
+                engine.told_s = view.at_s
             return self._firing(view, engine, sample, cause, still_s)
         doubtful = engine.looks > 0 and (engine.work > 0 or engine.unseen_s is not None)
         state = UNKNOWN if doubtful or engine.canary_failures else CLEAR
@@ -253,8 +253,9 @@ class Detector:
         if sample.iteration_tokens is None:
             return settings.notice_coarse_seconds
         notice_s = settings.notice_seconds
-        if len(engine.pauses) >= PAUSES_USUAL:
-            usual_s = sorted(engine.pauses)[-PAUSES_USUAL]
+        usual = engine.habits.usual
+        if len(usual) >= PAUSES_USUAL:
+            usual_s = sorted(usual)[-PAUSES_USUAL]
             notice_s = max(notice_s, min(NOTICE_FACTOR * usual_s, settings.notice_seconds_max))
         second = alone and (
             engine.fds_grown >= FDS_GROWN_MIN or stall_witnesses.gpus_idle(view.observation)
@@ -294,7 +295,7 @@ class Detector:
         self, view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float
     ) -> Verdict:
         settings = self._settings
-        survived_s = max(engine.pauses, default=0.0)
+        survived_s = max(engine.habits.survived, default=0.0)
         limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
         return Verdict(
@@ -306,6 +307,8 @@ class Detector:
             # A GPU that is lost, or must be reset, does not come back with a process.
             restart_advised=still_s >= limit_s and not self._gpus.needs_hands,
             summary=_summary(engine, sample, cause, still_s),
+            since_seconds=still_s,
+            measure=still_s,
             evidence_for=(
                 *stall_witnesses.evidence_for(view, engine, sample, still_s, survived_s),
                 *self._gpus.evidence,

@@ -135,6 +135,8 @@ class EngineJudge:
             cause="demand",
             severity="ticket",
             summary=f"Engine {self.engine}: {text}",
+            since_seconds=max(0.0, block.at_s - (self._since_s or block.at_s)),
+            measure=delay,
             evidence_for=(queue,),
         )
 

@@ -12,7 +12,7 @@ from vllm_watch.signals.engine import work_done
 
 PAUSES_KEPT = 16
 """Pauses with work from which an engine recovered by itself: the longest of the last ones tell what
-it has been seen to survive."""
+it has been seen to survive; those that were no stall tell what is usual."""
 
 PAUSE_SECONDS_MIN = 2.0
 """Shorter ones are steps."""
@@ -28,7 +28,25 @@ GPU_IDLE_RATIO = 0.05
 """Below this share of time with a kernel, no GPU is computing a long step."""
 
 
-_LISTS = ("counters", "gauges", "pauses")
+_LISTS = ("counters", "gauges")
+_HABITS = ("usual", "survived")
+
+
+def _last() -> "deque[float]":
+    return deque(maxlen=PAUSES_KEPT)
+
+
+@dataclass(slots=True)
+class Habits:
+    """The last pauses with work from which an engine recovered by itself, in seconds."""
+
+    usual: deque[float] = field(default_factory=_last)  # that were no stall
+    survived: deque[float] = field(default_factory=_last)  # all of them
+
+    def add(self, other: "Habits") -> None:
+        """Learn from another engine's, too."""
+        self.usual.extend(other.usual)
+        self.survived.extend(other.survived)
 
 
 @dataclass(slots=True)
@@ -45,7 +63,8 @@ class Engine:
     queued_s: float  # since when none runs and some wait
     served_s: float  # the last look that saw a counter of work grow, or the first look
     looks: int = 0  # that saw no step, since then
-    pauses: deque[float] = field(default_factory=lambda: deque(maxlen=PAUSES_KEPT))
+    habits: Habits = field(default_factory=Habits)
+    told_s: float | None = None  # when the present silence was found to be a stall
     fds: float | None = None  # open when the steps stopped
     fds_now: float | None = None
     fds_rises: int = 0
@@ -61,8 +80,8 @@ class Engine:
         return 0.0 if self.fds is None or self.fds_now is None else self.fds_now - self.fds
 
 
-def first_look(view: View, sample: EngineSample, restarts: int, pauses: "deque[float]") -> Engine:
-    """Begin to follow an engine; `pauses` are those that it is already known to have survived."""
+def first_look(view: View, sample: EngineSample, restarts: int, habits: Habits) -> Engine:
+    """Begin to follow an engine; `habits` is what is known of it already."""
     engine = Engine(
         counters=work_done(sample),
         gauges=gauges(sample),
@@ -73,7 +92,7 @@ def first_look(view: View, sample: EngineSample, restarts: int, pauses: "deque[f
         still_s=view.at_s,
         queued_s=view.at_s,
         served_s=view.at_s,
-        pauses=pauses,
+        habits=habits,
     )
     begin(engine, view)
     return engine
@@ -82,24 +101,27 @@ def first_look(view: View, sample: EngineSample, restarts: int, pauses: "deque[f
 def export_state(engine: Engine) -> dict[str, Any]:
     """Return what is remembered as plain values."""
     lists = {name: list(getattr(engine, name)) for name in _LISTS}
-    return {each.name: getattr(engine, each.name) for each in fields(engine)} | lists
+    habits = {name: list(getattr(engine.habits, name)) for name in _HABITS}
+    plain = {each.name: getattr(engine, each.name) for each in fields(engine)}
+    return plain | lists | {"habits": habits}
 
 
 def restore(state: kept.Kept) -> Engine:
     """Make what was remembered of its values. Raises one of kept.DAMAGE."""
-    told: dict[str, Any] = {name: [kept.maybe(each) for each in state[name]] for name in _LISTS}
+    told: dict[str, Any] = {
+        name: tuple(kept.maybe(each) for each in state[name]) for name in _LISTS
+    }
     for each in fields(Engine):
-        if each.name not in _LISTS:
+        if each.name not in (*_LISTS, "habits"):
             value = state[each.name]
             told[each.name] = value if isinstance(value, str) else kept.maybe(value)
-    told["counters"], told["gauges"] = tuple(told["counters"]), tuple(told["gauges"])
-    told["pauses"] = deque(told["pauses"], maxlen=PAUSES_KEPT)
-    return Engine(**told)
+    habits = (deque(kept.numbers(state["habits"][name]), maxlen=PAUSES_KEPT) for name in _HABITS)
+    return Engine(**told, habits=Habits(*habits))
 
 
 def begin(engine: Engine, view: View) -> None:
     """A step was seen: whatever stands still does so from now on."""
-    engine.still_s, engine.looks = view.at_s, 0
+    engine.still_s, engine.looks, engine.told_s = view.at_s, 0, None
     engine.fds = engine.fds_now = view.signals.process_open_fds
     engine.fds_rises, engine.unseen_s = 0, None
 
@@ -146,7 +168,9 @@ def learn(engine: Engine, *, young: bool) -> None:
     if engine.work:
         pause_s = engine.last_s - engine.still_s
         if pause_s >= PAUSE_SECONDS_MIN and not young:
-            engine.pauses.append(pause_s)
+            engine.habits.survived.append(pause_s)
+            if engine.told_s is None:  # a stall that was told is no habit, however often it comes
+                engine.habits.usual.append(pause_s)
     else:
         engine.fds_idle = max(engine.fds_idle, engine.fds_grown)
 

@@ -50,6 +50,9 @@ ALIKE = 1.2
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 """Thrash pages when the queue has doubled since it began (five requests count as none)."""
 
+NORMAL_BLOCKS = 2
+"""So many blocks in a row without a loss, and it is not there any more: a single one may be luck."""
+
 _PAGE = frozenset(
     (
         causes.KV_PINNING,
@@ -99,6 +102,8 @@ class EngineJudge:
         self._rise_seconds: float | None = None  # as it was when the engine began to starve
         self._unheld_rise_seconds: float | None = None  # as it was when that was found
         self._waiting_first = 0.0  # ... then, too
+        self._since_s: float | None = None  # when what led to the alarm began
+        self._normal_blocks = 0  # in a row, as of the last
         self._unread_seconds = 0.0  # for how long pages in use were held by nobody
 
     def update(self, look: EngineLook) -> Verdict:
@@ -175,6 +180,12 @@ class EngineJudge:
     ) -> None:
         block = comparison.block
         doubt = max(self.baseline.slow.level, self.baseline.starved.level)
+        if doubt <= 0.0:
+            self._since_s = None
+        elif self._since_s is None:
+            self._since_s = block.at_s - block.seconds
+        ill = comparison.slow_now or comparison.starved_now
+        self._normal_blocks = 0 if ill else self._normal_blocks + 1
         self._waits.take(block, comparison.expected_step_seconds, well=doubt < DOUBT)
         self._capacity_tokens = capacity_tokens
         self._long_prompts.add(block, self._past.request_tokens())
@@ -258,6 +269,8 @@ class EngineJudge:
             f"Engine {self.engine}: {text}{collapse_host.in_short(cause)}",
             (slow, *cause.evidence_for),
             cause.evidence_against,
+            at_s=comparison.block.at_s,
+            measure=times,
         )
 
     def _starved(self, comparison: Comparison) -> Verdict:
@@ -282,6 +295,8 @@ class EngineJudge:
             f"Engine {self.engine}: {text}",
             (ratio, few, *cause.evidence_for),
             cause.evidence_against,
+            at_s=block.at_s,
+            measure=1.0 / max(done, 1e-3),
         )
 
     def _held(self, found: causes.Cause, comparison: Comparison) -> causes.Cause:
@@ -340,6 +355,9 @@ class EngineJudge:
         summary: str,
         evidence_for: tuple[Evidence, ...],
         evidence_against: tuple[Evidence, ...],
+        *,
+        at_s: float,
+        measure: float,
     ) -> Verdict:
         restart = self._restart if cause == causes.KV_PINNING else cause in _RESTART
         page = self._queue_grew if cause == causes.PREEMPTION_THRASH else cause in _PAGE
@@ -353,6 +371,9 @@ class EngineJudge:
             summary=summary,
             evidence_for=evidence_for,
             evidence_against=evidence_against,
+            present=self._normal_blocks < NORMAL_BLOCKS,
+            since_seconds=max(0.0, at_s - (self._since_s or at_s)),
+            measure=measure,
         )
 
 

@@ -194,7 +194,7 @@ class Fleet:
             return [event]
         incident = Incident(
             id=identity(WATCHER, None, KIND, t), target=WATCHER, engine=None, kind=KIND, cause=CAUSE,
-            severity="page", summary="", opened_t=t, updated_t=t,
+            severity="page", summary="", opened_t=t, updated_t=t, began_t=t,
         )  # fmt: skip
         common = _Common(incident, moment_s, unseen, known, dict.fromkeys(members))
         for name, each in self._singles.items():

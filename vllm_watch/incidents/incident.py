@@ -17,7 +17,18 @@ SEVERITIES = ("page", "ticket", "info")
 
 OPENED, UPDATED, RESOLVED = "opened", "updated", "resolved"
 
+ACTIVE, RECOVERING = "active", "recovering"
+
 Key = tuple[str, str | None]  # kind, engine: at most one incident of each is open at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Worst:
+    """The leading evidence when it was at its worst."""
+
+    t: float  # Unix seconds
+    measure: float  # see Verdict.measure
+    evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +42,7 @@ class Incident:
     cause: str
     severity: str  # one of SEVERITIES
     summary: str  # one sentence, as of the last look that found it
+    meanwhile: str = ""  # what was found since and is not told by itself (yet), in a sentence
     evidence_for: tuple[Evidence, ...] = ()
     evidence_against: tuple[Evidence, ...] = ()
     restart_advised: bool = False
@@ -39,7 +51,12 @@ class Incident:
     related: tuple[str, ...] = ()  # ids of incidents that belong to it, oldest first
     opened_t: float
     updated_t: float  # of the look that summary and evidence are from
-    firing: bool = True  # did the last look that could tell still find it?
+    began_t: float  # of the first bad look
+    ended_t: float | None = None  # of the first good look after it; None while the trouble lasts
+    phase: str = ACTIVE  # ACTIVE | RECOVERING
+    firing: bool = True  # did the last look find it?
+    times: int = 1  # how often it was active within the last hour
+    worst: Worst | None = None
     outlived: bool = False  # has another process answered since it was last found?
     resolved_t: float | None = None  # None while it is open
     resolution: str | None = None  # "healthy" | "restarted" | "target_gone" | "superseded"
@@ -70,9 +87,11 @@ class IncidentEvent:
 
 def ended(incident: Incident, t: float, resolution: str) -> Incident:
     """Return an open incident as it ended at Unix time `t`."""
+    over_t = t if incident.ended_t is None else incident.ended_t
     return replace(
-        incident, resolved_t=t, resolution=resolution, restart_advised=False, firing=False
-    )
+        incident, resolved_t=t, resolution=resolution, restart_advised=False, restart_targets=(),
+        firing=False, ended_t=over_t,
+    )  # fmt: skip
 
 
 def identity(target: str, engine: str | None, kind: str, opened_t: float) -> str:
@@ -114,7 +133,13 @@ def published(event: IncidentEvent) -> dict[str, Any]:
         "summary": incident.summary,
         "evidence": plain_evidence(incident),
         "restart_advised": incident.restart_advised,
+        "phase": incident.phase,
+        "began": incident.began_t,
+        "ended": incident.ended_t,
+        "worst": plain_worst(incident.worst),
     }
+    if incident.times > 1:
+        said["times"] = incident.times
     if incident.concerns:
         said["concerns"] = list(incident.concerns)
     if incident.related:
@@ -142,6 +167,11 @@ def from_published(said: kept.Kept, opened_t: float | None) -> Incident:
         related=kept.texts(said.get("related", ())),
         opened_t=t if opened_t is None else opened_t,
         updated_t=t,
+        began_t=_or(kept.maybe(said.get("began")), t if opened_t is None else opened_t),
+        ended_t=kept.maybe(said.get("ended")),
+        phase=kept.text(said.get("phase", ACTIVE)),
+        times=kept.whole(said.get("times", 1)),
+        worst=_worst(said.get("worst")),
         resolved_t=t if ended else None,
         resolution=kept.maybe_text(said.get("resolution")),
         firing=not ended,
@@ -153,6 +183,7 @@ def export_state(incident: Incident) -> dict[str, Any]:
     state: dict[str, Any] = {name: getattr(incident, name) for name in _STATE}
     state |= {name: list(getattr(incident, name)) for name in _LISTS}
     state["evidence"] = plain_evidence(incident)
+    state["worst"] = plain_worst(incident.worst)
     return state
 
 
@@ -165,6 +196,12 @@ def restore(state: kept.Kept) -> Incident:
         restart_advised=kept.flag(state["restart_advised"]),
         opened_t=kept.number(state["opened_t"]),
         updated_t=kept.number(state["updated_t"]),
+        began_t=kept.number(state["began_t"]),
+        ended_t=kept.maybe(state["ended_t"]),
+        phase=kept.text(state["phase"]),
+        meanwhile=kept.text(state["meanwhile"]),
+        times=kept.whole(state["times"]),
+        worst=_worst(state["worst"]),
         firing=kept.flag(state["firing"]),
         outlived=kept.flag(state["outlived"]),
         concerns=kept.texts(state["concerns"]),
@@ -177,7 +214,10 @@ def restore(state: kept.Kept) -> Incident:
 
 _TEXTS = ("id", "target", "kind", "cause", "severity", "summary")
 _LISTS = ("concerns", "restart_targets", "related")
-_STATE = (*_TEXTS, "engine", "restart_advised", "opened_t", "updated_t", "firing", "outlived")
+_STATE = (
+    *_TEXTS, "engine", "restart_advised", "opened_t", "updated_t", "began_t", "ended_t", "phase", "meanwhile",
+    "times", "firing", "outlived",
+)  # fmt: skip
 
 
 def _texts(state: kept.Kept) -> dict[str, Any]:
@@ -190,6 +230,23 @@ def plain_evidence(incident: Incident) -> dict[str, list[dict[str, Any]]]:
         "for": [_plain(each) for each in incident.evidence_for],
         "against": [_plain(each) for each in incident.evidence_against],
     }
+
+
+def plain_worst(worst: Worst | None) -> dict[str, Any] | None:
+    """The evidence at its worst, with its time, in its published form."""
+    if worst is None:
+        return None
+    return {"t": worst.t, "measure": _finite(worst.measure)} | _plain(worst.evidence)
+
+
+def _worst(state: kept.Kept | None) -> Worst | None:
+    if state is None:
+        return None
+    return Worst(kept.number(state["t"]), kept.number(state["measure"]), _evidence(state))
+
+
+def _or(value: float | None, other: float) -> float:
+    return other if value is None else value
 
 
 def _evidence(state: kept.Kept) -> Evidence:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from vllm_watch.incidents.incident import Incident, Key
+from vllm_watch.incidents.incident import RECOVERING, Incident, Key
 
 SUBSUMES: dict[str, tuple[str, ...]] = {
     "engine_down": ("engine_stalled", "throughput_collapse", "overload"),
@@ -20,16 +20,20 @@ CAUSES_BESIDE = ("gpu_fault", "stale_vram", "host_memory_growth")
 
 _EFFECTS = ("engine_down", "engine_stalled", "throughput_collapse")
 
-STALL_OVER_COLLAPSE_SECONDS = 30.0
+_STALL_OVER_COLLAPSE_SECONDS = 30.0
 """An engine that has collapsed makes few steps: a pause between two of them is no new problem. A stall
 takes over only when it has lasted so long."""
 
-
-DOWN_OVER_COLLAPSE_SECONDS = 60.0
+_DOWN_OVER_COLLAPSE_SECONDS = 60.0
 """A restart is what cures most collapses, and people have been told to do it: a server that goes while
 it is collapsed is being restarted more likely than it crashes. It is down as well only if it stays so."""
 
-AFTERMATH_SECONDS = {"overload": 120.0, "throughput_collapse": 60.0}
+_HOLD_SECONDS = {
+    ("engine_stalled", "throughput_collapse"): _STALL_OVER_COLLAPSE_SECONDS,
+    ("engine_down", "throughput_collapse"): _DOWN_OVER_COLLAPSE_SECONDS,
+}
+
+AFTERMATH_SECONDS = {"overload": 150.0, "throughput_collapse": 20.0}
 """What a stall, a crash or a collapse leaves behind is a queue, and clients that all come back at once:
 for so long after its end that is still the same problem. A queue that is still there then is demand."""
 
@@ -53,14 +57,15 @@ def covers(outer: Incident, kind: str, engine: str | None) -> bool:
     return kind in SUBSUMES.get(outer.kind, ()) and outer.engine in (None, engine)
 
 
-def hold_seconds(kind: str, engine: str | None, open_: Iterable[Incident]) -> float:
-    """How long a finding must have lasted before it takes the place of what is open."""
-    collapsed = [each.engine for each in open_ if each.kind == "throughput_collapse"]
-    if kind == "engine_stalled" and engine in collapsed:
-        return STALL_OVER_COLLAPSE_SECONDS
-    if kind == "engine_down" and collapsed:
-        return DOWN_OVER_COLLAPSE_SECONDS
-    return 0.0
+def held_by(
+    kind: str, engine: str | None, seen: Iterable[Incident], lasted_s: float
+) -> Incident | None:
+    """Which incident that is seen itself keeps a finding from being told yet; `lasted_s`: how old the finding is."""
+    for each in seen:
+        hold_seconds = _HOLD_SECONDS.get((kind, each.kind), 0.0)
+        if lasted_s < hold_seconds and (engine is None or each.engine in (None, engine)):
+            return each
+    return None
 
 
 def aftermath_seconds(kind: str, engine: str | None, ended: Key) -> float:
@@ -79,6 +84,13 @@ def settling_seconds(known: str, rival: str) -> float:
 def is_cause(incident: Incident) -> bool:
     """Does it stay an incident of its own beside what it causes?"""
     return incident.kind in CAUSES_BESIDE
+
+
+def outlives(opened: Incident, other: Incident) -> bool:
+    """Does one that opens end another: as its cause, or because that only recovers while this is found?"""
+    if other.kind in SUBSUMES.get(opened.kind, ()) and opened.engine in (None, other.engine):
+        return True
+    return other.phase == RECOVERING and covers(other, opened.kind, opened.engine)
 
 
 def linked(one: Incident, other: Incident) -> bool:

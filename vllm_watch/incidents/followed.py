@@ -1,0 +1,163 @@
+"""An open incident, and what is needed to follow it from look to look."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vllm_watch.detectors.base import Verdict
+from vllm_watch.incidents import incident, relations
+from vllm_watch.incidents.incident import ACTIVE, RECOVERING, Incident, Worst
+from vllm_watch.signals import kept
+
+SETTLED_LOOKS = 3
+"""A known cause gives way to another only when so many looks in a row said so: near a boundary between
+two causes verdicts alternate. That an advice is withdrawn, too. To learn a cause takes no time."""
+
+RETURNED_SECONDS = 10.0
+"""Trouble that was gone for less has not come back: it flickered."""
+
+Life = tuple[float | None, int]  # of a process: its start, and how often counters began anew
+
+
+@dataclass(slots=True)
+class Followed:
+    """One open incident."""
+
+    incident: Incident
+    life: Life  # of the engine or server when it opened
+    found_life: Life  # ... when it was last found
+    quiet_needed_s: float
+    quiet_s: float = 0.0  # for how long nothing was found
+    recovering_since_s: float | None = None  # on the target's timeline
+    rival: tuple[str, bool] | None = None  # a cause and advice that would replace the present ones
+    rival_looks: int = 0
+    rival_since_s: float = 0.0
+
+    def unseen(self) -> None:
+        """The last look did not find it, whatever that means."""
+        if self.incident.firing:
+            self.incident = replace(self.incident, firing=False)
+
+    def outlive(self, now: Life) -> None:
+        """Has another process answered since it was last found?"""
+        outlived = _is_another(now, self.found_life)
+        if outlived is not self.incident.outlived:
+            self.incident = replace(self.incident, outlived=outlived)
+
+    def recover(self, t: float, at_s: float) -> bool:
+        """The trouble is not there any more; is that news?"""
+        self.unseen()
+        if self.incident.phase == RECOVERING:
+            return False
+        self.recovering_since_s, self.quiet_s, self.rival = at_s, 0.0, None
+        self.incident = replace(
+            self.incident, phase=RECOVERING, ended_t=t, restart_advised=False, restart_targets=()
+        )
+        return True
+
+    def meanwhile(self, text: str) -> None:
+        """Something else is found, which this incident explains for now."""
+        self.incident = replace(self.incident, meanwhile=text)
+
+    def renew(self, verdict: Verdict, t: float, at_s: float, life: Life) -> None:
+        """Take what is found now. The severity is that of the verdict; what stands beside may change it (relations.py)."""
+        known, back = self.incident, self.incident.phase == RECOVERING
+        returned = back and at_s - (self.recovering_since_s or at_s) >= RETURNED_SECONDS
+        self.quiet_s, self.found_life, self.recovering_since_s = 0.0, life, None
+        seen = replace(
+            known, phase=ACTIVE, firing=True, outlived=False, ended_t=None, meanwhile="",
+            worst=_worse(known, verdict, t), times=known.times + returned,
+        )  # fmt: skip
+        if not (back and verdict.cause != "unknown") and not self._takes_over(verdict, at_s):
+            self.incident = seen
+            return
+        severity = verdict.severity
+        if verdict.cause == known.cause and not back:
+            # People were told already: an incident grows no milder but by its end or another cause.
+            severity = min(severity, known.severity, key=incident.severity_rank)
+        self.rival = None
+        self.incident = replace(
+            seen,
+            cause=verdict.cause,
+            severity=severity,
+            summary=verdict.summary,
+            evidence_for=verdict.evidence_for,
+            evidence_against=verdict.evidence_against,
+            restart_advised=verdict.restart_advised,
+            concerns=verdict.concerns,
+            restart_targets=verdict.restart_targets,
+            updated_t=t,
+        )
+
+    def _takes_over(self, verdict: Verdict, at_s: float) -> bool:
+        """Is what this verdict says to be believed over what is known?"""
+        known = self.incident
+        if verdict.cause == known.cause:
+            if not known.restart_advised or verdict.restart_advised:
+                return True
+        elif verdict.cause == "unknown":
+            return False
+        elif known.cause == "unknown":
+            return True
+        claim = (verdict.cause, verdict.restart_advised)
+        if self.rival != claim:
+            self.rival, self.rival_looks, self.rival_since_s = claim, 0, at_s
+        self.rival_looks += 1
+        lasted_s = at_s - self.rival_since_s
+        settled = self.rival_looks >= SETTLED_LOOKS
+        return settled and lasted_s >= relations.settling_seconds(known.cause, verdict.cause)
+
+    def export_state(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "incident": incident.export_state(self.incident),
+            "life": list(self.life),
+            "found_life": list(self.found_life),
+            "quiet_s": self.quiet_s,
+            "quiet_needed_s": self.quiet_needed_s,
+            "recovering_since_s": self.recovering_since_s,
+            "rival": None if self.rival is None else list(self.rival),
+            "rival_looks": self.rival_looks,
+            "rival_since_s": self.rival_since_s,
+        }
+
+    @classmethod
+    def restored(cls, state: kept.Kept) -> "Followed":
+        """Make it of what was kept. Raises one of kept.DAMAGE."""
+        rival = state["rival"]
+        return cls(
+            incident.restore(state["incident"]),
+            _kept_life(state["life"]),
+            _kept_life(state["found_life"]),
+            quiet_s=kept.number(state["quiet_s"], 0.0),
+            quiet_needed_s=kept.number(state["quiet_needed_s"], 0.0),
+            recovering_since_s=kept.maybe(state["recovering_since_s"]),
+            rival=None if rival is None else (kept.text(rival[0]), kept.flag(rival[1])),
+            rival_looks=kept.whole(state["rival_looks"]),
+            rival_since_s=kept.number(state["rival_since_s"]),
+        )
+
+
+def worst_of(verdict: Verdict, t: float) -> Worst | None:
+    """The verdict's measure as the worst that was seen."""
+    if verdict.measure is None or not verdict.evidence_for:
+        return None
+    return Worst(t, verdict.measure, verdict.evidence_for[0])
+
+
+def _worse(known: Incident, verdict: Verdict, t: float) -> Worst | None:
+    now = worst_of(verdict, t)
+    if known.worst is None or (now is not None and now.measure > known.worst.measure):
+        return now
+    return known.worst
+
+
+def _kept_life(state: Sequence[Any]) -> Life:
+    start, restarts = state
+    return kept.maybe(start), kept.whole(restarts)
+
+
+def _is_another(now: Life, then: Life) -> bool:
+    """Is it another process? A start that is not known says nothing."""
+    started = None not in (now[0], then[0]) and now[0] != then[0]
+    return started or now[1] != then[1]
