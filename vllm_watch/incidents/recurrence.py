@@ -24,8 +24,8 @@ RECURRING_SECONDS = 3600.0
 RECURRING_TIMES = 3
 """What was active so often within an hour is one trouble that recurs, and is told as that."""
 
-RECURRING_QUIET_SECONDS = 600.0
-"""... and stays open, recovering, for so long: the next time is no news of its own."""
+RECURRING_QUIET_SECONDS = 240.0
+"""... and must then stay away for so long: the next time is no news of its own. Its end is still told within five minutes."""
 
 
 class Recurrence:
