@@ -19,9 +19,9 @@ from prometheus_client import CollectorRegistry
 
 from tests.alerts.stories import RULE_FILES, SCRAPED, promtool, rules, series
 from tests.promql import NAME, recorded, selectors
+from vllm_watch.board.board import Board
 from vllm_watch.config import Config
 from vllm_watch.export import text
-from vllm_watch.board.board import Board
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.target import Target

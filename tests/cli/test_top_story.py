@@ -18,12 +18,12 @@ from tests.cli.top_screen import (
     selected,
     watching,
 )
-from vllm_watch.cli.helpers.top import restarts as top_restarts
-from vllm_watch.cli.helpers.top import words as top_words
 from vllm_watch.board import restarts
+from vllm_watch.board.health import StoreHealth
 from vllm_watch.board.incidents import KINDS
 from vllm_watch.board.restarts import AttemptShown, Gate, RestartPlan, Waiting
-from vllm_watch.board.health import StoreHealth
+from vllm_watch.cli.helpers.top import restarts as top_restarts
+from vllm_watch.cli.helpers.top import words as top_words
 from vllm_watch.incidents import first_steps
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample

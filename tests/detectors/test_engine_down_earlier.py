@@ -5,8 +5,8 @@ import json
 import pytest
 
 from tests.detectors.looks import T, engine, seen, silent
-from vllm_watch.detectors.engine_down import Detector, Settings
 from vllm_watch.board.board import Board
+from vllm_watch.detectors.engine_down import Detector, Settings
 from vllm_watch.samples.observation import ProcessState
 from vllm_watch.samples.target import Target
 from vllm_watch.watch.memory import Memory

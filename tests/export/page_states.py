@@ -5,8 +5,16 @@ from dataclasses import replace
 
 from tests.export.demo_board import STORIES, event, fill, reading, signals, step
 from vllm_watch.board.board import Board
-from vllm_watch.board.restarts import AttemptShown, Gate, Paused, RestartCounts, RestartPlan, RestartState, Waiting
 from vllm_watch.board.health import StoreHealth
+from vllm_watch.board.restarts import (
+    AttemptShown,
+    Gate,
+    Paused,
+    RestartCounts,
+    RestartPlan,
+    RestartState,
+    Waiting,
+)
 from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.signals.holders.judge import HolderJudge
 

@@ -11,8 +11,8 @@ import pytest
 from tests.export.small_board import SERVING, T, small_board
 from tests.export.test_incidents import told
 from tests.export.test_server import ask, serving
-from vllm_watch.export import events
 from vllm_watch.board.updates import LISTENERS_MAX
+from vllm_watch.export import events
 from vllm_watch.samples.gpu import GpuReading
 
 

@@ -9,9 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.export.small_board import SERVING, T, small_board
-from vllm_watch.detectors.base import Evidence
 from vllm_watch.board.board import Board
 from vllm_watch.board.incidents import KINDS, RESOLVED_MAX
+from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents import incident as judged
 from vllm_watch.incidents import relations
 from vllm_watch.samples.observation import Call, Observation

@@ -16,9 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from tests.export.demo_board import fill
 from tests.export.small_board import small_board
 from tests.export.test_incidents import told
+from vllm_watch.board.board import Board
 from vllm_watch.errors import ConfigError, RecordingError, ServeError
 from vllm_watch.export import answers, api, listener
-from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
 
 

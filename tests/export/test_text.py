@@ -23,14 +23,20 @@ from tests.export.small_board import (
 from tests.export.test_incidents import told
 from vllm_watch import __version__
 from vllm_watch.board.board import Board
+from vllm_watch.board.health import NotifierHealth, StoreHealth, WebHealth
+from vllm_watch.board.incidents import KINDS
+from vllm_watch.board.restarts import (
+    AttemptShown,
+    Gate,
+    Paused,
+    RestartCounts,
+    RestartPlan,
+    RestartState,
+    Waiting,
+)
 from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.gpu_families import THROTTLE_REASONS
-from vllm_watch.board.incidents import KINDS
-from vllm_watch.board.health import NotifierHealth
-from vllm_watch.board.restarts import AttemptShown, Gate, Paused, RestartCounts, RestartPlan, RestartState, Waiting
-from vllm_watch.board.health import StoreHealth
 from vllm_watch.export.text import render, wants_openmetrics
-from vllm_watch.board.health import WebHealth
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.observation import OUTCOMES
 from vllm_watch.samples.process import ProcessSample

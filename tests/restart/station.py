@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
-from vllm_watch.config import Config
 from vllm_watch.board.board import Board
+from vllm_watch.config import Config
 from vllm_watch.export.server import Server
 from vllm_watch.export.status import Status
 from vllm_watch.restart.journal import Journal
