@@ -42,8 +42,8 @@ from vllm_watch.watch.watch import Watch
 
 if TYPE_CHECKING:  # what only some configurations need is loaded where one does
     from vllm_watch.export.server import Server
-    from vllm_watch.restart.journals import OwnJournal
     from vllm_watch.sources.engine_log import EngineLog
+    from vllm_watch.state.journals import OwnJournal
     from vllm_watch.watch.canary_rounds import CanaryRounds
 
 _log = structlog.get_logger()
@@ -114,7 +114,7 @@ class Daemon:
     def _own_journal(self) -> "OwnJournal | None":
         if self._config.state_dir is None:
             return None
-        from vllm_watch.restart.journals import OwnJournal  # noqa: PLC0415 - brings a database
+        from vllm_watch.state.journals import OwnJournal  # noqa: PLC0415 - brings a database
 
         return OwnJournal(self._config.state_dir, lambda: self._memory.holds)
 

@@ -23,10 +23,10 @@ from vllm_watch.daemon import Daemon
 from vllm_watch.export import text
 from vllm_watch.lab.gpus import SimulatedGpuSource
 from vllm_watch.restart import hook_kinds
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.wiring import Restarts
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.state import file
+from vllm_watch.state.attempt import Attempt
 
 
 @contextmanager

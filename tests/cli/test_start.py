@@ -23,7 +23,7 @@ LATER = {
     "apscheduler": "restarts alone have a schedule: restart/switch.py",
     "vllm_watch.restart.wiring": "restart/switch.py loads it where restarts are asked for",
     "vllm_watch.restart.config_changes": "a reload loads it",
-    "vllm_watch.restart.journals": "there is no state folder to keep a journal in",
+    "vllm_watch.state.journals": "there is no state folder to keep a journal in",
     "vllm_watch.watch.canary_rounds": "no canary is switched on",
     "vllm_watch.sources.canary": "no canary is switched on",
     "vllm_watch.advice.rules": "nobody waits for advice: advice/adviser.py loads them after the first look",

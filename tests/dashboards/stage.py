@@ -25,9 +25,9 @@ from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.scripts import L40S
 from vllm_watch.lab.stories import load as usual_load
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.journal import Journal
 from vllm_watch.samples.process import ProcessSample
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
 from vllm_watch.state.rows import WatchRow
 from vllm_watch.state.store import Store
 from vllm_watch.watch.watch import Watch

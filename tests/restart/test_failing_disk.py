@@ -21,8 +21,8 @@ from tests.restart.test_journal import ATTEMPT
 from tests.restart.watchers import Watchers, on_disk
 from tests.restart.world import Server
 from vllm_watch.restart import dispatcher
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.journal import Journal
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
 
 SOURCE = Path(__file__).parent / "failing_disk.c"
 FAULTS = ("ENOSPC", "EIO", "EROFS")

@@ -9,9 +9,9 @@ import pytest
 
 from tests.daemon_process import daemon
 from tests.restart.station import station
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.journal import Journal
-from vllm_watch.restart.journals import OwnJournal
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
+from vllm_watch.state.journals import OwnJournal
 
 WEEKLY = {"name": "weekly", "cron": "0 4 * * sun"}
 

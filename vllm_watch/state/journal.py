@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vllm_watch.errors import JournalError, StateError
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.state import file, troubles
+from vllm_watch.state.attempt import Attempt
 
 _T = TypeVar("_T")
 

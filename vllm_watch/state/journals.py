@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from vllm_watch.errors import StateError
-from vllm_watch.restart.journal import Journal
 from vllm_watch.state import schema
+from vllm_watch.state.journal import Journal
 
 _T = TypeVar("_T")
 
