@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from vllm_watch.board.board import Board
+from vllm_watch.board.health import StoreHealth
 from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
 from vllm_watch.export.door import Door
@@ -43,7 +44,9 @@ from vllm_watch.watch.watch import Watch
 if TYPE_CHECKING:  # what only some configurations need is loaded where one does
     from vllm_watch.export.server import Server
     from vllm_watch.sources.engine_log import EngineLog
-    from vllm_watch.state.journals import OwnJournal
+    from vllm_watch.state.incidents import Incidents
+    from vllm_watch.state.journal import Journal
+    from vllm_watch.state.worker import Worker
     from vllm_watch.watch.canary_rounds import CanaryRounds
 
 _log = structlog.get_logger()
@@ -90,7 +93,8 @@ class Daemon:
         self._discovery = Discovery(config)
         self._processes = ProcessListing(config.procfs)
         self.board = Board(window_seconds=config.signals.window_seconds, host=socket.gethostname())
-        self._memory = Memory(config.state_dir, self.board)
+        self._state = self._state_folder()
+        self._memory = Memory(self._kept_incidents(), self.board)
         self._looked = asyncio.Event()  # has a first look ended, or is there none to wait for?
         self._journal = self._own_journal()
         self.recorder = FlightRecorder(
@@ -99,8 +103,7 @@ class Daemon:
             spool_dir=config.state_dir and config.state_dir / "recordings",
         )
         self._restarts = Switch(config, self.board, self._recording, self._journal, self._log_tail)
-        silenced, ours = self._restarts.silenced, lambda: self._memory.holds
-        self._notifying = Notifying(config, self.board, silenced, ours)
+        self._notifying = Notifying(config, self.board, self._restarts.silenced, self._state)
         self._publisher = Publisher(
             self.board, Fleet(config.fleet.share, config.fleet.targets_min), self.recorder,
             self._memory, (self._restarts, self._notifying, self),
@@ -111,12 +114,32 @@ class Daemon:
         )  # fmt: skip
         self._door = Door(*config.listen_address, config.web_config)
 
-    def _own_journal(self) -> "OwnJournal | None":
+    def _state_folder(self) -> "Worker | None":
         if self._config.state_dir is None:
             return None
-        from vllm_watch.state.journals import OwnJournal  # noqa: PLC0415 - brings a database
+        from vllm_watch.state.worker import Worker  # noqa: PLC0415 - brings a database
 
-        return OwnJournal(self._config.state_dir, lambda: self._memory.holds)
+        health = self.board.store = StoreHealth(str(self._config.state_dir))
+        return Worker(
+            self._config.state_dir,
+            lambda trouble, t: health.count(
+                trouble and trouble.reason, trouble and trouble.cause, t
+            ),
+        )
+
+    def _kept_incidents(self) -> "Incidents | None":
+        if self._state is None:
+            return None
+        from vllm_watch.state.incidents import Incidents  # noqa: PLC0415
+
+        return Incidents(self._state)
+
+    def _own_journal(self) -> "Journal | None":
+        if self._state is None:
+            return None
+        from vllm_watch.state.journal import Journal  # noqa: PLC0415
+
+        return Journal(self._state)
 
     def _server(self) -> "Server":
         from vllm_watch.export.server import Server  # noqa: PLC0415 - as the door says
@@ -196,9 +219,8 @@ class Daemon:
             self._memory.save(running.watch, running.group)
         self._memory.save(self._host.watch, "")
         self._running.clear()
-        if self._journal is not None:
-            await self._journal.close()
-        await self._memory.close()
+        if self._state is not None:
+            await self._state.close()
         await self._door.close()
         if self._session is not None:
             await self._session.close()

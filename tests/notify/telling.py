@@ -14,6 +14,8 @@ from vllm_watch.notify.ledger import Ledger
 from vllm_watch.notify.matter import INCIDENT, RESTART, Matter
 from vllm_watch.notify.words import Links
 from vllm_watch.settings.notifications import WebhookNotifier
+from vllm_watch.state.ledger import Ledger as DiskLedger
+from vllm_watch.state.worker import Worker
 
 T = 1_795_000_000.0
 
@@ -99,7 +101,8 @@ class Desk:
 
     def __init__(self, told, folder=None):
         self.news = []
-        self.ledger = Ledger(folder)
+        self.worker = None if folder is None else Worker(folder)
+        self.ledger = Ledger(None if folder is None else DiskLedger(self.worker))
         self.told = told
         self._heard = asyncio.Event()
         self.courier = Courier(
@@ -133,4 +136,6 @@ async def desk(told, folder=None):
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await one.ledger.close()
+        await one.ledger.flush()
+        if one.worker is not None:
+            await one.worker.close()

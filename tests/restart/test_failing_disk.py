@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from tests.restart.dispatching import Story
-from tests.restart.test_journal import ATTEMPT
 from tests.restart.watchers import Watchers, on_disk
 from tests.restart.world import Server
+from tests.state.test_journal import ATTEMPT
 from vllm_watch.restart import dispatcher
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal

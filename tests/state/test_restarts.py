@@ -198,10 +198,10 @@ async def test_what_was_learnt_is_kept_as_it_stops(tmp_path):
             await first.until(lambda s: s["targets"] and s["targets"][0]["state"] == "serving")
             began = time.time()
             assert await first.end() == 0
-        ((state, saved_t),) = rows(tmp_path, "SELECT state, saved_t FROM watch")
+        ((state, saved_t),) = rows(tmp_path, "SELECT state, saved_t FROM watch WHERE target = 'a'")
         assert saved_t >= began
         assert "throughput_collapse" in json.loads(state)["detectors"]
         async with watching(live, tmp_path) as second:
             await second.until(lambda s: s["targets"] and s["targets"][0]["state"] == "serving")
-        (said,) = second.events("target_remembered")
+        (said,) = (e for e in second.events("target_remembered") if e["target"] == "a")
         assert (said["incidents"], said["away_seconds"] < 60) == (0, True)

@@ -6,13 +6,8 @@ is written when it can be. It shares the state file (state/) but nothing else.
 
 import asyncio
 import contextlib
-import json
-import sqlite3
-from collections.abc import Callable, Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import TypeVar
 
 import structlog
 
@@ -21,15 +16,11 @@ from vllm_watch.notify import matter as matters
 from vllm_watch.notify.batches import HOUR_SECONDS, Waiting
 from vllm_watch.notify.matter import RESTART, Matter
 from vllm_watch.notify.policy import RESOLVED, Told
-from vllm_watch.state import file, troubles
+from vllm_watch.state import ledger as disk
+from vllm_watch.state.ledger import Key
+from vllm_watch.state.ledger import Ledger as DiskLedger
 
 _log = structlog.get_logger()
-_T = TypeVar("_T")
-
-WRITE_SECONDS = 5.0
-"""A flush takes milliseconds; a message waits no longer for a disk that hangs."""
-
-CLOSE_SECONDS = 2.0
 
 KEPT_SECONDS = 86400.0
 """What was told is remembered for so long after its matter is over; a step of a restart is news for an hour."""
@@ -39,8 +30,6 @@ KEPT_MAX = 5000
 
 DROPPED = "dropped"
 """Stands for the key of a message; behind it the key of the one that said how many were dropped."""
-
-Key = tuple[str, str, str]  # notifier, matter's id, name of the phase
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,34 +59,28 @@ class Row:
 
 
 class Ledger:
-    """All rows. `folder` None: they end with the process. Nothing raises."""
+    """All rows. `disk` None: they end with the process. Nothing raises."""
 
-    def __init__(self, folder: Path | None, is_ours: Callable[[], bool] = lambda: True) -> None:
-        """`is_ours`: is the state folder held for this process? Else nothing is written or read."""
-        self._folder = folder
-        self._is_ours = is_ours
+    def __init__(self, disk: DiskLedger | None) -> None:
+        self._disk = disk
         self._rows: dict[str, dict[str, dict[str, Row]]] = {}  # notifier → matter → phase's name
         self._dirty: dict[Key, Row | None] = {}  # what the disk has not taken; None: it goes
-        self._connection: sqlite3.Connection | None = None
-        self._inode: int | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="notices")
-        self._failing: str | None = None
         self._writing = asyncio.Lock()
 
     async def open(self) -> None:
         """Read what was kept."""
-        rows = await self._do(self._read)
-        for row in rows or ():
-            self._rows.setdefault(row.notifier, {}).setdefault(row.matter.id, {})[row.name] = row
-
-    async def close(self) -> None:
-        """Write what is owed, within a moment."""
-        await self.flush()
-        future = asyncio.get_running_loop().run_in_executor(self._thread, self._let_go)
-        self._thread.shutdown(wait=False)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await asyncio.shield(future)
+        rows: list[tuple[Key, disk.Row]] = []
+        if self._disk is not None:
+            with contextlib.suppress(StateError):  # the worker has said it
+                rows = await self._disk.read()
+        for (notifier, _, name), kept in rows:
+            try:
+                matter = matters.from_state(kept.said)
+            except (ValueError, TypeError, KeyError) as error:
+                _log.warning("notice_lost", notifier=notifier, phase=name, because=str(error))
+                continue
+            row = Row(notifier, name, kept.t, matter, kept.sent_t, kept.message)
+            self._rows.setdefault(notifier, {}).setdefault(matter.id, {})[name] = row
 
     # --- asked
 
@@ -206,108 +189,25 @@ class Ledger:
         """Have the disk take what it lacks; what it does not take stays owed."""
         async with self._writing:
             dirty, self._dirty = self._dirty, {}
-            if self._folder is None or not dirty:
+            if self._disk is None or not dirty:
                 return
-            if await self._do(lambda db: _write(db, dirty)) is None:
+            try:
+                if not await self._disk.write(_written(dirty)):
+                    dirty = {**{row.key: row for row in self._all()}, **dirty}
+                    await self._disk.write(_written(dirty))
+            except StateError:  # the worker has said it
                 self._dirty = {**dirty, **self._dirty}
 
-    async def _do(self, work: Callable[[sqlite3.Connection], _T]) -> _T | None:
-        if self._folder is None or not self._is_ours():
-            return None
-        try:
-            future = asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
-            async with asyncio.timeout(WRITE_SECONDS):
-                done = await asyncio.shield(future)
-        except (TimeoutError, StateError, OSError, sqlite3.Error, RuntimeError) as error:
-            self._failed(error)
-            return None
-        if self._failing is not None:
-            _log.info("notices_kept_again", folder=str(self._folder))
-        self._failing = None
-        return done
-
-    def _failed(self, error: BaseException) -> None:
-        assert self._folder is not None  # noqa: S101 - there is a disk to fail
-        trouble = troubles.of(error, self._folder)
-        if trouble.cause != self._failing:
-            because = "after a restart of vllm-watch something may be told twice"
-            _log.error("notices_not_kept", **trouble._asdict(), means=because)
-        self._failing = trouble.cause
-
-    # --- in the thread
-
-    def _run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        try:
-            return work(self._connected())
-        except sqlite3.Error:
-            self._let_go()
-            raise
-
-    def _connected(self) -> sqlite3.Connection:
-        assert self._folder is not None  # noqa: S101 - asked before
-        path = self._folder / file.NAME
-        moved = self._connection is not None and _inode(path) != self._inode
-        if moved:  # the store has moved a damaged file aside
-            self._let_go()
-        if self._connection is None:
-            self._connection = file.connect(self._folder)
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._inode = _inode(path)
-        if moved:
-            _write(self._connection, {r.key: r for r in self._all()})
-        return self._connection
-
-    def _all(self) -> Sequence[Row]:
-        copies = [list(of.values()) for of in list(self._rows.values())]
-        return [row for of in copies for rows in of for row in list(rows.values())]
-
-    def _let_go(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-    @staticmethod
-    def _read(db: sqlite3.Connection) -> list[Row]:
-        found = []
-        for notifier, name, t, told_t, message, said in db.execute(
-            "SELECT notifier, phase, t, told_t, message, said FROM notice ORDER BY rowid"
-        ):
-            try:
-                matter = matters.from_state(json.loads(said))
-            except (ValueError, TypeError, KeyError) as error:
-                _log.warning("notice_lost", notifier=notifier, phase=name, because=str(error))
-                continue
-            found.append(Row(notifier, name, t, matter, told_t, message))
-        return found
+    def _all(self) -> Iterator[Row]:
+        return (row for of in self._rows.values() for rows in of.values() for row in rows.values())
 
 
-def _write(db: sqlite3.Connection, dirty: "dict[Key, Row] | dict[Key, Row | None]") -> bool:
-    """All in one transaction, on the disk when this returns."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        for key, row in dirty.items():
-            if row is None:
-                db.execute(_DELETE, key)
-            else:
-                db.execute(_PUT, (*key, row.t, row.told_t, row.message, _json(row.matter)))
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
-    return True
-
-
-_DELETE = "DELETE FROM notice WHERE notifier = ? AND matter = ? AND phase = ?"
-_PUT = """
-    INSERT INTO notice (notifier, matter, phase, t, told_t, message, said) VALUES (?, ?, ?, ?, ?, ?, ?)
-    ON CONFLICT (notifier, matter, phase) DO UPDATE SET told_t = excluded.told_t,
-        message = excluded.message, said = excluded.said
-"""
-
-
-def _json(matter: Matter) -> str:
-    return json.dumps(matters.to_state(matter), separators=(",", ":"), ensure_ascii=False)
+def _written(rows: Mapping[Key, Row | None]) -> dict[Key, disk.Row | None]:
+    return {
+        key: None if row is None
+        else disk.Row(row.t, row.told_t, row.message, matters.to_state(row.matter))
+        for key, row in rows.items()
+    }  # fmt: skip
 
 
 def waiting_of(rows: Iterable[Row]) -> list[Waiting]:
@@ -315,10 +215,3 @@ def waiting_of(rows: Iterable[Row]) -> list[Waiting]:
     return [
         Waiting(phase=each.phase, name=each.name, t=each.t, matter=each.matter) for each in rows
     ]
-
-
-def _inode(path: Path) -> int | None:
-    try:
-        return path.stat().st_ino
-    except FileNotFoundError:
-        return None

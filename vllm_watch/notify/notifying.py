@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from vllm_watch.notify.facts import Facts
     from vllm_watch.notify.matter import Matter
     from vllm_watch.notify.post_office import PostOffice
+    from vllm_watch.state.ledger import Ledger
+    from vllm_watch.state.worker import Worker
 
 _log = structlog.get_logger()
 
@@ -37,14 +39,13 @@ class Notifying:
     """One daemon's notifications, from `start` to `stop`."""
 
     def __init__(
-        self, config: Config, board: Board, silenced: Callable[[str], bool],
-        is_ours: Callable[[], bool],
+        self, config: Config, board: Board, silenced: Callable[[str], bool], worker: "Worker | None",
     ) -> None:  # fmt: skip
-        """`is_ours`: is the state folder held for this process?"""
+        """`worker`: of the state folder; None: there is none."""
         self._config = config
         self._board = board
         self._silenced = silenced
-        self._is_ours = is_ours
+        self._worker = worker
         self._office: PostOffice | None = None
         self._facts: Facts | None = None
         self._woken = asyncio.Event()
@@ -83,9 +84,16 @@ class Notifying:
 
         settings = self._config.notifications
         self._facts = Facts(self._board, self._silenced, settings.unreadable_seconds)
-        self._office = PostOffice(settings, self._tell, self._config.state_dir, self._is_ours)
+        self._office = PostOffice(settings, self._tell, self._disk())
         await self._office.open()
         self._task = asyncio.create_task(self._run(), name="notifications")
+
+    def _disk(self) -> "Ledger | None":
+        if self._worker is None:
+            return None
+        from vllm_watch.state.ledger import Ledger  # noqa: PLC0415 - brings a database
+
+        return Ledger(self._worker)
 
     def saw(self, _: str, events: Sequence[IncidentEvent]) -> None:
         """Something was told of incidents: write it to the streams, and look at the board soon."""

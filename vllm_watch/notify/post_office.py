@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -17,6 +16,7 @@ from vllm_watch.notify.ledger import Ledger
 from vllm_watch.notify.matter import Matter
 from vllm_watch.notify.words import Links
 from vllm_watch.settings.notifications import JsonlStream, NotificationsSettings, ToldSettings
+from vllm_watch.state.ledger import Ledger as DiskLedger
 
 _log = structlog.get_logger()
 
@@ -43,13 +43,12 @@ class PostOffice:
     """`tell` is called in the event loop with all news of each notifier."""
 
     def __init__(
-        self, settings: NotificationsSettings, tell: Tell, state_dir: Path | None,
-        is_ours: Callable[[], bool] = lambda: True, tools: Tools | None = None,
+        self, settings: NotificationsSettings, tell: Tell, disk: DiskLedger | None, tools: Tools | None = None,
     ) -> None:  # fmt: skip
         self._settings = settings
         self._tell = tell
         self._tools = tools or Tools()
-        self._ledger = Ledger(state_dir, is_ours)
+        self._ledger = Ledger(disk)
         self._running: dict[str, _Running] = {}
         self._streams: dict[str, tuple[JsonlStream, Stream]] = {}
         self._pruned_s = time.monotonic()
@@ -151,7 +150,7 @@ class PostOffice:
         self._running.clear()
         streams, self._streams = self._streams, {}
         await asyncio.gather(*(asyncio.to_thread(each.close) for _, each in streams.values()))
-        await self._ledger.close()
+        await self._ledger.flush()
 
     async def _end(self, running: _Running) -> None:
         running.task.cancel()

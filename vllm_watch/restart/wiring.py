@@ -34,8 +34,7 @@ from vllm_watch.samples.target import Target
 from vllm_watch.settings.hooks import GateHook
 from vllm_watch.settings.restart import RestartSettings, ScheduleSettings
 from vllm_watch.state.attempt import Attempt
-from vllm_watch.state.journal import Journal
-from vllm_watch.state.journals import PassingJournal
+from vllm_watch.state.journal import Journal, PassingJournal
 
 _log = structlog.get_logger()
 

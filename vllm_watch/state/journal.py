@@ -1,32 +1,27 @@
 """The restart journal: every attempt, every wish of a person, and what holds until somebody ends it.
 
-It shares the state file (state/) but nothing else: a connection and a thread of its own, and every write
-is flushed to the disk before it returns (`synchronous = FULL`). Whatever cannot be written or read raises
-JournalError, and the guard then refuses: without a journal nothing is restarted.
+Each write is on the disk before it returns. Whatever cannot be written or read raises JournalError, and the guard then
+refuses: without a journal nothing is restarted.
 """
 
-import asyncio
 import contextlib
-import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from vllm_watch.errors import JournalError, StateError
-from vllm_watch.state import file, troubles
+from vllm_watch.state import file
 from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.columns import packed, unpacked
+from vllm_watch.state.worker import Worker
 
 _T = TypeVar("_T")
 
-WRITE_SECONDS = 10.0
+ANSWER_SECONDS = 10.0
 """A disk that takes longer to flush one row is not one to rely on."""
-
-CLOSE_SECONDS = 2.0
-"""How long the end of the watcher may wait for the last write."""
 
 KEPT_SECONDS = 400 * 86400.0
 """Attempts and wishes are kept for a year and a month: what an audit asks for."""
@@ -58,13 +53,13 @@ class Entry:
 
 
 class Journal:
-    """One state folder's journal. Open it after the store, which makes the folder and holds its lock."""
+    """The tables `attempt`, `audit` and `standing`."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._connection: sqlite3.Connection | None = None
-        self._inode: int | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+    def __init__(self, where: Worker | Path | None) -> None:
+        """`where`: the worker of our own state folder, or the folder of another process; None: in memory."""
+        self._worker = where if isinstance(where, Worker) else Worker(where)
+        self._closes = self._worker is not where
+        self._worker.tables.append(self)
         self.trouble: str | None = "it was not opened yet"  # why nothing can be written, in words
 
     async def open(self) -> None:
@@ -74,157 +69,111 @@ class Journal:
     async def probe(self) -> None:
         """Write what is there already, for nothing but to learn whether the disk takes it. Never raises."""
         with contextlib.suppress(JournalError):
-            await self._do(
-                lambda db: _write(db, "UPDATE standing SET said = said WHERE name = ?", (_BEGUN,))
-            )
+            await self._write("UPDATE standing SET said = said WHERE name = ?", _BEGUN)
 
     async def close(self) -> None:
-        """Finish what is under way, within a moment; by the thread itself, which may be in the midst of it."""
-        with contextlib.suppress(RuntimeError, TimeoutError):  # closed before; a disk that hangs
-            future = asyncio.get_running_loop().run_in_executor(self._thread, self._let_go)
-            self._thread.shutdown(wait=False)
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await asyncio.shield(future)
-
-    def _let_go(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        """Finish what is under way, within a moment, where the folder is another's; ours goes on."""
+        if self._closes:
+            await self._worker.close()
 
     async def write(self, attempt: Attempt) -> None:
         """Insert the attempt, or replace what is known of its id."""
-        row = (
-            attempt.id, attempt.target, attempt.group, attempt.state, attempt.began_t, _json(asdict(attempt)),
+        await self._write(
+            "INSERT OR REPLACE INTO attempt VALUES (?, ?, ?, ?, ?, ?)",
+            attempt.id, attempt.target, attempt.group, attempt.state, attempt.began_t, asdict(attempt),
         )  # fmt: skip
-        await self._do(
-            lambda db: _write(db, "INSERT OR REPLACE INTO attempt VALUES (?, ?, ?, ?, ?, ?)", row)
-        )
 
     async def note(self, entry: Entry) -> None:
         """Write down what somebody wanted."""
-        row = (entry.t, _json(asdict(entry)))
-        await self._do(lambda db: _write(db, "INSERT INTO audit (t, said) VALUES (?, ?)", row))
+        await self._write("INSERT INTO audit (t, said) VALUES (?, ?)", entry.t, asdict(entry))
 
     async def set(self, name: str, said: Mapping[str, Any] | None) -> None:
         """Have this hold from now on; None ends it."""
         if said is None:
-            await self._do(lambda db: _write(db, "DELETE FROM standing WHERE name = ?", (name,)))
+            await self._write("DELETE FROM standing WHERE name = ?", name)
         else:
-            row = (name, _json(said))
-            await self._do(
-                lambda db: _write(db, "INSERT OR REPLACE INTO standing VALUES (?, ?)", row)
-            )
+            await self._write("INSERT OR REPLACE INTO standing VALUES (?, ?)", name, said)
 
     async def standing(self) -> dict[str, dict[str, Any]]:
         """All that holds, by name."""
-        select = "SELECT name, said FROM standing ORDER BY rowid"
-        rows = await self._do(lambda db: db.execute(select).fetchall(), writes=False)
-        with self._reading():
-            return {name: dict(json.loads(said)) for name, said in rows}
+        rows = await self._rows("SELECT name, said FROM standing ORDER BY rowid")
+        return {name: self._read(said, dict) for name, said in rows}
 
     async def attempts(self, group: str | None = None, since_t: float = 0.0) -> tuple[Attempt, ...]:
         """The attempts that began since then, of one group or of all, oldest first."""
-        where, values = "began_t >= ?", [since_t]
-        if group is not None:
-            where, values = where + " AND group_name = ?", [since_t, group]  # type: ignore[list-item]
-        # S608: `where` is one of the two texts above
-        select = f"SELECT said FROM attempt WHERE {where} ORDER BY began_t, rowid"  # noqa: S608
-        rows = await self._do(lambda db: db.execute(select, values).fetchall(), writes=False)
-        with self._reading():
-            return tuple(Attempt(**json.loads(said)) for (said,) in rows)
+        rows = await self._rows(
+            "SELECT said FROM attempt WHERE began_t >= ? AND group_name = coalesce(?, group_name)"
+            " ORDER BY began_t, rowid", since_t, group,
+        )  # fmt: skip
+        return tuple(self._read(said, Attempt) for (said,) in rows)
 
     async def entries(self, since_t: float = 0.0, limit: int = 1000) -> tuple[Entry, ...]:
         """The last wishes since then, oldest first."""
-        select = "SELECT said FROM audit WHERE t >= ? ORDER BY number DESC LIMIT ?"
-        values = (since_t, limit)
-        rows = await self._do(lambda db: db.execute(select, values).fetchall(), writes=False)
-        with self._reading():
-            return tuple(Entry(**json.loads(said)) for (said,) in reversed(rows))
+        rows = await self._rows(
+            "SELECT said FROM audit WHERE t >= ? ORDER BY number DESC LIMIT ?", since_t, limit
+        )
+        return tuple(self._read(said, Entry) for (said,) in reversed(rows))
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
+    def _read(self, said: object, make: Callable[..., _T]) -> _T:
         """An entry that is not ours makes what was spent unknown."""
         try:
-            yield
-        except (ValueError, TypeError, KeyError) as error:
-            cause = f"an entry in {self._folder / file.NAME} cannot be read: {error}"
+            return make(**unpacked(said))
+        except (ValueError, TypeError) as error:
+            cause = f"an entry in {self._worker.folder} cannot be read: {error}"
             remedy = "It was changed by something else, or written by a newer version: move the file away"
             raise JournalError(cause, remedy) from error
 
+    async def _rows(self, select: str, *values: object) -> list[Any]:
+        return await self._do(lambda db: db.execute(select, values).fetchall(), writes=False)
+
+    async def _write(self, statement: str, *values: object) -> None:
+        def write(db: sqlite3.Connection) -> None:
+            columns = [packed(each) if isinstance(each, Mapping) else each for each in values]
+            db.execute(statement, columns)
+
+        await self._do(write)
+
     async def _do(self, work: Callable[[sqlite3.Connection], _T], *, writes: bool = True) -> _T:
         try:
-            future = asyncio.get_running_loop().run_in_executor(self._thread, self._run, work)
-            # Shielded: a write that was begun is not half done, only not waited for.
-            # Not wait_for: up to Python 3.11 it loses a cancellation that comes with the result.
-            async with asyncio.timeout(WRITE_SECONDS):
-                done = await asyncio.shield(future)
-        except TimeoutError:
-            self.trouble = f"{self._folder} did not take a write within {WRITE_SECONDS:.0f} s"
-            raise JournalError(self.trouble, "Look at that disk") from None
-        except (StateError, OSError, sqlite3.Error, ValueError, TypeError, RuntimeError) as error:
-            trouble = troubles.of(error, self._folder)
-            self.trouble = trouble.cause
-            raise JournalError(trouble.cause, trouble.remedy) from error
+            done = await self._worker.do(work, seconds=ANSWER_SECONDS, writes=writes)
+        except StateError as error:
+            self.trouble = error.cause
+            raise JournalError(error.cause, error.remedy) from error
+        except (ValueError, TypeError) as error:
+            self.trouble = f"an entry cannot be written: {error}"
+            raise JournalError(self.trouble, "Report it") from error
         if writes:  # a disk that is full, or read-only, is still read
             self.trouble = None
         return done
 
-    # --- in the thread
+    # --- in the worker's thread
 
-    def _run(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        try:
-            return work(self._connected())
-        except sqlite3.Error:
-            connection, self._connection = self._connection, None
-            if connection is not None:
-                connection.close()  # a failed write leaves nothing half done behind
-            raise
-
-    def _connected(self) -> sqlite3.Connection:
-        path = self._folder / file.NAME
-        if self._connection is not None and _inode(path) != self._inode:
-            self._connection.close()  # the store has moved a damaged file aside
-            self._connection = None
-        if self._connection is None:
-            self._connection = file.connect(self._folder)
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._inode = _inode(path)
-            self._begin(self._connection)
-        return self._connection
-
-    def _begin(self, db: sqlite3.Connection) -> None:
+    def begin(self, db: sqlite3.Connection) -> None:
         """A file that took the place of a damaged one knows nothing of what was spent."""
-        damaged = sorted(self._folder.glob(f"{file.NAME}.damaged-*"))
         (known,) = db.execute("SELECT count(*) FROM standing WHERE name = ?", (_BEGUN,)).fetchone()
-        if not known:
-            if damaged:
-                said = _json({"t": time.time(), "file": str(damaged[-1])})
-                _write(db, "INSERT OR REPLACE INTO standing VALUES (?, ?)", (LOST, said))
-            said = _json({"t": time.time()})
-            _write(db, "INSERT INTO standing VALUES (?, ?)", (_BEGUN, said))
-        oldest_t = time.time() - KEPT_SECONDS
-        for table, t in (("attempt", "began_t"), ("audit", "t")):
+        if known:
+            return
+        folder, insert = self._worker.folder, "INSERT OR REPLACE INTO standing VALUES (?, ?)"
+        damaged = sorted(folder.glob(f"{file.NAME}.damaged-*")) if folder is not None else []
+        if damaged:
+            said = {"t": time.time(), "file": str(damaged[-1])}
+            db.execute(insert, (LOST, packed(said)))
+        db.execute(insert, (_BEGUN, packed({"t": time.time()})))
+
+    def prune(self, db: sqlite3.Connection, t: float) -> None:
+        """What is older or more than an audit asks for goes."""
+        for table, column in (("attempt", "began_t"), ("audit", "t")):
             # S608: names of our own tables
-            _write(db, f"DELETE FROM {table} WHERE {t} < ?", (oldest_t,))  # noqa: S608
-            _write(
-                db,
+            db.execute(f"DELETE FROM {table} WHERE {column} < ?", (t - KEPT_SECONDS,))  # noqa: S608
+            db.execute(
                 f"DELETE FROM {table} WHERE rowid NOT IN"  # noqa: S608
-                f" (SELECT rowid FROM {table} ORDER BY {t} DESC LIMIT ?)",
+                f" (SELECT rowid FROM {table} ORDER BY {column} DESC LIMIT ?)",
                 (KEPT_MAX,),
             )
 
 
-def _write(db: sqlite3.Connection, statement: str, values: tuple[Any, ...]) -> None:
-    """One statement, one transaction, on the disk when this returns."""
-    db.execute(statement, values)
+class PassingJournal(Journal):
+    """For mode observe without a state folder: it ends with the process. Nothing may be done on it."""
 
-
-def _json(said: Mapping[str, Any]) -> str:
-    return json.dumps(said, separators=(",", ":"), ensure_ascii=False)
-
-
-def _inode(path: Path) -> int | None:
-    try:
-        return path.stat().st_ino
-    except FileNotFoundError:
-        return None
+    def __init__(self) -> None:
+        super().__init__(None)

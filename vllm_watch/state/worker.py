@@ -1,0 +1,359 @@
+"""The state folder's one worker: one thread, one connection, one queue; what was asked for first is on disk first.
+
+There are two ways in. `put` returns at once: its row waits, and is tried again, until the disk has it. `do` waits for an
+answer, and raises where the disk does not take it. All rows that were put are on disk before anything that `do` writes:
+so nothing is done, and nobody is told, for an incident that a kill -9 would lose.
+
+The event loop waits for no disk without bound, and a thread that hangs in one does not keep the process from ending.
+"""
+
+import asyncio
+import contextlib
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Iterator
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import structlog
+
+from vllm_watch.errors import StateError
+from vllm_watch.state import file, schema, troubles
+from vllm_watch.state.troubles import Trouble
+
+_log = structlog.get_logger()
+_T = TypeVar("_T")
+
+HELD_SECONDS = 6.0
+"""For so long after the start a folder that another process holds is asked for again: a watcher that is just being
+replaced needs up to five seconds to let it go."""
+
+RETRY_SECONDS = 10.0
+"""After a failure: until rows that wait are tried again, unless something that is asked for tries them sooner."""
+
+CLOSE_SECONDS = 3.0
+"""How long stopping may wait for the last write."""
+
+PRUNE_SECONDS = 3600.0
+
+ROWS_MAX, LEARNT_MAX = 5000, 10_000
+"""Rows that wait for a disk, each of some KB; beyond it the oldest is forgotten."""
+
+Work = Callable[[sqlite3.Connection], object]
+Tell = Callable[[Trouble | None, float], None]  # None: it was written; and Unix time
+
+
+class Table(Protocol):
+    """What one part of the watcher keeps in the file. Its methods are called in the worker's thread."""
+
+    def begin(self, db: sqlite3.Connection) -> None:
+        """A connection was made, perhaps to a new file in the place of a damaged one."""
+
+    def prune(self, db: sqlite3.Connection, t: float) -> None:
+        """Remove what is older or more than is kept, at Unix time `t`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Job:
+    work: Callable[[sqlite3.Connection], Any]
+    writes: bool
+    done: "Future[Any]" = field(default_factory=Future)
+
+
+class Worker:
+    """One folder's. `tables` are told of each new connection."""
+
+    def __init__(self, folder: Path | None, tell: Tell | None = None) -> None:
+        """With `tell` the folder is this process's own: it is locked, a damaged file is moved aside, troubles are
+        logged, and `tell` is called in the event loop after each attempt to write. Without it another process's file
+        is read and written as it is. `folder` None: a file in memory, which ends with the worker.
+        """
+        self.folder = folder
+        self.tables: list[Table] = []
+        self.files = 0  # grows when the file was moved away: what was written is gone then
+        self._tell = tell
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._wake = threading.Condition()  # guards what follows
+        self._jobs: deque[_Job] = deque()
+        self._rows: dict[Hashable, Work] = {}
+        self._learnt: dict[Hashable, Work] = {}
+        self._closing = False
+        # The thread's own:
+        self._connection: sqlite3.Connection | None = None
+        self._inode: int | None = None
+        self._lock: int | None = None
+        self._lock_until_s = 0.0
+        self._failing: str | None = None  # the cause that was logged
+        self._retry_s = 0.0  # monotonic: rows wait until then
+        self._prune_s = 0.0
+
+    def put(self, key: Hashable, write: Work, *, learnt: bool = False) -> None:
+        """Have this written soon; it takes the place of what still waits under its key.
+
+        `learnt`: it may be lost with the power, and waits until nobody waits for an answer.
+        """
+        with self._wake:
+            rows = self._learnt if learnt else self._rows
+            rows.pop(key, None)
+            rows[key] = write
+            _bound(rows, LEARNT_MAX if learnt else ROWS_MAX)
+            self._begun()
+
+    async def do(
+        self, work: Callable[[sqlite3.Connection], _T], *, seconds: float, writes: bool = True
+    ) -> _T:
+        """Return what `work` returns. What it writes is one transaction, and on disk then.
+
+        Raises StateError where that cannot be, or is not known after so many seconds; what was not begun by then
+        never is. Other exceptions of `work` are passed on.
+        """
+        self._loop = asyncio.get_running_loop()
+        job = _Job(work, writes)
+        with self._wake:
+            if self._closing:
+                raise StateError(f"{self._where} is closed", "Start vllm-watch again")
+            self._jobs.append(job)
+            self._begun()
+        try:
+            # Not wait_for: up to Python 3.11 it loses a cancellation that comes with the result. Shielded: what a
+            # caller that is cancelled has asked for is done all the same.
+            async with asyncio.timeout(seconds):
+                done: _T = await asyncio.shield(asyncio.wrap_future(job.done))
+                return done
+        except TimeoutError:
+            job.done.cancel()
+            with self._wake, contextlib.suppress(ValueError):
+                self._jobs.remove(job)
+            trouble = Trouble(
+                "io", f"{self._where} did not answer within {seconds:.0f} s", "Look at that disk"
+            )
+            self._fails(trouble)
+            raise StateError(trouble.cause, trouble.remedy) from None
+
+    def report(self, trouble: Trouble) -> None:
+        """Log and count a trouble that is over at once, of one entry, say."""
+        if self._tell is not None:
+            _log.error("state_not_kept", **trouble._asdict())
+            self._in_loop(trouble)
+
+    async def close(self) -> None:
+        """Write what waits, if that takes no longer than a moment, and let the folder go."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
+
+    def _begun(self) -> None:
+        """Wake the thread, or start it. A daemon thread: see above."""
+        if self._thread is None:
+            self._lock_until_s = time.monotonic() + HELD_SECONDS
+            self._thread = threading.Thread(target=self._work, name="state", daemon=True)
+            self._thread.start()
+        self._wake.notify()
+
+    @property
+    def _where(self) -> Path:
+        return self.folder or Path(":memory:")
+
+    # --- in the thread
+
+    def _work(self) -> None:
+        last = False
+        while not last:
+            job, last = self._next()
+            if job is not None:
+                self._answer(job)
+                continue
+            try:
+                if self._keep(learnt=True):
+                    self._succeeded()
+                if not last:
+                    self._prune()
+            except Exception as error:  # noqa: BLE001 - a bug in one row must not end what journal and ledger need
+                self._failed(error)
+        self._disconnect()
+        if self._lock is not None:
+            file.unlock(self._lock)
+
+    def _next(self) -> tuple[_Job | None, bool]:
+        """Wait for something to do. None: rows; True: there will be no more."""
+        with self._wake:
+            while not (self._jobs or self._closing):
+                waits = bool(self._rows or self._learnt)
+                left_s = self._retry_s - time.monotonic()
+                if waits and left_s <= 0:
+                    break
+                self._wake.wait(left_s if waits else None)
+            if self._jobs:
+                return self._jobs.popleft(), False
+            return None, self._closing
+
+    def _answer(self, job: _Job) -> None:
+        try:
+            if job.writes:
+                self._keep(learnt=False)
+            if not job.done.set_running_or_notify_cancel():
+                return
+            if job.writes:
+                with self._transaction() as db:
+                    done = job.work(db)
+            else:
+                done = job.work(self._connected())
+        except (StateError, OSError, sqlite3.Error) as error:
+            trouble = self._failed(error)
+            with contextlib.suppress(InvalidStateError):  # nobody waits any more
+                job.done.set_exception(StateError(trouble.cause, trouble.remedy))
+        except Exception as error:  # noqa: BLE001 - it is the caller's
+            with contextlib.suppress(InvalidStateError):
+                job.done.set_exception(error)
+        else:
+            if (
+                job.writes or self._failing is None
+            ):  # a disk that is full, or read-only, is still read
+                self._succeeded()
+            job.done.set_result(done)
+
+    def _keep(self, *, learnt: bool) -> bool:
+        """Write the rows that wait, if there are any. Raises what the disk says; they wait on then."""
+        with self._wake:
+            rows, self._rows = self._rows, {}
+            lessons: dict[Hashable, Work] = {}
+            if learnt:
+                lessons, self._learnt = self._learnt, {}
+        if not rows and not lessons:
+            return False
+        try:
+            with self._transaction(durable=bool(rows)) as db:
+                for key, write in (*rows.items(), *lessons.items()):
+                    try:
+                        write(db)
+                    except (TypeError, ValueError) as error:
+                        cause = f"{key} cannot be written: {error!r}"
+                        self.report(Trouble("entry", cause, "Report it: the rest is kept."))
+        except BaseException:
+            with self._wake:  # what came meanwhile is newer
+                self._rows = _bound({**rows, **self._rows}, ROWS_MAX)
+                self._learnt = _bound({**lessons, **self._learnt}, LEARNT_MAX)
+            raise
+        return True
+
+    def _prune(self) -> None:
+        if time.monotonic() >= self._prune_s:
+            self._prune_s = time.monotonic() + PRUNE_SECONDS
+            with self._transaction() as db:
+                for table in self.tables:
+                    table.prune(db, time.time())
+
+    @contextlib.contextmanager
+    def _transaction(self, *, durable: bool = True) -> Iterator[sqlite3.Connection]:
+        """All or nothing, and where it is `durable` on the disk at the end."""
+        db = self._connected()
+        db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            yield db
+            db.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(sqlite3.Error):
+                db.execute("ROLLBACK")
+            raise
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is not None and self._inode != self._file_inode():
+            self._disconnect()  # it was moved aside, or removed
+            self.files += 1
+        if self._connection is None:
+            if self._tell is not None and self.folder is not None and self._lock is None:
+                self._lock = self._locked(self.folder)
+            self._connection = self._connect()
+            self._inode = self._file_inode()
+            self._connection.execute("PRAGMA synchronous = FULL")
+            for table in self.tables:
+                table.begin(self._connection)
+        return self._connection
+
+    def _connect(self) -> sqlite3.Connection:
+        if self.folder is None:
+            connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+            schema.migrate(connection)
+            return connection
+        try:
+            return file.connect(self.folder)
+        except sqlite3.DatabaseError as error:
+            if not self._moved_aside(error):
+                raise
+            self.report(troubles.of(error, self.folder))
+            return file.connect(self.folder)
+
+    def _locked(self, folder: Path) -> int:
+        while True:
+            try:
+                return file.lock(folder)
+            except StateError:
+                if self._closing or time.monotonic() >= self._lock_until_s:
+                    raise
+                time.sleep(0.2)
+
+    def _file_inode(self) -> int | None:
+        try:
+            return None if self.folder is None else (self.folder / file.NAME).stat().st_ino
+        except FileNotFoundError:
+            return None
+
+    def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+    # --- how it goes
+
+    def _failed(self, error: Exception) -> Trouble:
+        """What failed leaves nothing half done behind: the next try has a connection of its own."""
+        self._disconnect()
+        self._retry_s = time.monotonic() + RETRY_SECONDS
+        self._moved_aside(error)
+        trouble = troubles.of(error, self._where)
+        self._fails(trouble)
+        return trouble
+
+    def _moved_aside(self, error: Exception) -> bool:
+        """Move the file aside if it is ours and this error says that it is damaged."""
+        if self._lock is None or not file.is_damage(error):
+            return False
+        self.files += 1
+        with contextlib.suppress(OSError):
+            aside = file.move_aside(self._where, time.time())
+            _log.warning("state_moved_aside", file=str(aside))
+        return True
+
+    def _fails(self, trouble: Trouble) -> None:
+        if trouble.cause != self._failing:
+            self.report(trouble)
+        else:
+            self._in_loop(trouble)
+        self._failing = trouble.cause
+
+    def _succeeded(self) -> None:
+        if self._failing is not None and self._tell is not None:
+            _log.info("state_kept_again", folder=str(self._where))
+        self._failing, self._retry_s = None, 0.0
+        self._in_loop(None)
+
+    def _in_loop(self, trouble: Trouble | None) -> None:
+        if self._tell is None or self._loop is None:
+            return
+        with contextlib.suppress(RuntimeError):  # the loop has ended: nobody listens any more
+            self._loop.call_soon_threadsafe(self._tell, trouble, time.time())
+
+
+def _bound(rows: dict[Hashable, Work], rows_max: int) -> dict[Hashable, Work]:
+    while len(rows) > rows_max:
+        del rows[next(iter(rows))]
+    return rows
