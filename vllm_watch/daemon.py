@@ -23,7 +23,7 @@ from vllm_watch.export.door import Door
 from vllm_watch.export.in_a_line import in_a_line
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.incidents.incident import IncidentEvent
-from vllm_watch.notify.notifying import Notifying
+from vllm_watch.notify.switch import NotifySwitch
 from vllm_watch.restart.switch import Switch
 from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
@@ -44,9 +44,7 @@ from vllm_watch.watch.watch import Watch
 if TYPE_CHECKING:  # what only some configurations need is loaded where one does
     from vllm_watch.export.server import Server
     from vllm_watch.sources.engine_log import EngineLog
-    from vllm_watch.state.incidents import Incidents
-    from vllm_watch.state.journal import Journal
-    from vllm_watch.state.worker import Worker
+    from vllm_watch.state.folder import StateFolder
     from vllm_watch.watch.canary_rounds import CanaryRounds
 
 _log = structlog.get_logger()
@@ -93,20 +91,21 @@ class Daemon:
         self._discovery = Discovery(config)
         self._processes = ProcessListing(config.procfs)
         self.board = Board(window_seconds=config.signals.window_seconds, host=socket.gethostname())
-        self._state = self._state_folder()
-        self._memory = Memory(self._kept_incidents(), self.board)
+        state = self._state = self._state_folder()
+        self._memory = Memory(state.incidents if state else None, self.board)
         self._looked = asyncio.Event()  # has a first look ended, or is there none to wait for?
-        self._journal = self._own_journal()
+        self._journal = state.journal if state else None
         self.recorder = FlightRecorder(
             seconds=config.recorder.minutes * 60,
             bytes_max_per_target=config.recorder.bytes_max,
             spool_dir=config.state_dir and config.state_dir / "recordings",
         )
         self._restarts = Switch(config, self.board, self._recording, self._journal, self._log_tail)
-        self._notifying = Notifying(config, self.board, self._restarts.silenced, self._state)
+        told = state.ledger if state else None
+        self._notify = NotifySwitch(config, self.board, self._restarts.silenced, told)
         self._publisher = Publisher(
             self.board, Fleet(config.fleet.share, config.fleet.targets_min), self.recorder,
-            self._memory, (self._restarts, self._notifying, self),
+            self._memory, (self._restarts, self._notify, self),
         )  # fmt: skip
         self._host = HostLoop(
             config, make_gpu_source, HostWatch(socket.gethostname()), self.board, self.recorder,
@@ -114,32 +113,13 @@ class Daemon:
         )  # fmt: skip
         self._door = Door(*config.listen_address, config.web_config)
 
-    def _state_folder(self) -> "Worker | None":
+    def _state_folder(self) -> "StateFolder | None":
         if self._config.state_dir is None:
             return None
-        from vllm_watch.state.worker import Worker  # noqa: PLC0415 - brings a database
+        from vllm_watch.state.folder import StateFolder  # noqa: PLC0415 - brings a database
 
-        health = self.board.store = StoreHealth(str(self._config.state_dir))
-        return Worker(
-            self._config.state_dir,
-            lambda trouble, t: health.count(
-                trouble and trouble.reason, trouble and trouble.cause, t
-            ),
-        )
-
-    def _kept_incidents(self) -> "Incidents | None":
-        if self._state is None:
-            return None
-        from vllm_watch.state.incidents import Incidents  # noqa: PLC0415
-
-        return Incidents(self._state)
-
-    def _own_journal(self) -> "Journal | None":
-        if self._state is None:
-            return None
-        from vllm_watch.state.journal import Journal  # noqa: PLC0415
-
-        return Journal(self._state)
+        self.board.store = StoreHealth(str(self._config.state_dir))
+        return StateFolder(self._config.state_dir, self.board.store.count)
 
     def _server(self) -> "Server":
         from vllm_watch.export.server import Server  # noqa: PLC0415 - as the door says
@@ -185,7 +165,7 @@ class Daemon:
         self._memory.recall_host(self._host.watch)
         self._publisher.over(self._memory.show(self._host.watch))
         await self._restarts.open()
-        await self._notifying.start()
+        await self._notify.start()
         await self._discover()
         if not self._running:
             self._looked.set()
@@ -213,7 +193,7 @@ class Daemon:
         # After the looks: nothing that a restart does may be judged once it is not known any more.
         tasks.append(asyncio.create_task(self._restarts.stop()))
         tasks.append(asyncio.create_task(self._discovery.close()))
-        tasks.append(asyncio.create_task(self._notifying.stop()))
+        tasks.append(asyncio.create_task(self._notify.stop()))
         await asyncio.wait(tasks, timeout=STOP_SECONDS)
         for running in self._running.values():
             self._memory.save(running.watch, running.group)
@@ -276,7 +256,7 @@ class Daemon:
         self._discovery.reconfigure(config)
         self._restarts.configure(config)
         await self._restarts.open()
-        await self._notifying.configure(config)
+        await self._notify.configure(config)
         await self._discover(even_if_unchanged=True)
         await self._restarts.start()
 

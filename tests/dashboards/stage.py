@@ -27,7 +27,7 @@ from vllm_watch.lab.stories import load as usual_load
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.state.attempt import Attempt
-from vllm_watch.state.incidents import Incidents
+from vllm_watch.state.incidents import IncidentTable
 from vllm_watch.state.journal import Journal
 from vllm_watch.state.learnt import Learnt
 from vllm_watch.state.worker import Worker
@@ -111,7 +111,7 @@ def past(played: Scene) -> list[Learnt]:
 async def keep(folder: Path, rows: list[Learnt]) -> None:
     """Write it as the watcher of yesterday would have, with a restart that it made."""
     worker = Worker(folder, lambda *_: None)
-    incidents, journal = Incidents(worker), Journal(worker)
+    incidents, journal = IncidentTable(worker), Journal(worker)
     for row in rows:
         incidents.put(learnt=row)
     await journal.open()

@@ -24,12 +24,12 @@ DAY = "Wed 18 Nov 11:06 UTC"
 
 
 def said(*items, links=NO_LINKS, digest=False, dropped=0):
-    batch = Batch(items=items, rows=(), digest=digest)
+    batch = Batch(items=items, digest=digest)
     return message("key-1", batch, links, dropped=dropped, t=T)
 
 
 def item(phase="opened", *, late=False, **more):
-    return Item(phase=phase, matter=incident(**more), late=late)
+    return Item(phase=phase, alert=incident(**more), late=late)
 
 
 def test_a_page_reads_as_a_sentence():
@@ -91,7 +91,7 @@ def test_a_digest_counts_by_cause():
 
 def test_a_step_of_a_restart():
     """What became of it, how it is known, and what is left to do."""
-    made = said(Item(phase="said", matter=step()))
+    made = said(Item(phase="said", alert=step()))
     assert made.title == "TICKET chat-0 was restarted, and it did not help"
     assert made.text.startswith(
         f"chat-0 (chat) was restarted, and it did not help ({DAY}): no token for 300 s after the restart.\n"

@@ -9,8 +9,7 @@ import pytest
 
 from tests.daemon_process import daemon
 from tests.restart.station import station
-from vllm_watch.state import file
-from vllm_watch.state import worker as worker_module
+from vllm_watch.state import connection, file
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
 from vllm_watch.state.worker import Worker
@@ -123,7 +122,7 @@ async def test_the_gates_answer_for_what_is_drained(tmp_path):
 
 async def test_a_folder_that_is_not_ours_is_not_written(tmp_path, monkeypatch):
     """A second watcher on one state folder restarts nothing, and says why."""
-    monkeypatch.setattr(worker_module, "HELD_SECONDS", 0.0)
+    monkeypatch.setattr(connection, "HELD_SECONDS", 0.0)
     held = file.lock(tmp_path)
     worker = Worker(tmp_path, lambda *_: None)
     journal = Journal(worker)

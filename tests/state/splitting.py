@@ -6,7 +6,7 @@ import time
 from tests.told import said
 from vllm_watch.lab.sampling import observe
 from vllm_watch.lab.stories import STORIES
-from vllm_watch.state.incidents import Incidents
+from vllm_watch.state.incidents import IncidentTable
 from vllm_watch.state.learnt import Learnt
 from vllm_watch.state.worker import Worker
 from vllm_watch.watch.watch import Watch
@@ -18,12 +18,12 @@ def through_a_file(folder, state):
     async def write():
         worker = Worker(folder, lambda *_: None)
         learnt = Learnt(target=state["target"], group="g", saved_t=time.time(), state=state)
-        Incidents(worker).put(learnt=learnt)
+        IncidentTable(worker).put(learnt=learnt)
         await worker.close()
 
     async def read():
         worker = Worker(folder, lambda *_: None)
-        contents = await Incidents(worker).open(0)
+        contents = await IncidentTable(worker).open(0)
         await worker.close()
         return contents.learnt[0].state
 

@@ -18,10 +18,10 @@ import pytest
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.errors import JournalError, StateError
 from vllm_watch.incidents.incident import OPENED, RESOLVED, Incident, IncidentEvent, ended
-from vllm_watch.state import file, schema
+from vllm_watch.state import connection, file, schema
 from vllm_watch.state import incidents as incidents_module
 from vllm_watch.state import worker as worker_module
-from vllm_watch.state.incidents import Contents, Incidents
+from vllm_watch.state.incidents import Contents, IncidentTable
 from vllm_watch.state.journal import Entry, Journal
 from vllm_watch.state.learnt import Learnt
 from vllm_watch.state.worker import Worker
@@ -53,11 +53,12 @@ class Told:
     def __init__(self, folder):
         self.reasons = []
         self.worker = Worker(folder, self.tell)
-        self.incidents = Incidents(self.worker)
+        self.incidents = IncidentTable(self.worker)
 
-    def tell(self, trouble, t):
+    def tell(self, reason, cause, t):
         assert abs(t - time.time()) < 60
-        self.reasons.append(trouble and trouble.reason)
+        assert (reason is None) == (cause is None)
+        self.reasons.append(reason)
 
     async def __aenter__(self):
         self.found = await self.incidents.open(1000)
@@ -94,7 +95,7 @@ def rows(folder, statement, *values):
 
 
 async def test_what_was_kept_is_found(tmp_path):
-    """Incidents in the order of their last events, states by target, text as it was."""
+    """IncidentTable in the order of their last events, states by target, text as it was."""
     async with Told(tmp_path / "deep" / "state") as told:
         assert told.found == Contents()
         events = incident("one", t=NOW + 2), incident("two", t=NOW + 1)
@@ -202,7 +203,7 @@ async def test_a_row_that_cannot_be_written_does_not_hold_up_the_others(tmp_path
 
 async def test_two_with_one_folder(tmp_path, monkeypatch):
     """The second says so, changes nothing, and goes on; when the first ends it keeps its own."""
-    monkeypatch.setattr(worker_module, "HELD_SECONDS", 0.3)
+    monkeypatch.setattr(connection, "HELD_SECONDS", 0.3)
     monkeypatch.setattr(worker_module, "RETRY_SECONDS", 0.2)
     async with Told(tmp_path) as first:
         await first.kept(incident("theirs"))

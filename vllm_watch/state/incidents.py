@@ -47,7 +47,7 @@ class Contents:
     learnt: tuple[Learnt, ...] = ()
 
 
-class Incidents:
+class IncidentTable:
     """The tables `incident` and `watch`."""
 
     def __init__(self, worker: Worker) -> None:

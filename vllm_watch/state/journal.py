@@ -154,7 +154,7 @@ class Journal:
         if known:
             return
         folder, insert = self._worker.folder, "INSERT OR REPLACE INTO standing VALUES (?, ?)"
-        damaged = sorted(folder.glob(f"{file.NAME}.damaged-*")) if folder is not None else []
+        damaged = sorted(folder.glob(f"{file.NAME}.damaged-*"))
         if damaged:
             said = {"t": time.time(), "file": str(damaged[-1])}
             db.execute(insert, (LOST, packed(said)))

@@ -26,7 +26,7 @@ class Row:
     said: Mapping[str, Any]  # what it is told of, as it then was
 
 
-class Ledger:
+class LedgerTable:
     """The table `notice`."""
 
     def __init__(self, worker: Worker) -> None:
@@ -48,7 +48,7 @@ class Ledger:
                     )
                     continue
                 found.append(((key[0], key[1], key[2]), row))
-            self._files = self._worker.files
+            self._files = self._worker.connection.files
             return found
 
         return await self._worker.do(read, seconds=READ_SECONDS, writes=False)
@@ -60,8 +60,8 @@ class Ledger:
         """
 
         def write(db: sqlite3.Connection) -> bool:
-            if self._files != self._worker.files:
-                self._files = self._worker.files
+            if self._files != self._worker.connection.files:
+                self._files = self._worker.connection.files
                 return False
             for key, row in changed.items():
                 if row is None:

@@ -22,15 +22,12 @@ from typing import Any, Protocol, TypeVar
 import structlog
 
 from vllm_watch.errors import StateError
-from vllm_watch.state import file, schema, troubles
+from vllm_watch.state import troubles
+from vllm_watch.state.connection import Connection
 from vllm_watch.state.troubles import Trouble
 
 _log = structlog.get_logger()
 _T = TypeVar("_T")
-
-HELD_SECONDS = 6.0
-"""For so long after the start a folder that another process holds is asked for again: a watcher that is just being
-replaced needs up to five seconds to let it go."""
 
 RETRY_SECONDS = 10.0
 """After a failure: until rows that wait are tried again, unless something that is asked for tries them sooner."""
@@ -44,7 +41,8 @@ ROWS_MAX, LEARNT_MAX = 5000, 10_000
 """Rows that wait for a disk, each of some KB; beyond it the oldest is forgotten."""
 
 Work = Callable[[sqlite3.Connection], object]
-Tell = Callable[[Trouble | None, float], None]  # None: it was written; and Unix time
+Tell = Callable[[str | None, str | None, float], None]
+"""One of troubles.REASONS and the cause, or None and None: it was written; and Unix time."""
 
 
 class Table(Protocol):
@@ -72,9 +70,8 @@ class Worker:
         logged, and `tell` is called in the event loop after each attempt to write. Without it another process's file
         is read and written as it is. `folder` None: a file in memory, which ends with the worker.
         """
-        self.folder = folder
+        self.connection = Connection(folder, own=tell is not None)
         self.tables: list[Table] = []
-        self.files = 0  # grows when the file was moved away: what was written is gone then
         self._tell = tell
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -84,10 +81,6 @@ class Worker:
         self._learnt: dict[Hashable, Work] = {}
         self._closing = False
         # The thread's own:
-        self._connection: sqlite3.Connection | None = None
-        self._inode: int | None = None
-        self._lock: int | None = None
-        self._lock_until_s = 0.0
         self._failing: str | None = None  # the cause that was logged
         self._retry_s = 0.0  # monotonic: rows wait until then
         self._prune_s = 0.0
@@ -116,7 +109,7 @@ class Worker:
         job = _Job(work, writes)
         with self._wake:
             if self._closing:
-                raise StateError(f"{self._where} is closed", "Start vllm-watch again")
+                raise StateError(f"{self.folder} is closed", "Start vllm-watch again")
             self._jobs.append(job)
             self._begun()
         try:
@@ -129,11 +122,9 @@ class Worker:
             job.done.cancel()
             with self._wake, contextlib.suppress(ValueError):
                 self._jobs.remove(job)
-            trouble = Trouble(
-                "io", f"{self._where} did not answer within {seconds:.0f} s", "Look at that disk"
-            )
-            self._fails(trouble)
-            raise StateError(trouble.cause, trouble.remedy) from None
+            cause = f"{self.folder} did not answer within {seconds:.0f} s"
+            self._fails(Trouble("io", cause, "Look at that disk"))
+            raise StateError(cause, "Look at that disk") from None
 
     def report(self, trouble: Trouble) -> None:
         """Log and count a trouble that is over at once, of one entry, say."""
@@ -144,7 +135,7 @@ class Worker:
     async def close(self) -> None:
         """Write what waits, if that takes no longer than a moment, and let the folder go."""
         with self._wake:
-            self._closing = True
+            self._closing = self.connection.closing = True
             self._wake.notify()
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join, CLOSE_SECONDS)
@@ -152,14 +143,14 @@ class Worker:
     def _begun(self) -> None:
         """Wake the thread, or start it. A daemon thread: see above."""
         if self._thread is None:
-            self._lock_until_s = time.monotonic() + HELD_SECONDS
             self._thread = threading.Thread(target=self._work, name="state", daemon=True)
             self._thread.start()
         self._wake.notify()
 
     @property
-    def _where(self) -> Path:
-        return self.folder or Path(":memory:")
+    def folder(self) -> Path:
+        """Where the file is."""
+        return self.connection.folder
 
     # --- in the thread
 
@@ -177,9 +168,7 @@ class Worker:
                     self._prune()
             except Exception as error:  # noqa: BLE001 - a bug in one row must not end what journal and ledger need
                 self._failed(error)
-        self._disconnect()
-        if self._lock is not None:
-            file.unlock(self._lock)
+        self.connection.let_go()
 
     def _next(self) -> tuple[_Job | None, bool]:
         """Wait for something to do. None: rows; True: there will be no more."""
@@ -265,73 +254,27 @@ class Worker:
             raise
 
     def _connected(self) -> sqlite3.Connection:
-        if self._connection is not None and self._inode != self._file_inode():
-            self._disconnect()  # it was moved aside, or removed
-            self.files += 1
-        if self._connection is None:
-            if self._tell is not None and self.folder is not None and self._lock is None:
-                self._lock = self._locked(self.folder)
-            self._connection = self._connect()
-            self._inode = self._file_inode()
-            self._connection.execute("PRAGMA synchronous = FULL")
-            for table in self.tables:
-                table.begin(self._connection)
-        return self._connection
-
-    def _connect(self) -> sqlite3.Connection:
-        if self.folder is None:
-            connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-            schema.migrate(connection)
-            return connection
         try:
-            return file.connect(self.folder)
+            db, new = self.connection.open()
         except sqlite3.DatabaseError as error:
-            if not self._moved_aside(error):
+            if not self.connection.move_aside(error):
                 raise
             self.report(troubles.of(error, self.folder))
-            return file.connect(self.folder)
-
-    def _locked(self, folder: Path) -> int:
-        while True:
-            try:
-                return file.lock(folder)
-            except StateError:
-                if self._closing or time.monotonic() >= self._lock_until_s:
-                    raise
-                time.sleep(0.2)
-
-    def _file_inode(self) -> int | None:
-        try:
-            return None if self.folder is None else (self.folder / file.NAME).stat().st_ino
-        except FileNotFoundError:
-            return None
-
-    def _disconnect(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(sqlite3.Error):
-                connection.close()
+            db, new = self.connection.open()
+        if new:
+            for table in self.tables:
+                table.begin(db)
+        return db
 
     # --- how it goes
 
     def _failed(self, error: Exception) -> Trouble:
-        """What failed leaves nothing half done behind: the next try has a connection of its own."""
-        self._disconnect()
+        self.connection.close()
+        self.connection.move_aside(error)
         self._retry_s = time.monotonic() + RETRY_SECONDS
-        self._moved_aside(error)
-        trouble = troubles.of(error, self._where)
+        trouble = troubles.of(error, self.folder)
         self._fails(trouble)
         return trouble
-
-    def _moved_aside(self, error: Exception) -> bool:
-        """Move the file aside if it is ours and this error says that it is damaged."""
-        if self._lock is None or not file.is_damage(error):
-            return False
-        self.files += 1
-        with contextlib.suppress(OSError):
-            aside = file.move_aside(self._where, time.time())
-            _log.warning("state_moved_aside", file=str(aside))
-        return True
 
     def _fails(self, trouble: Trouble) -> None:
         if trouble.cause != self._failing:
@@ -342,7 +285,7 @@ class Worker:
 
     def _succeeded(self) -> None:
         if self._failing is not None and self._tell is not None:
-            _log.info("state_kept_again", folder=str(self._where))
+            _log.info("state_kept_again", folder=str(self.folder))
         self._failing, self._retry_s = None, 0.0
         self._in_loop(None)
 
@@ -350,7 +293,8 @@ class Worker:
         if self._tell is None or self._loop is None:
             return
         with contextlib.suppress(RuntimeError):  # the loop has ended: nobody listens any more
-            self._loop.call_soon_threadsafe(self._tell, trouble, time.time())
+            reason, cause = (trouble.reason, trouble.cause) if trouble else (None, None)
+            self._loop.call_soon_threadsafe(self._tell, reason, cause, time.time())
 
 
 def _bound(rows: dict[Hashable, Work], rows_max: int) -> dict[Hashable, Work]:

@@ -19,7 +19,7 @@ from vllm_watch.watch.host_watch import HostWatch
 from vllm_watch.watch.watch import Watch
 
 if TYPE_CHECKING:  # it brings a database
-    from vllm_watch.state.incidents import Incidents
+    from vllm_watch.state.incidents import IncidentTable
 
 _log = structlog.get_logger()
 
@@ -52,7 +52,7 @@ class Remembered(Protocol):
 class Memory:
     """One process's memory of its targets."""
 
-    def __init__(self, disk: "Incidents | None", board: Board) -> None:
+    def __init__(self, disk: "IncidentTable | None", board: Board) -> None:
         self._disk = disk
         self._board = board
         self._learnt: dict[str, Learnt] = {}  # the newest that is known, by target
