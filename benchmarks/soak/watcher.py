@@ -157,6 +157,7 @@ class Watcher:
         found["all else"] = size_bytes(
             daemon.board,
             daemon._publisher._fleet,
+            daemon._host.watch,
             daemon._memory,
             daemon.recorder,
             self.restarts.dispatcher,

@@ -29,7 +29,7 @@ LATER = {
     "vllm_watch.advice.rules": "nobody waits for advice: advice/adviser.py loads them after the first look",
     "vllm_watch.state.worker": "daemon.py loads it where a state folder is named",
     "sqlite3": "vllm_watch.state.worker brings it",
-    "vllm_watch.notify.facts": "notify/notifying.py loads it where a notifier is named",
+    "vllm_watch.notify.notifications": "notify/switch.py loads it where a notifier is named",
     "vllm_watch.clients.kubernetes": "discovery.kubernetes alone needs it: sources/targets.py",
     "vllm_watch.sources.discovery_files": "discovery.file_sd alone needs it: sources/targets.py",
     "vllm_watch.sources.engine_log": "no log is named",

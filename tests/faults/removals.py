@@ -124,7 +124,7 @@ HOST = {
     "disk read-only": WAITS,
     "disk fails (EIO)": WAITS,
     "slow fsync": Removal(
-        "the thread that waits for the disk: rows are written where they are put",
+        "the queue: rows are written where they are put",
         (Cut(WORKER, "_bound(rows, LEARNT_MAX if learnt else ROWS_MAX)\n            self._begun()", "write(self._connected())"),),
     ),
     "state or journal corrupted": Removal(

@@ -45,9 +45,9 @@ def judged(observations, *, splits=(), folder=None, away_looks=0):
         if watch is None:
             watch = Watch("vllm")
             assert watch.restore(state, observation.t) == []
-        events += watch.observe(observation)
+        events += said(watch.observe(observation))
     assert watch.failures == {}
-    return said(events), watch
+    return events, watch
 
 
 def told(story, seconds, interval_s=5.0, faults=()):

@@ -56,6 +56,7 @@ async def test_an_open_incident_goes_on_under_its_id(tmp_path):
             await first.until(lambda s: s["targets"] and s["targets"][0]["state"] == "serving")
             live.scene["vllm"].fault("hang")
             (incident,) = opened(await first.until(opened, seconds=PATIENCE))
+            await on_disk(tmp_path, incident)
             await first.end(signal.SIGKILL)
 
         async with watching(live, tmp_path) as second:
@@ -108,14 +109,24 @@ async def test_an_incident_that_cannot_be_taken_up_ends(tmp_path):
             await first.until(lambda s: s["targets"] and s["targets"][0]["state"] == "serving")
             live.scene["vllm"].fault("hang")
             (incident,) = opened(await first.until(opened, seconds=PATIENCE))
+            await on_disk(tmp_path, incident)
             await first.end(signal.SIGKILL)
-        rows(tmp_path, "UPDATE watch SET state = replace(state, 'followed', 'fellow')")
+        damage = "UPDATE watch SET state = replace(state, 'followed', 'fellow') WHERE target = 'a'"
+        rows(tmp_path, damage)
         async with watching(live, tmp_path) as second:
             await second.until(lambda s: s["targets"])
             (lost,) = second.events("state_entry_lost")
             assert "lifecycle" in lost["cause"]
             (past,) = await incidents(second, "?state=resolved")
             assert (past["id"], past["resolution"]) == (incident["id"], "superseded")
+
+
+async def on_disk(folder, incident):
+    """Wait for it: what is shown is written a moment later."""
+    deadline = time.monotonic() + PATIENCE
+    while (incident["id"],) not in rows(folder, "SELECT id FROM incident"):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
 
 
 def rows(folder, statement):

@@ -127,20 +127,16 @@ class HostDetector:
         found.sort(key=lambda each: (-_RANKS.index(each.rank), each.gpu.index))
         first = found[0]
         seen = self._seen.get(first.gpu.uuid)
-        used = seen is None or seen.engine is not False
-        # On a GPU that carries no engine nobody waits for it tonight.
+        used = bool(view.servers) and (seen is None or seen.engine is not False)
+        # On a GPU that carries no engine, or a host that none is watched on, nobody waits for it tonight.
         severity = first.severity if used or first.severity != "page" else "ticket"
         ill = dict.fromkeys(each.gpu.uuid for each in found)
         more = f" (and {len(ill) - 1} more GPUs)" if len(ill) > 1 else ""
         hit = tuple(dict.fromkeys(each.name for uuid in ill for each in view.hit(uuid)))
         # A server that answers has survived it. Which servers are known to run on that GPU alone is asked: another
         # one that is down is down for reasons of its own.
-        restarts = [
-            each.name
-            for uuid in ill
-            for each in view.using(uuid)
-            if first.rank == "application" and not each.up
-        ]
+        died = {each.gpu.uuid for each in found if first.rank == each.rank == "application"}
+        restarts = [each.name for u in ill if u in died for each in view.using(u) if not each.up]
         named = f"; affects {', '.join(hit)}" if hit else ""
         return Verdict(
             state=FIRING,
