@@ -63,12 +63,14 @@ class Receiver:
         self.requests = []  # headers and body
         self.url = ""
         self.hang = asyncio.Event()  # a status of 0 waits for it
+        self.witness = lambda message: None  # sees each message before it is answered
         self._came = asyncio.Condition()
 
     async def handle(self, request):
         body = await request.read()
         self.requests.append((request.headers.copy(), body))
         self.got.append(json.loads(body))
+        self.witness(self.got[-1])
         status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
         async with self._came:
             self._came.notify_all()

@@ -1,7 +1,10 @@
 """One notifier at work against a real receiver: every way in which one fails, and what is told all the same."""
 
 import asyncio
+import sqlite3
+import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 
@@ -9,7 +12,11 @@ import pytest
 
 from tests.notify.telling import desk, incident, receiver, settings, step
 from tests.sources.wire import wire
+from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.notify import delivery as delivery_module
+from vllm_watch.state import file
+from vllm_watch.state import ledger as state_ledger
+from vllm_watch.state.incidents import IncidentTable
 
 
 @pytest.fixture(autouse=True)
@@ -159,7 +166,7 @@ async def test_a_message_that_its_receiver_will_not_have_does_not_hold_up_the_ne
         one.offer(now(), now(name="b", target="chat-1"))
         await one.heard("sent")
         assert it.got[-1]["dropped"] == 1
-        assert "1 matters could not be told here" in it.got[-1]["text"]
+        assert "1 alerts could not be sent here" in it.got[-1]["text"]
         one.offer(now(name="c", target="chat-2"))
         await one.heard("sent", times=2)
         assert it.got[-1]["dropped"] == 0
@@ -253,6 +260,40 @@ async def test_what_was_told_is_not_told_again(tmp_path):
             await one.heard("sent")
         assert len(it.got) == 3
         assert it.got[-1]["ids"] == ["b"]
+
+
+async def test_what_is_sent_is_on_the_disk(tmp_path):
+    """Before it is sent, under the key of its message, and behind the incident that it tells of."""
+    seen = []
+
+    def witness(message):
+        with closing(sqlite3.connect(tmp_path / file.NAME)) as db:
+            rows = db.execute("SELECT phase, message FROM notice").fetchall()
+            incidents = db.execute("SELECT id FROM incident WHERE resolved_t IS NULL").fetchall()
+        seen.append((message["key"], rows, incidents))
+
+    async with receiver() as it, desk(settings(it.url), tmp_path) as one:
+        it.witness = witness
+        alert = now()
+        IncidentTable(one.worker).put(
+            [IncidentEvent("opened", alert.incident.opened_t, alert.incident)]
+        )
+        one.offer(alert)
+        await one.heard("sent")
+    [(key, rows, incidents)] = seen
+    assert (rows, incidents) == ([("opened", key)], [("stall-a",)])
+
+
+async def test_a_disk_that_hangs_holds_no_message_up(tmp_path, monkeypatch):
+    """A page that is told twice is better than none."""
+    monkeypatch.setattr(state_ledger, "WRITE_SECONDS", 0.1)
+    go_on = threading.Event()
+    async with receiver() as it, desk(settings(it.url), tmp_path) as one:
+        one.worker.put("hangs", lambda _: go_on.wait())
+        one.offer(now())
+        await it.until(1)
+        await one.heard("sent")
+        go_on.set()
 
 
 async def test_what_waited_is_told_by_the_next_run(tmp_path):

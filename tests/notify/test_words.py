@@ -70,7 +70,7 @@ def test_many_are_a_count_and_the_worst_five():
     made = said(*items, links=LINKS)
     assert made.title == "PAGE 200 of chat: engine stalled (hang)"
     lines = made.text.splitlines()
-    assert lines[0] == "200 matters in group chat: engine stalled (hang)."
+    assert lines[0] == "200 alerts in group chat: engine stalled (hang)."
     assert [line[:9] for line in lines[1:6]] == [f"- chat-{n} " for n in range(5)]
     assert lines[6] == "and 195 more."
     assert lines[-1] == "Page: https://watch.example.org/"
@@ -83,9 +83,9 @@ def test_a_digest_counts_by_cause():
              item("resolved", id="c", ended_t=T)]  # fmt: skip
     made = said(*items, digest=True, dropped=4)
     assert made.title == (
-        "PAGE 3 matters at once: 1 engine stalled (hang), 1 overload (demand), 1 resolved: engine stalled (hang)"
+        "PAGE 3 alerts at once: 1 engine stalled (hang), 1 overload (demand), 1 resolved: engine stalled (hang)"
     )
-    assert made.text.splitlines()[-1] == "4 matters could not be told here since the last message."
+    assert made.text.splitlines()[-1] == "4 alerts could not be sent here since the last message."
     assert (made.phase, made.payload["kind"], made.payload["dropped"]) == ("digest", None, 4)
 
 

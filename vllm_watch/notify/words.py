@@ -74,7 +74,7 @@ class Message:
 
 
 def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> Message:
-    """Put a batch into words. `dropped`: how many matters could not be told since the last message."""
+    """Put a batch into words. `dropped`: how many alerts could not be sent since the last message."""
     shown = tuple(_without_secrets(each) for each in batch.items[:ITEMS_SHOWN])
     batch = replace(batch, items=(*shown, *batch.items[ITEMS_SHOWN:]))
     first = batch.items[0]
@@ -124,7 +124,7 @@ def _title(batch: Batch) -> str:
     alert, incident = first.alert, first.alert.incident
     head = f"{incident.severity.upper()} {_OPENING[first.phase]}"
     if batch.digest:
-        return f"{batch.severity.upper()} {count} matters at once: {_counts(batch.items)}"
+        return f"{batch.severity.upper()} {count} alerts at once: {_counts(batch.items)}"
     if alert.about == RESTART:
         return f"{head}{_name(incident)} {_STEPS.get(incident.cause, incident.cause)}"
     what = f"{_plain(incident.kind)} ({_plain(incident.cause)})"
@@ -157,7 +157,7 @@ def _counts(items: Sequence[Item]) -> str:
 def _paragraphs(batch: Batch, links: Links, dropped: int) -> list[list[str]]:
     found = _one(batch.items[0], links) if len(batch.items) == 1 else _many(batch, links)
     if dropped:
-        found.append([f"{dropped} matters could not be told here since the last message."])
+        found.append([f"{dropped} alerts could not be sent here since the last message."])
     return found
 
 
@@ -188,7 +188,7 @@ def _many(batch: Batch, links: Links) -> list[list[str]]:
     alert, incident = first.alert, first.alert.incident
     what = _counts(batch.items) if batch.digest else f"{_plain(incident.kind)} ({incident.cause})"
     where = "" if batch.digest else f" in group {alert.group}"
-    head = f"{_OPENING[first.phase] if not batch.digest else ''}{count} matters{where}: {what}."
+    head = f"{_OPENING[first.phase] if not batch.digest else ''}{count} alerts{where}: {what}."
     worst = [f"- {_sentence(each)}" for each in batch.items[:ITEMS_SHOWN]]
     more = count - len(worst)
     last = [f"and {more} more."] if more > 0 else []
