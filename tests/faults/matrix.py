@@ -104,7 +104,7 @@ HOST = (
     Row("slow fsync", ALL, "nothing", NOTHING,
         "nothing to recover", "the queue before the disk: nobody waits for it", ("faults/test_disk_faults.py::test_a_disk_that_is_slow", "sources/test_flight_recorder.py::test_a_disk_that_hangs_holds_nothing_up")),
     Row("state or journal corrupted", ALL, "`state_moved_aside`, `state_not_kept`; restarts wait until a person has looked", "what stood in the damaged file, which is kept aside",
-        "a new file is begun", "the check of the file as it is opened", ("state/test_restarts.py::test_without_memory_watching_goes_on[no SQLite file]", "state/test_worker.py::test_a_damaged_file_is_moved_aside", "state/test_journal.py::test_damaged_file_makes_the_history_unknown")),
+        "a new file is begun", "the check of the file as it is opened", ("state/test_restarts.py::test_without_memory_watching_goes_on[no SQLite file]", "state/test_worker.py::test_a_damaged_file_is_moved_aside", "state/test_worker.py::test_damage_is_found_before_it_is_read", "state/test_journal.py::test_damaged_file_makes_the_history_unknown")),
     Row("configuration half-written", ALL, "`reload_refused` with every mistake; to who posted, too", "nothing: the old one holds. A cut that leaves a valid file is one: write beside it, then rename",
         "at the next reload", "the refusal of an empty file: every target went", ("faults/test_reload_faults.py::test_a_configuration_that_is_half_written", "test_daemon.py::test_a_wrong_new_configuration_is_refused_and_the_old_one_goes_on", "sources/test_targets.py::test_a_bad_file_keeps_its_last_good_targets")),
 )  # fmt: skip

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -259,6 +260,21 @@ async def test_a_damaged_file_is_moved_aside(tmp_path, damage):
         await told.until(lambda: told.reasons[-1] is None)
     assert len(list(tmp_path.glob(file.NAME + ".damaged-*"))) == 1
     assert ids(await kept_in(tmp_path)) == ["new"]
+
+
+async def test_damage_is_found_before_it_is_read(tmp_path):
+    """Wherever it is: the history of restarts is not read before it is needed."""
+    async with Told(tmp_path) as told:
+        journal = Journal(told.worker)
+        for n in range(20):
+            await journal.note(replace(ENTRY, reason=f"number {n} " * 200))
+    path = tmp_path / file.NAME
+    data = path.read_bytes()
+    page = data.index(b"number 10 ") // 4096 * 4096
+    path.write_bytes(data[:page] + bytes(4096) + data[page + 4096 :])
+    async with Told(tmp_path) as told:
+        await told.until(lambda: told.reasons == ["damaged", None])
+    assert len(list(tmp_path.glob(file.NAME + ".damaged-*"))) == 1
 
 
 async def test_a_file_that_is_moved_away_while_it_is_used(tmp_path):

@@ -202,9 +202,8 @@ class Worker:
             with contextlib.suppress(InvalidStateError):
                 job.done.set_exception(error)
         else:
-            if (
-                job.writes or self._failing is None
-            ):  # a disk that is full, or read-only, is still read
+            # A read says nothing while writes fail: a disk that is full, or read-only, is still read.
+            if job.writes or self._failing is None:
                 self._succeeded()
             job.done.set_result(done)
 
