@@ -36,13 +36,14 @@ def test_servers_of_one_address_share_its_gpus():
 
 
 def test_a_crash_is_linked_with_what_its_host_has():
-    """The only server of its host: what is wrong there hits it."""
+    """The only server of its host, beside one elsewhere: what is wrong there hits it."""
     site = SiteWatch()
     for second in range(0, 300, 5):
-        looks(site, second, (gpu(0, A),), ONE)
+        looks(site, second, (gpu(0),), ONE)
+        looks(site, second, None, ELSEWHERE)
     told = []
     for second in range(300, 340, 5):
-        told += looks(site, second, (gpu(0, A, lost=True),), ONE, down=[ONE])
+        told += looks(site, second, (gpu(0, lost=True),), ONE, down=[ONE])
     fault, down = opened(told)
     assert (fault, down) == (("host:gpu-1", "gpu_fault", "page"), (ONE, "engine_down", "ticket"))
 
