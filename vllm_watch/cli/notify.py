@@ -82,7 +82,6 @@ async def _test(config: Config, settings: NotifierSettings | JsonlStream) -> "li
     links = Links(notifications.page_url, notifications.runbooks_url)
     notifier = kinds.make(settings, base.Tools())
     sent = await notifier.send(trial_message(settings.name, links, t))
-    await notifier.close()
     ok = sent.outcome == base.SENT
     text = f"the test message was taken: {sent.text}" if ok else f"it was not taken: {sent.text}"
     return [*findings, base.Finding(ok=ok, text=text)]

@@ -96,9 +96,6 @@ class Notifier:
                 found.append(base.Finding(ok=True, text=f"URL {number} is for {name}"))
         return found
 
-    async def close(self) -> None:
-        return
-
     # --- in the thread
 
     def _send(self, message: Message) -> base.Sent:

@@ -69,6 +69,3 @@ class Notifier(Protocol):
 
     def check(self) -> list[Finding]:
         """Look at what it needs on this machine (files, variables, libraries); nothing is sent."""
-
-    async def close(self) -> None:
-        """Let go of what it holds; ends at once."""

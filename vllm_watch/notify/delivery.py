@@ -89,10 +89,6 @@ class Delivery:
                 continue
             self._woken.clear()
 
-    async def close(self) -> None:
-        """Let go of what the notifier holds."""
-        await self._notifier.close()
-
     async def _step(self) -> float | None:
         """Send one message, if it is time; return in how many seconds to look again (None: when woken)."""
         now_t = time.time()

@@ -82,9 +82,8 @@ class Notifications:
         self._alerts.unreadable_seconds = settings.unreadable_seconds
         links = Links(settings.page_url, settings.runbooks_url)
         wanted = {name: each for _, name, each in settings.each()}
-        for name, old in list(self._running.items()):
-            if old.made_of != (wanted.get(name), links):
-                await self._end(self._running.pop(name))
+        changed = [n for n, old in self._running.items() if old.made_of != (wanted.get(n), links)]
+        await self._end(*(self._running.pop(name) for name in changed))
         for name, (made_of, stream) in list(self._streams.items()):
             if made_of != wanted.get(name):
                 del self._streams[name]
@@ -128,15 +127,16 @@ class Notifications:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        await asyncio.gather(*(self._end(each) for each in self._running.values()))
+        await self._end(*self._running.values())
         streams = [stream for _, stream in self._streams.values()]
         await asyncio.gather(*(asyncio.to_thread(each.close) for each in streams))
         await self._ledger.flush()
 
-    async def _end(self, running: _Running) -> None:
-        running.task.cancel()
-        await asyncio.wait([running.task], timeout=STOP_SECONDS)
-        await running.delivery.close()
+    async def _end(self, *running: _Running) -> None:
+        for each in running:
+            each.task.cancel()
+        if running:
+            await asyncio.wait([each.task for each in running], timeout=STOP_SECONDS)
 
     # --- what is to be told
 

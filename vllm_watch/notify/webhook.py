@@ -51,9 +51,6 @@ class Notifier:
                 found.append(base.Finding(ok=False, text=text, remedy=f"chmod 600 {file}"))
         return found
 
-    async def close(self) -> None:
-        return
-
     def _headers(self, key: str, body: bytes, now: float) -> dict[str, str]:
         """Read at each message, so that keys can be replaced."""
         settings = self._settings

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from vllm_watch.state.columns import packed, unpacked
-from vllm_watch.state.troubles import Trouble
 from vllm_watch.state.worker import Worker
 
 READ_SECONDS = 5.0
@@ -37,17 +36,10 @@ class LedgerTable:
         """All rows, in the order in which they were first written. Raises StateError."""
 
         def read(db: sqlite3.Connection) -> list[tuple[Key, Row]]:
-            found = []
-            for *key, t, sent_t, message, said in db.execute(_SELECT):
-                try:
-                    row = Row(t, sent_t, message, unpacked(said))
-                except (TypeError, ValueError) as error:
-                    cause = f"a kept entry is damaged: notification {key}: {error!r}"
-                    self._worker.report(
-                        Trouble("entry", cause, "It is left out; the rest is used.")
-                    )
-                    continue
-                found.append(((key[0], key[1], key[2]), row))
+            found = [
+                ((notifier, what, phase), Row(t, sent_t, message, _said(text)))
+                for notifier, what, phase, t, sent_t, message, text in db.execute(_SELECT)
+            ]
             self._files = self._worker.connection.files
             return found
 
@@ -71,6 +63,14 @@ class LedgerTable:
             return True
 
         return await self._worker.do(write, seconds=WRITE_SECONDS)
+
+
+def _said(text: object) -> dict[str, Any]:
+    """Empty where it is damaged."""
+    try:
+        return unpacked(text)
+    except (TypeError, ValueError):
+        return {}
 
 
 _SELECT = "SELECT notifier, matter, phase, t, told_t, message, said FROM notice ORDER BY rowid"

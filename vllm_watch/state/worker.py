@@ -123,14 +123,9 @@ class Worker:
             with self._wake, contextlib.suppress(ValueError):
                 self._jobs.remove(job)
             cause = f"{self.folder} did not answer within {seconds:.0f} s"
-            self._fails(Trouble("io", cause, "Look at that disk"))
-            raise StateError(cause, "Look at that disk") from None
-
-    def report(self, trouble: Trouble) -> None:
-        """Log and count a trouble that is over at once, of one entry, say."""
-        if self._tell is not None:
-            _log.error("state_not_kept", **trouble._asdict())
-            self._in_loop(trouble)
+            trouble = Trouble("io", cause, "Look at that disk")
+            self.report(trouble, lasting=True)
+            raise StateError(trouble.cause, trouble.remedy) from None
 
     async def close(self) -> None:
         """Write what waits, if that takes no longer than a moment, and let the folder go."""
@@ -195,12 +190,9 @@ class Worker:
             else:
                 done = job.work(self._connected())
         except (StateError, OSError, sqlite3.Error) as error:
-            trouble = self._failed(error)
-            with contextlib.suppress(InvalidStateError):  # nobody waits any more
-                job.done.set_exception(StateError(trouble.cause, trouble.remedy))
+            _settle(job.done, self._failed(error))
         except Exception as error:  # noqa: BLE001 - it is the caller's
-            with contextlib.suppress(InvalidStateError):
-                job.done.set_exception(error)
+            _settle(job.done, error)
         else:
             # A read says nothing while writes fail: a disk that is full, or read-only, is still read.
             if job.writes or self._failing is None:
@@ -267,33 +259,37 @@ class Worker:
 
     # --- how it goes
 
-    def _failed(self, error: Exception) -> Trouble:
+    def report(self, trouble: Trouble, *, lasting: bool = False) -> None:
+        """Tell of a trouble, and log it; one that lasts is logged once."""
+        if self._tell is not None and not (lasting and trouble.cause == self._failing):
+            _log.error("state_not_kept", **trouble._asdict())
+        if lasting:
+            self._failing = trouble.cause
+        self._in_loop(trouble.reason, trouble.cause)
+
+    def _failed(self, error: Exception) -> StateError:
         self.connection.close()
         self.connection.move_aside(error)
         self._retry_s = time.monotonic() + RETRY_SECONDS
         trouble = troubles.of(error, self.folder)
-        self._fails(trouble)
-        return trouble
-
-    def _fails(self, trouble: Trouble) -> None:
-        if trouble.cause != self._failing:
-            self.report(trouble)
-        else:
-            self._in_loop(trouble)
-        self._failing = trouble.cause
+        self.report(trouble, lasting=True)
+        return StateError(trouble.cause, trouble.remedy)
 
     def _succeeded(self) -> None:
-        if self._failing is not None and self._tell is not None:
+        if self._tell is not None and self._failing is not None:
             _log.info("state_kept_again", folder=str(self.folder))
         self._failing, self._retry_s = None, 0.0
-        self._in_loop(None)
+        self._in_loop(None, None)
 
-    def _in_loop(self, trouble: Trouble | None) -> None:
-        if self._tell is None or self._loop is None:
-            return
-        with contextlib.suppress(RuntimeError):  # the loop has ended: nobody listens any more
-            reason, cause = (trouble.reason, trouble.cause) if trouble else (None, None)
-            self._loop.call_soon_threadsafe(self._tell, reason, cause, time.time())
+    def _in_loop(self, reason: str | None, cause: str | None) -> None:
+        if self._tell is not None and self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended: nobody listens any more
+                self._loop.call_soon_threadsafe(self._tell, reason, cause, time.time())
+
+
+def _settle(done: "Future[Any]", error: Exception) -> None:
+    with contextlib.suppress(InvalidStateError):  # nobody waits any more
+        done.set_exception(error)
 
 
 def _bound(rows: dict[Hashable, Work], rows_max: int) -> dict[Hashable, Work]:
