@@ -168,8 +168,8 @@ class Watcher:
 
 def _at_work(daemon: Daemon) -> Callable[[], bool]:
     """Is the thread of the state folder reading, or writing?"""
-    worker = daemon._state
-    assert worker is not None
+    assert daemon._state is not None
+    worker = daemon._state.worker
     take, waits = worker._next, [False]
 
     def waited() -> Any:
