@@ -33,7 +33,7 @@ LONG = (
     "restart/test_failing_disk.py", "restart/test_daemon_restarts.py", "restart/test_restart_stories.py",
     "restart/test_wiring.py", "hooks/test_gate_probes.py", "locks/test_lease.py", "locks/test_etcd.py",
     "restart/test_lock_loss.py", "cli/test_gpus.py", "sources/test_flight_recorder.py",
-    "nvml/test_deadline.py", "restart/test_journal.py", "restart/test_people.py", "export/test_page.py",
+    "nvml/test_deadline.py", "state/test_journal.py", "restart/test_people.py", "export/test_page.py",
     "export/test_page_incidents.py", "detectors/test_throughput_collapse.py", "sources/test_exposition.py",
     "export/test_page_restarts.py", "export/test_page_access.py", "export/test_page_fleet.py",
     "export/test_page_latency.py", "export/test_page_questions.py", "export/test_page_survives.py",

@@ -11,12 +11,12 @@ from vllm_watch.board.incidents import KINDS
 from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.target_families import GPU_STATUSES
 from vllm_watch.incidents.incident import SEVERITIES
-from vllm_watch.restart.attempt import ENDED_STATES
 from vllm_watch.restart.guard import SLUGS
 from vllm_watch.restart.policy import MODES
 from vllm_watch.restart.request import TRIGGERS
 from vllm_watch.samples.observation import OUTCOMES
 from vllm_watch.signals.state import STATES
+from vllm_watch.state.attempt import ENDED_STATES
 
 NAME = re.compile(r"\bvllm_watch_[a-z0-9_]+")
 LABELS = {family.name: set(family.all_labels) for family in FAMILIES}

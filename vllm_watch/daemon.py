@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 import structlog
 
 from vllm_watch.board.board import Board
+from vllm_watch.board.health import StoreHealth
 from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
 from vllm_watch.export.door import Door
 from vllm_watch.export.in_a_line import in_a_line
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.incidents.incident import IncidentEvent
-from vllm_watch.notify.notifying import Notifying
+from vllm_watch.notify.switch import NotifySwitch
 from vllm_watch.restart.switch import Switch
 from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
@@ -42,8 +43,8 @@ from vllm_watch.watch.watch import Watch
 
 if TYPE_CHECKING:  # what only some configurations need is loaded where one does
     from vllm_watch.export.server import Server
-    from vllm_watch.restart.journals import OwnJournal
     from vllm_watch.sources.engine_log import EngineLog
+    from vllm_watch.state.folder import StateFolder
     from vllm_watch.watch.canary_rounds import CanaryRounds
 
 _log = structlog.get_logger()
@@ -90,20 +91,21 @@ class Daemon:
         self._discovery = Discovery(config)
         self._processes = ProcessListing(config.procfs)
         self.board = Board(window_seconds=config.signals.window_seconds, host=socket.gethostname())
-        self._memory = Memory(config.state_dir, self.board)
+        state = self._state = self._state_folder()
+        self._memory = Memory(state.incidents if state else None, self.board)
         self._looked = asyncio.Event()  # has a first look ended, or is there none to wait for?
-        self._journal = self._own_journal()
+        self._journal = state.journal if state else None
         self.recorder = FlightRecorder(
             seconds=config.recorder.minutes * 60,
             bytes_max_per_target=config.recorder.bytes_max,
             spool_dir=config.state_dir and config.state_dir / "recordings",
         )
         self._restarts = Switch(config, self.board, self._recording, self._journal, self._log_tail)
-        silenced, ours = self._restarts.silenced, lambda: self._memory.holds
-        self._notifying = Notifying(config, self.board, silenced, ours)
+        told = state.ledger if state else None
+        self._notify = NotifySwitch(config, self.board, self._restarts.silenced, told)
         self._publisher = Publisher(
             self.board, Fleet(config.fleet.share, config.fleet.targets_min), self.recorder,
-            self._memory, (self._restarts, self._notifying, self),
+            self._memory, (self._restarts, self._notify, self),
         )  # fmt: skip
         self._host = HostLoop(
             config, make_gpu_source, HostWatch(socket.gethostname()), self.board, self.recorder,
@@ -111,12 +113,13 @@ class Daemon:
         )  # fmt: skip
         self._door = Door(*config.listen_address, config.web_config)
 
-    def _own_journal(self) -> "OwnJournal | None":
+    def _state_folder(self) -> "StateFolder | None":
         if self._config.state_dir is None:
             return None
-        from vllm_watch.restart.journals import OwnJournal  # noqa: PLC0415 - brings a database
+        from vllm_watch.state.folder import StateFolder  # noqa: PLC0415 - brings a database
 
-        return OwnJournal(self._config.state_dir, lambda: self._memory.holds)
+        self.board.store = StoreHealth(str(self._config.state_dir))
+        return StateFolder(self._config.state_dir, self.board.store.count)
 
     def _server(self) -> "Server":
         from vllm_watch.export.server import Server  # noqa: PLC0415 - as the door says
@@ -162,7 +165,7 @@ class Daemon:
         self._memory.recall_host(self._host.watch)
         self._publisher.over(self._memory.show(self._host.watch))
         await self._restarts.open()
-        await self._notifying.start()
+        await self._notify.start()
         await self._discover()
         if not self._running:
             self._looked.set()
@@ -190,15 +193,14 @@ class Daemon:
         # After the looks: nothing that a restart does may be judged once it is not known any more.
         tasks.append(asyncio.create_task(self._restarts.stop()))
         tasks.append(asyncio.create_task(self._discovery.close()))
-        tasks.append(asyncio.create_task(self._notifying.stop()))
+        tasks.append(asyncio.create_task(self._notify.stop()))
         await asyncio.wait(tasks, timeout=STOP_SECONDS)
         for running in self._running.values():
             self._memory.save(running.watch, running.group)
         self._memory.save(self._host.watch, self._host.watch.target)
         self._running.clear()
-        if self._journal is not None:
-            await self._journal.close()
-        await self._memory.close()
+        if self._state is not None:
+            await self._state.close()
         await self._door.close()
         if self._session is not None:
             await self._session.close()
@@ -254,7 +256,7 @@ class Daemon:
         self._discovery.reconfigure(config)
         self._restarts.configure(config)
         await self._restarts.open()
-        await self._notifying.configure(config)
+        await self._notify.configure(config)
         await self._discover(even_if_unchanged=True)
         await self._restarts.start()
 

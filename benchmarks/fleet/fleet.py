@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 
 from benchmarks.fleet.clockwork import Clockwork, Doing, Store, Watcher
 from vllm_watch.restart import guard
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.facts import Answer, Facts, IncidentFact
 from vllm_watch.restart.locks import lease, record
 from vllm_watch.restart.locks.record import Change, Limits, Now, Record, Slot
 from vllm_watch.restart.policy import Policy
 from vllm_watch.restart.request import RestartRequest
+from vllm_watch.state.attempt import Attempt
 
 HOUR = 3600.0
 ASK_SECONDS = 60.0  # the product asks every five, which shows the same and takes longer

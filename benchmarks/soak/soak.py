@@ -22,9 +22,9 @@ from benchmarks.soak.virtual_time import Clock, Loop, virtual
 from benchmarks.soak.watcher import BUDGETS, GROUPS, Watcher, joined, settings
 from vllm_watch.detectors.down_memory import AWAY_SECONDS_MAX
 from vllm_watch.lab.virtual import EPOCH
-from vllm_watch.restart.attempt import ENDED_STATES
 from vllm_watch.restart.facts import Pause
 from vllm_watch.signals.loading import START_SECONDS
+from vllm_watch.state.attempt import ENDED_STATES
 
 CHECK_SECONDS = 30 * MINUTE
 SETTLE_TRIES = 5

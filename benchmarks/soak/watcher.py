@@ -24,10 +24,10 @@ from vllm_watch.export import text
 from vllm_watch.incidents.incident import IncidentEvent, published
 from vllm_watch.lab.gpus import SimulatedGpuSource
 from vllm_watch.restart import hook_kinds
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.wiring import Restarts
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.state import file
+from vllm_watch.state.attempt import Attempt
 
 
 @contextmanager
@@ -168,26 +168,26 @@ class Watcher:
 
 def _at_work(daemon: Daemon) -> Callable[[], bool]:
     """Is the thread of the state folder reading, or writing?"""
-    store = daemon._memory._store
-    assert store is not None
-    flush, wait = store._flush, store._wait_for_work
-    at_work = [True]  # until what was kept is read and given to the loop
+    assert daemon._state is not None
+    worker = daemon._state.worker
+    take, waits = worker._next, [False]
 
-    def waits() -> bool:
-        at_work[0] = False
-        return wait()
-
-    def flushed() -> None:
-        at_work[0] = True
+    def waited() -> Any:
+        waits[0] = True
         try:
-            flush()
+            return take()
         finally:
-            at_work[0] = False
+            waits[0] = False
 
-    store._flush, store._wait_for_work = flushed, waits  # type: ignore[method-assign]
-    return lambda: (
-        at_work[0] or bool((store._incidents or store._watches) and store._failing is None)
-    )
+    worker._next = waited  # type: ignore[method-assign]
+
+    def at_work() -> bool:
+        if worker._thread is not None and not worker._thread.is_alive():
+            return False
+        waiting = bool(worker._rows or worker._learnt) and worker._failing is None
+        return not waits[0] or bool(worker._jobs) or waiting
+
+    return at_work
 
 
 GROUPS = {"chat-0": "chat", "chat-1": "chat", "search": "search", "batch": "batch"}

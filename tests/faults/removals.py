@@ -29,7 +29,7 @@ class Removal:
 HTTP = "sources/http.py"
 CONNECTION = "sources/http_connection.py"
 VLLM = "sources/vllm.py"
-STORE = "state/store.py"
+WORKER = "state/worker.py"
 DEVICE = "sources/nvml_device.py"
 
 TARGET = {
@@ -89,8 +89,9 @@ TARGET = {
 WAITS = Removal(
     "what waits: a write that fails is forgotten",
     (
-        Cut(STORE, "self._incidents = {**incidents, **self._incidents}", "pass"),
-        Cut(STORE, "self._watches = {**watches, **self._watches}", "pass"),
+        Cut(WORKER, "self._rows = _bound({**rows, **self._rows}, ROWS_MAX)", "pass"),
+        Cut(WORKER, "self._learnt = _bound({**lessons, **self._learnt}, LEARNT_MAX)", "pass"),
+        Cut("state/incidents.py", "for event in list(self._open.values()):", "for event in ():"),
     ),
 )
 
@@ -124,8 +125,8 @@ HOST = {
     "disk read-only": WAITS,
     "disk fails (EIO)": WAITS,
     "slow fsync": Removal(
-        "the queue: whoever puts something waits for the disk",
-        (Cut(STORE, "watch.target] = watch\n            self._wake.notify()", "watch.target] = watch\n            self._wake.notify()\n        if self._worker: self._worker.join(60.0)"),),
+        "the queue: rows are written where they are put",
+        (Cut(WORKER, "_bound(rows, LEARNT_MAX if learnt else ROWS_MAX)\n            self._begun()", "write(self._connected())"),),
     ),
     "state or journal corrupted": Removal(
         "the check of the file as it is opened",

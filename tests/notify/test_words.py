@@ -24,12 +24,12 @@ DAY = "Wed 18 Nov 11:06 UTC"
 
 
 def said(*items, links=NO_LINKS, digest=False, dropped=0):
-    batch = Batch(items=items, rows=(), digest=digest)
+    batch = Batch(items=items, digest=digest)
     return message("key-1", batch, links, dropped=dropped, t=T)
 
 
 def item(phase="opened", *, late=False, **more):
-    return Item(phase=phase, matter=incident(**more), late=late)
+    return Item(phase=phase, alert=incident(**more), late=late)
 
 
 def test_a_page_reads_as_a_sentence():
@@ -70,7 +70,7 @@ def test_many_are_a_count_and_the_worst_five():
     made = said(*items, links=LINKS)
     assert made.title == "PAGE 200 of chat: engine stalled (hang)"
     lines = made.text.splitlines()
-    assert lines[0] == "200 matters in group chat: engine stalled (hang)."
+    assert lines[0] == "200 alerts in group chat: engine stalled (hang)."
     assert [line[:9] for line in lines[1:6]] == [f"- chat-{n} " for n in range(5)]
     assert lines[6] == "and 195 more."
     assert lines[-1] == "Page: https://watch.example.org/"
@@ -83,15 +83,15 @@ def test_a_digest_counts_by_cause():
              item("resolved", id="c", ended_t=T)]  # fmt: skip
     made = said(*items, digest=True, dropped=4)
     assert made.title == (
-        "PAGE 3 matters at once: 1 engine stalled (hang), 1 overload (demand), 1 resolved: engine stalled (hang)"
+        "PAGE 3 alerts at once: 1 engine stalled (hang), 1 overload (demand), 1 resolved: engine stalled (hang)"
     )
-    assert made.text.splitlines()[-1] == "4 matters could not be told here since the last message."
+    assert made.text.splitlines()[-1] == "4 alerts could not be sent here since the last message."
     assert (made.phase, made.payload["kind"], made.payload["dropped"]) == ("digest", None, 4)
 
 
 def test_a_step_of_a_restart():
     """What became of it, how it is known, and what is left to do."""
-    made = said(Item(phase="said", matter=step()))
+    made = said(Item(phase="said", alert=step()))
     assert made.title == "TICKET chat-0 was restarted, and it did not help"
     assert made.text.startswith(
         f"chat-0 (chat) was restarted, and it did not help ({DAY}): no token for 300 s after the restart.\n"

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.restart.world import REQUEST, SETTINGS, HandWorld, Server, command, means
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.dispatcher import Dispatcher, Wish
 from vllm_watch.restart.facts import Answer, IncidentFact
 from vllm_watch.restart.guard import Decision
 from vllm_watch.restart.hooks.base import HookCall
 from vllm_watch.restart.hooks.command import Hook as CommandHook
-from vllm_watch.restart.journal import Entry, Journal
 from vllm_watch.restart.locks.base import Held, Lock
 from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.standing import Standing
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Entry, Journal
 
 PERSON = replace(REQUEST, trigger="manual", actor="ana", incident_id=None)
 

@@ -12,9 +12,9 @@ from vllm_watch.board.board import Board
 from vllm_watch.config import Config
 from vllm_watch.export.server import Server
 from vllm_watch.export.status import Status
-from vllm_watch.restart.journal import Journal
 from vllm_watch.restart.wiring import Restarts
 from vllm_watch.signals.records import EngineSignals, TargetSignals
+from vllm_watch.state.journal import Journal
 
 TOKEN = "a-token-of-enough-characters"
 

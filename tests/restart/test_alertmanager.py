@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.restart.station import station
-from vllm_watch.restart.attempt import Attempt
+from vllm_watch.state.attempt import Attempt
 
 PATH = "/api/v1/alertmanager"
 

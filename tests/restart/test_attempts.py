@@ -14,11 +14,11 @@ from vllm_watch.errors import JournalError
 from vllm_watch.restart import attempts as attempts_module
 from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart import verify
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.attempts import Attempts
-from vllm_watch.restart.journal import Journal
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.locks.file import Lock as FileLock
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
 
 
 @pytest.fixture(autouse=True)

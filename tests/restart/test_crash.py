@@ -15,7 +15,7 @@ import pytest
 
 from tests.restart.watchers import Watchers, on_disk
 from tests.restart.world import Server
-from vllm_watch.restart.attempt import Attempt
+from vllm_watch.state.attempt import Attempt
 
 KILLED = -9
 AT_ONCE = 3  # most of a run is waiting

@@ -9,12 +9,12 @@ import pytest
 
 from tests.restart.station import station
 from vllm_watch.detectors.base import Verdict
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.facts import IncidentFact, Peers
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.engine_log import StartFailure
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
 from vllm_watch.sources.engine_log import TAIL_BYTES_MAX, EngineLog
+from vllm_watch.state.attempt import Attempt
 from vllm_watch.watch.watch import Watch
 
 SERVES, STALLED, GONE = {"state": "serving"}, {"state": "stalled"}, {"state": "down", "up": False}

@@ -12,10 +12,10 @@ from tests.restart.world import REQUEST, TARGET, Server
 from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart import guard, verify
 from vllm_watch.restart import restart as restart_module
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.facts import Answer, IncidentFact
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.locks.file import Lock as FileLock
+from vllm_watch.state.attempt import Attempt
 
 FREE = Answer(name="prometheus", free=True, text="none fires")
 FIRES = Answer(name="prometheus", free=False, text="NodeDown fires")

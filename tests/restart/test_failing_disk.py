@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from tests.restart.dispatching import Story
-from tests.restart.test_journal import ATTEMPT
 from tests.restart.watchers import Watchers, on_disk
 from tests.restart.world import Server
+from tests.state.test_journal import ATTEMPT
 from vllm_watch.restart import dispatcher
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.journal import Journal
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
 
 SOURCE = Path(__file__).parent / "failing_disk.c"
 FAULTS = ("ENOSPC", "EIO", "EROFS")

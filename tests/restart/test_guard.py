@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from vllm_watch.restart import guard
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.facts import Answer, Facts, IncidentFact, Pause, Peers
 from vllm_watch.restart.policy import Policy
 from vllm_watch.restart.request import RestartRequest
 from vllm_watch.settings.windows import Freeze, parse
+from vllm_watch.state.attempt import Attempt
 
 NOW = 1_790_000_000.0  # Mon 2026-09-21 14:13:20 UTC
 REQUEST = RestartRequest(

@@ -10,12 +10,12 @@ import pytest
 from tests.kubernetes_api import NAMESPACE, FakeKubernetes, status
 from tests.restart.world import REQUEST, TARGET, HandWorld, Server, command, means
 from vllm_watch.restart import restart, verify
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.dispatcher import Dispatcher
-from vllm_watch.restart.journal import Journal
 from vllm_watch.restart.locks.lease import Lock, Shared
 from vllm_watch.restart.locks.record import Limits
 from vllm_watch.restart.standing import Standing
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
 
 KEY = ("leases", NAMESPACE, "gpu")
 

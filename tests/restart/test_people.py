@@ -6,7 +6,7 @@ import time
 import pytest
 
 from tests.restart.station import station
-from vllm_watch.restart.attempt import Attempt
+from vllm_watch.state.attempt import Attempt
 
 
 async def test_a_person_restarts_a_target(tmp_path):

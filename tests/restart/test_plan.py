@@ -7,8 +7,8 @@ import pytest
 
 from tests.restart.station import station
 from vllm_watch.restart import plan
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.policy import Policy
+from vllm_watch.state.attempt import Attempt
 
 NOW = 1_700_000_000.0
 HOUR = 3600.0

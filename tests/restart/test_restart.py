@@ -12,11 +12,11 @@ from tests.restart.world import REQUEST, HandWorld, Server, command
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart import verify
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.hooks.base import HookCall, HookResult
-from vllm_watch.restart.journal import Journal
 from vllm_watch.restart.restart import Restart, Steps
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
 
 ATTEMPT = Attempt(
     id="a1", target="chat-0", group="chat", trigger="incident", hook="script", reason="it hangs",

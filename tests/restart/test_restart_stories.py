@@ -11,10 +11,10 @@ from tests.restart.dispatching import PERSON, Story
 from tests.restart.world import REQUEST, TARGET, Server
 from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart import guard, verify
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.facts import IncidentFact
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.locks.file import Lock as FileLock
+from vllm_watch.state.attempt import Attempt
 
 EAGER = {"cooldown_seconds": 0.0, "budget_per_hour": 100, "budget_per_day": 100}
 """Nothing but the breaker holds a restart back."""

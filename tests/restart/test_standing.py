@@ -9,9 +9,9 @@ import pytest
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import standing as standing_module
 from vllm_watch.restart.facts import Pause
-from vllm_watch.restart.journal import Journal
 from vllm_watch.restart.standing import Standing
 from vllm_watch.state import file
+from vllm_watch.state.journal import Journal
 
 NOW = 1_790_000_000.0
 

@@ -9,9 +9,10 @@ import pytest
 
 from tests.daemon_process import daemon
 from tests.restart.station import station
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.journal import Journal
-from vllm_watch.restart.journals import OwnJournal
+from vllm_watch.state import connection, file
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
+from vllm_watch.state.worker import Worker
 
 WEEKLY = {"name": "weekly", "cron": "0 4 * * sun"}
 
@@ -119,12 +120,16 @@ async def test_the_gates_answer_for_what_is_drained(tmp_path):
         ]  # fmt: skip
 
 
-async def test_a_folder_that_is_not_ours_is_not_written(tmp_path):
+async def test_a_folder_that_is_not_ours_is_not_written(tmp_path, monkeypatch):
     """A second watcher on one state folder restarts nothing, and says why."""
-    journal = OwnJournal(tmp_path, lambda: False)
+    monkeypatch.setattr(connection, "HELD_SECONDS", 0.0)
+    held = file.lock(tmp_path)
+    worker = Worker(tmp_path, lambda *_: None)
+    journal = Journal(worker)
     await journal.open()
-    assert f"does not hold its state folder {tmp_path}" in journal.trouble
-    await journal.close()
+    assert f"another vllm-watch uses the state folder {tmp_path}" in journal.trouble
+    await worker.close()
+    file.unlock(held)
     assert not (tmp_path / "vllm-watch.sqlite").exists()
 
 
@@ -155,7 +160,7 @@ async def test_two_daemons_on_one_folder(tmp_path):
         await first.until(lambda status: status["restarts"])
         assert (await first.status())["restarts"]["journal_trouble"] is None
         status = await second.until(lambda status: status["restarts"]["journal_trouble"])
-        assert "does not hold its state folder" in status["restarts"]["journal_trouble"]
+        assert "another vllm-watch uses the state folder" in status["restarts"]["journal_trouble"]
 
 
 async def test_a_reload_stands_in_the_journal(tmp_path):

@@ -34,14 +34,14 @@ from tests.restart.world import (
 )
 from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart import restart, verify
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.dispatcher import Dispatcher
 from vllm_watch.restart.hooks.base import HookCall, HookResult
 from vllm_watch.restart.hooks.command import Hook as CommandHook
-from vllm_watch.restart.journal import Journal
 from vllm_watch.restart.locks.file import Lock
 from vllm_watch.restart.standing import Standing
 from vllm_watch.state import file
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
 
 # Call 1 does nothing and asks for another; call 2 restarts. Each step is a point.
 SCRIPT = f"""

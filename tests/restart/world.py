@@ -17,7 +17,6 @@ from typing import Any
 
 from tests.restart.hooks.calls import alive, started
 from vllm_watch.restart import evidence
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.facts import Answer, IncidentFact, Peers
 from vllm_watch.restart.hooks.base import Hook, Tools
 from vllm_watch.restart.hooks.command import Hook as CommandHook
@@ -29,6 +28,7 @@ from vllm_watch.samples.target import Target
 from vllm_watch.settings.hooks import CommandHook as CommandSettings
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.signals.records import EngineSignals, TargetSignals
+from vllm_watch.state.attempt import Attempt
 
 ROOT = Path(__file__).parents[2]
 TARGET = Target(name="chat-0", url="http://127.0.0.1:9", group="chat")

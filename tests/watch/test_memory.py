@@ -7,8 +7,10 @@ from contextlib import asynccontextmanager, closing
 from tests.detectors.looks import engine, seen
 from tests.watch.hosted import core, gpu
 from vllm_watch.board.board import Board
+from vllm_watch.board.health import StoreHealth
 from vllm_watch.samples.target import Target
 from vllm_watch.state import file
+from vllm_watch.state.folder import StateFolder
 from vllm_watch.watch.host_watch import HostWatch, ServerLook
 from vllm_watch.watch.memory import Memory
 from vllm_watch.watch.watch import Watch
@@ -22,14 +24,19 @@ SERVES = {"a": ServerLook(up=True, serves=True, pids=frozenset({10, 11}))}
 @asynccontextmanager
 async def run(folder):
     """One run of the watcher: (its memory, its board, its watch of the host)."""
-    board = Board(host="gpu-7")
-    memory, host = Memory(folder, board), HostWatch("gpu-7")
+    board, host = Board(host="gpu-7"), HostWatch("gpu-7")
+    state = None
+    if folder is not None:
+        board.store = StoreHealth(str(folder))
+        state = StateFolder(folder, board.store.count)
+    memory = Memory(state.incidents if state else None, board)
     await memory.open()
     memory.recall_host(host)
     try:
         yield memory, board, host
     finally:
-        await memory.close()
+        if state is not None:
+            await state.close()
 
 
 async def test_what_is_wrong_with_a_host_goes_on_under_its_id(tmp_path):
@@ -96,4 +103,4 @@ async def test_without_a_state_folder_nothing_is_remembered_of_a_host():
     """And nothing breaks."""
     async with run(None) as (memory, board, host):
         memory.keep(host, HOST, host.look(NOW, None, LOST, SERVES))
-        assert (memory.holds, board.store, memory.show(host)) == (False, None, [])
+        assert (board.store, memory.show(host)) == (None, [])

@@ -71,7 +71,7 @@ def _notifiers(file: Path, config: Config) -> str:
 
     lines, wrong = ["notifiers:"], []
     for kind, name, settings in config.notifications.each():
-        for finding in kinds.look(settings, base.Tools()):
+        for finding in kinds.check(settings, base.Tools()):
             if finding.ok:
                 lines.append(f"  {name} ({kind}): {finding.text}")
             else:

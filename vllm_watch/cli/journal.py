@@ -16,9 +16,9 @@ from pathlib import Path
 
 from vllm_watch.cli.helpers import exit_status, state_folder
 from vllm_watch.errors import WatchError
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.journal import Entry, Journal
 from vllm_watch.state import file
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Entry, Journal
 
 HELP = """\
 Shows the journal: every attempt to restart a server and how it ended; what people asked for and what was

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from vllm_watch.cli.helpers import connection, exit_status
 from vllm_watch.config import Config, load
 from vllm_watch.errors import WatchError
-from vllm_watch.settings.notifications import JsonlStream, ToldSettings
+from vllm_watch.settings.notifications import JsonlStream, NotifierSettings
 
 if TYPE_CHECKING:
     from vllm_watch.notify.base import Finding
@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_status.FINE if ok else exit_status.FOUND
 
 
-def _settings(config: Config, name: str) -> tuple[str, ToldSettings | JsonlStream]:
+def _settings(config: Config, name: str) -> tuple[str, NotifierSettings | JsonlStream]:
     known = {each: (kind, settings) for kind, each, settings in config.notifications.each()}
     if name not in known:
         remedy = (
@@ -67,12 +67,12 @@ def _settings(config: Config, name: str) -> tuple[str, ToldSettings | JsonlStrea
     return known[name]
 
 
-async def _test(config: Config, settings: ToldSettings | JsonlStream) -> "list[Finding]":
+async def _test(config: Config, settings: NotifierSettings | JsonlStream) -> "list[Finding]":
     # Here, so that a help text loads no HTTP client.
     from vllm_watch.notify import base, jsonl, kinds  # noqa: PLC0415
     from vllm_watch.notify.words import Links, trial_message  # noqa: PLC0415
 
-    findings = kinds.look(settings, base.Tools())
+    findings = kinds.check(settings, base.Tools())
     if not all(each.ok for each in findings):
         return findings
     t = time.time()
@@ -82,7 +82,6 @@ async def _test(config: Config, settings: ToldSettings | JsonlStream) -> "list[F
     links = Links(notifications.page_url, notifications.runbooks_url)
     notifier = kinds.make(settings, base.Tools())
     sent = await notifier.send(trial_message(settings.name, links, t))
-    await notifier.close()
     ok = sent.outcome == base.SENT
     text = f"the test message was taken: {sent.text}" if ok else f"it was not taken: {sent.text}"
     return [*findings, base.Finding(ok=ok, text=text)]

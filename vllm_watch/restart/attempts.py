@@ -10,9 +10,7 @@ import structlog
 
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import drain, verify
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.hooks.base import REFUSED, Finding, Hook, HookCall, HookResult
-from vllm_watch.restart.journal import Journal
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.means import Means
 from vllm_watch.restart.owed import Owed
@@ -22,6 +20,8 @@ from vllm_watch.restart.world import World
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
 
 _log = structlog.get_logger()
 

@@ -14,12 +14,12 @@ from vllm_watch.board.board import Board, TargetEntry
 from vllm_watch.export.status import Status
 from vllm_watch.incidents.own_restart import RestartNews
 from vllm_watch.restart import evidence, guard
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.facts import IncidentFact, Peers
 from vllm_watch.restart.gates import Gates
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.state.attempt import Attempt
 
 HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
 """States in which an engine serves; one that is overloaded serves as much as it can."""

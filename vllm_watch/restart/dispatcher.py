@@ -15,12 +15,10 @@ import structlog
 
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import guard
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.attempts import Attempts
 from vllm_watch.restart.facts import Answer, Facts
 from vllm_watch.restart.guard import Decision
 from vllm_watch.restart.hooks.base import HookCall
-from vllm_watch.restart.journal import Entry, Journal
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.means import Means
 from vllm_watch.restart.request import RestartRequest
@@ -28,6 +26,8 @@ from vllm_watch.restart.standing import Standing
 from vllm_watch.restart.world import World
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Entry, Journal
 
 _log = structlog.get_logger()
 

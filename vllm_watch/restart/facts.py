@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from vllm_watch.restart.attempt import Attempt
+from vllm_watch.state.attempt import Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

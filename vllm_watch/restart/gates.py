@@ -16,8 +16,8 @@ import structlog
 
 from vllm_watch.errors import HookError, JournalError
 from vllm_watch.restart import gate_files
-from vllm_watch.restart.journal import Entry
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.state.journal import Entry
 
 _log = structlog.get_logger()
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.facts import Facts
 from vllm_watch.restart.policy import Policy
 from vllm_watch.restart.request import RestartRequest
 from vllm_watch.settings import windows
+from vllm_watch.state.attempt import Attempt
 
 ACT, OBSERVE, APPROVE, ASK, WAIT, REFUSE = "act", "observe", "approve", "ask", "wait", "refuse"
 

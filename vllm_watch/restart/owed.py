@@ -10,7 +10,7 @@ from typing import Protocol
 import structlog
 
 from vllm_watch.errors import JournalError
-from vllm_watch.restart.attempt import Attempt
+from vllm_watch.state.attempt import Attempt
 
 _log = structlog.get_logger()
 

@@ -14,15 +14,15 @@ from vllm_watch.errors import JournalError
 from vllm_watch.export.guarded import Caller
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.restart import alertmanager, guard, plan
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.daemon_world import DaemonWorld
 from vllm_watch.restart.dispatcher import Dispatcher
 from vllm_watch.restart.facts import Pause
 from vllm_watch.restart.guard import Decision
-from vllm_watch.restart.journal import Entry, Journal
 from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.standing import Standing
 from vllm_watch.samples.target import Target
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Entry, Journal
 
 ALERT_SECONDS = 3600.0
 """An alert that nobody has told again for so long asks no more: Alertmanager repeats what still fires

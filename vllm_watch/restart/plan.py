@@ -13,13 +13,13 @@ from vllm_watch.board.restarts import (
     Waiting,
 )
 from vllm_watch.restart import guard
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.dispatcher import Dispatcher, Wish
 from vllm_watch.restart.facts import Facts, Pause
 from vllm_watch.restart.guard import DAY_SECONDS, HOUR_SECONDS
 from vllm_watch.restart.policy import Policy
 from vllm_watch.restart.request import RestartRequest
 from vllm_watch.samples.target import Target
+from vllm_watch.state.attempt import Attempt
 
 
 def shown(

@@ -19,7 +19,6 @@ import structlog
 
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import verify
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.hooks.base import (
     DONE,
     FAILED,
@@ -32,6 +31,7 @@ from vllm_watch.restart.hooks.base import (
 from vllm_watch.restart.owed import Journal
 from vllm_watch.settings.restart import HOOK_GRACE_SECONDS
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.state.attempt import Attempt
 
 _log = structlog.get_logger()
 

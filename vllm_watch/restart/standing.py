@@ -10,7 +10,7 @@ from typing import Any
 
 from vllm_watch.errors import JournalError
 from vllm_watch.restart.facts import Pause
-from vllm_watch.restart.journal import LOST, Journal
+from vllm_watch.state.journal import LOST, Journal
 
 SILENCES_MAX = 1000
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from vllm_watch.export.auth import Auth
     from vllm_watch.restart.daemon_world import LogTail, Recording
-    from vllm_watch.restart.journal import Journal
     from vllm_watch.restart.wiring import Restarts
+    from vllm_watch.state.journal import Journal
 
 
 def wanted(config: Config) -> bool:

@@ -22,13 +22,10 @@ from vllm_watch.export.gate import GateApi
 from vllm_watch.export.people_api import PeopleApi
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.restart import plan
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.daemon_world import DaemonWorld, LogTail, Recording, no_log
 from vllm_watch.restart.dispatcher import HISTORY_SECONDS, Dispatcher
 from vllm_watch.restart.equipment import Equipment
 from vllm_watch.restart.gates import Gates
-from vllm_watch.restart.journal import Journal
-from vllm_watch.restart.journals import PassingJournal
 from vllm_watch.restart.people import DaemonPeople
 from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.schedule import Schedule, condition
@@ -36,6 +33,8 @@ from vllm_watch.restart.standing import Standing
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.hooks import GateHook
 from vllm_watch.settings.restart import RestartSettings, ScheduleSettings
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal, PassingJournal
 
 _log = structlog.get_logger()
 

@@ -2,11 +2,11 @@
 
 from typing import Protocol
 
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.facts import IncidentFact, Peers
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.state.attempt import Attempt
 
 
 class World(Protocol):

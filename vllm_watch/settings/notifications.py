@@ -45,7 +45,7 @@ def _variable(value: str) -> str:
     return value
 
 
-class ToldSettings(Settings):
+class NotifierSettings(Settings):
     """What every notifier has: its name, what it is told, and how often at most."""
 
     name: Name = Field(description="What it is called: a slug, unique among all notifiers.")
@@ -113,7 +113,7 @@ class ToldSettings(Settings):
     )
 
 
-class WebhookNotifier(ToldSettings):
+class WebhookNotifier(NotifierSettings):
     """A POST of JSON, signed, to whatever you like."""
 
     url: HttpUrl = Field(description="Where to send it.")
@@ -131,7 +131,7 @@ def _no_url(value: object) -> object:
     return value
 
 
-class AppriseNotifier(ToldSettings):
+class AppriseNotifier(NotifierSettings):
     """Slack, PagerDuty, Telegram, e-mail, Teams and a hundred more, through the library apprise (an extra)."""
 
     urls_file: Annotated[FilePath, BeforeValidator(_no_url)] | None = Field(
@@ -210,9 +210,9 @@ class NotificationsSettings(Sections):
             )
         return self
 
-    def each(self) -> Sequence[tuple[str, str, ToldSettings | JsonlStream]]:
+    def each(self) -> Sequence[tuple[str, str, NotifierSettings | JsonlStream]]:
         """Return kind, name and settings of every one."""
-        kinds: tuple[tuple[str, Sequence[ToldSettings | JsonlStream]], ...] = (
+        kinds: tuple[tuple[str, Sequence[NotifierSettings | JsonlStream]], ...] = (
             ("webhook", self.webhook), ("apprise", self.apprise), ("jsonl", self.jsonl),
         )  # fmt: skip
         return [(kind, each.name, each) for kind, found in kinds for each in found]

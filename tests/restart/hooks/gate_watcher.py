@@ -19,8 +19,8 @@ from vllm_watch.board.board import Board
 from vllm_watch.export.gate import GateApi
 from vllm_watch.export.server import Server
 from vllm_watch.restart.gates import Gates
-from vllm_watch.restart.journal import Journal
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.state.journal import Journal
 
 ROOT = Path(__file__).parents[3]
 KILL_SECONDS = 300.0

@@ -1,4 +1,4 @@
-"""What the board shows, as matters: which incidents, which steps of restarts, which targets nobody can read."""
+"""What the board shows, as alerts: which incidents, which steps of restarts, which targets nobody can read."""
 
 import time
 from dataclasses import replace
@@ -7,12 +7,13 @@ import pytest
 
 from tests.incidents.test_fleet import Many
 from tests.notify.telling import T, settings
+from tests.told import made
 from vllm_watch.board.board import Board
 from vllm_watch.board.restarts import AttemptShown, Gate, RestartCounts, RestartPlan, Waiting
-from vllm_watch.notify.batches import Waiting as ToTell
+from vllm_watch.notify.alert import UNREADABLE
 from vllm_watch.notify.batches import choose
-from vllm_watch.notify.facts import FORGOTTEN_SECONDS, Facts
-from vllm_watch.notify.matter import UNREADABLE
+from vllm_watch.notify.board_alerts import FORGOTTEN_SECONDS, BoardAlerts
+from vllm_watch.notify.notification import Notification
 from vllm_watch.notify.policy import due
 from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.signals.records import TargetSignals
@@ -25,12 +26,15 @@ def board(*names):
     return one
 
 
+BLANK = {"name": "", "value": None, "unit": "", "expected": None}
+
+
 def event(name="i1", target="a", *, event="opened", t=None, **more):
     said = {
         "t": time.time() if t is None else t, "event": event, "id": name, "target": target,
         "engine": None, "kind": "engine_stalled", "cause": "hang", "severity": "page",
         "summary": "no step for 40 s", "restart_advised": True,
-        "evidence": {"for": [{"text": "one"}, {"text": ""}, {"text": "two"}], "against": []},
+        "evidence": {"for": [BLANK | {"text": text} for text in ("one", "", "two")], "against": []},
     }  # fmt: skip
     return said | more
 
@@ -41,41 +45,42 @@ def looked(one, *, up=True, state="serving", outcome="ok", age_s=0.0, name="a"):
     ))  # fmt: skip
 
 
-def facts(one, *, silenced=(), unreadable=300.0):
-    return Facts(one, lambda name: name in silenced, unreadable)
+def alerts(one, *, silenced=(), unreadable=300.0):
+    return BoardAlerts(one, lambda name: name in silenced, unreadable)
 
 
 def found(one, **more):
-    return facts(one, **more).matters({})
+    return alerts(one, **more).now([])
 
 
 def test_an_open_incident():
     """With the group of its target and its evidence; one that is over is none."""
     one = board()
-    one.incident_events("a", [event(t=5.0)])
-    [matter] = found(one)
-    assert (matter.id, matter.group, matter.t, matter.evidence) == ("i1", "chat", 5.0, ("one", "two"))  # fmt: skip
-    one.incident_events("a", [event(event="resolved", resolution="healthy")])
+    one.tell(made(event(t=5.0)))
+    [alert] = found(one)
+    assert (alert.id, alert.group, alert.incident.opened_t) == ("i1", "chat", 5.0)
+    assert [each.text for each in alert.incident.evidence_for] == ["one", "", "two"]
+    one.tell(made(event(event="resolved", resolution="healthy")))
     assert found(one) == []
 
 
 def test_a_silenced_one_is_marked():
     """It is the policy that keeps it back."""
     one = board()
-    one.incident_events("a", [event()])
+    one.tell(made(event()))
     assert [each.silenced for each in found(one, silenced=["i1"])] == [True]
 
 
-def test_what_is_part_of_a_common_one_is_held():
+def test_what_is_part_of_a_common_one_is_inhibited():
     """Tickets linked to the watcher's own page; one that pages by itself is told."""
     one = board("a", "b", "c")
     common = event("c1", WATCHER, kind="engine_down", cause="unreachable")
-    one.incident_events(WATCHER, [common])
+    one.tell(made(common))
     down = {"kind": "engine_down", "cause": "crash", "related": ["c1"]}
-    one.incident_events("a", [event("a1", "a", severity="ticket", **down)])
-    one.incident_events("b", [event("b1", "b", severity="page", **down)])
-    one.incident_events("c", [event("c2", "c", severity="ticket")])
-    assert {each.id: each.held for each in found(one)} == {"c1": False, "a1": True, "b1": False, "c2": False}  # fmt: skip
+    one.tell(made(event("a1", "a", severity="ticket", **down)))
+    one.tell(made(event("b1", "b", severity="page", **down)))
+    one.tell(made(event("c2", "c", severity="ticket")))
+    assert {each.id: each.inhibited for each in found(one)} == {"c1": False, "a1": True, "b1": False, "c2": False}  # fmt: skip
 
 
 def test_eight_targets_that_fall_silent_at_once_are_one_page():
@@ -84,50 +89,49 @@ def test_eight_targets_that_fall_silent_at_once_are_one_page():
     one = board(*many.names)
     many.until(60)
     many.lose(8, "refused")
-    for told in many.until(120):
-        one.incident_events(told["target"], [told])
+    one.tell(made(*many.until(120)))
     waiting = [
-        ToTell(phase="opened", name="opened", t=T, matter=each)
+        Notification(notifier="a", name="opened", t=T, alert=each)
         for each in found(one)
-        if due(settings(), each, [], each.t) is not None
+        if due(settings(), each, [], each.incident.opened_t) is not None
     ]
     batch, _ = choose(settings(), waiting, [], T + 3600)
-    assert [each.matter.target for each in batch.items] == [WATCHER]
+    assert [each.alert.incident.target for each in batch.items] == [WATCHER]
     assert batch.severity == "page"
     assert len(found(one)) == 9
 
 
-def test_how_a_matter_ended():
+def test_how_an_alert_ended():
     """As the board knows it; what it does not know yet is not over."""
     one = board()
-    one.incident_events("a", [event(t=5.0)])
-    said = facts(one)
-    [matter] = said.matters({})
-    assert said.ended(matter) is None
-    one.incident_events("a", [event(event="resolved", t=9.0, resolution="restarted")])
-    over = said.ended(matter)
-    assert (over.ended_t, over.resolution) == (9.0, "restarted")
+    one.tell(made(event(t=5.0)))
+    said = alerts(one)
+    [alert] = said.now([])
+    assert said.ended(alert) is None
+    one.tell(made(event(event="resolved", t=9.0, resolution="restarted")))
+    over = said.ended(alert)
+    assert (over.incident.resolved_t, over.incident.resolution) == (9.0, "restarted")
 
 
 def test_an_incident_of_a_target_that_is_gone_is_over():
     """Its target has left discovery."""
     one = board()
-    one.incident_events("a", [event()])
-    said = facts(one)
-    [matter] = said.matters({})
+    one.tell(made(event()))
+    said = alerts(one)
+    [alert] = said.now([])
     one.remove_target("a")
-    assert said.ended(matter).resolution == "target_gone"
+    assert said.ended(alert).incident.resolution == "target_gone"
 
 
 def test_an_incident_that_nobody_knows_any_more():
     """Not at the start, when targets are still looked for; later it is over."""
-    said = facts(board())
+    said = alerts(board())
     one = board()
-    one.incident_events("a", [event()])
-    [matter] = facts(one).matters({})
-    assert said.ended(matter) is None
+    one.tell(made(event()))
+    [alert] = alerts(one).now([])
+    assert said.ended(alert) is None
     said._began_t -= FORGOTTEN_SECONDS
-    assert said.ended(matter).resolution == "unknown"
+    assert said.ended(alert).incident.resolution == "unknown"
 
 
 UNREADABLE_STORIES = {
@@ -150,7 +154,9 @@ def test_a_target_that_cannot_be_read(look, read_s, cause):
     up, state, outcome, age_s = look
     one.call("metrics", "a", "ok", 0.1, time.time() - read_s)
     looked(one, up=up, state=state, outcome=outcome, age_s=age_s)
-    told = [(each.kind, each.cause, each.severity) for each in found(one)]
+    told = [
+        (each.incident.kind, each.incident.cause, each.incident.severity) for each in found(one)
+    ]
     assert told == ([] if cause is None else [("target_unreadable", cause, "ticket")])
 
 
@@ -159,7 +165,7 @@ def test_an_unreadable_target_with_an_incident_that_says_why():
     one = board()
     one.call("metrics", "a", "ok", 0.1, time.time() - 999)
     looked(one, up=False, state="unknown", outcome="http")
-    one.incident_events("a", [event(kind="engine_down", cause="unreachable")])
+    one.tell(made(event(kind="engine_down", cause="unreachable")))
     assert [each.about for each in found(one)] == ["incident"]
 
 
@@ -170,14 +176,14 @@ def test_an_unreadable_target_is_the_same_for_the_next_run_of_the_watcher():
     looked(one, up=False, state="unknown", outcome="garbled")
     [told] = found(one)
     after = board()
-    said = facts(after)
-    assert said.matters({told.id: told}) == []
+    said = alerts(after)
+    assert said.now([told]) == []
     assert said.ended(told) is None  # not looked at yet
     looked(after, up=False, state="unknown", outcome="garbled")
-    assert [each.id for each in said.matters({told.id: told})] == [told.id]
+    assert [each.id for each in said.now([told])] == [told.id]
     looked(after)
-    assert said.matters({told.id: told}) == []
-    assert said.ended(told).resolution == "healthy"
+    assert said.now([told]) == []
+    assert said.ended(told).incident.resolution == "healthy"
     assert told.about == UNREADABLE
 
 
@@ -221,7 +227,7 @@ def test_steps_of_restarts(plan, steps):
     """What is under way, how the last one ended, what waits and what refuses."""
     one = board()
     one.show_restart("a", plan, RestartCounts())
-    assert [each.cause for each in found(one)] == steps
+    assert [each.incident.cause for each in found(one)] == steps
     ids = [each.id for each in found(one)]
     assert len(set(ids)) == len(ids)
 
@@ -255,7 +261,7 @@ WORDS = {
 def test_what_is_said_of_a_restart(more, plan, words):
     """Is one advised, and what becomes of it."""
     one = board()
-    one.incident_events("a", [event(**more)])
+    one.tell(made(event(**more)))
     if plan is not None:
         one.show_restart("a", plan, RestartCounts())
     assert next(each for each in found(one) if each.id == "i1").restart == words

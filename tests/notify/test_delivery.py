@@ -1,7 +1,10 @@
 """One notifier at work against a real receiver: every way in which one fails, and what is told all the same."""
 
 import asyncio
+import sqlite3
+import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from itertools import pairwise
 
@@ -9,12 +12,16 @@ import pytest
 
 from tests.notify.telling import desk, incident, receiver, settings, step
 from tests.sources.wire import wire
-from vllm_watch.notify import courier as courier_module
+from vllm_watch.incidents.incident import IncidentEvent
+from vllm_watch.notify import delivery as delivery_module
+from vllm_watch.state import file
+from vllm_watch.state import ledger as state_ledger
+from vllm_watch.state.incidents import IncidentTable
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setattr(courier_module, "AGAIN_SECONDS_FIRST", 0.05)
+    monkeypatch.setattr(delivery_module, "AGAIN_SECONDS_FIRST", 0.05)
 
 
 def now(**more):
@@ -25,16 +32,16 @@ async def test_from_the_opening_to_the_end():
     """Opened, worse, resolved: one message each, however often it is offered."""
     async with receiver() as it, desk(settings(it.url)) as one:
         ticket, page = now(severity="ticket"), now()
-        for number, matter in enumerate((ticket, page), 1):
-            one.offer(matter)
-            one.offer(matter)
+        for number, alert in enumerate((ticket, page), 1):
+            one.offer(alert)
+            one.offer(alert)
             await one.heard("sent", times=number)
-            one.offer(matter)
-        one.offer(ended=[now(ended_t=time.time(), resolution="healthy")])
+            one.offer(alert)
+        one.offer(now(ended_t=time.time(), resolution="healthy"))
         await it.until(3)
         assert [each["phase"] for each in it.got] == ["opened", "worse", "resolved"]
         await one.heard("sent", times=3)
-        assert one.courier.queue == 0
+        assert one.delivery.queue == 0
 
 
 FAILURES = {
@@ -58,10 +65,10 @@ async def test_what_is_not_taken_is_sent_again(statuses):
         await one.heard("sent")
         assert len({headers["Idempotency-Key"] for headers, _ in it.requests}) == 1
         assert len(it.got) == len(statuses)
-        failed = [each for each in one.news if each.outcome == "failed"]
+        failed = [each for each in one.reports if each.outcome == "failed"]
         assert len(failed) == len(statuses) - 1
         assert f"answered {statuses[0]}" in failed[0].because
-        assert one.news[-1].because is None
+        assert one.reports[-1].because is None
 
 
 async def test_what_may_have_been_taken_stays_as_it_was():
@@ -104,7 +111,7 @@ async def test_a_receiver_that_is_away_comes_back():
                 await request.answer()
 
             back.on("/told", taken)
-            one.courier._notifier._settings = settings(f"{back.url}/told")
+            one.delivery._notifier._settings = settings(f"{back.url}/told")
             await one.heard("sent")
             assert len(got) == 1
             assert b"2 of chat" in got[0]
@@ -138,7 +145,7 @@ async def test_a_huge_answer_and_one_that_is_cut_off():
         one.offer(now())
         await one.heard("sent")
         assert len(server.requests) == 3
-        assert all(len(each.because or "") < 1000 for each in one.news)
+        assert all(len(each.because or "") < 1000 for each in one.reports)
 
 
 async def test_a_redirect_is_not_followed():
@@ -159,7 +166,7 @@ async def test_a_message_that_its_receiver_will_not_have_does_not_hold_up_the_ne
         one.offer(now(), now(name="b", target="chat-1"))
         await one.heard("sent")
         assert it.got[-1]["dropped"] == 1
-        assert "1 matters could not be told here" in it.got[-1]["text"]
+        assert "1 alerts could not be sent here" in it.got[-1]["text"]
         one.offer(now(name="c", target="chat-2"))
         await one.heard("sent", times=2)
         assert it.got[-1]["dropped"] == 0
@@ -171,13 +178,13 @@ async def test_tries_become_rarer_and_differ():
         it.statuses = [500]
         one.offer(now())
         await one.heard("failed", times=5)
-        times = [each.t for each in one.news if each.outcome == "failed"]
+        times = [each.t for each in one.reports if each.outcome == "failed"]
         waits = [later - earlier for earlier, later in pairwise(times)]
         for number, wait in enumerate(waits):
             assert wait >= 0.05 * 2**number / 2
 
 
-async def test_a_new_matter_does_not_hurry_a_notifier_that_fails():
+async def test_a_new_alert_does_not_hurry_a_notifier_that_fails():
     """What comes meanwhile waits with the rest: a receiver that is down is not hammered."""
     async with receiver() as it, desk(settings(it.url)) as one:
         it.statuses, it.headers = [500], {"Retry-After": "3000"}
@@ -187,7 +194,7 @@ async def test_a_new_matter_does_not_hurry_a_notifier_that_fails():
             one.offer(now(name=f"s{number}", target=f"chat-{number}"))
             await asyncio.sleep(0.005)
         assert len(it.got) == 1
-        assert one.courier.queue == 51
+        assert one.delivery.queue == 51
 
 
 async def test_a_storm_is_a_few_messages():
@@ -204,7 +211,10 @@ async def test_what_turns_out_to_be_part_of_a_greater_one_is_not_told():
     async with receiver() as it, desk(settings(it.url, group_seconds=0.5)) as one:
         singles = [now(name=f"d{n}", target=f"chat-{n}", kind="engine_down") for n in range(200)]
         one.offer(*singles[:3])
-        held = [replace(each, severity="ticket", held=True) for each in singles]
+        held = [
+            replace(each, incident=replace(each.incident, severity="ticket"), inhibited=True)
+            for each in singles
+        ]
         common = now(name="c", target="vllm-watch", group="", kind="engine_down", engine=None)
         one.offer(*held, common)
         await one.heard("sent")
@@ -221,7 +231,7 @@ async def test_what_is_silenced_before_it_is_told_is_not_told():
         one.offer(now())
         one.offer(now(silenced=True))
         await asyncio.sleep(1)
-        assert (it.got, one.courier.queue) == ([], 0)
+        assert (it.got, one.delivery.queue) == ([], 0)
 
 
 async def test_steps_of_a_restart_are_told():
@@ -252,6 +262,40 @@ async def test_what_was_told_is_not_told_again(tmp_path):
         assert it.got[-1]["ids"] == ["b"]
 
 
+async def test_what_is_sent_is_on_the_disk(tmp_path):
+    """Before it is sent, under the key of its message, and behind the incident that it tells of."""
+    seen = []
+
+    def witness(message):
+        with closing(sqlite3.connect(tmp_path / file.NAME)) as db:
+            rows = db.execute("SELECT phase, message FROM notice").fetchall()
+            incidents = db.execute("SELECT id FROM incident WHERE resolved_t IS NULL").fetchall()
+        seen.append((message["key"], rows, incidents))
+
+    async with receiver() as it, desk(settings(it.url), tmp_path) as one:
+        it.witness = witness
+        alert = now()
+        IncidentTable(one.worker).put(
+            [IncidentEvent("opened", alert.incident.opened_t, alert.incident)]
+        )
+        one.offer(alert)
+        await one.heard("sent")
+    [(key, rows, incidents)] = seen
+    assert (rows, incidents) == ([("opened", key)], [("stall-a",)])
+
+
+async def test_a_disk_that_hangs_holds_no_message_up(tmp_path, monkeypatch):
+    """A page that is told twice is better than none."""
+    monkeypatch.setattr(state_ledger, "WRITE_SECONDS", 0.1)
+    go_on = threading.Event()
+    async with receiver() as it, desk(settings(it.url), tmp_path) as one:
+        one.worker.put("hangs", lambda _: go_on.wait())
+        one.offer(now())
+        await it.until(1)
+        await one.heard("sent")
+        go_on.set()
+
+
 async def test_what_waited_is_told_by_the_next_run(tmp_path):
     """Also what is over by then, and was never told."""
     async with receiver() as it:
@@ -259,7 +303,7 @@ async def test_what_waited_is_told_by_the_next_run(tmp_path):
         async with desk(settings(it.url), tmp_path) as one:
             one.offer(now())
             await one.heard("failed")
-            one.offer(ended=[now(ended_t=time.time(), resolution="healthy")])
+            one.offer(now(ended_t=time.time(), resolution="healthy"))
         it.statuses = [200]
         async with desk(settings(it.url), tmp_path) as one:
             await one.heard("sent", times=2)
@@ -286,6 +330,6 @@ async def test_another_notifier_knows_nothing_of_it(tmp_path):
         other = settings(it.url).model_copy(update={"name": "b"})
         async with desk(other, tmp_path) as one:
             assert one.ledger.lasting("b") == []
-            one.offer(ended=[now(ended_t=time.time(), resolution="healthy")])
+            one.offer(now(ended_t=time.time(), resolution="healthy"))
             await asyncio.sleep(0.2)
         assert len(it.got) == 1

@@ -1,14 +1,15 @@
-"""What the board shows, as matters that people may be told of: incidents, steps of restarts, unreadable targets."""
+"""What the board shows, as alerts: incidents, steps of restarts, targets that cannot be read."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from vllm_watch.board.board import Board, TargetEntry
 from vllm_watch.board.restarts import AttemptShown, RestartPlan, Waiting
+from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents.fleet import KIND as FLEET_KIND
 from vllm_watch.incidents.incident import Incident
-from vllm_watch.notify.matter import INCIDENT, RESTART, UNREADABLE, Matter
+from vllm_watch.notify.alert import RESTART, UNREADABLE, Alert
 
 BLIND_INTERVALS = 10.0
 """A look is bounded by its interval: after ten without one it is the watcher that does not look."""
@@ -25,7 +26,7 @@ _ENDS = ("helped", "did_not_help", "failed", "uncertain", "cancelled", "dry_run"
 _STEP_OF_VERDICT = {"approve": "approval", "refuse": "refused", "wait": "refused"}
 
 
-class Facts:
+class BoardAlerts:
     """Reads the board. `silenced` says of an incident's id whether a person wants to hear no more of it."""
 
     def __init__(
@@ -36,76 +37,76 @@ class Facts:
         self.unreadable_seconds = unreadable_seconds
         self._began_t = time.time()
 
-    def matters(self, lasting: Mapping[str, Matter]) -> list[Matter]:
+    def now(self, lasting: Iterable[Alert]) -> list[Alert]:
         """All that is so now. `lasting`: what somebody was told is open."""
-        now_t = time.time()
-        common = {
-            each.id for each in self._board.own.incidents.open.values() if each.kind == FLEET_KIND
+        now_t, board = time.time(), self._board
+        common = {each.id for each in board.own.incidents.open.values() if each.kind == FLEET_KIND}
+        unreadable = {
+            each.incident.target: each.incident for each in lasting if each.about == UNREADABLE
         }
-        told_unreadable = {m.target: m for m in lasting.values() if m.about == UNREADABLE}
-        shared = (self._board.own, self._board.host)
-        found = [
-            self._incident(each, None, ()) for of in shared for each in of.incidents.open.values()
-        ]
-        for name, entry in self._board.targets.items():
-            found += [self._incident(each, entry, common) for each in entry.incidents.open.values()]
+        found = []
+        for entry in board.all_entries():
+            for each in entry.incidents.open.values():
+                inhibited = each.severity != "page" and not common.isdisjoint(each.related)
+                found.append(Alert(
+                    incident=each, group=entry.target.group, restart=self._restart(each),
+                    silenced=self._silenced(each.id), inhibited=inhibited,
+                ))  # fmt: skip
+        for name, entry in board.targets.items():
             if entry.restart is not None:
                 found += _steps(entry, entry.restart, now_t)
-            blind = self._unreadable(entry, told_unreadable.get(name), now_t)
-            found += [] if blind is None else [blind]
+            found += self._unreadable(entry, unreadable.get(name), now_t)
         return found
 
-    def ended(self, matter: Matter) -> Matter | None:
-        """How a matter that is not open stands; None: not known yet."""
-        if matter.about == UNREADABLE:
-            entry = self._board.targets.get(matter.target)
-            if entry is None and time.time() - self._began_t < FORGOTTEN_SECONDS:
-                return None  # it may not have been found yet
-            if entry is not None and entry.signals is None:
-                return None  # not looked at yet
+    def ended(self, alert: Alert) -> Alert | None:
+        """How an alert that is not open stands; None: not known yet."""
+        now_t, incident = time.time(), alert.incident
+        old = now_t - self._began_t >= FORGOTTEN_SECONDS
+        if alert.about == UNREADABLE:
+            entry = self._board.targets.get(incident.target)
+            if (entry is None and not old) or (entry is not None and entry.signals is None):
+                return None  # not found, or not looked at, yet
             resolution = "target_gone" if entry is None else "healthy"
-            return replace(matter, ended_t=time.time(), resolution=resolution)
-        known = self._board.incidents.find(matter.id)
-        if known is not None and known.resolved_t is not None:
-            end_t, resolution = known.resolved_t, known.resolution or ""
-            return replace(matter, ended_t=end_t, resolution=resolution, summary=known.summary)
-        if known is None and time.time() - self._began_t >= FORGOTTEN_SECONDS:
-            return replace(matter, ended_t=time.time(), resolution="unknown")
-        return None
+            return _over(alert, now_t, resolution, incident.summary)
+        known = self._board.incidents.find(alert.id)
+        if known is None:
+            return _over(alert, now_t, "unknown", incident.summary) if old else None
+        if known.resolved_t is None:
+            return None
+        return _over(alert, known.resolved_t, known.resolution or "", known.summary)
 
-    def _incident(
-        self, incident: Incident, entry: TargetEntry | None, common: Collection[str]
-    ) -> Matter:
-        evidence = [each.text for each in incident.evidence_for]
-        held = incident.severity != "page" and any(each in common for each in incident.related)
-        return Matter(
-            id=incident.id, about=INCIDENT,
-            t=incident.opened_t,
-            target=incident.target, group="" if entry is None else entry.target.group,
-            engine=incident.engine, kind=incident.kind, cause=incident.cause,
-            severity=incident.severity, summary=incident.summary,
-            evidence=tuple(filter(None, evidence)), restart_advised=incident.restart_advised,
-            restart="" if entry is None else _restart_words(incident, entry.restart),
-            silenced=self._silenced(incident.id), held=held,
-        )  # fmt: skip
+    def _restart(self, incident: Incident) -> str:
+        """What there is to say of a restart: of the target, or of each that an incident on the host hits."""
+        names = incident.restart_targets or (incident.target,)
+        entries = {name: self._board.targets[name] for name in names if name in self._board.targets}
+        said = {name: _restart_words(incident, entry.restart) for name, entry in entries.items()}
+        if len(said) == 1:
+            return next(iter(said.values()))
+        return " ".join(f"{name}: {words}" for name, words in said.items())
 
-    def _unreadable(self, entry: TargetEntry, told: Matter | None, now_t: float) -> Matter | None:
+    def _unreadable(
+        self, entry: TargetEntry, told: Incident | None, now_t: float
+    ) -> Iterator[Alert]:
         """The target that cannot be read for long, or at which nobody looks, without an incident that says why."""
         why = _why_unreadable(entry, now_t)
         if why is None or any(each.kind == FLEET_KIND for each in entry.incidents.open.values()):
-            return None
-        cause, summary = why
+            return
         metrics = entry.sources.get("metrics")
         last_t = metrics.last_success_timestamp_seconds if metrics else None
-        since_t = told.t if told is not None else last_t or self._began_t
-        if told is None and now_t - since_t < self.unreadable_seconds:
-            return None
-        name = entry.target.name
-        return Matter(
-            id=f"unreadable-{since_t:.0f}-{name}", about=UNREADABLE,
-            t=since_t, target=name, group=entry.target.group, kind="target_unreadable", cause=cause,
-            severity="ticket", summary=summary,
-        )  # fmt: skip
+        since_t = told.opened_t if told is not None else last_t or self._began_t
+        if told is not None or now_t - since_t >= self.unreadable_seconds:
+            alert_id, (cause, summary) = f"unreadable-{since_t:.0f}-{entry.target.name}", why
+            incident = Incident(
+                id=alert_id, target=entry.target.name, engine=None, kind="target_unreadable",
+                cause=cause, severity="ticket", summary=summary, opened_t=since_t, updated_t=now_t,
+            )  # fmt: skip
+            yield Alert(incident=incident, about=UNREADABLE, group=entry.target.group)
+
+
+def _over(alert: Alert, t: float, resolution: str, summary: str) -> Alert:
+    """It ends as what it was told."""
+    over = replace(alert.incident, resolved_t=t, resolution=resolution, summary=summary)
+    return replace(alert, incident=over)
 
 
 def _why_unreadable(entry: TargetEntry, now_t: float) -> tuple[str, str] | None:
@@ -141,7 +142,7 @@ def _restart_words(incident: Incident, plan: RestartPlan | None) -> str:
     return f"advised, and kept back by {wish.gate}: {wish.text}"
 
 
-def _steps(entry: TargetEntry, plan: RestartPlan, now_t: float) -> Iterator[Matter]:
+def _steps(entry: TargetEntry, plan: RestartPlan, now_t: float) -> Iterator[Alert]:
     """The steps that restarts of this target have come to; one that was told is known by its id."""
     under_way, last = plan.under_way, plan.last
     if under_way is not None and under_way.called_timestamp_seconds is not None:
@@ -163,13 +164,20 @@ def _steps(entry: TargetEntry, plan: RestartPlan, now_t: float) -> Iterator[Matt
 
 def _step(
     entry: TargetEntry, name: str, step: str, t: float, text: str, incident_id: str | None
-) -> Matter:
-    return Matter(
-        id=f"restart-{name}-{step}", about=RESTART, t=t, target=entry.target.name,
-        group=entry.target.group, kind="restart", cause=step,
-        severity="ticket" if step in _TICKETS else "info", summary=text,
-        evidence=() if incident_id is None else (f"incident {incident_id}",),
+) -> Alert:
+    evidence = () if incident_id is None else (_evidence(incident_id),)
+    incident = Incident(
+        id=f"restart-{name}-{step}", target=entry.target.name, engine=None, kind="restart",
+        cause=step, severity="ticket" if step in _TICKETS else "info", summary=text,
+        evidence_for=evidence, related=() if incident_id is None else (incident_id,),
+        opened_t=t, updated_t=t,
     )  # fmt: skip
+    return Alert(incident=incident, about=RESTART, group=entry.target.group)
+
+
+def _evidence(incident_id: str) -> Evidence:
+    text = f"incident {incident_id}"
+    return Evidence(name="incident", value=incident_id, unit="", expected=None, text=text)
 
 
 def _wish(wish: Waiting) -> str:
