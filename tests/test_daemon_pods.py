@@ -7,7 +7,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from vllm_watch.watch.gpu_rounds import GpuSource
 
 from tests.kubernetes_api import NAMESPACE, certified
 from tests.restart.hooks.fake_pods import STARTED, FakePods, pod
@@ -18,6 +17,7 @@ from vllm_watch.daemon import Daemon
 from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
+from vllm_watch.watch.host_loop import GpuSource
 
 METRICS = (
     "# TYPE vllm:num_requests_running gauge\n"

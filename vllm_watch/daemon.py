@@ -265,9 +265,8 @@ class Daemon:
         names = ("listen", "state_dir", "recorder", "procfs", "fleet", "api", "web_config")
         fixed = [k for k in names if getattr(config, k) != getattr(self._config, k)]
         if fixed:
-            _log.warning(
-                "needs_a_restart", changed=fixed, because="they take effect at the next start"
-            )
+            because = "these take effect when vllm-watch starts anew"
+            _log.warning("needs_a_restart", changed=fixed, because=because)
         self._config = config
         await self._host.configure(config)
         self.board.window_seconds = config.signals.window_seconds
@@ -312,8 +311,7 @@ class Daemon:
             if name not in self._running:
                 self._begin(target, spread=len(wanted) > SPREAD_ABOVE)
         if self._restarts is not None:
-            config = self._config
-            self._restarts.follow((each.identity(), config.restart_for(each)) for each in targets)
+            self._restarts.follow((t.identity(), self._config.restart_for(t)) for t in targets)
 
     def _made_of(self, target: TargetConfig) -> tuple[object, ...]:
         config = self._config

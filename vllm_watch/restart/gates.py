@@ -207,7 +207,9 @@ class Gates:
             gate.kill.told += 1
         return meant_t
 
-    async def _is_written(self, gate: _Gate, target: str, which: str, said: str, source: str) -> bool:
+    async def _is_written(
+        self, gate: _Gate, target: str, which: str, said: str, source: str
+    ) -> bool:
         """Is this word on disk? One that was said last already is."""
         before = gate.written.get(which, OK)
         if said == before:
@@ -227,7 +229,9 @@ class Gates:
         gate.written[which] = said
         return True
 
-    async def _write_change(self, target: str, which: str, before: str, after: str, source: str) -> bool:
+    async def _write_change(
+        self, target: str, which: str, before: str, after: str, source: str
+    ) -> bool:
         """Write a change of a gate down; False where that cannot be."""
         _log.info("gate_answer", target=target, gate=which, answer=after, source=source)
         entry = Entry(

@@ -10,7 +10,7 @@ from vllm_watch.advice.adviser import Adviser
 from vllm_watch.advice.records import AttentionBackend
 from vllm_watch.detectors import throughput_collapse
 from vllm_watch.detectors.base import Detector, Verdict, View
-from vllm_watch.detectors.needs import Sights
+from vllm_watch.detectors.needs import NEEDS, Sights
 from vllm_watch.incidents import log_evidence
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.incidents.lifecycle import Lifecycle, Moment
@@ -76,7 +76,8 @@ class Watch:
         self._last_success_t: float | None = None
         self._health_status: int | None = None
         self._detectors = dict(all_detectors() if detectors is None else detectors)
-        self._sights = Sights(self._detectors)
+        # Also of what is judged once for its host: who reads of a target reads what is not seen there.
+        self._sights = Sights(NEEDS if detectors is None else self._detectors)
         self._lifecycle = Lifecycle(target)
         self._own_restart = OwnRestart()
         self._adviser = Adviser(attention)
