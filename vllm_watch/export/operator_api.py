@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from vllm_watch.errors import WatchError
+from vllm_watch.errors import JournalError, WatchError
 from vllm_watch.export.answers import BODY_SECONDS, LARGE_BODIES_PATH, TimedResponse, refusal
 from vllm_watch.export.auth import Auth
 from vllm_watch.export.guarded import Guarded
@@ -31,7 +31,7 @@ Reply = tuple[int, Mapping[str, Any]]
 
 
 class Operators(Protocol):
-    """What the endpoints pass requests on to. WatchError refuses."""
+    """What the endpoints pass requests on to. WatchError refuses, JournalError is sent again."""
 
     async def restart(
         self, caller: Caller, target: str, reason: str, override_reason: str | None
@@ -82,6 +82,8 @@ class OperatorApi:
         async def answered(request: web.Request, caller: Caller) -> web.StreamResponse:
             try:
                 status, said = await handle(request, caller)
+            except JournalError as error:  # it does not hold; Alertmanager sends it again
+                return refusal(503, error.cause, error.remedy)
             except WatchError as error:
                 return refusal(400, error.cause, error.remedy)
             return TimedResponse(

@@ -59,19 +59,19 @@ def read(document: Mapping[str, Any]) -> list[Alert]:
     return [_alert(each) for each in alerts]
 
 
-def _alert(said: Any) -> Alert:
-    labels = said.get("labels") if isinstance(said, dict) else None
-    if not isinstance(labels, dict) or said.get("status") not in ("firing", "resolved"):
+def _alert(sent: Any) -> Alert:
+    labels = sent.get("labels") if isinstance(sent, dict) else None
+    if not isinstance(labels, dict) or sent.get("status") not in ("firing", "resolved"):
         raise WatchError("an alert has no labels or no status", "Send it from Alertmanager")
-    fingerprint = said.get("fingerprint")
+    fingerprint = sent.get("fingerprint")
     if not isinstance(fingerprint, str) or not fingerprint:
         raise WatchError("an alert has no fingerprint", "Send it from Alertmanager 0.19 or later")
     texts = {str(key): str(value) for key, value in labels.items()}
     return Alert(
         fingerprint=_line(fingerprint),
         name=_line(texts.get("alertname", "without a name")),
-        firing=said["status"] == "firing",
-        began=_line(str(said.get("startsAt", ""))),
+        firing=sent["status"] == "firing",
+        began=_line(str(sent.get("startsAt", ""))),
         labels=texts,
     )
 

@@ -188,7 +188,7 @@ class Gates:
     async def answer(
         self, target: str, which: str, started_t: float | None, source: str
     ) -> float | None:
-        """Return the start of the server of which the gate's word is to be said; None: all is well.
+        """Return the start of the server that the gate's word is about; None: all is well.
 
         `started_t` is when the container of the probe that asks began, where it says so.
         """
@@ -199,25 +199,25 @@ class Gates:
         meant_t = _meant(gate, which)
         if meant_t is not None and started_t is not None and _newer(started_t, meant_t):
             meant_t = None  # it stands beside a server that began later
-        said = OK if meant_t is None else f"{WORDS[which]} {meant_t:.0f}"
-        noted = await self._is_written(gate, target, which, said, source)
-        if not noted or meant_t is None or _meant(gate, which) != meant_t:
+        answer = OK if meant_t is None else f"{WORDS[which]} {meant_t:.0f}"
+        written = await self._is_written(gate, target, which, answer, source)
+        if not written or meant_t is None or _meant(gate, which) != meant_t:
             return None  # not on disk, or too late by now
         if which == LIVENESS and gate.kill is not None:
             gate.kill.told += 1
         return meant_t
 
     async def _is_written(
-        self, gate: _Gate, target: str, which: str, said: str, source: str
+        self, gate: _Gate, target: str, which: str, answer: str, source: str
     ) -> bool:
-        """Is this word on disk? One that was said last already is."""
+        """Is this answer on disk? The last one already is."""
         before = gate.written.get(which, OK)
-        if said == before:
+        if answer == before:
             return True
         under_way = gate.writing.get(which)
-        if under_way is None or under_way[0] != said:
-            task = asyncio.create_task(self._write_change(target, which, before, said, source))
-            under_way = gate.writing[which] = (said, task)
+        if under_way is None or under_way[0] != answer:
+            task = asyncio.create_task(self._write_change(target, which, before, answer, source))
+            under_way = gate.writing[which] = (answer, task)
         _, task = under_way
         await asyncio.wait((task,), timeout=NOTE_SECONDS)
         if not task.done():
@@ -226,7 +226,7 @@ class Gates:
             del gate.writing[which]
         if not task.result():
             return False
-        gate.written[which] = said
+        gate.written[which] = answer
         return True
 
     async def _write_change(

@@ -1,7 +1,7 @@
 """What operators ask for: restart, approve, silence, pause, resume.
 
 Each is answered with what came of it in words, and written down with who asked, from where, why, and what
-was before and after.
+was before and after. What cannot be written down does not hold, and raises JournalError.
 """
 
 import time
@@ -23,7 +23,7 @@ from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.targets import Targets
 from vllm_watch.support.caller import Caller
 
-OK, ACCEPTED, NOT_FOUND, REFUSED, UNAVAILABLE = 200, 202, 404, 409, 503
+OK, ACCEPTED, NOT_FOUND, REFUSED = 200, 202, 404, 409
 
 _REMEDY = "See /api/v1/status for what is watched and waits"
 
@@ -91,14 +91,10 @@ class Operators:
         before = (
             "not looked at yet" if signals is None else f"{signals.state}: {signals.state_text}"
         )
-        try:
-            decision, attempt = await self._dispatcher.decide_now(request)
-        except JournalError as error:
-            return _unavailable(error)
+        decision, attempt = await self._dispatcher.decide_now(request)
         after = f"{decision.verdict}: {decision.text}"
-        trouble = await self._note(caller, action, request.target, why, before, after)
-        if trouble is not None and attempt is None:
-            return trouble
+        must = attempt is None
+        await self._note(caller, action, request.target, why, before, after, must=must)
         return _decided(decision, attempt)
 
     # --- silence, pause, resume
@@ -110,10 +106,7 @@ class Operators:
         now_t = time.time()
         until_t = now_t + minutes * 60.0
         before = "silenced" if self._controls.silenced(incident_id, now_t) else "not silenced"
-        try:
-            await self._controls.silence(incident_id, caller.actor, reason, until_t)
-        except JournalError as error:
-            return _unavailable(error)
+        await self._controls.silence(incident_id, caller.actor, reason, until_t)
         text = f"no restart for {incident_id} until {clock(until_t)}"
         await self._note(caller, "silence", incident.target, reason, before, text)
         self._changed(incident.restart_targets or (incident.target,))
@@ -124,10 +117,7 @@ class Operators:
         until_t = None if minutes is None else now_t + minutes * 60.0
         before = _paused(self._controls.pause(now_t))
         pause = Pause(actor=caller.actor, reason=reason, until_t=until_t)
-        try:
-            await self._controls.set_pause(pause)
-        except JournalError as error:
-            return _unavailable(error)
+        await self._controls.set_pause(pause)
         await self._note(caller, "pause", "", reason, before, _paused(pause))
         self._changed(self._targets.managed)
         return OK, {"text": _paused(pause), "until_timestamp_seconds": until_t}
@@ -135,11 +125,8 @@ class Operators:
     async def resume(self, caller: Caller, reason: str) -> Reply:
         now_t = time.time()
         before, lost = _paused(self._controls.pause(now_t)), self._controls.history_lost
-        try:
-            await self._controls.set_pause(None)
-            await self._controls.reset_breakers(now_t)
-        except JournalError as error:
-            return _unavailable(error)
+        await self._controls.set_pause(None)
+        await self._controls.reset_breakers(now_t)
         after = "not paused; every breaker is closed"
         if lost is not None:
             before, after = f"{before}; {lost}", f"{after}; the lost history is accepted"
@@ -148,25 +135,23 @@ class Operators:
         return OK, {"text": after, "before": before}
 
     async def alerts(self, caller: Caller, document: Mapping[str, Any]) -> Reply:
-        try:
-            return OK, await self._alerts.take(caller, document)
-        except JournalError as error:
-            return _unavailable(error)  # a 5xx, so that it is sent again
+        return OK, await self._alerts.take(caller, document)
 
     # ---
 
     async def _note(
-        self, caller: Caller, action: str, target: str, reason: str, before: str, after: str
-    ) -> Reply | None:
-        """Write it down; a reply where that failed."""
+        self, caller: Caller, action: str, target: str, reason: str, before: str, after: str,
+        *, must: bool = False,
+    ) -> None:  # fmt: skip
+        """Write it down; only with `must` it raises JournalError: what was set or begun holds already."""
         try:
             await self._journal.note(Entry(
                 t=time.time(), actor=caller.actor, source=caller.source, action=action,
                 target=target, reason=reason, before=before, after=after,
             ))  # fmt: skip
-        except JournalError as error:
-            return _unavailable(error)
-        return None
+        except JournalError:
+            if must:
+                raise
 
     def _changed(self, names: Iterable[str]) -> None:
         self._dispatcher.wake()
@@ -203,10 +188,6 @@ def _refused(error: str, remedy: str) -> Reply:
 
 def _not_found(error: str) -> Reply:
     return NOT_FOUND, {"error": error, "remedy": _REMEDY}
-
-
-def _unavailable(error: JournalError) -> Reply:
-    return UNAVAILABLE, {"error": error.cause, "remedy": error.remedy}
 
 
 def _paused(pause: Pause | None) -> str:
