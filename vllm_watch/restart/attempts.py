@@ -220,6 +220,7 @@ class Attempts:
         name = restart.attempt.target
         renewing = asyncio.create_task(_renew(lock))
         self._targets.restarting(name)
+        self._targets.mark_changed(name)
         try:
             self._ended(await work())
         except Exception as error:  # noqa: BLE001 - an attempt without an end would be under way for ever

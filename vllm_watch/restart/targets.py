@@ -172,7 +172,6 @@ class Targets:
         if managed is not None and entry is not None:
             missing = None if attempt is None else _missing(attempt)
             entry.restart_news = RestartNews(under_way=attempt is None, missing=missing)
-        self.mark_changed(name)
 
     def draining(self, name: str, *, on: bool) -> None:
         """From now on its readiness gate says no, or no more."""
