@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from vllm_watch import __version__
 from vllm_watch.board.health import SourceHealth, StoreHealth
 from vllm_watch.board.restarts import RestartPlan, RestartState
-from vllm_watch.export.people_api import MINUTES_MAX, TEXT_CHARACTERS_MAX
+from vllm_watch.export.operator_api import MINUTES_MAX, TEXT_CHARACTERS_MAX
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.target import Target

@@ -19,7 +19,7 @@ from vllm_watch.settings.base import FilePath, Problem, Sections, problem, probl
 from vllm_watch.settings.errors import InvalidConfigError, KeyPath, explained
 from vllm_watch.settings.hooks import HookSettings, HooksSettings
 from vllm_watch.settings.notifications import NotificationsSettings
-from vllm_watch.settings.restart import RestartSettings, unusable
+from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.stages import (
     CanarySettings,
     FleetSettings,
@@ -148,7 +148,7 @@ class Config(Sections):
         for path, restart in places:
             found += [
                 Problem((*path, *key), cause, remedy)
-                for key, cause, remedy in unusable(restart, seconds, self.state_dir is not None)
+                for key, cause, remedy in restart.unusable(seconds, self.state_dir is not None)
             ]
         return found
 
@@ -185,6 +185,12 @@ class Config(Sections):
         """Return what holds for this target: its own keys over those of `slo`."""
         own = target.slo.model_dump(exclude_unset=True)
         return self.slo.model_copy(update=own) if own else self.slo
+
+    @property
+    def wants_restarts(self) -> bool:
+        """May a target be restarted, or may people ask for it?"""
+        modes = {self.restart.mode, *(self.restart_for(target).mode for target in self.targets)}
+        return bool(self.api.tokens) or modes != {"off"}
 
     def restart_for(self, target: TargetConfig) -> RestartSettings:
         """Return what holds for this target: its own keys over those of `restart`, section by section."""

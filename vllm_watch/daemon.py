@@ -9,7 +9,7 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,6 @@ from vllm_watch.export.in_a_line import in_a_line
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.notify.switch import NotifySwitch
-from vllm_watch.restart.switch import Switch
 from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.sources import cpu_waits, http
@@ -43,6 +42,7 @@ from vllm_watch.watch.watch import Watch
 
 if TYPE_CHECKING:  # what only some configurations need is loaded where one does
     from vllm_watch.export.server import Server
+    from vllm_watch.restart.restarts import Restarts
     from vllm_watch.sources.engine_log import EngineLog
     from vllm_watch.state.folder import StateFolder
     from vllm_watch.watch.canary_rounds import CanaryRounds
@@ -96,17 +96,18 @@ class Daemon:
         self._looked = asyncio.Event()  # has a first look ended, or is there none to wait for?
         self._journal = state.journal if state else None
         self.recorder = FlightRecorder(
-            seconds=config.recorder.minutes * 60,
-            bytes_max_per_target=config.recorder.bytes_max,
+            seconds=config.recorder.minutes * 60, bytes_max_per_target=config.recorder.bytes_max,
             spool_dir=config.state_dir and config.state_dir / "recordings",
-        )
-        self._restarts = Switch(config, self.board, self._recording, self._journal, self._log_tail)
+        )  # fmt: skip
+        self._logs: dict[str, EngineLog] = {}  # by target
         told = state.ledger if state else None
-        self._notify = NotifySwitch(config, self.board, self._restarts.silenced, told)
+        self._notify = NotifySwitch(config, self.board, self._silenced, told)
         self._publisher = Publisher(
             self.board, Fleet(config.fleet.share, config.fleet.targets_min), self.recorder,
-            self._memory, (self._restarts, self._notify, self),
+            self._memory, (self, self._notify),
         )  # fmt: skip
+        self._restarts: Restarts | None = None
+        self._configure_restarts()
         self._host = HostLoop(
             config, make_gpu_source, HostWatch(socket.gethostname()), self.board, self.recorder,
             self._publisher, self._on_host,
@@ -121,15 +122,31 @@ class Daemon:
         self.board.store = StoreHealth(str(self._config.state_dir))
         return StateFolder(self._config.state_dir, self.board.store.count)
 
+    def _configure_restarts(self) -> None:
+        """Restarts are loaded once a configuration asks for them, and stay from then on."""
+        if self._restarts is not None:
+            self._restarts.configure(self._config)
+        elif self._config.wants_restarts:
+            from vllm_watch.export.evidence import Evidence  # noqa: PLC0415
+            from vllm_watch.restart.restarts import Restarts  # noqa: PLC0415 - brings a scheduler
+
+            evidence = Evidence(self.board, self.recorder, self._logs)
+            self._restarts = Restarts(self._config, self.board, evidence, self._journal)
+
+    def _silenced(self, incident_id: str) -> bool:
+        return self._restarts is not None and self._restarts.silenced(incident_id)
+
     def _server(self) -> "Server":
         from vllm_watch.export.server import Server  # noqa: PLC0415 - as the door says
 
         host, port = self._config.listen_address
         return Server(
             self.board, host=host, port=port, ready=self._not_ready,
-            reload=self.reload if self._load_config else None, recording=self._recording,
-            further=self._restarts.routes(), auth=self._restarts.auth, names=self._config.api.hosts,
-            web_config=self._door.web,
+            reload=self.reload if self._load_config else None,
+            recording=lambda target, minutes: self.recorder.dump(target, minutes * 60),
+            operators=None if self._restarts is None else self._restarts.operators,
+            gatekeeper=None if self._restarts is None else self._restarts.gates,
+            tokens=self._config.api.tokens, names=self._config.api.hosts, web_config=self._door.web,
         )  # fmt: skip
 
     @property
@@ -164,12 +181,14 @@ class Daemon:
         await self._memory.open()
         self._memory.recall_host(self._host.watch)
         self._publisher.over(self._memory.show(self._host.watch))
-        await self._restarts.open()
+        if self._restarts is not None:
+            await self._restarts.open()
         await self._notify.start()
         await self._discover()
         if not self._running:
             self._looked.set()
-        await self._restarts.start()
+        if self._restarts is not None:
+            await self._restarts.start()
         self._tasks += [
             asyncio.create_task(self._discover_on(), name="discovery"),
             asyncio.create_task(self._host.run(), name="gpus"),
@@ -190,10 +209,11 @@ class Daemon:
         tasks = [*self._tasks, *(running.task for running in self._running.values())]
         for task in tasks:
             task.cancel()
-        # After the looks: nothing that a restart does may be judged once it is not known any more.
-        tasks.append(asyncio.create_task(self._restarts.stop()))
-        tasks.append(asyncio.create_task(self._discovery.close()))
-        tasks.append(asyncio.create_task(self._notify.stop()))
+        ending = [self._discovery.close(), self._notify.stop()]
+        if self._restarts is not None:
+            # After the looks: nothing that a restart does may be judged once it is not known any more.
+            ending.append(self._restarts.stop())
+        tasks += map(asyncio.create_task, ending)
         await asyncio.wait(tasks, timeout=STOP_SECONDS)
         for running in self._running.values():
             self._memory.save(running.watch, running.group)
@@ -254,11 +274,11 @@ class Daemon:
         await self._host.configure(config)
         self.board.window_seconds = config.signals.window_seconds
         self._discovery.reconfigure(config)
-        self._restarts.configure(config)
-        await self._restarts.open()
+        self._configure_restarts()
         await self._notify.configure(config)
         await self._discover(even_if_unchanged=True)
-        await self._restarts.start()
+        if self._restarts is not None:
+            await self._restarts.start()
 
     # --- targets
 
@@ -293,19 +313,15 @@ class Daemon:
         for name, target in wanted.items():
             if name not in self._running:
                 self._begin(target, spread=len(wanted) > SPREAD_ABOVE)
-        config = self._config
-        self._restarts.follow((each.identity(), config.restart_for(each)) for each in targets)
+        if self._restarts is not None:
+            self._restarts.follow((t.identity(), self._config.restart_for(t)) for t in targets)
 
     def _made_of(self, target: TargetConfig) -> tuple[object, ...]:
         config = self._config
         return (
-            target.identity(),
-            config.scrape_for(target),
-            config.slo_for(target),
-            config.signals,
-            config.canary_for(target),
-            config.engine_log_for(target),
-        )
+            target.identity(), config.scrape_for(target), config.slo_for(target), config.signals,
+            config.canary_for(target), config.engine_log_for(target),
+        )  # fmt: skip
 
     def _begin(self, target: TargetConfig, *, spread: bool) -> None:
         assert self._session is not None  # noqa: S101 - begun in start()
@@ -332,11 +348,8 @@ class Daemon:
             return None
         from vllm_watch.sources.engine_log import EngineLog  # noqa: PLC0415 - where one is named
 
-        return EngineLog(target.name, path)
-
-    def _log_tail(self, name: str) -> AsyncIterator[bytes] | None:
-        log = self._running[name].loop.log if name in self._running else None
-        return None if log is None else log.tail()
+        log = self._logs[target.name] = EngineLog(target.name, path)
+        return log
 
     def _canary_rounds(self, target: TargetConfig, scrape: ScrapeSettings) -> "CanaryRounds | None":
         assert self._session is not None  # noqa: S101 - begun in start()
@@ -353,6 +366,7 @@ class Daemon:
         """Stop a loop, and keep what it knows for the one that takes its place."""
         running = self._running.pop(name)
         running.task.cancel()
+        self._logs.pop(name, None)
         self._waiting_for.discard(name)
         self._memory.save(running.watch, running.group)
 
@@ -365,8 +379,10 @@ class Daemon:
         self._memory.forget_pace(name)
         self._publisher.gone(name)
 
-    def saw(self, target: str, _: Sequence[IncidentEvent]) -> None:
-        """A look at a target has ended: it counts as looked at."""
+    def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
+        """A look at a target has ended."""
+        if self._restarts is not None:
+            self._restarts.saw(target, events)
         if target in self._waiting_for:
             self._waiting_for.discard(target)
             self._looked.set()
@@ -385,6 +401,3 @@ class Daemon:
             return None
         waiting, all_ = len(self._waiting_for), len(self._running)
         return f"{waiting} of {all_} targets have not been looked at yet"
-
-    def _recording(self, target: str, minutes: float) -> AsyncIterator[bytes]:
-        return self.recorder.dump(target, minutes * 60)

@@ -213,14 +213,14 @@ class Soak:
 
     async def _pause(self) -> None:
         """A person pauses all restarts for a while."""
-        standing = self.watcher.restarts._standing
+        controls = self.watcher.restarts._controls
         until_t = self.clock.unix() + self.rng.uniform(10 * MINUTE, 60 * MINUTE)
-        await standing.set_pause(Pause(actor="ana", reason="soak", until_t=until_t))
+        await controls.set_pause(Pause(actor="ana", reason="soak", until_t=until_t))
         self.site.paused_until_t = until_t
 
     async def _resume(self) -> None:
         """A person says: try again."""
-        await self.watcher.restarts._standing.reset_breakers(self.clock.unix())
+        await self.watcher.restarts._controls.reset_breakers(self.clock.unix())
         self.books.resets.append(self.clock.t)
 
     # --- what must hold

@@ -24,7 +24,7 @@ from vllm_watch.export import text
 from vllm_watch.incidents.incident import IncidentEvent, published
 from vllm_watch.lab.gpus import SimulatedGpuSource
 from vllm_watch.restart import hook_kinds
-from vllm_watch.restart.wiring import Restarts
+from vllm_watch.restart.restarts import Restarts
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.state import file
 from vllm_watch.state.attempt import Attempt
@@ -70,14 +70,14 @@ class Watcher:
 
     def restarting(self, target: str) -> bool:
         """Is a restart of ours under way there?"""
-        followed = self.restarts.world.followed.get(target) if self._daemon else None
-        return followed is not None and followed.restarting
+        managed = self.restarts.targets.managed.get(target) if self._daemon else None
+        return managed is not None and managed.restarting
 
     @property
     def restarts(self) -> Restarts:
         """What it restarts with."""
         assert self._daemon is not None
-        found = self._daemon._restarts._restarts
+        found = self._daemon._restarts
         assert found is not None
         return found
 

@@ -26,7 +26,7 @@ async def test_a_restart_by_hand(tmp_path):
         status, out, _ = await run(one, "restart", "a", "--reason", "driver update")
         assert status == 0
         assert out.startswith("attempt ")
-        assert out.endswith("has begun: every gate agrees\n")
+        assert out.endswith("has begun: every check passed\n")
         status, out, _ = await run(one, "restart", "a", "--json")
         said = json.loads(out)
         assert (status, said["verdict"], said["gate"]) == (1, "refuse", "under_way")

@@ -5,7 +5,7 @@ import argparse
 from vllm_watch.cli.helpers import wishes
 
 HELP = f"""\
-Keeps the daemon from restarting anything, a person's wish included. An attempt that is under way goes on.
+Keeps the daemon from restarting anything, a person's request included. An attempt that is under way goes on.
 
 examples:
   vllm-watch pause --reason "we move the rack" --minutes 240

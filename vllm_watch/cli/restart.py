@@ -5,8 +5,8 @@ import argparse
 from vllm_watch.cli.helpers import wishes
 
 HELP = f"""\
-Asks the daemon to restart a target now, with the hook that is configured for it. Every gate is asked that
-an incident would meet; but a person needs no approval, may try again what did not help, and may open windows
+Asks the daemon to restart a target now, with the hook that is configured for it. It goes through the same
+checks as one for an incident; but a person needs no approval, may try again what did not help, and may open windows
 and freezes with --override-freeze.
 
 examples:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from aiohttp import web
@@ -18,10 +18,13 @@ from vllm_watch.export.assets import Assets
 from vllm_watch.export.auth import Auth
 from vllm_watch.export.callers import only_from
 from vllm_watch.export.events import Events
+from vllm_watch.export.gate import GateApi, Gatekeeper
 from vllm_watch.export.listener import Listener
+from vllm_watch.export.operator_api import OperatorApi, Operators
 from vllm_watch.export.signed_in import signed_in
 from vllm_watch.export.status import Status
 from vllm_watch.export.web_config import WebConfig
+from vllm_watch.settings.api import TokenSettings
 
 KEEP_ALIVE_SECONDS = (
     75.0  # longer than the common scrape intervals, so that Prometheus keeps its connection
@@ -53,11 +56,12 @@ class Server:
         reload: Reload | None = None,
         recording: Recording | None = None,
         names: Collection[str] = (),
-        further: Iterable[web.RouteDef] = (),
-        auth: Auth | None = None,
+        operators: Operators | None = None,
+        gatekeeper: Gatekeeper | None = None,
+        tokens: Sequence[TokenSettings] = (),
         web_config: Path | WebConfig | None = None,
     ) -> None:
-        """`further` are routes that others bring along: what changes something, for tokens of `auth`.
+        """`operators` answers what operators ask with one of `tokens`, `gatekeeper` what probes ask.
 
         `web_config` may have been read already.
         """
@@ -68,9 +72,12 @@ class Server:
         self._web = web_config if isinstance(web_config, WebConfig) else WebConfig(web_config)
         board.web = self._web.health
         status = Status(board)
+        auth = Auth(tokens)
         api = Api(board, status, ready=ready, reload=reload, recording=recording, auth=auth)
         self.routes: tuple[web.RouteDef, ...] = (
-            *api.routes(), *Assets().routes(), web.get("/api/v1/events", Events(board, status).handle), *further,
+            *api.routes(), *Assets().routes(), web.get("/api/v1/events", Events(board, status).handle),
+            *(() if operators is None else OperatorApi(auth, operators).routes()),
+            *(() if gatekeeper is None else GateApi(gatekeeper, board.targets).routes()),
         )  # fmt: skip
         self._runner: web.AppRunner | None = None
         self._listener: Listener | None = None

@@ -10,7 +10,7 @@ States, in the order in which an attempt passes them:
 
 `dry_run` is what mode `observe` writes. An attempt that was `uncertain` is never called again: it is
 verified, by each new start of the watcher for a day, and ends as `helped` or `did_not_help` or stays what
-it is. What the disk would not take is owed to it (owed.py), and is as it stands for everybody who asks.
+it is. What the disk would not take waits in memory (pending_writes.py), and is what everybody is shown.
 """
 
 from collections.abc import Mapping
@@ -43,6 +43,11 @@ class Attempt:
     payoff_ratio: float | None = None  # throughput after ÷ before, where both are known
     text: str = ""  # how it stands, or how it ended, in words
     before: Mapping[str, Any] | None = None  # verify.Before as JSON holds it, from the call on
+
+    @property
+    def acted_t(self) -> float:
+        """When it may have touched the server: from then on budget and cooldown count."""
+        return self.began_t if self.called_t is None else self.called_t
 
     @property
     def open(self) -> bool:

@@ -19,7 +19,7 @@ const OPEN_UP_TO = 2; // so few targets are shown opened: there is room, and not
 const HIDDEN_MS = 1000; // a tab in the background still says on its title what is wrong
 const RELOAD_MS = 60000; // a page that has just loaded itself anew does not do so again: behind a balancer two versions may take turns
 
-const PAUSE = { path: "api/v1/pause", title: "Pause all restarts?", text: "Nothing that this watcher watches is restarted, a person's wish included, until the time is over or somebody resumes.", reason: true, minutes: null, act: "Pause" };
+const PAUSE = { path: "api/v1/pause", title: "Pause all restarts?", text: "Nothing that this watcher watches is restarted, a person's request included, until the time is over or somebody resumes.", reason: true, minutes: null, act: "Pause" };
 const RESUME = { path: "api/v1/resume", title: "Resume restarts?", text: "The pause ends, and what did not help may be tried again.", reason: "optional", act: "Resume" };
 
 const $ = (id) => document.getElementById(id);

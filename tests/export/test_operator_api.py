@@ -13,11 +13,10 @@ import pytest_asyncio
 
 from tests.export.small_board import small_board
 from vllm_watch.errors import WatchError
-from vllm_watch.export.auth import Auth
-from vllm_watch.export.guarded import Caller
-from vllm_watch.export.people_api import ALERTS_BYTES_MAX, PeopleApi
+from vllm_watch.export.operator_api import ALERTS_BYTES_MAX
 from vllm_watch.export.server import Server
 from vllm_watch.settings.api import RIGHTS, TokenSettings
+from vllm_watch.support.caller import Caller
 
 TOKEN = "ana-0123456789abcdef"
 ROUTES = {
@@ -73,8 +72,8 @@ class Noted:
 class Served:
     """A running server and what reached it."""
 
-    def __init__(self, url: str, people: Noted) -> None:
-        self.url, self.people = url, people
+    def __init__(self, url: str, noted: Noted) -> None:
+        self.url, self.noted = url, noted
 
     async def post(
         self, path: str, body: bytes | str = b"", token: str | None = TOKEN, **headers: str
@@ -93,11 +92,12 @@ class Served:
 
 
 async def _serve(tokens: list[TokenSettings]) -> tuple[Server, Served]:
-    people = Noted()
-    routes = PeopleApi(Auth(tokens), people).routes()
-    server = Server(small_board(), host="127.0.0.1", port=0, ready=lambda: None, further=routes)
+    noted = Noted()
+    server = Server(
+        small_board(), host="127.0.0.1", port=0, ready=lambda: None, operators=noted, tokens=tokens
+    )
     await server.start()
-    return server, Served(f"http://127.0.0.1:{server.port}", people)
+    return server, Served(f"http://127.0.0.1:{server.port}", noted)
 
 
 @pytest_asyncio.fixture
@@ -123,7 +123,7 @@ async def test_nothing_without_the_right_token(served: Served, path: str) -> Non
     assert (await served.post(path, body, token="wrong-0123456789abcdef"))[0] == 401
     assert (await served.post(path, body, Origin="http://evil.example"))[0] == 403
     assert (await served.post(path, body, Host="evil.example"))[0] == 421
-    assert served.people.calls == []
+    assert served.noted.calls == []
 
 
 @pytest.mark.parametrize("path", ROUTES)
@@ -162,7 +162,7 @@ async def test_passed_on(
     """Who asks, what for and why."""
     sent = b"" if body is None else json.dumps(body)
     assert await served.post(path, sent) == (202, {"text": "noted"})
-    assert served.people.calls == [call]
+    assert served.noted.calls == [call]
 
 
 WRONG: dict[str, tuple[str, bytes, str]] = {
@@ -190,7 +190,7 @@ async def test_wrong_body_is_refused(served: Served, path: str, body: bytes, wor
     assert status == 400
     assert words in said["error"]
     assert said["remedy"]
-    assert served.people.calls == []
+    assert served.noted.calls == []
 
 
 async def test_large_bodies_are_for_alertmanager_alone(served: Served) -> None:
@@ -208,4 +208,4 @@ async def test_getting_changes_nothing(served: Served) -> None:
             async with session.get(served.url + path, headers=headers) as answer:
                 assert answer.status == 405
     await asyncio.sleep(0)
-    assert served.people.calls == []
+    assert served.noted.calls == []

@@ -1,7 +1,7 @@
 """The endpoints that change something: restart, approve, silence, pause, resume, Alertmanager's webhook.
 
 They exist only where there is a token. Each knows who asks and from where, takes small JSON bodies, and
-passes the wish on; what comes of it, and the sentence that says so, is the guard's.
+passes the request on; what comes of it, and the sentence that says so, is the guard's.
 """
 
 import asyncio
@@ -11,11 +11,12 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
-from vllm_watch.errors import WatchError
+from vllm_watch.errors import JournalError, WatchError
 from vllm_watch.export.answers import BODY_SECONDS, LARGE_BODIES_PATH, TimedResponse, refusal
 from vllm_watch.export.auth import Auth
-from vllm_watch.export.guarded import Caller, Guarded
+from vllm_watch.export.guarded import Guarded
 from vllm_watch.export.status import to_json
+from vllm_watch.support.caller import Caller
 from vllm_watch.support.redaction import redacted
 
 ALERTS_BYTES_MAX = 1 << 20
@@ -25,42 +26,40 @@ TEXT_CHARACTERS_MAX = 500
 MINUTES_MAX = 60 * 24 * 30
 
 
-class People(Protocol):
-    """What the endpoints pass on. Each answer is an HTTP status and what is said; WatchError refuses."""
+Reply = tuple[int, Mapping[str, Any]]
+"""An HTTP status and the document that is sent with it."""
+
+
+class Operators(Protocol):
+    """What the endpoints pass requests on to. WatchError refuses, JournalError is sent again."""
 
     async def restart(
         self, caller: Caller, target: str, reason: str, override_reason: str | None
-    ) -> tuple[int, Mapping[str, Any]]:
+    ) -> Reply:
         """A person wants a restart now."""
 
-    async def approve(self, caller: Caller, incident_id: str) -> tuple[int, Mapping[str, Any]]:
+    async def approve(self, caller: Caller, incident_id: str) -> Reply:
         """A person confirms the restart that an incident waits for."""
 
-    async def silence(
-        self, caller: Caller, incident_id: str, reason: str, minutes: float
-    ) -> tuple[int, Mapping[str, Any]]:
+    async def silence(self, caller: Caller, incident_id: str, reason: str, minutes: float) -> Reply:
         """No restart for this incident, for so long."""
 
-    async def pause(
-        self, caller: Caller, reason: str, minutes: float | None
-    ) -> tuple[int, Mapping[str, Any]]:
+    async def pause(self, caller: Caller, reason: str, minutes: float | None) -> Reply:
         """No restarts at all, for so long or until somebody resumes."""
 
-    async def resume(self, caller: Caller, reason: str) -> tuple[int, Mapping[str, Any]]:
+    async def resume(self, caller: Caller, reason: str) -> Reply:
         """Ends a pause and closes every breaker."""
 
-    async def alerts(
-        self, caller: Caller, document: Mapping[str, Any]
-    ) -> tuple[int, Mapping[str, Any]]:
+    async def alerts(self, caller: Caller, document: Mapping[str, Any]) -> Reply:
         """What Alertmanager sends to a webhook."""
 
 
-class PeopleApi:
-    """The handlers, over whoever carries the wishes out."""
+class OperatorApi:
+    """The handlers, over whoever carries the requests out."""
 
-    def __init__(self, auth: Auth, people: People) -> None:
+    def __init__(self, auth: Auth, operators: Operators) -> None:
         self._auth = auth
-        self._people = people
+        self._operators = operators
 
     def routes(self) -> list[web.RouteDef]:
         """Every route of this class; none without a token."""
@@ -78,11 +77,13 @@ class PeopleApi:
     def _with(
         self,
         right: str,
-        handle: Callable[[web.Request, Caller], Awaitable[tuple[int, Mapping[str, Any]]]],
+        handle: Callable[[web.Request, Caller], Awaitable[Reply]],
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def answered(request: web.Request, caller: Caller) -> web.StreamResponse:
             try:
                 status, said = await handle(request, caller)
+            except JournalError as error:  # it does not hold; Alertmanager sends it again
+                return refusal(503, error.cause, error.remedy)
             except WatchError as error:
                 return refusal(400, error.cause, error.remedy)
             return TimedResponse(
@@ -91,38 +92,40 @@ class PeopleApi:
 
         return Guarded(self._auth, right, answered).handle
 
-    async def _restart(self, request: web.Request, caller: Caller) -> tuple[int, Mapping[str, Any]]:
+    async def _restart(self, request: web.Request, caller: Caller) -> Reply:
         body = _Body(await request.read())
         reason, override = body.text("reason"), body.text("override_freeze", required=False)
         body.done()
-        return await self._people.restart(
+        return await self._operators.restart(
             caller, request.match_info["target"], reason, override or None
         )
 
-    async def _approve(self, request: web.Request, caller: Caller) -> tuple[int, Mapping[str, Any]]:
+    async def _approve(self, request: web.Request, caller: Caller) -> Reply:
         _Body(await request.read()).done()
-        return await self._people.approve(caller, request.match_info["id"])
+        return await self._operators.approve(caller, request.match_info["id"])
 
-    async def _silence(self, request: web.Request, caller: Caller) -> tuple[int, Mapping[str, Any]]:
+    async def _silence(self, request: web.Request, caller: Caller) -> Reply:
         body = _Body(await request.read())
         reason, minutes = body.text("reason"), body.minutes(default=60.0)
         body.done()
-        return await self._people.silence(caller, request.match_info["id"], reason, minutes or 60.0)
+        return await self._operators.silence(
+            caller, request.match_info["id"], reason, minutes or 60.0
+        )
 
-    async def _pause(self, request: web.Request, caller: Caller) -> tuple[int, Mapping[str, Any]]:
+    async def _pause(self, request: web.Request, caller: Caller) -> Reply:
         body = _Body(await request.read())
         reason, minutes = body.text("reason"), body.minutes(default=None)
         body.done()
-        return await self._people.pause(caller, reason, minutes)
+        return await self._operators.pause(caller, reason, minutes)
 
-    async def _resume(self, request: web.Request, caller: Caller) -> tuple[int, Mapping[str, Any]]:
+    async def _resume(self, request: web.Request, caller: Caller) -> Reply:
         body = _Body(await request.read())
         reason = body.text("reason", required=False)
         body.done()
-        return await self._people.resume(caller, reason)
+        return await self._operators.resume(caller, reason)
 
-    async def _alerts(self, request: web.Request, caller: Caller) -> tuple[int, Mapping[str, Any]]:
-        return await self._people.alerts(caller, _document(await _bounded(request)))
+    async def _alerts(self, request: web.Request, caller: Caller) -> Reply:
+        return await self._operators.alerts(caller, _document(await _bounded(request)))
 
 
 class _Body:

@@ -55,6 +55,11 @@ WORKLOADS = {
 }  # fmt: skip
 
 
+def kind_of(workload: str) -> Workload:
+    """Return the kind of `deployment/NAME` and its like."""
+    return WORKLOADS[workload.partition("/")[0]]
+
+
 def uid(found: Mapping[str, Any]) -> str:
     """Return the object's own id, which no other one ever has."""
     return str(found["metadata"]["uid"])

@@ -23,9 +23,9 @@ async def test_a_schedule_that_is_due_asks(tmp_path):
         plan = await one.shown(lambda plan: plan["next_scheduled_timestamp_seconds"])
         assert 0 < plan["next_scheduled_timestamp_seconds"] - time.time() <= 7 * 86400
         one.restarts._due("a", one.config.restart.schedules[0])
-        (wish,) = await one.decided()
-        assert (wish.request.trigger, wish.request.schedule) == ("schedule", "weekly")
-        assert wish.request.expires_t == pytest.approx(time.time() + 3600, abs=30)
+        (pending,) = await one.decided()
+        assert (pending.request.trigger, pending.request.schedule) == ("schedule", "weekly")
+        assert pending.request.expires_t == pytest.approx(time.time() + 3600, abs=30)
 
 
 async def test_a_schedule_whose_condition_does_not_hold_asks_nothing(tmp_path):
@@ -33,25 +33,25 @@ async def test_a_schedule_whose_condition_does_not_hold_asks_nothing(tmp_path):
     late = {**WEEKLY, "throughput_ratio_max": 0.8}
     async with station(tmp_path, schedules=[late]) as one:
         one.restarts._due("a", one.config.restart.schedules[0])
-        assert one.restarts.dispatcher.of_target("a") == []
+        assert one.restarts.dispatcher.waiting("a") == []
 
 
 async def test_an_incident_that_ends_wants_nothing_any_more(tmp_path):
-    """Its wish is gone with it."""
+    """Its request is gone with it."""
     async with station(tmp_path) as one:
         one.incident()
         assert len(await one.decided()) == 1
         one.incident("resolved", advised=False)
-        assert one.restarts.dispatcher.of_target("a") == []
+        assert one.restarts.dispatcher.waiting("a") == []
 
 
 async def test_an_incident_found_before_a_start_asks_again(tmp_path):
     """No event tells of it any more: what is open is looked at."""
     async with station(tmp_path, start=False) as one:
         one.incident()
-        one.restarts.dispatcher.drop("engine_stalled-a")
+        one.restarts.dispatcher.incident_ended("engine_stalled-a")
         await one.restarts._look()
-        assert [w.request.incident_id for w in one.restarts.dispatcher.of_target("a")] == [
+        assert [each.request.incident_id for each in one.restarts.dispatcher.waiting("a")] == [
             "engine_stalled-a"
         ]
 
@@ -63,9 +63,9 @@ async def test_a_dry_run_is_told_once(tmp_path):
             id="x", target="a", group="g", trigger="incident", hook="h", reason="", actor="",
             state="dry_run", began_t=time.time(), incident_id="engine_stalled-a",
         ))  # fmt: skip
-        await one.restarts.open()
+        await one.restarts._plan.read_attempts()
         one.incident()
-        assert one.restarts.dispatcher.of_target("a") == []
+        assert one.restarts.dispatcher.waiting("a") == []
 
 
 @pytest.mark.parametrize("kind", ["lease", "etcd"])
@@ -75,8 +75,8 @@ async def test_a_lock_that_cannot_be_made_is_a_no(tmp_path, kind, monkeypatch):
     lock = {"kind": kind, "endpoints": ["http://127.0.0.1:1"]}
     async with station(tmp_path, mode="auto", lock=lock) as one:
         one.incident()
-        (wish,) = await one.decided()
-        assert (wish.decision.gate, wish.decision.verdict) == ("lock", "refuse")
+        (pending,) = await one.decided()
+        assert (pending.decision.check, pending.decision.verdict) == ("lock", "refuse")
         assert not (tmp_path / "calls").exists()
 
 
@@ -84,12 +84,12 @@ async def test_a_file_lock(tmp_path):
     """Held by another watcher of the host, it is said by whom."""
     lock = {"kind": "file", "path": str(tmp_path / "locks")}
     async with station(tmp_path, mode="auto", lock=lock) as one:
-        other = one.restarts._equipment.means().lock(one.config.restart)
+        other = one.restarts._backends.lock(one.config.restart.lock)
         await other.acquire("the other watcher", "x")
         one.incident()
-        (wish,) = await one.decided()
-        assert wish.decision.gate == "lock"
-        assert "held by the other watcher" in wish.decision.text
+        (pending,) = await one.decided()
+        assert pending.decision.check == "lock"
+        assert "held by the other watcher" in pending.decision.text
         await other.release()
         one.restarts.dispatcher.wake()
         plan = await one.shown(lambda plan: plan["under_way"])
@@ -108,11 +108,11 @@ async def test_the_gates_answer_for_what_is_drained(tmp_path):
 
         one.look("a", start=1234.0)
         assert await gate("a") == (200, "ok\n")
-        one.restarts.world.draining("a", on=True)
+        one.restarts.targets.draining("a", on=True)
         assert await gate("a") == (200, "no 1234\n")
         assert await gate("b") == (200, "ok\n")
         assert (await one.shown(lambda plan: plan["draining"]))["draining"] is True
-        one.restarts.world.draining("a", on=False)
+        one.restarts.targets.draining("a", on=False)
         assert await gate("a") == (200, "ok\n")
         assert (await gate("zz"))[0] == 404
         assert [(e.before, e.after) for e in await one.entries("gate_readiness")] == [
@@ -134,7 +134,7 @@ async def test_a_folder_that_is_not_ours_is_not_written(tmp_path, monkeypatch):
 
 
 async def test_a_journal_that_takes_writes_again_is_no_trouble(tmp_path):
-    """Without a wish for a restart, which would try: an alert on it must end by itself."""
+    """Without a request for a restart, which would try: an alert on it must end by itself."""
     async with station(tmp_path, start=False) as one:
         other = sqlite3.connect(tmp_path / "vllm-watch.sqlite", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")

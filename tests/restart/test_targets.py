@@ -2,21 +2,26 @@
 
 import asyncio
 import itertools
-import tarfile
 from dataclasses import replace
 
 import pytest
 
 from tests.restart.station import station
 from vllm_watch.detectors.base import Verdict
-from vllm_watch.restart.facts import IncidentFact, Peers
+from vllm_watch.incidents.incident import Incident, IncidentEvent
+from vllm_watch.incidents.own_restart import RestartNews
+from vllm_watch.restart.facts import Peers
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.engine_log import StartFailure
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
-from vllm_watch.sources.engine_log import TAIL_BYTES_MAX, EngineLog
+from vllm_watch.samples.target import Target, host_target
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.watch.watch import Watch
 
+ATTEMPT = Attempt(
+    id="x1", target="a", group="g", trigger="incident", hook="h", reason="", actor="",
+    state="helped", began_t=1.0,
+)  # fmt: skip
 SERVES, STALLED, GONE = {"state": "serving"}, {"state": "stalled"}, {"state": "down", "up": False}
 OLD = {"age_s": 120.0}
 
@@ -48,30 +53,42 @@ async def test_peers(tmp_path, looks, peers):
     async with station(tmp_path, targets=tuple(names), start=False) as one:
         for name, look in zip(names, looks, strict=True):
             one.look(name, **look)
-        assert one.restarts.world.peers("a") == peers
+        assert one.restarts.targets.peers("a") == peers
 
 
 async def test_a_peer_that_is_being_restarted_does_not_count(tmp_path):
     """It may still answer; soon it will not."""
     async with station(tmp_path, targets=("a", "b"), start=False) as one:
-        world = one.restarts.world
-        assert world.peers("a") == Peers(healthy=1, total=2)
-        world.restarting("b", on=True)
-        assert world.peers("a") == Peers(healthy=0, total=2)
-        world.restarting("b", on=False)
-        world.draining("b", on=True)
-        assert world.peers("a") == Peers(healthy=0, total=2)
+        targets = one.restarts.targets
+        assert targets.peers("a") == Peers(healthy=1, total=2)
+        targets.restarting("b")
+        assert targets.peers("a") == Peers(healthy=0, total=2)
+        targets.restarting("b", ATTEMPT)
+        targets.draining("b", on=True)
+        assert targets.peers("a") == Peers(healthy=0, total=2)
+
+
+async def test_what_judgement_is_told_of_a_restart(tmp_path):
+    """That it is under way; and, where it did not help, why the server should be back by now."""
+    async with station(tmp_path, start=False) as one:
+        targets, entry = one.restarts.targets, one.board.targets["a"]
+        for end, missing in (
+            ("helped", None), ("did_not_help", "vllm-watch restarted it 1970-01-01 00:00:02Z, and it did not come back"),
+        ):  # fmt: skip
+            targets.restarting("a")
+            assert entry.restart_news == RestartNews(under_way=True)
+            targets.restarting("a", replace(ATTEMPT, state=end, called_t=2.0))
+            assert entry.restart_news == RestartNews(missing=missing)
 
 
 async def test_incidents(tmp_path):
     """As they were told to people; what nobody knows is None."""
     async with station(tmp_path, start=False) as one:
-        world = one.restarts.world
-        incident = one.incident()
-        assert world.incident(incident) == IncidentFact(open=True, restart_advised=True)
+        targets, incident = one.restarts.targets, one.incident()
+        assert targets.incident(incident).advises_restart_of("a")
         one.incident("resolved", advised=False)
-        assert world.incident(incident) == IncidentFact(open=False, restart_advised=False)
-        assert world.incident("zz") is None
+        assert not targets.incident(incident).open
+        assert targets.incident("zz") is None
 
 
 class Says:
@@ -98,120 +115,106 @@ def seen(t, process_start_time):
     return Observation(t=t, monotonic_s=t, target="a", scrape=Call(outcome="ok"), reading=reading)
 
 
-def found(one, *states):
-    """A target on which an incident has just been found, its Watch, and the incident's id; `states`: what follows."""
-    watch = one.watches["a"] = Watch("a", detectors={"said": Says("firing", *states)})
-    one.follow()
-    events = watch.observe(seen(1000.0, 1.0))
-    one.look("a", "stalled", events=events)
-    return watch, events[0]["id"]
+class Judged:
+    """The target `a` under its real judgement, of which the board shows all."""
+
+    def __init__(self, one, *states):
+        self._board, self._targets = one.board, one.restarts.targets
+        self._watch = Watch("a", detectors={"said": Says("firing", *states)})
+        (opened,) = self.look(1000.0, 1.0)
+        self.id = opened.incident.id
+
+    def look(self, t, process_start_time):
+        events = self._watch.observe(seen(t, process_start_time))
+        self._board.publish(self._watch.signals, incidents=self._watch.incidents, events=events)
+        return events
+
+    @property
+    def incident(self):
+        return self._targets.incident(self.id)
 
 
 async def test_an_incident_of_a_process_that_another_has_followed(tmp_path):
     """It is open until it was quiet for a while, but what it was found in is gone: nothing is to be done for it."""
     async with station(tmp_path, start=False) as one:
-        watch, incident = found(one, "unknown")
-        assert one.restarts.world.incident(incident) == IncidentFact(
-            open=True, restart_advised=True
-        )
-        watch.observe(seen(1005.0, 1003.0))
-        told = IncidentFact(open=True, restart_advised=True, outlived=True)
-        assert one.restarts.world.incident(incident) == told
+        judged = Judged(one, "unknown")
+        assert judged.incident.advises_restart_of("a")
+        assert not judged.incident.outlived
+        judged.look(1005.0, 1003.0)
+        assert (judged.incident.open, judged.incident.outlived) == (True, True)
 
 
-async def test_an_incident_that_has_ended_and_is_not_shown_so_yet(tmp_path):
-    """What a look has found is shown once it is on the disk; nothing is begun for what it has ended."""
+async def test_an_incident_that_is_quiet_does_not_fire(tmp_path):
+    """It stays open for half a minute; whether a restart has helped is seen by what the last look found."""
     async with station(tmp_path, start=False) as one:
-        watch, incident = found(one, "clear")
-        for look in range(1, 20):  # an incident ends once it was quiet for half a minute
-            assert one.restarts.world.incident(incident).open
-            if events := watch.observe(seen(1000.0 + 5.0 * look, 1.0)):
+        judged, targets = Judged(one, "clear"), one.restarts.targets
+        assert targets.firing_kinds("a") == {"engine_stalled"}
+        for look in range(1, 20):
+            judged.look(1000.0 + 5.0 * look, 1.0)
+            assert targets.firing_kinds("a") == set()
+            if not judged.incident.open:
                 break
-        assert events[0]["event"] == "resolved"
-        assert not one.restarts.world.incident(incident).open
+        assert look > 1
+        assert not judged.incident.open
+
+
+async def test_a_fault_of_the_host_fires_for_what_it_is_to_restart(tmp_path):
+    """Of the targets that it concerns only those whose restart is advised."""
+    fault = Incident(
+        id="f", target=host_target("h"), engine=None, kind="gpu_fault", cause="xid", severity="page",
+        summary="Xid 31", restart_advised=True, concerns=("a", "b"), restart_targets=("b",), opened_t=1.0, updated_t=1.0,
+    )  # fmt: skip
+    async with station(tmp_path, targets=("a", "b"), start=False) as one:
+        one.board.host.target = Target(name=host_target("h"), url="")
+        one.board.tell([IncidentEvent("opened", 1.0, fault)])
+        assert one.restarts.targets.firing_kinds("a") == set()
+        assert one.restarts.targets.firing_kinds("b") == {"gpu_fault"}
 
 
 async def test_a_crash_loop_is_a_start_that_fails(tmp_path):
     """One more start would crash again."""
     async with station(tmp_path, start=False) as one:
-        assert one.restarts.world.start_failure("a") is None
+        assert one.restarts.targets.start_failure("a") is None
         one.incident(kind="engine_down", cause="crash_loop", advised=False)
-        assert one.restarts.world.start_failure("a") == "no step for 40 s"
+        assert one.restarts.targets.start_failure("a") == "no step for 40 s"
 
 
 async def test_a_start_that_its_log_says_cannot_succeed(tmp_path):
     """Only what would fail the same way again; what the next start may survive is no reason against it."""
     async with station(tmp_path, start=False) as one:
-        world = one.restarts.world
+        targets = one.restarts.targets
         for deterministic, said in ((True, "the KV cache is too small"), (False, None)):
             failed = StartFailure(
                 failure="kv_cache_too_small", deterministic=deterministic, sentence="the KV cache is too small",
             )  # fmt: skip
-            one.board.publish(replace(one.watches["a"].signals, start_failure=failed))
-            assert world.start_failure("a") == said
-
-
-async def test_the_end_of_the_log_is_evidence(tmp_path):
-    """What the engine said last, without secrets."""
-    log = EngineLog("a", tmp_path / "vllm.log")
-    log.path.write_text(
-        "x" * (TAIL_BYTES_MAX + 5) + "\nGET http://user:pass@host\nValueError: no such model"
-    )
-    async with station(tmp_path, start=False) as one:
-        world = one.restarts.world
-        world.log_tail = lambda _: log.tail()
-        attempt = Attempt(
-            id="x2", target="a", group="g", trigger="incident", hook="h", reason="", actor="",
-            state="intent", began_t=1.0,
-        )  # fmt: skip
-        with tarfile.open(await world.evidence(attempt)) as archive:
-            kept = archive.extractfile("a-x2/engine.log").read()
-    assert kept.endswith(b"GET http://[hidden]@host\nValueError: no such model")
-    assert len(kept) <= TAIL_BYTES_MAX
+            one.board.publish(replace(targets.signals("a"), start_failure=failed))
+            assert targets.start_failure("a") == said
 
 
 async def test_the_next_look(tmp_path):
     """Waits for the target's own next look, and no longer than it is told to."""
     async with station(tmp_path, targets=("a", "b"), start=False) as one:
-        world = one.restarts.world
-        waiting = asyncio.create_task(world.next_look("a", 5.0))
+        targets = one.restarts.targets
+        waiting = asyncio.create_task(targets.next_look("a", 5.0))
         await asyncio.sleep(0)
         one.look("b")
         await asyncio.sleep(0)
         assert not waiting.done()
         one.look("a")
         assert await waiting is True
-        assert await world.next_look("a", 0.01) is False
-
-
-async def test_evidence(tmp_path):
-    """A recording, the target, its incidents and the GPUs: what there is of it in the morning."""
-    async with station(tmp_path, start=False) as one:
-        one.incident()
-        attempt = Attempt(
-            id="x1", target="a", group="g", trigger="incident", hook="h", reason="", actor="",
-            state="intent", began_t=1.0,
-        )  # fmt: skip
-        path = await one.restarts.world.evidence(attempt)
-        with tarfile.open(path) as archive:
-            found = {each.name: archive.extractfile(each).read() for each in archive.getmembers()}
-        assert sorted(found) == [
-            "a-x1/gpus.json", "a-x1/incidents.json", "a-x1/recording.jsonl.gz", "a-x1/target.json",
-        ]  # fmt: skip
-        assert b'"engine_stalled"' in found["a-x1/incidents.json"]
-        assert found["a-x1/recording.jsonl.gz"] == b"recorded"
+        assert await targets.next_look("a", 0.01) is False
 
 
 async def test_a_reload_holds_at_once(tmp_path):
-    """A target that is switched off is restarted no more, and shown no more; its wish waits for nobody."""
+    """A target that is switched off is restarted no more, and shown no more; its request waits for nobody."""
     async with station(tmp_path) as one:
         one.incident()
-        (wish,) = await one.decided()
-        assert wish.decision.gate == "approval"
+        (pending,) = await one.decided()
+        assert pending.decision.check == "approval"
         off = one.config.restart.model_copy(update={"mode": "off"})
         one.follow(one.config.model_copy(update={"restart": off}))
         for _ in range(400):
-            if wish.decision.gate == "mode":
+            if pending.decision.check == "mode":
                 break
             await asyncio.sleep(0.01)
-        assert wish.decision.text == "restarts are off (restart.mode)"
+        assert pending.decision.text == "restarts are off (restart.mode)"

@@ -1,4 +1,4 @@
-"""What people ask for: what comes of it, what is answered, and what is written down."""
+"""What operators ask for: what comes of it, what is answered, and what is written down."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ async def test_a_person_restarts_a_target(tmp_path):
         (entry,) = await one.entries("restart")
         assert (entry.actor, entry.source, entry.target) == ("anna", "127.0.0.1", "a")
         assert (entry.reason, entry.before) == ("driver update", "serving: said so")
-        assert entry.after == "act: every gate agrees"
+        assert entry.after == "act: every check passed"
 
 
 async def test_two_people_at_once_restart_once(tmp_path):
@@ -42,7 +42,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("restart", "body", "gate"), REFUSED.values(), ids=REFUSED)
 async def test_a_person_is_refused_with_all_that_is_against_it(tmp_path, restart, body, gate):
-    """409, the gate that decided, and each gate's sentence."""
+    """409, the gate that decided, and each check's sentence."""
     async with station(tmp_path, **restart) as one:
         status, said = await one.ask("/api/v1/targets/a/restart", {"reason": "now", **body})
         if gate == "window" and status == 202:
@@ -69,7 +69,7 @@ async def test_unknown_names_are_not_found(tmp_path):
 
 
 async def test_without_a_disk_nobody_restarts_anything(tmp_path):
-    """Mode observe needs no state folder, and then a person's wish is refused, too."""
+    """Mode observe needs no state folder, and then a person's request is refused, too."""
     async with station(tmp_path, mode="observe", state_dir=False) as one:
         incident = one.incident()
         plan = await one.shown(lambda plan: plan["last"])
@@ -79,7 +79,7 @@ async def test_without_a_disk_nobody_restarts_anything(tmp_path):
         assert not (tmp_path / "calls").exists()
 
 
-async def test_a_yes_holds_until_the_gate_opens(tmp_path):
+async def test_a_yes_holds_until_the_check_passes(tmp_path):
     """Approved during a cooldown, it is restarted when that is over, without a second yes."""
     async with station(tmp_path, cooldown_seconds=2, budget_per_hour=5) as one:
         now_t = time.time()
@@ -88,8 +88,8 @@ async def test_a_yes_holds_until_the_gate_opens(tmp_path):
             state="helped", began_t=now_t, called_t=now_t,
         ))  # fmt: skip
         incident = one.incident()
-        (wish,) = await one.decided()
-        assert wish.decision.gate == "cooldown"
+        (pending,) = await one.decided()
+        assert pending.decision.check == "cooldown"
         status, said = await one.ask(f"/api/v1/incidents/{incident}/approve")
         assert (status, said["verdict"]) == (202, "wait")
         plan = await one.shown(lambda plan: plan["waiting"] and plan["waiting"][0]["approved_by"])
@@ -110,7 +110,7 @@ async def test_nothing_to_approve(tmp_path):
 
 
 async def test_a_silenced_incident_restarts_nothing(tmp_path):
-    """The wish stays, and says why it waits."""
+    """The request stays, and says why it waits."""
     async with station(tmp_path, mode="auto", peers="none", budget_per_hour=0) as one:
         incident = one.incident()
         body = {"reason": "I look at it", "minutes": 5}
