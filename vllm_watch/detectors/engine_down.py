@@ -104,6 +104,8 @@ _SERVER_ERROR = 500
 class Detector:
     """Follows whether one server answers."""
 
+    needs = down_verdicts.NEEDS
+
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._gpus = GpuTrouble()

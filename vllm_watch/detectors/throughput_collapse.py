@@ -50,16 +50,6 @@ ALIKE = 1.2
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 """Thrash pages when the queue has doubled since it began (five requests count as none)."""
 
-_PAGE = frozenset(
-    (
-        causes.KV_PINNING,
-        causes.KV_LEAK,
-        causes.SLOW_ENGINE,
-        causes.THERMAL,
-        causes.NEIGHBOUR,
-        causes.UNKNOWN,
-    )
-)
 _RESTART = frozenset((causes.KV_LEAK, causes.SLOW_ENGINE))
 
 
@@ -342,7 +332,7 @@ class EngineJudge:
         evidence_against: tuple[Evidence, ...],
     ) -> Verdict:
         restart = self._restart if cause == causes.KV_PINNING else cause in _RESTART
-        page = self._queue_grew if cause == causes.PREEMPTION_THRASH else cause in _PAGE
+        page = cause != causes.PREEMPTION_THRASH or self._queue_grew
         return Verdict(
             state=FIRING,
             kind=KIND,
@@ -358,6 +348,8 @@ class EngineJudge:
 
 class Detector(PerEngine[EngineJudge]):
     """One judge per engine, each of which is also compared with its siblings."""
+
+    needs = causes.NEEDS
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, EngineJudge)

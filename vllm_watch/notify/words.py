@@ -8,11 +8,13 @@ from typing import Any
 from urllib.parse import quote
 
 from vllm_watch.notify import policy
-from vllm_watch.notify.advice import runbook, what_to_do
 from vllm_watch.notify.batches import Batch, Item
 from vllm_watch.notify.markup import clean, markdown
 from vllm_watch.notify.matter import INCIDENT, RESTART, Matter
 from vllm_watch.samples.target import WATCHER
+from vllm_watch.story.base import Story
+from vllm_watch.story.kinds import story_of
+from vllm_watch.story.restart_steps import RUNBOOK, step_of
 
 ITEMS_SHOWN = 5
 """The worst five: who can read more opens the page."""
@@ -29,21 +31,6 @@ SCHEMA = 1
 _OPENING = {
     policy.OPENED: "", policy.WORSE: "worse: ", policy.REMINDER: "still open: ",
     policy.RESOLVED: "resolved: ", policy.SAID: "", TEST: "test: ",
-}  # fmt: skip
-_TROUBLES = {
-    "engine_down": "is down", "engine_stalled": "stands still with work in hand",
-    "throughput_collapse": "does far less than when it was fresh",
-    "overload": "has more work than it can do", "gpu_fault": "has a faulty GPU",
-    "stale_vram": "has GPU memory held by what does nothing with it",
-    "host_memory_growth": "uses more and more of the host's memory",
-    "target_unreadable": "cannot be read",
-}  # fmt: skip
-_STEPS = {
-    "dry_run": "would be restarted (dry run)", "approval": "waits for a yes to its restart",
-    "refused": "is not restarted", "breaker": "is not restarted any more by itself",
-    "begun": "is being restarted", "helped": "was restarted, and it helped",
-    "did_not_help": "was restarted, and it did not help", "failed": "could not be restarted",
-    "uncertain": "may have been restarted: nobody knows", "cancelled": "was not restarted after all",
 }  # fmt: skip
 _ENDS = {
     "healthy": "it is well again", "restarted": "another process answers",
@@ -121,7 +108,7 @@ def _title(batch: Batch) -> str:
     if batch.digest:
         return f"{batch.severity.upper()} {count} matters at once: {_counts(batch.items)}"
     if matter.about == RESTART:
-        return f"{head}{_name(matter)} {_STEPS.get(matter.cause, matter.cause)}"
+        return f"{head}{_name(matter)} {step_of(matter.cause).says}"
     what = f"{_plain(matter.kind)} ({_plain(matter.cause)})"
     if count == 1:
         return f"{head}{_name(matter)}: {what}"
@@ -165,11 +152,10 @@ def _one(item: Item, links: Links) -> list[list[str]]:
     if item.phase not in (policy.RESOLVED, TEST):
         last += [
             f"{label}: {text}" for label, text in (
-                ("Restart", matter.restart),
-                ("To do", what_to_do(matter.kind, matter.cause)),
+                ("Restart", matter.restart), ("To do", first_step(matter)),
             ) if text
         ]  # fmt: skip
-        last.append(f"Runbook: {runbook(matter.kind, links.runbooks_url)}")
+        last.append(f"Runbook: {runbook(matter, links)}")
     if links.page_url is not None:
         last.append(f"Page: {page(links.page_url, matter)}")
     if matter.about != RESTART and item.phase != TEST:
@@ -187,9 +173,7 @@ def _many(batch: Batch, links: Links) -> list[list[str]]:
     more = count - len(worst)
     last = [f"and {more} more."] if more > 0 else []
     if not batch.digest and first.phase != policy.RESOLVED:
-        advice = what_to_do(matter.kind, matter.cause)
-        last += [f"To do: {advice}"] if advice else []
-        last.append(f"Runbook: {runbook(matter.kind, links.runbooks_url)}")
+        last += [f"To do: {first_step(matter)}", f"Runbook: {runbook(matter, links)}"]
     if links.page_url is not None:
         last.append(f"Page: {links.page_url}")
     return [[head[0].upper() + head[1:]], worst, *([last] if last else [])]
@@ -204,11 +188,11 @@ def _sentence(item: Item) -> str:
     if item.phase == TEST:
         return f"{summary}."
     if matter.about == RESTART:
-        step = _STEPS.get(matter.cause, matter.cause)
+        step = step_of(matter.cause).says
         return f"{place} {step} ({clock(matter.t)}): {summary}."
     if item.phase != policy.RESOLVED:
         since = f"since {clock(matter.t)}, cause {matter.cause}"
-        return f"{place} {_trouble(matter)} {since}: {summary}."
+        return f"{place} {_story(matter).says} {since}: {summary}."
     ended = _ENDS.get(matter.resolution or "", "it is over")
     until = "" if matter.ended_t is None else f" until {clock(matter.ended_t)}"
     late = " It could not be told while it lasted." if item.late else ""
@@ -216,10 +200,21 @@ def _sentence(item: Item) -> str:
     return f"{place}: {what} from {clock(matter.t)}{until} is over: {ended}.{late}"
 
 
-def _trouble(matter: Matter) -> str:
-    if matter.target == WATCHER:
-        return "has lost most of its targets at once"
-    return _TROUBLES.get(matter.kind, f"has {_plain(matter.kind)}")
+def first_step(matter: Matter) -> str:
+    """What to do first, in one sentence."""
+    if matter.about == RESTART:
+        return step_of(matter.cause).first_step
+    return _story(matter).first_step_of(matter.cause)
+
+
+def runbook(matter: Matter, links: Links) -> str:
+    """Where to read on: a link where the pages are served, else the path in the repository."""
+    page = RUNBOOK if matter.about == RESTART else _story(matter).runbook
+    return f"{(links.runbooks_url or 'docs').rstrip('/')}/{page}"
+
+
+def _story(matter: Matter) -> Story:
+    return story_of(matter.kind, matter.target)
 
 
 def clock(t: float) -> str:
@@ -264,7 +259,7 @@ def _payload(
         "group": of_one(lambda m: m.group),
         "title": title,
         "text": "\n".join(line for lines in paragraphs for line in lines),
-        "runbook": of_one(lambda m: runbook(m.kind, links.runbooks_url)),
+        "runbook": of_one(lambda m: runbook(m, links)),
         "page_url": links.page_url,
         "items": [_item(each) for each in batch.items[:ITEMS_SHOWN]],
         "ids": [clean(each.matter.id, ID_MAX) for each in batch.items],

@@ -1,0 +1,52 @@
+"""How it is told that an engine does far less than when it was fresh."""
+
+from vllm_watch.story.base import Cause, Story
+
+STORY = Story(
+    title="Collapsed",
+    says="has collapsed",
+    about="The engine does far less than when it was fresh, at equal load.",
+    is_not="a drop in load, a burst, longer requests, or a full KV cache that serves as many requests as ever",
+    first_step="Compare it with its peers on the status page before you restart it.",
+    causes={
+        "kv_pinning": Cause(
+            title="few requests hold the KV cache",
+            seen="a few requests, or none, hold the KV cache",
+            first_step="Find the long requests in the API log and abort them; then limit max_tokens and prompt length.",
+            restart="No restart is advised: running requests account for the pages, and the long ones come back.",
+        ),
+        "preemption_thrash": Cause(
+            title="preemption thrash",
+            seen="long requests push each other out",
+            first_step="Lower --max-num-seqs or the length limits, or add KV cache or replicas.",
+            restart="A restart does not help: the long requests come back.",
+        ),
+        "kv_leak": Cause(
+            title="KV cache leak",
+            seen="pages of the KV cache got lost",
+            first_step="Restart it in a quiet moment, before users have to wait if you can.",
+            restart="No restart is advised at the moment.",
+        ),
+        "slow_engine": Cause(
+            title="slow steps",
+            seen="every step takes longer",
+            first_step="Restart it; if it stays slow, check the host: CPU frequency, other tenants, PCIe, NCCL.",
+            restart="No restart is advised at the moment.",
+        ),
+        "thermal_throttle": Cause(
+            title="GPU slowed by heat or power",
+            seen="a GPU lowers its clock for heat or power",
+            first_step="Run nvidia-smi -q -d PERFORMANCE,TEMPERATURE; check fans, airflow, power supply and power limit.",
+            restart="A restart does not help: it does not cool the GPU.",
+        ),
+        "neighbour_contention": Cause(
+            title="a neighbour takes the GPU or the CPU",
+            seen="another process computes on its GPU, or it waits for a CPU",
+            first_step="Stop or move what the evidence names (vllm-watch gpus shows who uses its GPU), or give the engine more CPUs "
+            "if it waits for one.",
+            restart="A restart does not help: the neighbour stays.",
+        ),
+        "unknown": Cause(title="cause unknown", seen="the cause is not known yet"),
+    },
+    charts=("generation_tokens_per_second", "kv_cache_usage_ratio", "step_time_seconds"),
+)  # fmt: skip
