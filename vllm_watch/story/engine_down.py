@@ -5,7 +5,7 @@ from vllm_watch.story.base import Cause, Story
 STORY = Story(
     title="Down",
     says="is down",
-    about="The server does not answer: users get errors.",
+    about="The server does not answer.",
     is_not="a server that loads its weights, was drained, or was scaled to zero",
     first_step="Check whether its process is alive, and read its log: vllm-watch diagnose LOG.",
     causes={
