@@ -5,9 +5,10 @@ from random import Random
 import pytest
 
 from tests.detectors.test_stories import FOUND_WITHIN, Told, of, pages
+from tests.told import said
 from vllm_watch.lab.lives import LIVES
 from vllm_watch.lab.onlooker import Onlooker, look
-from vllm_watch.watch.watch import Watch
+from vllm_watch.watch.site_watch import SiteWatch
 
 UPDATES = {
     # story → intervals at which an onlooker can know
@@ -109,9 +110,9 @@ QUIET = {
 @pytest.mark.parametrize("slug", QUIET)
 def test_half_an_hour_of_healthy_life_wakes_nobody(slug):
     """A handful of the lives that `make soak-healthy` lets run for days."""
-    onlooker, watch, events = QUIET[slug], Watch(slug), []
+    onlooker, watch, events = QUIET[slug], SiteWatch(), []
     for seen in look(LIVES[slug].build(3), onlooker, Random(3), 1800.0):
-        events += watch.observe(seen)
+        events += said(watch.look(seen))
     assert pages(events) == []
     assert not any(each["restart_advised"] for each in events)
     assert watch.failures == {}

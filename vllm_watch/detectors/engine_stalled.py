@@ -116,8 +116,6 @@ FDS_RISES_UNSEEN_MIN = 4
 class Detector:
     """Follows the heartbeat of every engine of one target."""
 
-    needs = NEEDS
-
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._engines: dict[str, Engine] = {}

@@ -110,8 +110,6 @@ class _Minute:
 class Detector:
     """Follows the resident memory of one API server."""
 
-    needs = NEEDS
-
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._minutes: deque[_Minute] = deque(maxlen=int(settings.window_seconds / BIN_SECONDS) + 1)

@@ -1,17 +1,19 @@
 """What each detector must have and what only sharpens it: data, held against what a target really carries.
 
 A detector whose need is missing is blind there and says so; where only something that sharpens it is missing
-it sees partly, and says what that costs. A detector says it in `needs`; one that does not needs nothing.
+it sees partly, and says what that costs. A detector's module says it in `NEEDS`; one that does not needs nothing.
 The names of inputs are those of `signals.inputs`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
-from vllm_watch.detectors.base import CLEAR, UNKNOWN, Detector, Verdict
+from vllm_watch.detectors.base import CLEAR, UNKNOWN, Verdict
 from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.inputs import INPUTS, Inputs
 from vllm_watch.signals.records import Sight
+from vllm_watch.support import plugins
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,14 @@ class Needs:
 
     must: tuple[Need, ...] = ()
     sharpens: tuple[Need, ...] = ()
+
+
+@cache
+def needs_of_all() -> Mapping[str, Needs]:
+    """Of every detector, by slug."""
+    kinds = (("Settings", "Detector"), ("Settings", "HostDetector"))
+    found = [m for each in kinds for m in plugins.modules("vllm_watch.detectors", each)]
+    return {plugins.slug(module): getattr(module, "NEEDS", Needs()) for module in found}
 
 
 def sight(needs: Needs, inputs: Inputs) -> Sight:
@@ -78,9 +88,12 @@ def _where(need: Need, inputs: Inputs) -> str:
 class Sights:
     """How well each detector of one target sees, worked out anew only when what is carried changes."""
 
-    def __init__(self, detectors: Mapping[str, Detector]) -> None:
-        """Take the detectors by slug."""
-        self._needs = {slug: getattr(each, "needs", Needs()) for slug, each in detectors.items()}
+    def __init__(self, slugs: Iterable[str] | None = None) -> None:
+        """`slugs`: of which detectors; None: of all, those that judge the target's host included."""
+        known = needs_of_all()
+        self._needs = {
+            each: known.get(each, Needs()) for each in (known if slugs is None else slugs)
+        }
         self._inputs = Inputs()
         self._revision = -1
         self._known: dict[str, Sight] = {}

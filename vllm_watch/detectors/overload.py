@@ -150,7 +150,5 @@ class EngineJudge:
 class Detector(PerEngine[EngineJudge]):
     """One judge per engine."""
 
-    needs = NEEDS
-
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, lambda engine: EngineJudge(engine, settings))

@@ -10,12 +10,14 @@ Source: vLLM #55510, #42017, #43060 and a dozen like them. Runbook: docs/detecto
 from pydantic import BaseModel, ConfigDict, Field
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, HostView, Verdict
+from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.signals.holders import records
 from vllm_watch.signals.holders.records import GpuHolders, Holder, Judged, Limits
 from vllm_watch.signals.holders.words import seconds, size
 from vllm_watch.story.stale_vram import STORY
 
 KIND = "stale_vram"
+NEEDS = Needs(must=(Need(("gpus",), "nobody who holds GPU memory is seen"),))
 
 _LIMITS = Limits()
 

@@ -27,6 +27,7 @@ from vllm_watch.signals.cpu_waits import StepWaits
 from vllm_watch.signals.pages import Pages, none_prefilling
 
 KIND = "throughput_collapse"
+NEEDS = causes.NEEDS
 
 UNHELD_SECONDS = 15.0
 """For so long no request must account for the pages in use, while none is being prefilled, to advise a restart."""
@@ -348,8 +349,6 @@ class EngineJudge:
 
 class Detector(PerEngine[EngineJudge]):
     """One judge per engine, each of which is also compared with its siblings."""
-
-    needs = causes.NEEDS
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, EngineJudge)

@@ -99,7 +99,7 @@ class HostWatch:
         if self._timeline.is_late(t, monotonic_s):
             return []
         at_s, _ = self._timeline.advance(t, monotonic_s)
-        served = any(each.serves for each in servers.values())
+        served = any(each.serves for each in servers.values()) if servers else None
         self.holders = self._judge.look(at_s, t, gpus, served=served)
         known = {
             name: Server(start_time=each.start_time if each.serves else None, pids=each.pids)

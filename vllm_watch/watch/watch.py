@@ -68,7 +68,8 @@ class Watch:
         self._last_success_t: float | None = None
         self._health_status: int | None = None
         self._detectors = dict(all_detectors() if detectors is None else detectors)
-        self._sights = Sights(self._detectors)
+        # Also of what is judged once for its host: who reads of a target reads what is not seen there.
+        self._sights = Sights(None if detectors is None else self._detectors)
         self._lifecycle = Lifecycle(target)
         self._own_restart = OwnRestart()
         self._adviser = Adviser(attention)
