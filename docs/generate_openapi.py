@@ -22,10 +22,12 @@ from vllm_watch.incidents.incident import Incident
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.target import Target
 from vllm_watch.signals.records import Advice, Sight, TargetSignals
+from vllm_watch.story.base import Story
+from vllm_watch.story.restart_steps import Step
 
 PAGE = Path(__file__).parent / "openapi.json"
 Schema = dict[str, Any]
-RECORDS = (TargetSignals, Sight, Advice, Incident, RestartPlan, RestartState, SourceHealth, StoreHealth, Target, GpuReading)  # fmt: skip
+RECORDS = (TargetSignals, Sight, Advice, Incident, RestartPlan, RestartState, SourceHealth, StoreHealth, Target, GpuReading, Story, Step)  # fmt: skip
 
 TEXT: Schema = {"type": "string", "maxLength": TEXT_CHARACTERS_MAX}
 MINUTES: Schema = {"type": "number", "exclusiveMinimum": 0, "maximum": MINUTES_MAX}
@@ -82,7 +84,8 @@ def schemas() -> Schema:
         root_cause_line=optional({"type": "string"}), explanation={"type": "string"},
     ))  # fmt: skip
     text, number = {"type": "string"}, {"type": ["number", "null"]}
-    incident = more("Incident", state={"enum": ["open", "resolved"]})
+    words = dict.fromkeys(("title", "says", "first_step", "restart_outcome", "runbook"), text)
+    incident = more("Incident", state={"enum": ["open", "resolved"]}, **words)
     return found | {
         "IncidentShown": incident,
         "TargetShown": more(
@@ -96,7 +99,7 @@ def schemas() -> Schema:
             window_seconds=number, history_seconds=number, store=optional(ref("StoreHealth")),
             restarts=optional(ref("RestartState")), not_ready={"type": ["string", "null"]},
             sources=by_name(ref("SourceHealth")), gpus=optional(ref("GpuReading")),
-            targets=listed(ref("TargetShown")),
+            targets=listed(ref("TargetShown")), story=by_name(ref("Story")), restart_steps=by_name(ref("Step")),
         ),
         "Incidents": record(incidents=listed(ref("IncidentShown"))),
         "History": record(target=text, engines=by_name(record(

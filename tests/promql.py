@@ -7,7 +7,7 @@ from typing import Any
 import promql_parser
 
 from vllm_watch.board.health import NOTIFIER_OUTCOMES
-from vllm_watch.board.incidents import KINDS
+from vllm_watch.story.kinds import KINDS
 from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.target_families import GPU_STATUSES
 from vllm_watch.incidents.incident import SEVERITIES

@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 
 from tests.export.small_board import SERVING, T, small_board
 from vllm_watch.board.board import Board
-from vllm_watch.board.incidents import KINDS, RESOLVED_MAX
+from vllm_watch.board.incidents import RESOLVED_MAX
+from vllm_watch.story.kinds import KINDS
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents import incident as judged
 from vllm_watch.incidents import relations

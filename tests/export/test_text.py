@@ -24,7 +24,7 @@ from tests.export.test_incidents import told
 from vllm_watch import __version__
 from vllm_watch.board.board import Board
 from vllm_watch.board.health import NotifierHealth, StoreHealth, WebHealth
-from vllm_watch.board.incidents import KINDS
+from vllm_watch.story.kinds import KINDS
 from vllm_watch.board.restarts import (
     AttemptShown,
     Gate,
