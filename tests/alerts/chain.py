@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.alerts.stories import RULE_FILES, SCRAPED, promtool, rules, series
 from tests.promql import NAME, recorded, selectors
+from tests.told import made
 from vllm_watch.board.board import Board
 from vllm_watch.config import Config
 from vllm_watch.export import text
@@ -118,7 +119,7 @@ class Pipeline:
         self.board.publish(watch.signals)
         told = self._fleet.take(seen, seen.target, events, 0.0)
         for event in told:
-            self.board.incident_events(event["target"], [event])
+            self.board.tell(made(event))
         self.board.incident_news(seen.target, watch.incidents, seen.t)
         return [dict(event) for event in told]
 
