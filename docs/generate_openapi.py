@@ -85,6 +85,7 @@ def schemas() -> Schema:
     ))  # fmt: skip
     text, number = {"type": "string"}, {"type": ["number", "null"]}
     words = dict.fromkeys(("title", "says", "first_step", "restart_outcome", "runbook"), text)
+    _under_shown_names(found["Incident"])
     incident = more("Incident", state={"enum": ["open", "resolved"]}, **words)
     return found | {
         "IncidentShown": incident,
@@ -99,6 +100,7 @@ def schemas() -> Schema:
             window_seconds=number, history_seconds=number, store=optional(ref("StoreHealth")),
             restarts=optional(ref("RestartState")), not_ready={"type": ["string", "null"]},
             sources=by_name(ref("SourceHealth")), gpus=optional(ref("GpuReading")),
+            host=record(name=text, incidents=listed(ref("IncidentShown"))),
             targets=listed(ref("TargetShown")), story=by_name(ref("Story")), restart_steps=by_name(ref("Step")),
         ),
         "Incidents": record(incidents=listed(ref("IncidentShown"))),
@@ -124,6 +126,17 @@ def schemas() -> Schema:
         "Nothing": {"type": "object", "maxProperties": 0},
         "AlertGroup": {"type": "object", "description": "Alertmanager's webhook payload, version 4."},
     }  # fmt: skip
+
+
+def _under_shown_names(incident: Schema) -> None:
+    """Times and evidence have names of the API's own, and what judgement alone needs is not shown."""
+    properties, number = incident["properties"], {"type": ["number", "null"]}
+    sides = {side: properties.pop(f"evidence_{side}") for side in ("for", "against")}
+    for key in ("firing", "outlived", "opened_t", "updated_t", "resolved_t"):
+        properties.pop(key)
+    times = (f"{name}_timestamp_seconds" for name in ("opened", "updated", "resolved"))
+    properties |= {"evidence": record(**sides), **dict.fromkeys(times, number)}
+    incident["required"] = sorted(properties)
 
 
 def _as_shown(schema: Any) -> None:

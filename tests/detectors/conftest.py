@@ -17,9 +17,9 @@ def causes_without_words() -> Iterator[None]:
 
     def heard(self: Verdict, *values: Any, **named: Any) -> None:
         make(self, *values, **named)
-        if self.state == FIRING and self.kind in KINDS:
-            if self.cause not in (*STORIES[self.kind].causes, "unknown"):
-                unknown.add((self.kind, self.cause))
+        told = (*STORIES[self.kind].causes, "unknown") if self.kind in KINDS else (self.cause,)
+        if self.state == FIRING and self.cause not in told:
+            unknown.add((self.kind, self.cause))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Verdict, "__init__", heard)
