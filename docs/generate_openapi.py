@@ -64,8 +64,8 @@ def more(name: str, **properties: Schema) -> Schema:
     return {"allOf": [ref(name), record(**properties)]}
 
 
-def schemas() -> Schema:
-    """Those of the records, and of what is put together from them."""
+def _of_records() -> Schema:
+    """Those of the records, as they are shown."""
     found: Schema = {}
     for kind in RECORDS:
         made = TypeAdapter(kind).json_schema(
@@ -83,11 +83,16 @@ def schemas() -> Schema:
         **{"class": {"type": "string"}, "deterministic": {"type": "boolean"}},
         root_cause_line=optional({"type": "string"}), explanation={"type": "string"},
     ))  # fmt: skip
+    _under_shown_names(found["Incident"])
+    return found
+
+
+def schemas() -> Schema:
+    """Those of the records, and of what is put together from them."""
     text, number = {"type": "string"}, {"type": ["number", "null"]}
     words = dict.fromkeys(("title", "says", "first_step", "restart_outcome", "runbook"), text)
-    _under_shown_names(found["Incident"])
     incident = more("Incident", state={"enum": ["open", "resolved"]}, **words)
-    return found | {
+    return _of_records() | {
         "IncidentShown": incident,
         "TargetShown": more(
             "Target", interval_seconds=number, state=text, state_text=text, detectors=by_name(ref("Sight")),

@@ -9,7 +9,7 @@ STORY = Story(
     is_not="a long prefill, a warm-up, a sleeping or a paused engine",
     first_step="Take it out of the load balancer (/health still says 200) and dump the engine core's stack (py-spy dump --pid PID); "
     "restart it if a restart is advised.",
-    restart="No restart is advised yet: it may recover by itself, or a GPU must be repaired first (see the evidence).",
+    restart="No restart is advised yet: it may recover, or a GPU needs repair.",
     causes={
         "hang": Cause(title="hang", seen="the engine core does not step"),
         "admission_deadlock": Cause(

@@ -13,7 +13,7 @@ STORY = Story(
             title="few requests hold the KV cache",
             seen="a few requests, or none, hold the KV cache",
             first_step="Find the long requests in the API log and abort them; then limit max_tokens and prompt length.",
-            restart="No restart is advised: running requests account for the pages, and the long ones come back.",
+            restart="No restart is advised: the long requests would come back.",
         ),
         "preemption_thrash": Cause(
             title="preemption thrash",
