@@ -56,6 +56,8 @@ WORST = (
     "{{ .Labels.target }} {{ . | value | SHOWN }};{{ end }}"
 )
 
+SCOPE = re.compile(r" {10}scope: >-\n(?: {12}.*\n)+")
+
 
 def alert_of(kind: str) -> str:
     """The name of its alert."""
@@ -64,9 +66,14 @@ def alert_of(kind: str) -> str:
 
 def rules() -> str:
     """The alerts of all kinds, the one for kinds that the rules do not know, and that of the watcher's own incident."""
-    return "\n".join(
-        [*(_of_kind(kind, STORIES[kind]) for kind in KINDS), _of_the_rest(), _of_many()]
-    )
+    of_kinds = (_of_kind(kind, STORIES[kind]) for kind in KINDS)
+    text = "\n".join([*of_kinds, _of_the_rest(), _of_many()])
+    # What alerts share is written once.
+    for number, block in enumerate(dict.fromkeys(SCOPE.findall(text)), 1):
+        first, *others = text.split(block)
+        anchored = block.replace(">-", f"&scope{number} >-", 1) if others[1:] else block
+        text = first + anchored + f"          scope: *scope{number}\n".join(others)
+    return text
 
 
 def sections() -> str:

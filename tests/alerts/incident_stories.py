@@ -76,7 +76,7 @@ def _down(number: int, severity: str, count: int, worst: str = "") -> Fired:
     scope = f"{count} of chat at once. The worst, by time without progress:{worst}"
     return Fired(
         {**CHAT, "target": f"chat-{number}", "kind": "engine_down", "cause": "crash", "severity": severity},
-        f"chat-{number} (chat) is down: nothing listens where a server answered (crash).",
+        f"chat-{number} (chat) is down: nothing listens on its port any more (crash).",
         scope,
     )  # fmt: skip
 

@@ -11,7 +11,7 @@ UNKNOWN = "unknown"
 CURES = "A restart is known to cure this."
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Cause:
     """How one cause of a kind is told."""
 

@@ -11,21 +11,18 @@ STORY = Story(
     restart="No restart is advised: restarting the engine does not repair a GPU.",
     causes={
         "gpu_lost": Cause(
-            title="GPU lost",
-            seen="the driver has lost a GPU",
+            "GPU lost", "the driver has lost a GPU",
             first_step="Reboot the host; check the GPU's seating, power and risers.",
         ),
         "xid": Cause(
-            title="Xid error",
-            seen="the driver reports an error that needs a person",
+            "Xid error", "the driver reports an error that needs attention",
             first_step="Do what the evidence says for the code; dmesg -T | grep -i nvrm has the details.",
         ),
         "ecc": Cause(
-            title="memory errors",
-            seen="GPU memory has errors that could not be corrected",
+            "memory errors", "GPU memory has errors that could not be corrected",
             first_step="Drain the engine and reset the GPU; have it replaced if the errors come back.",
         ),
     },
     severities=("page", "ticket", "info"),
     of_gpus=True,
-)
+)  # fmt: skip

@@ -9,6 +9,6 @@ STORY = Story(
     is_not="GPU memory, a cache that fills up, or clients that wait",
     first_step="Compare its growth with the container's memory limit, and plan a restart before it gets there.",
     restart="No restart is advised yet: it has not grown enough (see the evidence).",
-    causes={"leak": Cause(title="leak", seen="it grows steadily and does not level off")},
+    causes={"leak": Cause("leak", "it grows steadily and does not level off")},
     severities=("ticket",),
 )

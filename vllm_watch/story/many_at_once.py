@@ -10,7 +10,7 @@ MANY_AT_ONCE = Story(
     is_not="that many separate engine failures",
     first_step="Query one of the targets from another host: if it answers, the fault is on the watcher's side.",
     restart="Do not restart them: it may be the watcher's own host or network.",
-    causes={"unreachable": Cause(title="unreachable", seen="no connection comes about")},
+    causes={"unreachable": Cause("unreachable", "it cannot be reached")},
     severities=("page",),
     runbook="detectors/engine_down.md#many-at-once",
 )

@@ -5,14 +5,14 @@ from vllm_watch.story.base import Cause, Story
 STORY = Story(
     title="Overloaded",
     says="is overloaded",
-    about="The engine is well, and has a queue that it does not work off.",
+    about="The engine is healthy, but it does not work off its queue.",
     is_not="a stall or a collapse",
     first_step="Add replicas, or shed load at the gateway.",
     restart="A restart does not help: it only lengthens the queue.",
     causes={
         "demand": Cause(
-            title="more demand than it can serve",
-            seen="more is asked than it can do at its usual pace",
+            "more demand than it can serve",
+            "more requests arrive than it can serve at its usual pace",
         ),
     },
     severities=("ticket",),

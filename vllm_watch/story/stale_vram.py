@@ -7,35 +7,27 @@ _ASK = "Ask whose it is before you end it: unsaved work is lost."
 STORY = Story(
     title="Stale GPU memory",
     says="has stale GPU memory",
-    about="GPU memory is held by what does nothing with it: users notice nothing yet, but the next start of an engine fails on it.",
+    about="GPU memory is held but not used: users notice nothing yet, but the next start of an engine fails on it.",
     is_not="memory that a sleeping, loading or idle vLLM has reserved",
     first_step="Run vllm-watch gpus: it names who holds the memory, and the command for each.",
     restart="A restart does not help: what holds the memory must go.",
     causes={
         "orphaned_worker": Cause(
-            title="an orphaned worker",
-            seen="a vLLM worker whose server is gone holds it",
+            "an orphaned worker", "a vLLM worker whose server is gone holds it",
             first_step="End it with vllm-watch gpus --reclaim PID: nothing can reach it, so nothing is lost.",
         ),
         "zombie_context": Cause(
-            title="a process that has ended or is stuck",
-            seen="a process that is dead or stuck in the kernel holds it",
+            "a process that has ended or is stuck", "a process that is dead or stuck in the kernel holds it",
             first_step="End its parent process; if the memory stays, reset the GPU or reboot the host.",
         ),
-        "idle_notebook": Cause(
-            title="an idle notebook", seen="a notebook that nobody uses holds it", first_step=_ASK
-        ),
-        "idle_process": Cause(
-            title="an idle process", seen="a process that does nothing holds it", first_step=_ASK
-        ),
+        "idle_notebook": Cause("an idle notebook", "a notebook that nobody uses holds it", first_step=_ASK),
+        "idle_process": Cause("an idle process", "a process that does nothing holds it", first_step=_ASK),
         "container_gone": Cause(
-            title="a process whose container is gone",
-            seen="a process whose container was removed holds it",
+            "a process whose container is gone", "a process whose container was removed holds it",
             first_step="End it with vllm-watch gpus --reclaim PID: its container was removed without it.",
         ),
         "unaccounted": Cause(
-            title="no visible process",
-            seen="no process that can be seen holds it",
+            "no visible process", "no process that can be seen holds it",
             first_step="Run fuser -v /dev/nvidia* to see who has the GPU open; if nobody has, reset it when it is idle.",
         ),
     },
