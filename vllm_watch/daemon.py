@@ -194,7 +194,7 @@ class Daemon:
         await asyncio.wait(tasks, timeout=STOP_SECONDS)
         for running in self._running.values():
             self._memory.save(running.watch, running.group)
-        self._memory.save(self._host.watch, "")
+        self._memory.save(self._host.watch, self._host.watch.target)
         self._running.clear()
         if self._journal is not None:
             await self._journal.close()

@@ -15,7 +15,14 @@ def gpu(index=0, processes=ENGINE, **fields):
     return GpuSample(index=index, uuid=f"GPU-{index}", processes=processes, **fields)
 
 
-def said(*looks, servers=(), step=5):
+def server(name="a", *gpus, up=False):
+    return HostServer(name=name, up=up, gpus=frozenset(gpus))
+
+
+SERVES = server(up=True)
+
+
+def said(*looks, servers=(SERVES,), step=5):
     """The verdict of the last look at these GPUs, one tuple each; `servers` as they are at all of them."""
     detector = HostDetector(Settings())
     for number, gpus in enumerate(looks):
@@ -78,13 +85,14 @@ def test_a_gpu_that_is_not_listed_must_be_missing_twice():
     assert verdict.summary.startswith("GPU 1: lost")
 
 
+def test_where_no_server_is_watched_nobody_is_woken():
+    """The watcher's own host may have GPUs that are none of its engines'."""
+    assert said(FINE, FINE[:1], FINE[:1], servers=()).severity == "ticket"
+
+
 def test_all_gpus_gone_is_lost_too():
     """The list is empty where there were two."""
     assert said(FINE, (), ()).summary.startswith("GPU 0 (and 1 more GPUs): lost")
-
-
-def server(name="a", *gpus, up=False):
-    return HostServer(name=name, up=up, gpus=frozenset(gpus))
 
 
 BROKEN = gpu(xid_errors=(31,))

@@ -349,6 +349,26 @@ def test_what_was_scaled_down_before_is_not_counted():
     assert pages(many.told[told_before:]) == [WATCHER]
 
 
+EXPLAINED = {  # of 8 that fall silent: of how many something else has paged for the silence → who pages beside it
+    "of most: who is left speaks for himself": (7, ["t7"]),
+    "of as many as leave no majority": (4, ["t4", "t5", "t6", "t7"]),
+    "of a few: most are silent for no reason that is known": (2, [WATCHER]),
+}
+
+
+@pytest.mark.parametrize(("explained", "paged"), EXPLAINED.values(), ids=EXPLAINED)
+def test_whose_silence_is_explained_is_not_counted(explained, paged):
+    """A host whose GPUs are lost takes its engines along: that is no network, and hides no crash beside it."""
+    many = Many()
+    many.until(100)
+    many.explained = frozenset(many.names[:explained])
+    many.lose(8)
+    told = many.until(200)
+    assert [name for name in pages(told) if name not in many.explained] == paged
+    held = {e["target"] for e in told if "related" in e and e["target"] != WATCHER}
+    assert held.isdisjoint(many.explained)
+
+
 def test_a_server_that_answers_badly_is_its_own_trouble():
     """/health says 503: that is no network."""
     fleet = Fleet()

@@ -7,7 +7,7 @@ import pytest
 
 from tests.told import said
 from vllm_watch.detectors.base import Evidence, Verdict
-from vllm_watch.incidents.incident import identity
+from vllm_watch.incidents.incident import Incident, identity
 from vllm_watch.incidents.lifecycle import Lifecycle, Moment
 
 T = 1_700_000_000.0
@@ -341,6 +341,62 @@ def test_a_cause_that_does_not_page_leaves_the_page_to_the_effect():
     """Somebody must be told that users suffer."""
     story = Story().look(gpu_fault(severity="ticket")).look(down())
     assert story.events[-1]["severity"] == "page"
+
+
+def of_host(severity="page", *concerns):
+    """What is open on the target's host."""
+    return Incident(
+        id="gpu_fault-h", target="host:h", engine=None, kind="gpu_fault", cause="gpu_lost", severity=severity,
+        summary="s", concerns=concerns or ("x",), opened_t=T, updated_t=T,
+    )  # fmt: skip
+
+
+BESIDE = {  # what is open on the host → is the crash linked, and its severity
+    "a lost GPU of its own": (of_host(), True, "ticket"),
+    "one that does not page": (of_host("ticket"), True, "page"),
+    "another server's": (of_host("page", "y"), False, "page"),
+}
+
+
+@pytest.mark.parametrize(("fault", "linked", "severity"), BESIDE.values(), ids=BESIDE)
+@pytest.mark.parametrize("later", [0, 3])
+def test_what_is_open_on_its_host_is_linked_where_it_concerns_the_target(
+    fault, linked, severity, later
+):
+    """Known before the crash or after it: then the crash is told anew, once."""
+    story = Story().look(down(), times=later).look(down(), beside=[fault], times=5)
+    (now,) = story.lifecycle.incidents
+    assert now.related == ((fault.id,) if linked else ())
+    assert now.severity == severity
+    links = [e for e in story.events if fault.id in e.get("related", ())]
+    assert len(links) == linked
+
+
+def test_a_hosts_incident_is_linked_with_what_it_leads_to_on_its_servers():
+    """Told again each time that another server is hit; the cause's own severity is its own."""
+    story = Story()
+    story.lifecycle = Lifecycle("host:h")
+    fault = replace(gpu_fault(), concerns=("a", "b"))
+    crash = replace(of_host(), id="down-a", target="a", kind="engine_down", concerns=())
+    others = (
+        crash,
+        replace(crash, id="down-b", target="b"),
+        replace(crash, id="down-c", target="c"),
+    )
+    story.look(fault).look(fault, beside=others[:1]).look(fault, beside=others)
+    assert [e.get("related", []) for e in story.events] == [[], ["down-a"], ["down-a", "down-b"]]
+    assert {e["severity"] for e in story.events} == {"page"}
+
+
+def test_whom_a_finding_concerns_follows_every_look():
+    """No event tells of it; the record does, and what was kept of it."""
+    story = Story().look(replace(gpu_fault(), concerns=("a",), restart_targets=("a",)))
+    story.look(replace(gpu_fault(), concerns=("a", "b"), restart_targets=("b",)))
+    (now,) = story.lifecycle.incidents
+    assert (now.concerns, now.restart_targets, len(story.events)) == (("a", "b"), ("b",), 1)
+    again = Lifecycle("x")
+    again.restore(json.loads(json.dumps(story.lifecycle.export_state())), ("gpu_fault",))
+    assert again.incidents == (now,)
 
 
 def test_an_open_incident_shows_the_newest_numbers():

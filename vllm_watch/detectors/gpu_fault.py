@@ -129,8 +129,8 @@ class HostDetector:
         found.sort(key=lambda each: (-_RANKS.index(each.rank), each.gpu.index))
         first = found[0]
         seen = self._seen.get(first.gpu.uuid)
-        used = seen is None or seen.engine is not False
-        # On a GPU that carries no engine nobody waits for it tonight.
+        used = bool(view.servers) and (seen is None or seen.engine is not False)
+        # On a GPU that carries no engine, or a host that none is watched on, nobody waits for it tonight.
         severity = first.severity if used or first.severity != "page" else "ticket"
         ill = dict.fromkeys(each.gpu.uuid for each in found)
         more = f" (and {len(ill) - 1} more GPUs)" if len(ill) > 1 else ""

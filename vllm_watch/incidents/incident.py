@@ -120,6 +120,8 @@ def published(event: IncidentEvent) -> dict[str, Any]:
     }
     if incident.concerns:
         said["concerns"] = list(incident.concerns)
+    if incident.restart_targets:
+        said["restart_targets"] = list(incident.restart_targets)
     if incident.related:
         said["related"] = list(incident.related)
     if incident.resolution is not None:
@@ -142,6 +144,7 @@ def from_published(said: kept.Kept, opened_t: float | None) -> Incident:
         evidence_against=tuple(_evidence(each) for each in evidence.get("against", ())),
         restart_advised=kept.flag(said["restart_advised"]),
         concerns=kept.texts(said.get("concerns", ())),
+        restart_targets=kept.texts(said.get("restart_targets", ())),
         related=kept.texts(said.get("related", ())),
         opened_t=t if opened_t is None else opened_t,
         updated_t=t,
