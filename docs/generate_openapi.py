@@ -22,10 +22,12 @@ from vllm_watch.incidents.incident import Incident
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.target import Target
 from vllm_watch.signals.records import Advice, Sight, TargetSignals
+from vllm_watch.story.base import Story
+from vllm_watch.story.restart_steps import Step
 
 PAGE = Path(__file__).parent / "openapi.json"
 Schema = dict[str, Any]
-RECORDS = (TargetSignals, Sight, Advice, Incident, RestartPlan, RestartState, SourceHealth, StoreHealth, Target, GpuReading)  # fmt: skip
+RECORDS = (TargetSignals, Sight, Advice, Incident, RestartPlan, RestartState, SourceHealth, StoreHealth, Target, GpuReading, Story, Step)  # fmt: skip
 
 TEXT: Schema = {"type": "string", "maxLength": TEXT_CHARACTERS_MAX}
 MINUTES: Schema = {"type": "number", "exclusiveMinimum": 0, "maximum": MINUTES_MAX}
@@ -62,8 +64,8 @@ def more(name: str, **properties: Schema) -> Schema:
     return {"allOf": [ref(name), record(**properties)]}
 
 
-def schemas() -> Schema:
-    """Those of the records, and of what is put together from them."""
+def _of_records() -> Schema:
+    """Those of the records, as they are shown."""
     found: Schema = {}
     for kind in RECORDS:
         made = TypeAdapter(kind).json_schema(
@@ -81,10 +83,17 @@ def schemas() -> Schema:
         **{"class": {"type": "string"}, "deterministic": {"type": "boolean"}},
         root_cause_line=optional({"type": "string"}), explanation={"type": "string"},
     ))  # fmt: skip
-    text, number = {"type": "string"}, {"type": ["number", "null"]}
     _under_shown_names(found["Incident"])
-    return found | {
-        "IncidentShown": more("Incident", state={"enum": ["open", "resolved"]}),
+    return found
+
+
+def schemas() -> Schema:
+    """Those of the records, and of what is put together from them."""
+    text, number = {"type": "string"}, {"type": ["number", "null"]}
+    words = dict.fromkeys(("title", "says", "first_step", "restart_outcome", "runbook"), text)
+    incident = more("Incident", state={"enum": ["open", "resolved"]}, **words)
+    return _of_records() | {
+        "IncidentShown": incident,
         "TargetShown": more(
             "Target", interval_seconds=number, state=text, state_text=text, detectors=by_name(ref("Sight")),
             advice=listed(ref("Advice")), signals=optional(ref("TargetSignals")),
@@ -97,7 +106,7 @@ def schemas() -> Schema:
             restarts=optional(ref("RestartState")), not_ready={"type": ["string", "null"]},
             sources=by_name(ref("SourceHealth")), gpus=optional(ref("GpuReading")),
             host=record(name=text, incidents=listed(ref("IncidentShown"))),
-            targets=listed(ref("TargetShown")),
+            targets=listed(ref("TargetShown")), story=by_name(ref("Story")), restart_steps=by_name(ref("Step")),
         ),
         "Incidents": record(incidents=listed(ref("IncidentShown"))),
         "History": record(target=text, engines=by_name(record(

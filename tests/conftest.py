@@ -44,7 +44,7 @@ LONG = (
     "tests/support/test_service_manager.py", "tests/test_cpu_live.py", "tests/test_security_page.py", "cli/test_notify.py",
     "cli/test_top_terminal.py", "deploy/test_systemd.py", "hooks/test_signal.py", "hooks/test_command.py",
     "export/test_attacks.py", "notify/test_courier.py", "cli/test_record.py", "cli/test_connection.py",
-    "deploy/test_kubernetes.py", "tests/test_daemon_pods.py", "restart/test_restart.py",
+    "deploy/test_kubernetes.py", "tests/test_daemon_pods.py", "restart/test_restart.py", "tests/test_new_kind.py",
 )  # fmt: skip
 
 

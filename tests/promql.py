@@ -7,7 +7,6 @@ from typing import Any, get_args
 import promql_parser
 
 from vllm_watch.board.health import NOTIFIER_OUTCOMES
-from vllm_watch.board.incidents import KINDS
 from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.target_families import GPU_STATUSES
 from vllm_watch.incidents.incident import SEVERITIES
@@ -17,6 +16,7 @@ from vllm_watch.samples.observation import OUTCOMES
 from vllm_watch.settings.restart import Mode
 from vllm_watch.signals.state import STATES
 from vllm_watch.state.attempt import ENDED_STATES
+from vllm_watch.story.kinds import KINDS
 
 NAME = re.compile(r"\bvllm_watch_[a-z0-9_]+")
 LABELS = {family.name: set(family.all_labels) for family in FAMILIES}

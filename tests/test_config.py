@@ -17,6 +17,7 @@ from vllm_watch.restart.hooks.base import HookCall
 from vllm_watch.settings import overrides
 from vllm_watch.settings.errors import model_at
 from vllm_watch.settings.target import name_of, slug
+from vllm_watch.story.kinds import STORIES
 
 ROOT = Path(__file__).parents[1]
 GENERATOR = ROOT / "docs/generate_configuration.py"
@@ -324,6 +325,15 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path, make, cause, remedy):
     make(file)
 
     assert errors_of(lambda: load(file, environ={})) == [f"{file}: {cause}", f"  → {remedy}"]
+
+
+def test_a_notifier_tells_of_kinds_that_there_are(tmp_path):
+    """Every kind of incident that has a story, and no other one; the mistake names them all."""
+    text = "notifications: {{webhook: [{{name: a, url: 'https://a/b', kinds: [{}]}}]}}"
+    config = load(written(tmp_path, text.format(", ".join(STORIES))), environ={})
+    assert config.notifications.webhook[0].kinds == tuple(STORIES)
+    said = errors_of(lambda: load(written(tmp_path, text.format("engine_dwon")), environ={}))
+    assert said[-1] == f"  → write one of {', '.join(STORIES)}"
 
 
 def test_ten_thousand_targets_load_within_seconds(tmp_path):

@@ -56,6 +56,10 @@ FAULTS = {
     "chat-1": "slow", "hangs": "hang", "wedged": "hang", "crashed": "crash", "revived": "engine_dead",
     "stubborn": "engine_dead", "unmoved": "engine_dead", "asked": "engine_dead", "rehearsed": "engine_dead",
 }  # fmt: skip
+KINDS = {
+    "engine_down", "engine_stalled", "throughput_collapse", "overload", "gpu_fault", "stale_vram", "host_memory_growth",
+}  # fmt: skip
+"""The kinds of incidents that happen to it."""
 IDLE = ("wedged", "revived", "stubborn", "unmoved", "asked", "rehearsed", "leaky")
 
 

@@ -185,7 +185,7 @@ async def test_news_are_said_once(opened):
         await heard(tab, 3)
         assert await tab.page.evaluate("window.heard") == [
             "page: chat-1 has collapsed: cause unknown.",
-            "page: chat-1 has collapsed: the KV cache leaks.",
+            "page: chat-1 has collapsed: KV cache leak.",
             "chat-1: ended, healthy again.",
         ]
         live = await tab.page.evaluate(

@@ -12,6 +12,8 @@ from vllm_watch.export.status import Status, public_arguments
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.target import Target
 from vllm_watch.signals.records import EngineSignals, TargetSignals
+from vllm_watch.story.base import CURES
+from vllm_watch.story.kinds import KINDS, STORIES
 
 
 def status_of(board: Board, not_ready: str | None = None) -> dict:
@@ -77,7 +79,29 @@ def test_open_incidents_are_said_with_their_target():
         "concerns": [], "restart_targets": [],
         "evidence": told()["evidence"], "opened_timestamp_seconds": T, "updated_timestamp_seconds": T,
         "resolved_timestamp_seconds": None, "resolution": None,
+        "title": "Stalled: hang", "says": "is stalled: hang", "first_step": STORIES["engine_stalled"].first_step,
+        "restart_outcome": STORIES["engine_stalled"].restart, "runbook": "docs/detectors/engine_stalled.md",
     }  # fmt: skip
+
+
+def test_the_words_are_said_once():
+    """Of every kind of incident, and of the steps of restarts."""
+    board = small_board()
+    board.tell(
+        made(
+            told(id="advised", restart_advised=True),
+            told(target="vllm-watch", kind="engine_down", cause="unreachable"),
+        )
+    )
+    said = status_of(board)
+    assert said["story"].keys() == set(KINDS)
+    assert said["story"]["engine_down"]["causes"]["crash"]["title"] == "crash"
+    assert said["story"]["stale_vram"]["of_gpus"] is True
+    assert said["restart_steps"]["helped"]["ended"] == "helped"
+    assert said["targets"][0]["incidents"][0]["restart_outcome"] == CURES
+    own = json.loads(Status(board).incidents("vllm-watch"))["incidents"][0]
+    assert own["title"] == "Many targets at once: unreachable"
+    assert own["runbook"] == "docs/detectors/engine_down.md#many-at-once"
 
 
 def test_what_json_cannot_say_is_null():

@@ -24,7 +24,6 @@ from tests.told import made, told
 from vllm_watch import __version__
 from vllm_watch.board.board import Board
 from vllm_watch.board.health import NotifierHealth, StoreHealth, WebHealth
-from vllm_watch.board.incidents import KINDS
 from vllm_watch.board.restarts import (
     AttemptShown,
     Gate,
@@ -44,6 +43,7 @@ from vllm_watch.samples.target import Target
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.records import Quantiles, TargetSignals
 from vllm_watch.signals.state import STATES
+from vllm_watch.story.kinds import KINDS
 
 ENGINE_LABELS = r'target="chat",engine="0",model_name="say \"hi\" \\ twice"'
 

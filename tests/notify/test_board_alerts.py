@@ -17,6 +17,7 @@ from vllm_watch.notify.notification import Notification
 from vllm_watch.notify.policy import due
 from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.story.kinds import STORIES
 
 
 def board(*names):
@@ -244,7 +245,7 @@ def test_a_gate_is_told_once_and_another_gate_again():
 
 
 WORDS = {
-    "not advised": ({"restart_advised": False}, None, "none is advised: it is not known to cure this."),
+    "not advised": ({"restart_advised": False}, None, STORIES["engine_stalled"].restart),
     "restarts are off": ({}, None, "advised. It is not done by itself: restarts are off."),
     "not decided yet": ({}, RestartPlan(mode="auto", hook="h"), "advised."),
     "observe": ({}, RestartPlan(mode="observe", hook="h"), "advised. Mode observe only says so."),

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.notify.telling import T, incident, step
-from vllm_watch.board.incidents import KINDS
-from vllm_watch.notify import advice
 from vllm_watch.notify.batches import Batch, Item
 from vllm_watch.notify.markup import clean, markdown
-from vllm_watch.notify.words import _STEPS, _TROUBLES, Links, message, trial_message
+from vllm_watch.notify.words import Links, first_step, message, runbook, trial_message
+from vllm_watch.samples.target import WATCHER
 from vllm_watch.settings.notifications import Step
+from vllm_watch.story.kinds import STORIES
+from vllm_watch.story.restart_steps import STEPS
 
 NO_LINKS = Links()
 ROOT = Path(__file__).parents[2]
@@ -37,11 +38,11 @@ def test_a_page_reads_as_a_sentence():
     made = said(item(evidence=("One.", "Two.", "Three.", "Four.")), links=LINKS)
     assert made.title == "PAGE chat-0 engine 0: engine stalled (hang)"
     assert made.text == (
-        f"chat-0 engine 0 (chat) stands still with work in hand since {DAY}, cause hang: "
+        f"chat-0 engine 0 (chat) is stalled since {DAY}, cause hang: "
         "no step has ended for 94 s although 41 requests run.\n"
         "- One.\n- Two.\n- Three.\n"
         "Restart: advised.\n"
-        "To do: Take it out of the balancer: /health still says 200. Keep a stack (py-spy dump), then restart if it is advised.\n"
+        f"To do: {STORIES['engine_stalled'].first_step}\n"
         "Runbook: https://docs.example.org/detectors/engine_stalled.md\n"
         "Page: https://watch.example.org/#target-chat-0\n"
         "Id: stall-a"
@@ -101,7 +102,7 @@ def test_a_step_of_a_restart():
 def test_the_watchers_own_incident_is_not_told_of_an_engine():
     """Many targets silent at once are the watcher's, which is not down."""
     made = said(item(target="vllm-watch", group="", kind="engine_down", cause="unreachable", engine=None))  # fmt: skip
-    assert made.text.startswith("vllm-watch has lost most of its targets at once since")
+    assert made.text.startswith("vllm-watch lost most of its targets at once since")
 
 
 def test_a_test_cannot_be_taken_for_trouble():
@@ -119,24 +120,29 @@ def test_without_links_the_runbook_is_its_path():
     assert "Runbook: docs/detectors/engine_stalled.md" in said(item()).text
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "target_unreadable"])
+@pytest.mark.parametrize("kind", STORIES)
 def test_every_kind_has_its_words_and_its_advice(kind):
-    """No message names a kind alone."""
-    assert _TROUBLES[kind]
-    assert advice.what_to_do(kind, "unknown")
+    """A message of an unknown cause says what the target does, what to do and where to read on."""
+    text = said(item(kind=kind, cause="unknown", engine=None)).text
+    story = STORIES[kind]
+    assert text.startswith(f"chat-0 (chat) {story.says} since ")
+    assert f"\nTo do: {story.first_step_of('unknown')}\n" in text
+    assert f"\nRunbook: docs/{story.runbook}\n" in text
 
 
 @pytest.mark.parametrize("name", Step.__args__)
 def test_every_step_has_its_words_and_its_advice(name):
     """No message names a step alone."""
-    assert _STEPS[name]
-    assert advice.what_to_do("restart", name)
+    assert STEPS[name].says in said(Item(phase="said", matter=step(name))).text
+    assert first_step(step(name)) == STEPS[name].first_step
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "target_unreadable", "restart"])
-def test_runbook_is_there(kind):
+@pytest.mark.parametrize(
+    "matter", [*(incident(kind=kind) for kind in STORIES), incident(target=WATCHER), step()]
+)
+def test_runbook_is_there(matter):
     """Every message leads to a page that exists, and to a heading in it."""
-    page, _, anchor = advice.runbook(kind, None).partition("#")
+    page, _, anchor = runbook(matter, NO_LINKS).partition("#")
     text = (ROOT / page).read_text()
     headings = [line.lstrip("# ").lower().replace(" ", "-") for line in text.splitlines() if line.startswith("#")]  # fmt: skip
     assert not anchor or anchor in headings

@@ -32,6 +32,8 @@ from vllm_watch.samples.observation import Call, Reading
 from vllm_watch.signals import kept
 from vllm_watch.signals.loading import START_SECONDS, Loading
 
+NEEDS = down_verdicts.NEEDS
+
 
 class Settings(BaseModel):
     """Silence is counted in looks and in seconds since the last look that had an answer."""

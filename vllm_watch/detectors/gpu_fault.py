@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pydantic import BaseModel, ConfigDict, Field
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, HostView, Verdict
+from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals import xid
 from vllm_watch.signals.gpu_roster import GpuRoster
 from vllm_watch.signals.holders import roles
 
 KIND = "gpu_fault"
+NEEDS = Needs(must=(Need(("gpus",), "the GPUs and their driver's errors are not seen"),))
 
 
 class Settings(BaseModel):

@@ -23,10 +23,20 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.samples.observation import Reading
 from vllm_watch.signals import kept
 
 KIND = "host_memory_growth"
+
+NEEDS = Needs(
+    must=(Need(("resident_memory",), "the server's memory is not seen"),),
+    sharpens=(
+        Need(("process_start",), "memory that a young server fills may be called a leak"),
+        Need(("open_fds",), "memory of many connections counts as growth"),
+        Need(("media_cache",), "a cache of images that fills is not told from a leak"),
+    ),
+)  # fmt: skip
 
 STATE_VERSION = 2
 """Of the form in which its memory is kept: what was kept in another one is left out."""

@@ -9,12 +9,20 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict
+from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.signals import kept
 from vllm_watch.signals.blocks import Block, Blocks
 from vllm_watch.signals.throughput import Mean
 
 KIND = "overload"
+
+NEEDS = Needs(
+    must=(
+        Need(("waiting",), "the queue is not seen"),
+        Need(("finished",), "how fast the queue is worked off is not known"),
+    ),
+)  # fmt: skip
 
 FOLLOWED_SECONDS = 60.0
 """A queue that was followed when the watcher stopped is still that queue for so long."""

@@ -27,6 +27,7 @@ from vllm_watch.signals.cpu_waits import StepWaits
 from vllm_watch.signals.pages import Pages, none_prefilling
 
 KIND = "throughput_collapse"
+NEEDS = causes.NEEDS
 
 UNHELD_SECONDS = 15.0
 """For so long no request must account for the pages in use, while none is being prefilled, to advise a restart."""
@@ -50,16 +51,6 @@ ALIKE = 1.2
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 """Thrash pages when the queue has doubled since it began (five requests count as none)."""
 
-_PAGE = frozenset(
-    (
-        causes.KV_PINNING,
-        causes.KV_LEAK,
-        causes.SLOW_ENGINE,
-        causes.THERMAL,
-        causes.NEIGHBOUR,
-        causes.UNKNOWN,
-    )
-)
 _RESTART = frozenset((causes.KV_LEAK, causes.SLOW_ENGINE))
 
 
@@ -342,7 +333,7 @@ class EngineJudge:
         evidence_against: tuple[Evidence, ...],
     ) -> Verdict:
         restart = self._restart if cause == causes.KV_PINNING else cause in _RESTART
-        page = self._queue_grew if cause == causes.PREEMPTION_THRASH else cause in _PAGE
+        page = cause != causes.PREEMPTION_THRASH or self._queue_grew
         return Verdict(
             state=FIRING,
             kind=KIND,

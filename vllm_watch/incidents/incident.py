@@ -7,7 +7,7 @@ only where it leaves the process or is written down.
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.signals import kept
@@ -68,6 +68,9 @@ class IncidentEvent:
     incident: Incident  # as it is then
 
 
+AnyIncident = TypeVar("AnyIncident", bound=Incident)
+
+
 def ended(incident: Incident, t: float, resolution: str) -> Incident:
     """Return an open incident as it ended at Unix time `t`."""
     return replace(
@@ -84,7 +87,7 @@ def identity(target: str, engine: str | None, kind: str, opened_t: float) -> str
     return f"{kind}-{opened_t:.0f}-{hashlib.sha256(what.encode()).hexdigest()[:8]}"
 
 
-def in_order(incidents: Iterable[Incident]) -> list[Incident]:
+def in_order(incidents: Iterable[AnyIncident]) -> list[AnyIncident]:
     """What wakes people first, and of that the newest."""
     return sorted(
         incidents, key=lambda each: (severity_rank(each.severity), -each.opened_t, each.id)

@@ -10,6 +10,7 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents.fleet import KIND as FLEET_KIND
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.notify.alert import RESTART, UNREADABLE, Alert
+from vllm_watch.story.kinds import story_of
 
 BLIND_INTERVALS = 10.0
 """A look is bounded by its interval: after ten without one it is the watcher that does not look."""
@@ -130,7 +131,8 @@ def _restart_words(incident: Incident, plan: RestartPlan | None) -> str:
     if plan is not None and plan.under_way is not None:
         return f"one is under way: {plan.under_way.text}"
     if not incident.restart_advised:
-        return "none is advised: it is not known to cure this."
+        story = story_of(incident.kind, incident.target)
+        return story.restart_of(incident.cause, advised=False)
     if plan is None:
         return "advised. It is not done by itself: restarts are off."
     wish = next((each for each in plan.waiting if each.incident_id == incident.id), None)

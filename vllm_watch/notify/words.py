@@ -9,11 +9,13 @@ from urllib.parse import quote
 
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.notify import notification as phases
-from vllm_watch.notify.advice import runbook, what_to_do
 from vllm_watch.notify.alert import RESTART, Alert
 from vllm_watch.notify.batches import Batch, Item
 from vllm_watch.notify.markup import clean, markdown
 from vllm_watch.samples.target import WATCHER
+from vllm_watch.story.base import Story
+from vllm_watch.story.kinds import story_of
+from vllm_watch.story.restart_steps import RUNBOOK, step_of
 
 ITEMS_SHOWN = 5
 """The worst five: who can read more opens the page."""
@@ -30,21 +32,6 @@ SCHEMA = 1
 _OPENING = {
     phases.OPENED: "", phases.WORSE: "worse: ", phases.REMINDER: "still open: ",
     phases.RESOLVED: "resolved: ", phases.SAID: "", TEST: "test: ",
-}  # fmt: skip
-_TROUBLES = {
-    "engine_down": "is down", "engine_stalled": "stands still with work in hand",
-    "throughput_collapse": "does far less than when it was fresh",
-    "overload": "has more work than it can do", "gpu_fault": "has a faulty GPU",
-    "stale_vram": "has GPU memory held by what does nothing with it",
-    "host_memory_growth": "uses more and more of the host's memory",
-    "target_unreadable": "cannot be read",
-}  # fmt: skip
-_STEPS = {
-    "dry_run": "would be restarted (dry run)", "approval": "waits for a yes to its restart",
-    "refused": "is not restarted", "breaker": "is not restarted any more by itself",
-    "begun": "is being restarted", "helped": "was restarted, and it helped",
-    "did_not_help": "was restarted, and it did not help", "failed": "could not be restarted",
-    "uncertain": "may have been restarted: nobody knows", "cancelled": "was not restarted after all",
 }  # fmt: skip
 _ENDS = {
     "healthy": "it is well again", "restarted": "another process answers",
@@ -126,7 +113,7 @@ def _title(batch: Batch) -> str:
     if batch.digest:
         return f"{batch.severity.upper()} {count} alerts at once: {_counts(batch.items)}"
     if alert.about == RESTART:
-        return f"{head}{_name(incident)} {_STEPS.get(incident.cause, incident.cause)}"
+        return f"{head}{_name(incident)} {step_of(incident.cause).says}"
     what = f"{_plain(incident.kind)} ({_plain(incident.cause)})"
     if count == 1:
         return f"{head}{_name(incident)}: {what}"
@@ -171,11 +158,10 @@ def _one(item: Item, links: Links) -> list[list[str]]:
     if item.phase not in (phases.RESOLVED, TEST):
         last += [
             f"{label}: {text}" for label, text in (
-                ("Restart", alert.restart),
-                ("To do", what_to_do(incident.kind, incident.cause)),
+                ("Restart", alert.restart), ("To do", first_step(alert)),
             ) if text
         ]  # fmt: skip
-        last.append(f"Runbook: {runbook(incident.kind, links.runbooks_url)}")
+        last.append(f"Runbook: {runbook(alert, links)}")
     if links.page_url is not None:
         last.append(f"Page: {page(links.page_url, incident.target)}")
     if alert.about != RESTART and item.phase != TEST:
@@ -193,9 +179,7 @@ def _many(batch: Batch, links: Links) -> list[list[str]]:
     more = count - len(worst)
     last = [f"and {more} more."] if more > 0 else []
     if not batch.digest and first.phase != phases.RESOLVED:
-        advice = what_to_do(incident.kind, incident.cause)
-        last += [f"To do: {advice}"] if advice else []
-        last.append(f"Runbook: {runbook(incident.kind, links.runbooks_url)}")
+        last += [f"To do: {first_step(first.alert)}", f"Runbook: {runbook(first.alert, links)}"]
     if links.page_url is not None:
         last.append(f"Page: {links.page_url}")
     return [[head[0].upper() + head[1:]], worst, *([last] if last else [])]
@@ -210,11 +194,11 @@ def _sentence(item: Item) -> str:
     if item.phase == TEST:
         return f"{summary}."
     if alert.about == RESTART:
-        step = _STEPS.get(incident.cause, incident.cause)
+        step = step_of(incident.cause).says
         return f"{place} {step} ({clock(incident.opened_t)}): {summary}."
     if item.phase != phases.RESOLVED:
         since = f"since {clock(incident.opened_t)}, cause {incident.cause}"
-        return f"{place} {_trouble(incident)} {since}: {summary}."
+        return f"{place} {_story(incident).says} {since}: {summary}."
     ended = _ENDS.get(incident.resolution or "", "it is over")
     until = "" if incident.resolved_t is None else f" until {clock(incident.resolved_t)}"
     late = " It could not be told while it lasted." if item.late else ""
@@ -222,10 +206,21 @@ def _sentence(item: Item) -> str:
     return f"{place}: {what} from {clock(incident.opened_t)}{until} is over: {ended}.{late}"
 
 
-def _trouble(incident: Incident) -> str:
-    if incident.target == WATCHER:
-        return "has lost most of its targets at once"
-    return _TROUBLES.get(incident.kind, f"has {_plain(incident.kind)}")
+def first_step(alert: Alert) -> str:
+    """What to do first, in one sentence."""
+    if alert.about == RESTART:
+        return step_of(alert.incident.cause).first_step
+    return _story(alert.incident).first_step_of(alert.incident.cause)
+
+
+def runbook(alert: Alert, links: Links) -> str:
+    """Where to read on: a link where the pages are served, else the path in the repository."""
+    page = RUNBOOK if alert.about == RESTART else _story(alert.incident).runbook
+    return f"{(links.runbooks_url or 'docs').rstrip('/')}/{page}"
+
+
+def _story(incident: Incident) -> Story:
+    return story_of(incident.kind, incident.target)
 
 
 def clock(t: float) -> str:
@@ -270,7 +265,7 @@ def _payload(
         "group": of_one(lambda a: a.group),
         "title": title,
         "text": "\n".join(line for lines in paragraphs for line in lines),
-        "runbook": of_one(lambda a: runbook(a.incident.kind, links.runbooks_url)),
+        "runbook": of_one(lambda a: runbook(a, links)),
         "page_url": links.page_url,
         "items": [_item(each) for each in batch.items[:ITEMS_SHOWN]],
         "ids": [clean(each.alert.id, ID_MAX) for each in batch.items],

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -19,6 +19,7 @@ from vllm_watch.settings.base import (
     problems,
     quoted,
 )
+from vllm_watch.story.kinds import STORIES
 
 Severity = Literal["page", "ticket", "info"]
 Step = Literal[
@@ -27,10 +28,10 @@ Step = Literal[
 ]  # fmt: skip
 """What may be told of a restart."""
 
-Kind = Literal[
-    "throughput_collapse", "engine_stalled", "engine_down", "overload", "stale_vram", "gpu_fault",
-    "host_memory_growth", "target_unreadable",
-]  # fmt: skip
+if TYPE_CHECKING:
+    Kind = str
+else:
+    Kind = Literal[tuple(STORIES)]
 
 NOTIFIERS_MAX = 50
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")

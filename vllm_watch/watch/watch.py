@@ -10,11 +10,12 @@ from vllm_watch.advice.adviser import Adviser
 from vllm_watch.advice.records import AttentionBackend
 from vllm_watch.detectors import throughput_collapse
 from vllm_watch.detectors.base import Detector, Verdict, View
-from vllm_watch.detectors.needs import NEEDS, Sights
+from vllm_watch.detectors.needs import Sights
 from vllm_watch.incidents import log_evidence
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.incidents.lifecycle import Lifecycle, Moment
 from vllm_watch.incidents.own_restart import NO_RESTART, OwnRestart, RestartNews
+from vllm_watch.incidents.relations import STATE_OF
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.samples.record import changed
@@ -30,15 +31,6 @@ from vllm_watch.watch import kept_state as watch_state
 
 ENGINES_MAX = 512
 """Engines followed per target; vLLM's largest data-parallel deployments have some hundreds of ranks."""
-
-
-_STATE_OF = {
-    "engine_down": "down",
-    "engine_stalled": "stalled",
-    "throughput_collapse": "collapsed",
-    "overload": "overloaded",
-}
-"""The word that an engine shows while an incident of that kind is seen on it, the worst first."""
 
 _KEPT_STATES = ("down", "starting", "sleeping", "unknown")  # said for reasons of their own
 
@@ -77,7 +69,7 @@ class Watch:
         self._health_status: int | None = None
         self._detectors = dict(all_detectors() if detectors is None else detectors)
         # Also of what is judged once for its host: who reads of a target reads what is not seen there.
-        self._sights = Sights(NEEDS if detectors is None else self._detectors)
+        self._sights = Sights(None if detectors is None else self._detectors)
         self._lifecycle = Lifecycle(target)
         self._own_restart = OwnRestart()
         self._adviser = Adviser(attention)
@@ -339,7 +331,7 @@ def _moment(at_s: float, signals: TargetSignals) -> Moment:
 def _with_states(signals: TargetSignals, incidents: Sequence[Incident]) -> TargetSignals:
     """What an engine shows follows what was found to be wrong with it."""
     said: dict[str, tuple[str, str]] = {}
-    for kind, word in reversed(_STATE_OF.items()):
+    for kind, word in reversed(STATE_OF.items()):
         for incident in incidents:
             if incident.kind == kind:
                 which = signals.engines if incident.engine is None else (incident.engine,)

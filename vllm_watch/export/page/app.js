@@ -13,7 +13,7 @@ import { Heard, say } from "./say.js";
 import { Target } from "./target.js";
 import { cutOff, verdict } from "./verdict.js";
 import { troubles, Watcher } from "./watcher.js";
-import { incidentSays, OF_THE_WATCHER, RESOLUTIONS, shownState } from "./words.js";
+import { learn, OF_THE_WATCHER, RESOLUTIONS, shownState } from "./words.js";
 
 const OPEN_UP_TO = 2; // so few targets are shown opened: there is room, and nothing to choose from
 const HIDDEN_MS = 1000; // a tab in the background still says on its title what is wrong
@@ -96,6 +96,7 @@ class Page {
       this.incidents.take(incidents);
       if (first) this.heard.begin(this.incidents.open);
       this.watcher = whole;
+      learn(whole);
       this.span = whole.history_seconds;
       this.clock.set(whole.t);
       this.gpus = whole.gpus;
@@ -258,7 +259,7 @@ class Page {
     this.greeted = true;
     if (lost !== Boolean(this.toldLost)) say(lost ? "Disconnected from the watcher." : "Connected to the watcher again.");
     this.toldLost = lost;
-    this.heard.follow(this.incidents.open, (incident) => `${incident.severity}: ${nameOf(incident)} ${incidentSays(incident)}.`, (id) => {
+    this.heard.follow(this.incidents.open, (incident) => `${incident.severity}: ${nameOf(incident)} ${incident.says}.`, (id) => {
       const ended = this.incidents.known.get(id);
       return ended && `${nameOf(ended)}: ended, ${RESOLUTIONS[ended.resolution] ?? ended.resolution}.`;
     });

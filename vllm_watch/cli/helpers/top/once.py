@@ -15,7 +15,6 @@ from vllm_watch.cli.helpers.top import panels as top_panels
 from vllm_watch.cli.helpers.top import restarts as top_restarts
 from vllm_watch.cli.helpers.top import rows as top_rows
 from vllm_watch.cli.helpers.top import story as top_story
-from vllm_watch.cli.helpers.top import words as top_words
 from vllm_watch.cli.helpers.top.status import Daemon, Status
 from vllm_watch.signals.holders.records import STALE
 
@@ -77,7 +76,7 @@ def as_data(status: Status) -> dict[str, Any]:
         "version": status.version,
         "wrong": [
             asdict(each)
-            | {"title": top_words.title(each), "do": top_words.step(each), "restart": top_words.advice(each)}
+            | {"do": each.to_do, "restart": each.restart_outcome}
             for each in top_story.open_incidents(status)
         ],
         "engines": [_engine(row) for row in rows],
