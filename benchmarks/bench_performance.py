@@ -45,15 +45,16 @@ def main() -> None:
     parser.add_argument(
         "--tree", action="append", default=[], metavar="NAME=PATH", help="compare checkouts"
     )
+    parser.add_argument("--title", default="Checkouts", help="of their section on the page")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that no process is left behind
     rows: list[Row] = []
-    subjects, title = SUBJECTS | LONG, "Over hours" if asked.long else "In minutes"
+    chosen, title = (LONG, "Over hours") if asked.long else (SUBJECTS, "In minutes")
     if asked.tree:
         named = {name: Path(path) for name, _, path in (each.partition("=") for each in asked.tree)}
-        subjects, title = {"trees": lambda: trees.rows(named)}, "Checkouts"
-    for subject in asked.subjects or (subjects if asked.tree else LONG if asked.long else SUBJECTS):
-        for row in subjects[subject]():
+        chosen, title = {"trees": lambda: trees.rows(named)}, asked.title
+    for subject in asked.subjects or chosen:
+        for row in (SUBJECTS | LONG | chosen)[subject]():
             rows.append(row)
             what, figure, limit, verdict, beside = row.cells()
             print(f"{what:62}{figure:>18}{limit:>16} {verdict:8}{beside}", flush=True)

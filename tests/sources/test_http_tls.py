@@ -5,7 +5,7 @@ import os
 import resource
 import ssl
 import subprocess
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from structlog.testing import capture_logs
@@ -268,14 +268,22 @@ async def test_a_file_that_is_gone_is_said(ours, tmp_path):
 
 async def test_a_file_that_no_descriptor_is_left_for_is_our_trouble(ours):
     """The engine is as well as ever."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    async with serving(Server(ours)) as server, http.new_session() as session:
-        await asyncio.to_thread(list)  # the thread that reads has its own beginning
-        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) - 1, limit[1]))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = [os.dup(0)]
+    server = Server(ours)
+    server.url = "https://127.0.0.1:9/"
+    async with http.new_session() as session:
+        await asyncio.to_thread(list)  # there is a thread to read in
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1, hard))  # fmt: skip
         try:
+            with suppress(OSError):
+                while True:
+                    held.append(os.dup(0))
             ended = await call(server, session, ca_file=ours.own.certificate)
         finally:
-            resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            for each in held:
+                os.close(each)
     assert (ended.outcome, "LimitNOFILE" in ended.error) == ("watcher", True)
 
 

@@ -21,8 +21,6 @@ REDIRECTS_MAX = 2
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _ERROR_CHARS_MAX = 300
-
-
 _SYSTEM_TLS = TlsConfig()
 
 

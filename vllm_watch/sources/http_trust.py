@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 
 from vllm_watch.settings.tls import TlsConfig, TlsFileError
+from vllm_watch.sources import own_trouble
 
 REFUSED_SECONDS = 60.0
 """After a certificate was refused, what this host trusts is read anew, no more often than this: it may
@@ -41,9 +42,8 @@ class Trust:
 
     def __init__(self) -> None:
         self._made: dict[TlsConfig, _Made] = {}
-        self._lock = (
-            threading.Lock()
-        )  # held by threads alone: a thousand targets read the same files once
+        # Held by threads alone: a thousand targets read the same files once.
+        self._lock = threading.Lock()
 
     async def context(self, tls: TlsConfig) -> ssl.SSLContext:
         """Make it, or take the one there is. Raises TlsFileError, and OSError where no thread can be had."""
@@ -65,7 +65,9 @@ class Trust:
     def refused(self, tls: TlsConfig) -> None:
         """A handshake failed: whom this host trusts may have changed, which no stamp tells."""
         made = self._made.get(tls)
-        if made is not None and time.monotonic() - made.made_s >= REFUSED_SECONDS:
+        if made is None or tls.ca_file is not None:
+            return
+        if time.monotonic() - made.made_s >= REFUSED_SECONDS:
             self._made.pop(tls, None)
 
     def _current(self, tls: TlsConfig) -> ssl.SSLContext:
@@ -79,9 +81,10 @@ class Trust:
             except TlsFileError as error:
                 if known is None:
                     raise
-                # Half renewed: the certificate, and not its key yet. What there is serves until they fit.
-                _log.warning("tls_files_not_renewed", cause=str(error), remedy=error.remedy)
-                known.stamp = stamp
+                if own_trouble.of_error(error) is None:
+                    # Half renewed: the certificate, and not its key yet. What there is serves until they fit.
+                    _log.warning("tls_files_not_renewed", cause=str(error), remedy=error.remedy)
+                    known.stamp = stamp
                 return known.context
             while len(self._made) >= CONTEXTS_MAX:
                 self._made.pop(next(iter(self._made)), None)
@@ -95,4 +98,4 @@ def _stamp(file: Path) -> tuple[int, int, int] | None:
         found = file.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_ctime_ns, found.st_size, found.st_ino  # of a change of rights, too
