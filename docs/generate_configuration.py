@@ -90,6 +90,18 @@ MORE = {
     "targets": """\
 No secret belongs into a URL: a URL with credentials is refused. Names and URLs are unique.
 """,
+    "scrape.tls_config": """\
+The keys are those of Prometheus' `tls_config`, as far as files go: `ca`, `cert`, `key`, `*_ref` and versions are not
+taken. It holds for every target with an `https` URL, also for those that are found; a target that is written out may
+have its own, which stands in its place as a whole (`tls_config: {}`: none of it).
+
+Files are read as the daemon starts or reloads, and one that cannot be used is refused. They are looked at every 5 seconds
+while connections are made: a renewed certificate needs no restart. While certificate and key do not fit each other, the
+old ones serve, and the log says so.
+
+A handshake that fails is outcome `tls`, with the reason. A server that closes during the handshake without a reason is
+`connect_timeout`, as a dead one behind a balancer is; with TLS 1.2 it may also be one that asks for a certificate.
+""",
     "discovery": """\
 A server that is found twice is watched once; what is written out under `targets` wins over what is
 found, files win over names, and both over pods. At most 10,000 targets are taken and the rest is said.

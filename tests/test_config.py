@@ -11,12 +11,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.export.certificates import Authority
 from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError
 from vllm_watch.restart.hooks.base import HookCall
 from vllm_watch.settings import overrides
 from vllm_watch.settings.errors import model_at
 from vllm_watch.settings.target import name_of, slug
+from vllm_watch.settings.tls import TlsConfig
 from vllm_watch.story.kinds import STORIES
 
 ROOT = Path(__file__).parents[1]
@@ -294,6 +296,40 @@ def test_paths_start_at_the_folder_of_the_file(tmp_path, monkeypatch):
         tmp_path / "vllm.key",
         (str(tmp_path / "targets/*.json"),),
     )
+
+
+def test_the_tls_of_a_target_stands_in_place_of_that_of_all(tmp_path):
+    """As a whole, like any other key of `scrape`; its files start at the folder of the file that names them."""
+    ours = Authority(tmp_path, "ours")
+    (tmp_path / "theirs").mkdir()
+    theirs = Authority(tmp_path / "theirs", "theirs")
+    text = """
+        scrape: {tls_config: {ca_file: ours.pem, server_name: llm.example}}
+        targets:
+          - {url: https://a, scrape: {interval_seconds: 9}}
+          - {url: https://b, scrape: {tls_config: {ca_file: theirs/theirs.pem}}}
+          - {url: https://c, scrape: {tls_config: {}}}
+    """
+    config = load(written(tmp_path, text), environ={})
+    of_all, of_b, of_c = (config.scrape_for(target).tls_config for target in config.targets)
+
+    assert of_all == TlsConfig(ca_file=ours.own.certificate, server_name="llm.example")
+    assert of_b == TlsConfig(ca_file=theirs.own.certificate)
+    assert of_c == TlsConfig()
+
+
+def test_the_tls_of_all_can_be_set_without_a_file(tmp_path):
+    """By the environment, as every other key."""
+    certificate = Authority(tmp_path).own.certificate
+    environ = {
+        "VLLM_WATCH_SCRAPE__TLS_CONFIG__CA_FILE": str(certificate),
+        "VLLM_WATCH_SCRAPE__TLS_CONFIG__INSECURE_SKIP_VERIFY": "true",
+    }
+    config = load(None, environ=environ, targets=["https://a"])
+    assert config.scrape.tls_config == TlsConfig(ca_file=certificate, insecure_skip_verify=True)
+    environ["VLLM_WATCH_SCRAPE__TLS_CONFIG__CA_FILE"] = "/nowhere"
+    with pytest.raises(ConfigError, match="^VLLM_WATCH_SCRAPE__TLS_CONFIG__CA_FILE: '/nowhere' names no file"):  # fmt: skip
+        load(None, environ=environ)
 
 
 @pytest.mark.parametrize(("text", "expected"), [("on", "on"), ("off", "off"), ("'off'", "off")])

@@ -37,6 +37,7 @@ from vllm_watch.settings.target import (
     named,
     refuse_duplicates,
 )
+from vllm_watch.settings.tls import TlsFileError
 
 _FILE_BYTES_MAX = 2 << 20  # 10,000 targets with all their labels; a larger file is not ours
 _PORT_MAX = 65535
@@ -239,10 +240,12 @@ def load(
     procfs: Path | None = None,
     engine_log: Path | None = None,
     web_config: Path | None = None,
+    tls: Mapping[str, str] | None = None,
 ) -> Config:
     """Read the file (none is fine; `VLLM_WATCH_CONFIG` may name one), then `environ`, then the arguments.
 
-    `targets` are `[NAME=]URL` as on the command line and are added to those of the file.
+    `targets` are `[NAME=]URL` as on the command line and are added to those of the file. `tls` has keys of
+    `scrape.tls_config`.
 
     Raises:
         ConfigError: for all that is wrong at once; `InvalidConfigError.problems` has each by itself.
@@ -255,7 +258,7 @@ def load(
     merged.environment(Config, environ)
     merged.arguments(
         targets=targets, listen=listen, state_dir=state_dir, procfs=procfs, engine_log=engine_log,
-        web_config=web_config,
+        web_config=web_config, tls=tls or {},
     )  # fmt: skip
     errors = [ConfigError(f"{file}: {cause}", remedy) for cause, remedy in found] + merged.errors
     context: dict[str, Any] = {"folder": path.absolute().parent if path else Path.cwd()}
@@ -264,7 +267,7 @@ def load(
     except ValidationError as error:
         errors += explained(error, Config, merged.label)
     else:
-        errors += _unreadable_keys(config, merged.label)
+        errors += _unusable_files(config, merged.label)
     if errors:
         raise InvalidConfigError(errors)
     return config
@@ -283,7 +286,8 @@ def _readable(file: Path) -> bool:
         return False
 
 
-def _unreadable_keys(config: Config, label: Callable[[KeyPath], str]) -> list[ConfigError]:
+def _unusable_files(config: Config, label: Callable[[KeyPath], str]) -> list[ConfigError]:
+    """Of keys and certificates: that one is not there is better said now than when an engine is asked."""
     places: list[tuple[KeyPath, ScrapeSettings]] = [(("scrape",), config.scrape)]
     places += [
         (("targets", number, "scrape"), target.scrape)
@@ -292,9 +296,15 @@ def _unreadable_keys(config: Config, label: Callable[[KeyPath], str]) -> list[Co
     errors: list[ConfigError] = []
     for path, scrape in places:
         file = scrape.api_key_file
-        if file is None or _readable(file):
-            continue
-        # Not shown: many put the key itself here.
-        cause = f"{label((*path, 'api_key_file'))}: the value (not shown) names no file that can be read"
-        errors.append(ConfigError(cause, "name a file that holds the key, readable by vllm-watch"))
+        if file is not None and not _readable(file):
+            # Not shown: many put the key itself here.
+            cause = f"{label((*path, 'api_key_file'))}: the value (not shown) names no file that can be read"
+            remedy = "name a file that holds the key, readable by vllm-watch"
+            errors.append(ConfigError(cause, remedy))
+        try:
+            if scrape.tls_config.files:
+                scrape.tls_config.context()
+        except TlsFileError as error:
+            cause = f"{label((*path, 'tls_config', error.key))}: {error.cause}"
+            errors.append(ConfigError(cause, error.remedy))
     return errors

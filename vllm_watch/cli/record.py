@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from vllm_watch.cli.helpers import exit_status
+from vllm_watch.cli.helpers import engine_tls, exit_status
 
 HELP = """\
 Write what a server and this host's GPUs say into a trace file, until Ctrl-C or for a given time. A
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--interval", metavar="S", type=_seconds, default=_INTERVAL_SECONDS,
         help="seconds from one look to the next (default 1)")  # fmt: skip
     add("--duration", metavar="S", type=_seconds, help="seconds until it ends (default: at Ctrl-C)")
+    engine_tls.add(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -50,5 +51,6 @@ def run(arguments: argparse.Namespace) -> int:
         interval_seconds=arguments.interval,
         duration_seconds=arguments.duration,
         bytes_max=_FILE_BYTES_MAX,
+        tls=engine_tls.said(arguments),
     )
     return exit_status.FINE

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from vllm_watch.settings.base import Bytes, FilePath, Minutes, Seconds, Settings, Switch, problem
+from vllm_watch.settings.tls import TlsConfig
 
 _TIMEOUT_SECONDS = 4.0
 _TIMEOUT_SECONDS_MIN = 2.0  # at one look a second a busy API server would be called silent
@@ -79,6 +80,7 @@ class ScrapeSettings(Settings):
             "why": "`/metrics` needs no key; `/v1/models` does where vLLM was given one."
         },
     )
+    tls_config: TlsConfig = TlsConfig()
 
 
 class CanarySettings(Settings):

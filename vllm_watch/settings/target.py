@@ -7,7 +7,7 @@ from ipaddress import ip_network
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.settings.base import (
@@ -26,6 +26,7 @@ from vllm_watch.settings.base import (
 from vllm_watch.settings.kubernetes import KubernetesDiscovery
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.stages import CanarySettings, ScrapeSettings, SloSettings
+from vllm_watch.settings.tls import TlsConfig
 
 TARGETS_MAX = (
     10_000  # a name and a few windows each; one process keeps up with some hundreds, see docs
@@ -121,6 +122,14 @@ class TargetConfig(Settings):
         description="The file that this server's output is written to: what it fails of is then told with its incidents.",
         json_schema_extra={"default": "none", "why": "Most logs go elsewhere than to a file here."},
     )
+
+    @model_validator(mode="after")
+    def _tls_where_it_is_spoken(self) -> "TargetConfig":
+        if self.scrape.tls_config != TlsConfig() and self.url.startswith("http:"):
+            remedy = "write https:// in its url, or leave tls_config out"
+            where = ("scrape", "tls_config")
+            raise problems([Problem(where, "the URL is http: it has no effect", remedy)])
+        return self
 
     def identity(self) -> Target:
         """Return what labels, paths and hooks carry."""
