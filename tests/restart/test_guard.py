@@ -88,8 +88,6 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"policy": {"freezes": (Freeze(NOW - 5, NOW + 60, "launch"),)}}, "freeze", "launch"),
     "denied window": (
         {"policy": {"deny_windows": (parse("Mon-Fri 08:00-18:00"),)}}, "freeze", "until 2026-09-21 18:00:00Z"),
-    "calendar unreadable": (
-        {"policy": {"freezes_error": "no such file"}}, "freeze", "no such file"),
     "window closed": (
         {"policy": {"windows": (parse("Tue 01:00-05:00"),)}}, "window", "next opens 2026-09-22 01:00:00Z"),
     "a leak, and no window to wait for": (

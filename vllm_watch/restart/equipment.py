@@ -19,7 +19,6 @@ from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
 from vllm_watch.restart import blockers, hook_kinds
 from vllm_watch.restart.facts import Answer
-from vllm_watch.restart.freeze_calendar import FreezeCalendars
 from vllm_watch.restart.gates import Gates
 from vllm_watch.restart.hooks.base import Hook, Tools
 from vllm_watch.restart.locks import file as file_lock
@@ -42,7 +41,6 @@ class Equipment:
     """Made once; `configure` changes what it is made from."""
 
     def __init__(self, config: Config, gates: Gates) -> None:
-        self.calendars = FreezeCalendars()
         self._config = config
         self._hooks: dict[str, tuple[tuple[str, HookSettings], Hook]] = {}
         self._told: set[str] = set()
@@ -114,19 +112,16 @@ class Equipment:
         return await blockers.ask(settings, self._session)
 
     def _policy(self, settings: RestartSettings) -> Policy:
-        freezes, error = self.calendars.of(settings)
-        own = tuple(
-            Freeze(each.begin.timestamp(), each.end.timestamp(), each.reason)
-            for each in settings.freezes
-        )
         asks = settings.blockers
         return Policy(
             mode=settings.mode,
             triggers=frozenset(settings.triggers),
             windows=tuple(map(windows.parse, settings.windows)),
             deny_windows=tuple(map(windows.parse, settings.deny_windows)),
-            freezes=(*own, *freezes),
-            freezes_error=error,
+            freezes=tuple(
+                Freeze(each.begin.timestamp(), each.end.timestamp(), each.reason)
+                for each in settings.freezes
+            ),
             zone=ZoneInfo(settings.time_zone),
             cooldown_seconds=settings.cooldown_seconds,
             cooldown_load_times=settings.cooldown_load_times,

@@ -17,9 +17,6 @@ class Policy:
     windows: tuple[Window, ...] = ()  # none: any time
     deny_windows: tuple[Window, ...] = ()
     freezes: tuple[Freeze, ...] = ()
-    freezes_error: str | None = (
-        None  # the calendar of freezes cannot be read: nobody knows what holds
-    )
     zone: tzinfo = UTC
     cooldown_seconds: float
     cooldown_load_times: float

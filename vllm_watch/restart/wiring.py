@@ -46,7 +46,7 @@ SHOW_PAUSE_SECONDS = 0.2
 """Several changes at once are shown as one."""
 
 LOOK_SECONDS = 10.0
-"""From one look at what is open (and at the calendars of freezes) to the next."""
+"""From one look at what is open to the next."""
 
 STOP_SECONDS = 4.0
 """How long stopping may wait for attempts to let go; what they did is in the journal."""
@@ -103,7 +103,6 @@ class Restarts:
         await self.journal.open()
         await self._standing.load(time.time())
         await self._read_attempts()
-        await self._equipment.calendars.look([self._config.restart])
 
     async def start(self) -> None:
         """Go on with what an earlier run left, and begin. The targets must be known."""
@@ -155,7 +154,6 @@ class Restarts:
             self._changed(name)
         if self._started:
             self.dispatcher.wake()
-            self._begin("calendars", self._look())
 
     def saw(self, name: str, events: Sequence[Event]) -> None:
         """A look at a target has ended, and this was told of incidents."""
@@ -218,8 +216,6 @@ class Restarts:
 
     async def _look(self) -> None:
         """What is open and was not asked for (found before a restart of ours, or asked in vain) asks again."""
-        settings = [each.settings for each in self.world.followed.values()]
-        await self._equipment.calendars.look(settings)
         for name, entry in self._board.targets.items():
             for incident in list(entry.incidents.open.values()):
                 if incident.restart_advised:

@@ -267,9 +267,6 @@ class RestartSettings(Sections):
     )
     deny_windows: tuple[WindowText, ...] = Field((), max_length=50, description="When it may not.")
     freezes: tuple[FreezeSettings, ...] = Field((), max_length=200)
-    freeze_calendar_file: FilePath | None = Field(
-        None, description="An iCal file of further freezes, read again when it changes."
-    )
     cooldown_seconds: Seconds = Field(
         1800.0,
         description="From one restart in a group to the next.",
