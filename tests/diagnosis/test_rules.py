@@ -3,6 +3,7 @@
 import pytest
 
 from tests.diagnosis.examples import EXAMPLES
+from tests.for_each import for_each
 from vllm_watch.diagnosis.catalogue import FAILURES, RULES, is_deterministic
 from vllm_watch.diagnosis.families import memory
 from vllm_watch.diagnosis.reading import diagnose
@@ -55,7 +56,7 @@ def test_what_would_fail_again_is_known_of_each_class():
     assert not is_deterministic("no such class")
 
 
-@pytest.mark.parametrize("failure", FAILURES.values(), ids=list(FAILURES))
+@for_each(FAILURES)
 def test_every_class_says_what_to_do(failure):
     """A sentence, a reason, and at least one thing to do."""
     assert failure.fixes
