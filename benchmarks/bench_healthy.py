@@ -10,12 +10,15 @@ import sys
 import time
 import zlib
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from vllm_watch.lab.lives import LIVES
-from vllm_watch.lab.onlooker import any_onlooker, look
-from vllm_watch.lab.virtual import EPOCH
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.lab.lives import LIVES
+from benchmarks.lab.onlooker import any_onlooker, look
+from benchmarks.lab.virtual import EPOCH
 from vllm_watch.watch.watch import Watch
 
 HOUR, DAY = 3600.0, 86_400.0

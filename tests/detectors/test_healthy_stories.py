@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
+from benchmarks.lab.lives import LIVES
+from benchmarks.lab.onlooker import Onlooker, look
 from tests.detectors.test_stories import FOUND_WITHIN, Told, of, pages
-from vllm_watch.lab.lives import LIVES
-from vllm_watch.lab.onlooker import Onlooker, look
 from vllm_watch.watch.watch import Watch
 
 UPDATES = {

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
+from benchmarks.lab.virtual import observations
 from tests.examples import examples
-from vllm_watch.lab.virtual import observations
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import ServerSample
 from vllm_watch.watch.watch import Watch

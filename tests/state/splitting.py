@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from vllm_watch.lab.sampling import observe
+from benchmarks.lab.virtual import observe
 from vllm_watch.lab.stories import STORIES
 from vllm_watch.state.rows import WatchRow
 from vllm_watch.state.store import Store

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from vllm_watch.lab.sampling import observe
+from benchmarks.lab.virtual import observe
 from vllm_watch.lab.scene import Scene
 from vllm_watch.samples.observation import Call, Observation
 
@@ -37,7 +37,7 @@ class Onlooker:
 
 def any_onlooker(rng: Random) -> Onlooker:
     """Draw one: half of them are undisturbed but for jitter and misses."""
-    disturbed = rng.random() < 0.5  # noqa: PLR2004 - half
+    disturbed = rng.random() < 0.5
     apart = [rng.choice((0.0, 1800.0, 7200.0)) if disturbed else 0.0 for _ in range(3)]
     return Onlooker(
         interval_s=rng.choice(INTERVALS),
@@ -47,7 +47,7 @@ def any_onlooker(rng: Random) -> Onlooker:
         gaps_apart_s=apart[0],
         steps_apart_s=apart[1],
         suspends_apart_s=apart[2],
-        monotonic=rng.random() < 0.75,  # noqa: PLR2004 - live far more often than recorded
+        monotonic=rng.random() < 0.75,
     )
 
 

@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from vllm_watch.lab.lives import H100, LIVES, capacity_per_second
-from vllm_watch.lab.onlooker import Onlooker, any_onlooker, look
+from benchmarks.lab.lives import H100, LIVES, capacity_per_second
+from benchmarks.lab.onlooker import Onlooker, any_onlooker, look
 
 
 def seen(slug, onlooker=None, duration_s=900.0, seed=2):
