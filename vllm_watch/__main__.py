@@ -1,6 +1,7 @@
 """The command line: finds the command, loads its module alone, and turns its end into an exit status."""
 
 import argparse
+import gc
 import importlib
 import os
 import sys
@@ -11,7 +12,6 @@ from typing import NoReturn, Protocol, TextIO, cast
 from vllm_watch import __version__
 from vllm_watch.cli.helpers import exit_status
 from vllm_watch.errors import WatchError
-from vllm_watch.support.loading import uncollected
 from vllm_watch.support.redaction import redacted
 
 # Here and not in the modules, so that --help loads none of them.
@@ -107,8 +107,11 @@ def _run(argv: list[str]) -> int:
 
 
 def _load(name: str) -> Command:
-    with uncollected():
+    gc.disable()  # importing makes no garbage, and looking for it takes an eighth of the time
+    try:
         module = importlib.import_module(f"vllm_watch.cli.{name.replace('-', '_')}")
+    finally:
+        gc.enable()
     return cast("Command", module)
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from vllm_watch.errors import ConfigError
-from vllm_watch.settings import overrides
+from vllm_watch.settings import overrides, yaml_text
 from vllm_watch.settings.api import ApiSettings
 from vllm_watch.settings.base import FilePath, Problem, Sections, problem, problems, quoted
 from vllm_watch.settings.errors import InvalidConfigError, KeyPath, explained
@@ -265,8 +265,6 @@ def load(
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    from vllm_watch.settings import yaml_text  # noqa: PLC0415 - not without a file
-
     return yaml_text.read(path, _FILE_BYTES_MAX)
 
 

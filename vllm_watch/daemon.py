@@ -9,7 +9,6 @@ import signal
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import structlog
@@ -17,31 +16,30 @@ import structlog
 from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
 from vllm_watch.export.board import Board
-from vllm_watch.export.door import Door
 from vllm_watch.export.in_a_line import in_a_line
+from vllm_watch.export.server import Server
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.notify.notifying import Notifying
+from vllm_watch.restart import config_changes
+from vllm_watch.restart.journals import OwnJournal
 from vllm_watch.restart.switch import Switch
 from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.sources import cpu_waits, http
+from vllm_watch.sources.canary import CanarySource
+from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.targets import Discovery
 from vllm_watch.sources.vllm import Look, VllmSource
 from vllm_watch.support.service_manager import ServiceManager
+from vllm_watch.watch.canary_rounds import CanaryRounds
 from vllm_watch.watch.gpu_rounds import GpuRounds, GpuSource
 from vllm_watch.watch.memory import Memory
 from vllm_watch.watch.target_loop import Event, TargetLoop, tell_ended
 from vllm_watch.watch.watch import Watch
-
-if TYPE_CHECKING:  # what only some configurations need is loaded where one does
-    from vllm_watch.export.server import Server
-    from vllm_watch.restart.journals import OwnJournal
-    from vllm_watch.sources.engine_log import EngineLog
-    from vllm_watch.watch.canary_rounds import CanaryRounds
 
 _log = structlog.get_logger()
 
@@ -90,7 +88,6 @@ class Daemon:
         self._processes = ProcessListing(config.procfs)
         self.board = Board(window_seconds=config.signals.window_seconds)
         self._memory = Memory(config.state_dir, self.board)
-        self._looked = asyncio.Event()  # has a first look ended, or is there none to wait for?
         self._journal = self._own_journal()
         self.recorder = FlightRecorder(
             seconds=config.recorder.minutes * 60,
@@ -101,24 +98,20 @@ class Daemon:
         self._restarts = Switch(config, self.board, self._recording, self._journal, self._log_tail)
         silenced, ours = self._restarts.silenced, lambda: self._memory.holds
         self._notifying = Notifying(config, self.board, silenced, ours)
-        self._door = Door(*config.listen_address, config.web_config)
+        self._server = self._new_server()
 
-    def _own_journal(self) -> "OwnJournal | None":
+    def _own_journal(self) -> OwnJournal | None:
         if self._config.state_dir is None:
             return None
-        from vllm_watch.restart.journals import OwnJournal  # noqa: PLC0415 - brings a database
-
         return OwnJournal(self._config.state_dir, lambda: self._memory.holds)
 
-    def _server(self) -> "Server":
-        from vllm_watch.export.server import Server  # noqa: PLC0415 - as the door says
-
+    def _new_server(self) -> Server:
         host, port = self._config.listen_address
         return Server(
             self.board, host=host, port=port, ready=self._not_ready,
             reload=self.reload if self._load_config else None, recording=self._recording,
             further=self._restarts.routes(), auth=self._restarts.auth, names=self._config.api.hosts,
-            web_config=self._door.web,
+            web_config=self._config.web_config,
         )  # fmt: skip
 
     @property
@@ -145,8 +138,8 @@ class Daemon:
             await self.stop()
 
     async def start(self) -> None:
-        """Take the port, begin to look, then serve. Raises ServeError."""
-        self._door.take()
+        """Take the port, serve, and begin to look. Raises ServeError."""
+        self._server.take()
         serving = asyncio.create_task(self._serve(), name="serving")
         self._tasks = [serving]
         self._session = http.new_session()
@@ -154,8 +147,6 @@ class Daemon:
         await self._restarts.open()
         await self._notifying.start()
         await self._discover()
-        if not self._running:
-            self._looked.set()
         await self._restarts.start()
         self._tasks += [
             asyncio.create_task(self._discover_on(), name="discovery"),
@@ -164,13 +155,13 @@ class Daemon:
         await serving
 
     async def _serve(self) -> None:
-        await self._door.open(self._server, self._looked)
+        await self._server.start()
         _log.info("serving", url=self.url)
 
     @property
     def url(self) -> str:
         """Where a person on this host finds the page."""
-        return self._config.url_here(self._door.port, self._door.scheme)
+        return self._config.url_here(self._server.port, self._server.scheme)
 
     async def stop(self) -> None:
         """End everything; safe to call at any time."""
@@ -188,7 +179,7 @@ class Daemon:
         if self._journal is not None:
             await self._journal.close()
         await self._memory.close()
-        await self._door.close()
+        await self._server.stop()
         if self._session is not None:
             await self._session.close()
         await self._gpus.close()
@@ -211,8 +202,6 @@ class Daemon:
             await self._change_to(config)
             _log.info("reloaded", targets=len(self._running))
             if self._journal is not None:
-                from vllm_watch.restart import config_changes  # noqa: PLC0415 - on reload alone
-
                 await config_changes.note(self._journal, actor, source, old, config)
 
     def _reload_on_signal(self) -> None:
@@ -317,26 +306,21 @@ class Daemon:
         self._running[identity.name] = _Running(made_of, watch, group, loop, task)
         _log.info("target_added", target=identity.name, url=identity.url)
 
-    def _engine_log(self, target: TargetConfig) -> "EngineLog | None":
+    def _engine_log(self, target: TargetConfig) -> EngineLog | None:
         path = self._config.engine_log_for(target)
         if path is None:
             return None
-        from vllm_watch.sources.engine_log import EngineLog  # noqa: PLC0415 - where one is named
-
         return EngineLog(target.name, path)
 
     def _log_tail(self, name: str) -> AsyncIterator[bytes] | None:
         log = self._running[name].loop.log if name in self._running else None
         return None if log is None else log.tail()
 
-    def _canary_rounds(self, target: TargetConfig, scrape: ScrapeSettings) -> "CanaryRounds | None":
+    def _canary_rounds(self, target: TargetConfig, scrape: ScrapeSettings) -> CanaryRounds | None:
         assert self._session is not None  # noqa: S101 - begun in start()
         settings = self._config.canary_for(target)
         if not settings.enabled:
             return None
-        from vllm_watch.sources.canary import CanarySource  # noqa: PLC0415
-        from vllm_watch.watch.canary_rounds import CanaryRounds  # noqa: PLC0415 - where it is on
-
         source = CanarySource(target.identity(), settings, scrape, self._session)
         return CanaryRounds(target.name, settings, source)
 
@@ -376,7 +360,6 @@ class Daemon:
         if name in self._running:
             self.board.incident_news(name, self._running[name].loop.incidents, now)
         self._waiting_for.discard(name)
-        self._looked.set()
         self._restarts.saw(name, told)
         return told
 

@@ -1,4 +1,4 @@
-"""All rules. They are loaded after the first look: nobody waits for advice."""
+"""All rules."""
 
 from collections.abc import Callable, Iterator
 

@@ -15,6 +15,7 @@ from typing import Any
 from vllm_watch.errors import WatchError
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import Reading
+from vllm_watch.sources import http
 from vllm_watch.sources.reading import Reader
 
 HELP = """\
@@ -78,8 +79,6 @@ def _plain(value: Any) -> Any:
 
 
 async def _fetch(url: str) -> tuple[str, bool]:
-    from vllm_watch.sources import http  # noqa: PLC0415 - asyncio is slow to load
-
     url = url.rstrip("/")
     url = url if url.endswith("/metrics") else url + "/metrics"
     limits = http.Limits(5.0, 15.0, _BODY_BYTES_MAX)

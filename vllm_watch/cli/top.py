@@ -5,6 +5,8 @@ import importlib.util
 import sys
 
 from vllm_watch.cli.helpers import connection, exit_status
+from vllm_watch.cli.helpers.top import once as top_once
+from vllm_watch.cli.helpers.top.status import Daemon
 from vllm_watch.errors import WatchError
 
 HELP = """\
@@ -38,15 +40,10 @@ def run(arguments: argparse.Namespace) -> int:
         raise WatchError(
             "top needs textual, which is not installed", "pip install 'vllm-watch[top]'"
         )
-    # Loaded here, because only this command needs them and they may be absent.
-    from vllm_watch.cli.helpers.top.status import Daemon  # noqa: PLC0415
-
     if arguments.once or arguments.json or not sys.stdout.isatty():
-        from vllm_watch.cli.helpers.top import once as top_once  # noqa: PLC0415
-
         top_once.show(Daemon.at(daemon), as_json=arguments.json)
         return exit_status.FINE
-    from vllm_watch.cli.helpers.top.app import TopApp  # noqa: PLC0415
+    from vllm_watch.cli.helpers.top.app import TopApp  # noqa: PLC0415 - textual is an extra
 
     TopApp(Daemon.at(daemon)).run(mouse=False)  # so that text can be selected and copied
     return exit_status.FINE

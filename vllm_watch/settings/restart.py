@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo
 
+from apscheduler.triggers.cron import CronTrigger
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from vllm_watch.settings import windows as weekly
@@ -65,9 +66,6 @@ def _cron(value: str) -> str:
         if any(character.isdigit() for character in value.rsplit(maxsplit=1)[-1]):
             cause = f"{quoted(value)} numbers its weekdays, of which some programs begin with Sunday, others with Monday"
             raise problem(cause, "write their names: 0 4 * * sun")
-        # Here, so that a watcher without schedules does not load it.
-        from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415
-
         try:
             CronTrigger.from_crontab(value, timezone="UTC")
         except ValueError as error:

@@ -18,6 +18,9 @@ from itertools import compress
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
+from prometheus_client import parser
+from prometheus_client.openmetrics import parser as om
+
 from vllm_watch.errors import ExpositionError
 
 SERIES_MAX = 50_000
@@ -373,12 +376,8 @@ def _with_prometheus_client(
         )
     try:
         if openmetrics:
-            from prometheus_client.openmetrics import parser as om  # noqa: PLC0415 - rare
-
             metrics = list(om.text_string_to_metric_families(body))  # type: ignore[no-untyped-call]
         else:
-            from prometheus_client import parser  # noqa: PLC0415 - rare
-
             metrics = list(parser.text_string_to_metric_families(body))
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
         said = f" ({error})" if str(error) else ""

@@ -7,7 +7,7 @@ reload changes how the target is watched.
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
@@ -17,11 +17,9 @@ from vllm_watch.export.store_health import StoreHealth
 from vllm_watch.incidents.incident import to_event
 from vllm_watch.samples.target import Target
 from vllm_watch.state.rows import IncidentRow, WatchRow, ended
+from vllm_watch.state.store import Store
+from vllm_watch.state.troubles import Trouble
 from vllm_watch.watch.watch import Watch
-
-if TYPE_CHECKING:
-    from vllm_watch.state.store import Store
-    from vllm_watch.state.troubles import Trouble
 
 _log = structlog.get_logger()
 
@@ -51,12 +49,10 @@ class Memory:
         if state_dir is not None:
             board.store = StoreHealth(str(state_dir))
 
-    def _new_store(self, state_dir: Path) -> "Store":
-        from vllm_watch.state.store import Store  # noqa: PLC0415 - brings a database
-
+    def _new_store(self, state_dir: Path) -> Store:
         return Store(state_dir, self._tell)
 
-    def _tell(self, trouble: "Trouble | None", t: float) -> None:
+    def _tell(self, trouble: Trouble | None, t: float) -> None:
         assert self._board.store is not None  # noqa: S101 - made with the store
         self._board.store.count(trouble and trouble.reason, trouble and trouble.cause, t)
 

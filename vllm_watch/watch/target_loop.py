@@ -6,7 +6,7 @@ import zlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
@@ -19,12 +19,10 @@ from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.sources.cpu_waits import CpuWaits
+from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.vllm import Look, VllmSource
+from vllm_watch.watch.canary_rounds import CanaryRounds
 from vllm_watch.watch.watch import Watch
-
-if TYPE_CHECKING:
-    from vllm_watch.sources.engine_log import EngineLog
-    from vllm_watch.watch.canary_rounds import CanaryRounds
 
 _log = structlog.get_logger()
 
@@ -65,8 +63,8 @@ class TargetLoop:
         publish: Publish,
         gpus: Gpus,
         keep: Keep | None = None,
-        canary: "CanaryRounds | None" = None,
-        log: "EngineLog | None" = None,
+        canary: CanaryRounds | None = None,
+        log: EngineLog | None = None,
         cpu: CpuWaits | None = None,
     ) -> None:
         """`keep` is shown each look's events before they are published; it must neither raise nor wait long.

@@ -15,7 +15,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.settings.stages import GpuSettings, LogSettings
 from vllm_watch.signals.holders.judge import HolderJudge
-from vllm_watch.signals.holders.records import STALE, GpuHolders, Limits
+from vllm_watch.signals.holders.records import GpuHolders, Limits
 from vllm_watch.signals.timeline import Timeline
 from vllm_watch.sources import recording, trace_gpus
 from vllm_watch.sources.nvml import NvmlSource
@@ -44,7 +44,7 @@ class Judgement:
 
     @property
     def stale(self) -> bool:
-        return any(each.stale or each.unaccounted.verdict == STALE for each in self.gpus)
+        return any(each.has_stale for each in self.gpus)
 
 
 def show(*, as_json: bool, watch: bool, trace: Path | None, at: float | None, procfs: Path) -> bool:
@@ -137,7 +137,9 @@ def _print(judgement: Judgement, *, as_json: bool, local: bool, clear: bool = Fa
         return
     colours = gpus_table.COLOURS if sys.stdout.isatty() else gpus_table.PLAIN
     columns = shutil.get_terminal_size((100, 24)).columns
-    text = gpus_table.table(judgement, columns=columns, colours=colours, local=local)
+    text = gpus_table.table(
+        judgement.gpus, judgement.note, columns=columns, colours=colours, local=local
+    )
     if clear and sys.stdout.isatty():
         print("\033[H\033[2J", end="")
     print(text, flush=True)
