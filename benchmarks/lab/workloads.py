@@ -24,7 +24,8 @@ class Shifting(Workload):
         """Go on with the next workload."""
         old = self._workloads[self._now]
         self._now = (self._now + 1) % len(self._workloads)
-        self._workloads[self._now].catch_up(old)
+        new = self._workloads[self._now]
+        new._now, new._next_t = old._now, None  # it begins where the other stands
 
     def arrivals(self, until_t: float) -> list[Request]:
         return self._workloads[self._now].arrivals(until_t)

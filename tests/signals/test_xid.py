@@ -34,12 +34,6 @@ def test_a_code_that_nobody_knows_is_said_to_be():
     assert not xid.needs_hands(999)
 
 
-def test_the_worst_of_several():
-    """A crash leaves many codes: 45 and 43 follow 79."""
-    assert xid.worst((45, 31, 79, 43)).code == 79
-    assert xid.worst(()) is None
-
-
 HELD = (ProcessSample(pid=7),)
 
 

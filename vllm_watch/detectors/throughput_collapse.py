@@ -34,9 +34,6 @@ UNHELD_SECONDS = 15.0
 UNREAD_LOG_RATIO = 0.1
 """Where tokens of finished requests are not counted: steps must be that much shorter (log) than the pages in use would make them, for the claim to be sure,"""
 
-UNREAD_SECONDS = 15.0
-"""... for so long, with less than half of the pages read."""
-
 UNREAD_DEVIATIONS = 1.5
 """... and so many standard deviations of the model at this load, which it may never have met."""
 

@@ -113,10 +113,6 @@ class OpenLoop(Workload):
         self._now = until_t
         return come
 
-    def catch_up(self, other: "OpenLoop") -> None:
-        """Begin where another workload stands."""
-        self._now, self._next_t = other._now, None
-
 
 class ClosedLoop(Workload):
     """A number of clients, each of which waits for its answer and thinks before it asks again."""

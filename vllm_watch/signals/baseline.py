@@ -90,7 +90,6 @@ class Comparison:
     known: bool  # has enough been learnt to judge?
     slow_log_ratio: float | None  # of step time to what it should be; 0 as ever, 0.7 twice as long
     expected_step_seconds: float | None
-    tolerated_log_ratio: float | None
     deviation: float | None  # standard deviation of the log ratio at this load
     throughput_ratio: float | None  # now ÷ fresh
     running_expected: float | None  # at equal KV usage
@@ -203,7 +202,6 @@ class Baseline:
             known=self.model.ready or self.throughput.ready,
             slow_log_ratio=ratio if self.model.ready else None,
             expected_step_seconds=expected if self.model.ready else None,
-            tolerated_log_ratio=tolerated,
             deviation=deviation,
             throughput_ratio=self._throughput_ratio(block, ratio),
             running_expected=running_expected,
