@@ -148,7 +148,7 @@ class Detector:
         if self._dead_looks >= self._settings.dead_looks and not down_witnesses.turned_away(
             observation
         ):
-            return (self._dead(view),)
+            return (self._dead(),)
         return (self._unanswered(view, observation.scrape),)
 
     def _hear_health(self, view: View) -> None:
@@ -171,7 +171,7 @@ class Detector:
         if reading is not None:
             self._remember(view, reading)
         if self._dead_looks:
-            return self._dead(view)
+            return self._dead()
         if self._looping and view.at_s - self._up_since_s < self._settings.loop_over_seconds:
             return unknown("up, as it was before each crash")
         self._looping = False
@@ -384,7 +384,7 @@ class Detector:
             ),
         )
 
-    def _dead(self, view: View) -> Verdict:
+    def _dead(self) -> Verdict:
         if self._dead_looks < self._settings.dead_looks:
             return unknown("/health failed once")
         gpus = self._gpus

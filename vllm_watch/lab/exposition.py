@@ -31,7 +31,7 @@ class Writer:
         release = vllm.release
         lines: list[str] = []
         if not release.multiprocess:
-            lines += process_lines(vllm, said.server)
+            lines += process_lines(said.server)
         for family in release.families:
             lines += self._family(family, said.engines)
         if release.http:
