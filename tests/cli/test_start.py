@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+from vllm_watch.__main__ import COMMANDS
+
 PATIENCE_SECONDS = 120.0
 
 # What `vllm-watch run` of one target does not load → what asks for it.
@@ -67,6 +69,16 @@ def test_what_is_loaded_later_can_be_loaded():
     """The names above are modules that exist, where they are ours; a renamed one would be checked no more."""
     ours = [name for name in NOT_LOADED if name.startswith("vllm_watch")]
     python(f"import importlib\nfor name in {ours}: importlib.import_module(name)")
+
+
+def test_every_command_can_be_loaded_without_the_extras():
+    """textual, the rich that it brings, and apprise need not be installed."""
+    modules = [f"vllm_watch.cli.{name.replace('-', '_')}" for name in COMMANDS]
+    python(
+        "import importlib, sys\n"
+        "sys.modules |= dict.fromkeys(('apprise', 'rich', 'textual'))\n"
+        f"for name in {modules}: importlib.import_module(name)\n"
+    )
 
 
 def test_garbage_is_looked_for_rarely_and_still_is():

@@ -5,7 +5,6 @@ import importlib.util
 import sys
 
 from vllm_watch.cli.helpers import connection, exit_status
-from vllm_watch.cli.helpers.top import once as top_once
 from vllm_watch.cli.helpers.top.status import Daemon
 from vllm_watch.errors import WatchError
 
@@ -40,10 +39,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise WatchError(
             "top needs textual, which is not installed", "pip install 'vllm-watch[top]'"
         )
+    # textual, and rich, which it brings, are an extra: only what follows may import them.
     if arguments.once or arguments.json or not sys.stdout.isatty():
+        from vllm_watch.cli.helpers.top import once as top_once  # noqa: PLC0415
+
         top_once.show(Daemon.at(daemon), as_json=arguments.json)
         return exit_status.FINE
-    from vllm_watch.cli.helpers.top.app import TopApp  # noqa: PLC0415 - textual is an extra
+    from vllm_watch.cli.helpers.top.app import TopApp  # noqa: PLC0415
 
     TopApp(Daemon.at(daemon)).run(mouse=False)  # so that text can be selected and copied
     return exit_status.FINE
