@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import NoReturn, Protocol, TextIO, cast
 
 from vllm_watch import __version__
-from vllm_watch.cli.helpers import exit_status
+from vllm_watch.cli.helpers import exit_status, terminal
 from vllm_watch.errors import WatchError
 from vllm_watch.support.redaction import redacted
 
@@ -141,9 +141,8 @@ def _parser(name: str | None, command: Command | None) -> argparse.ArgumentParse
 
 
 def _tell(error: WatchError, stream: TextIO) -> None:
-    bold, dim, plain = "\033[1;31m", "\033[2m", "\033[0m"
-    if not stream.isatty() or "NO_COLOR" in os.environ:
-        bold = dim = plain = ""
+    coloured = terminal.takes_colours(stream)
+    bold, dim, plain = ("\033[1;31m", "\033[2m", "\033[0m") if coloured else ("", "", "")
     # A configuration tells all that is wrong at once, each with its own remedy.
     stream.writelines(
         f"{bold}vllm-watch:{plain} {redacted(each.cause)}\n{dim}  → {redacted(each.remedy)}{plain}\n"

@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-import shutil
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from vllm_watch.cli.helpers import terminal
 from vllm_watch.cli.helpers.gpus import table as gpus_table
 from vllm_watch.cli.helpers.gpus.report import report
 from vllm_watch.errors import WatchError
@@ -135,8 +135,8 @@ def _print(judgement: Judgement, *, as_json: bool, local: bool, clear: bool = Fa
     if as_json:
         print(json.dumps(report(judgement.gpus, local=local)), flush=True)
         return
-    colours = gpus_table.COLOURS if sys.stdout.isatty() else gpus_table.PLAIN
-    columns = shutil.get_terminal_size((100, 24)).columns
+    colours = gpus_table.COLOURS if terminal.takes_colours(sys.stdout) else gpus_table.PLAIN
+    columns = terminal.columns(gpus_table.COLUMNS_MIN, gpus_table.COLUMNS_MAX)
     text = gpus_table.table(
         judgement.gpus, judgement.note, columns=columns, colours=colours, local=local
     )

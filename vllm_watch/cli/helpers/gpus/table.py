@@ -31,7 +31,7 @@ def table(
     """All GPUs, with an end that sums up."""
     if not gpus:
         return f"no GPUs: {note}"
-    columns = min(max(columns, COLUMNS_MIN), COLUMNS_MAX) - 1
+    columns -= 1
     lines: list[str] = []
     for each in gpus:
         lines += [*_gpu(each, columns, colours, local=local), ""]
