@@ -110,6 +110,18 @@ def test_links_between_pages_lead_somewhere() -> None:
     assert broken == []
 
 
+def test_the_map_of_the_code_names_what_is_there() -> None:
+    """Each file and folder that docs/architecture.md names; KIND and NAME stand for what is added."""
+    known = [f"/{name(path)}" for path in in_the_repository()]
+    page = (ROOT / "docs/architecture.md").read_text()
+    gone = [
+        named
+        for named in set(re.findall(r"`([\w/]+(?:\.py|/))`", page))
+        if not re.search("KIND|NAME", named) and not any(f"/{named}" in path for path in known)
+    ]
+    assert gone == []
+
+
 def test_generated_pages_are_in_step() -> None:
     """docs/cli.md and docs/configuration.md say what the program does, and not what it did."""
     for generator in (
