@@ -29,7 +29,7 @@ from vllm_watch.detectors.down_verdicts import KIND, unknown
 from vllm_watch.detectors.down_witnesses import Run
 from vllm_watch.detectors.gpu_trouble import GpuTrouble
 from vllm_watch.samples.observation import Call, Reading
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.loading import START_SECONDS, Loading
 
 
@@ -126,10 +126,10 @@ class Detector:
     def export_state(self, at_s: float) -> dict[str, Any]:
         return down_memory.export_state(vars(self))
 
-    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+    def restore(self, state: stored.Stored, away_seconds: float) -> None:
         vars(self).update(down_memory.restored(state, away_seconds))
 
-    def inherit(self, state: kept.Kept) -> None:
+    def inherit(self, state: stored.Stored) -> None:
         vars(self).update(down_memory.learnt(state))
 
     def update(self, view: View) -> Sequence[Verdict]:

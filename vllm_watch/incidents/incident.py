@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vllm_watch.detectors.base import Evidence
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 
 RESOLUTIONS = ("healthy", "restarted", "target_gone", "superseded")
 
@@ -79,19 +79,19 @@ def export_state(incident: Incident) -> dict[str, Any]:
     return state
 
 
-def restore(state: kept.Kept) -> Incident:
-    """Make the open incident that was kept. Raises one of kept.DAMAGE where it was none."""
+def restore(state: stored.Stored) -> Incident:
+    """Make the open incident that was kept. Raises one of stored.DAMAGE where it was none."""
     return Incident(
-        id=kept.text(state["id"]),
-        target=kept.text(state["target"]),
-        kind=kept.text(state["kind"]),
-        cause=kept.text(state["cause"]),
-        severity=kept.text(state["severity"]),
-        summary=kept.text(state["summary"]),
-        engine=kept.maybe_text(state["engine"]),
-        restart_advised=kept.flag(state["restart_advised"]),
-        opened_t=kept.number(state["opened_t"]),
-        related=kept.texts(state["related"]),
+        id=stored.text(state["id"]),
+        target=stored.text(state["target"]),
+        kind=stored.text(state["kind"]),
+        cause=stored.text(state["cause"]),
+        severity=stored.text(state["severity"]),
+        summary=stored.text(state["summary"]),
+        engine=stored.text_or_none(state["engine"]),
+        restart_advised=stored.flag(state["restart_advised"]),
+        opened_t=stored.number(state["opened_t"]),
+        related=stored.texts(state["related"]),
         evidence_for=tuple(_evidence(each) for each in state["evidence_for"]),
         evidence_against=tuple(_evidence(each) for each in state["evidence_against"]),
     )
@@ -102,18 +102,18 @@ _SAID = (
 )  # fmt: skip
 
 
-def _evidence(state: kept.Kept) -> Evidence:
+def _evidence(state: stored.Stored) -> Evidence:
     return Evidence(
-        name=kept.text(state["name"]),
+        name=stored.text(state["name"]),
         value=_told(state["value"]),
-        unit=kept.text(state["unit"]),
+        unit=stored.text(state["unit"]),
         expected=_told(state["expected"]),
-        text=kept.text(state["text"]),
+        text=stored.text(state["text"]),
     )
 
 
 def _told(value: Any) -> float | str | None:
-    return value if isinstance(value, str) else kept.maybe(value)
+    return value if isinstance(value, str) else stored.number_or_none(value)
 
 
 def _plain(evidence: Evidence) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import Any
 from vllm_watch.detectors.base import CLEAR, FIRING, Verdict, View
 from vllm_watch.incidents import incident, relations
 from vllm_watch.incidents.incident import Incident, Key, identity, to_event
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 
 STATE_VERSION = 1
 """Of what `export_state` gives; what was kept in another form is left out."""
@@ -119,22 +119,22 @@ class Lifecycle:
             "opened": dict(self.opened),
         }
 
-    def restore(self, state: kept.Kept, kinds: Container[str]) -> None:
+    def restore(self, state: stored.Stored, kinds: Container[str]) -> None:
         """Go on with the incidents of an earlier run whose kind is one of `kinds`, on the same timeline.
 
-        Time that nobody watched is not quiet. Raises one of kept.DAMAGE, and has then changed nothing.
+        Time that nobody watched is not quiet. Raises one of stored.DAMAGE, and has then changed nothing.
         """
-        kept.version(state, STATE_VERSION)
+        stored.version(state, STATE_VERSION)
         followed = [_followed(each) for each in state["followed"]]
-        since = {_key(each): kept.number(each[2]) for each in state["firing_since_s"]}
+        since = {_key(each): stored.number(each[2]) for each in state["firing_since_s"]}
         ended = {
-            _key(each): (kept.number(each[2]), kept.number(each[3])) for each in state["ended"]
+            _key(each): (stored.number(each[2]), stored.number(each[3])) for each in state["ended"]
         }
         opened = {
-            kept.text(kind): kept.whole(count)
-            for kind, count in kept.mapping(state["opened"]).items()
+            stored.text(kind): stored.count(count)
+            for kind, count in stored.mapping(state["opened"]).items()
         }
-        usual_s = kept.number(state["usual_s"], 0.0)
+        usual_s = stored.number(state["usual_s"], 0.0)
         ours = [each for each in followed if each.incident.kind in kinds]
         self._followed = {each.incident.key: each for each in ours}
         self._firing_since_s, self._ended, self._usual_s = since, ended, usual_s
@@ -303,25 +303,25 @@ def _followed_state(followed: _Followed) -> dict[str, Any]:
     }
 
 
-def _followed(state: kept.Kept) -> _Followed:
+def _followed(state: stored.Stored) -> _Followed:
     rival = state["rival"]
     return _Followed(
         incident.restore(state["incident"]),
         _kept_life(state["life"]),
         _kept_life(state.get("found_life", state["life"])),
-        outlived=kept.flag(state.get("outlived", False)),
-        firing=kept.flag(state["firing"]),
-        quiet_s=kept.number(state["quiet_s"], 0.0),
-        quiet_needed_s=kept.number(state["quiet_needed_s"], 0.0),
-        rival=None if rival is None else (kept.text(rival[0]), kept.flag(rival[1])),
-        rival_looks=kept.whole(state["rival_looks"]),
-        rival_since_s=kept.number(state["rival_since_s"]),
+        outlived=stored.flag(state.get("outlived", False)),
+        firing=stored.flag(state["firing"]),
+        quiet_s=stored.number(state["quiet_s"], 0.0),
+        quiet_needed_s=stored.number(state["quiet_needed_s"], 0.0),
+        rival=None if rival is None else (stored.text(rival[0]), stored.flag(rival[1])),
+        rival_looks=stored.count(state["rival_looks"]),
+        rival_since_s=stored.number(state["rival_since_s"]),
     )
 
 
 def _kept_life(state: Sequence[Any]) -> Life:
     start, restarts = state
-    return kept.maybe(start), kept.whole(restarts)
+    return stored.number_or_none(start), stored.count(restarts)
 
 
 def _is_another(now: Life, then: Life) -> bool:
@@ -331,7 +331,7 @@ def _is_another(now: Life, then: Life) -> bool:
 
 
 def _key(state: Sequence[Any]) -> Key:
-    return kept.text(state[0]), kept.maybe_text(state[1])
+    return stored.text(state[0]), stored.text_or_none(state[1])
 
 
 def _rank(verdict: Verdict) -> int:

@@ -15,7 +15,7 @@ from math import exp, log
 from typing import Any
 
 from vllm_watch.samples.engine import EngineSample
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import LOAD, Block, Blocks, began_anew, tells_load
 from vllm_watch.signals.cusum import CEILING, Cusum
 from vllm_watch.signals.step_model import StepModel
@@ -160,22 +160,22 @@ class Baseline:
             "drift": self.drift,
         }
 
-    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+    def restore(self, state: stored.Stored, away_seconds: float) -> None:
         """Go on with what was learnt of this very process `away_seconds` ago.
 
-        After longer than ALARM_KEPT_SECONDS an alarm must be found anew. Raises one of kept.DAMAGE, and
+        After longer than ALARM_KEPT_SECONDS an alarm must be found anew. Raises one of stored.DAMAGE, and
         has then learnt nothing.
         """
         level_max = CEILING if away_seconds <= ALARM_KEPT_SECONDS else RESTORED_LEVEL_MAX
         try:
-            self._lacks = _LOAD.intersection(kept.texts(state["lacks"]))
+            self._lacks = _LOAD.intersection(stored.texts(state["lacks"]))
             self._models = {self._lacks: StepModel()}
             self.model.restore(state["model"])
             self.throughput.restore(state["throughput"], away_seconds)
             self.slow.restore(state["slow"], level_max)
             self.starved.restore(state["starved"], level_max)
-            self.drift = kept.number(state["drift"])
-        except kept.DAMAGE:
+            self.drift = stored.number(state["drift"])
+        except stored.DAMAGE:
             self.reset()
             raise
 

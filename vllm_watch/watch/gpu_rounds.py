@@ -12,7 +12,7 @@ from vllm_watch.export.board import Board
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.signals.holders.judge import HolderJudge
-from vllm_watch.signals.standing_xids import StandingXids
+from vllm_watch.signals.recent_xids import RecentXids
 from vllm_watch.sources import trace_gpus
 from vllm_watch.sources.flight_recorder import FlightRecorder
 
@@ -47,7 +47,7 @@ class GpuRounds:
         self._recorder = recorder
         self._serves = serves
         self._holders = HolderJudge()
-        self._xids = StandingXids()
+        self._xids = RecentXids()
         self.now: tuple[GpuSample, ...] | None = None  # as last polled
 
     async def run(self) -> None:
