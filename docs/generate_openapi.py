@@ -15,11 +15,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from vllm_watch import __version__
-from vllm_watch.export.board import SourceHealth
-from vllm_watch.export.incidents import Incident
+from vllm_watch.board.health import SourceHealth, StoreHealth
+from vllm_watch.board.restarts import RestartPlan, RestartState
 from vllm_watch.export.people_api import MINUTES_MAX, TEXT_CHARACTERS_MAX
-from vllm_watch.export.restarts import RestartPlan, RestartState
-from vllm_watch.export.store_health import StoreHealth
+from vllm_watch.incidents.incident import Incident
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.target import Target
 from vllm_watch.signals.records import Advice, Sight, TargetSignals
@@ -83,9 +82,9 @@ def schemas() -> Schema:
         root_cause_line=optional({"type": "string"}), explanation={"type": "string"},
     ))  # fmt: skip
     text, number = {"type": "string"}, {"type": ["number", "null"]}
-    incident = more("Incident", state={"enum": ["open", "resolved"]})
+    _under_shown_names(found["Incident"])
     return found | {
-        "IncidentShown": incident,
+        "IncidentShown": more("Incident", state={"enum": ["open", "resolved"]}),
         "TargetShown": more(
             "Target", interval_seconds=number, state=text, state_text=text, detectors=by_name(ref("Sight")),
             advice=listed(ref("Advice")), signals=optional(ref("TargetSignals")),
@@ -97,6 +96,7 @@ def schemas() -> Schema:
             window_seconds=number, history_seconds=number, store=optional(ref("StoreHealth")),
             restarts=optional(ref("RestartState")), not_ready={"type": ["string", "null"]},
             sources=by_name(ref("SourceHealth")), gpus=optional(ref("GpuReading")),
+            host=record(name=text, incidents=listed(ref("IncidentShown"))),
             targets=listed(ref("TargetShown")),
         ),
         "Incidents": record(incidents=listed(ref("IncidentShown"))),
@@ -122,6 +122,17 @@ def schemas() -> Schema:
         "Nothing": {"type": "object", "maxProperties": 0},
         "AlertGroup": {"type": "object", "description": "Alertmanager's webhook payload, version 4."},
     }  # fmt: skip
+
+
+def _under_shown_names(incident: Schema) -> None:
+    """Times and evidence have names of the API's own, and what judgement alone needs is not shown."""
+    properties, number = incident["properties"], {"type": ["number", "null"]}
+    sides = {side: properties.pop(f"evidence_{side}") for side in ("for", "against")}
+    for key in ("firing", "outlived", "opened_t", "updated_t", "resolved_t"):
+        properties.pop(key)
+    times = (f"{name}_timestamp_seconds" for name in ("opened", "updated", "resolved"))
+    properties |= {"evidence": record(**sides), **dict.fromkeys(times, number)}
+    incident["required"] = sorted(properties)
 
 
 def _as_shown(schema: Any) -> None:

@@ -6,10 +6,11 @@ from typing import Any
 
 import promql_parser
 
+from vllm_watch.board.health import NOTIFIER_OUTCOMES
+from vllm_watch.board.incidents import KINDS
 from vllm_watch.export.families import FAMILIES
-from vllm_watch.export.incidents import KINDS, SEVERITIES
-from vllm_watch.export.notifiers import OUTCOMES as NOTIFIER_OUTCOMES
 from vllm_watch.export.target_families import GPU_STATUSES
+from vllm_watch.incidents.incident import SEVERITIES
 from vllm_watch.restart.attempt import ENDED_STATES
 from vllm_watch.restart.guard import SLUGS
 from vllm_watch.restart.policy import MODES

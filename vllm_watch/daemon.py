@@ -1,31 +1,32 @@
 """THE wiring: builds every object once, starts the tasks, changes them on reload, stops them on SIGTERM.
 
-Nothing is decided here. The flow: each target's loop looks, its Watch judges, the Fleet asks whether it
-is one problem of many, the recorder keeps, the board shows; GPUs are polled once for all.
+Nothing is decided here. The flow: each target's loop looks, its Watch judges, the Publisher writes the board once
+(the Fleet has a say: one problem of many?), and restarts and notifications read it. The host's GPUs are a loop of
+their own.
 """
 
 import asyncio
 import signal
+import socket
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 import structlog
 
+from vllm_watch.board.board import Board
 from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
-from vllm_watch.export.board import Board
 from vllm_watch.export.in_a_line import in_a_line
 from vllm_watch.export.server import Server
 from vllm_watch.incidents.fleet import Fleet
+from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.notify.notifying import Notifying
 from vllm_watch.restart import config_changes
 from vllm_watch.restart.journals import OwnJournal
 from vllm_watch.restart.switch import Switch
 from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
-from vllm_watch.signals.records import TargetSignals
 from vllm_watch.sources import cpu_waits, http
 from vllm_watch.sources.canary import CanarySource
 from vllm_watch.sources.engine_log import EngineLog
@@ -33,12 +34,14 @@ from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.targets import Discovery
-from vllm_watch.sources.vllm import Look, VllmSource
+from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.support.service_manager import ServiceManager
 from vllm_watch.watch.canary_rounds import CanaryRounds
-from vllm_watch.watch.gpu_rounds import GpuRounds, GpuSource
+from vllm_watch.watch.host_loop import GpuSource, HostLoop
+from vllm_watch.watch.host_watch import HostWatch, ServerLook
 from vllm_watch.watch.memory import Memory
-from vllm_watch.watch.target_loop import Event, TargetLoop, tell_ended
+from vllm_watch.watch.publishing import Publisher
+from vllm_watch.watch.target_loop import TargetLoop
 from vllm_watch.watch.watch import Watch
 
 _log = structlog.get_logger()
@@ -79,14 +82,12 @@ class Daemon:
         self._waiting_for: set[str] = set()
         self._targets: tuple[TargetConfig, ...] | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._fleet = Fleet(config.fleet.share, config.fleet.targets_min)
-        self._hosts: dict[str, str] = {}  # by target: what falls silent together
         self._reloading = asyncio.Lock()
         self._signalled = False  # does a reload that a signal asked for still wait for its turn?
         self._session: Session | None = None
         self._discovery = Discovery(config)
         self._processes = ProcessListing(config.procfs)
-        self.board = Board(window_seconds=config.signals.window_seconds)
+        self.board = Board(window_seconds=config.signals.window_seconds, host=socket.gethostname())
         self._memory = Memory(config.state_dir, self.board)
         self._journal = self._own_journal()
         self.recorder = FlightRecorder(
@@ -94,10 +95,17 @@ class Daemon:
             bytes_max_per_target=config.recorder.bytes_max,
             spool_dir=config.state_dir and config.state_dir / "recordings",
         )
-        self._gpus = GpuRounds(config, make_gpu_source, self.board, self.recorder, self._serves)
         self._restarts = Switch(config, self.board, self._recording, self._journal, self._log_tail)
         silenced, ours = self._restarts.silenced, lambda: self._memory.holds
         self._notifying = Notifying(config, self.board, silenced, ours)
+        self._publisher = Publisher(
+            self.board, Fleet(config.fleet.share, config.fleet.targets_min), self.recorder,
+            self._memory, (self._restarts, self._notifying, self),
+        )  # fmt: skip
+        self._host = HostLoop(
+            config, make_gpu_source, HostWatch(socket.gethostname()), self.board, self.recorder,
+            self._publisher, self._on_host,
+        )  # fmt: skip
         self._server = self._new_server()
 
     def _own_journal(self) -> OwnJournal | None:
@@ -144,13 +152,15 @@ class Daemon:
         self._tasks = [serving]
         self._session = http.new_session()
         await self._memory.open()
+        self._memory.recall_host(self._host.watch)
+        self._publisher.over(self._memory.show(self._host.watch))
         await self._restarts.open()
         await self._notifying.start()
         await self._discover()
         await self._restarts.start()
         self._tasks += [
             asyncio.create_task(self._discover_on(), name="discovery"),
-            asyncio.create_task(self._gpus.run(), name="gpus"),
+            asyncio.create_task(self._host.run(), name="gpus"),
         ]
         await serving
 
@@ -175,6 +185,7 @@ class Daemon:
         await asyncio.wait(tasks, timeout=STOP_SECONDS)
         for running in self._running.values():
             self._memory.save(running.watch, running.group)
+        self._memory.save(self._host.watch, "")
         self._running.clear()
         if self._journal is not None:
             await self._journal.close()
@@ -182,7 +193,7 @@ class Daemon:
         await self._server.stop()
         if self._session is not None:
             await self._session.close()
-        await self._gpus.close()
+        await self._host.close()
         await self.recorder.close()
 
     async def reload(self, actor: str, source: str) -> None:
@@ -227,7 +238,7 @@ class Daemon:
             because = "these take effect when vllm-watch starts anew"
             _log.warning("needs_a_restart", changed=fixed, because=because)
         self._config = config
-        await self._gpus.configure(config)
+        await self._host.configure(config)
         self.board.window_seconds = config.signals.window_seconds
         self._discovery.reconfigure(config)
         self._restarts.configure(config)
@@ -244,7 +255,8 @@ class Daemon:
             try:
                 await self._discover()
                 if not self._discovery.problems:
-                    self._memory.end_orphans(self._running)
+                    here = (self._host.watch.target, *self._running)
+                    self._publisher.over(self._memory.end_orphans(here))
             except Exception:  # noqa: BLE001 - the targets that are known go on
                 _log.exception("discovery_failed")
 
@@ -269,10 +281,7 @@ class Daemon:
             if name not in self._running:
                 self._begin(target, spread=len(wanted) > SPREAD_ABOVE)
         config = self._config
-        self._restarts.follow(
-            (each.identity(), config.restart_for(each), self._running[each.name].watch)
-            for each in targets
-        )
+        self._restarts.follow((each.identity(), config.restart_for(each)) for each in targets)
 
     def _made_of(self, target: TargetConfig) -> tuple[object, ...]:
         config = self._config
@@ -292,14 +301,12 @@ class Daemon:
         watch = Watch(identity.name, self._config.signals, self._config.slo_for(target))
         self._memory.recall(watch, identity)
         loop = TargetLoop(
-            identity, scrape, source, watch, self._publish, lambda: self._gpus.now, log=self._engine_log(target),
-            keep=lambda watch, events: self._memory.keep(watch, identity.group, events),
+            identity, scrape, source, watch, self.board, self._host, self._publisher, log=self._engine_log(target),
             canary=self._canary_rounds(target, scrape), cpu=cpu_waits.CpuWaits(identity.url, self._config.procfs, listing=self._processes),
         )  # fmt: skip
         self.board.add_target(identity, scrape.interval_seconds)
-        self._memory.show(watch)
+        self._publisher.over(self._memory.show(watch))
         self.recorder.name_url(identity.name, identity.url)
-        self._hosts[identity.name] = identity.node or urlsplit(identity.url).hostname or ""
         self._waiting_for.add(identity.name)
         task = asyncio.create_task(loop.run(spread=spread), name=f"target {identity.name}")
         made_of, group = self._made_of(target), identity.group
@@ -338,35 +345,16 @@ class Daemon:
         last_t = watch.signals.t if watch.signals is not None else time.time()
         self._memory.save(watch, group, watch.close(last_t))
         self._memory.forget_pace(name)
-        self._fleet.forget(name)
-        self._hosts.pop(name, None)
-        for incident in self.board.remove_target(name):
-            tell_ended(incident)
-            self._restarts.gone(incident.id)
-        self.recorder.forget(name)
+        self._publisher.gone(name)
 
-    def _publish(
-        self, look: Look, signals: TargetSignals, events: Sequence[Event]
-    ) -> Sequence[Event]:
-        name, now = look.observation.target, look.observation.t
-        for source, call in look.calls:
-            self.board.call(source, name, call.outcome, call.latency_s, now)
-        self.recorder.observe(look.observation, look.body, look.lines)
-        late_s = self._running[name].loop.lateness_seconds[-1] if name in self._running else 0.0
-        self.board.publish(signals, late_s)
-        told = self._fleet.take(look.observation, self._hosts.get(name, ""), events, late_s)
-        for event in told:
-            self.board.incident_events(event["target"], [event])
-        if name in self._running:
-            self.board.incident_news(name, self._running[name].loop.incidents, now)
-        self._waiting_for.discard(name)
-        self._restarts.saw(name, told)
-        return told
+    def saw(self, target: str, _: Sequence[IncidentEvent]) -> None:
+        """A look at a target has ended: it counts as looked at."""
+        self._waiting_for.discard(target)
 
-    def _serves(self) -> bool:
-        """Does an engine on this host answer?"""
-        loops = (running.loop for running in self._running.values())
-        return any(loop.local and loop.up for loop in loops)
+    def _on_host(self) -> Mapping[str, ServerLook]:
+        """The servers of this host, by target."""
+        looks = ((name, running.loop.on_host()) for name, running in self._running.items())
+        return {name: look for name, look in looks if look is not None}
 
     # --- what the server asks
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from benchmarks.engines import bodies
 from benchmarks.performance import processes
 from benchmarks.performance.row import Row
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.samples.target import Target
 from vllm_watch.sources.flight_recorder import FlightRecorder
@@ -49,8 +49,7 @@ async def _simulated() -> float:
             recorder.observe(seen, text, readers[name].lines)
             signals = watches[name].signals
             assert signals is not None
-            board.publish(signals, 0.0)
-            board.incident_events(name, events)
+            board.publish(signals, events=events, late_seconds=0.0)
         await asyncio.sleep(0)
         if look == int(2 * 3600 / INTERVAL_SECONDS):
             warm = processes.rss_bytes(_own_pid())

@@ -21,6 +21,7 @@ from vllm_watch import daemon as wiring
 from vllm_watch.config import Config
 from vllm_watch.daemon import Daemon
 from vllm_watch.export import text
+from vllm_watch.incidents.incident import IncidentEvent, published
 from vllm_watch.lab.gpus import SimulatedGpuSource
 from vllm_watch.restart import hook_kinds
 from vllm_watch.restart.attempt import Attempt
@@ -48,10 +49,9 @@ class _Daemon(Daemon):
     books: Books
     now: Callable[[], float]
 
-    def _publish(self, look: Any, signals: Any, events: Any) -> Sequence[Mapping[str, Any]]:
-        told = super()._publish(look, signals, events)
-        self.books.told(told, self.now())
-        return told
+    def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
+        super().saw(target, events)
+        self.books.told(map(published, events), self.now())
 
 
 class Watcher:
@@ -156,7 +156,8 @@ class Watcher:
         shared = (self._site, asyncio.get_running_loop(), *watches.values())
         found["all else"] = size_bytes(
             daemon.board,
-            daemon._fleet,
+            daemon._publisher._fleet,
+            daemon._host.watch,
             daemon._memory,
             daemon.recorder,
             self.restarts.dispatcher,

@@ -135,6 +135,11 @@ FAILING = Fired(
 STORIES = (
     *(_word(kind, cause, severity, said) for (kind, cause, severity), said in SAID.items()),
 
+    Story("a GPU of a host, which is of no group, pages whatever its servers do", "VllmGpuFault",
+          (*fleet(4), incident("host:gpu-1", "gpu_fault", "gpu_lost")),
+          fires=(Fired({**SCRAPED, "target": "host:gpu-1", "kind": "gpu_fault", "cause": "gpu_lost", "severity": "page"},
+                       "A GPU of host:gpu-1 is broken: the driver has lost it (gpu_lost).",
+                       "1 of  at once, among them: host:gpu-1;"),)),
     Story("one of four is down: three go on serving, so it is a ticket", "VllmEngineDown",
           (*fleet(4), *crashes(range(1))), fires=(_down(0, "ticket", 1, " chat-0 1m 0s;"),)),
     Story("one of one is down: it is all of its group", "VllmEngineDown",

@@ -136,7 +136,7 @@ LAB = (
     _lab("orphaned_worker",
          _down("crash", AT, 30.0, LISTENS, ends=False),
          Told("VllmStaleVram", "ticket", "orphaned_worker", AT, 90.0,
-              f"GPU memory of {OWN} is held by what does nothing with it: a vLLM worker whose server is gone (orphaned_worker).",
+              f"GPU memory of host:{chain.HOST} is held by what does nothing with it: a vLLM worker whose server is gone (orphaned_worker).",
               ends=False),
          _unreadable("refused", ends=False)),
     _lab("scale_to_zero", _unreadable("refused", 300.0, ends=False, behind="")),

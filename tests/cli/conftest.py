@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cli.top_screen import add, engine
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from vllm_watch.__main__ import main
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
 from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.samples.target import Target

@@ -21,7 +21,7 @@ from tests.dashboards.check import ALL, Asked, Check, named, until_answered
 from tests.dashboards.prometheus import Prometheus, free_port, wait_for
 from tests.dashboards.renaming import RenamingProxy
 from tests.promql import selectors
-from vllm_watch.export.incidents import KINDS
+from vllm_watch.board.incidents import KINDS
 
 STAGE = Path(__file__).parent / "stage.py"
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,8 @@ import pytest
 from benchmarks.lab.lives import LIVES
 from benchmarks.lab.observer import Observer, look
 from tests.detectors.test_stories import FOUND_WITHIN, Told, of, pages
-from vllm_watch.watch.watch import Watch
+from tests.told import said
+from vllm_watch.watch.site_watch import SiteWatch
 
 UPDATES = {
     # story → intervals at which an observer can know
@@ -109,9 +110,9 @@ QUIET = {
 @pytest.mark.parametrize("slug", QUIET)
 def test_half_an_hour_of_healthy_life_wakes_nobody(slug):
     """A handful of the lives that `make soak-healthy` lets run for days."""
-    observer, watch, events = QUIET[slug], Watch(slug), []
+    observer, watch, events = QUIET[slug], SiteWatch(), []
     for seen in look(LIVES[slug].build(3), observer, Random(3), 1800.0):
-        events += watch.observe(seen)
+        events += said(watch.look(seen))
     assert pages(events) == []
     assert not any(each["restart_advised"] for each in events)
     assert watch.failures == {}

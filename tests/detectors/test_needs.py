@@ -11,6 +11,7 @@ from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import CanaryCall, Observation, Reading
 from vllm_watch.signals.inputs import CANARY_SECONDS, HEALTH_SECONDS, INPUTS, LOOKS_MIN
 from vllm_watch.sources.reading import Reader
+from vllm_watch.watch.host_watch import host_detectors
 from vllm_watch.watch.watch import Watch, all_detectors
 
 CAPTURES = Path(__file__).parents[1] / "sources" / "captures"
@@ -72,7 +73,8 @@ def test_each_version_of_vllm(capture, down, stalled, collapse, overload, memory
 
 def test_every_detector_says_what_it_needs():
     """A detector without a row would be taken to see everything."""
-    assert NEEDS.keys() == all_detectors().keys()
+    assert NEEDS.keys() == all_detectors().keys() | host_detectors().keys()
+    assert sights(captured("0.33.0-v1.txt")).keys() == NEEDS.keys()
     named = [
         name
         for needs in NEEDS.values()

@@ -11,7 +11,7 @@ from tests.export.browsing import LAPTOP, Tab
 from tests.export.demo_board import (
     fill,
 )
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
 
 expect.set_options(

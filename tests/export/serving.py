@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
 
 

@@ -2,7 +2,7 @@
 
 from prometheus_client import CollectorRegistry
 
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 from vllm_watch.export.text import render
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample

@@ -3,7 +3,7 @@
 import aiohttp
 import pytest
 
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 from vllm_watch.export.gate import GateApi
 from vllm_watch.export.server import Server
 from vllm_watch.restart.gates import Probes

@@ -17,7 +17,7 @@ from tests.export.demo_board import (
     signals,
     step,
 )
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
 from vllm_watch.samples.target import Target
 

@@ -11,7 +11,8 @@ from tests.export.demo_board import (
     event,
     fill,
 )
-from vllm_watch.export.board import Board
+from tests.told import made
+from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
 from vllm_watch.samples.target import Target
 
@@ -76,7 +77,7 @@ async def test_incidents_are_live(opened, server, board):
     story = {"engine": "0", "kind": "throughput_collapse", "cause": "unknown", "severity": "page", "summary": "It generates 310 tokens per second where 1,420 are usual."}  # fmt: skip
     now = time.time()
     begun = event("embeddings", story, now - 30)
-    board.incident_events("embeddings", [begun])
+    board.tell(made(begun))
     first = tab.page.locator(".incident").first
     await expect(first.locator("h3")).to_have_text("Collapsed: cause unknown")
     await expect(first.locator(".restart")).to_have_text("Whether a restart helps is not known.")
@@ -85,13 +86,12 @@ async def test_incidents_are_live(opened, server, board):
     )
     await expect(tab.row("embeddings").locator(".flag")).to_have_text("Collapsed: cause unknown")
     sharper = begun | {"event": "updated", "t": now, "cause": "kv_leak", "restart_advised": True}
-    board.incident_events("embeddings", [sharper])
+    board.tell(made(sharper, opened_t=now - 30))
     await expect(first.locator("h3")).to_have_text("Collapsed: the KV cache leaks")
     await expect(first.locator(".restart")).to_have_text("A restart is known to cure this.")
     await expect(tab.page.locator(".incident")).to_have_count(6)
-    board.incident_events(
-        "embeddings", [sharper | {"event": "resolved", "t": now, "resolution": "restarted"}]
-    )
+    ended = sharper | {"event": "resolved", "t": now, "resolution": "restarted"}
+    board.tell(made(ended, opened_t=now - 30))
     await expect(tab.page.locator(".incident")).to_have_count(5)
     await expect(tab.row("embeddings").locator(".flag")).to_have_count(0)
     newest = tab.page.locator(".ended").first
@@ -202,7 +202,7 @@ async def test_incident_words_that_are_not_ours_are_shown_as_text(opened, server
     tab = await opened(server)
     story = {"engine": None, "kind": "new_kind", "cause": "<b>odd_cause</b>", "severity": "alarm", "summary": EVIL,
              "for": [("some_number", None, "", None, "")]}  # fmt: skip
-    board.incident_events("embeddings", [event("embeddings", story, time.time())])
+    board.tell(made(event("embeddings", story, time.time())))
     odd = card(tab, "New kind: <b>odd cause</b>")
     await expect(odd.locator(".severity")).to_have_text("alarm")
     await expect(odd.locator(".incident-summary")).to_have_text(EVIL)
@@ -223,7 +223,7 @@ async def test_a_storm_of_incidents_is_one_card(opened):
     down = {"engine": None, "kind": "engine_down", "cause": "unreachable", "severity": "page", "summary": "No answer for 15 s."}  # fmt: skip
     for i in range(491):
         name = f"fleet-{i:03d}"
-        board.incident_events(name, [event(name, down, time.time())])
+        board.tell(made(event(name, down, time.time())))
     await expect(tab.page.locator("#incidents-title")).to_have_text("496 open incidents")
     await expect(tab.page.locator("h1")).to_have_text("495 of 500 targets need attention")
     await expect(tab.page.locator("#verdict-more")).to_have_text(

@@ -12,7 +12,7 @@ from tests.export.page_states import awaiting_approval, ill, watcher_ill, well
 from tests.export.serving import serving
 from tests.export.test_page_restarts import with_token
 from tests.restart.station import TOKEN, station
-from vllm_watch.export.store_health import StoreHealth
+from vllm_watch.board.health import StoreHealth
 from vllm_watch.restart.attempt import Attempt
 from vllm_watch.samples.engine_log import StartFailure
 

@@ -15,10 +15,10 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from tests.export.demo_board import fill
 from tests.export.small_board import small_board
-from tests.export.test_incidents import told
+from tests.told import made, told
+from vllm_watch.board.board import Board
 from vllm_watch.errors import ConfigError, RecordingError, ServeError
 from vllm_watch.export import answers, api, listener
-from vllm_watch.export.board import Board
 from vllm_watch.export.server import Server
 
 PATIENCE_SECONDS = 60.0
@@ -134,8 +134,8 @@ async def test_incidents():
     """The open ones first, then those that ended; of one target, of one state; one by its id."""
     board = small_board()
     ended = [told(id="ended"), told("resolved", id="ended")]
-    board.incident_events("chat", [*ended, told(id="a/ö <1>")])
-    board.incident_events("gone", [told(id="down", target="gone", severity="ticket")])
+    board.tell(made(*ended, told(id="a/ö <1>")))
+    board.tell(made(told(id="down", target="gone", severity="ticket")))
     async with serving(board) as url:
 
         async def listed(**params: str) -> list[str]:

@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 import pytest
 
 from tests.export.small_board import DOWN, ENGINE, GPU, SERVING, T, small_board
-from tests.export.test_incidents import told
-from vllm_watch.export.board import Board
+from tests.told import made, told
+from vllm_watch.board.board import Board
 from vllm_watch.export.status import Status, public_arguments
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.target import Target
@@ -67,13 +67,14 @@ def test_open_incidents_are_said_with_their_target():
     """What pages first, each with its evidence; those that ended are not."""
     board = small_board()
     ended = [told(id="ended"), told("resolved", id="ended")]
-    board.incident_events("chat", [told(id="ticket", severity="ticket"), told(), *ended])
+    board.tell(made(told(id="ticket", severity="ticket"), told(), *ended))
     chat, gone = status_of(board)["targets"]
     assert [incident["id"] for incident in chat["incidents"]] == ["engine_stalled-1", "ticket"]
     assert gone["incidents"] == []
     assert chat["incidents"][0] == {
         "id": "engine_stalled-1", "target": "chat", "engine": "0", "state": "open", "kind": "engine_stalled",
         "cause": "hang", "severity": "page", "summary": "No step for 42 s.", "restart_advised": False, "related": [],
+        "concerns": [], "restart_targets": [],
         "evidence": told()["evidence"], "opened_timestamp_seconds": T, "updated_timestamp_seconds": T,
         "resolved_timestamp_seconds": None, "resolution": None,
     }  # fmt: skip
@@ -100,11 +101,11 @@ def test_kept_text_follows_every_change():
     assert status.target("gone") is None
     board.add_target(Target(name="gone", url="http://10.0.0.3:8000"), 5.0)
     assert json.loads(status.target("gone") or "")["url"] == "http://10.0.0.3:8000"
-    board.incident_events("gone", [told(target="gone")])
+    board.tell(made(told(target="gone")))
     assert json.loads(status.target("gone") or "")["incidents"][0]["cause"] == "hang"
-    board.incident_events("gone", [told("updated", target="gone", cause="unknown")])
+    board.tell(made(told("updated", target="gone", cause="unknown")))
     assert json.loads(status.target("gone") or "")["incidents"][0]["cause"] == "unknown"
-    board.incident_events("gone", [told("resolved", target="gone")])
+    board.tell(made(told("resolved", target="gone")))
     assert json.loads(status.target("gone") or "")["incidents"] == []
     board.publish(replace(DOWN, state="starting"))
     assert json.loads(status.target("gone") or "")["state"] == "starting"

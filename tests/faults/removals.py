@@ -124,8 +124,8 @@ HOST = {
     "disk read-only": WAITS,
     "disk fails (EIO)": WAITS,
     "slow fsync": Removal(
-        "the bound on the wait for the disk",
-        (Cut(STORE, "\nWAIT_SECONDS = 1.0\n", "\nWAIT_SECONDS = None\n"),),
+        "the queue: whoever puts something waits for the disk",
+        (Cut(STORE, "watch.target] = watch\n            self._wake.notify()", "watch.target] = watch\n            self._wake.notify()\n        if self._worker: self._worker.join(60.0)"),),
     ),
     "state or journal corrupted": Removal(
         "the check of the file as it is opened",

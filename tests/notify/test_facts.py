@@ -7,8 +7,8 @@ import pytest
 
 from tests.incidents.test_fleet import Many
 from tests.notify.telling import T, settings
-from vllm_watch.export.board import Board
-from vllm_watch.export.restarts import AttemptShown, Gate, RestartCounts, RestartPlan, Waiting
+from vllm_watch.board.board import Board
+from vllm_watch.board.restarts import AttemptShown, Gate, RestartCounts, RestartPlan, Waiting
 from vllm_watch.notify.batches import Waiting as ToTell
 from vllm_watch.notify.batches import choose
 from vllm_watch.notify.facts import FORGOTTEN_SECONDS, Facts

@@ -9,8 +9,8 @@ import pytest
 
 from tests.notify.telling import receiver
 from tests.notify.test_facts import ATTEMPT, board, ended, event
+from vllm_watch.board.restarts import RestartCounts, RestartPlan
 from vllm_watch.config import Config
-from vllm_watch.export.restarts import RestartCounts, RestartPlan
 from vllm_watch.notify import notifying as notifying_module
 from vllm_watch.notify.notifying import Notifying
 from vllm_watch.state.rows import IncidentRow

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.notify.telling import T, incident, step
-from vllm_watch.export.incidents import KINDS
+from vllm_watch.board.incidents import KINDS
 from vllm_watch.notify import advice
 from vllm_watch.notify.batches import Batch, Item
 from vllm_watch.notify.markup import clean, markdown

@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
+from tests.told import made
+from vllm_watch.board.board import Board
 from vllm_watch.config import Config
-from vllm_watch.export.board import Board
 from vllm_watch.export.server import Server
 from vllm_watch.export.status import Status
 from vllm_watch.restart.journal import Journal
 from vllm_watch.restart.wiring import Restarts
 from vllm_watch.signals.records import EngineSignals, TargetSignals
-from vllm_watch.watch.watch import Watch
 
 TOKEN = "a-token-of-enough-characters"
 
@@ -27,7 +27,6 @@ class Station:
         self.board = Board()
         self.journal = Journal(folder) if config.state_dir else None
         self.restarts = Restarts(config, self.board, self._recording, self.journal)
-        self.watches = {each.name: Watch(each.name) for each in config.targets}
         self.server = Server(
             self.board, host="127.0.0.1", port=0, ready=lambda: None, reload=self._reload,
             recording=self._recording, further=self.restarts.routes(), auth=self.restarts.auth,
@@ -47,8 +46,7 @@ class Station:
         self.config = config or self.config
         self.restarts.configure(self.config)
         self.restarts.follow(
-            (each.identity(), self.config.restart_for(each), self.watches[each.name])
-            for each in self.config.targets
+            (each.identity(), self.config.restart_for(each)) for each in self.config.targets
         )
 
     def look(
@@ -60,10 +58,9 @@ class Station:
             process_start_time=start,
             engines={str(n): EngineSignals(engine=str(n), state=state) for n in range(engines)},
         )  # fmt: skip
-        self.watches[name].signals = signals
-        self.board.publish(signals)
-        self.board.incident_events(name, events)
-        self.restarts.saw(name, events)
+        told = made(*events)
+        self.board.publish(signals, events=told)
+        self.restarts.saw(name, told)
 
     def incident(
         self, event="opened", name="a", *, advised=True, kind="engine_stalled", cause="hang"

@@ -4,6 +4,7 @@ import asyncio
 import time
 
 from benchmarks.lab.virtual import observe
+from tests.told import said
 from vllm_watch.lab.stories import STORIES
 from vllm_watch.state.rows import WatchRow
 from vllm_watch.state.store import Store
@@ -45,7 +46,7 @@ def judged(observations, *, splits=(), folder=None, away_looks=0):
         if watch is None:
             watch = Watch("vllm")
             assert watch.restore(state, observation.t) == []
-        events += watch.observe(observation)
+        events += said(watch.observe(observation))
     assert watch.failures == {}
     return events, watch
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from structlog.testing import capture_logs
 
 from tests.dashboards.prometheus import free_port
+from vllm_watch.board.board import Board
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http
@@ -23,17 +24,44 @@ ERROR 11-21 03:00:09 [core.py:7] ValueError: No available memory for the cache b
 """
 
 
+class Host:
+    """The host of a target: what the loop asks of it. `read` gives the GPUs of a look."""
+
+    def __init__(self, read=lambda: None):
+        self.read = read
+
+    @property
+    def gpus(self):
+        return self.read()
+
+    def concerning(self, target):
+        return ()
+
+
+class Publisher:
+    """Keeps the observation of each look."""
+
+    def __init__(self):
+        self.seen = asyncio.Queue()
+
+    def look(self, target, watch, look, signals, events, late_s):
+        self.seen.put_nowait(look.observation)
+
+
 @asynccontextmanager
-async def looking(publish, gpus=lambda: None, **settings):
-    """The real loop, at a port where nothing listens."""
+async def looking(host=None, **settings):
+    """The real loop, at a port where nothing listens; what it looks at comes to the publisher that is given."""
     target = Target(name="t", url=f"http://127.0.0.1:{free_port()}")
     scrape = ScrapeSettings(interval_seconds=0.2)
     async with http.new_session() as session:
         source, watch = VllmSource(target, scrape, session), Watch("t", detectors={})
-        loop = TargetLoop(target, scrape, source, watch, publish, gpus, **settings)
+        publisher = Publisher()
+        loop = TargetLoop(
+            target, scrape, source, watch, Board(), host or Host(), publisher, **settings
+        )
         task = asyncio.create_task(loop.run(spread=False))
         try:
-            yield
+            yield publisher.seen
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -44,13 +72,7 @@ async def test_a_look_carries_what_the_log_says(tmp_path):
     """The attention kernels for advice, the failure for incidents: from a real file, once it was read."""
     path = tmp_path / "vllm.log"
     path.write_text(LOG)
-    seen = asyncio.Queue()
-
-    def publish(look, signals, events):
-        seen.put_nowait(look.observation)
-        return events
-
-    async with looking(publish, log=EngineLog("t", path)), asyncio.timeout(60):
+    async with asyncio.timeout(60), looking(log=EngineLog("t", path)) as seen:
         look = await seen.get()
         while look.attention_backend is None:
             look = await seen.get()
@@ -84,7 +106,7 @@ async def test_looks_that_fail_are_said_once_and_the_next_one_goes_on():
         shown.put_nowait(number)
 
     with capture_logs() as said:
-        async with looking(lambda look, signals, events: events, gpus), asyncio.timeout(60):
+        async with asyncio.timeout(60), looking(Host(gpus)):
             looks = [await shown.get() for _ in range(3)]
     assert looks == [1, 4, 6]
     failed = [line for line in said if line["event"] == "look_failed"]

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.told import said
 from vllm_watch.detectors.base import Verdict
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
@@ -237,7 +238,7 @@ class Breaks:
 
 def judged(detector, *observations):
     watch = Watch("x", detectors={"it": detector})
-    events = [event for each in observations for event in watch.observe(each)]
+    events = [event for each in observations for event in said(watch.observe(each))]
     return watch, events
 
 
@@ -265,7 +266,7 @@ def test_a_finding_becomes_an_incident():
     assert (event["event"], event["t"], event["target"]) == ("opened", 0, "x")
     assert [incident.id for incident in watch.incidents] == [event["id"]]
 
-    (end,) = watch.close(60)
+    (end,) = said(watch.close(60))
     assert (end["event"], end["resolution"], watch.incidents) == ("resolved", "target_gone", ())
 
 
@@ -299,7 +300,7 @@ def test_one_detectors_bug_does_not_blind_the_others():
     found = Verdict(state="firing", kind="overload", engine="0")
     watch = Watch("x", detectors={"bad": Breaks(), "good": Says(found)})
     (event,) = watch.observe(seen(0, 1.0))
-    assert event["kind"] == "overload"
+    assert event.incident.kind == "overload"
     assert watch.failures == {"bad": "ValueError: no 0"}
 
 
@@ -312,7 +313,7 @@ def test_a_crash_is_told_from_end_to_end():
     events = [
         event
         for each in (*up, silent(60), silent(65), silent(70), *again)
-        for event in watch.observe(each)
+        for event in said(watch.observe(each))
     ]
     assert [(e["t"], e["event"], e["cause"], e.get("resolution")) for e in events] == [
         (65, "opened", "crash", None),

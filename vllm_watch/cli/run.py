@@ -17,7 +17,7 @@ from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
 from vllm_watch.support import logs
 from vllm_watch.support.service_manager import ServiceManager
-from vllm_watch.watch.gpu_rounds import GpuSource
+from vllm_watch.watch.host_loop import GpuSource
 
 HELP = """\
 Watches vLLM servers and this host's GPUs; serves metrics, an API and a page. Needs no configuration:

@@ -1,17 +1,20 @@
 """The contract of every detector: it is shown each look at a target, and says what it finds.
 
 A detector is a module of this folder with a `Settings` (frozen pydantic, good defaults, each threshold
-with its reason) and a `Detector(settings)`. It may keep bounded memory of one target; it is told when
-time was lost (`View.known`), and must then not judge across the gap.
+with its reason) and a `Detector(settings)`, which judges one target, or a `HostDetector(settings)`, which judges
+the GPUs of one host for all its engines. It may keep bounded memory of what it judges; it is told when time was
+lost (`View.known`), and must then not judge across the gap.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.record import record
 from vllm_watch.signals import stored
+from vllm_watch.signals.holders.records import GpuHolders
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.signals.window import Window
 
@@ -29,6 +32,35 @@ class View:
     windows: Mapping[str, Window] = field(
         default_factory=dict
     )  # by engine; the newest entry is this look
+
+
+@record
+class HostServer:
+    """One vLLM server of a host, at the last look at it."""
+
+    name: str  # of its target
+    up: bool  # did it answer?
+    gpus: frozenset[str]  # UUIDs, for certain its own; also while it is down; empty: not known
+    workers: Mapping[str, str] = field(default_factory=dict)  # UUID → its processes there, in words
+
+
+@record
+class HostView:
+    """One look at the GPUs of one host."""
+
+    at_s: float  # on the host's timeline, which never steps
+    gpus: tuple[GpuSample, ...]
+    holders: tuple[GpuHolders, ...]  # judged, in the same order
+    servers: tuple[HostServer, ...] = ()
+
+    def using(self, uuid: str) -> tuple[HostServer, ...]:
+        """The servers that are known to run on a GPU."""
+        return tuple(each for each in self.servers if uuid in each.gpus)
+
+    def hit(self, uuid: str) -> tuple[HostServer, ...]:
+        """The servers that what is wrong with a GPU hits: those that use it, or the only one that there is."""
+        alone = self.servers if len(self.servers) == 1 and not self.servers[0].gpus else ()
+        return self.using(uuid) or alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +90,8 @@ class Verdict:
     summary: str = ""  # one sentence with the numbers that matter
     evidence_for: tuple[Evidence, ...] = ()
     evidence_against: tuple[Evidence, ...] = ()
+    concerns: tuple[str, ...] = ()  # of a finding on a host: the targets that it hits
+    restart_targets: tuple[str, ...] = ()  # ... and those of them that a restart is advised of
 
 
 class Detector(Protocol):
@@ -65,6 +99,13 @@ class Detector(Protocol):
 
     def update(self, view: View) -> Sequence[Verdict]:
         """Return one verdict for each engine (or one for the server), at every look."""
+
+
+class HostDetector(Protocol):
+    """Judges one phenomenon on one host."""
+
+    def update(self, view: HostView) -> Verdict:
+        """Return what it finds at this look."""
 
 
 @runtime_checkable

@@ -7,12 +7,11 @@ it is evidence of a collapse.
 Source: NVIDIA, Xid Errors; GPU Memory Error Management. Runbook: docs/detectors/gpu_fault.md.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, HostView, Verdict
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals import xid
 from vllm_watch.signals.gpu_roster import GpuRoster
@@ -61,8 +60,8 @@ class _Seen:
     engine: bool | None = None  # does vLLM run on it?
 
 
-class Detector:
-    """Follows the GPUs of one target's host."""
+class HostDetector:
+    """Follows the GPUs of one host."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -70,10 +69,8 @@ class Detector:
         self._seen: dict[str, _Seen] = {}
         self._missing: dict[str, int] = {}  # UUID → looks in a row
 
-    def update(self, view: View) -> Sequence[Verdict]:
-        gpus = view.observation.gpus
-        if gpus is None:
-            return (Verdict(state=UNKNOWN, kind=KIND),)
+    def update(self, view: HostView) -> Verdict:
+        gpus = view.gpus
         self._roster.look(gpus)
         lost = {gpu.uuid: gpu for gpu in self._roster.lost}
         self._missing = {uuid: self._missing.get(uuid, 0) + 1 for uuid in lost}
@@ -90,8 +87,8 @@ class Detector:
             else:
                 doubtful = True
         if not found:
-            return (Verdict(state=UNKNOWN if doubtful else CLEAR, kind=KIND),)
-        return (self._firing(view, found),)
+            return Verdict(state=UNKNOWN if doubtful else CLEAR, kind=KIND)
+        return self._firing(view, found)
 
     def _follow(self, at_s: float, gpu: GpuSample) -> None:
         seen = self._seen.setdefault(gpu.uuid, _Seen({}))
@@ -126,25 +123,31 @@ class Detector:
             found.append(_Finding("ecc", "ecc", "ticket", gpu, text, remedy, seen.ecc_grown))
         return found
 
-    def _firing(self, view: View, found: list[_Finding]) -> Verdict:
+    def _firing(self, view: HostView, found: list[_Finding]) -> Verdict:
         found.sort(key=lambda each: (-_RANKS.index(each.rank), each.gpu.index))
         first = found[0]
         seen = self._seen.get(first.gpu.uuid)
-        used = seen is None or seen.engine is not False
-        # On a GPU that carries no engine nobody waits for it tonight.
+        used = bool(view.servers) and (seen is None or seen.engine is not False)
+        # On a GPU that carries no engine, or a host that none is watched on, nobody waits for it tonight.
         severity = first.severity if used or first.severity != "page" else "ticket"
-        # An engine that answers has survived it, or it was another's.
-        restart = first.rank == "application" and not view.signals.up
-        others = {each.gpu.uuid for each in found} - {first.gpu.uuid}
-        more = f" (and {len(others)} more GPUs)" if others else ""
+        ill = dict.fromkeys(each.gpu.uuid for each in found)
+        more = f" (and {len(ill) - 1} more GPUs)" if len(ill) > 1 else ""
+        hit = tuple(dict.fromkeys(each.name for uuid in ill for each in view.hit(uuid)))
+        # A server that answers has survived it. Which servers are known to run on that GPU alone is asked: another
+        # one that is down is down for reasons of its own.
+        died = {each.gpu.uuid for each in found if first.rank == each.rank == "application"}
+        restarts = [each.name for u in ill if u in died for each in view.using(u) if not each.up]
+        named = f"; affects {', '.join(hit)}" if hit else ""
         return Verdict(
             state=FIRING,
             kind=KIND,
             cause=first.cause,
             severity=severity,
-            restart_advised=restart,
-            summary=f"GPU {first.gpu.index}{more}: {first.text}",
+            restart_advised=bool(restarts),
+            summary=f"GPU {first.gpu.index}{more}: {first.text}{named}",
             evidence_for=tuple(map(_evidence, found[:EVIDENCE_MAX])),
+            concerns=hit,
+            restart_targets=tuple(dict.fromkeys(restarts)),
         )
 
 

@@ -7,14 +7,10 @@ the engine that it hurts.
 Source: vLLM #55510, #42017, #43060 and a dozen like them. Runbook: docs/detectors/stale_vram.md.
 """
 
-from collections.abc import Sequence
-
 from pydantic import BaseModel, ConfigDict, Field
 
-from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
-from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.signals.holders import engines, records
-from vllm_watch.signals.holders.judge import HolderJudge
+from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, HostView, Verdict
+from vllm_watch.signals.holders import records
 from vllm_watch.signals.holders.records import GpuHolders, Holder, Judged, Limits
 from vllm_watch.signals.holders.words import seconds, size
 
@@ -65,36 +61,26 @@ class Settings(BaseModel):
         return Limits(**self.model_dump(exclude={"bytes_min"}))
 
 
-class Detector:
-    """Follows the holders on the GPUs of one target's host."""
+class HostDetector:
+    """Tells of the holders on the GPUs of one host."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._judge = HolderJudge(settings.limits())
-        self._mine = engines.OwnGpus()
-        self._gpus: tuple[GpuSample, ...] | None = None
-        self.holders: tuple[GpuHolders, ...] = ()  # as last judged
 
-    def update(self, view: View) -> Sequence[Verdict]:
-        gpus = view.observation.gpus
-        if not gpus:
-            return (Verdict(state=UNKNOWN, kind=KIND),)
-        served = view.signals.up and bool(view.signals.engines)
-        self.holders = self._judge.look(view.at_s, view.observation.t, gpus, served=served)
-        self._mine.look(self.holders, view.signals.process_start_time if served else None)
-        found = self._found()
+    def update(self, view: HostView) -> Verdict:
+        if not view.gpus:
+            return Verdict(state=UNKNOWN, kind=KIND)
+        found = self._found(view)
         if not found:
-            known = all(each.holders is not None for each in self.holders)
-            return (Verdict(state=CLEAR if known else UNKNOWN, kind=KIND),)
-        return (self._firing(found),)
+            known = all(each.holders is not None for each in view.holders)
+            return Verdict(state=CLEAR if known else UNKNOWN, kind=KIND)
+        return self._firing(view, found)
 
-    def _found(self) -> "list[tuple[GpuHolders, Judged, Holder | None]]":
-        """What is stale and concerns this target, the largest first."""
+    def _found(self, view: HostView) -> "list[tuple[GpuHolders, Judged, Holder | None]]":
+        """What is stale, the largest first."""
         found: list[tuple[GpuHolders, Judged, Holder | None]] = []
         seen = set()
-        for each in self.holders:
-            if not self._mine.concerns(each.gpu.uuid):
-                continue
+        for each in view.holders:
             for holder in each.stale:
                 # A process may stand on a GPU and on its slice, and on all GPUs of a group.
                 used = holder.process.used_bytes
@@ -106,21 +92,37 @@ class Detector:
                 found.append((each, each.unaccounted, None))
         return sorted(found, key=lambda one: (-_bytes(one), one[0].gpu.index))
 
-    def _firing(self, found: "list[tuple[GpuHolders, Judged, Holder | None]]") -> Verdict:
+    def _firing(
+        self, view: HostView, found: "list[tuple[GpuHolders, Judged, Holder | None]]"
+    ) -> Verdict:
         gpu, judged, holder = found[0]
         reason = judged.reason or "unknown"
         whole = sum(map(_bytes, found))
         who = _who(holder) if holder is not None else WORDS[records.UNACCOUNTED]
         others = f"; {size(whole)} in all" if len(found) > 1 else ""
+        hit = [server.name for each, _, _ in found for server in view.hit(each.gpu.uuid)]
         return Verdict(
             state=FIRING,
             kind=KIND,
             cause=reason,
             severity="ticket",
             summary=f"{size(_bytes(found[0]))} of GPU {gpu.gpu.index} are held by {who}{others}"
-            + self._mine.hurts(gpu.gpu.uuid),
+            + _hurts(view, gpu.gpu.uuid),
             evidence_for=tuple(map(_evidence, found[:EVIDENCE_MAX])),
+            concerns=tuple(dict.fromkeys(hit)),
         )
+
+
+def _hurts(view: HostView, uuid: str) -> str:
+    """In words, with a comma before it: which servers run on that GPU, too; "" where none is known to."""
+    using = view.using(uuid)
+    if not using:
+        return ""
+    said = (
+        f"{each.name} ({each.workers[uuid]})" if each.workers.get(uuid) else each.name
+        for each in using
+    )
+    return f", where {', '.join(said)} {'runs' if len(using) == 1 else 'run'}"
 
 
 EVIDENCE_MAX = 8

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from aiohttp import web
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 
+from vllm_watch.board.board import Board
 from vllm_watch.errors import WatchError
 from vllm_watch.export.answers import answer, json_answer, refusal
 from vllm_watch.export.auth import Auth
-from vllm_watch.export.board import Board
 from vllm_watch.export.callers import is_loopback
 from vllm_watch.export.guarded import Caller, Guarded
 from vllm_watch.export.status import Status

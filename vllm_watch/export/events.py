@@ -12,10 +12,10 @@ import time
 
 from aiohttp import web
 
+from vllm_watch.board.board import Board
+from vllm_watch.board.updates import TooManyListenersError, Updates
 from vllm_watch.export.answers import refusal
-from vllm_watch.export.board import Board
 from vllm_watch.export.status import Status, to_json
-from vllm_watch.export.updates import TooManyListenersError, Updates
 
 BATCH_SECONDS = 1.0  # what an eye can follow, and what bounds our work per page
 URGENT_SECONDS = 0.1  # between two batches at least, so that a storm of incidents is a few

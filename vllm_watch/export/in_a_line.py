@@ -1,6 +1,6 @@
 """The board in one line, for where there is room for no more: `systemctl status`."""
 
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 
 
 def in_a_line(board: Board, url: str) -> str:
@@ -8,7 +8,7 @@ def in_a_line(board: Board, url: str) -> str:
     entries = board.targets.values()
     looked_at = [entry.signals for entry in entries if entry.signals is not None]
     answer = sum(signals.up for signals in looked_at)
-    incidents = [i for entry in (*entries, board.own) for i in entry.incidents.open.values()]
+    incidents = [i for entry in board.all_entries() for i in entry.incidents.open.values()]
     pages = sum(incident.severity == "page" for incident in incidents)
     parts = [f"{answer} of {_count(len(board.targets), 'target')} answer"]
     if len(looked_at) < len(board.targets):

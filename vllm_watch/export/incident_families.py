@@ -1,8 +1,8 @@
 """What is exported of each target's incidents, and of the watcher's own under its name."""
 
-from vllm_watch.export.board import TargetEntry
+from vllm_watch.board.board import TargetEntry
 from vllm_watch.export.family import Family, Series, by_label
-from vllm_watch.export.incidents import SEVERITIES, Incident
+from vllm_watch.incidents.incident import SEVERITIES, Incident
 
 
 def _labels_of(incident: Incident) -> tuple[str, ...]:
@@ -19,9 +19,8 @@ def _opened(entry: TargetEntry) -> Series:
     """Of those that share their labels the oldest."""
     oldest: dict[tuple[str, ...], float] = {}
     for each in entry.incidents.open.values():
-        if (t := each.opened_timestamp_seconds) is not None:
-            labels = _labels_of(each)
-            oldest[labels] = min(t, oldest.get(labels, t))
+        labels = _labels_of(each)
+        oldest[labels] = min(each.opened_t, oldest.get(labels, each.opened_t))
     return sorted(oldest.items())
 
 
@@ -41,7 +40,7 @@ INCIDENT_FAMILIES: tuple[Family, ...] = (
         name="vllm_watch_incident_open", kind="gauge", scope="incidents",
         labels=_LABELS,
         help="1 while an incident of this kind and cause is open; `engine` is empty for one of the whole server, "
-             "`target` is vllm-watch for one that many targets share, "
+             "`target` is vllm-watch for one that many targets share, host:NAME for one of a host's GPUs, "
              f"`severity` is one of {', '.join(SEVERITIES)}.",
         absent="Absent while there is none. A cause that is found out changes the labels.",
         series=_open,

@@ -10,12 +10,12 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler, Middleware
 
+from vllm_watch.board.board import Board
 from vllm_watch.export.address import bind
 from vllm_watch.export.answers import BODY_BYTES_MAX, HEADERS, errors_as_json, small_bodies
 from vllm_watch.export.api import Api, Ready, Recording, Reload
 from vllm_watch.export.assets import Assets
 from vllm_watch.export.auth import Auth
-from vllm_watch.export.board import Board
 from vllm_watch.export.callers import only_from
 from vllm_watch.export.events import Events
 from vllm_watch.export.listener import Listener

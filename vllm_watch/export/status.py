@@ -14,10 +14,10 @@ from math import isfinite
 from typing import TYPE_CHECKING
 
 from vllm_watch import __version__
+from vllm_watch.board.board import Board, TargetEntry
 from vllm_watch.export import page_files
-from vllm_watch.export.board import Board, TargetEntry
 from vllm_watch.export.gpu_families import distinct_holders
-from vllm_watch.export.incidents import Incident, in_order
+from vllm_watch.incidents.incident import Incident, in_order, plain_evidence
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders, Holder, Judged
 from vllm_watch.signals.records import TargetSignals
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 _ARGUMENTS_MAX = 64  # a vLLM command line has about 20; a hostile process may have a million
 _ARGUMENT_CHARACTERS_MAX = 256
 _NOT_YET = "Not looked at yet."
+_INCIDENT = (
+    "id", "target", "engine", "kind", "cause", "severity", "summary", "restart_advised", "concerns",
+    "restart_targets", "related", "resolution",
+)  # fmt: skip
 
 
 def plain(value: object) -> object:
@@ -91,6 +95,10 @@ class Status:
             "notifiers": self._board.notifiers,
             "restarts": self._board.restarts,
             "sources": self._board.host_sources,
+            "host": {
+                "name": self._board.host.target.name,
+                "incidents": _incidents(self._board.host),
+            },
         }
 
     def target(self, name: str) -> str | None:
@@ -146,7 +154,7 @@ def _target(entry: TargetEntry) -> dict[str, object]:
         "signals": None if signals is None else _signals(signals),
         "sources": entry.sources,
         "restart": entry.restart,
-        "incidents": [_incident(each) for each in in_order(entry.incidents.open.values())],
+        "incidents": _incidents(entry),
     }
 
 
@@ -159,12 +167,25 @@ def _signals(signals: TargetSignals) -> dict[str, object]:
     return said
 
 
+def _incidents(entry: TargetEntry) -> list[dict[str, object]]:
+    """The open ones."""
+    return [_incident(each) for each in in_order(entry.incidents.open.values())]
+
+
 def _incident(incident: Incident) -> dict[str, object]:
-    return _record(incident) | {"state": _state(incident)}
+    """Times under the names that callers know; no flag that judgement alone needs."""
+    said = {name: plain(getattr(incident, name)) for name in _INCIDENT}
+    return said | {
+        "evidence": plain_evidence(incident),
+        "opened_timestamp_seconds": incident.opened_t,
+        "updated_timestamp_seconds": incident.updated_t,
+        "resolved_timestamp_seconds": incident.resolved_t,
+        "state": _state(incident),
+    }
 
 
 def _state(incident: Incident) -> str:
-    return "open" if incident.resolved_timestamp_seconds is None else "resolved"
+    return "open" if incident.open else "resolved"
 
 
 def _reading(reading: GpuReading, board: Board) -> dict[str, object]:

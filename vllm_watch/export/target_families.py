@@ -4,7 +4,7 @@ from functools import partial
 from operator import attrgetter
 
 from vllm_watch import __version__
-from vllm_watch.export.board import Board, TargetEntry
+from vllm_watch.board.board import Board, TargetEntry
 from vllm_watch.export.family import Family, Series, by_label, one_hot
 from vllm_watch.samples.observation import OUTCOMES
 from vllm_watch.signals.records import TargetSignals

@@ -16,11 +16,10 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.family import Family, Scope
 from vllm_watch.export.gpu_families import GpuRow
-from vllm_watch.samples.target import WATCHER
 from vllm_watch.signals.records import EngineSignals
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -85,11 +84,13 @@ def _rows(board: Board) -> dict[Scope, Rows]:
     sources += [
         (f'{_label("source", s)},target=""', health) for s, health in board.host_sources.items()
     ]
-    own = (
-        [(_label("target", WATCHER), board.own)] if any(board.own.incidents.opened.values()) else []
-    )
+    shared = [
+        (_label("target", entry.target.name), entry)
+        for entry in (board.own, board.host)
+        if any(entry.incidents.opened.values())
+    ]
     return {
-        "watcher": [("", board)], "target": targets, "incidents": [*targets, *own], "engine": engines, "source": sources,
+        "watcher": [("", board)], "target": targets, "incidents": [*targets, *shared], "engine": engines, "source": sources,
         "gpu": _gpu_rows(board),
     }  # fmt: skip
 

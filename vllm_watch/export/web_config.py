@@ -14,9 +14,9 @@ from pathlib import Path
 
 import structlog
 
+from vllm_watch.board.health import WebHealth
 from vllm_watch.errors import ConfigError
 from vllm_watch.export import tls
-from vllm_watch.export.web_health import WebHealth
 from vllm_watch.settings import web
 from vllm_watch.settings.web import WebSettings
 

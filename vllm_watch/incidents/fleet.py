@@ -11,12 +11,19 @@ them are really dead: that is one page which names them, with what speaks for ei
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from vllm_watch.detectors.base import Evidence
-from vllm_watch.incidents.incident import Incident, identity, to_event
+from vllm_watch.incidents.incident import (
+    OPENED,
+    RESOLVED,
+    UPDATED,
+    Incident,
+    IncidentEvent,
+    ended,
+    identity,
+)
 from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.target import WATCHER
 
@@ -44,8 +51,6 @@ _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected
 
 _ANSWERS = frozenset(("engine_dead", "crash_loop"))
 """Causes of which only a server that has answered since can tell: no way to it does not explain them."""
-
-Event = Mapping[str, Any]
 
 
 @dataclass(slots=True)
@@ -80,11 +85,10 @@ class Fleet:
         self._share = share
         self._targets_min = targets_min
         self._targets: dict[str, _Target] = {}
-        self._singles: dict[
-            str, Event
-        ] = {}  # id → the newest event of an open engine_down, as judged
+        self._singles: dict[str, Incident] = {}  # by id: each open engine_down, as judged
         self._links: dict[str, str] = {}  # id of an open single one → id of the common one
         self._common: _Common | None = None
+        self._explained: Collection[str] = ()
         self._late: tuple[float, float] = (
             0.0,
             0.0,
@@ -98,7 +102,7 @@ class Fleet:
     def forget(self, target: str) -> None:
         """Drop a target that is no longer watched; its incidents have ended with it."""
         self._targets.pop(target, None)
-        gone = [name for name, event in self._singles.items() if event["target"] == target]
+        gone = [name for name, each in self._singles.items() if each.target == target]
         for name in gone:
             del self._singles[name]
             self._links.pop(name, None)
@@ -108,20 +112,38 @@ class Fleet:
                 self._common.held.pop(name, None)
 
     def take(
-        self, observation: Observation, host: str, events: Iterable[Event], late_s: float = 0.0
-    ) -> list[Event]:
+        self,
+        observation: Observation,
+        host: str,
+        events: Iterable[IncidentEvent],
+        late_s: float = 0.0,
+        explained: Collection[str] = (),
+    ) -> list[IncidentEvent]:
         """Take one look at one target and its events; return what is to be told, in order.
 
         That may be events of other targets, and of the watcher itself (`WATCHER`). `late_s`: how much
-        later than planned the look began.
+        later than planned the look began. `explained`: targets whose silence something else has paged for, a
+        lost GPU, say.
         """
+        self._explained = explained
         t = observation.t
         now_s = t if observation.monotonic_s is None else observation.monotonic_s
         self._see(observation, host, now_s, late_s)
-        told: list[Event] = []
+        told: list[IncidentEvent] = []
         for event in events:
-            told += self._single(event, t, now_s) if event["kind"] == KIND else [event]
+            told += self._single(event, t, now_s) if event.incident.kind == KIND else [event]
         return told + self._follow(t, now_s)
+
+    def shown(self, incident: Incident) -> Incident:
+        """A single incident as it is told: milder while the common cause is suspected, linked for good."""
+        common, link = self._common, self._links.get(incident.id)
+        if link is None:
+            return incident
+        related = (*incident.related, link)
+        if common is None or incident.id not in common.held or not incident.open:
+            return replace(incident, related=related)
+        severity = "ticket" if incident.severity == "page" else incident.severity
+        return replace(incident, related=related, severity=severity, restart_advised=False)
 
     def _see(self, observation: Observation, host: str, now_s: float, late_s: float) -> None:
         if late_s >= self._late[1] or now_s - self._late[0] > WINDOW_SECONDS:
@@ -138,49 +160,51 @@ class Fleet:
         elif target.silent_s is None:
             target.silent_s = now_s
 
-    def _single(self, event: Event, t: float, now_s: float) -> list[Event]:
+    def _single(self, event: IncidentEvent, t: float, now_s: float) -> list[IncidentEvent]:
         """One event of an `engine_down`, and what it leads to."""
-        name, common = event["id"], self._common
-        if event["event"] == "resolved":
+        incident, common = event.incident, self._common
+        name = incident.id
+        if not incident.open:
             self._singles.pop(name, None)
-            told = self._held(event)
+            told = self._shown(event)
             self._links.pop(name, None)
             return [told]
-        self._singles[name] = event
-        if common is not None and event.get("cause") in _ANSWERS:
+        self._singles[name] = incident
+        if common is not None and incident.cause in _ANSWERS:
             common.held.pop(name, None)  # whatever it was, now it is its own trouble
         if common is None:
             return self._suspect(event, t, now_s)
         if name not in self._links and self._fell_with(
-            event["target"], common.moment_s, common.unseen
+            incident.target, common.moment_s, common.unseen
         ):
             self._hold(common, name)
-            common.members[event["target"]] = None
-            common.incident = self._described(common, now_s)
-            return [self._held(event), to_event(common.incident, "updated", t)]
-        return [self._held(event)]
+            common.members[incident.target] = None
+            common.incident = self._described(common, t, now_s)
+            return [self._shown(event), IncidentEvent(UPDATED, t, common.incident)]
+        return [self._shown(event)]
 
-    def _suspect(self, event: Event, t: float, now_s: float) -> list[Event]:
+    def _suspect(self, event: IncidentEvent, t: float, now_s: float) -> list[IncidentEvent]:
         """Is this the first of many?"""
-        moment_s, unseen = self._since(event["target"], now_s)
+        target = event.incident.target
+        moment_s, unseen = self._since(target, now_s)
         members = [name for name in self._targets if self._fell_with(name, moment_s, unseen)]
         known = sum(1 for each in self._targets.values() if self._is_known(each, now_s))
         known += len(members) if unseen else 0
-        if event["target"] not in members or not self._too_many(len(members), known):
+        if target not in members or not self._too_many(len(members), known):
             return [event]
         incident = Incident(
             id=identity(WATCHER, None, KIND, t), target=WATCHER, engine=None, kind=KIND, cause=CAUSE,
-            severity="page", summary="", opened_t=t,
+            severity="page", summary="", opened_t=t, updated_t=t,
         )  # fmt: skip
         common = _Common(incident, moment_s, unseen, known, dict.fromkeys(members))
         for name, each in self._singles.items():
-            if each["target"] in common.members:
+            if each.target in common.members:
                 self._hold(common, name)
-        common.incident = self._described(common, now_s)
+        common.incident = self._described(common, t, now_s)
         self._common = common
-        others = [self._singles[name] for name in common.held if name != event["id"]]
-        softened = [self._held({**each, "event": "updated", "t": t}) for each in others]
-        return [to_event(common.incident, "opened", t), *softened, self._held(event)]
+        others = [self._singles[name] for name in common.held if name != event.incident.id]
+        softened = [IncidentEvent(UPDATED, t, self.shown(each)) for each in others]
+        return [IncidentEvent(OPENED, t, common.incident), *softened, self._shown(event)]
 
     def _since(self, name: str, now_s: float) -> tuple[float, str]:
         """The moment around which others fell with it; and its outcome, if that was before the watcher began.
@@ -202,28 +226,20 @@ class Fleet:
     def _fell_with(self, name: str, moment_s: float, unseen: str) -> bool:
         """Did it fall silent within the window around a moment, for no reason that is known?"""
         target = self._targets.get(name)
-        if target is None or target.silent_s is None or target.dead:
+        if target is None or target.silent_s is None or target.dead or name in self._explained:
             return False
         if (target.outcome if target.answered_s is None else "") != unseen:
             return False
         return abs(target.silent_s - moment_s) <= WINDOW_SECONDS
 
-    def _held(self, event: Event) -> Event:
-        """A single event as it is told: milder while the common cause is suspected, linked for good."""
-        name, common = event["id"], self._common
-        if name not in self._links:
-            return event
-        event = {**event, "related": [*event.get("related", ()), self._links[name]]}
-        if common is None or name not in common.held:
-            return event
-        severity = "ticket" if event["severity"] == "page" else event["severity"]
-        return {**event, "severity": severity, "restart_advised": False}
+    def _shown(self, event: IncidentEvent) -> IncidentEvent:
+        return replace(event, incident=self.shown(event.incident))
 
     def _hold(self, common: _Common, name: str) -> None:
         common.held[name] = None
         self._links[name] = common.incident.id
 
-    def _follow(self, t: float, now_s: float) -> list[Event]:
+    def _follow(self, t: float, now_s: float) -> list[IncidentEvent]:
         """Is it over? Then who is still silent speaks for himself."""
         common = self._common
         if common is None:
@@ -243,22 +259,21 @@ class Fleet:
             return released
         self._common = None
         resolution = "healthy" if common.members else "target_gone"
-        ended = replace(common.incident, resolved_t=t, resolution=resolution)
-        return [*released, to_event(ended, "resolved", t)]
+        return [*released, IncidentEvent(RESOLVED, t, ended(common.incident, t, resolution))]
 
-    def _released(self, common: _Common, t: float, now_s: float) -> list[Event]:
+    def _released(self, common: _Common, t: float, now_s: float) -> list[IncidentEvent]:
         """Most are back: who is still silent is told as it was judged."""
-        told: list[Event] = []
+        told: list[IncidentEvent] = []
         for name in tuple(common.held):
-            event = self._singles.get(name)
-            target = self._targets.get(event["target"]) if event else None
-            if event is None or target is None or target.silent_s is None:
+            incident = self._singles.get(name)
+            target = self._targets.get(incident.target) if incident else None
+            if incident is None or target is None or target.silent_s is None:
                 continue
-            if event.get("cause") == CAUSE and target.outcome == "refused":
+            if incident.cause == CAUSE and target.outcome == "refused":
                 continue  # it is reached again: what it has then is judged anew, and soon
             if now_s - target.silent_s >= SETTLED_SECONDS:
                 del common.held[name]
-                told.append(self._held({**event, "event": "updated", "t": t}))
+                told.append(IncidentEvent(UPDATED, t, self.shown(incident)))
         return told
 
     def _silent(self, common: _Common) -> list[str]:
@@ -267,7 +282,7 @@ class Fleet:
             if (target := self._targets.get(name)) is not None and target.silent_s is not None
         ]  # fmt: skip
 
-    def _described(self, common: _Common, now_s: float) -> Incident:
+    def _described(self, common: _Common, t: float, now_s: float) -> Incident:
         members = {name: self._targets[name] for name in common.members if name in self._targets}
         others = [
             each for name, each in self._targets.items()
@@ -287,6 +302,7 @@ class Fleet:
             evidence_for=_evidence_for(members, common.known, how, late_s),
             evidence_against=_evidence_against(list(members.values()), others),
             related=tuple(common.held),
+            updated_t=t,
         )
 
 

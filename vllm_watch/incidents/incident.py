@@ -1,39 +1,78 @@
-"""The record of one incident: what is wrong, since when, why we think so, and how it ended."""
+"""The record of one incident: what is wrong, since when, why we think so, and how it ended.
+
+The same record goes from judgement to board, state folder, notifications and hooks. It becomes plain values
+only where it leaves the process or is written down.
+"""
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.signals import stored
 
-RESOLUTIONS = ("healthy", "restarted", "target_gone", "superseded")
+SEVERITIES = ("page", "ticket", "info")
+"""The worst first."""
+
+OPENED, UPDATED, RESOLVED = "opened", "updated", "resolved"
 
 Key = tuple[str, str | None]  # kind, engine: at most one incident of each is open at a time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """One problem of one engine, or, with `engine` None, of the whole server."""
+    """One problem of one engine, or, with `engine` None, of the whole server. Times are Unix seconds."""
 
     id: str
     target: str
     engine: str | None
     kind: str
     cause: str
-    severity: str  # "page" | "ticket" | "info"
-    summary: str  # one sentence; of an open incident, as of the last look that saw it
+    severity: str  # one of SEVERITIES
+    summary: str  # one sentence, as of the last look that found it
     evidence_for: tuple[Evidence, ...] = ()
     evidence_against: tuple[Evidence, ...] = ()
     restart_advised: bool = False
+    concerns: tuple[str, ...] = ()  # of an incident on a host: the targets that it hits
+    restart_targets: tuple[str, ...] = ()  # ... and those of them that the restart is advised of
     related: tuple[str, ...] = ()  # ids of incidents that belong to it, oldest first
-    opened_t: float  # Unix seconds
-    resolved_t: float | None = None  # Unix seconds; None while it is open
-    resolution: str | None = None  # one of RESOLUTIONS
+    opened_t: float
+    updated_t: float  # of the look that summary and evidence are from
+    firing: bool = True  # did the last look that could tell still find it?
+    outlived: bool = False  # has another process answered since it was last found?
+    resolved_t: float | None = None  # None while it is open
+    resolution: str | None = None  # "healthy" | "restarted" | "target_gone" | "superseded"
 
     @property
     def key(self) -> Key:
+        """What no two open incidents of one target share."""
         return self.kind, self.engine
+
+    @property
+    def open(self) -> bool:
+        """Has it not ended yet?"""
+        return self.resolved_t is None
+
+    def advises_restart_of(self, target: str) -> bool:
+        """Is a restart of this target known to cure it?"""
+        return self.restart_advised and (target == self.target or target in self.restart_targets)
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentEvent:
+    """An incident was opened, changed its name, severity or advice, or was resolved."""
+
+    event: str  # OPENED | UPDATED | RESOLVED
+    t: float  # Unix seconds
+    incident: Incident  # as it is then
+
+
+def ended(incident: Incident, t: float, resolution: str) -> Incident:
+    """Return an open incident as it ended at Unix time `t`."""
+    return replace(
+        incident, resolved_t=t, resolution=resolution, restart_advised=False, firing=False
+    )
 
 
 def identity(target: str, engine: str | None, kind: str, opened_t: float) -> str:
@@ -45,11 +84,27 @@ def identity(target: str, engine: str | None, kind: str, opened_t: float) -> str
     return f"{kind}-{opened_t:.0f}-{hashlib.sha256(what.encode()).hexdigest()[:8]}"
 
 
-def to_event(incident: Incident, event: str, t: float) -> dict[str, Any]:
-    """Return the published form: `event` is "opened", "updated" or "resolved", at Unix time `t`."""
+def in_order(incidents: Iterable[Incident]) -> list[Incident]:
+    """What wakes people first, and of that the newest."""
+    return sorted(
+        incidents, key=lambda each: (severity_rank(each.severity), -each.opened_t, each.id)
+    )
+
+
+def severity_rank(severity: str) -> int:
+    """0 for the worst; a severity that is not known is the mildest."""
+    return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
+
+
+# --- at the edges: `replay --json`, streams, the state folder
+
+
+def published(event: IncidentEvent) -> dict[str, Any]:
+    """Return the event in its published form."""
+    incident = event.incident
     said: dict[str, Any] = {
-        "t": t,
-        "event": event,
+        "t": event.t,
+        "event": event.event,
         "id": incident.id,
         "target": incident.target,
         "engine": incident.engine,
@@ -57,12 +112,13 @@ def to_event(incident: Incident, event: str, t: float) -> dict[str, Any]:
         "cause": incident.cause,
         "severity": incident.severity,
         "summary": incident.summary,
-        "evidence": {
-            "for": [_plain(each) for each in incident.evidence_for],
-            "against": [_plain(each) for each in incident.evidence_against],
-        },
+        "evidence": plain_evidence(incident),
         "restart_advised": incident.restart_advised,
     }
+    if incident.concerns:
+        said["concerns"] = list(incident.concerns)
+    if incident.restart_targets:
+        said["restart_targets"] = list(incident.restart_targets)
     if incident.related:
         said["related"] = list(incident.related)
     if incident.resolution is not None:
@@ -70,36 +126,73 @@ def to_event(incident: Incident, event: str, t: float) -> dict[str, Any]:
     return said
 
 
+def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
+    """Make the incident of which an event was kept in its published form. Raises one of stored.DAMAGE.
+
+    `opened_t`: None where nothing but this event is known of it.
+    """
+    t = stored.number(said["t"])
+    evidence = said.get("evidence") or {}
+    ended = said["event"] == RESOLVED
+    return Incident(
+        **_texts(said),
+        engine=stored.text_or_none(said["engine"]),
+        evidence_for=tuple(_evidence(each) for each in evidence.get("for", ())),
+        evidence_against=tuple(_evidence(each) for each in evidence.get("against", ())),
+        restart_advised=stored.flag(said["restart_advised"]),
+        concerns=stored.texts(said.get("concerns", ())),
+        restart_targets=stored.texts(said.get("restart_targets", ())),
+        related=stored.texts(said.get("related", ())),
+        opened_t=t if opened_t is None else opened_t,
+        updated_t=t,
+        resolved_t=t if ended else None,
+        resolution=stored.text_or_none(said.get("resolution")),
+        firing=not ended,
+    )
+
+
 def export_state(incident: Incident) -> dict[str, Any]:
-    """Return the record as plain values; `restore` makes the same record of them."""
-    state: dict[str, Any] = {name: getattr(incident, name) for name in _SAID}
-    state["related"] = list(incident.related)
-    state["evidence_for"] = [_plain(each) for each in incident.evidence_for]
-    state["evidence_against"] = [_plain(each) for each in incident.evidence_against]
+    """Return the record of an open incident as plain values; `restore` makes the same record of them."""
+    state: dict[str, Any] = {name: getattr(incident, name) for name in _STATE}
+    state |= {name: list(getattr(incident, name)) for name in _LISTS}
+    state["evidence"] = plain_evidence(incident)
     return state
 
 
 def restore(state: stored.Stored) -> Incident:
     """Make the open incident that was kept. Raises one of stored.DAMAGE where it was none."""
+    evidence = state["evidence"]
     return Incident(
-        id=stored.text(state["id"]),
-        target=stored.text(state["target"]),
-        kind=stored.text(state["kind"]),
-        cause=stored.text(state["cause"]),
-        severity=stored.text(state["severity"]),
-        summary=stored.text(state["summary"]),
+        **_texts(state),
         engine=stored.text_or_none(state["engine"]),
         restart_advised=stored.flag(state["restart_advised"]),
         opened_t=stored.number(state["opened_t"]),
+        updated_t=stored.number(state["updated_t"]),
+        firing=stored.flag(state["firing"]),
+        outlived=stored.flag(state["outlived"]),
+        concerns=stored.texts(state["concerns"]),
+        restart_targets=stored.texts(state["restart_targets"]),
         related=stored.texts(state["related"]),
-        evidence_for=tuple(_evidence(each) for each in state["evidence_for"]),
-        evidence_against=tuple(_evidence(each) for each in state["evidence_against"]),
+        evidence_for=tuple(_evidence(each) for each in evidence["for"]),
+        evidence_against=tuple(_evidence(each) for each in evidence["against"]),
     )
 
 
-_SAID = (
-    "id", "target", "kind", "cause", "severity", "summary", "engine", "restart_advised", "opened_t",
-)  # fmt: skip
+_TEXTS = ("id", "target", "kind", "cause", "severity", "summary")
+_LISTS = ("concerns", "restart_targets", "related")
+_STATE = (*_TEXTS, "engine", "restart_advised", "opened_t", "updated_t", "firing", "outlived")
+
+
+def _texts(state: stored.Stored) -> dict[str, Any]:
+    return {name: stored.text(state[name]) for name in _TEXTS}
+
+
+def plain_evidence(incident: Incident) -> dict[str, list[dict[str, Any]]]:
+    """The evidence in its published form."""
+    return {
+        "for": [_plain(each) for each in incident.evidence_for],
+        "against": [_plain(each) for each in incident.evidence_against],
+    }
 
 
 def _evidence(state: stored.Stored) -> Evidence:

@@ -6,15 +6,24 @@ and goes is one incident. A cause may sharpen. `unknown` changes nothing.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from vllm_watch.detectors.base import CLEAR, FIRING, Verdict, View
+from vllm_watch.detectors.base import CLEAR, FIRING, Verdict
 from vllm_watch.incidents import incident, relations
-from vllm_watch.incidents.incident import Incident, Key, identity, to_event
+from vllm_watch.incidents.incident import (
+    OPENED,
+    RESOLVED,
+    SEVERITIES,
+    UPDATED,
+    Incident,
+    IncidentEvent,
+    Key,
+    identity,
+)
 from vllm_watch.signals import stored
 
-STATE_VERSION = 1
+STATE_VERSION = 2
 """Of what `export_state` gives; what was kept in another form is left out."""
 
 QUIET_SECONDS = 30.0
@@ -37,9 +46,20 @@ SETTLED_LOOKS = 3
 """A known cause gives way to another only when so many looks in a row said so: near a boundary between
 two causes verdicts alternate. That an advice is withdrawn, too. To learn a cause takes no time."""
 
-_SEVERITIES = ("info", "ticket", "page")
-
 Life = tuple[float | None, int]  # of a process: its start, and how often counters began anew
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """One look at what is followed, as far as incidents depend on it."""
+
+    t: float  # Unix seconds
+    at_s: float  # on a timeline that never steps
+    up: bool = False  # did a server answer?
+    process_start_time: float | None = None  # Unix seconds
+    restarts: Mapping[str, int] = field(
+        default_factory=dict
+    )  # by engine: how often counters began anew
 
 
 @dataclass(slots=True)
@@ -49,17 +69,15 @@ class _Followed:
     incident: Incident
     life: Life  # of the engine or server when it opened
     found_life: Life  # ... when it was last found
-    firing: bool = True  # did the last verdict that knew anything still find it?
     quiet_s: float = 0.0  # for how long nothing was found
     quiet_needed_s: float = QUIET_SECONDS
     rival: tuple[str, bool] | None = None  # a cause and advice that would replace the present ones
     rival_looks: int = 0
     rival_since_s: float = 0.0
-    outlived: bool = False  # has another process answered since it was last found?
 
 
 class Lifecycle:
-    """Follows the incidents of one target from look to look."""
+    """Follows the incidents of one target, or of one host, from look to look."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -68,43 +86,38 @@ class Lifecycle:
         self._ended: dict[Key, tuple[float, float]] = {}  # when, and what quiet time it had needed
         self._at_s: float | None = None
         self._usual_s = 0.0
+        self._beside: tuple[Incident, ...] = ()  # what is open elsewhere, at this look
         self.opened: dict[str, int] = {}  # incidents ever opened, by kind
-        self.just_ended: frozenset[str] = frozenset()  # ids, by the last look: not shown yet
 
     @property
     def incidents(self) -> tuple[Incident, ...]:
         """The open ones, oldest first."""
         return tuple(followed.incident for followed in self._followed.values())
 
-    @property
-    def firing(self) -> tuple[Incident, ...]:
-        """The open ones that the last verdict still found, oldest first."""
-        return tuple(each.incident for each in self._followed.values() if each.firing)
+    def update(
+        self, moment: Moment, verdicts: Iterable[Verdict], beside: Iterable[Incident] = ()
+    ) -> list[IncidentEvent]:
+        """Take one look's verdicts; return the events they lead to, in order.
 
-    @property
-    def outlived(self) -> frozenset[str]:
-        """Ids of the open ones that were last found in a process which another one has followed."""
-        return frozenset(each.incident.id for each in self._followed.values() if each.outlived)
-
-    def update(self, view: View, verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
-        """Take one look's verdicts; return the events they lead to, in order."""
-        passed_s = 0.0 if self._at_s is None else view.at_s - self._at_s
-        self._at_s, self.just_ended = view.at_s, frozenset()
+        `beside`: what is open on the target's host, or on the host's targets.
+        """
+        passed_s = 0.0 if self._at_s is None else moment.at_s - self._at_s
+        self._at_s, self._beside = moment.at_s, tuple(beside)
         if passed_s > 0:
             self._usual_s += (passed_s - self._usual_s) / (8.0 if self._usual_s else 1.0)
-        events: list[dict[str, Any]] = []
-        for verdict in sorted(verdicts, key=_rank):
+        events: list[IncidentEvent] = []
+        for verdict in sorted(verdicts, key=lambda verdict: relations.rank(verdict.kind)):
             if verdict.state == FIRING:
-                events += self._found(view, verdict)
+                events += self._found(moment, verdict)
             elif verdict.state == CLEAR:
-                events += self._cleared(view, verdict, passed_s)
-        if self._followed and view.signals.up:
-            events += self._without_engine(view, passed_s)
+                events += self._cleared(moment, verdict, passed_s)
+        if self._followed and moment.up:
+            events += self._without_engine(moment, passed_s)
             for (_, engine), followed in self._followed.items():
-                followed.outlived = _is_another(_life(view, engine), followed.found_life)
-        return events
+                _mark(followed, outlived=_is_another(_life(moment, engine), followed.found_life))
+        return events + self._link(moment.t)
 
-    def close(self, t: float, resolution: str = "target_gone") -> list[dict[str, Any]]:
+    def close(self, t: float, resolution: str = "target_gone") -> list[IncidentEvent]:
         """End all that is open, for the target itself is no longer watched."""
         return [self._end(key, t, resolution) for key in tuple(self._followed)]
 
@@ -140,81 +153,92 @@ class Lifecycle:
         self._firing_since_s, self._ended, self._usual_s = since, ended, usual_s
         self.opened, self._at_s = opened, None
 
-    def _found(self, view: View, verdict: Verdict) -> list[dict[str, Any]]:
+    def _found(self, moment: Moment, verdict: Verdict) -> list[IncidentEvent]:
         key = verdict.kind, verdict.engine
         followed = self._followed.get(key)
         if followed is not None:
-            return self._renew(followed, view, verdict)
+            return self._renew(followed, moment, verdict)
         open_ = self.incidents
-        since_s = self._firing_since_s.setdefault(key, view.at_s)
+        since_s = self._firing_since_s.setdefault(key, moment.at_s)
         if any(relations.covers(outer, *key) for outer in open_):
             return []
         if any(
-            view.at_s - ended_s < relations.aftermath_seconds(*key, ended)
+            moment.at_s - ended_s < relations.aftermath_seconds(*key, ended)
             for ended, (ended_s, _) in self._ended.items()
         ):
             return []
-        if view.at_s - since_s < relations.hold_seconds(*key, open_):
+        if moment.at_s - since_s < relations.hold_seconds(*key, open_):
             return []
-        return self._open(view, verdict, open_)
+        return self._open(moment, verdict, open_)
 
     def _open(
-        self, view: View, verdict: Verdict, open_: Sequence[Incident]
-    ) -> list[dict[str, Any]]:
+        self, moment: Moment, verdict: Verdict, open_: Sequence[Incident]
+    ) -> list[IncidentEvent]:
         key = verdict.kind, verdict.engine
-        t = view.observation.t
+        t = moment.t
         effects = [each for each in open_ if verdict.kind != each.kind and _is_effect(each, key)]
         events = [self._end(each.key, t, "superseded") for each in effects]
-        beside = [each for each in open_ if relations.linked(verdict.kind, each)]
+        known = (*open_, *self._beside)
         opened = Incident(
             id=identity(self._target, verdict.engine, verdict.kind, t),
             target=self._target,
             engine=verdict.engine,
             kind=verdict.kind,
             cause=verdict.cause,
-            severity=relations.severity_beside(verdict.kind, verdict.severity, open_),
+            severity=verdict.severity,
             summary=verdict.summary,
             evidence_for=verdict.evidence_for,
             evidence_against=verdict.evidence_against,
             restart_advised=verdict.restart_advised,
-            related=tuple(each.id for each in (*effects, *beside)),
+            concerns=verdict.concerns,
+            restart_targets=verdict.restart_targets,
+            related=tuple(each.id for each in effects),
             opened_t=t,
+            updated_t=t,
         )
-        life = _life(view, verdict.engine)
+        beside = (each.id for each in known if relations.linked(opened, each))
+        severity = relations.severity_beside(opened, verdict.severity, known)
+        opened = replace(opened, related=(*opened.related, *beside), severity=severity)
+        life = _life(moment, verdict.engine)
         self._followed[key] = _Followed(
-            opened, life, life, quiet_needed_s=self._quiet_needed_s(key, view.at_s)
+            opened, life, life, quiet_needed_s=self._quiet_needed_s(key, moment.at_s)
         )
         self._firing_since_s.pop(key, None)
         self.opened[verdict.kind] = self.opened.get(verdict.kind, 0) + 1
-        events.append(to_event(opened, "opened", t))
-        events += self._link_back(opened, t)
+        events.append(IncidentEvent(OPENED, t, opened))
         return events
 
-    def _link_back(self, cause: Incident, t: float) -> list[dict[str, Any]]:
-        """What a new cause has led to learns of it; if it is the cause that pages, it alone does."""
+    def _link(self, t: float) -> list[IncidentEvent]:
+        """What a cause has led to learns of it, and what is elsewhere; if it is the cause that pages, it alone does."""
         events = []
-        if cause.kind in relations.CAUSES_BESIDE:
-            for followed in self._followed.values():
-                effect = followed.incident
-                if relations.linked(cause.kind, effect):
-                    severity = relations.severity_beside(effect.kind, effect.severity, (cause,))
-                    related = (*effect.related, cause.id)
-                    followed.incident = replace(effect, related=related, severity=severity)
-                    events.append(to_event(followed.incident, "updated", t))
+        for followed in self._followed.values():
+            known = followed.incident
+            others = self._beside if relations.is_cause(known) else (*self.incidents, *self._beside)
+            new = [
+                each.id
+                for each in others
+                if each.id not in known.related and relations.linked(known, each)
+            ]
+            if new:
+                severity = relations.severity_beside(known, known.severity, others)
+                related = (*known.related, *new)
+                followed.incident = replace(known, related=related, severity=severity)
+                events.append(IncidentEvent(UPDATED, t, followed.incident))
         return events
 
-    def _renew(self, followed: _Followed, view: View, verdict: Verdict) -> list[dict[str, Any]]:
-        followed.firing, followed.quiet_s = True, 0.0
-        followed.found_life, followed.outlived = _life(view, verdict.engine), False
+    def _renew(self, followed: _Followed, moment: Moment, verdict: Verdict) -> list[IncidentEvent]:
+        followed.quiet_s, followed.found_life = 0.0, _life(moment, verdict.engine)
+        _mark(followed, firing=True, outlived=False)
         known = followed.incident
-        if not _takes_over(followed, verdict, view.at_s):
+        if not _takes_over(followed, verdict, moment.at_s):
             return []
         changed_cause = verdict.cause != known.cause
-        severity = relations.severity_beside(verdict.kind, verdict.severity, self.incidents)
+        open_ = (*self.incidents, *self._beside)
+        severity = relations.severity_beside(known, verdict.severity, open_)
         if not changed_cause:
             # People were told already: an incident grows no milder but by its end or another cause.
-            severity = max(severity, known.severity, key=_SEVERITIES.index)
-            severity = relations.severity_beside(verdict.kind, severity, self.incidents)
+            severity = min(severity, known.severity, key=SEVERITIES.index)
+            severity = relations.severity_beside(known, severity, open_)
         followed.incident = replace(
             known,
             cause=verdict.cause,
@@ -223,6 +247,9 @@ class Lifecycle:
             evidence_for=verdict.evidence_for,
             evidence_against=verdict.evidence_against,
             restart_advised=verdict.restart_advised,
+            concerns=verdict.concerns,
+            restart_targets=verdict.restart_targets,
+            updated_t=moment.t,
         )
         if (verdict.cause, severity, verdict.restart_advised) == (
             known.cause,
@@ -230,43 +257,41 @@ class Lifecycle:
             known.restart_advised,
         ):
             return []
-        return [to_event(followed.incident, "updated", view.observation.t)]
+        return [IncidentEvent(UPDATED, moment.t, followed.incident)]
 
-    def _cleared(self, view: View, verdict: Verdict, passed_s: float) -> list[dict[str, Any]]:
+    def _cleared(self, moment: Moment, verdict: Verdict, passed_s: float) -> list[IncidentEvent]:
         key = verdict.kind, verdict.engine
         self._firing_since_s.pop(key, None)
-        return self._quieter(key, view, passed_s, target_gone=False)
+        return self._quieter(key, moment, passed_s, target_gone=False)
 
-    def _without_engine(self, view: View, passed_s: float) -> list[dict[str, Any]]:
+    def _without_engine(self, moment: Moment, passed_s: float) -> list[IncidentEvent]:
         """An engine that the server no longer has takes its incidents with it."""
-        engines = view.signals.engines
+        engines = moment.restarts
         gone = [key for key in self._followed if key[1] is not None and key[1] not in engines]
         return [
-            event for key in gone for event in self._quieter(key, view, passed_s, target_gone=True)
+            event
+            for key in gone
+            for event in self._quieter(key, moment, passed_s, target_gone=True)
         ]
 
     def _quieter(
-        self, key: Key, view: View, passed_s: float, *, target_gone: bool
-    ) -> list[dict[str, Any]]:
+        self, key: Key, moment: Moment, passed_s: float, *, target_gone: bool
+    ) -> list[IncidentEvent]:
         followed = self._followed.get(key)
         if followed is None:
             return []
         # The time from the last sign to the first look without one is not known to be quiet.
-        followed.quiet_s += 0.0 if followed.firing else passed_s
-        followed.firing = False
+        followed.quiet_s += 0.0 if followed.incident.firing else passed_s
+        _mark(followed, firing=False)
         needed_s = max(followed.quiet_needed_s, QUIET_LOOKS * self._usual_s)
         if followed.quiet_s < min(needed_s, QUIET_SECONDS_MAX):
             return []
-        if target_gone:
-            resolution = "target_gone"
-        else:
-            anew = _life(view, key[1]) != followed.life
-            resolution = "restarted" if anew else "healthy"
-        return [self._end(key, view.observation.t, resolution)]
+        anew = _life(moment, key[1]) != followed.life
+        resolution = "target_gone" if target_gone else "restarted" if anew else "healthy"
+        return [self._end(key, moment.t, resolution)]
 
-    def _end(self, key: Key, t: float, resolution: str) -> dict[str, Any]:
+    def _end(self, key: Key, t: float, resolution: str) -> IncidentEvent:
         followed = self._followed.pop(key)
-        self.just_ended |= {followed.incident.id}
         if resolution in ("healthy", "restarted") and self._at_s is not None:
             self._ended[key] = self._at_s, followed.quiet_needed_s
             self._ended = {
@@ -274,10 +299,7 @@ class Lifecycle:
                 for each, ended in self._ended.items()
                 if self._at_s - ended[0] <= FLAPPING_SECONDS
             }
-        ended = replace(
-            followed.incident, resolved_t=t, resolution=resolution, restart_advised=False
-        )
-        return to_event(ended, "resolved", t)
+        return IncidentEvent(RESOLVED, t, incident.ended(followed.incident, t, resolution))
 
     def _quiet_needed_s(self, key: Key, at_s: float) -> float:
         usual_s = QUIET_SECONDS_OF.get(key[0], QUIET_SECONDS)
@@ -293,8 +315,6 @@ def _followed_state(followed: _Followed) -> dict[str, Any]:
         "incident": incident.export_state(followed.incident),
         "life": list(followed.life),
         "found_life": list(followed.found_life),
-        "outlived": followed.outlived,
-        "firing": followed.firing,
         "quiet_s": followed.quiet_s,
         "quiet_needed_s": followed.quiet_needed_s,
         "rival": None if rival is None else list(rival),
@@ -308,15 +328,22 @@ def _followed(state: stored.Stored) -> _Followed:
     return _Followed(
         incident.restore(state["incident"]),
         _kept_life(state["life"]),
-        _kept_life(state.get("found_life", state["life"])),
-        outlived=stored.flag(state.get("outlived", False)),
-        firing=stored.flag(state["firing"]),
+        _kept_life(state["found_life"]),
         quiet_s=stored.number(state["quiet_s"], 0.0),
         quiet_needed_s=stored.number(state["quiet_needed_s"], 0.0),
         rival=None if rival is None else (stored.text(rival[0]), stored.flag(rival[1])),
         rival_looks=stored.count(state["rival_looks"]),
         rival_since_s=stored.number(state["rival_since_s"]),
     )
+
+
+def _mark(followed: _Followed, *, firing: bool | None = None, outlived: bool | None = None) -> None:
+    """Set what is given; as long as it is so already nothing is made anew."""
+    known = followed.incident
+    firing = known.firing if firing is None else firing
+    outlived = known.outlived if outlived is None else outlived
+    if (firing, outlived) != (known.firing, known.outlived):
+        followed.incident = replace(known, firing=firing, outlived=outlived)
 
 
 def _kept_life(state: Sequence[Any]) -> Life:
@@ -332,10 +359,6 @@ def _is_another(now: Life, then: Life) -> bool:
 
 def _key(state: Sequence[Any]) -> Key:
     return stored.text(state[0]), stored.text_or_none(state[1])
-
-
-def _rank(verdict: Verdict) -> int:
-    return relations.rank(verdict.kind)
 
 
 def _is_effect(open_: Incident, key: Key) -> bool:
@@ -360,20 +383,15 @@ def _takes_over(followed: _Followed, verdict: Verdict, at_s: float) -> bool:
     if followed.rival != claim:
         followed.rival, followed.rival_looks, followed.rival_since_s = claim, 0, at_s
     followed.rival_looks += 1
-    lasted_s = at_s - followed.rival_since_s
-    if followed.rival_looks < SETTLED_LOOKS:
-        return False
-    if lasted_s < relations.settling_seconds(known.cause, verdict.cause):
+    settles_s = relations.settling_seconds(known.cause, verdict.cause)
+    if followed.rival_looks < SETTLED_LOOKS or at_s - followed.rival_since_s < settles_s:
         return False
     followed.rival = None
     return True
 
 
-def _life(view: View, engine: str | None) -> Life:
+def _life(moment: Moment, engine: str | None) -> Life:
     """What changes when the process behind an engine (None: any of them) is another."""
-    engines: Mapping[str, Any] = view.signals.engines
-    if engine is None:
-        restarts = sum(each.restarts for each in engines.values())
-    else:
-        restarts = engines[engine].restarts if engine in engines else 0
-    return view.signals.process_start_time, restarts
+    counted = moment.restarts
+    restarts = sum(counted.values()) if engine is None else counted.get(engine, 0)
+    return moment.process_start_time, restarts

@@ -76,17 +76,24 @@ def settling_seconds(known: str, rival: str) -> float:
     return EXPLAINED_SECONDS if known in EXPLAINED_BY.get(rival, ()) else 0.0
 
 
-def linked(kind: str, other: Incident) -> bool:
-    """Do a finding of this kind and an incident of the same target belong together?"""
-    return (kind in CAUSES_BESIDE and other.kind in _EFFECTS) or (
-        kind in _EFFECTS and other.kind in CAUSES_BESIDE
-    )
+def is_cause(incident: Incident) -> bool:
+    """Does it stay an incident of its own beside what it causes?"""
+    return incident.kind in CAUSES_BESIDE
 
 
-def severity_beside(kind: str, severity: str, open_: Iterable[Incident]) -> str:
+def linked(one: Incident, other: Incident) -> bool:
+    """Do two incidents belong together: a cause, and its effect on the same target or on one that it hits?"""
+    if is_cause(one) == is_cause(other):
+        return False
+    cause, effect = (one, other) if is_cause(one) else (other, one)
+    hits = effect.target == cause.target or effect.target in cause.concerns
+    return hits and effect.kind in _EFFECTS
+
+
+def severity_beside(incident: Incident, severity: str, open_: Iterable[Incident]) -> str:
     """Only the cause pages: an effect whose cause has paged already is a ticket."""
-    if severity == "page" and kind in _EFFECTS:
-        causes = [each for each in open_ if each.kind in CAUSES_BESIDE]
-        if any(each.severity == "page" for each in causes):
-            return "ticket"
+    if severity == "page" and any(
+        is_cause(each) and each.severity == "page" and linked(incident, each) for each in open_
+    ):
+        return "ticket"
     return severity

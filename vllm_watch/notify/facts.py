@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
-from vllm_watch.export.board import Board, TargetEntry
-from vllm_watch.export.incidents import Incident
-from vllm_watch.export.restarts import AttemptShown, RestartPlan, Waiting
+from vllm_watch.board.board import Board, TargetEntry
+from vllm_watch.board.restarts import AttemptShown, RestartPlan, Waiting
 from vllm_watch.incidents.fleet import KIND as FLEET_KIND
+from vllm_watch.incidents.incident import Incident
 from vllm_watch.notify.matter import INCIDENT, RESTART, UNREADABLE, Matter
 
 BLIND_INTERVALS = 10.0
@@ -43,7 +43,10 @@ class Facts:
             each.id for each in self._board.own.incidents.open.values() if each.kind == FLEET_KIND
         }
         told_unreadable = {m.target: m for m in lasting.values() if m.about == UNREADABLE}
-        found = [self._incident(each, None, ()) for each in self._board.own.incidents.open.values()]
+        shared = (self._board.own, self._board.host)
+        found = [
+            self._incident(each, None, ()) for of in shared for each in of.incidents.open.values()
+        ]
         for name, entry in self._board.targets.items():
             found += [self._incident(each, entry, common) for each in entry.incidents.open.values()]
             if entry.restart is not None:
@@ -63,8 +66,8 @@ class Facts:
             resolution = "target_gone" if entry is None else "healthy"
             return replace(matter, ended_t=time.time(), resolution=resolution)
         known = self._board.incidents.find(matter.id)
-        if known is not None and known.resolved_timestamp_seconds is not None:
-            end_t, resolution = known.resolved_timestamp_seconds, known.resolution or ""
+        if known is not None and known.resolved_t is not None:
+            end_t, resolution = known.resolved_t, known.resolution or ""
             return replace(matter, ended_t=end_t, resolution=resolution, summary=known.summary)
         if known is None and time.time() - self._began_t >= FORGOTTEN_SECONDS:
             return replace(matter, ended_t=time.time(), resolution="unknown")
@@ -73,11 +76,11 @@ class Facts:
     def _incident(
         self, incident: Incident, entry: TargetEntry | None, common: Collection[str]
     ) -> Matter:
-        evidence = [str(each.get("text") or "") for each in incident.evidence.get("for") or ()]
+        evidence = [each.text for each in incident.evidence_for]
         held = incident.severity != "page" and any(each in common for each in incident.related)
         return Matter(
             id=incident.id, about=INCIDENT,
-            t=incident.opened_timestamp_seconds or incident.updated_timestamp_seconds,
+            t=incident.opened_t,
             target=incident.target, group="" if entry is None else entry.target.group,
             engine=incident.engine, kind=incident.kind, cause=incident.cause,
             severity=incident.severity, summary=incident.summary,

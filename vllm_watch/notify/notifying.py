@@ -5,14 +5,15 @@ Loaded and started only where a configuration names a notifier.
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 
+from vllm_watch.board.board import Board
+from vllm_watch.board.health import NotifierHealth
 from vllm_watch.config import Config
-from vllm_watch.export.board import Board
-from vllm_watch.export.notifiers import NotifierHealth
+from vllm_watch.incidents.incident import IncidentEvent, published
 
 if TYPE_CHECKING:
     from vllm_watch.notify.courier import News
@@ -70,7 +71,6 @@ class Notifying:
 
     async def stop(self) -> None:
         """End it soon; what waits is told by the next run."""
-        self._board.on_event = lambda _: None
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -85,13 +85,15 @@ class Notifying:
         self._facts = Facts(self._board, self._silenced, settings.unreadable_seconds)
         self._office = PostOffice(settings, self._tell, self._config.state_dir, self._is_ours)
         await self._office.open()
-        self._board.on_event = self._saw
         self._task = asyncio.create_task(self._run(), name="notifications")
 
-    def _saw(self, event: Mapping[str, Any]) -> None:
-        assert self._office is not None  # noqa: S101 - set with it
-        self._office.stream(event)
-        self._woken.set()
+    def saw(self, _: str, events: Sequence[IncidentEvent]) -> None:
+        """Something was told of incidents: write it to the streams, and look at the board soon."""
+        if self._office is None:
+            return
+        for event in events:
+            self._office.stream(published(event))
+            self._woken.set()
 
     def _tell(self, name: str, news: "News") -> None:
         health = self._board.notifiers.get(name)

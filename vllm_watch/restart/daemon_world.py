@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vllm_watch.export.board import Board, TargetEntry
+from vllm_watch.board.board import Board, TargetEntry
 from vllm_watch.export.status import Status
+from vllm_watch.incidents.own_restart import RestartNews
 from vllm_watch.restart import evidence, guard
 from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.facts import IncidentFact, Peers
@@ -19,7 +20,6 @@ from vllm_watch.restart.gates import Gates
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.signals.records import TargetSignals
-from vllm_watch.watch.watch import Watch
 
 HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
 """States in which an engine serves; one that is overloaded serves as much as it can."""
@@ -44,7 +44,6 @@ class Followed:
 
     target: Target
     settings: RestartSettings
-    watch: Watch
     draining: bool = False
     restarting: bool = False
 
@@ -73,16 +72,12 @@ class DaemonWorld:
     _looked: dict[str, asyncio.Event] = field(default_factory=dict)
     _status: Status | None = None
 
-    def follow(self, targets: Iterable[tuple[Target, RestartSettings, Watch]]) -> None:
+    def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:
         """These, and no others, are watched from now on."""
         before, self.followed = self.followed, {}
-        for target, settings, watch in targets:
-            known = before.get(target.name)
-            if known is None:
-                known = Followed(target, settings, watch)
-            elif known.restarting and known.watch is not watch:
-                watch.expect_end()
-            known.target, known.settings, known.watch = target, settings, watch
+        for target, settings in targets:
+            known = before.get(target.name) or Followed(target, settings)
+            known.target, known.settings = target, settings
             self.followed[target.name] = known
         for gone in before.keys() - self.followed.keys():
             self.gates.forget(gone)
@@ -112,18 +107,17 @@ class DaemonWorld:
 
     def open_kinds(self, name: str) -> frozenset[str]:
         """Those that the last look still found: an incident stays open for a while after its end."""
-        found = self.followed.get(name)
-        return frozenset() if found is None else found.watch.kinds_found
+        entry = self.board.targets.get(name)
+        open_ = entry.incidents.open.values() if entry else ()
+        return frozenset(each.kind for each in open_ if each.firing)
 
     def incident(self, incident_id: str) -> IncidentFact | None:
         found = self.board.incidents.find(incident_id)
         if found is None:
             return None
-        is_open, outlived = found.resolved_timestamp_seconds is None, False
-        if (followed := self.followed.get(found.target)) is not None:
-            is_open = is_open and incident_id not in followed.watch.just_ended
-            outlived = incident_id in followed.watch.outlived
-        return IncidentFact(open=is_open, restart_advised=found.restart_advised, outlived=outlived)
+        return IncidentFact(
+            open=found.open, restart_advised=found.restart_advised, outlived=found.outlived
+        )
 
     def peers(self, name: str) -> Peers | None:
         """In engines: all data-parallel engines of a server go with it, and those that are well are lost."""
@@ -162,14 +156,19 @@ class DaemonWorld:
         own = self.followed.get(name)
         if own is None:
             return None
-        if own.watch.load_seconds is not None:
-            return own.watch.load_seconds
+        known = self._startup_seconds(name)
+        if known is not None:
+            return known
         kin = (
-            each.watch.load_seconds
-            for each in self.followed.values()
+            self._startup_seconds(other)
+            for other, each in self.followed.items()
             if each.target.group == own.target.group
         )
         return max((seconds for seconds in kin if seconds is not None), default=None)
+
+    def _startup_seconds(self, name: str) -> float | None:
+        signals = self.signals(name)
+        return None if signals is None else signals.startup_seconds
 
     def start_failure(self, name: str) -> str | None:
         signals = self.signals(name)
@@ -214,10 +213,10 @@ class DaemonWorld:
         if found is None:
             return
         found.restarting = on
-        if on:
-            found.watch.expect_end()
-        else:
-            found.watch.expect_no_end(_missing(self.last_attempt(name)))
+        entry = self.board.targets.get(name)
+        if entry is not None:
+            missing = None if on else _missing(self.last_attempt(name))
+            entry.restart_news = RestartNews(under_way=on, missing=missing)
         self.tell(name)
 
     def draining(self, name: str, *, on: bool) -> None:

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from vllm_watch.board.board import Board
 from vllm_watch.errors import JournalError
-from vllm_watch.export.board import Board
 from vllm_watch.export.guarded import Caller
-from vllm_watch.export.incidents import Incident
+from vllm_watch.incidents.incident import Incident
 from vllm_watch.restart import alertmanager, guard, plan
 from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.daemon_world import DaemonWorld
@@ -84,7 +84,7 @@ class DaemonPeople:
         incident = self._board.incidents.find(incident_id)
         if incident is None:
             return _no("There is no incident " + repr(incident_id[:100]), NOT_FOUND)
-        if incident.resolved_timestamp_seconds is not None:
+        if not incident.open:
             return _no("The incident has ended", REFUSED)
         text = "No restart waits for this incident's approval"
         remedy = f"To restart all the same: vllm-watch restart {incident.target}"
@@ -110,7 +110,7 @@ class DaemonPeople:
 
     async def silence(self, caller: Caller, incident_id: str, reason: str, minutes: float) -> Said:
         incident = self._board.incidents.find(incident_id)
-        if incident is None or incident.resolved_timestamp_seconds is not None:
+        if incident is None or not incident.open:
             return _no(f"There is no open incident {incident_id[:100]!r}", NOT_FOUND)
         now_t = time.time()
         until_t = now_t + minutes * 60.0

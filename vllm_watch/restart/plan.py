@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vllm_watch.export.restarts import (
+from vllm_watch.board.restarts import (
     PAST_MAX,
     AttemptShown,
     Gate,

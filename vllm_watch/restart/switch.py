@@ -1,13 +1,13 @@
 """Restarts, where anything asks for them: a watcher that only watches loads and starts nothing of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
+from vllm_watch.board.board import Board
 from vllm_watch.config import Config
-from vllm_watch.export.board import Board
+from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings
-from vllm_watch.watch.watch import Watch
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -75,12 +75,12 @@ class Switch:
         if self._restarts is not None:
             await self._restarts.stop()
 
-    def follow(self, targets: Iterable[tuple[Target, RestartSettings, Watch]]) -> None:
+    def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:
         """These are the targets from now on, and this is what holds for them."""
         if self._restarts is not None:
             self._restarts.follow(targets)
 
-    def saw(self, name: str, events: Sequence[Mapping[str, Any]]) -> None:
+    def saw(self, name: str, events: Sequence[IncidentEvent]) -> None:
         """A look at a target has ended, and this was told of incidents."""
         if self._restarts is not None:
             self._restarts.saw(name, events)
@@ -88,8 +88,3 @@ class Switch:
     def silenced(self, incident_id: str) -> bool:
         """Does a person want to hear no more of this incident?"""
         return self._restarts is not None and self._restarts.silenced(incident_id)
-
-    def gone(self, incident_id: str) -> None:
-        """An incident has ended with its target."""
-        if self._restarts is not None:
-            self._restarts.gone(incident_id)

@@ -5,7 +5,7 @@ Nothing is decided here: the guard does, and the dispatcher asks it.
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,14 @@ import structlog
 from aiohttp import web
 
 from vllm_watch import __version__
+from vllm_watch.board.board import Board
+from vllm_watch.board.restarts import RestartCounts, RestartState
 from vllm_watch.config import Config
 from vllm_watch.errors import JournalError
 from vllm_watch.export.auth import Auth
-from vllm_watch.export.board import Board
 from vllm_watch.export.gate import GateApi
 from vllm_watch.export.people_api import PeopleApi
-from vllm_watch.export.restarts import RestartCounts, RestartState
+from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.restart import plan
 from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.daemon_world import DaemonWorld, LogTail, Recording, no_log
@@ -35,7 +36,6 @@ from vllm_watch.restart.standing import Standing
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.hooks import GateHook
 from vllm_watch.settings.restart import RestartSettings, ScheduleSettings
-from vllm_watch.watch.watch import Watch
 
 _log = structlog.get_logger()
 
@@ -50,8 +50,6 @@ LOOK_SECONDS = 10.0
 
 STOP_SECONDS = 4.0
 """How long stopping may wait for attempts to let go; what they did is in the journal."""
-
-Event = Mapping[str, Any]
 
 
 class Restarts:
@@ -142,7 +140,7 @@ class Restarts:
         self._config = config
         self._equipment.configure(config)
 
-    def follow(self, targets: Iterable[tuple[Target, RestartSettings, Watch]]) -> None:
+    def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:
         """These are the targets from now on, and this is what holds for them."""
         self.world.follow(targets)
         self._schedule.set(
@@ -155,18 +153,15 @@ class Restarts:
         if self._started:
             self.dispatcher.wake()
 
-    def saw(self, name: str, events: Sequence[Event]) -> None:
+    def saw(self, name: str, events: Sequence[IncidentEvent]) -> None:
         """A look at a target has ended, and this was told of incidents."""
         for event in events:
-            if event["event"] == "resolved":
-                self.dispatcher.drop(event["id"])
-            elif event["restart_advised"]:
-                self._want(event["target"], event["id"])
+            incident = event.incident
+            if not incident.open:
+                self.dispatcher.drop(incident.id)
+            elif incident.restart_advised:
+                self._want(incident)
         self.world.looked(name)
-
-    def gone(self, incident_id: str) -> None:
-        """An incident has ended with its target."""
-        self.dispatcher.drop(incident_id)
 
     def silenced(self, incident_id: str) -> bool:
         """Does a person want to hear no more of this incident?"""
@@ -174,20 +169,20 @@ class Restarts:
 
     # --- wishes
 
-    def _want(self, name: str, incident_id: str) -> None:
-        """An open incident whose restart is advised asks for it, once."""
-        followed = self.world.followed.get(name)
-        incident = self._board.incidents.find(incident_id)
-        if followed is None or incident is None or followed.restarting:
-            return
-        mode = followed.settings.mode
-        if mode == "off" or (mode == "observe" and self._was_said(incident_id)):
-            return
-        self.dispatcher.ask(RestartRequest(
-            target=name, group=followed.target.group, trigger="incident", reason=incident.summary,
-            asked_t=time.time(), engine=incident.engine, incident_id=incident_id,
-            kind=incident.kind, cause=incident.cause,
-        ))  # fmt: skip
+    def _want(self, incident: Incident) -> None:
+        """An open incident whose restart is advised asks for it, once for each target."""
+        for name in incident.restart_targets or (incident.target,):
+            followed = self.world.followed.get(name)
+            if followed is None or followed.restarting:
+                continue
+            mode = followed.settings.mode
+            if mode == "off" or (mode == "observe" and self._was_said(incident.id)):
+                continue
+            self.dispatcher.ask(RestartRequest(
+                target=name, group=followed.target.group, trigger="incident", reason=incident.summary,
+                asked_t=time.time(), engine=incident.engine, incident_id=incident.id,
+                kind=incident.kind, cause=incident.cause,
+            ))  # fmt: skip
 
     def _was_said(self, incident_id: str) -> bool:
         """Has a dry run said already what would be done for this incident?"""
@@ -216,10 +211,10 @@ class Restarts:
 
     async def _look(self) -> None:
         """What is open and was not asked for (found before a restart of ours, or asked in vain) asks again."""
-        for name, entry in self._board.targets.items():
+        for entry in self._board.all_entries():
             for incident in list(entry.incidents.open.values()):
                 if incident.restart_advised:
-                    self._want(name, incident.id)
+                    self._want(incident)
         if self.journal.trouble is not None:
             # Only a write mends it, and without a wish nobody writes: what is over would be told for ever.
             await self.journal.probe()

@@ -6,6 +6,13 @@ WATCHER = "vllm-watch"
 """The name under which the watcher reports what is wrong with itself or with what all targets share; no
 target may have it."""
 
+HOST_PREFIX = "host:"
+
+
+def host_target(name: str) -> str:
+    """The name under which what is wrong with a host's GPUs is reported; a colon is in no target's name."""
+    return HOST_PREFIX + name
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:

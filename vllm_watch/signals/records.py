@@ -113,4 +113,5 @@ class TargetSignals:
     unknown_families: tuple[str, ...] = ()
     detectors: Mapping[str, Sight] = field(default_factory=dict)  # by slug
     start_failure: StartFailure | None = None  # what its log says it failed of
+    startup_seconds: float | None = None  # the longest of its last starts; None: none was seen
     advice: tuple[Advice, ...] = ()  # on settings; empty: none, or not enough was seen yet

@@ -125,6 +125,8 @@ class CpuWaits:
         self._sought: tuple[object, ...] = ()  # what was looked for last
         self._search_due_s = float("-inf")
         self._busy = self._closed = False
+        self.pids: frozenset[int] = frozenset()
+        """Of all processes of its engines, as last found."""
 
     async def observe(self, observation: Observation) -> tuple[EngineCpu, ...] | None:
         """How long they have waited by now; None where that cannot be told in time."""
@@ -185,6 +187,7 @@ class CpuWaits:
 
     def _search(self, started: float | None, names: tuple[str, ...], at_s: float) -> None:
         found = engine_processes.find(self._listing.processes(at_s), started, self._port, names)
+        self.pids = frozenset(each.pid for processes in found.values() for each in processes)
         for name in self._engines.keys() - found.keys():
             self._engines.pop(name).close()
         for name, processes in found.items():

@@ -1,6 +1,6 @@
 """The state folder as the daemon sees it: what is put is written soon, by one worker thread, or kept until it can be.
 
-Nothing here raises, and nothing waits for a disk for longer than a moment: a watcher whose disk is full
+Nothing here raises, and nobody who puts something waits for the disk: a watcher whose disk is full or slow
 goes on watching. What waits to be written is bounded: one entry per target and per incident.
 """
 
@@ -31,9 +31,6 @@ is just being replaced needs up to five to let the folder go."""
 HELD_SECONDS = 6.0
 """For so long a folder that is held is asked for again and again at the start."""
 
-WAIT_SECONDS = 1.0
-"""How long an incident's publication may wait for the disk to have it: a flush takes milliseconds."""
-
 RETRY_SECONDS = 10.0
 """After a failure: until it is tried again."""
 
@@ -58,7 +55,6 @@ class Store:
         self._wake = threading.Condition()  # guards what follows
         self._incidents: dict[str, IncidentRow] = {}  # that wait to be written, by id
         self._watches: dict[str, WatchRow] = {}  # by target
-        self._waiters: list[asyncio.Future[None]] = []
         self._closing = False
         # The worker's own:
         self._connection: sqlite3.Connection | None = None
@@ -102,21 +98,6 @@ class Store:
             if watch is not None:
                 self._watches[watch.target] = watch
             self._wake.notify()
-
-    async def written(self) -> None:
-        """Wait until all that was put is on the disk: for a moment, and not at all while it fails."""
-        alive = self._worker is not None and self._worker.is_alive()
-        if self._failing is not None or self._loop is None or not alive:
-            return
-        waiter: asyncio.Future[None] = self._loop.create_future()
-        with self._wake:
-            if not (self._incidents or self._watches):
-                return
-            self._waiters.append(waiter)
-            self._wake.notify()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(WAIT_SECONDS):
-                await waiter
 
     async def close(self) -> None:
         """Write what waits, if that takes no longer than a moment, and let the folder go."""
@@ -174,8 +155,8 @@ class Store:
         if self._refused_for_good:
             return
         with self._wake:
-            incidents, watches, waiters = self._incidents, self._watches, self._waiters
-            self._incidents, self._watches, self._waiters = {}, {}, []
+            incidents, watches = self._incidents, self._watches
+            self._incidents, self._watches = {}, {}
         try:
             if self._connection is None:
                 self._connect()
@@ -191,7 +172,6 @@ class Store:
             self._failed(troubles.of(error, self._folder))
         else:
             self._succeeded()
-        self._in_loop(_settle_all, waiters)
 
     def _connect(self) -> None:
         if self._held is None:
@@ -271,8 +251,3 @@ def _merged(before: IncidentRow | None, row: IncidentRow) -> IncidentRow:
 def _settle(future: "asyncio.Future[Any]", value: Any) -> None:
     if not future.done():
         future.set_result(value)
-
-
-def _settle_all(futures: Iterable["asyncio.Future[None]"]) -> None:
-    for future in futures:
-        _settle(future, None)

@@ -5,20 +5,30 @@ reload changes how the target is watched.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
-from vllm_watch.export.board import Board
-from vllm_watch.export.incidents import RESOLVED_MAX
-from vllm_watch.export.store_health import StoreHealth
-from vllm_watch.incidents.incident import to_event
+from vllm_watch.board.board import Board
+from vllm_watch.board.health import StoreHealth
+from vllm_watch.board.incidents import RESOLVED_MAX
+from vllm_watch.incidents.incident import (
+    OPENED,
+    RESOLVED,
+    Incident,
+    IncidentEvent,
+    ended,
+    from_published,
+    published,
+)
 from vllm_watch.samples.target import Target
-from vllm_watch.state.rows import IncidentRow, WatchRow, ended
+from vllm_watch.signals import stored
+from vllm_watch.state.rows import IncidentRow, WatchRow
 from vllm_watch.state.store import Store
 from vllm_watch.state.troubles import Trouble
+from vllm_watch.watch.host_watch import HostWatch
 from vllm_watch.watch.watch import Watch
 
 _log = structlog.get_logger()
@@ -33,7 +43,20 @@ asks every few seconds, and some sources answer late."""
 STATES_MAX = 10_000
 """As many as there may be targets."""
 
-Event = Mapping[str, Any]
+
+class Remembered(Protocol):
+    """A Watch or a HostWatch."""
+
+    @property
+    def target(self) -> str:
+        """Under which name its state and its incidents are kept."""
+
+    @property
+    def incidents(self) -> tuple[Incident, ...]:
+        """The open ones."""
+
+    def export_state(self) -> dict[str, Any] | None:
+        """What should outlive the watcher; None while there is nothing."""
 
 
 class Memory:
@@ -42,7 +65,7 @@ class Memory:
     def __init__(self, state_dir: Path | None, board: Board) -> None:
         self._board = board
         self._states: dict[str, WatchRow] = {}  # the newest that is known, by target
-        self._open: dict[str, IncidentRow] = {}  # read as open, and not taken up yet
+        self._open: dict[str, Incident] = {}  # read as open, and not taken up yet
         self._saved_s: dict[str, float] = {}  # monotonic time of the last save, by target
         self._opened_s = time.monotonic()
         self._store = None if state_dir is None else self._new_store(state_dir)
@@ -68,71 +91,78 @@ class Memory:
             return
         contents = await self._store.open()
         self._states = {row.target: row for row in contents.watches}
-        whole = [row for row in contents.incidents if _is_whole(row)]
-        self._open = {row.id: row for row in whole if row.resolved_t is None}
-        past = [row for row in whole if row.resolved_t is not None]
-        self._board.incidents.restore((row.event, row.opened_t) for row in past[-RESOLVED_MAX:])
+        known = [each for row in contents.incidents if (each := _incident(row)) is not None]
+        self._open = {each.id: each for each in known if each.open}
+        past = [each for each in known if not each.open]
+        self._board.incidents.add_resolved(past[-RESOLVED_MAX:])
 
     def recall(self, watch: Watch, target: Target) -> None:
         """Give a Watch that has seen nothing yet what is known of its target, or of its group."""
-        row, now, watch.address = self._states.get(target.name), time.time(), target.url
+        row, watch.address = self._states.get(target.name), target.url
+        lost: list[str] = []
         if row is not None:
-            lost = watch.restore(row.state, now)
+            lost = watch.restore(row.state, time.time())
         else:
             kin = [each for each in self._states.values() if each.group == target.group]
             lost = watch.inherit(max(kin, key=_saved_t).state) if kin else []
+        self._recalled(watch, row, lost)
+
+    def recall_host(self, watch: HostWatch) -> None:
+        """The same for the host."""
+        row = self._states.get(watch.target)
+        self._recalled(watch, row, [] if row is None else watch.restore(row.state))
+
+    def _recalled(self, watch: Remembered, row: WatchRow | None, lost: Sequence[str]) -> None:
+        now = time.time()
         for part in lost:
-            cause = f"what was kept of {target.name} cannot be used: {part}"
+            cause = f"what was kept of {watch.target} cannot be used: {part}"
             remedy = "It is left out, and learnt anew."
-            _log.warning("state_entry_lost", target=target.name, cause=cause, remedy=remedy)
+            _log.warning("state_entry_lost", target=watch.target, cause=cause, remedy=remedy)
             if self._board.store is not None:
                 self._board.store.count("entry", cause, now)
         if row is not None:
-            away = max(0.0, now - row.saved_t)
             _log.info(
-                "target_remembered", target=target.name, incidents=len(watch.incidents),
-                away_seconds=round(away),
+                "target_remembered", target=watch.target, incidents=len(watch.incidents),
+                away_seconds=round(max(0.0, now - row.saved_t)),
             )  # fmt: skip
 
-    def show(self, watch: Watch) -> None:
-        """Show what a Watch took up, once its target is on the board, and end what nobody follows any more."""
+    def show(self, watch: Watch | HostWatch) -> list[IncidentEvent]:
+        """Show what was taken up, once it is on the board; return the ends of what nobody follows any more."""
         events = []
         for incident in watch.incidents:
-            row = self._open.pop(incident.id, None)
-            events.append(to_event(incident, "opened", incident.opened_t))
-            if row is not None and row.updated_t > incident.opened_t:
-                events.append(to_event(incident, "updated", row.updated_t))
+            self._open.pop(incident.id, None)
+            events.append(IncidentEvent(OPENED, incident.opened_t, incident))
         self._board.restore_incidents(watch.target, events, watch.opened)
-        lost = [row for row in self._open.values() if row.target == watch.target]
-        self._end(lost, "superseded")
+        lost = [each for each in self._open.values() if each.target == watch.target]
+        return self._end(lost, "superseded")
 
-    def end_orphans(self, targets: Iterable[str]) -> None:
+    def end_orphans(self, targets: Iterable[str]) -> list[IncidentEvent]:
         """End the incidents of targets that are watched no more, when they had time to come back."""
-        if self._open and time.monotonic() - self._opened_s >= ORPHAN_SECONDS:
-            here = set(targets)
-            self._end([row for row in self._open.values() if row.target not in here], "target_gone")
+        if not self._open or time.monotonic() - self._opened_s < ORPHAN_SECONDS:
+            return []
+        here = set(targets)
+        orphans = [each for each in self._open.values() if each.target not in here]
+        return self._end(orphans, "target_gone")
 
-    def _end(self, rows: Sequence[IncidentRow], resolution: str) -> None:
-        over = [ended(row, time.time(), resolution) for row in rows]
-        for row in over:
-            self._open.pop(row.id, None)
-        self._board.incidents.restore((row.event, row.opened_t) for row in over)
-        for row in over:
-            self._board.on_event(row.event)
-        if self._store is not None and over:
-            self._store.put(over)
+    def _end(self, incidents: Sequence[Incident], resolution: str) -> list[IncidentEvent]:
+        now = time.time()
+        events = [IncidentEvent(RESOLVED, now, ended(each, now, resolution)) for each in incidents]
+        for each in incidents:
+            self._open.pop(each.id, None)
+        self._board.incidents.add_resolved(event.incident for event in events)
+        if self._store is not None and events:
+            self._store.put(map(_row, events))
+        return events
 
-    async def keep(self, watch: Watch, group: str, events: Sequence[Event]) -> None:
-        """Keep a target's incident events at once, and what it has learnt now and then."""
+    def keep(self, watch: Remembered, group: str, events: Sequence[IncidentEvent]) -> None:
+        """Have incident events written at once, and what was learnt now and then; nothing waits for the disk."""
         if self._store is None:
             return
         saved_s = self._saved_s.setdefault(watch.target, time.monotonic())
         if events or time.monotonic() - saved_s >= SAVE_SECONDS:
             self.save(watch, group, events)
-        if events:
-            await self._store.written()
 
-    def save(self, watch: Watch, group: str, events: Sequence[Event] = ()) -> None:
+    def save(self, watch: Remembered, group: str, events: Sequence[IncidentEvent] = ()) -> None:
         """Keep it now; the disk has it soon."""
         self._saved_s[watch.target] = time.monotonic()
         state = watch.export_state()
@@ -160,28 +190,22 @@ def _saved_t(row: WatchRow) -> float:
     return row.saved_t
 
 
-def _row(event: Event) -> IncidentRow:
-    name, t = event["event"], event["t"]
+def _row(event: IncidentEvent) -> IncidentRow:
+    incident = event.incident
     return IncidentRow(
-        id=event["id"],
-        target=event["target"],
-        kind=event["kind"],
-        opened_t=t if name == "opened" else None,
-        updated_t=t,
-        resolved_t=t if name == "resolved" else None,
-        event=event,
+        id=incident.id,
+        target=incident.target,
+        kind=incident.kind,
+        opened_t=incident.opened_t,
+        updated_t=event.t,
+        resolved_t=incident.resolved_t,
+        event=published(event),
     )
 
 
-def _is_whole(row: IncidentRow) -> bool:
-    """Does it say all that is shown of an incident?"""
-    texts = ("id", "target", "kind", "cause", "severity", "summary", "event")
-    event = row.event
-    return (
-        all(isinstance(event.get(name), str) for name in texts)
-        and isinstance(event.get("t"), int | float)
-        and isinstance(event.get("engine"), str | None)
-        and isinstance(event.get("restart_advised"), bool)
-        and isinstance(event.get("evidence", {}), dict)
-        and isinstance(event.get("related", []), list)
-    )
+def _incident(row: IncidentRow) -> Incident | None:
+    """None for an entry that does not say all that is shown of an incident."""
+    try:
+        return from_published(row.event, row.opened_t)
+    except stored.DAMAGE:
+        return None

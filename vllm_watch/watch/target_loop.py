@@ -4,15 +4,14 @@ import asyncio
 import time
 import zlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
 import structlog
 
-from vllm_watch.export.incidents import Incident
-from vllm_watch.incidents import incident as judged
-from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.board.board import Board
+from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.record import changed
 from vllm_watch.samples.target import Target
@@ -22,6 +21,9 @@ from vllm_watch.sources.cpu_waits import CpuWaits
 from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.vllm import Look, VllmSource
 from vllm_watch.watch.canary_rounds import CanaryRounds
+from vllm_watch.watch.host_loop import HostLoop
+from vllm_watch.watch.host_watch import ServerLook
+from vllm_watch.watch.publishing import Publisher
 from vllm_watch.watch.watch import Watch
 
 _log = structlog.get_logger()
@@ -40,16 +42,6 @@ TOGETHER_SECONDS = 0.5
 finds cold caches, and that costs more than the look. At 1,000 targets every 5 s it is 100 at a time, in
 which the event loop does little else for 0.1 s. Measured: docs/performance.md."""
 
-Event = Mapping[str, Any]
-"""What judgement tells of an incident: opened, updated or resolved."""
-
-Gpus = Callable[[], tuple[GpuSample, ...] | None]
-Publish = Callable[[Look, TargetSignals, Sequence[Event]], Sequence[Event]]
-"""Shows a look; returns the events as they were shown: many targets' may be found to be one problem."""
-Keep = Callable[[Watch, Sequence[Event]], Awaitable[None]]
-
-_TOLD = ("id", "target", "engine", "kind", "cause", "severity", "summary")
-
 
 class TargetLoop:
     """Looks at one target at its interval until it is stopped."""
@@ -60,22 +52,21 @@ class TargetLoop:
         scrape: ScrapeSettings,
         source: VllmSource,
         watch: Watch,
-        publish: Publish,
-        gpus: Gpus,
-        keep: Keep | None = None,
+        board: Board,
+        host: HostLoop,
+        publisher: Publisher,
         canary: CanaryRounds | None = None,
         log: EngineLog | None = None,
         cpu: CpuWaits | None = None,
     ) -> None:
-        """`keep` is shown each look's events before they are published; it must neither raise nor wait long.
-        `cpu` is asked only of a target on this host."""
+        """`cpu` is asked only of a target on this host; so is `host`."""
         self.target = target
         self._interval_seconds = scrape.interval_seconds
         self._source = source
         self._watch = watch
-        self._publish = publish
-        self._gpus = gpus
-        self._keep = keep
+        self._board = board
+        self._host = host
+        self._publisher = publisher
         self._canary = canary
         self.log = log
         self._cpu = cpu if source.local else None
@@ -88,20 +79,12 @@ class TargetLoop:
         # How much later than planned the last looks began.
         self.lateness_seconds: deque[float] = deque(maxlen=_LATENESS_KEPT)
 
-    @property
-    def incidents(self) -> tuple[judged.Incident, ...]:
-        """The open ones, as the last look found them."""
-        return self._watch.incidents
-
-    @property
-    def local(self) -> bool:
-        """Does it run on this host, whose GPUs we see?"""
-        return self._source.local
-
-    @property
-    def up(self) -> bool:
-        """Did it answer the last look?"""
-        return self._watch.signals is not None and self._watch.signals.up
+    def on_host(self) -> ServerLook | None:
+        """The last look at it as its host takes it; None where it does not run on this host."""
+        if not self._source.local:
+            return None
+        pids = frozenset[int]() if self._cpu is None else self._cpu.pids
+        return ServerLook.of(self._watch.signals, self._watch.incidents, pids)
 
     async def run(self, *, spread: bool) -> None:
         """Look for ever. With `spread` the first look waits for one of a few moments in the interval, chosen by
@@ -141,20 +124,27 @@ class TargetLoop:
 
     async def _look(self) -> None:
         look = await self._all_seen(await self._source.observe())
+        events: Sequence[IncidentEvent] = []
         try:
-            events: Sequence[Event] = self._watch.observe(look.observation)
+            entry = self._board.targets.get(self.target.name)
+            events = self._watch.observe(
+                look.observation,
+                beside=self._host.concerning(self.target.name),
+                **({} if entry is None else {"restart": entry.restart_news}),
+            )
             signals = self._watch.signals
             self._failing = False
         except Exception:  # noqa: BLE001 - one target's bug must not blind us to the others
             if not self._failing:
                 _log.exception("judgement_failed", target=self.target.name)
             self._failing = True
-            signals, events = _not_judged(look.observation), []
-        try:
-            if self._keep is not None:
-                await self._keep(self._watch, events)
-        finally:  # stopped while it waited for the disk: what happened has happened
-            self._show(look, signals, events)
+            signals = _not_judged(look.observation)
+        if signals is not None:
+            late_s = self.lateness_seconds[-1]
+            self._publisher.look(self.target, self._watch, look, signals, events, late_s)
+            self._tell(look.observation, signals)
+        self._send_canary(look.observation)
+        self._tell_failures()
 
     async def _all_seen(self, look: Look) -> Look:
         """The look, with what was seen of the target beside what it answered."""
@@ -162,7 +152,7 @@ class TargetLoop:
         calls = look.calls
         if self._source.local:
             # Here and not before the look: what is judged is then what the recorder keeps with it.
-            seen["gpus"] = self._gpus()
+            seen["gpus"] = self._host.gpus
         if self._cpu is not None:
             seen["cpu"] = await self._cpu.observe(look.observation)
         if self.log is not None:
@@ -175,15 +165,6 @@ class TargetLoop:
         if calls is look.calls and all(value is None for value in seen.values()):
             return look
         return look._replace(observation=changed(look.observation, **seen), calls=calls)
-
-    def _show(self, look: Look, signals: TargetSignals | None, events: Sequence[Event]) -> None:
-        if signals is not None:
-            events = self._publish(look, signals, events)
-            self._tell(look.observation, signals)
-        self._send_canary(look.observation)
-        for event in events:
-            tell_incident(event)
-        self._tell_failures()
 
     def _send_canary(self, observation: Observation) -> None:
         reading = observation.reading
@@ -221,22 +202,6 @@ def first_look_s(name: str, now_s: float, interval_seconds: float) -> float:
     """When to look at a target first, so that many are spread over the interval and some begin together."""
     share = zlib.crc32(name.encode()) / 2**32
     return ceil((now_s + share * interval_seconds) / TOGETHER_SECONDS) * TOGETHER_SECONDS
-
-
-def tell_incident(event: Event) -> None:
-    """Log that an incident was opened or has ended; what it is called meanwhile is shown, not logged."""
-    told = {name: event[name] for name in _TOLD}
-    if event["event"] == "opened":
-        log = _log.warning if event["severity"] == "page" else _log.info
-        log("incident_opened", **told)
-    elif event["event"] == "resolved":
-        _log.info("incident_resolved", **told, resolution=event.get("resolution"))
-
-
-def tell_ended(incident: Incident) -> None:
-    """Log that an incident has ended with its target, which no look will tell of any more."""
-    told = {name: getattr(incident, name) for name in _TOLD}
-    _log.info("incident_resolved", **told, resolution=incident.resolution)
 
 
 def _not_judged(observation: Observation) -> TargetSignals:

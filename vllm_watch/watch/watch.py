@@ -3,18 +3,18 @@
 Live and replay run this same object; it asks no clock and does no I/O.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vllm_watch.advice.adviser import Adviser
 from vllm_watch.advice.records import AttentionBackend
 from vllm_watch.detectors import throughput_collapse
 from vllm_watch.detectors.base import Detector, Verdict, View
-from vllm_watch.detectors.needs import Sights
+from vllm_watch.detectors.needs import NEEDS, Sights
 from vllm_watch.incidents import log_evidence
-from vllm_watch.incidents.asked_end import AskedEnd
-from vllm_watch.incidents.incident import Incident
-from vllm_watch.incidents.lifecycle import Lifecycle
+from vllm_watch.incidents.incident import Incident, IncidentEvent
+from vllm_watch.incidents.lifecycle import Lifecycle, Moment
+from vllm_watch.incidents.own_restart import NO_RESTART, OwnRestart, RestartNews
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.samples.record import changed
@@ -76,9 +76,10 @@ class Watch:
         self._last_success_t: float | None = None
         self._health_status: int | None = None
         self._detectors = dict(all_detectors() if detectors is None else detectors)
-        self._sights = Sights(self._detectors)
+        # Also of what is judged once for its host: who reads of a target reads what is not seen there.
+        self._sights = Sights(NEEDS if detectors is None else self._detectors)
         self._lifecycle = Lifecycle(target)
-        self._asked_end = AskedEnd()
+        self._own_restart = OwnRestart()
         self._adviser = Adviser(attention)
         self._kept: dict[str, stored.Stored] = {}  # by engine, of an earlier run, until it is seen
         self.failures: dict[str, str] = {}  # a detector's slug → the error it last broke with
@@ -96,35 +97,7 @@ class Watch:
             wanted |= getattr(detector, "canary_wanted", {})
         return wanted
 
-    @property
-    def kinds_found(self) -> frozenset[str]:
-        """Kinds of the open incidents that the last verdict still found; the others are only not closed yet."""
-        return frozenset(each.kind for each in self._lifecycle.firing)
-
-    @property
-    def outlived(self) -> frozenset[str]:
-        """Ids of the open incidents that were last found in a process which another one has followed."""
-        return self._lifecycle.outlived
-
-    @property
-    def just_ended(self) -> frozenset[str]:
-        """Ids of the incidents that the last look has ended; they are shown as open until it is published."""
-        return self._lifecycle.just_ended
-
-    @property
-    def load_seconds(self) -> float | None:
-        """The longest of its last starts; None: none was seen."""
-        return self._loading.longest_s
-
-    def expect_end(self) -> None:
-        """The server is being restarted by us: its end is no new trouble until another process answers."""
-        self._asked_end.begin(self.signals)
-
-    def expect_no_end(self, missing: str | None = None) -> None:
-        """It is restarted no more; `missing` says in words why it should be back by now, where it should."""
-        self._asked_end.over(missing)
-
-    def close(self, t: float) -> list[dict[str, Any]]:
+    def close(self, t: float) -> list[IncidentEvent]:
         """Return the events that end all open incidents: the target is no longer to be watched."""
         return self._lifecycle.close(t)
 
@@ -177,14 +150,22 @@ class Watch:
         """Begin as patient as another server of the same group has taught; returns what could not be used."""
         return watch_state.inherit(self._detectors, state)
 
-    def observe(self, observation: Observation) -> list[dict[str, Any]]:
+    def observe(
+        self,
+        observation: Observation,
+        *,
+        beside: Iterable[Incident] = (),
+        restart: RestartNews = NO_RESTART,
+    ) -> list[IncidentEvent]:
         """Take one observation in; return the incident events it leads to, in order.
 
+        `beside`: open incidents of its host that hit it; `restart`: what is known of our own restart of it.
         An observation that comes late (its time and its counters are both behind the last one's) is
         left out: what it says is already known.
         """
         if self._is_late(observation):
             return []
+        self._own_restart.follow(restart, self.signals)
         observation = sanitized(observation)
         at_s, known = self._timeline.advance(observation.t, observation.monotonic_s)
         if self._began_s is None:
@@ -209,12 +190,13 @@ class Watch:
         view = View(
             at_s=at_s, known=known, observation=observation, signals=self.signals, windows=windows
         )
-        verdicts = self._asked_end.judged(self.signals, self._verdicts(view))
+        verdicts = self._own_restart.judged(self.signals, self._verdicts(view))
         told = log_evidence.added(verdicts, observation.start_failure)
-        events = self._lifecycle.update(view, told)
+        events = self._lifecycle.update(_moment(at_s, self.signals), told, beside)
         self.signals = self._with_ratios(self.signals)
         if self._lifecycle.incidents:
-            self.signals = _with_states(self.signals, self._lifecycle.firing)
+            found = [each for each in self._lifecycle.incidents if each.firing]
+            self.signals = _with_states(self.signals, found)
         advice = self._adviser.look(at_s, observation, self.signals)
         if advice != self.signals.advice:
             self.signals = changed(self.signals, advice=advice)
@@ -339,8 +321,19 @@ class Watch:
             engines=engines,
             detectors=self._sights.known,
             start_failure=observation.start_failure,
+            startup_seconds=self._loading.longest_s,
             **heard,
         )
+
+
+def _moment(at_s: float, signals: TargetSignals) -> Moment:
+    return Moment(
+        t=signals.t,
+        at_s=at_s,
+        up=signals.up,
+        process_start_time=signals.process_start_time,
+        restarts={name: engine.restarts for name, engine in signals.engines.items()},
+    )
 
 
 def _with_states(signals: TargetSignals, incidents: Sequence[Incident]) -> TargetSignals:

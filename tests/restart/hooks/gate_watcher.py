@@ -15,7 +15,7 @@ from pathlib import Path
 
 import structlog
 
-from vllm_watch.export.board import Board
+from vllm_watch.board.board import Board
 from vllm_watch.export.gate import GateApi
 from vllm_watch.export.server import Server
 from vllm_watch.restart.gates import Gates

@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 
 from tests.restart.hooks.calls import call
+from vllm_watch.board.board import Board
 from vllm_watch.errors import JournalError
-from vllm_watch.export.board import Board
 from vllm_watch.export.gate import WORDS, GateApi
 from vllm_watch.export.server import Server
 from vllm_watch.restart import gate_files, gates

@@ -2,8 +2,9 @@
 
 import time
 from collections import Counter
-from typing import Any
+from collections.abc import Iterable
 
+from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 
@@ -20,11 +21,14 @@ class Summary:
         self._outcomes: Counter[str] = Counter()
         self._seconds_in: dict[str, float] = {}  # by state
         self._changes: list[tuple[float, str, str]] = []  # Unix seconds, the new state, why
-        self._events: list[dict[str, Any]] = []
+        self._events: list[IncidentEvent] = []
         self._gpus: int | None = None
 
     def add(
-        self, observation: Observation, signals: TargetSignals | None, events: list[dict[str, Any]]
+        self,
+        observation: Observation,
+        signals: TargetSignals | None,
+        events: Iterable[IncidentEvent],
     ) -> None:
         """Count one observation and what came of it."""
         self._outcomes[observation.scrape.outcome] += 1
@@ -47,7 +51,7 @@ class Summary:
             rows += [("states", self._shares()), *self._newest_changes()]
             rows.append(("at the end", f"{signals.state}: {signals.state_text}"))
         rows += [
-            ("incident", f"{_clock(event['t'])} {event['event']}: {event['summary']}")
+            ("incident", f"{_clock(event.t)} {event.event}: {event.incident.summary}")
             for event in self._events
         ]
         return "\n".join([self._target, *(f"  {name:<11} {said}" for name, said in rows)])

@@ -1,4 +1,4 @@
-"""What `vllm-watch replay` does: each target of a recording through a Watch of its own.
+"""What `vllm-watch replay` does: a recording through the judgement that the daemon runs.
 
 Apart from the command's arguments, so that its help text loads none of this.
 """
@@ -9,15 +9,18 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vllm_watch import config as configuration
 from vllm_watch.cli.helpers.replay_summary import Summary
 from vllm_watch.cli.read import reading_to_json
+from vllm_watch.incidents.incident import published
 from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
+from vllm_watch.watch.site_watch import SiteWatch
 from vllm_watch.watch.watch import Watch
 
 
@@ -29,34 +32,29 @@ def replay(trace: Path, config_file: Path | None, prints: str) -> None:
         ConfigError: the configuration cannot be used.
     """
     config = configuration.load(config_file, environ=os.environ)
-    targets: dict[str, _Replayed] = {}
+    site = SiteWatch(partial(_watch, config))
+    summaries: dict[str, Summary] = {}
     for observation in _observations(trace):
-        replayed = targets.get(observation.target)
-        if replayed is None:
-            replayed = targets[observation.target] = _Replayed(observation.target, config)
-        events = replayed.watch.observe(observation)
+        events, url = site.look(observation), observation.target
         if prints == "incidents":
             for event in events:
-                print(json.dumps(event))
+                print(json.dumps(published(event)))
         elif prints == "summary":
-            replayed.summary.add(observation, replayed.watch.signals, events)
-    if not targets:
+            summary = summaries.setdefault(url, Summary(url))
+            summary.add(observation, site.watches[url].signals, events)
+    if not site.watches:
         print(f"vllm-watch: {trace} holds no observations", file=sys.stderr)
-    for replayed in targets.values():
+    for url, watch in site.watches.items():
         if prints == "state":
-            print(json.dumps(_state(replayed.watch)))
+            print(json.dumps(_state(watch)))
         elif prints == "summary":
-            print(replayed.summary.text(replayed.watch.signals))
+            print(summaries[url].text(watch.signals))
 
 
-class _Replayed:
-    """One target of the recording."""
-
-    def __init__(self, url: str, config: configuration.Config) -> None:
-        known = next((target for target in config.targets if target.url == url), None)
-        slo = config.slo_for(known) if known else config.slo
-        self.watch = Watch(known.name if known else url, config.signals, slo)
-        self.summary = Summary(url)
+def _watch(config: configuration.Config, url: str) -> Watch:
+    known = next((target for target in config.targets if target.url == url), None)
+    slo = config.slo_for(known) if known else config.slo
+    return Watch(known.name if known else url, config.signals, slo)
 
 
 def _observations(trace: Path) -> Iterator[Observation]:

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime
 
+from vllm_watch.board.restarts import AttemptShown, RestartPlan, Waiting
 from vllm_watch.cli.helpers.top import text
-from vllm_watch.export.restarts import AttemptShown, RestartPlan, Waiting
 
 _TRIGGERS = {
     "incident": "for its incident", "schedule": "on schedule", "manual": "by hand", "alertmanager": "for an alert",

@@ -6,15 +6,15 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import aiohttp
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, BeforeValidator, ValidationError
 
+from vllm_watch.board.restarts import RestartPlan, RestartState
 from vllm_watch.cli.helpers.connection import Connection
 from vllm_watch.errors import WatchError
-from vllm_watch.export.incidents import Incident
-from vllm_watch.export.restarts import RestartPlan, RestartState
+from vllm_watch.incidents.incident import Incident
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import WATCHER
@@ -71,6 +71,31 @@ class StoreStatus(BaseModel):
     because: str | None = None
 
 
+def _incident(said: object) -> object:
+    """As the record has it: times under its own names, evidence for and against."""
+    if not isinstance(said, Mapping):
+        return said
+    evidence = said.get("evidence") or {}
+    times = {
+        name: said.get(f"{name}_timestamp_seconds") for name in ("opened", "updated", "resolved")
+    }
+    return {
+        **said,
+        **{f"{name}_t": t for name, t in times.items()},
+        "evidence_for": evidence.get("for", ()),
+        "evidence_against": evidence.get("against", ()),
+    }
+
+
+Incidents = tuple[Annotated[Incident, BeforeValidator(_incident)], ...]
+
+
+class HostStatus(BaseModel):
+    """The daemon's host."""
+
+    incidents: Incidents = ()  # of its GPUs
+
+
 class TargetStatus(BaseModel):
     """One target: who it is and its last signals, None before the first look."""
 
@@ -84,7 +109,7 @@ class TargetStatus(BaseModel):
     advice: tuple[Advice, ...] = ()
     detectors: dict[str, Sight] = {}
     sources: dict[str, SourceStatus] = {}
-    incidents: tuple[Incident, ...] = ()  # the open ones, the worst first
+    incidents: Incidents = ()  # the open ones, the worst first
     restart: RestartPlan | None = None  # None: restarts are off
 
 
@@ -101,14 +126,15 @@ class Status(BaseModel):
     restarts: RestartState | None = None  # None: restarts are off everywhere
     gpus: JudgedReading | None = None  # None: not looked at yet
     targets: list[TargetStatus]
-    incidents: tuple[Incident, ...] = ()  # of the watcher itself, and of what targets share
+    host: HostStatus = HostStatus()
+    incidents: Incidents = ()  # of the watcher itself, and of what targets share
 
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
 
 
 class _Incidents(BaseModel):
-    incidents: tuple[Incident, ...]
+    incidents: Incidents
 
 
 class Daemon:

@@ -2,8 +2,7 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
@@ -12,7 +11,8 @@ from vllm_watch.cli.helpers.top import text
 from vllm_watch.cli.helpers.top import words as top_words
 from vllm_watch.cli.helpers.top.rows import Row
 from vllm_watch.cli.helpers.top.status import Status, TargetStatus
-from vllm_watch.export.incidents import SEVERITIES, Incident, in_order
+from vllm_watch.detectors.base import Evidence
+from vllm_watch.incidents.incident import SEVERITIES, Incident, in_order
 
 _WRONG_SHARE = (
     5  # incidents take at most this part (a fifth) of the height, what is known of one a quarter
@@ -30,7 +30,7 @@ _FINE = frozenset(("", "ok", "no_driver", "http"))  # http: answered, in its own
 def open_incidents(status: Status) -> list[Incident]:
     """Return all that are open, those that wake people first."""
     found = {each.id: each for target in status.targets for each in target.incidents}
-    found |= {each.id: each for each in status.incidents}
+    found |= {each.id: each for each in (*status.incidents, *status.host.incidents)}
     return in_order(found.values())
 
 
@@ -62,8 +62,7 @@ def _counted(incidents: list[Incident]) -> str:
 
 
 def _incident(incident: Incident, t: float, width: int) -> Text:
-    opened_t = incident.opened_timestamp_seconds
-    lasts = text.UNKNOWN if opened_t is None else text.age(max(0.0, t - opened_t))
+    lasts = text.age(max(0.0, t - incident.opened_t))
     engine = f"/{incident.engine}" if incident.engine else ""
     shown = Text(f" {incident.severity:6} ", top_words.STYLES.get(incident.severity, ""), no_wrap=True)  # fmt: skip
     shown.append(f" {text.clean(incident.target)}{engine}", "bold")
@@ -131,8 +130,8 @@ def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
     lines += [_labelled("" if number else "do", each) for number, each in enumerate(steps)]
     lines.append(_labelled("restart", top_words.advice(worst)))
     lines += [_labelled("restart", line) for line in top_restarts.lines(row.target.restart, t)]
-    for side in ("for", "against"):
-        lines += [_labelled(side, said) for said in map(_said, worst.evidence.get(side, ())) if said]  # fmt: skip
+    for side, evidence in (("for", worst.evidence_for), ("against", worst.evidence_against)):
+        lines += [_labelled(side, said) for said in map(_said, evidence) if said]
     return lines
 
 
@@ -144,13 +143,12 @@ def incidents_of(row: Row) -> list[Incident]:
     )
 
 
-def _said(item: Mapping[str, Any]) -> str:
-    said = text.clean(str(item.get("text") or item.get("name") or ""))
-    expected = item.get("expected")
-    if expected is None or isinstance(expected, bool):
+def _said(item: Evidence) -> str:
+    said, expected = text.clean(item.text or item.name), item.expected
+    if expected is None:
         return said
-    number = f"{expected:g}" if isinstance(expected, int | float) else text.clean(str(expected))
-    return f"{said} (expected {number}{' ' + str(item['unit']) if item.get('unit') else ''})"
+    number = f"{expected:g}" if isinstance(expected, int | float) else text.clean(expected)
+    return f"{said} (expected {number}{' ' + text.clean(item.unit) if item.unit else ''})"
 
 
 def _labelled(label: str, said: str) -> Text:

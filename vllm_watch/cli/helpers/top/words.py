@@ -1,7 +1,7 @@
 """What incidents are called and whether a restart helps, in the words of the status page."""
 
-from vllm_watch.export.incidents import SEVERITIES, Incident, in_order
 from vllm_watch.incidents.first_steps import first_step
+from vllm_watch.incidents.incident import SEVERITIES, Incident, in_order
 
 KINDS = {
     "throughput_collapse": "Collapsed", "engine_stalled": "Stalled", "engine_down": "Down", "overload": "Overloaded",

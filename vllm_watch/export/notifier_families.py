@@ -1,34 +1,9 @@
-"""How the notifiers do, and what is exported of them."""
+"""What is exported of notifiers."""
 
-from dataclasses import dataclass, field
 from typing import Any
 
+from vllm_watch.board.health import NotifierHealth
 from vllm_watch.export.family import Family, Series
-
-OUTCOMES = ("sent", "failed", "dropped")
-
-
-@dataclass(slots=True)
-class NotifierHealth:
-    """One notifier since the watcher began."""
-
-    kind: str
-    ok: bool | None = None  # of the last try; None: there was none yet
-    because: str | None = None  # in words, why it fails now
-    queue: int = 0  # matters that wait to be told
-    last_success_timestamp_seconds: float | None = None
-    outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(OUTCOMES, 0))
-
-    def count(self, outcome: str, count: int, queue: int, because: str | None, t: float) -> None:
-        """Take news in; an empty outcome says only how many wait."""
-        self.queue = queue
-        if not outcome:
-            return
-        self.outcomes[outcome] = self.outcomes.get(outcome, 0) + count
-        if outcome == "sent":
-            self.ok, self.because, self.last_success_timestamp_seconds = True, None, t
-        elif outcome == "failed":
-            self.ok, self.because = False, because
 
 
 def _outcomes(board: Any) -> Series:

@@ -4,49 +4,22 @@ So a scrape or an open page never triggers a collection, and what is removed is 
 view at once. Everything runs in one event loop; nothing here waits or locks.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
 
-from vllm_watch.export.history import History
-from vllm_watch.export.incidents import Incident, Incidents, TargetIncidents, as_event
-from vllm_watch.export.notifiers import NotifierHealth
-from vllm_watch.export.restarts import RestartCounts, RestartPlan, RestartState
-from vllm_watch.export.store_health import StoreHealth
-from vllm_watch.export.updates import Listeners, Updates
-from vllm_watch.export.web_health import WebHealth
-from vllm_watch.incidents import incident as judged
+from vllm_watch.board.health import NotifierHealth, SourceHealth, StoreHealth, WebHealth
+from vllm_watch.board.history import History
+from vllm_watch.board.incidents import Incidents, TargetIncidents
+from vllm_watch.board.restarts import RestartCounts, RestartPlan, RestartState
+from vllm_watch.board.updates import Listeners, Updates
+from vllm_watch.incidents.incident import Incident, IncidentEvent
+from vllm_watch.incidents.own_restart import NO_RESTART, RestartNews
 from vllm_watch.samples.gpu import GpuReading
-from vllm_watch.samples.target import WATCHER, Target
+from vllm_watch.samples.observation import Call
+from vllm_watch.samples.target import WATCHER, Target, host_target
 from vllm_watch.signals.holders.records import GpuHolders
 from vllm_watch.signals.records import TargetSignals
-
-# A machine without a driver answered, so it is no error; but no reading came, so no success either.
-_NEITHER = frozenset({"no_driver"})
-
-
-@dataclass(slots=True)
-class SourceHealth:
-    """How the calls to one source went, since the watcher began to call it."""
-
-    outcome: str = ""  # of the last call
-    last_call_timestamp_seconds: float | None = None
-    last_success_timestamp_seconds: float | None = None
-    duration_seconds: float | None = None  # of the last call
-    calls: int = 0
-    errors: dict[str, int] = field(default_factory=dict)  # by outcome other than "ok"
-
-    def count(self, outcome: str, duration_seconds: float, at: float) -> None:
-        """Add one finished call."""
-        self.outcome = outcome
-        self.last_call_timestamp_seconds = at
-        self.duration_seconds = duration_seconds
-        self.calls += 1
-        if outcome == "ok":
-            self.last_success_timestamp_seconds = at
-        elif outcome not in _NEITHER:
-            self.errors[outcome] = self.errors.get(outcome, 0) + 1
 
 
 @dataclass(slots=True)
@@ -62,6 +35,7 @@ class TargetEntry:
     incidents: TargetIncidents = field(default_factory=TargetIncidents)
     restart: RestartPlan | None = None  # None: restarts are off
     restart_counts: RestartCounts = field(default_factory=RestartCounts)
+    restart_news: RestartNews = NO_RESTART  # of our own restart of it: what judgement is told of it
     revision: int = 0  # grows with every change, so that views can keep what they rendered
 
 
@@ -72,7 +46,9 @@ class Board:
     how far back the charts go.
     """
 
-    def __init__(self, window_seconds: float = 60.0, history_seconds: float = 600.0) -> None:
+    def __init__(
+        self, window_seconds: float = 60.0, history_seconds: float = 600.0, host: str = "localhost"
+    ) -> None:
         self.window_seconds = window_seconds
         self.history_seconds = history_seconds
         self.gpus: GpuReading | None = None
@@ -82,12 +58,12 @@ class Board:
         self.web: WebHealth | None = None  # None: there is no web configuration
         self.restarts: RestartState | None = None  # None: restarts are off everywhere
         self.notifiers: dict[str, NotifierHealth] = {}  # by name; empty: none is configured
-        self.on_event: Callable[[Mapping[str, Any]], None] = lambda _: None
-        """Is told each incident event that is shown, but those of an earlier run."""
         self.xid_errors: dict[str, dict[int, int]] = {}  # GPU's UUID → Xid code → times seen
         self.incidents = Incidents()
         self.own = TargetEntry(Target(name=WATCHER, url=""), 0.0)
         """Incidents of the watcher itself, or of what all targets share."""
+        self.host = TargetEntry(Target(name=host_target(host), url="", node=host), 0.0)
+        """Incidents of this host's GPUs."""
         self.listeners = Listeners()
         self._targets: dict[str, TargetEntry] = {}
         self.targets: Mapping[str, TargetEntry] = MappingProxyType(self._targets)
@@ -102,34 +78,53 @@ class Board:
             entry.revision += 1
         self.listeners.mark(changed=target.name)
 
-    def remove_target(self, name: str) -> list[Incident]:
+    def remove_target(self, name: str) -> list[IncidentEvent]:
         """Forget a target and all its series at once; an unknown name is no error.
 
-        Returns its incidents that were open, which have ended with it.
+        Returns the ends of its incidents, which have ended with it.
         """
         entry = self._targets.pop(name, None)
         if entry is None:
             return []
         last_t = entry.signals.t if entry.signals else None
         ended = self.incidents.end(entry.incidents, last_t, "target_gone")
-        for incident in ended:
-            self.listeners.mark(incident=incident.id)
-            self.on_event(as_event(incident, "resolved"))
+        for event in ended:
+            self.listeners.mark(incident=event.incident.id)
         self.listeners.mark(gone=name)
         return ended
 
-    def publish(self, signals: TargetSignals, late_seconds: float | None = None) -> None:
-        """Show a target's new results. Those of a target removed meanwhile are dropped.
+    def publish(
+        self,
+        signals: TargetSignals,
+        *,
+        incidents: Iterable[Incident] = (),
+        events: Iterable[IncidentEvent] = (),
+        calls: Iterable[tuple[str, Call]] = (),
+        late_seconds: float | None = None,
+    ) -> None:
+        """Show all that one look at a target brought. What is of a target removed meanwhile is dropped.
 
-        `late_seconds`: how much later than planned the look began; None: nobody planned it.
+        `incidents` are the target's open ones; `events` may be of other targets, too, and of the watcher itself.
+        `calls` are the sources that were asked. `late_seconds`: how much later than planned the look began; None:
+        nobody planned it.
         """
         entry = self._targets.get(signals.target)
-        if entry is None:
-            return
-        entry.signals, entry.late_seconds = signals, late_seconds
-        entry.revision += 1
-        self._remember(entry, signals)
-        self.listeners.mark(changed=signals.target)
+        if entry is not None:
+            for source, call in calls:
+                self.call(source, signals.target, call.outcome, call.latency_s, signals.t)
+            entry.signals, entry.late_seconds = signals, late_seconds
+            entry.revision += 1
+            self._remember(entry, signals)
+            self.listeners.mark(changed=signals.target)
+        self.tell(events)
+        if entry is not None:
+            self._renew(entry, incidents)
+
+    def _renew(self, entry: TargetEntry, incidents: Iterable[Incident]) -> None:
+        """Let what is open say what the last look found."""
+        for incident in incidents:
+            if self.incidents.renew(entry.incidents, incident):
+                self.listeners.mark(incident=incident.id)
 
     def _remember(self, entry: TargetEntry, signals: TargetSignals) -> None:
         """Add a point to each engine's chart, and drop the charts of engines that are no more.
@@ -144,39 +139,38 @@ class Board:
                 history = entry.history[engine] = History(self.history_seconds)
             history.push(signals.t, now)
 
-    def incident_events(self, target: str, events: Sequence[Mapping[str, Any]]) -> None:
-        """Show what a target's judgement tells, in order. Of a target removed meanwhile it is dropped."""
-        entry = self.own if target == WATCHER else self._targets.get(target)
-        if entry is not None:
-            self._take(target, entry, events)
-            for event in events:
-                self.on_event(event)
-
-    def _take(self, target: str, entry: TargetEntry, events: Sequence[Mapping[str, Any]]) -> None:
+    def tell(self, events: Iterable[IncidentEvent]) -> None:
+        """Show what judgement tells of incidents, in order. Of a target removed meanwhile it is dropped."""
         for event in events:
-            incident = self.incidents.take(entry.incidents, event)
+            incident = event.incident
+            entry = self.entry(incident.target)
+            if entry is None:
+                continue
+            self.incidents.take(entry.incidents, event)
             entry.revision += 1
-            if entry is not self.own:
-                self.listeners.mark(changed=target)
+            if incident.target in self._targets:
+                self.listeners.mark(changed=incident.target)
             self.listeners.mark(incident=incident.id, urgent=True)
 
+    def entry(self, name: str) -> TargetEntry | None:
+        """Of a target, of the watcher itself, or of this host; None where there is no such thing."""
+        for entry in (self.own, self.host):
+            if name == entry.target.name:
+                return entry
+        return self._targets.get(name)
+
+    def all_entries(self) -> tuple[TargetEntry, ...]:
+        """Every entry that incidents may be open of."""
+        return (self.own, self.host, *self._targets.values())
+
     def restore_incidents(
-        self, target: str, events: Sequence[Mapping[str, Any]], opened: Mapping[str, int]
+        self, target: str, events: Iterable[IncidentEvent], opened: Mapping[str, int]
     ) -> None:
         """Show what was open when the watcher was restarted; `opened`: how many ever were, by kind."""
-        entry = self._targets.get(target)
+        self.tell(events)
+        entry = self.entry(target)
         if entry is not None:
-            self._take(target, entry, events)
             entry.incidents.opened.update(opened)
-
-    def incident_news(self, target: str, latest: Iterable[judged.Incident], t: float) -> None:
-        """Let what is open of a target say what the look at Unix time `t` found."""
-        entry = self._targets.get(target)
-        for incident in latest if entry else ():
-            if entry and self.incidents.renew(entry.incidents, incident, t):
-                entry.revision += 1
-                self.listeners.mark(changed=target)
-                self.listeners.mark(incident=incident.id)
 
     def show_restart(self, target: str, plan: RestartPlan | None, counts: RestartCounts) -> None:
         """Show what is planned and was done for a target; nothing new costs nothing."""
@@ -187,8 +181,17 @@ class Board:
         entry.revision += 1
         self.listeners.mark(changed=target)
 
-    def publish_gpus(self, reading: GpuReading, holders: Sequence[GpuHolders] = ()) -> None:
+    def publish_gpus(
+        self,
+        reading: GpuReading,
+        holders: Sequence[GpuHolders] = (),
+        *,
+        incidents: Iterable[Incident] = (),
+        events: Iterable[IncidentEvent] = (),
+    ) -> None:
         """Show a new reading and what was judged of it; a GPU that is not in it is gone, its counts too.
+
+        `incidents` are the host's open ones.
 
         A reading without GPUs (`gpus` is None) says nothing about which exist: counts are kept.
         """
@@ -200,6 +203,8 @@ class Board:
                 for code in gpu.xid_errors or ():
                     seen[gpu.uuid][code] = seen[gpu.uuid].get(code, 0) + 1
             self.xid_errors = seen
+        self.tell(events)
+        self._renew(self.host, incidents)
         self.listeners.mark()
 
     def call(

@@ -1,20 +1,22 @@
-"""The GPUs of this host, polled once for all targets: shown, judged, kept, and handed to each look."""
+"""The GPUs of this host: polled, judged once for all engines that run here, shown, kept, and handed to each look."""
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import structlog
 
+from vllm_watch.board.board import Board
 from vllm_watch.config import Config
-from vllm_watch.export.board import Board
+from vllm_watch.incidents.incident import Incident
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.settings.stages import GpuSettings
-from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.recent_xids import RecentXids
 from vllm_watch.sources import trace_gpus
 from vllm_watch.sources.flight_recorder import FlightRecorder
+from vllm_watch.watch.host_watch import HostWatch, ServerLook
+from vllm_watch.watch.publishing import Publisher
 
 _log = structlog.get_logger()
 
@@ -29,33 +31,41 @@ class GpuSource(Protocol):
         """End what runs in the background."""
 
 
-class GpuRounds:
-    """Polls at its own pace. `serves` says whether an engine on this host answers."""
+class HostLoop:
+    """Polls at its own pace. `servers` says what the last looks at the servers of this host brought."""
 
     def __init__(
         self,
         config: Config,
         make_source: Callable[[GpuSettings, Config], GpuSource],
+        watch: HostWatch,
         board: Board,
         recorder: FlightRecorder,
-        serves: Callable[[], bool],
+        publisher: Publisher,
+        servers: Callable[[], Mapping[str, ServerLook]],
     ) -> None:
+        self.watch = watch
         self._config = config
         self._make_source = make_source
         self._source = make_source(config.gpu, config)
         self._board = board
         self._recorder = recorder
-        self._serves = serves
-        self._holders = HolderJudge()
+        self._publisher = publisher
+        self._servers = servers
         self._xids = RecentXids()
-        self.now: tuple[GpuSample, ...] | None = None  # as last polled
+        self._failures: dict[str, str] = {}
+        self.gpus: tuple[GpuSample, ...] | None = None  # as last polled
+
+    def concerning(self, target: str) -> tuple[Incident, ...]:
+        """The open incidents of the host that hit a server."""
+        return self.watch.concerning(target)
 
     async def run(self) -> None:
         """Poll until cancelled."""
         while True:
             began_s = time.monotonic()
             try:
-                self._publish(await self._source.read())
+                self._take(await self._source.read())
             except Exception:  # noqa: BLE001 - the engines go on being watched
                 _log.exception("gpu_poll_failed")
             left = self._config.gpu.interval_seconds - (time.monotonic() - began_s)
@@ -70,21 +80,28 @@ class GpuRounds:
         self._source = self._make_source(config.gpu, config)
         # Switched off, it would grow older and older, as if it had failed.
         self._board.host_sources.pop("nvml", None)
-        self.now = None
+        self.gpus = None
+        if config.gpu.enabled == "off":
+            self._publisher.end_host(self.watch)
 
     async def close(self) -> None:
         """End what the source runs in the background."""
         await self._source.close()
 
-    def _publish(self, reading: GpuReading) -> None:
+    def _take(self, reading: GpuReading) -> None:
         if self._config.gpu.enabled == "off":
             return
         self._board.call("nvml", "", reading.status, reading.duration_s, reading.t)
-        now_s, gpus = time.monotonic(), reading.gpus
-        served = self._serves()
-        judged = () if gpus is None else self._holders.look(now_s, reading.t, gpus, served=served)
-        self._board.publish_gpus(reading, judged)
-        # The board counts what was told now; targets look at their own pace, and must not miss it.
-        standing = self._xids.look(now_s, reading)
+        # The board counts what was told now; judgement goes at its own pace, and must not miss it.
+        standing = self._xids.look(time.monotonic(), reading)
+        gpus = trace_gpus.known(standing)
+        events = []
+        if gpus is not None:
+            events = self.watch.look(reading.t, time.monotonic(), gpus, self._servers())
+        self._publisher.host(reading, self.watch, events)
         self._recorder.observe_gpus(standing)
-        self.now = trace_gpus.known(standing)
+        self.gpus = gpus
+        for slug, error in self.watch.failures.items():
+            if self._failures.get(slug) != error:
+                _log.error("detector_failed", target=self.watch.target, detector=slug, error=error)
+        self._failures = dict(self.watch.failures)

@@ -1,4 +1,4 @@
-"""An end that we have asked for: what it looks like is no new trouble, unless the server does not come back. Pure.
+"""A restart of our own: what the server's end looks like is no new trouble, unless it does not come back. Pure.
 
 While one of our own restarts is under way, a server that refuses or hangs does what it was told to. So
 `engine_down` and `engine_stalled` are not known then: nothing opens, and what is open stays as it was. The
@@ -7,7 +7,7 @@ bring the server back, it is down at once, and a page, whatever it looks like: n
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict
 from vllm_watch.signals.records import TargetSignals
@@ -19,30 +19,39 @@ HELD = (DOWN, "engine_stalled")
 Life = tuple[float | None, int]  # start of the process, and how often counters began anew
 
 
-class AskedEnd:
-    """Follows the ends of one server that were asked for."""
+@dataclass(frozen=True, slots=True)
+class RestartNews:
+    """What is known of our own restart of a server, at one look."""
+
+    under_way: bool = False
+    missing: str | None = (
+        None  # none is under way (any more): why the server should be back by now, in words
+    )
+
+
+NO_RESTART = RestartNews()
+
+
+class OwnRestart:
+    """Follows our own restarts of one server."""
 
     def __init__(self) -> None:
+        self._news = NO_RESTART
         self._life: Life | None = None  # of the process that is to end; None: none is
-        self._missing: str | None = None  # why it should be back, in words
+        self._missing: str | None = None
 
-    @property
-    def under_way(self) -> bool:
-        """Is it to end, and no other process was seen yet?"""
-        return self._life is not None
-
-    def begin(self, signals: TargetSignals | None) -> None:
-        """The process that these signals are of is to end."""
-        self._missing = None
-        if self._life is None:
-            self._life = _life(signals)
-
-    def over(self, missing: str | None = None) -> None:
-        """No end is asked for any more; `missing` says in words why the server should be back by now."""
-        self._life, self._missing = None, missing
+    def follow(self, news: RestartNews, before: TargetSignals | None) -> None:
+        """Take what is known at this look; `before`: the signals of the look before."""
+        if news == self._news:
+            return
+        if not news.under_way:
+            self._life, self._missing = None, news.missing
+        elif not self._news.under_way:
+            self._life, self._missing = _life(before), None
+        self._news = news
 
     def judged(self, signals: TargetSignals, verdicts: Iterable[Verdict]) -> list[Verdict]:
-        """Return one look's verdicts with what is known of the end."""
+        """Return one look's verdicts with what is known of the restart."""
         if signals.up:
             self._missing = None
             if self._life is not None and _life(signals) != self._life:

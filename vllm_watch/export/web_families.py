@@ -1,26 +1,9 @@
-"""How the web configuration file does, and what is exported of it."""
+"""What is exported of the web configuration."""
 
-from dataclasses import dataclass
 from typing import Any
 
+from vllm_watch.board.health import WebHealth
 from vllm_watch.export.family import Family
-
-
-@dataclass(slots=True)
-class WebHealth:
-    """The web configuration since the watcher began."""
-
-    file: str
-    problem: str | None = None  # why the file as it is now is not used, in words
-    remedy: str | None = None
-    last_success_timestamp_seconds: float | None = None
-
-    @property
-    def because(self) -> str | None:
-        """Why an older one is used, and what to do; None: the file's own is used."""
-        if self.problem is None:
-            return None
-        return f"{self.problem}. {self.remedy}. The one before goes on"
 
 
 def _ok(board: Any) -> float | None:

@@ -1,28 +1,9 @@
-"""How the state folder does, and what is exported of it."""
+"""What is exported of the state folder."""
 
-from dataclasses import dataclass, field
 from typing import Any
 
+from vllm_watch.board.health import StoreHealth
 from vllm_watch.export.family import Family, Series
-
-
-@dataclass(slots=True)
-class StoreHealth:
-    """The state folder since the watcher began."""
-
-    folder: str
-    ok: bool = True  # could the last attempt be written?
-    because: str | None = None  # in words, why not
-    last_success_timestamp_seconds: float | None = None
-    errors: dict[str, int] = field(default_factory=dict)  # by reason
-
-    def count(self, reason: str | None, because: str | None, t: float) -> None:
-        """Take one attempt in: `reason` and `because` are None where it succeeded."""
-        self.ok, self.because = reason is None, because
-        if reason is None:
-            self.last_success_timestamp_seconds = t
-        else:
-            self.errors[reason] = self.errors.get(reason, 0) + 1
 
 
 def _errors(board: Any) -> Series | None:

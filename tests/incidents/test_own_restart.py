@@ -1,0 +1,114 @@
+"""Our own restart is no new incident; a server that does not come back from one is a page."""
+
+from dataclasses import replace
+
+import pytest
+
+from vllm_watch.detectors.base import Verdict
+from vllm_watch.incidents.own_restart import NO_RESTART, OwnRestart, RestartNews
+from vllm_watch.signals.records import EngineSignals, TargetSignals
+
+OLD = TargetSignals(
+    target="x", t=1.0, up=True, outcome="ok", state="stalled", state_text="",
+    process_start_time=1.0, engines={"0": EngineSignals(engine="0", restarts=2)},
+)  # fmt: skip
+SILENT = replace(OLD, up=False)
+NEW = replace(OLD, process_start_time=2.0)
+COUNTED = replace(OLD, engines={"0": EngineSignals(engine="0", restarts=3)})
+
+
+def verdict(kind, state="firing", severity="ticket"):
+    return Verdict(state=state, kind=kind, cause="crash", severity=severity, summary="refused")
+
+
+UNDER_WAY = RestartNews(under_way=True)
+
+
+def states(own, signals, *verdicts):
+    return [each.state for each in own.judged(signals, verdicts)]
+
+
+def begun():
+    own = OwnRestart()
+    own.follow(UNDER_WAY, OLD)
+    return own
+
+
+def missing(why):
+    """It was under way, and is given up as one that did not bring the server back."""
+    own = begun()
+    own.follow(RestartNews(missing=why), SILENT)
+    return own
+
+
+def test_nothing_is_changed_where_nothing_is_restarted():
+    """Every verdict passes as it is."""
+    given = [verdict("engine_down"), verdict("overload", "clear")]
+    assert OwnRestart().judged(SILENT, given) == given
+
+
+WHILE_IT_RESTARTS = {
+    "it is gone": (SILENT, "engine_down", "unknown"),
+    "it hangs while it ends": (OLD, "engine_stalled", "unknown"),
+    "its queue is long": (OLD, "overload", "firing"),
+    "a GPU fell off the bus": (SILENT, "gpu_fault", "firing"),
+    "another process is down again": (NEW, "engine_down", "firing"),
+    "another process hangs": (NEW, "engine_stalled", "firing"),
+    "counters began anew": (COUNTED, "engine_stalled", "firing"),
+}
+
+
+@pytest.mark.parametrize(
+    ("signals", "kind", "state"), WHILE_IT_RESTARTS.values(), ids=WHILE_IT_RESTARTS
+)
+def test_while_it_restarts(signals, kind, state):
+    """What an end and a start look like is not known to be trouble; everything else is."""
+    assert states(begun(), signals, verdict(kind)) == [state]
+
+
+def test_what_is_over_is_over():
+    """A clear verdict closes what was open, also meanwhile."""
+    assert states(begun(), SILENT, verdict("engine_down", "clear")) == ["clear"]
+
+
+def test_the_new_process_is_judged_from_its_first_look_on():
+    """Once it has answered, its own silence is news, while the restart is still being verified."""
+    own = begun()
+    assert states(own, SILENT, verdict("engine_down")) == ["unknown"]
+    assert states(own, NEW) == []
+    own.follow(UNDER_WAY, NEW)
+    assert states(own, replace(NEW, up=False), verdict("engine_down")) == ["firing"]
+
+
+@pytest.mark.parametrize("state", ["unknown", "firing"])
+def test_a_server_that_does_not_come_back_pages(state):
+    """However harmless its silence looks: a drained server that nobody used was stopped by us."""
+    own = missing("vllm-watch restarted it at noon, and it did not come back")
+    (found,) = own.judged(SILENT, [verdict("engine_down", state)])
+    assert (found.state, found.severity, found.restart_advised) == ("firing", "page", False)
+    assert found.cause == ("crash" if state == "firing" else "unknown")
+    assert found.summary == "vllm-watch restarted it at noon, and it did not come back; refused"
+    assert found.evidence_for[0].name == "restart"
+
+
+def test_it_pages_until_it_answers():
+    """Then it is judged as any other, though the same is still said of the restart."""
+    own = missing("it should be back")
+    assert states(own, SILENT, verdict("engine_stalled", "unknown")) == ["unknown"]
+    assert states(own, NEW, verdict("engine_down", "clear")) == ["clear"]
+    own.follow(RestartNews(missing="it should be back"), NEW)
+    assert states(own, SILENT, verdict("engine_down", "unknown")) == ["unknown"]
+
+
+def test_a_restart_that_was_given_up_leaves_nothing():
+    """The server was never ended."""
+    own = begun()
+    own.follow(NO_RESTART, OLD)
+    assert states(own, SILENT, verdict("engine_down")) == ["firing"]
+
+
+def test_a_second_restart_begins_with_the_process_that_answers_now():
+    """What was known of the one before is over."""
+    own = missing("it should be back")
+    own.follow(UNDER_WAY, NEW)
+    assert states(own, replace(NEW, up=False), verdict("engine_down")) == ["unknown"]

@@ -1,0 +1,84 @@
+"""Which incidents are open, how the last ones ended, and how many there were."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from vllm_watch.incidents.incident import (
+    OPENED,
+    RESOLVED,
+    Incident,
+    IncidentEvent,
+    ended,
+    in_order,
+)
+
+KINDS = (
+    "throughput_collapse", "engine_stalled", "engine_down", "overload", "stale_vram", "gpu_fault",
+    "host_memory_growth",
+)  # fmt: skip
+RESOLVED_MAX = 200  # some hours of a bad day; what is older is in the log
+
+
+@dataclass(slots=True)
+class TargetIncidents:
+    """One target's: those that are open, by id, and how many were opened, by kind."""
+
+    open: dict[str, Incident] = field(default_factory=dict)
+    opened: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
+
+
+class Incidents:
+    """All that are open, and the RESOLVED_MAX that ended last."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Incident] = {}  # by id
+        self._resolved: dict[str, Incident] = {}  # by id, in the order of their ends
+
+    def take(self, of: TargetIncidents, event: IncidentEvent) -> None:
+        """Take in one event of a target."""
+        incident = event.incident
+        if not incident.open:
+            of.open.pop(incident.id, None)
+            self._open.pop(incident.id, None)
+            self.add_resolved([incident])
+            return
+        if event.event == OPENED and incident.id not in self._open:
+            of.opened[incident.kind] = of.opened.get(incident.kind, 0) + 1
+        self._resolved.pop(incident.id, None)
+        of.open[incident.id] = self._open[incident.id] = incident
+
+    def renew(self, of: TargetIncidents, latest: Incident) -> bool:
+        """Let an open incident say what the last look found, of which no event tells; was it news?"""
+        known = of.open.get(latest.id)
+        if known is None or known == latest:
+            return False
+        of.open[latest.id] = self._open[latest.id] = latest
+        return True
+
+    def end(self, of: TargetIncidents, t: float | None, resolution: str) -> list[IncidentEvent]:
+        """End all that are open of a target, at Unix time `t` (None: when it was last told of)."""
+        events = []
+        for incident in of.open.values():
+            end_t = incident.updated_t if t is None else t
+            events.append(IncidentEvent(RESOLVED, end_t, ended(incident, end_t, resolution)))
+            self._open.pop(incident.id, None)
+        of.open.clear()
+        self.add_resolved(event.incident for event in events)
+        return events
+
+    def add_resolved(self, incidents: Iterable[Incident]) -> None:
+        """Show incidents that have ended, oldest end first."""
+        for incident in incidents:
+            self._open.pop(incident.id, None)
+            self._resolved.pop(incident.id, None)
+            self._resolved[incident.id] = incident
+            if len(self._resolved) > RESOLVED_MAX:
+                del self._resolved[next(iter(self._resolved))]
+
+    def find(self, name: str) -> Incident | None:
+        """The incident of this id; None where there is none, or it ended too long ago."""
+        return self._open.get(name) or self._resolved.get(name)
+
+    def listed(self) -> list[Incident]:
+        """The open ones as people want them, then those that ended, the last on top."""
+        return [*in_order(self._open.values()), *reversed(self._resolved.values())]

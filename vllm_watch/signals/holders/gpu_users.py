@@ -1,0 +1,137 @@
+"""Which GPUs each vLLM server of a host runs on, so that what is wrong there can be said to hit it.
+
+A server does not tell its GPUs. Its processes do: those that the operating system shows below it, where that is
+seen; else the living vLLM processes that one parent has started. Where several servers share a host, the group whose
+start fits is taken, unless it fits another server as well: then nothing is claimed.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from vllm_watch.signals import stored
+from vllm_watch.signals.holders import roles
+from vllm_watch.signals.holders.records import VLLM, GpuHolders, Holder
+
+Group = tuple[str | None, int | None]  # control group and parent: the workers of one server
+GROUPS_MAX = 64
+WORKERS_SHOWN = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What tells a server of this host from the others."""
+
+    start_time: float | None = None  # Unix seconds, of its process; None while it does not answer
+    pids: frozenset[int] = frozenset()  # of all its processes; empty: not seen
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a server was last seen to run."""
+
+    gpus: frozenset[str] = frozenset()  # UUIDs
+    workers: Mapping[str, str] = field(default_factory=dict)  # UUID → its processes there, in words
+
+
+class GpuUsers:
+    """Remembers the GPUs of each server, also while it is down."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Place] = {}
+        self._claims: dict[str, Group] = {}  # by server, as of its last answer
+
+    def look(
+        self, gpus: Sequence[GpuHolders], servers: Mapping[str, Server]
+    ) -> Mapping[str, Place]:
+        """Take one look; return where each of `servers` (by target's name) runs, or last ran."""
+        seen = frozenset[int]().union(*(server.pids for server in servers.values()))
+        groups = _groups(gpus, without=seen)
+        for name, server in servers.items():
+            group = None if server.pids else _claim(groups, server)
+            if group is not None:
+                self._claims[name] = group
+            elif server.pids or server.start_time is not None:
+                self._claims.pop(name, None)
+        for known in (self._known, self._claims):
+            for gone in known.keys() - servers.keys():
+                del known[gone]
+        # Also of a server that hangs: what may be its own is not its neighbour's.
+        wanted = Counter(self._claims.values())
+        for name, server in servers.items():
+            group = self._claims.get(name) if server.start_time is not None else None
+            mine = _below(gpus, server.pids)
+            if not mine and group is not None and wanted[group] == 1:
+                mine = groups[group]
+            if mine:
+                self._known[name] = _place(mine)
+        return {name: self._known.get(name, Place()) for name in servers}
+
+    def export_state(self) -> dict[str, dict[str, str]]:
+        """Return what is remembered as plain values: target → UUID → its processes there."""
+        return {name: dict(place.workers) for name, place in self._known.items()}
+
+    def restore(self, state: stored.Stored) -> None:
+        """Take what an earlier run remembered. Raises one of stored.DAMAGE, and has then changed nothing."""
+        known = {}
+        for name, workers in stored.mapping(state).items():
+            said = {uuid: stored.text(text) for uuid, text in stored.mapping(workers).items()}
+            known[name] = Place(frozenset(said), said)
+        self._known = known
+
+
+def _below(gpus: Iterable[GpuHolders], pids: frozenset[int]) -> list[tuple[str, Holder]]:
+    """The holders that are processes of the server. NVML may say the host's PID where /proc has our own."""
+    return [
+        (gpu.gpu.uuid, holder)
+        for gpu in gpus if pids
+        for holder in gpu.holders or ()
+        if _pid(holder) in pids
+    ]  # fmt: skip
+
+
+def _pid(holder: Holder) -> int:
+    return holder.process.pid_local or holder.process.pid
+
+
+def _groups(
+    gpus: Iterable[GpuHolders], without: frozenset[int]
+) -> dict[Group, list[tuple[str, Holder]]]:
+    """The living vLLM processes by their start; `without` those that are known to be some server's."""
+    groups: dict[Group, list[tuple[str, Holder]]] = {}
+    for gpu in gpus:
+        for holder in gpu.holders or ():
+            if _pid(holder) in without:
+                continue
+            if holder.judged.verdict == VLLM and len(groups) < GROUPS_MAX:
+                process = holder.process
+                parent = process.pid if holder.role == roles.SERVER else process.ppid
+                groups.setdefault((process.cgroup, parent), []).append((gpu.gpu.uuid, holder))
+    return groups
+
+
+def _claim(groups: dict[Group, list[tuple[str, Holder]]], server: Server) -> Group | None:
+    """The only one; or the one that started soonest after the server did."""
+    if server.start_time is None:
+        return None
+    if len(groups) == 1:
+        return next(iter(groups))
+    after = {}
+    for group, members in groups.items():
+        starts = [h.process.create_time for _, h in members if h.process.create_time is not None]
+        if starts and min(starts) >= server.start_time - 1.0:
+            after[group] = min(starts) - server.start_time
+    return min(after, key=lambda group: after[group]) if after else None
+
+
+def _place(members: Iterable[tuple[str, Holder]]) -> Place:
+    workers: dict[str, list[str]] = {}
+    for uuid, holder in members:
+        workers.setdefault(uuid, []).append(_text(holder))
+    said = {uuid: ", ".join(names[:WORKERS_SHOWN]) for uuid, names in workers.items()}
+    return Place(frozenset(workers), said)
+
+
+def _text(holder: Holder) -> str:
+    title = (holder.process.cmdline[0] if holder.process.cmdline else holder.process.name) or "vLLM"
+    return f"{title.rpartition('/')[2]}, process {holder.process.pid}"

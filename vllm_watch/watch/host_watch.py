@@ -1,0 +1,157 @@
+"""The GPUs of one host and who holds their memory: judged once, for all engines that run there. Pure.
+
+A host is watched as a target is: it has a name, incidents of its own, and a memory. What is wrong with a GPU
+concerns the servers that are known to run on it, and no others.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vllm_watch.detectors.base import HostDetector, HostServer, HostView, Verdict
+from vllm_watch.detectors.stale_vram import Settings as StaleVramSettings
+from vllm_watch.incidents.incident import Incident, IncidentEvent
+from vllm_watch.incidents.lifecycle import Lifecycle, Moment
+from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.samples.target import host_target
+from vllm_watch.signals import stored
+from vllm_watch.signals.holders.gpu_users import GpuUsers, Place, Server
+from vllm_watch.signals.holders.judge import HolderJudge
+from vllm_watch.signals.holders.records import GpuHolders
+from vllm_watch.signals.records import TargetSignals
+from vllm_watch.signals.timeline import Timeline
+from vllm_watch.support import plugins
+
+VERSION = 1
+"""Of what `export_state` gives; what was kept in another form is left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLook:
+    """What the last look at one server of the host brought."""
+
+    up: bool = False  # did it answer?
+    serves: bool = False  # ... with an engine behind it?
+    start_time: float | None = None  # of its process, Unix seconds, where it answered
+    pids: frozenset[int] = frozenset()  # of all its processes; empty: not seen
+    incidents: tuple[Incident, ...] = ()  # its open ones
+
+    @classmethod
+    def of(
+        cls,
+        signals: TargetSignals | None,
+        incidents: tuple[Incident, ...],
+        pids: frozenset[int] = frozenset(),
+    ) -> "ServerLook":
+        """Make it of the signals of the last look; None: there was none."""
+        if signals is None or not signals.up:
+            return cls(incidents=incidents)
+        return cls(
+            up=True, serves=bool(signals.engines), start_time=signals.process_start_time, pids=pids,
+            incidents=incidents,
+        )  # fmt: skip
+
+
+def host_detectors() -> dict[str, HostDetector]:
+    """One of each detector of hosts that there is, with default settings, by its slug."""
+    found = plugins.modules("vllm_watch.detectors", ("Settings", "HostDetector"))
+    return {plugins.slug(module): module.HostDetector(module.Settings()) for module in found}
+
+
+class HostWatch:
+    """Follows one host from look to look. Its incidents have the target `host:NAME`."""
+
+    def __init__(self, name: str) -> None:
+        self.target = host_target(name)
+        self.holders: tuple[GpuHolders, ...] = ()  # as last judged
+        self.failures: dict[str, str] = {}  # a detector's slug → the error it last broke with
+        self._judge = HolderJudge(StaleVramSettings().limits())
+        self._users = GpuUsers()
+        self._detectors = host_detectors()
+        self._timeline = Timeline()
+        self._lifecycle = Lifecycle(self.target)
+
+    @property
+    def incidents(self) -> tuple[Incident, ...]:
+        """The open ones, oldest first."""
+        return self._lifecycle.incidents
+
+    @property
+    def opened(self) -> Mapping[str, int]:
+        """How many incidents were ever opened, by kind."""
+        return self._lifecycle.opened
+
+    def concerning(self, target: str) -> tuple[Incident, ...]:
+        """The open incidents that hit a server."""
+        return tuple(each for each in self.incidents if target in each.concerns)
+
+    def look(
+        self,
+        t: float,
+        monotonic_s: float | None,
+        gpus: tuple[GpuSample, ...],
+        servers: Mapping[str, ServerLook],
+    ) -> list[IncidentEvent]:
+        """Take one look at Unix time `t`; `servers` of this host, by target. Returns events, in order.
+
+        A look that comes late is left out.
+        """
+        if self._timeline.is_late(t, monotonic_s):
+            return []
+        at_s, _ = self._timeline.advance(t, monotonic_s)
+        served = any(each.serves for each in servers.values()) if servers else None
+        self.holders = self._judge.look(at_s, t, gpus, served=served)
+        known = {
+            name: Server(start_time=each.start_time if each.serves else None, pids=each.pids)
+            for name, each in servers.items()
+        }
+        places = self._users.look(self.holders, known)
+        view = HostView(
+            at_s=at_s,
+            gpus=gpus,
+            holders=self.holders,
+            servers=tuple(_server(name, each, places[name]) for name, each in servers.items()),
+        )
+        beside = [incident for each in servers.values() for incident in each.incidents]
+        return self._lifecycle.update(Moment(t=t, at_s=at_s), self._verdicts(view), beside)
+
+    def close(self, t: float) -> list[IncidentEvent]:
+        """Return the events that end all open incidents: the GPUs are no longer watched."""
+        return self._lifecycle.close(t)
+
+    def _verdicts(self, view: HostView) -> list[Verdict]:
+        verdicts = []
+        for slug, detector in self._detectors.items():
+            try:
+                verdicts.append(detector.update(view))
+            except Exception as error:  # noqa: BLE001 - one detector's bug must not blind the others
+                self.failures[slug] = f"{type(error).__name__}: {error}"
+        return verdicts
+
+    def export_state(self) -> dict[str, Any] | None:
+        """Return what should outlive the watcher as plain values; None while there is nothing."""
+        clock = self._timeline.export_state()
+        if clock is None:
+            return None
+        return {
+            "version": VERSION,
+            "target": self.target,
+            **clock,
+            "lifecycle": self._lifecycle.export_state(),
+            "users": self._users.export_state(),
+        }
+
+    def restore(self, state: stored.Stored) -> list[str]:
+        """Go on from what an earlier run exported; before the first look only. Returns what could not be used."""
+        try:
+            stored.version(state, VERSION)
+            self._timeline.restore(state)
+            self._users.restore(state["users"])
+            self._lifecycle.restore(state["lifecycle"], self._detectors)
+        except stored.DAMAGE as error:
+            return [f"all: {error!r}"]
+        return []
+
+
+def _server(name: str, look: ServerLook, place: Place) -> HostServer:
+    return HostServer(name=name, up=look.up, gpus=place.gpus, workers=place.workers)

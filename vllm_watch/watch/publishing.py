@@ -1,0 +1,119 @@
+"""What a look has brought goes here, once: to disk, to the recorder, to the board, and then to who acts and tells.
+
+The board is complete before anybody is told that there is something to read on it.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+from urllib.parse import urlsplit
+
+import structlog
+
+from vllm_watch.board.board import Board
+from vllm_watch.incidents.fleet import Fleet
+from vllm_watch.incidents.incident import OPENED, RESOLVED, IncidentEvent
+from vllm_watch.samples.gpu import GpuReading
+from vllm_watch.samples.target import Target
+from vllm_watch.signals.records import TargetSignals
+from vllm_watch.sources.flight_recorder import FlightRecorder
+from vllm_watch.sources.vllm import Look
+from vllm_watch.watch.host_watch import HostWatch
+from vllm_watch.watch.memory import Memory
+from vllm_watch.watch.watch import Watch
+
+_log = structlog.get_logger()
+
+_LOGGED = ("id", "target", "engine", "kind", "cause", "severity", "summary")
+
+
+class Listener(Protocol):
+    """Reads the board when something happened: restarts, notifications."""
+
+    def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
+        """A look at a target has ended, and led to these events, some of other targets perhaps."""
+
+
+class Publisher:
+    """The only one that writes what looks brought on the board."""
+
+    def __init__(
+        self,
+        board: Board,
+        fleet: Fleet,
+        recorder: FlightRecorder,
+        memory: Memory,
+        listeners: Sequence[Listener],
+    ) -> None:
+        self._board = board
+        self._fleet = fleet
+        self._recorder = recorder
+        self._memory = memory
+        self._listeners = listeners
+
+    def look(
+        self,
+        target: Target,
+        watch: Watch,
+        look: Look,
+        signals: TargetSignals,
+        events: Sequence[IncidentEvent],
+        late_s: float,
+    ) -> None:
+        """Show one look at a target. `late_s`: how much later than planned it began."""
+        self._memory.keep(watch, target.group, events)
+        self._recorder.observe(look.observation, look.body, look.lines)
+        host = target.node or urlsplit(target.url).hostname or ""
+        explained = frozenset(
+            name
+            for each in self._board.host.incidents.open.values()
+            if each.severity == "page"
+            for name in each.concerns
+        )
+        told = self._fleet.take(look.observation, host, events, late_s, explained)
+        self._board.publish(
+            signals, incidents=map(self._fleet.shown, watch.incidents), events=told,
+            calls=look.calls, late_seconds=late_s,
+        )  # fmt: skip
+        self._tell(target.name, told)
+
+    def host(self, reading: GpuReading, watch: HostWatch, events: Sequence[IncidentEvent]) -> None:
+        """Show one look at the GPUs of this host."""
+        self._memory.keep(watch, "", events)
+        self._board.publish_gpus(reading, watch.holders, incidents=watch.incidents, events=events)
+        self._tell(watch.target, events)
+
+    def end_host(self, watch: HostWatch) -> None:
+        """The GPUs of this host are watched no more."""
+        events = watch.close(time.time())
+        self._board.tell(events)
+        self._memory.keep(watch, "", events)
+        self._tell(watch.target, events)
+
+    def gone(self, target: str) -> None:
+        """Show a target no more; its incidents have ended with it."""
+        self._fleet.forget(target)
+        self.over(self._board.remove_target(target))
+        self._recorder.forget(target)
+
+    def over(self, events: Sequence[IncidentEvent]) -> None:
+        """Tell of ends that no look has led to."""
+        for target in {event.incident.target for event in events}:
+            self._tell(target, [each for each in events if each.incident.target == target])
+
+    def _tell(self, target: str, events: Sequence[IncidentEvent]) -> None:
+        _log_all(events)
+        for listener in self._listeners:
+            listener.saw(target, events)
+
+
+def _log_all(events: Iterable[IncidentEvent]) -> None:
+    """Log what was opened or has ended; what an incident is called meanwhile is shown, not logged."""
+    for event in events:
+        incident = event.incident
+        said = {name: getattr(incident, name) for name in _LOGGED}
+        if event.event == OPENED:
+            log = _log.warning if incident.severity == "page" else _log.info
+            log("incident_opened", **said)
+        elif event.event == RESOLVED:
+            _log.info("incident_resolved", **said, resolution=incident.resolution)
