@@ -4,9 +4,14 @@ python docs/generate_configuration.py            write it
 python docs/generate_configuration.py --check    exit 1 when it is stale
 """
 
+import ast
+import inspect
+import re
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
@@ -152,7 +157,7 @@ def _sections(model: type[BaseModel], path: str) -> Iterator[str]:
     leaves = {name: field for name, field in model.model_fields.items() if not _below(model, name)}
     if leaves:
         yield "| key | type | default | what it does |\n|---|---|---|---|"
-        yield "\n".join(_row(name, field) for name, field in leaves.items()) + "\n"
+        yield "\n".join(_row(model, name, field) for name, field in leaves.items()) + "\n"
     if path in MORE:
         yield MORE[path]
     for name in model.model_fields:
@@ -166,14 +171,29 @@ def _below(model: type[BaseModel], name: str) -> type[BaseModel] | None:
     return None if model is TargetConfig else model_at(model, (name,))
 
 
-def _row(name: str, field: FieldInfo) -> str:
-    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-    what = field.description or ""
-    why = extra.get("why")
+@cache
+def told(model: type[BaseModel]) -> dict[str, dict[str, str]]:
+    """By key: what the text below it in the code says under "" (what it does), "Default" and "Why"."""
+    found = told(model.__base__) if model.__base__ not in (None, BaseModel) else {}
+    (definition,) = ast.parse(inspect.getsource(model)).body
+    for pair in pairwise(getattr(definition, "body", [])):
+        match pair:
+            case ast.AnnAssign(target=ast.Name(id=key)), ast.Expr(
+                value=ast.Constant(value=str(said))
+            ):
+                parts = re.split(r"^\s*(Default|Why): ", said, flags=re.MULTILINE)
+                texts = [" ".join(part.split()) for part in parts]
+                found = found | {key: dict(zip(["", *texts[1::2]], texts[::2], strict=True))}
+    return found
+
+
+def _row(model: type[BaseModel], name: str, field: FieldInfo) -> str:
+    said = told(model).get(name, {})
+    what, why = said.get("", ""), said.get("Why")
     cells = (
         f"`{name}`",
         _type(name, field),
-        _default(field, extra),
+        said.get("Default") or _default(field),
         f"{what} *{why}*" if why else what,
     )
     return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
@@ -201,9 +221,7 @@ def _type(name: str, field: FieldInfo) -> str:
     return words[annotation]
 
 
-def _default(field: FieldInfo, extra: dict[str, Any]) -> str:
-    if "default" in extra:
-        return str(extra["default"])
+def _default(field: FieldInfo) -> str:
     if field.default is PydanticUndefined:
         return "**required**"
     if field.default is None or field.default in ("", ()):

@@ -27,7 +27,7 @@ WAITING = (
 # programs that are stopped and killed, a browser. make test and CI run them all.
 LONG = (
     "detectors/test_healthy_stories.py", "alerts/test_stories.py", "detectors/test_stories.py",
-    "alerts/test_recorded.py", "detectors/test_missing_signals.py", "lab/test_lives.py", "state/test_split_replay.py",
+    "alerts/test_recorded.py", "detectors/test_missing_signals.py", "benchmarks/test_lives.py", "state/test_split_replay.py",
     "benchmarks/test_detection.py", "benchmarks/test_fleet.py",
     "benchmarks/test_soak.py", "fuzz/test_fuzz.py",
     "restart/test_failing_disk.py", "restart/test_daemon_restarts.py", "restart/test_restart_stories.py",

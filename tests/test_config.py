@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from docs.generate_configuration import told
 from tests.export.certificates import Authority
 from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError
@@ -442,17 +443,18 @@ def test_the_documented_example_is_a_configuration(tmp_path):
 
 def test_every_key_says_what_it_does():
     """No key is without a description, and no default without a reason, but for mere labels."""
-    for path, name, field in keys_of(Config, ""):
-        assert field.description, f"{path}.{name}"
-        reasoned = isinstance(field.json_schema_extra, dict) and "why" in field.json_schema_extra
-        assert reasoned or field.is_required() or field.default in (None, "", ()), f"{path}.{name}"
+    for model, name, field in keys_of(Config, ""):
+        said = told(model).get(name, {})
+        assert said.get(""), f"{model.__name__}.{name}"
+        reasoned = "Why" in said or field.is_required() or field.default in (None, "", ())
+        assert reasoned, f"{model.__name__}.{name}"
 
 
 def keys_of(model, path):
     for name, field in model.model_fields.items():
         inner = model_at(model, (name,))
         if inner is None:
-            yield path, name, field
+            yield model, name, field
         else:
             yield from keys_of(inner, f"{path}.{name}")
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from vllm_watch.errors import ConfigError
-from vllm_watch.settings import overrides
+from vllm_watch.settings import overrides, yaml_text
 from vllm_watch.settings.api import ApiSettings
 from vllm_watch.settings.base import FilePath, Problem, Sections, problem, problems, quoted
 from vllm_watch.settings.errors import InvalidConfigError, KeyPath, explained
@@ -55,38 +55,33 @@ def _listen(value: Any) -> Any:
 class Config(Sections):
     """Everything that can be set."""
 
-    listen: Annotated[str, BeforeValidator(_listen)] = Field(
-        "127.0.0.1:9470",
-        description="Where the status page, `/metrics` and the API are served; port 0 takes a free one.",
-        json_schema_extra={"why": "Nobody but this host reads along unless told otherwise."},
-    )
-    web_config: FilePath | None = Field(
-        None,
-        description="Web configuration file as of Prometheus' exporters: TLS, passwords, headers; "
-        "[security.md](security.md). Read again when it or a certificate changes.",
-        json_schema_extra={"default": "none: served in the clear, to whoever reaches it"},
-    )
-    state_dir: FilePath | None = Field(
-        None,
-        description="Folder for what should outlive a restart of the watcher (incidents, what was learnt, recordings); made if it is missing.",
-        json_schema_extra={
-            "default": "none: all stays in memory",
-            "why": "A sidecar may have no disk.",
-        },
-    )
-    procfs: FilePath = Field(
-        Path("/proc"),
-        description="Where the host's `/proc` is mounted, to say who holds GPU memory and how long engines wait for a CPU.",
-        json_schema_extra={"why": "Outside a container it is the host's own."},
-    )
-    engine_log: FilePath | None = Field(
-        None,
-        description="The file that the only target's output is written to; with several targets each names its own.",
-        json_schema_extra={"default": "none", "why": "Most logs go elsewhere than to a file here."},
-    )
-    targets: tuple[TargetConfig, ...] = Field(
-        (), max_length=TARGETS_MAX, description="The servers to watch, written out."
-    )
+    listen: Annotated[str, BeforeValidator(_listen)] = "127.0.0.1:9470"
+    """Where the status page, `/metrics` and the API are served; port 0 takes a free one.
+    Why: Nobody but this host reads along unless told otherwise."""
+
+    web_config: FilePath | None = None
+    """Web configuration file as of Prometheus' exporters: TLS, passwords, headers;
+    [security.md](security.md). Read again when it or a certificate changes.
+    Default: none: served in the clear, to whoever reaches it"""
+
+    state_dir: FilePath | None = None
+    """Folder for what should outlive a restart of the watcher (incidents, what was learnt, recordings);
+    made if it is missing.
+    Default: none: all stays in memory
+    Why: A sidecar may have no disk."""
+
+    procfs: FilePath = Path("/proc")
+    """Where the host's `/proc` is mounted, to say who holds GPU memory and how long engines wait for a CPU.
+    Why: Outside a container it is the host's own."""
+
+    engine_log: FilePath | None = None
+    """The file that the only target's output is written to; with several targets each names its own.
+    Default: none
+    Why: Most logs go elsewhere than to a file here."""
+
+    targets: tuple[TargetConfig, ...] = Field((), max_length=TARGETS_MAX)
+    """The servers to watch, written out."""
+
     discovery: DiscoverySettings = DiscoverySettings()
     scrape: ScrapeSettings = ScrapeSettings()
     canary: CanarySettings = CanarySettings()
@@ -274,8 +269,6 @@ def load(
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    from vllm_watch.settings import yaml_text  # noqa: PLC0415 - not without a file
-
     return yaml_text.read(path, _FILE_BYTES_MAX)
 
 

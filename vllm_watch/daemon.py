@@ -19,20 +19,25 @@ from vllm_watch.board.board import Board
 from vllm_watch.board.health import StoreHealth
 from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
-from vllm_watch.export.door import Door
 from vllm_watch.export.in_a_line import in_a_line
+from vllm_watch.export.server import Server
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.notify.switch import NotifySwitch
+from vllm_watch.restart import config_changes
 from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.sources import cpu_waits, http
+from vllm_watch.sources.canary import CanarySource
+from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.targets import Discovery
 from vllm_watch.sources.vllm import VllmSource
+from vllm_watch.state.folder import StateFolder
 from vllm_watch.support.service_manager import ServiceManager
+from vllm_watch.watch.canary_rounds import CanaryRounds
 from vllm_watch.watch.host_loop import GpuSource, HostLoop
 from vllm_watch.watch.host_watch import HostWatch, ServerLook
 from vllm_watch.watch.memory import Memory
@@ -41,11 +46,7 @@ from vllm_watch.watch.target_loop import TargetLoop
 from vllm_watch.watch.watch import Watch
 
 if TYPE_CHECKING:  # what only some configurations need is loaded where one does
-    from vllm_watch.export.server import Server
     from vllm_watch.restart.restarts import Restarts
-    from vllm_watch.sources.engine_log import EngineLog
-    from vllm_watch.state.folder import StateFolder
-    from vllm_watch.watch.canary_rounds import CanaryRounds
 
 _log = structlog.get_logger()
 
@@ -93,7 +94,6 @@ class Daemon:
         self.board = Board(window_seconds=config.signals.window_seconds, host=socket.gethostname())
         state = self._state = self._state_folder()
         self._memory = Memory(state.incidents if state else None, self.board)
-        self._looked = asyncio.Event()  # has a first look ended, or is there none to wait for?
         self._journal = state.journal if state else None
         self.recorder = FlightRecorder(
             seconds=config.recorder.minutes * 60, bytes_max_per_target=config.recorder.bytes_max,
@@ -112,13 +112,11 @@ class Daemon:
             config, make_gpu_source, HostWatch(socket.gethostname()), self.board, self.recorder,
             self._publisher, self._on_host,
         )  # fmt: skip
-        self._door = Door(*config.listen_address, config.web_config)
+        self._server = self._new_server()
 
-    def _state_folder(self) -> "StateFolder | None":
+    def _state_folder(self) -> StateFolder | None:
         if self._config.state_dir is None:
             return None
-        from vllm_watch.state.folder import StateFolder  # noqa: PLC0415 - brings a database
-
         self.board.store = StoreHealth(str(self._config.state_dir))
         return StateFolder(self._config.state_dir, self.board.store.count)
 
@@ -136,9 +134,7 @@ class Daemon:
     def _silenced(self, incident_id: str) -> bool:
         return self._restarts is not None and self._restarts.silenced(incident_id)
 
-    def _server(self) -> "Server":
-        from vllm_watch.export.server import Server  # noqa: PLC0415 - as the door says
-
+    def _new_server(self) -> Server:
         host, port = self._config.listen_address
         return Server(
             self.board, host=host, port=port, ready=self._not_ready,
@@ -146,7 +142,7 @@ class Daemon:
             recording=lambda target, minutes: self.recorder.dump(target, minutes * 60),
             operators=None if self._restarts is None else self._restarts.operators,
             gatekeeper=None if self._restarts is None else self._restarts.gates,
-            tokens=self._config.api.tokens, names=self._config.api.hosts, web_config=self._door.web,
+            tokens=self._config.api.tokens, names=self._config.api.hosts, web_config=self._config.web_config,
         )  # fmt: skip
 
     @property
@@ -173,8 +169,8 @@ class Daemon:
             await self.stop()
 
     async def start(self) -> None:
-        """Take the port, begin to look, then serve. Raises ServeError."""
-        self._door.take()
+        """Take the port, serve, and begin to look. Raises ServeError."""
+        self._server.take()
         serving = asyncio.create_task(self._serve(), name="serving")
         self._tasks = [serving]
         self._session = http.new_session()
@@ -185,8 +181,6 @@ class Daemon:
             await self._restarts.open()
         await self._notify.start()
         await self._discover()
-        if not self._running:
-            self._looked.set()
         if self._restarts is not None:
             await self._restarts.start()
         self._tasks += [
@@ -196,13 +190,13 @@ class Daemon:
         await serving
 
     async def _serve(self) -> None:
-        await self._door.open(self._server, self._looked)
+        await self._server.start()
         _log.info("serving", url=self.url)
 
     @property
     def url(self) -> str:
         """Where a person on this host finds the page."""
-        return self._config.url_here(self._door.port, self._door.scheme)
+        return self._config.url_here(self._server.port, self._server.scheme)
 
     async def stop(self) -> None:
         """End everything; safe to call at any time."""
@@ -221,7 +215,7 @@ class Daemon:
         self._running.clear()
         if self._state is not None:
             await self._state.close()
-        await self._door.close()
+        await self._server.stop()
         if self._session is not None:
             await self._session.close()
         await self._host.close()
@@ -244,8 +238,6 @@ class Daemon:
             await self._change_to(config)
             _log.info("reloaded", targets=len(self._running))
             if self._journal is not None:
-                from vllm_watch.restart import config_changes  # noqa: PLC0415 - on reload alone
-
                 await config_changes.note(self._journal, actor, source, old, config)
 
     def _reload_on_signal(self) -> None:
@@ -342,23 +334,18 @@ class Daemon:
         self._running[identity.name] = _Running(made_of, watch, group, loop, task)
         _log.info("target_added", target=identity.name, url=identity.url)
 
-    def _engine_log(self, target: TargetConfig) -> "EngineLog | None":
+    def _engine_log(self, target: TargetConfig) -> EngineLog | None:
         path = self._config.engine_log_for(target)
         if path is None:
             return None
-        from vllm_watch.sources.engine_log import EngineLog  # noqa: PLC0415 - where one is named
-
         log = self._logs[target.name] = EngineLog(target.name, path)
         return log
 
-    def _canary_rounds(self, target: TargetConfig, scrape: ScrapeSettings) -> "CanaryRounds | None":
+    def _canary_rounds(self, target: TargetConfig, scrape: ScrapeSettings) -> CanaryRounds | None:
         assert self._session is not None  # noqa: S101 - begun in start()
         settings = self._config.canary_for(target)
         if not settings.enabled:
             return None
-        from vllm_watch.sources.canary import CanarySource  # noqa: PLC0415
-        from vllm_watch.watch.canary_rounds import CanaryRounds  # noqa: PLC0415 - where it is on
-
         source = CanarySource(target.identity(), settings, scrape, self._session)
         return CanaryRounds(target.name, settings, source)
 
@@ -383,9 +370,7 @@ class Daemon:
         """A look at a target has ended."""
         if self._restarts is not None:
             self._restarts.saw(target, events)
-        if target in self._waiting_for:
-            self._waiting_for.discard(target)
-            self._looked.set()
+        self._waiting_for.discard(target)
 
     def _on_host(self) -> Mapping[str, ServerLook]:
         """The servers of this host, by target."""

@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from benchmarks.lab.virtual import EPOCH
 from benchmarks.soak.books import HOUR, Books, Limits
 from benchmarks.soak.engine_life import MINUTE, STAYS_AWAY_SECONDS, EngineLife
 from benchmarks.soak.site import Site
@@ -21,7 +22,6 @@ from benchmarks.soak.truth import Truth
 from benchmarks.soak.virtual_time import Clock, Loop, virtual
 from benchmarks.soak.watcher import BUDGETS, GROUPS, Watcher, joined, settings
 from vllm_watch.detectors.down_memory import AWAY_SECONDS_MAX
-from vllm_watch.lab.virtual import EPOCH
 from vllm_watch.restart.facts import Pause
 from vllm_watch.signals.loading import START_SECONDS
 from vllm_watch.state.attempt import ENDED_STATES

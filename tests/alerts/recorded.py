@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from benchmarks.lab.virtual import observations
 from tests.alerts import chain
 from tests.alerts.stories import ROOT
-from vllm_watch.lab.virtual import observations
 from vllm_watch.samples.observation import Observation
 
 FOLDER = ROOT / "tests/alerts/recordings"

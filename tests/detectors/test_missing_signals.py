@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
+from benchmarks.lab.virtual import observations
 from tests.examples import examples
 from vllm_watch.incidents.incident import OPENED, RESOLVED
-from vllm_watch.lab.virtual import observations
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import ServerSample
 from vllm_watch.watch.site_watch import SiteWatch

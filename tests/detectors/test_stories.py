@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.lab.virtual import observe
 from tests.detectors.looks import engine, judge, last, seen, silent
 from tests.told import said
 from vllm_watch.detectors import engine_down
-from vllm_watch.lab.sampling import observe
 from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.scripts import L40S
 from vllm_watch.lab.stories import STORIES

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.diagnosis.whole_log import diagnose
 from tests.restart.station import station
 from vllm_watch.config import load
-from vllm_watch.diagnosis.reading import LogReader, diagnose
+from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.errors import ConfigError, ExpositionError, RecordingError
 from vllm_watch.samples.engine import JUDGED
 from vllm_watch.samples.observation import Reading

@@ -9,7 +9,7 @@ from tests.told import made, told
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents import incident
 from vllm_watch.incidents.incident import OPENED, RESOLVED, UPDATED, Incident, IncidentEvent
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 
 T = 1_700_000_000.0
 FAULT = Incident(
@@ -83,7 +83,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_what_is_damaged_is_no_incident(damage):
     """It raises what its readers know."""
-    with pytest.raises(kept.DAMAGE):
+    with pytest.raises(stored.DAMAGE):
         incident.restore(incident.export_state(FAULT) | damage)
 
 

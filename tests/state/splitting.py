@@ -3,8 +3,8 @@
 import asyncio
 import time
 
+from benchmarks.lab.virtual import observe
 from tests.told import said
-from vllm_watch.lab.sampling import observe
 from vllm_watch.lab.stories import STORIES
 from vllm_watch.state.incidents import IncidentTable
 from vllm_watch.state.learnt import Learnt

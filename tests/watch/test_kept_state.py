@@ -9,7 +9,7 @@ from tests.state.splitting import told
 from tests.told import said
 from vllm_watch.incidents import incident
 from vllm_watch.samples.observation import Call, Observation
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.life import Life, life_of
 from vllm_watch.watch.watch import Watch
 
@@ -211,7 +211,7 @@ def test_an_incident_is_the_same_after_it_was_kept(slow):
     (before,) = watch.incidents
     plain = json.loads(json.dumps(incident.export_state(before)))
     assert incident.restore(plain) == before
-    with pytest.raises(kept.DAMAGE):
+    with pytest.raises(stored.DAMAGE):
         incident.restore({**plain, "summary": None})
 
 

@@ -10,6 +10,7 @@ from vllm_watch.cli.helpers import connection, exit_status
 from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError
 from vllm_watch.export.web_config import check
+from vllm_watch.notify import base, kinds
 from vllm_watch.settings.errors import InvalidConfigError
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.settings.tls import TlsConfig
@@ -68,8 +69,6 @@ def _notifiers(file: Path, config: Config) -> str:
     """What each notifier has of what it needs. Raises InvalidConfigError for all that is wrong."""
     if not config.notifications.each():
         return ""
-    from vllm_watch.notify import base, kinds  # noqa: PLC0415 - they bring an HTTP client
-
     lines, wrong = ["notifiers:"], []
     for kind, name, settings in config.notifications.each():
         for finding in kinds.check(settings, base.Tools()):

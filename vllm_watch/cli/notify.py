@@ -7,15 +7,14 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vllm_watch.cli.helpers import connection, exit_status
 from vllm_watch.config import Config, load
 from vllm_watch.errors import WatchError
+from vllm_watch.notify import base, jsonl, kinds
+from vllm_watch.notify.base import Finding
+from vllm_watch.notify.words import Links, trial_message
 from vllm_watch.settings.notifications import JsonlStream, NotifierSettings
-
-if TYPE_CHECKING:
-    from vllm_watch.notify.base import Finding
 
 HELP = """\
 Send a test message through one notifier of the configuration, once, and say how that went. It says that it
@@ -67,11 +66,7 @@ def _settings(config: Config, name: str) -> tuple[str, NotifierSettings | JsonlS
     return known[name]
 
 
-async def _test(config: Config, settings: NotifierSettings | JsonlStream) -> "list[Finding]":
-    # Here, so that a help text loads no HTTP client.
-    from vllm_watch.notify import base, jsonl, kinds  # noqa: PLC0415
-    from vllm_watch.notify.words import Links, trial_message  # noqa: PLC0415
-
+async def _test(config: Config, settings: NotifierSettings | JsonlStream) -> list[Finding]:
     findings = kinds.check(settings, base.Tools())
     if not all(each.ok for each in findings):
         return findings

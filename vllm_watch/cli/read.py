@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from vllm_watch.cli.helpers import engine_tls
+from vllm_watch.config import load
 from vllm_watch.errors import WatchError
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import Reading
 from vllm_watch.settings.tls import TlsConfig
+from vllm_watch.sources import http
 from vllm_watch.sources.reading import Reader
 
 HELP = """\
@@ -44,8 +46,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Read the body; print the fields."""
     source = arguments.source
     if source.startswith(("http://", "https://")):
-        from vllm_watch.config import load  # noqa: PLC0415 - not needed for a file
-
         tls = load(None, environ={}, tls=engine_tls.said(arguments)).scrape.tls_config
         body, openmetrics = asyncio.run(_fetch(source, tls))
     else:
@@ -85,8 +85,6 @@ def _plain(value: Any) -> Any:
 
 
 async def _fetch(url: str, tls: TlsConfig) -> tuple[str, bool]:
-    from vllm_watch.sources import http  # noqa: PLC0415 - asyncio is slow to load
-
     url = url.rstrip("/")
     url = url if url.endswith("/metrics") else url + "/metrics"
     limits = http.Limits(5.0, 15.0, _BODY_BYTES_MAX, tls)

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from vllm_watch.cli.helpers import engine_tls, exit_status
+from vllm_watch.cli.helpers.recording_loop import record
 
 HELP = """\
 Write what a server and this host's GPUs say into a trace file, until Ctrl-C or for a given time. A
@@ -43,8 +44,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Record; a stop by signal is the normal end."""
-    from vllm_watch.cli.helpers.recording_loop import record  # noqa: PLC0415 - not needed for a help text
-
     record(
         arguments.target,
         arguments.out,

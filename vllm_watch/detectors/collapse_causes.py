@@ -15,8 +15,8 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
-from vllm_watch.signals import kept
-from vllm_watch.signals.rows import Rows
+from vllm_watch.signals import stored
+from vllm_watch.signals.ring_buffer import RingBuffer
 
 KV_PINNING, PREEMPTION_THRASH, KV_LEAK = "kv_pinning", "preemption_thrash", "kv_leak"
 SLOW_ENGINE, THERMAL, NEIGHBOUR = "slow_engine", "thermal_throttle", "neighbour_contention"
@@ -92,7 +92,7 @@ class Creep:
     """How KV usage that no running request explained came about, over the last hour."""
 
     def __init__(self) -> None:
-        self._history = Rows(CREEP_SAMPLES, 2)
+        self._history = RingBuffer(CREEP_SAMPLES, 2)
 
     def note(self, at_s: float, unexplained: float) -> None:
         """Keep a sample now and then."""
@@ -106,7 +106,7 @@ class Creep:
 
     def restore(self, state: Sequence[Sequence[float]]) -> None:
         """Go on with the history."""
-        history = [kept.numbers(each, 2) for each in state]
+        history = [stored.numbers(each, 2) for each in state]
         for row in history:
             self._history.append(row)
 

@@ -20,7 +20,7 @@ from vllm_watch.detectors.gpu_trouble import GpuTrouble
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.detectors.stall_witnesses import FDS_GROWN_MIN, PAUSES_KEPT, Engine
 from vllm_watch.samples.engine import EngineSample
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.engine import work_done
 from vllm_watch.signals.life import model_of
 from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS
@@ -189,21 +189,21 @@ class Detector:
         engines = {name: stall_witnesses.export_state(each) for name, each in self._engines.items()}
         return {"version": STATE_VERSION, "engines": engines}
 
-    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+    def restore(self, state: stored.Stored, away_seconds: float) -> None:
         """Go on: a counter that has not moved since says that no step was made meanwhile."""
-        kept.version(state, STATE_VERSION)
+        stored.version(state, STATE_VERSION)
         engines = {
-            kept.text(name): stall_witnesses.restore(each)
-            for name, each in kept.mapping(state["engines"]).items()
+            stored.text(name): stall_witnesses.restore(each)
+            for name, each in stored.mapping(state["engines"]).items()
         }
         if away_seconds <= FOLLOWED_SECONDS:
             self._engines = engines
         else:
             self._inherit(engines.values())
 
-    def inherit(self, state: kept.Kept) -> None:
-        kept.version(state, STATE_VERSION)
-        engines = kept.mapping(state["engines"]).values()
+    def inherit(self, state: stored.Stored) -> None:
+        stored.version(state, STATE_VERSION)
+        engines = stored.mapping(state["engines"]).values()
         self._inherit([stall_witnesses.restore(each) for each in engines])
 
     def _inherit(self, engines: Iterable[Engine]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import CanaryCall, Observation
-from vllm_watch.signals import kept, state
+from vllm_watch.signals import state, stored
 from vllm_watch.signals.engine import work_done
 
 PAUSES_KEPT = 16
@@ -85,13 +85,15 @@ def export_state(engine: Engine) -> dict[str, Any]:
     return {each.name: getattr(engine, each.name) for each in fields(engine)} | lists
 
 
-def restore(state: kept.Kept) -> Engine:
-    """Make what was remembered of its values. Raises one of kept.DAMAGE."""
-    told: dict[str, Any] = {name: [kept.maybe(each) for each in state[name]] for name in _LISTS}
+def restore(state: stored.Stored) -> Engine:
+    """Make what was remembered of its values. Raises one of stored.DAMAGE."""
+    told: dict[str, Any] = {
+        name: [stored.number_or_none(each) for each in state[name]] for name in _LISTS
+    }
     for each in fields(Engine):
         if each.name not in _LISTS:
             value = state[each.name]
-            told[each.name] = value if isinstance(value, str) else kept.maybe(value)
+            told[each.name] = value if isinstance(value, str) else stored.number_or_none(value)
     told["counters"], told["gauges"] = tuple(told["counters"]), tuple(told["gauges"])
     told["pauses"] = deque(told["pauses"], maxlen=PAUSES_KEPT)
     return Engine(**told)

@@ -21,7 +21,7 @@ from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict,
 from vllm_watch.detectors.finished import LATE_REQUESTS_MIN, Finished, LongPrompts, late_seconds
 from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.signals import capacity, kept
+from vllm_watch.signals import capacity, stored
 from vllm_watch.signals.baseline import DOUBT, SLOW_TOLERANCE, Baseline, Comparison
 from vllm_watch.signals.cpu_waits import StepWaits
 from vllm_watch.signals.pages import Pages, none_prefilling
@@ -34,9 +34,6 @@ UNHELD_SECONDS = 15.0
 
 UNREAD_LOG_RATIO = 0.1
 """Where tokens of finished requests are not counted: steps must be that much shorter (log) than the pages in use would make them, for the claim to be sure,"""
-
-UNREAD_SECONDS = 15.0
-"""... for so long, with less than half of the pages read."""
 
 UNREAD_DEVIATIONS = 1.5
 """... and so many standard deviations of the model at this load, which it may never have met."""
@@ -132,8 +129,8 @@ class EngineJudge:
             "restart": self._restart,
         }
 
-    def restore(self, state: kept.Kept, away_seconds: float) -> None:
-        """Go on with what was learnt of this very process. Raises one of kept.DAMAGE."""
+    def restore(self, state: stored.Stored, away_seconds: float) -> None:
+        """Go on with what was learnt of this very process. Raises one of stored.DAMAGE."""
         self.baseline.restore(state["baseline"], away_seconds)
         self._begin()
         self._pages.restore(state["pages"])
@@ -143,19 +140,19 @@ class EngineJudge:
         self._long_prompts.restore(state["long_prompts"])
         self._finished.restore(state["finished"])
         self._finished_late.restore(state["finished_late"])
-        cause = kept.maybe_text(state["cause"])
+        cause = stored.text_or_none(state["cause"])
         self._cause = None if cause is None else causes.Cause(cause, ())
-        self._capacity_tokens = kept.maybe(state["capacity_tokens"])
-        self._rise_seconds = kept.maybe(state["rise_seconds"])
-        self._unheld_rise_seconds = kept.maybe(state["unheld_rise_seconds"])
-        self._starving = kept.flag(state["starving"])
-        self._starving_since_s = kept.number(state["starving_since_s"])
-        self.quiet_ratio = kept.number(state["quiet_ratio"])
-        self._pids = frozenset(kept.whole(pid) for pid in state["pids"])
-        self._waiting_first = kept.number(state["waiting_first"])
-        self._unread_seconds = kept.number(state["unread_seconds"])
-        self._queue_grew = kept.flag(state["queue_grew"])
-        self._restart = kept.flag(state["restart"])
+        self._capacity_tokens = stored.number_or_none(state["capacity_tokens"])
+        self._rise_seconds = stored.number_or_none(state["rise_seconds"])
+        self._unheld_rise_seconds = stored.number_or_none(state["unheld_rise_seconds"])
+        self._starving = stored.flag(state["starving"])
+        self._starving_since_s = stored.number(state["starving_since_s"])
+        self.quiet_ratio = stored.number(state["quiet_ratio"])
+        self._pids = frozenset(stored.count(pid) for pid in state["pids"])
+        self._waiting_first = stored.number(state["waiting_first"])
+        self._unread_seconds = stored.number(state["unread_seconds"])
+        self._queue_grew = stored.flag(state["queue_grew"])
+        self._restart = stored.flag(state["restart"])
 
     def _follow(
         self,

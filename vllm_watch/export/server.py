@@ -59,17 +59,14 @@ class Server:
         operators: Operators | None = None,
         gatekeeper: Gatekeeper | None = None,
         tokens: Sequence[TokenSettings] = (),
-        web_config: Path | WebConfig | None = None,
+        web_config: Path | None = None,
     ) -> None:
-        """`operators` answers what operators ask with one of `tokens`, `gatekeeper` what probes ask.
-
-        `web_config` may have been read already.
-        """
+        """`operators` answers what operators ask with one of `tokens`, `gatekeeper` what probes ask."""
         self._board = board
         self._host = host
         self._names = names
-        self.port = port  # the one asked for; after `start`, the one bound
-        self._web = web_config if isinstance(web_config, WebConfig) else WebConfig(web_config)
+        self.port = port  # the one asked for; after `take`, the one bound
+        self._web = WebConfig(web_config)
         board.web = self._web.health
         status = Status(board)
         auth = Auth(tokens)
@@ -79,6 +76,7 @@ class Server:
             *(() if operators is None else OperatorApi(auth, operators).routes()),
             *(() if gatekeeper is None else GateApi(gatekeeper, board.targets).routes()),
         )  # fmt: skip
+        self._bound: socket.socket | None = None
         self._runner: web.AppRunner | None = None
         self._listener: Listener | None = None
         self._keeping_up: asyncio.Task[None] | None = None
@@ -93,16 +91,22 @@ class Server:
         """How many there are now."""
         return 0 if self._listener is None else len(self._listener)
 
-    async def start(self, bound: socket.socket | None = None) -> None:
-        """Serve, on `bound` where the address was taken before; whose socket it is from then on.
+    def take(self) -> None:
+        """Take the address, before anything is looked at; who comes from now on waits until it is served.
 
         Raises:
             ServeError: the address cannot be had.
             ConfigError: the web configuration is not usable.
         """
         self._web.open()
-        bound = bound or bind(self._host, self.port)
-        self.port = bound.getsockname()[1]
+        self._bound = bind(self._host, self.port)
+        self.port = self._bound.getsockname()[1]
+
+    async def start(self) -> None:
+        """Serve; raises what `take` raises where the address was not taken yet."""
+        if self._bound is None:
+            self.take()
+        assert self._bound is not None  # noqa: S101 - taken just now
         app = web.Application(middlewares=self._middlewares(), client_max_size=BODY_BYTES_MAX)
         app.on_response_prepare.append(self._add_headers)
         app.on_shutdown.append(self._close_listeners)
@@ -113,7 +117,7 @@ class Server:
         )  # fmt: skip
         await self._runner.setup()
         assert self._runner.server is not None  # noqa: S101 - set up just now
-        self._listener = Listener(bound, self._runner.server, lambda: self._web.context)
+        self._listener = Listener(self._bound, self._runner.server, lambda: self._web.context)
         self._listener.start()
         self._keeping_up = asyncio.create_task(self._web.keep_up(), name="web configuration")
 
@@ -124,6 +128,8 @@ class Server:
             await asyncio.gather(self._keeping_up, return_exceptions=True)
         if self._listener is not None:
             await self._listener.stop()
+        elif self._bound is not None:
+            self._bound.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from vllm_watch.detectors.base import Evidence
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 
 SEVERITIES = ("page", "ticket", "info")
 """The worst first."""
@@ -129,27 +129,27 @@ def published(event: IncidentEvent) -> dict[str, Any]:
     return said
 
 
-def from_published(said: kept.Kept, opened_t: float | None) -> Incident:
-    """Make the incident of which an event was kept in its published form. Raises one of kept.DAMAGE.
+def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
+    """Make the incident of which an event was kept in its published form. Raises one of stored.DAMAGE.
 
     `opened_t`: None where nothing but this event is known of it.
     """
-    t = kept.number(said["t"])
+    t = stored.number(said["t"])
     evidence = said.get("evidence") or {}
     ended = said["event"] == RESOLVED
     return Incident(
         **_texts(said),
-        engine=kept.maybe_text(said["engine"]),
+        engine=stored.text_or_none(said["engine"]),
         evidence_for=tuple(_evidence(each) for each in evidence.get("for", ())),
         evidence_against=tuple(_evidence(each) for each in evidence.get("against", ())),
-        restart_advised=kept.flag(said["restart_advised"]),
-        concerns=kept.texts(said.get("concerns", ())),
-        restart_targets=kept.texts(said.get("restart_targets", ())),
-        related=kept.texts(said.get("related", ())),
+        restart_advised=stored.flag(said["restart_advised"]),
+        concerns=stored.texts(said.get("concerns", ())),
+        restart_targets=stored.texts(said.get("restart_targets", ())),
+        related=stored.texts(said.get("related", ())),
         opened_t=t if opened_t is None else opened_t,
         updated_t=t,
         resolved_t=t if ended else None,
-        resolution=kept.maybe_text(said.get("resolution")),
+        resolution=stored.text_or_none(said.get("resolution")),
         firing=not ended,
     )
 
@@ -162,20 +162,20 @@ def export_state(incident: Incident) -> dict[str, Any]:
     return state
 
 
-def restore(state: kept.Kept) -> Incident:
-    """Make the open incident that was kept. Raises one of kept.DAMAGE where it was none."""
+def restore(state: stored.Stored) -> Incident:
+    """Make the open incident that was kept. Raises one of stored.DAMAGE where it was none."""
     evidence = state["evidence"]
     return Incident(
         **_texts(state),
-        engine=kept.maybe_text(state["engine"]),
-        restart_advised=kept.flag(state["restart_advised"]),
-        opened_t=kept.number(state["opened_t"]),
-        updated_t=kept.number(state["updated_t"]),
-        firing=kept.flag(state["firing"]),
-        outlived=kept.flag(state["outlived"]),
-        concerns=kept.texts(state["concerns"]),
-        restart_targets=kept.texts(state["restart_targets"]),
-        related=kept.texts(state["related"]),
+        engine=stored.text_or_none(state["engine"]),
+        restart_advised=stored.flag(state["restart_advised"]),
+        opened_t=stored.number(state["opened_t"]),
+        updated_t=stored.number(state["updated_t"]),
+        firing=stored.flag(state["firing"]),
+        outlived=stored.flag(state["outlived"]),
+        concerns=stored.texts(state["concerns"]),
+        restart_targets=stored.texts(state["restart_targets"]),
+        related=stored.texts(state["related"]),
         evidence_for=tuple(_evidence(each) for each in evidence["for"]),
         evidence_against=tuple(_evidence(each) for each in evidence["against"]),
     )
@@ -186,8 +186,8 @@ _LISTS = ("concerns", "restart_targets", "related")
 _STATE = (*_TEXTS, "engine", "restart_advised", "opened_t", "updated_t", "firing", "outlived")
 
 
-def _texts(state: kept.Kept) -> dict[str, Any]:
-    return {name: kept.text(state[name]) for name in _TEXTS}
+def _texts(state: stored.Stored) -> dict[str, Any]:
+    return {name: stored.text(state[name]) for name in _TEXTS}
 
 
 def plain_evidence(incident: Incident) -> dict[str, list[dict[str, Any]]]:
@@ -198,18 +198,18 @@ def plain_evidence(incident: Incident) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def _evidence(state: kept.Kept) -> Evidence:
+def _evidence(state: stored.Stored) -> Evidence:
     return Evidence(
-        name=kept.text(state["name"]),
+        name=stored.text(state["name"]),
         value=_told(state["value"]),
-        unit=kept.text(state["unit"]),
+        unit=stored.text(state["unit"]),
         expected=_told(state["expected"]),
-        text=kept.text(state["text"]),
+        text=stored.text(state["text"]),
     )
 
 
 def _told(value: Any) -> float | str | None:
-    return value if isinstance(value, str) else kept.maybe(value)
+    return value if isinstance(value, str) else stored.number_or_none(value)
 
 
 def _plain(evidence: Evidence) -> dict[str, Any]:

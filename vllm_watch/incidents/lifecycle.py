@@ -21,7 +21,7 @@ from vllm_watch.incidents.incident import (
     Key,
     identity,
 )
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 
 STATE_VERSION = 2
 """Of what `export_state` gives; what was kept in another form is left out."""
@@ -106,7 +106,7 @@ class Lifecycle:
         if passed_s > 0:
             self._usual_s += (passed_s - self._usual_s) / (8.0 if self._usual_s else 1.0)
         events: list[IncidentEvent] = []
-        for verdict in sorted(verdicts, key=_rank):
+        for verdict in sorted(verdicts, key=lambda verdict: relations.rank(verdict.kind)):
             if verdict.state == FIRING:
                 events += self._found(moment, verdict)
             elif verdict.state == CLEAR:
@@ -132,22 +132,22 @@ class Lifecycle:
             "opened": dict(self.opened),
         }
 
-    def restore(self, state: kept.Kept, kinds: Container[str]) -> None:
+    def restore(self, state: stored.Stored, kinds: Container[str]) -> None:
         """Go on with the incidents of an earlier run whose kind is one of `kinds`, on the same timeline.
 
-        Time that nobody watched is not quiet. Raises one of kept.DAMAGE, and has then changed nothing.
+        Time that nobody watched is not quiet. Raises one of stored.DAMAGE, and has then changed nothing.
         """
-        kept.version(state, STATE_VERSION)
+        stored.version(state, STATE_VERSION)
         followed = [_followed(each) for each in state["followed"]]
-        since = {_key(each): kept.number(each[2]) for each in state["firing_since_s"]}
+        since = {_key(each): stored.number(each[2]) for each in state["firing_since_s"]}
         ended = {
-            _key(each): (kept.number(each[2]), kept.number(each[3])) for each in state["ended"]
+            _key(each): (stored.number(each[2]), stored.number(each[3])) for each in state["ended"]
         }
         opened = {
-            kept.text(kind): kept.whole(count)
-            for kind, count in kept.mapping(state["opened"]).items()
+            stored.text(kind): stored.count(count)
+            for kind, count in stored.mapping(state["opened"]).items()
         }
-        usual_s = kept.number(state["usual_s"], 0.0)
+        usual_s = stored.number(state["usual_s"], 0.0)
         ours = [each for each in followed if each.incident.kind in kinds]
         self._followed = {each.incident.key: each for each in ours}
         self._firing_since_s, self._ended, self._usual_s = since, ended, usual_s
@@ -286,11 +286,8 @@ class Lifecycle:
         needed_s = max(followed.quiet_needed_s, QUIET_LOOKS * self._usual_s)
         if followed.quiet_s < min(needed_s, QUIET_SECONDS_MAX):
             return []
-        if target_gone:
-            resolution = "target_gone"
-        else:
-            anew = _life(moment, key[1]) != followed.life
-            resolution = "restarted" if anew else "healthy"
+        anew = _life(moment, key[1]) != followed.life
+        resolution = "target_gone" if target_gone else "restarted" if anew else "healthy"
         return [self._end(key, moment.t, resolution)]
 
     def _end(self, key: Key, t: float, resolution: str) -> IncidentEvent:
@@ -326,17 +323,17 @@ def _followed_state(followed: _Followed) -> dict[str, Any]:
     }
 
 
-def _followed(state: kept.Kept) -> _Followed:
+def _followed(state: stored.Stored) -> _Followed:
     rival = state["rival"]
     return _Followed(
         incident.restore(state["incident"]),
         _kept_life(state["life"]),
         _kept_life(state["found_life"]),
-        quiet_s=kept.number(state["quiet_s"], 0.0),
-        quiet_needed_s=kept.number(state["quiet_needed_s"], 0.0),
-        rival=None if rival is None else (kept.text(rival[0]), kept.flag(rival[1])),
-        rival_looks=kept.whole(state["rival_looks"]),
-        rival_since_s=kept.number(state["rival_since_s"]),
+        quiet_s=stored.number(state["quiet_s"], 0.0),
+        quiet_needed_s=stored.number(state["quiet_needed_s"], 0.0),
+        rival=None if rival is None else (stored.text(rival[0]), stored.flag(rival[1])),
+        rival_looks=stored.count(state["rival_looks"]),
+        rival_since_s=stored.number(state["rival_since_s"]),
     )
 
 
@@ -351,7 +348,7 @@ def _mark(followed: _Followed, *, firing: bool | None = None, outlived: bool | N
 
 def _kept_life(state: Sequence[Any]) -> Life:
     start, restarts = state
-    return kept.maybe(start), kept.whole(restarts)
+    return stored.number_or_none(start), stored.count(restarts)
 
 
 def _is_another(now: Life, then: Life) -> bool:
@@ -361,11 +358,7 @@ def _is_another(now: Life, then: Life) -> bool:
 
 
 def _key(state: Sequence[Any]) -> Key:
-    return kept.text(state[0]), kept.maybe_text(state[1])
-
-
-def _rank(verdict: Verdict) -> int:
-    return relations.rank(verdict.kind)
+    return stored.text(state[0]), stored.text_or_none(state[1])
 
 
 def _is_effect(open_: Incident, key: Key) -> bool:
@@ -390,10 +383,8 @@ def _takes_over(followed: _Followed, verdict: Verdict, at_s: float) -> bool:
     if followed.rival != claim:
         followed.rival, followed.rival_looks, followed.rival_since_s = claim, 0, at_s
     followed.rival_looks += 1
-    lasted_s = at_s - followed.rival_since_s
-    if followed.rival_looks < SETTLED_LOOKS:
-        return False
-    if lasted_s < relations.settling_seconds(known.cause, verdict.cause):
+    settles_s = relations.settling_seconds(known.cause, verdict.cause)
+    if followed.rival_looks < SETTLED_LOOKS or at_s - followed.rival_since_s < settles_s:
         return False
     followed.rival = None
     return True

@@ -12,7 +12,7 @@ from vllm_watch.incidents.incident import (
     from_published,
     published,
 )
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 
 INCIDENT, RESTART, UNREADABLE = "incident", "restart", "unreadable"
 
@@ -53,14 +53,14 @@ def to_state(alert: Alert) -> dict[str, Any]:
 
 
 def from_state(state: Mapping[str, Any]) -> Alert:
-    """Return the alert that was kept. Raises one of kept.DAMAGE where it was none."""
+    """Return the alert that was kept. Raises one of stored.DAMAGE where it was none."""
     if "incident" not in state:
         state = _of_0_1(state)
     return Alert(
-        incident=from_published(state["incident"], kept.number(state["opened_t"])),
-        about=kept.text(state["about"]),
-        group=kept.text(state["group"]),
-        restart=kept.text(state["restart"]),
+        incident=from_published(state["incident"], stored.number(state["opened_t"])),
+        about=stored.text(state["about"]),
+        group=stored.text(state["group"]),
+        restart=stored.text(state["restart"]),
     )
 
 

@@ -15,7 +15,7 @@ from vllm_watch.errors import StateError
 from vllm_watch.notify.alert import RESTART, Alert, from_state, to_state
 from vllm_watch.notify.batches import HOUR_SECONDS
 from vllm_watch.notify.notification import DROPPED, RESOLVED, Key, Notification
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.state import ledger as disk
 
 _log = structlog.get_logger()
@@ -49,7 +49,7 @@ class Ledger:
         for (notifier, _, name), row in rows:
             try:
                 alert = from_state(row.said)
-            except kept.DAMAGE as error:
+            except stored.DAMAGE as error:
                 _log.warning(
                     "notification_lost", notifier=notifier, phase=name, because=repr(error)
                 )

@@ -13,53 +13,50 @@ HOOK_GRACE_SECONDS = 5.0
 class LockSettings(Settings):
     """Who may restart now, when several watchers could."""
 
-    kind: Literal["none", "file", "lease", "etcd"] = Field(
-        "none",
-        description="`file`: among the watchers of one host; `lease`: a Kubernetes Lease; `etcd`.",
-        json_schema_extra={"why": "One watcher needs none."},
-    )
-    name: Name = Field(
-        "vllm-watch",
-        description="All that share a name share its slots.",
-        json_schema_extra={"why": "One lock for all."},
-    )
-    slots: int = Field(
-        1,
-        ge=1,
-        le=100,
-        description="How many may hold it at once.",
-        json_schema_extra={"why": "One at a time."},
-    )
-    restarts_per_hour_max: Annotated[int, Field(ge=1, le=1000)] | None = Field(
-        6,
-        description="How many restarts all that share it may make in an hour, whatever asks for them: "
-        "a share of your fleet. `null`: no limit.",
-        json_schema_extra={
-            "why": "One at a time, each watched for ten minutes, are six. When more fall ill, the cause is not in one of them."
-        },
-    )
-    ttl_seconds: Seconds = Field(
-        300.0, ge=15, le=86400,
-        description="How long its holder may begin something after it last renewed it; after three times that "
-        "it is free again. No hook may take longer.",
-        json_schema_extra={"why": "Longer than any hook; what a dead watcher held is free after a quarter of an hour."},
-    )  # fmt: skip
-    release_delay_seconds: Annotated[float, Field(ge=0, le=86400)] = Field(
-        0.0,
-        description="How long after a restart the next one must wait.",
-        json_schema_extra={"why": "The cooldown holds already."},
-    )
-    path: FilePath | None = Field(None, description="`file`: the folder of the locks.")
-    namespace: str = Field("", max_length=253, description="`lease`: where it is; none: our own.")
-    endpoints: tuple[HttpUrl, ...] = Field((), max_length=20, description="`etcd`: its URLs.")
-    ca_file: FilePath | None = Field(
-        None,
-        description="`etcd`: the certificate that signed etcd's; none: what the system trusts.",
-    )
-    certificate_file: FilePath | None = Field(
-        None, description="`etcd`: our own certificate, for an etcd that asks for one."
-    )
-    key_file: FilePath | None = Field(None, description="`etcd`: the key of `certificate_file`.")
+    kind: Literal["none", "file", "lease", "etcd"] = "none"
+    """`file`: among the watchers of one host; `lease`: a Kubernetes Lease; `etcd`.
+    Why: One watcher needs none."""
+
+    name: Name = "vllm-watch"
+    """All that share a name share its slots.
+    Why: One lock for all."""
+
+    slots: int = Field(1, ge=1, le=100)
+    """How many may hold it at once.
+    Why: One at a time."""
+
+    restarts_per_hour_max: Annotated[int, Field(ge=1, le=1000)] | None = 6
+    """How many restarts all that share it may make in an hour, whatever asks for them: a share of your
+    fleet. `null`: no limit.
+    Why: One at a time, each watched for ten minutes, are six. When more fall ill, the cause is not in one
+    of them."""
+
+    ttl_seconds: Seconds = Field(300.0, ge=15, le=86400)
+    """How long its holder may begin something after it last renewed it; after three times that it is free
+    again. No hook may take longer.
+    Why: Longer than any hook; what a dead watcher held is free after a quarter of an hour."""
+
+    release_delay_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0
+    """How long after a restart the next one must wait.
+    Why: The cooldown holds already."""
+
+    path: FilePath | None = None
+    """`file`: the folder of the locks."""
+
+    namespace: str = Field("", max_length=253)
+    """`lease`: where it is; none: our own."""
+
+    endpoints: tuple[HttpUrl, ...] = Field((), max_length=20)
+    """`etcd`: its URLs."""
+
+    ca_file: FilePath | None = None
+    """`etcd`: the certificate that signed etcd's; none: what the system trusts."""
+
+    certificate_file: FilePath | None = None
+    """`etcd`: our own certificate, for an etcd that asks for one."""
+
+    key_file: FilePath | None = None
+    """`etcd`: the key of `certificate_file`."""
 
     def unusable(self, hook_seconds: float, has_state_dir: bool) -> list[Problem]:
         """Return what cannot work as it is set; `hook_seconds` is how long one call of the hook may take."""

@@ -17,22 +17,21 @@ Trigger = Literal["incident", "schedule", "alertmanager"]
 class BlockersSettings(Settings):
     """What must agree before an act; an answer that cannot be had blocks."""
 
-    prometheus_url: HttpUrl | None = Field(None, description="A Prometheus to ask.")
-    token_file: FilePath | None = Field(None, description="File with the bearer token for it.")
-    queries: tuple[str, ...] = Field(
-        (), max_length=20, description="PromQL; a query that returns anything blocks."
-    )
-    alerts: str = Field(
-        "",
-        max_length=500,
-        description="Regular expression; a firing alert whose whole name matches blocks.",
-    )
-    timeout_seconds: Seconds = Field(
-        5.0,
-        le=60,
-        description="For each question.",
-        json_schema_extra={"why": "A Prometheus that is slower has other troubles, and blocks."},
-    )
+    prometheus_url: HttpUrl | None = None
+    """A Prometheus to ask."""
+
+    token_file: FilePath | None = None
+    """File with the bearer token for it."""
+
+    queries: tuple[str, ...] = Field((), max_length=20)
+    """PromQL; a query that returns anything blocks."""
+
+    alerts: str = Field("", max_length=500)
+    """Regular expression; a firing alert whose whole name matches blocks."""
+
+    timeout_seconds: Seconds = Field(5.0, le=60)
+    """For each question.
+    Why: A Prometheus that is slower has other troubles, and blocks."""
 
     @property
     def any(self) -> bool:
@@ -43,105 +42,83 @@ class BlockersSettings(Settings):
 class DrainSettings(Settings):
     """Letting requests finish before the restart. A server that makes no progress is not waited for."""
 
-    enabled: bool = Field(
-        True,
-        description="Wait at all?",
-        json_schema_extra={"why": "It costs a minute and saves requests."},
-    )
-    deadline_seconds: Seconds = Field(
-        60.0, le=3600,
-        description="The longest wait for running and waiting to be zero.",
-        json_schema_extra={"why": "With the hook's own time it must fit the termination grace."},
-    )  # fmt: skip
+    enabled: bool = True
+    """Wait at all?
+    Why: It costs a minute and saves requests."""
+
+    deadline_seconds: Seconds = Field(60.0, le=3600)
+    """The longest wait for running and waiting to be zero.
+    Why: With the hook's own time it must fit the termination grace."""
 
 
 class VerifySettings(Settings):
     """How it is seen whether a restart helped."""
 
-    start_seconds: Seconds = Field(
-        1800.0, le=4 * 3600,
-        description="The longest a start may take where none was seen yet; else twice the longest seen, and 3 minutes at least.",
-        json_schema_extra={"why": "Large models load for 10 to 20 minutes."},
-    )  # fmt: skip
-    settle_seconds: Seconds = Field(
-        300.0, le=4 * 3600,
-        description="How long after the first tokens throughput may take to be as when fresh.",
-        json_schema_extra={"why": "Caches are cold and the queue is long right after a start."},
-    )  # fmt: skip
+    start_seconds: Seconds = Field(1800.0, le=4 * 3600)
+    """The longest a start may take where none was seen yet; else twice the longest seen, and 3 minutes at
+    least.
+    Why: Large models load for 10 to 20 minutes."""
+
+    settle_seconds: Seconds = Field(300.0, le=4 * 3600)
+    """How long after the first tokens throughput may take to be as when fresh.
+    Why: Caches are cold and the queue is long right after a start."""
 
 
 class RestartSettings(Sections):
     """Restarting engines: off unless told otherwise. Each key can be set again at a target."""
 
-    mode: Mode = Field(
-        "off",
-        description="`observe`: say what would be done; `approve`: a person confirms each; `auto`: act.",
-        json_schema_extra={"why": "Trust is earned in that order."},
-    )
-    hook: str = Field("", max_length=63, description="Which of `hooks` restarts it.")
-    triggers: tuple[Trigger, ...] = Field(
-        ("incident", "schedule", "alertmanager"),
-        description="What may ask, beside people.",
-        json_schema_extra={"why": "Each goes through the same checks.", "default": "all three"},
-    )
-    time_zone: Zone = Field(
-        "UTC",
-        description="Of windows and schedules.",
-        json_schema_extra={"why": "The one zone that never changes its clocks."},
-    )
-    windows: tuple[WindowText, ...] = Field(
-        (),
-        max_length=50,
-        description="When it may happen: `Mon-Fri 01:00-05:00`; none: any time, but for what is no emergency.",
-    )
-    deny_windows: tuple[WindowText, ...] = Field((), max_length=50, description="When it may not.")
+    mode: Mode = "off"
+    """`observe`: say what would be done; `approve`: a person confirms each; `auto`: act.
+    Why: Trust is earned in that order."""
+
+    hook: str = Field("", max_length=63)
+    """Which of `hooks` restarts it."""
+
+    triggers: tuple[Trigger, ...] = ("incident", "schedule", "alertmanager")
+    """What may ask, beside people.
+    Default: all three
+    Why: Each goes through the same checks."""
+
+    time_zone: Zone = "UTC"
+    """Of windows and schedules.
+    Why: The one zone that never changes its clocks."""
+
+    windows: tuple[WindowText, ...] = Field((), max_length=50)
+    """When it may happen: `Mon-Fri 01:00-05:00`; none: any time, but for what is no emergency."""
+
+    deny_windows: tuple[WindowText, ...] = Field((), max_length=50)
+    """When it may not."""
+
     freezes: tuple[FreezeSettings, ...] = Field((), max_length=200)
-    cooldown_seconds: Seconds = Field(
-        1800.0,
-        description="From one restart in a group to the next.",
-        json_schema_extra={
-            "why": "Less than that shows nothing about whether the last one helped."
-        },
-    )
-    cooldown_load_times: Annotated[float, Field(ge=0, le=100)] = Field(
-        2.0,
-        description="... and at least so many times what this engine needs to start.",
-        json_schema_extra={"why": "One to load, one to show what it does."},
-    )
-    budget_per_hour: int = Field(
-        1,
-        ge=0,
-        le=100,
-        description="Restarts of a group in an hour.",
-        json_schema_extra={"why": "A second within an hour shows that the first was no cure."},
-    )
-    budget_per_day: int = Field(
-        3,
-        ge=0,
-        le=1000,
-        description="Restarts of a group in a day.",
-        json_schema_extra={"why": "What needs more is not cured by restarts."},
-    )
-    peers: Literal["watched", "none"] = Field(
-        "watched",
-        description="`watched`: the group's other targets of this watcher must be healthy enough; "
-        "`none`: you say that there are none, or that they do not matter.",
-        json_schema_extra={
-            "why": "Who has no peers, or none that matter, must say so before anything acts by itself."
-        },
-    )
-    peers_healthy_ratio_min: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.5,
-        description="The share of the group that must be healthy without the one restarted.",
-        json_schema_extra={
-            "why": "When half of a group is ill at once the cause is seldom in one of them."
-        },
-    )
-    new_version_seconds: Annotated[float, Field(ge=0, le=7 * 86400)] = Field(
-        3600.0,
-        description="How long a new version of vllm-watch only looks on.",
-        json_schema_extra={"why": "A bad release must not restart a fleet."},
-    )
+    cooldown_seconds: Seconds = 1800.0
+    """From one restart in a group to the next.
+    Why: Less than that shows nothing about whether the last one helped."""
+
+    cooldown_load_times: Annotated[float, Field(ge=0, le=100)] = 2.0
+    """... and at least so many times what this engine needs to start.
+    Why: One to load, one to show what it does."""
+
+    budget_per_hour: int = Field(1, ge=0, le=100)
+    """Restarts of a group in an hour.
+    Why: A second within an hour shows that the first was no cure."""
+
+    budget_per_day: int = Field(3, ge=0, le=1000)
+    """Restarts of a group in a day.
+    Why: What needs more is not cured by restarts."""
+
+    peers: Literal["watched", "none"] = "watched"
+    """`watched`: the group's other targets of this watcher must be healthy enough; `none`: you say that
+    there are none, or that they do not matter.
+    Why: Who has no peers, or none that matter, must say so before anything acts by itself."""
+
+    peers_healthy_ratio_min: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """The share of the group that must be healthy without the one restarted.
+    Why: When half of a group is ill at once the cause is seldom in one of them."""
+
+    new_version_seconds: Annotated[float, Field(ge=0, le=7 * 86400)] = 3600.0
+    """How long a new version of vllm-watch only looks on.
+    Why: A bad release must not restart a fleet."""
+
     schedules: tuple[ScheduleSettings, ...] = Field((), max_length=50)
     blockers: BlockersSettings = BlockersSettings()
     lock: LockSettings = LockSettings()

@@ -68,9 +68,14 @@ Moment = Annotated[datetime, BeforeValidator(_moment), AfterValidator(_with_zone
 class FreezeSettings(Settings):
     """A span of time in which nothing is restarted."""
 
-    begin: Moment = Field(description="Such as `2026-12-24T08:00:00+01:00`; without a zone UTC.")
-    end: Moment = Field(description="The first moment after it.")
-    reason: str = Field("", max_length=200, description="Shown with every refusal.")
+    begin: Moment
+    """Such as `2026-12-24T08:00:00+01:00`; without a zone UTC."""
+
+    end: Moment
+    """The first moment after it."""
+
+    reason: str = Field("", max_length=200)
+    """Shown with every refusal."""
 
     @model_validator(mode="after")
     def _ends_later(self) -> "FreezeSettings":
@@ -83,35 +88,29 @@ class FreezeSettings(Settings):
 class ScheduleSettings(Settings):
     """A restart at set times. One that a check refuses waits for `misfire_seconds`, then is left out."""
 
-    name: Name = Field(
-        description="What metrics and the journal call it: a slug.",
-    )
-    cron: Cron = Field(
-        "",
-        description="Five fields, such as `0 4 * * sun`, in `restart.time_zone`.",
-    )
-    interval_seconds: Seconds | None = Field(
-        None, ge=600, description="In place of `cron`: from one to the next."
-    )
-    jitter_seconds: Annotated[float, Field(ge=0, le=86400)] = Field(
-        0.0,
-        description="Each run comes up to so much later, so that a fleet does not restart as one.",
-        json_schema_extra={"why": "One server alone needs none."},
-    )
-    misfire_seconds: Seconds = Field(
-        3600.0,
-        description="How late it may still begin when it could not at its time.",
-        json_schema_extra={"why": "A window that has passed is not made up for at noon."},
-    )
-    uptime_seconds_min: Annotated[float, Field(ge=0)] = Field(
-        0.0,
-        description="Only if the server runs at least so long.",
-        json_schema_extra={"why": "A schedule without conditions means just that."},
-    )
-    throughput_ratio_max: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        None,
-        description="Only if it does at most this share of what it did when fresh, at equal load.",
-    )
+    name: Name
+    """What metrics and the journal call it: a slug."""
+
+    cron: Cron = ""
+    """Five fields, such as `0 4 * * sun`, in `restart.time_zone`."""
+
+    interval_seconds: Seconds | None = Field(None, ge=600)
+    """In place of `cron`: from one to the next."""
+
+    jitter_seconds: Annotated[float, Field(ge=0, le=86400)] = 0.0
+    """Each run comes up to so much later, so that a fleet does not restart as one.
+    Why: One server alone needs none."""
+
+    misfire_seconds: Seconds = 3600.0
+    """How late it may still begin when it could not at its time.
+    Why: A window that has passed is not made up for at noon."""
+
+    uptime_seconds_min: Annotated[float, Field(ge=0)] = 0.0
+    """Only if the server runs at least so long.
+    Why: A schedule without conditions means just that."""
+
+    throughput_ratio_max: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Only if it does at most this share of what it did when fresh, at equal load."""
 
     @model_validator(mode="after")
     def _has_times(self) -> "ScheduleSettings":

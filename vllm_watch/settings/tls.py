@@ -42,34 +42,27 @@ def _host(value: str) -> str:
 class TlsConfig(Settings):
     """How a server with an `https` URL is asked."""
 
-    ca_file: FilePath | None = Field(
-        None,
-        description="Authorities that sign the server's certificate, in PEM.",
-        json_schema_extra={"default": "those that this host trusts"},
-    )
-    cert_file: FilePath | None = Field(
-        None,
-        description="The certificate that is shown to the server, with those between it and its authority, in PEM.",
-        json_schema_extra={"default": "none", "why": "Few servers ask for one."},
-    )
-    key_file: FilePath | None = Field(
-        None,
-        description="The key of `cert_file`, in PEM, without a passphrase.",
-        json_schema_extra={"default": "none"},
-    )
-    server_name: Annotated[str, AfterValidator(_host)] = Field(
-        "",
-        max_length=253,
-        description="The name that the server's certificate must have, and that the server is told (SNI).",
-        json_schema_extra={"default": "the host of the URL"},
-    )
-    insecure_skip_verify: bool = Field(
-        False,
-        description="Take any certificate. Whoever stands between could then answer in the engine's place, and reads the key of `api_key_file`.",
-        json_schema_extra={
-            "why": "Name the authority in `ca_file` instead, also where it is your own."
-        },
-    )
+    ca_file: FilePath | None = None
+    """Authorities that sign the server's certificate, in PEM.
+    Default: those that this host trusts"""
+
+    cert_file: FilePath | None = None
+    """The certificate that is shown to the server, with those between it and its authority, in PEM.
+    Default: none
+    Why: Few servers ask for one."""
+
+    key_file: FilePath | None = None
+    """The key of `cert_file`, in PEM, without a passphrase.
+    Default: none"""
+
+    server_name: Annotated[str, AfterValidator(_host)] = Field("", max_length=253)
+    """The name that the server's certificate must have, and that the server is told (SNI).
+    Default: the host of the URL"""
+
+    insecure_skip_verify: bool = False
+    """Take any certificate. Whoever stands between could then answer in the engine's place, and reads the
+    key of `api_key_file`.
+    Why: Name the authority in `ca_file` instead, also where it is your own."""
 
     @model_validator(mode="after")
     def _a_pair(self) -> "TlsConfig":

@@ -6,7 +6,7 @@ reload changes how the target is watched.
 
 import time
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import structlog
 
@@ -14,12 +14,10 @@ from vllm_watch.board.board import Board
 from vllm_watch.board.incidents import RESOLVED_MAX
 from vllm_watch.incidents.incident import OPENED, RESOLVED, Incident, IncidentEvent, ended
 from vllm_watch.samples.target import Target
+from vllm_watch.state.incidents import IncidentTable
 from vllm_watch.state.learnt import Learnt
 from vllm_watch.watch.host_watch import HostWatch
 from vllm_watch.watch.watch import Watch
-
-if TYPE_CHECKING:  # it brings a database
-    from vllm_watch.state.incidents import IncidentTable
 
 _log = structlog.get_logger()
 
@@ -52,7 +50,7 @@ class Remembered(Protocol):
 class Memory:
     """One process's memory of its targets."""
 
-    def __init__(self, disk: "IncidentTable | None", board: Board) -> None:
+    def __init__(self, disk: IncidentTable | None, board: Board) -> None:
         self._disk = disk
         self._board = board
         self._learnt: dict[str, Learnt] = {}  # the newest that is known, by target

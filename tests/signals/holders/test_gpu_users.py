@@ -6,7 +6,7 @@ import pytest
 
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.holders import records, roles
 from vllm_watch.signals.holders.gpu_users import GROUPS_MAX, GpuUsers, Place, Server
 from vllm_watch.signals.holders.records import GpuHolders, Holder, Judged
@@ -175,6 +175,6 @@ def test_what_is_damaged_changes_nothing(state):
     """It raises, and what is known stays."""
     users = GpuUsers()
     known = users.look(host([A]), {"a": at(T)})
-    with pytest.raises(kept.DAMAGE):
+    with pytest.raises(stored.DAMAGE):
         users.restore(state)
     assert users.look(host([]), {"a": at()}) == known

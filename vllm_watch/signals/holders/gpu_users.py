@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.holders import roles
 from vllm_watch.signals.holders.records import VLLM, GpuHolders, Holder
 
@@ -71,11 +71,11 @@ class GpuUsers:
         """Return what is remembered as plain values: target → UUID → its processes there."""
         return {name: dict(place.workers) for name, place in self._known.items()}
 
-    def restore(self, state: kept.Kept) -> None:
-        """Take what an earlier run remembered. Raises one of kept.DAMAGE, and has then changed nothing."""
+    def restore(self, state: stored.Stored) -> None:
+        """Take what an earlier run remembered. Raises one of stored.DAMAGE, and has then changed nothing."""
         known = {}
-        for name, workers in kept.mapping(state).items():
-            said = {uuid: kept.text(text) for uuid, text in kept.mapping(workers).items()}
+        for name, workers in stored.mapping(state).items():
+            said = {uuid: stored.text(text) for uuid, text in stored.mapping(workers).items()}
             known[name] = Place(frozenset(said), said)
         self._known = known
 

@@ -6,12 +6,12 @@ from sys import getsizeof
 
 import pytest
 
-from vllm_watch.signals.rows import Rows
+from vllm_watch.signals.ring_buffer import RingBuffer
 
 
 def test_it_is_what_a_bounded_deque_is():
     """In order, from either end, before it is full and after."""
-    rows, known = Rows(5, 2), deque(maxlen=5)
+    rows, known = RingBuffer(5, 2), deque(maxlen=5)
     assert rows.last is None
     for number in range(13):
         rows.append((number, -number))
@@ -26,7 +26,7 @@ def test_it_is_what_a_bounded_deque_is():
 
 def test_its_memory_is_taken_at_once():
     """An hour of rows later it is the same."""
-    rows = Rows(180, 4)
+    rows = RingBuffer(180, 4)
     sizes = [getsizeof(rows._values)]
     for number in range(400):
         rows.append((number, 0.5, 1e6, 1.0))
@@ -36,7 +36,7 @@ def test_its_memory_is_taken_at_once():
 
 def test_a_row_of_another_width_is_refused():
     """And changes nothing."""
-    rows = Rows(3, 2)
+    rows = RingBuffer(3, 2)
     with pytest.raises(ValueError, match="3 numbers for a row of 2"):
         rows.append((1, 2, 3))
     assert list(rows) == []

@@ -1,16 +1,16 @@
-"""Healthy lives are what they are called, and onlookers see them as watchers do."""
+"""Healthy lives are what they are called, and observers see them as watchers do."""
 
 from itertools import pairwise
 from random import Random
 
 import pytest
 
-from vllm_watch.lab.lives import H100, LIVES, capacity_per_second
-from vllm_watch.lab.onlooker import Onlooker, any_onlooker, look
+from benchmarks.lab.lives import H100, LIVES, capacity_per_second
+from benchmarks.lab.observer import Observer, any_observer, look
 
 
-def seen(slug, onlooker=None, duration_s=900.0, seed=2):
-    return list(look(LIVES[slug].build(seed), onlooker or Onlooker(), Random(seed), duration_s))
+def seen(slug, observer=None, duration_s=900.0, seed=2):
+    return list(look(LIVES[slug].build(seed), observer or Observer(), Random(seed), duration_s))
 
 
 @pytest.mark.parametrize("slug", LIVES)
@@ -53,22 +53,22 @@ def times(looks):
 
 def test_clocks_step_and_stand():
     """A step moves Unix time only; a suspend moves all but the monotonic clock; a gap moves both."""
-    steps = times(seen("rare", Onlooker(steps_apart_s=100.0), 3000.0))
+    steps = times(seen("rare", Observer(steps_apart_s=100.0), 3000.0))
     assert any(abs(unix - mono) > 1 for unix, mono in steps)
     assert all(mono == pytest.approx(5) for _, mono in steps)
 
-    suspends = times(seen("rare", Onlooker(suspends_apart_s=300.0), 9000.0))
+    suspends = times(seen("rare", Observer(suspends_apart_s=300.0), 9000.0))
     assert any(unix > 20 for unix, _ in suspends)
     assert all(mono == pytest.approx(5) for _, mono in suspends)
 
-    gaps = times(seen("rare", Onlooker(gaps_apart_s=300.0), 9000.0))
+    gaps = times(seen("rare", Observer(gaps_apart_s=300.0), 9000.0))
     assert any(mono > 20 for _, mono in gaps)
     assert all(unix == pytest.approx(mono) for unix, mono in gaps)
 
 
 def test_jitter_and_misses():
     """Intervals vary about what they are meant to be, and some looks meet no answer."""
-    looks = seen("rare", Onlooker(jitter_ratio=0.3, misses_ratio=0.1), 5000.0)
+    looks = seen("rare", Observer(jitter_ratio=0.3, misses_ratio=0.1), 5000.0)
     intervals = [mono for _, mono in times(looks)]
     assert 4.2 < min(intervals) < 4.5
     assert 5.5 < max(intervals) < 5.8
@@ -76,8 +76,8 @@ def test_jitter_and_misses():
     assert 0.07 < missed < 0.13
 
 
-def test_onlookers_differ_and_are_drawn_again_alike():
+def test_observers_differ_and_are_drawn_again_alike():
     """The same numbers drawn give the same habits."""
-    drawn = {any_onlooker(Random(seed)) for seed in range(50)}
+    drawn = {any_observer(Random(seed)) for seed in range(50)}
     assert len(drawn) > 30
-    assert drawn == {any_onlooker(Random(seed)) for seed in range(50)}
+    assert drawn == {any_observer(Random(seed)) for seed in range(50)}

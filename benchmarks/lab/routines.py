@@ -5,10 +5,11 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from benchmarks.lab.workloads import Shifting
 from vllm_watch.lab.batch import EngineConfig
 from vllm_watch.lab.scene import Scene, Script
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.lab.workload import OpenLoop, Shifting, Sizes
+from vllm_watch.lab.workload import OpenLoop, Sizes
 
 MINUTE, HOUR = 60.0, 3600.0
 

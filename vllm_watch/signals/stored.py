@@ -1,4 +1,4 @@
-"""Reading back what was kept of an earlier run: plain numbers and texts, each checked before it is used.
+"""Reads values back from disk: plain numbers and texts, each checked before it is used.
 
 What comes from a disk may be damaged or another program's. Whoever restores reads everything first and
 changes itself last, so that a damaged entry is left out whole.
@@ -11,10 +11,10 @@ from typing import Any
 DAMAGE = (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)
 """What reading a damaged entry raises."""
 
-Kept = Mapping[str, Any]
+Stored = Mapping[str, Any]
 
 
-def version(state: Kept, known: int) -> None:
+def version(state: Stored, known: int) -> None:
     """Raise ValueError for an entry that was written in another form than `known`."""
     if state["version"] != known:
         raise ValueError(f"it has version {state['version']!r}, and {known} is known")
@@ -29,7 +29,7 @@ def number(value: Any, least: float | None = None) -> float:
     return float(value)
 
 
-def maybe(value: Any, least: float | None = None) -> float | None:
+def number_or_none(value: Any, least: float | None = None) -> float | None:
     """The same, or None."""
     return None if value is None else number(value, least)
 
@@ -42,7 +42,7 @@ def numbers(value: Any, count: int | None = None) -> list[float]:
     return found
 
 
-def whole(value: Any) -> int:
+def count(value: Any) -> int:
     """A count: 0 or more."""
     return int(number(value, 0.0))
 
@@ -61,7 +61,7 @@ def text(value: Any) -> str:
     return value
 
 
-def maybe_text(value: Any) -> str | None:
+def text_or_none(value: Any) -> str | None:
     """The same, or None."""
     return None if value is None else text(value)
 
@@ -71,7 +71,7 @@ def texts(value: Any) -> tuple[str, ...]:
     return tuple(text(each) for each in _list(value))
 
 
-def mapping(value: Any) -> Kept:
+def mapping(value: Any) -> Stored:
     """What is kept under names."""
     if not isinstance(value, Mapping):
         raise TypeError(f"{value!r:.40} is not a mapping")

@@ -10,14 +10,15 @@ from functools import cache, partial
 from random import Random
 from typing import Any
 
-from vllm_watch.lab import routines
+from benchmarks.lab import routines
+from benchmarks.lab.workloads import diurnal
 from vllm_watch.lab.batch import EngineConfig
 from vllm_watch.lab.release_v0 import V0
 from vllm_watch.lab.release_v1 import V1_SEVERAL_API_SERVERS
 from vllm_watch.lab.scene import Scene, Script
 from vllm_watch.lab.scripts import L40S
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, Workload, bursty, diurnal
+from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, Workload, bursty
 
 H100 = EngineConfig()
 LONG_CONTEXT = EngineConfig(
@@ -42,7 +43,7 @@ class Life:
 @cache
 def capacity_per_second(config: EngineConfig, **sizes: Any) -> float:
     """Requests of this kind that one engine finishes per second when it never lacks any."""
-    rng = Random(1)  # noqa: S311 - to be repeatable, not secret
+    rng = Random(1)
     clients = ClosedLoop(rng, Sizes(rng, **sizes), 2 * config.max_num_seqs, think_seconds=0.01)
     vllm = SimulatedVllm("probe", workload=clients, config=config, max_model_len=_MODEL_LEN)
     vllm.advance(_CALIBRATION_SECONDS / 3)
@@ -78,14 +79,14 @@ def _life(
     **server: Any,  # as SimulatedVllm takes them
 ) -> Callable[[int], Scene]:
     def build(seed: int) -> Scene:
-        rng = Random(seed)  # noqa: S311 - to be repeatable, not secret
+        rng = Random(seed)
         vllm = SimulatedVllm(
             "vllm", workload=workload(rng), config=config, max_model_len=_MODEL_LEN, **server
         )
         vllm.process_seen = rng.random() < _HOSTS_SEEN
-        scripts = [routines.breathing(Random(seed + 1))]  # noqa: S311
+        scripts = [routines.breathing(Random(seed + 1))]
         if script is not None:
-            scripts.append(script(Random(seed + 2)))  # noqa: S311
+            scripts.append(script(Random(seed + 2)))
         return Scene([vllm], script=partial(together, scripts))
 
     return build

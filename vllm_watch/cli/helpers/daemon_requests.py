@@ -1,6 +1,7 @@
 """What the commands that ask a running daemon for something share: whom to ask, with which token, and the answer."""
 
 import argparse
+import asyncio
 import json
 import os
 import sys
@@ -8,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+import aiohttp
 
 from vllm_watch.cli.helpers import connection, exit_status
 from vllm_watch.cli.helpers.connection import TOKEN_VARIABLE, Connection
@@ -39,8 +42,6 @@ def path(*parts: str) -> str:
 
 def ask(arguments: argparse.Namespace, where: str, body: Mapping[str, Any]) -> int:
     """Ask, and print what came of it; return the exit status. Raises WatchError where it could not be asked."""
-    import asyncio  # noqa: PLC0415 - so that a help text loads no HTTP client
-
     daemon = connection.of(arguments)
     url, token = daemon.url, _token(arguments.token_file)
     said = {key: value for key, value in body.items() if value is not None}
@@ -84,8 +85,6 @@ def _token(given: Path | None) -> str:
 async def _post(
     daemon: Connection, where: str, token: str, body: Mapping[str, Any]
 ) -> tuple[int, dict[str, Any]]:
-    import aiohttp  # noqa: PLC0415
-
     url = daemon.url + where
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
     headers = {"Authorization": f"Bearer {token}"}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from vllm_watch.lab.sampling import observe
+from benchmarks.lab.virtual import observe
 from vllm_watch.lab.scene import Scene
 from vllm_watch.samples.observation import Call, Observation
 
@@ -22,7 +22,7 @@ _JITTERS = (0.0, 0.02, 0.1, 0.3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Onlooker:
+class Observer:
     """The habits of one watcher; `gaps_apart_s` and so on are means, 0 is never."""
 
     interval_s: float = 5.0
@@ -35,11 +35,11 @@ class Onlooker:
     monotonic: bool = True  # False: only Unix time is known, as in some recordings
 
 
-def any_onlooker(rng: Random) -> Onlooker:
+def any_observer(rng: Random) -> Observer:
     """Draw one: half of them are undisturbed but for jitter and misses."""
-    disturbed = rng.random() < 0.5  # noqa: PLR2004 - half
+    disturbed = rng.random() < 0.5
     apart = [rng.choice((0.0, 1800.0, 7200.0)) if disturbed else 0.0 for _ in range(3)]
-    return Onlooker(
+    return Observer(
         interval_s=rng.choice(INTERVALS),
         jitter_ratio=rng.choice(_JITTERS),
         begins_s=rng.choice((0.0, rng.uniform(60.0, 7200.0))),
@@ -47,35 +47,35 @@ def any_onlooker(rng: Random) -> Onlooker:
         gaps_apart_s=apart[0],
         steps_apart_s=apart[1],
         suspends_apart_s=apart[2],
-        monotonic=rng.random() < 0.75,  # noqa: PLR2004 - live far more often than recorded
+        monotonic=rng.random() < 0.75,
     )
 
 
-def look(scene: Scene, onlooker: Onlooker, rng: Random, duration_s: float) -> Iterator[Observation]:
+def look(scene: Scene, observer: Observer, rng: Random, duration_s: float) -> Iterator[Observation]:
     """What this watcher sees of the only server of a scene, for so long."""
     (server,) = scene.servers.values()
-    t, end_t = onlooker.begins_s, onlooker.begins_s + duration_s
+    t, end_t = observer.begins_s, observer.begins_s + duration_s
     offset_s = stood_s = 0.0  # of Unix time, of the monotonic clock
     while t < end_t:
         scene.advance(t)
         seen = observe(server, scene.rack.sample() if scene.rack else None)
-        if seen.scrape.outcome == "ok" and rng.random() < onlooker.misses_ratio:
+        if seen.scrape.outcome == "ok" and rng.random() < observer.misses_ratio:
             seen = replace(seen, scrape=_TIMED_OUT, health=None, reading=None)
-        monotonic_s = t - stood_s if onlooker.monotonic else None
+        monotonic_s = t - stood_s if observer.monotonic else None
         yield replace(seen, t=seen.t + offset_s, monotonic_s=monotonic_s)
-        jitter_s = rng.uniform(-0.5, 0.5) * onlooker.jitter_ratio * onlooker.interval_s
-        t += onlooker.interval_s + jitter_s
-        if _happens(rng, onlooker, onlooker.gaps_apart_s):
+        jitter_s = rng.uniform(-0.5, 0.5) * observer.jitter_ratio * observer.interval_s
+        t += observer.interval_s + jitter_s
+        if _happens(rng, observer, observer.gaps_apart_s):
             t += _between(rng, _GAP_SECONDS)
-        if _happens(rng, onlooker, onlooker.steps_apart_s):
+        if _happens(rng, observer, observer.steps_apart_s):
             offset_s = rng.choice((-1.0, 1.0)) * _between(rng, _STEP_SECONDS)
-        if _happens(rng, onlooker, onlooker.suspends_apart_s):
+        if _happens(rng, observer, observer.suspends_apart_s):
             away_s = _between(rng, _GAP_SECONDS)
             t, stood_s = t + away_s, stood_s + away_s
 
 
-def _happens(rng: Random, onlooker: Onlooker, apart_s: float) -> bool:
-    return apart_s > 0.0 and rng.random() < onlooker.interval_s / apart_s
+def _happens(rng: Random, observer: Observer, apart_s: float) -> bool:
+    return apart_s > 0.0 and rng.random() < observer.interval_s / apart_s
 
 
 def _between(rng: Random, bounds: tuple[float, float]) -> float:

@@ -1,57 +1,21 @@
-"""What one look at a simulated server sees, as the records that reading its text would give."""
+"""What /metrics of a simulated server says, as the records that reading its text would give."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from vllm_watch.samples.engine import EngineSample, Labelled
-from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.samples.observation import Call, Observation, ProcessState, Reading, ServerSample
+from vllm_watch.samples.observation import Reading, ServerSample
 
 if TYPE_CHECKING:
     from vllm_watch.lab.engine import Engine
     from vllm_watch.lab.vllm import SimulatedVllm
 
-READ_TIMEOUT_SECONDS = 10.0
-_FIRST_PID = 4000
 _IDLE_OPEN_FDS = 27
 _IDLE_CPU_SHARE = 0.02
 _CPU_SECONDS_PER_TOKEN = 4e-5  # detokenizing and streaming
 _RESIDENT_BYTES = 780_000_000.0
 _SLEEP_STATES = ("awake", "weights_offloaded", "discard_all")
 _SPEC_SHARES = (0.55, 0.3, 0.15)  # of the accepted tokens, by position in the draft
-
-_OK = Call(outcome="ok", status=200, latency_s=0.003)
-_REFUSED = Call(outcome="refused", error="connection refused", latency_s=0.0004)
-_SILENT = Call(
-    outcome="read_timeout", error="no answer within 10 s", latency_s=READ_TIMEOUT_SECONDS
-)
-_UNHEALTHY = Call(outcome="http", status=503, error="HTTP 503", latency_s=0.002)
-
-
-def observe(vllm: "SimulatedVllm", gpus: tuple[GpuSample, ...] | None = None) -> Observation:
-    """Look at a server at its present time."""
-    reading = None
-    if not vllm.serving:
-        scrape = health = _REFUSED
-    elif vllm.api_hung:
-        scrape = health = _SILENT
-    else:
-        scrape, health = _OK, _UNHEALTHY if vllm.dead else _OK
-        reading = read(vllm)
-    return Observation(
-        t=vllm.epoch + vllm.t, monotonic_s=vllm.t, target=vllm.name,
-        scrape=scrape, health=health, reading=reading, gpus=gpus,
-        process=_process(vllm) if vllm.process_seen else None,
-    )  # fmt: skip
-
-
-def _process(vllm: "SimulatedVllm") -> ProcessState:
-    """The newest process of this server, be it gone."""
-    return ProcessState(
-        pid=_FIRST_PID + vllm.incarnation,
-        start_time=vllm.epoch + vllm.process_start_t,
-        alive=vllm.alive,
-    )
 
 
 def read(vllm: "SimulatedVllm") -> Reading:

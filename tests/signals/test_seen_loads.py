@@ -2,15 +2,15 @@
 
 import pytest
 
-from vllm_watch.signals.loads_met import LOADS_MAX, LoadsMet
+from vllm_watch.signals.seen_loads import LOADS_MAX, SeenLoads
 
 
 def met(*loads, times=2):
-    loads_met = LoadsMet()
+    seen = SeenLoads()
     for _ in range(times):
         for load in loads:
-            loads_met.learn(*load)
-    return loads_met
+            seen.learn(*load)
+    return seen
 
 
 SMALL = (0.02, 10.0, 0.1)  # seconds, tokens per step, share of the cache in use
@@ -45,7 +45,7 @@ def test_any_engine_whose_steps_are_a_sum_keeps_the_limit():
 
 
 def test_what_was_seen_once_or_never_limits_nothing():
-    assert LoadsMet().longest_seconds(10.0, 0.1) is None
+    assert SeenLoads().longest_seconds(10.0, 0.1) is None
     assert met(SMALL, times=1).longest_seconds(10.0, 0.1) is None
 
 

@@ -1,4 +1,4 @@
-"""What of a reading is believed: a number that can be no count is unknown to all that judges. Pure."""
+"""Takes out of a reading what can be no count (NaN, negative, endless): unknown to all that judges. Pure."""
 
 from collections.abc import Iterable
 from operator import attrgetter, is_
@@ -30,7 +30,7 @@ _process_of = attrgetter(*_OF_PROCESS)
 _counts_of, _histograms_of = attrgetter(*_COUNTS), attrgetter(*HISTOGRAMS)
 
 
-def credible(observation: Observation) -> Observation:
+def sanitized(observation: Observation) -> Observation:
     """The observation without what is no count: NaN, negative and endless values are unknown.
 
     The same object where all can be believed, which is nearly always.

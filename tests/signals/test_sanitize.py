@@ -7,7 +7,7 @@ import pytest
 from tests.detectors.looks import engine, seen
 from vllm_watch.samples.engine import Histogram
 from vllm_watch.samples.record import changed
-from vllm_watch.signals.credible import COUNT_MAX, credible
+from vllm_watch.signals.sanitize import COUNT_MAX, sanitized
 from vllm_watch.watch.watch import Watch
 
 NO_COUNTS = (float("nan"), inf, -5.0, 4e307, COUNT_MAX)
@@ -15,7 +15,7 @@ FIELDS = ("requests_running", "kv_cache_usage", "generation_tokens", "preemption
 
 
 def sole(observation):
-    return credible(observation).reading.engines[0]
+    return sanitized(observation).reading.engines[0]
 
 
 @pytest.mark.parametrize("value", NO_COUNTS)
@@ -25,7 +25,7 @@ def test_what_is_no_count_is_unknown(value):
     sample = sole(odd)
     assert [getattr(sample, name) for name in FIELDS] == [None] * len(FIELDS)
     assert sample.requests_waiting == 3.0
-    server = credible(odd).reading.server
+    server = sanitized(odd).reading.server
     assert server.process_open_fds is None
     assert server.process_start_time is not None
 
@@ -50,7 +50,7 @@ def test_a_histogram_keeps_its_count_without_its_sum(value):
 def test_what_can_be_believed_is_the_same_object():
     """Nothing is copied at a look like nearly all others."""
     look = seen(0, engine(), engine(name="1"))
-    assert credible(look) is look
+    assert sanitized(look) is look
 
 
 @pytest.mark.parametrize("value", NO_COUNTS)

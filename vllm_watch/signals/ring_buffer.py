@@ -1,10 +1,10 @@
-"""The last rows of a few numbers each, in memory that is taken at once: what fills for an hour must not grow for one."""
+"""The last rows of a few numbers each, in memory that is taken once: it must not grow for an hour."""
 
 from array import array
 from collections.abc import Iterator, Sequence
 
 
-class Rows:
+class RingBuffer:
     """At most `length` rows of `width` floats, oldest first; the oldest gives way to a new one."""
 
     __slots__ = ("_added", "_length", "_values", "_width")

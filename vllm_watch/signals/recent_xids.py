@@ -21,7 +21,7 @@ CODES_MAX = 64
 """Of one GPU; a broken one may tell any number."""
 
 
-class StandingXids:
+class RecentXids:
     """Follows the Xids of one host's GPUs."""
 
     def __init__(self) -> None:

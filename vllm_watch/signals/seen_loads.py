@@ -8,7 +8,7 @@ a limit on the steps at any other, without a fit. Beyond that limit an engine is
 from collections.abc import Sequence
 from math import floor, log
 
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 
 GRAIN = log(1.5)
 """Loads within so much (log) of each other are one: their mean is what was met."""
@@ -23,7 +23,7 @@ USAGE_MIN, TOKENS_MIN = 0.01, 1.0
 """Less than a hundredth of the cache, or than a token a step, costs no time that could be seen."""
 
 
-class LoadsMet:
+class SeenLoads:
     """Means of step time, tokens per step and KV usage, by load."""
 
     def __init__(self) -> None:
@@ -34,8 +34,8 @@ class LoadsMet:
         return [[*key, *met] for key, met in self._met.items()]
 
     def restore(self, state: Sequence[Sequence[float]]) -> None:
-        """Go on with the means. Raises one of kept.DAMAGE."""
-        rows = [kept.numbers(row, 6) for row in state[:LOADS_MAX]]
+        """Go on with the means. Raises one of stored.DAMAGE."""
+        rows = [stored.numbers(row, 6) for row in state[:LOADS_MAX]]
         self._met = {(int(row[0]), int(row[1])): row[2:] for row in rows}
 
     def learn(self, step_seconds: float, tokens_per_step: float, kv_usage: float) -> None:
