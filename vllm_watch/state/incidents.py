@@ -17,7 +17,7 @@ from vllm_watch.incidents.incident import (
     from_published,
     published,
 )
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.state.columns import packed, unpacked
 from vllm_watch.state.learnt import Learnt
 from vllm_watch.state.troubles import Trouble
@@ -107,7 +107,7 @@ class IncidentTable:
         ):
             try:
                 found = unpacked(state)
-            except kept.DAMAGE as error:
+            except stored.DAMAGE as error:
                 self._damaged(f"state of target {target}", error)
                 continue
             learnt.append(Learnt(target=target, group=group, saved_t=saved_t, state=found))
@@ -122,7 +122,7 @@ class IncidentTable:
         for name, opened_t, event in rows:
             try:
                 yield from_published(unpacked(event), opened_t)
-            except kept.DAMAGE as error:
+            except stored.DAMAGE as error:
                 self._damaged(f"incident {name}", error)
 
     def _damaged(self, what: str, error: Exception) -> None:
