@@ -1,11 +1,12 @@
-"""Writes the other forms of the alert rules, and tuned copies of them, from alerts/*.yaml.
+"""Writes the alerts of all kinds of incidents, the other forms of the alert rules, and tuned copies of them.
 
-python alerts/generate.py            write deploy/kubernetes/monitoring/prometheus-rule.yaml and alerts/mixin/rules.json
+python alerts/generate.py            write the kinds' part of alerts/incidents.yaml and of docs/alerts.md, and of alerts/*.yaml
+                                     deploy/kubernetes/monitoring/prometheus-rule.yaml and alerts/mixin/rules.json
 python alerts/generate.py --check    exit 1 when one of them is stale
 python alerts/generate.py --out DIR [--set NAME=VALUE]... [--without ALERT]... [--runbooks URL/] [--job NAME]
                                      write the rules to DIR as you want them, in both forms
 
-The rule files are the source and work as they are. In them `0.5  # tune: NAME` marks a number that may be
+The rule files work as they are. In them `0.5  # tune: NAME` marks a number that may be
 another one elsewhere; all of one name have one value. --without leaves an alert out, whatever its file.
 """
 
@@ -19,10 +20,25 @@ from typing import Any
 
 import yaml
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parent))
+
+import kind_rules
+
 ROOT = Path(__file__).parents[1]
 SOURCES = tuple(sorted((ROOT / "alerts").glob("*.yaml")))
 MIXIN = ROOT / "alerts" / "mixin" / "rules.json"
 KUBERNETES = ROOT / "deploy" / "kubernetes" / "monitoring" / "prometheus-rule.yaml"
+
+MADE_PARTS = {
+    ROOT / "alerts" / "incidents.yaml": (
+        "      # --- Made by alerts/generate.py from vllm_watch/story. Do not edit.\n", "      # --- End.\n", kind_rules.rules,
+    ),
+    ROOT / "docs" / "alerts.md": (
+        "<!-- Made by alerts/generate.py from vllm_watch/story. -->\n", "<!-- End of kinds. -->\n", kind_rules.sections,
+    ),
+}  # fmt: skip
+"""File → between which lines a part of it is made, and what makes it."""
 
 TUNED = re.compile(r"([\w.]+)(\)*)[ \t]+# tune: (\w+)")
 HOLE = re.compile(r"<<(\w+)>>")  # not PromQL, not a template, and a plain text in YAML
@@ -45,6 +61,16 @@ _Dumper.add_representer(str, _text)
 _Dumper.ignore_aliases = lambda *_: True  # type: ignore[method-assign]
 
 
+def whole(file: Path) -> str:
+    """The text of a file, with the part that is made as it has to be."""
+    text = file.read_text()
+    if file not in MADE_PARTS:
+        return text
+    begin, end, make = MADE_PARTS[file]
+    before, _, rest = text.partition(begin)
+    return f"{before}{begin}{make()}{end}{rest.partition(end)[2]}"
+
+
 def source(file: Path) -> tuple[str, Values]:
     """A rule file with a hole `<<name>>` for each value that may be another one, and these values."""
     values: Values = {"job": "vllm-watch", "runbooks": ""}
@@ -57,7 +83,7 @@ def source(file: Path) -> tuple[str, Values]:
             )
         return f"<<{name}>>{brackets}"
 
-    text = TUNED.sub(dig, file.read_text())
+    text = TUNED.sub(dig, whole(file))
     return text.replace(JOB, 'job="<<job>>"'), values
 
 
@@ -109,9 +135,13 @@ def as_mixin(groups: Rules, values: Values) -> str:
 
 
 def forms() -> dict[Path, str]:
-    """Every file that is made from the sources."""
+    """Every file that is made, or has a part that is."""
     groups, values = sources(SOURCES)
-    return {KUBERNETES: as_kubernetes(filled(groups, values)), MIXIN: as_mixin(groups, values)}
+    parts = {file: whole(file) for file in MADE_PARTS}
+    return parts | {
+        KUBERNETES: as_kubernetes(filled(groups, values)),
+        MIXIN: as_mixin(groups, values),
+    }
 
 
 def tuned(arguments: argparse.Namespace) -> dict[Path, str]:

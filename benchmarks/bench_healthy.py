@@ -10,13 +10,17 @@ import sys
 import time
 import zlib
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from vllm_watch.lab.lives import LIVES
-from vllm_watch.lab.onlooker import any_onlooker, look
-from vllm_watch.lab.virtual import EPOCH
-from vllm_watch.watch.watch import Watch
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.lab.lives import LIVES
+from benchmarks.lab.observer import any_observer, look
+from benchmarks.lab.virtual import EPOCH
+from vllm_watch.incidents.incident import OPENED, RESOLVED
+from vllm_watch.watch.site_watch import SiteWatch
 
 HOUR, DAY = 3600.0, 86_400.0
 TICKET_DAYS = 3.0
@@ -42,28 +46,29 @@ def tell(slug: str, seed: int, seconds: float) -> Told:
     rng = Random(zlib.crc32(f"{slug} {seed}".encode()))
     scene = LIVES[slug].build(rng.randrange(2**31))
     scene.begin_at(EPOCH)
-    onlooker = any_onlooker(rng)
-    watch, opened, pages, advised, looks = Watch(slug), [], 0, 0, 0
-    engine_s, before = 0.0, onlooker.begins_s
-    for seen in look(scene, onlooker, rng, seconds):
+    observer = any_observer(rng)
+    site, opened, pages, advised, looks = SiteWatch(), [], 0, 0, 0
+    engine_s, before = 0.0, observer.begins_s
+    for seen in look(scene, observer, rng, seconds):
         looks += 1
         engine_s += (scene.t - before) * max(1, len(scene["vllm"].engines))
         before = scene.t
-        for event in watch.observe(seen):
-            if event["event"] == "resolved":
+        for event in site.look(seen):
+            incident = event.incident
+            if event.event == RESOLVED:
                 continue
-            pages += event["severity"] == "page"
-            advised += event["restart_advised"]
-            if event["event"] == "opened" or event["severity"] == "page":
-                what = f"{event['severity']} {event['kind']}/{event['cause']}"
-                opened.append(f"{scene.t / HOUR:.2f} h {what}: {event['summary']}")
-    habits = f"{onlooker.interval_s:g} s ±{onlooker.jitter_ratio / 2:.0%}"
+            pages += incident.severity == "page"
+            advised += incident.restart_advised
+            if event.event == OPENED or incident.severity == "page":
+                what = f"{incident.severity} {incident.kind}/{incident.cause}"
+                opened.append(f"{scene.t / HOUR:.2f} h {what}: {incident.summary}")
+    habits = f"{observer.interval_s:g} s ±{observer.jitter_ratio / 2:.0%}"
     for name in ("gaps", "steps", "suspends"):
-        habits += f" {name}" if getattr(onlooker, f"{name}_apart_s") else ""
-    habits += "" if onlooker.monotonic else " Unix time"
+        habits += f" {name}" if getattr(observer, f"{name}_apart_s") else ""
+    habits += "" if observer.monotonic else " Unix time"
     return Told(
         slug, seed, habits, engine_s, looks, time.process_time() - began_s, opened, pages, advised,
-        watch.failures,
+        site.failures,
     )  # fmt: skip
 
 

@@ -4,13 +4,17 @@ Ten engines at a request a second each, looked at every 5 s into full records, o
 what the machine's other users cannot spoil; elapsed time is what a soak run waits for.
 """
 
+import sys
 import time
+from pathlib import Path
 from random import Random
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from benchmarks.lab.virtual import observations
 from vllm_watch.lab.exposition import Writer
 from vllm_watch.lab.release_v0 import V0
 from vllm_watch.lab.release_v1 import V1
-from vllm_watch.lab.virtual import observations
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.lab.workload import OpenLoop, Sizes
 

@@ -4,9 +4,14 @@ python docs/generate_configuration.py            write it
 python docs/generate_configuration.py --check    exit 1 when it is stale
 """
 
+import ast
+import inspect
+import re
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
@@ -90,6 +95,18 @@ MORE = {
     "targets": """\
 No secret belongs into a URL: a URL with credentials is refused. Names and URLs are unique.
 """,
+    "scrape.tls_config": """\
+The keys are those of Prometheus' `tls_config`, as far as files go: `ca`, `cert`, `key`, `*_ref` and versions are not
+taken. It holds for every target with an `https` URL, also for those that are found; a target that is written out may
+have its own, which stands in its place as a whole (`tls_config: {}`: none of it).
+
+Files are read as the daemon starts or reloads, and one that cannot be used is refused. They are looked at every 5 seconds
+while connections are made: a renewed certificate needs no restart. While certificate and key do not fit each other, the
+old ones serve, and the log says so.
+
+A handshake that fails is outcome `tls`, with the reason. A server that closes during the handshake without a reason is
+`connect_timeout`, as a dead one behind a balancer is; with TLS 1.2 it may also be one that asks for a certificate.
+""",
     "discovery": """\
 A server that is found twice is watched once; what is written out under `targets` wins over what is
 found, files win over names, and both over pods. At most 10,000 targets are taken and the rest is said.
@@ -140,7 +157,7 @@ def _sections(model: type[BaseModel], path: str) -> Iterator[str]:
     leaves = {name: field for name, field in model.model_fields.items() if not _below(model, name)}
     if leaves:
         yield "| key | type | default | what it does |\n|---|---|---|---|"
-        yield "\n".join(_row(name, field) for name, field in leaves.items()) + "\n"
+        yield "\n".join(_row(model, name, field) for name, field in leaves.items()) + "\n"
     if path in MORE:
         yield MORE[path]
     for name in model.model_fields:
@@ -154,14 +171,29 @@ def _below(model: type[BaseModel], name: str) -> type[BaseModel] | None:
     return None if model is TargetConfig else model_at(model, (name,))
 
 
-def _row(name: str, field: FieldInfo) -> str:
-    extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-    what = field.description or ""
-    why = extra.get("why")
+@cache
+def told(model: type[BaseModel]) -> dict[str, dict[str, str]]:
+    """By key: what the text below it in the code says under "" (what it does), "Default" and "Why"."""
+    found = told(model.__base__) if model.__base__ not in (None, BaseModel) else {}
+    (definition,) = ast.parse(inspect.getsource(model)).body
+    for pair in pairwise(getattr(definition, "body", [])):
+        match pair:
+            case ast.AnnAssign(target=ast.Name(id=key)), ast.Expr(
+                value=ast.Constant(value=str(said))
+            ):
+                parts = re.split(r"^\s*(Default|Why): ", said, flags=re.MULTILINE)
+                texts = [" ".join(part.split()) for part in parts]
+                found = found | {key: dict(zip(["", *texts[1::2]], texts[::2], strict=True))}
+    return found
+
+
+def _row(model: type[BaseModel], name: str, field: FieldInfo) -> str:
+    said = told(model).get(name, {})
+    what, why = said.get("", ""), said.get("Why")
     cells = (
         f"`{name}`",
         _type(name, field),
-        _default(field, extra),
+        said.get("Default") or _default(field),
         f"{what} *{why}*" if why else what,
     )
     return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
@@ -189,9 +221,7 @@ def _type(name: str, field: FieldInfo) -> str:
     return words[annotation]
 
 
-def _default(field: FieldInfo, extra: dict[str, Any]) -> str:
-    if "default" in extra:
-        return str(extra["default"])
+def _default(field: FieldInfo) -> str:
     if field.default is PydanticUndefined:
         return "**required**"
     if field.default is None or field.default in ("", ()):

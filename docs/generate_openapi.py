@@ -15,18 +15,19 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from vllm_watch import __version__
-from vllm_watch.board.health import SourceHealth
-from vllm_watch.incidents.incident import Incident
-from vllm_watch.export.people_api import MINUTES_MAX, TEXT_CHARACTERS_MAX
+from vllm_watch.board.health import SourceHealth, StoreHealth
 from vllm_watch.board.restarts import RestartPlan, RestartState
-from vllm_watch.board.health import StoreHealth
+from vllm_watch.export.operator_api import MINUTES_MAX, TEXT_CHARACTERS_MAX
+from vllm_watch.incidents.incident import Incident
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.target import Target
 from vllm_watch.signals.records import Advice, Sight, TargetSignals
+from vllm_watch.story.base import Story
+from vllm_watch.story.restart_steps import Step
 
 PAGE = Path(__file__).parent / "openapi.json"
 Schema = dict[str, Any]
-RECORDS = (TargetSignals, Sight, Advice, Incident, RestartPlan, RestartState, SourceHealth, StoreHealth, Target, GpuReading)  # fmt: skip
+RECORDS = (TargetSignals, Sight, Advice, Incident, RestartPlan, RestartState, SourceHealth, StoreHealth, Target, GpuReading, Story, Step)  # fmt: skip
 
 TEXT: Schema = {"type": "string", "maxLength": TEXT_CHARACTERS_MAX}
 MINUTES: Schema = {"type": "number", "exclusiveMinimum": 0, "maximum": MINUTES_MAX}
@@ -63,8 +64,8 @@ def more(name: str, **properties: Schema) -> Schema:
     return {"allOf": [ref(name), record(**properties)]}
 
 
-def schemas() -> Schema:
-    """Those of the records, and of what is put together from them."""
+def _of_records() -> Schema:
+    """Those of the records, as they are shown."""
     found: Schema = {}
     for kind in RECORDS:
         made = TypeAdapter(kind).json_schema(
@@ -82,9 +83,16 @@ def schemas() -> Schema:
         **{"class": {"type": "string"}, "deterministic": {"type": "boolean"}},
         root_cause_line=optional({"type": "string"}), explanation={"type": "string"},
     ))  # fmt: skip
+    _under_shown_names(found["Incident"])
+    return found
+
+
+def schemas() -> Schema:
+    """Those of the records, and of what is put together from them."""
     text, number = {"type": "string"}, {"type": ["number", "null"]}
-    incident = more("Incident", state={"enum": ["open", "resolved"]})
-    return found | {
+    words = dict.fromkeys(("title", "says", "first_step", "restart_outcome", "runbook"), text)
+    incident = more("Incident", state={"enum": ["open", "resolved"]}, **words)
+    return _of_records() | {
         "IncidentShown": incident,
         "TargetShown": more(
             "Target", interval_seconds=number, state=text, state_text=text, detectors=by_name(ref("Sight")),
@@ -97,7 +105,8 @@ def schemas() -> Schema:
             window_seconds=number, history_seconds=number, store=optional(ref("StoreHealth")),
             restarts=optional(ref("RestartState")), not_ready={"type": ["string", "null"]},
             sources=by_name(ref("SourceHealth")), gpus=optional(ref("GpuReading")),
-            targets=listed(ref("TargetShown")),
+            host=record(name=text, incidents=listed(ref("IncidentShown"))),
+            targets=listed(ref("TargetShown")), story=by_name(ref("Story")), restart_steps=by_name(ref("Step")),
         ),
         "Incidents": record(incidents=listed(ref("IncidentShown"))),
         "History": record(target=text, engines=by_name(record(
@@ -122,6 +131,17 @@ def schemas() -> Schema:
         "Nothing": {"type": "object", "maxProperties": 0},
         "AlertGroup": {"type": "object", "description": "Alertmanager's webhook payload, version 4."},
     }  # fmt: skip
+
+
+def _under_shown_names(incident: Schema) -> None:
+    """Times and evidence have names of the API's own, and what judgement alone needs is not shown."""
+    properties, number = incident["properties"], {"type": ["number", "null"]}
+    sides = {side: properties.pop(f"evidence_{side}") for side in ("for", "against")}
+    for key in ("firing", "outlived", "opened_t", "updated_t", "resolved_t"):
+        properties.pop(key)
+    times = (f"{name}_timestamp_seconds" for name in ("opened", "updated", "resolved"))
+    properties |= {"evidence": record(**sides), **dict.fromkeys(times, number)}
+    incident["required"] = sorted(properties)
 
 
 def _as_shown(schema: Any) -> None:

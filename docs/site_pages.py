@@ -20,6 +20,15 @@ LINK = re.compile(r"(?<=\]\()(?P<link>[^)#\s]+)(?P<anchor>#[^)\s]*)?(?=\))")
 KINDS = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".py": "python", ".service": "ini", ".conf": "ini"}  # fmt: skip
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """List the page of every kind of incident."""
+    for part in config.nav or ():
+        if "Runbooks" in part:
+            pages = sorted((ROOT / DOCS / "detectors").glob("*.md"))
+            part["Runbooks"] = [f"detectors/{page.name}" for page in pages]
+    return config
+
+
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
     """Add the pages that are not in docs/."""
     for name, uri in PAGES.items():

@@ -27,13 +27,13 @@ WAITING = (
 # programs that are stopped and killed, a browser. make test and CI run them all.
 LONG = (
     "detectors/test_healthy_stories.py", "alerts/test_stories.py", "detectors/test_stories.py",
-    "alerts/test_recorded.py", "detectors/test_missing_signals.py", "lab/test_lives.py", "state/test_split_replay.py",
+    "alerts/test_recorded.py", "detectors/test_missing_signals.py", "benchmarks/test_lives.py", "state/test_split_replay.py",
     "benchmarks/test_detection.py", "benchmarks/test_fleet.py",
     "benchmarks/test_soak.py", "fuzz/test_fuzz.py",
     "restart/test_failing_disk.py", "restart/test_daemon_restarts.py", "restart/test_restart_stories.py",
-    "restart/test_wiring.py", "hooks/test_gate_probes.py", "locks/test_lease.py", "locks/test_etcd.py",
+    "restart/test_restarts.py", "hooks/test_gate_probes.py", "locks/test_lease.py", "locks/test_etcd.py",
     "restart/test_lock_loss.py", "cli/test_gpus.py", "sources/test_flight_recorder.py",
-    "nvml/test_deadline.py", "restart/test_journal.py", "restart/test_people.py", "export/test_page.py",
+    "nvml/test_deadline.py", "state/test_journal.py", "restart/test_operators.py", "export/test_page.py",
     "export/test_page_incidents.py", "detectors/test_throughput_collapse.py", "sources/test_exposition.py",
     "export/test_page_restarts.py", "export/test_page_access.py", "export/test_page_fleet.py",
     "export/test_page_latency.py", "export/test_page_questions.py", "export/test_page_survives.py",
@@ -44,7 +44,7 @@ LONG = (
     "tests/support/test_service_manager.py", "tests/test_cpu_live.py", "tests/test_security_page.py", "cli/test_notify.py",
     "cli/test_top_terminal.py", "deploy/test_systemd.py", "hooks/test_signal.py", "hooks/test_command.py",
     "export/test_attacks.py", "notify/test_courier.py", "cli/test_record.py", "cli/test_connection.py",
-    "deploy/test_kubernetes.py", "tests/test_daemon_pods.py", "restart/test_restart.py",
+    "deploy/test_kubernetes.py", "tests/test_daemon_pods.py", "restart/test_restart.py", "tests/test_new_kind.py",
 )  # fmt: skip
 
 

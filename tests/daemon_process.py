@@ -104,11 +104,11 @@ class DaemonProcess:
 
 
 @asynccontextmanager
-async def daemon(*arguments, environ=None, command="run", listen="127.0.0.1:0"):
-    """`vllm-watch run` (or another command that serves) with a target looked at every 0.2 seconds."""
+async def daemon(*arguments, environ=None, command="run", listen="127.0.0.1:0", tree=ROOT):
+    """`vllm-watch run` (or another command that serves) with a target looked at every 0.2 seconds; the code of `tree`."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "vllm_watch", command, "--listen", listen, *map(str, arguments),
-        cwd=ROOT, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
+        cwd=tree, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
         env={k: v for k, v in os.environ.items() if not k.startswith("VLLM_")}
         | SETTINGS | (environ or {}),
     )  # fmt: skip

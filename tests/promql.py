@@ -2,21 +2,21 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, get_args
 
 import promql_parser
 
-from vllm_watch.export.families import FAMILIES
-from vllm_watch.board.incidents import KINDS
-from vllm_watch.incidents.incident import SEVERITIES
 from vllm_watch.board.health import NOTIFIER_OUTCOMES
+from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.target_families import GPU_STATUSES
-from vllm_watch.restart.attempt import ENDED_STATES
-from vllm_watch.restart.guard import SLUGS
-from vllm_watch.restart.policy import MODES
+from vllm_watch.incidents.incident import SEVERITIES
+from vllm_watch.restart.guard import CHECK_NAMES
 from vllm_watch.restart.request import TRIGGERS
 from vllm_watch.samples.observation import OUTCOMES
+from vllm_watch.settings.restart import Mode
 from vllm_watch.signals.state import STATES
+from vllm_watch.state.attempt import ENDED_STATES
+from vllm_watch.story.kinds import KINDS
 
 NAME = re.compile(r"\bvllm_watch_[a-z0-9_]+")
 LABELS = {family.name: set(family.all_labels) for family in FAMILIES}
@@ -36,10 +36,10 @@ VALUES = {
     "source": {"metrics", "health", "version", "models", "sleep", "canary", "nvml"},
     "kind": set(KINDS),
     "trigger": set(TRIGGERS),
-    "blocker": set(SLUGS),
+    "blocker": set(CHECK_NAMES),
     "for": {"approval", "gate"},
-    "gate": set(SLUGS),
-    "mode": set(MODES),
+    "gate": set(CHECK_NAMES),
+    "mode": set(get_args(Mode)),
 }
 # Where one label means something else: of a restart the outcome is not that of a scrape.
 VALUES_OF = {

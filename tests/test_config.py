@@ -11,12 +11,16 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from docs.generate_configuration import told
+from tests.export.certificates import Authority
 from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError
 from vllm_watch.restart.hooks.base import HookCall
 from vllm_watch.settings import overrides
 from vllm_watch.settings.errors import model_at
 from vllm_watch.settings.target import name_of, slug
+from vllm_watch.settings.tls import TlsConfig
+from vllm_watch.story.kinds import STORIES
 
 ROOT = Path(__file__).parents[1]
 GENERATOR = ROOT / "docs/generate_configuration.py"
@@ -295,6 +299,40 @@ def test_paths_start_at_the_folder_of_the_file(tmp_path, monkeypatch):
     )
 
 
+def test_the_tls_of_a_target_stands_in_place_of_that_of_all(tmp_path):
+    """As a whole, like any other key of `scrape`; its files start at the folder of the file that names them."""
+    ours = Authority(tmp_path, "ours")
+    (tmp_path / "theirs").mkdir()
+    theirs = Authority(tmp_path / "theirs", "theirs")
+    text = """
+        scrape: {tls_config: {ca_file: ours.pem, server_name: llm.example}}
+        targets:
+          - {url: https://a, scrape: {interval_seconds: 9}}
+          - {url: https://b, scrape: {tls_config: {ca_file: theirs/theirs.pem}}}
+          - {url: https://c, scrape: {tls_config: {}}}
+    """
+    config = load(written(tmp_path, text), environ={})
+    of_all, of_b, of_c = (config.scrape_for(target).tls_config for target in config.targets)
+
+    assert of_all == TlsConfig(ca_file=ours.own.certificate, server_name="llm.example")
+    assert of_b == TlsConfig(ca_file=theirs.own.certificate)
+    assert of_c == TlsConfig()
+
+
+def test_the_tls_of_all_can_be_set_without_a_file(tmp_path):
+    """By the environment, as every other key."""
+    certificate = Authority(tmp_path).own.certificate
+    environ = {
+        "VLLM_WATCH_SCRAPE__TLS_CONFIG__CA_FILE": str(certificate),
+        "VLLM_WATCH_SCRAPE__TLS_CONFIG__INSECURE_SKIP_VERIFY": "true",
+    }
+    config = load(None, environ=environ, targets=["https://a"])
+    assert config.scrape.tls_config == TlsConfig(ca_file=certificate, insecure_skip_verify=True)
+    environ["VLLM_WATCH_SCRAPE__TLS_CONFIG__CA_FILE"] = "/nowhere"
+    with pytest.raises(ConfigError, match="^VLLM_WATCH_SCRAPE__TLS_CONFIG__CA_FILE: '/nowhere' names no file"):  # fmt: skip
+        load(None, environ=environ)
+
+
 @pytest.mark.parametrize(("text", "expected"), [("on", "on"), ("off", "off"), ("'off'", "off")])
 def test_a_bare_on_is_no_boolean_here(tmp_path, text, expected):
     """YAML reads a bare `on` as true; the switch takes it as it was written."""
@@ -324,6 +362,15 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path, make, cause, remedy):
     make(file)
 
     assert errors_of(lambda: load(file, environ={})) == [f"{file}: {cause}", f"  → {remedy}"]
+
+
+def test_a_notifier_tells_of_kinds_that_there_are(tmp_path):
+    """Every kind of incident that has a story, and no other one; the mistake names them all."""
+    text = "notifications: {{webhook: [{{name: a, url: 'https://a/b', kinds: [{}]}}]}}"
+    config = load(written(tmp_path, text.format(", ".join(STORIES))), environ={})
+    assert config.notifications.webhook[0].kinds == tuple(STORIES)
+    said = errors_of(lambda: load(written(tmp_path, text.format("engine_dwon")), environ={}))
+    assert said[-1] == f"  → write one of {', '.join(STORIES)}"
 
 
 def test_ten_thousand_targets_load_within_seconds(tmp_path):
@@ -396,17 +443,18 @@ def test_the_documented_example_is_a_configuration(tmp_path):
 
 def test_every_key_says_what_it_does():
     """No key is without a description, and no default without a reason, but for mere labels."""
-    for path, name, field in keys_of(Config, ""):
-        assert field.description, f"{path}.{name}"
-        reasoned = isinstance(field.json_schema_extra, dict) and "why" in field.json_schema_extra
-        assert reasoned or field.is_required() or field.default in (None, "", ()), f"{path}.{name}"
+    for model, name, field in keys_of(Config, ""):
+        said = told(model).get(name, {})
+        assert said.get(""), f"{model.__name__}.{name}"
+        reasoned = "Why" in said or field.is_required() or field.default in (None, "", ())
+        assert reasoned, f"{model.__name__}.{name}"
 
 
 def keys_of(model, path):
     for name, field in model.model_fields.items():
         inner = model_at(model, (name,))
         if inner is None:
-            yield path, name, field
+            yield model, name, field
         else:
             yield from keys_of(inner, f"{path}.{name}")
 

@@ -322,7 +322,8 @@ async def test_a_driver_that_hangs_delays_nothing(tmp_path):
     async with wire() as server:
         engine_routes(server)
         async with daemon("--target", f"a={server.url}", environ=environ) as process:
-            status = await process.until(lambda s: s["gpus"] and s["gpus"]["status"] == "hung")
+            await process.until(lambda s: s["gpus"] and s["gpus"]["status"] == "hung")
+            status = await process.until(lambda s: "metrics" in target(s)["sources"])
             calls = target(status)["sources"]["metrics"]["calls"]
             await process.until(lambda s: target(s)["sources"]["metrics"]["calls"] >= calls + 10)
             began = time.monotonic()

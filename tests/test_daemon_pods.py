@@ -17,7 +17,7 @@ from vllm_watch.daemon import Daemon
 from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
-from vllm_watch.watch.gpu_rounds import GpuSource
+from vllm_watch.watch.host_loop import GpuSource
 
 METRICS = (
     "# TYPE vllm:num_requests_running gauge\n"

@@ -14,7 +14,7 @@ from tests.daemon_process import ROOT, daemon
 from tests.planted import PLACES
 from vllm_watch.clients.signed_post import REPLAY_SECONDS
 from vllm_watch.export import answers, auth, listener, web_config
-from vllm_watch.export.people_api import ALERTS_BYTES_MAX
+from vllm_watch.export.operator_api import ALERTS_BYTES_MAX
 from vllm_watch.settings import web
 
 PAGE = (ROOT / "docs/security.md").read_text()

@@ -1,6 +1,7 @@
 """The command line: finds the command, loads its module alone, and turns its end into an exit status."""
 
 import argparse
+import gc
 import importlib
 import os
 import sys
@@ -9,9 +10,8 @@ from difflib import get_close_matches
 from typing import NoReturn, Protocol, TextIO, cast
 
 from vllm_watch import __version__
-from vllm_watch.cli.helpers import exit_status
+from vllm_watch.cli.helpers import exit_status, terminal
 from vllm_watch.errors import WatchError
-from vllm_watch.support.loading import uncollected
 from vllm_watch.support.redaction import redacted
 
 # Here and not in the modules, so that --help loads none of them.
@@ -107,8 +107,11 @@ def _run(argv: list[str]) -> int:
 
 
 def _load(name: str) -> Command:
-    with uncollected():
+    gc.disable()  # importing makes no garbage, and looking for it takes an eighth of the time
+    try:
         module = importlib.import_module(f"vllm_watch.cli.{name.replace('-', '_')}")
+    finally:
+        gc.enable()
     return cast("Command", module)
 
 
@@ -138,9 +141,8 @@ def _parser(name: str | None, command: Command | None) -> argparse.ArgumentParse
 
 
 def _tell(error: WatchError, stream: TextIO) -> None:
-    bold, dim, plain = "\033[1;31m", "\033[2m", "\033[0m"
-    if not stream.isatty() or "NO_COLOR" in os.environ:
-        bold = dim = plain = ""
+    coloured = terminal.takes_colours(stream)
+    bold, dim, plain = ("\033[1;31m", "\033[2m", "\033[0m") if coloured else ("", "", "")
     # A configuration tells all that is wrong at once, each with its own remedy.
     stream.writelines(
         f"{bold}vllm-watch:{plain} {redacted(each.cause)}\n{dim}  → {redacted(each.remedy)}{plain}\n"

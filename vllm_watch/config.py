@@ -13,13 +13,13 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from vllm_watch.errors import ConfigError
-from vllm_watch.settings import overrides
+from vllm_watch.settings import overrides, yaml_text
 from vllm_watch.settings.api import ApiSettings
 from vllm_watch.settings.base import FilePath, Problem, Sections, problem, problems, quoted
 from vllm_watch.settings.errors import InvalidConfigError, KeyPath, explained
 from vllm_watch.settings.hooks import HookSettings, HooksSettings
 from vllm_watch.settings.notifications import NotificationsSettings
-from vllm_watch.settings.restart import RestartSettings, unusable
+from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.stages import (
     CanarySettings,
     FleetSettings,
@@ -37,6 +37,7 @@ from vllm_watch.settings.target import (
     named,
     refuse_duplicates,
 )
+from vllm_watch.settings.tls import TlsFileError
 
 _FILE_BYTES_MAX = 2 << 20  # 10,000 targets with all their labels; a larger file is not ours
 _PORT_MAX = 65535
@@ -54,38 +55,33 @@ def _listen(value: Any) -> Any:
 class Config(Sections):
     """Everything that can be set."""
 
-    listen: Annotated[str, BeforeValidator(_listen)] = Field(
-        "127.0.0.1:9470",
-        description="Where the status page, `/metrics` and the API are served; port 0 takes a free one.",
-        json_schema_extra={"why": "Nobody but this host reads along unless told otherwise."},
-    )
-    web_config: FilePath | None = Field(
-        None,
-        description="Web configuration file as of Prometheus' exporters: TLS, passwords, headers; "
-        "[security.md](security.md). Read again when it or a certificate changes.",
-        json_schema_extra={"default": "none: served in the clear, to whoever reaches it"},
-    )
-    state_dir: FilePath | None = Field(
-        None,
-        description="Folder for what should outlive a restart of the watcher (incidents, what was learnt, recordings); made if it is missing.",
-        json_schema_extra={
-            "default": "none: all stays in memory",
-            "why": "A sidecar may have no disk.",
-        },
-    )
-    procfs: FilePath = Field(
-        Path("/proc"),
-        description="Where the host's `/proc` is mounted, to say who holds GPU memory and how long engines wait for a CPU.",
-        json_schema_extra={"why": "Outside a container it is the host's own."},
-    )
-    engine_log: FilePath | None = Field(
-        None,
-        description="The file that the only target's output is written to; with several targets each names its own.",
-        json_schema_extra={"default": "none", "why": "Most logs go elsewhere than to a file here."},
-    )
-    targets: tuple[TargetConfig, ...] = Field(
-        (), max_length=TARGETS_MAX, description="The servers to watch, written out."
-    )
+    listen: Annotated[str, BeforeValidator(_listen)] = "127.0.0.1:9470"
+    """Where the status page, `/metrics` and the API are served; port 0 takes a free one.
+    Why: Nobody but this host reads along unless told otherwise."""
+
+    web_config: FilePath | None = None
+    """Web configuration file as of Prometheus' exporters: TLS, passwords, headers;
+    [security.md](security.md). Read again when it or a certificate changes.
+    Default: none: served in the clear, to whoever reaches it"""
+
+    state_dir: FilePath | None = None
+    """Folder for what should outlive a restart of the watcher (incidents, what was learnt, recordings);
+    made if it is missing.
+    Default: none: all stays in memory
+    Why: A sidecar may have no disk."""
+
+    procfs: FilePath = Path("/proc")
+    """Where the host's `/proc` is mounted, to say who holds GPU memory and how long engines wait for a CPU.
+    Why: Outside a container it is the host's own."""
+
+    engine_log: FilePath | None = None
+    """The file that the only target's output is written to; with several targets each names its own.
+    Default: none
+    Why: Most logs go elsewhere than to a file here."""
+
+    targets: tuple[TargetConfig, ...] = Field((), max_length=TARGETS_MAX)
+    """The servers to watch, written out."""
+
     discovery: DiscoverySettings = DiscoverySettings()
     scrape: ScrapeSettings = ScrapeSettings()
     canary: CanarySettings = CanarySettings()
@@ -148,7 +144,7 @@ class Config(Sections):
         for path, restart in places:
             found += [
                 Problem((*path, *key), cause, remedy)
-                for key, cause, remedy in unusable(restart, seconds, self.state_dir is not None)
+                for key, cause, remedy in restart.unusable(seconds, self.state_dir is not None)
             ]
         return found
 
@@ -185,6 +181,12 @@ class Config(Sections):
         """Return what holds for this target: its own keys over those of `slo`."""
         own = target.slo.model_dump(exclude_unset=True)
         return self.slo.model_copy(update=own) if own else self.slo
+
+    @property
+    def wants_restarts(self) -> bool:
+        """May a target be restarted, or may people ask for it?"""
+        modes = {self.restart.mode, *(self.restart_for(target).mode for target in self.targets)}
+        return bool(self.api.tokens) or modes != {"off"}
 
     def restart_for(self, target: TargetConfig) -> RestartSettings:
         """Return what holds for this target: its own keys over those of `restart`, section by section."""
@@ -233,10 +235,12 @@ def load(
     procfs: Path | None = None,
     engine_log: Path | None = None,
     web_config: Path | None = None,
+    tls: Mapping[str, str] | None = None,
 ) -> Config:
     """Read the file (none is fine; `VLLM_WATCH_CONFIG` may name one), then `environ`, then the arguments.
 
-    `targets` are `[NAME=]URL` as on the command line and are added to those of the file.
+    `targets` are `[NAME=]URL` as on the command line and are added to those of the file. `tls` has keys of
+    `scrape.tls_config`.
 
     Raises:
         ConfigError: for all that is wrong at once; `InvalidConfigError.problems` has each by itself.
@@ -249,7 +253,7 @@ def load(
     merged.environment(Config, environ)
     merged.arguments(
         targets=targets, listen=listen, state_dir=state_dir, procfs=procfs, engine_log=engine_log,
-        web_config=web_config,
+        web_config=web_config, tls=tls or {},
     )  # fmt: skip
     errors = [ConfigError(f"{file}: {cause}", remedy) for cause, remedy in found] + merged.errors
     context: dict[str, Any] = {"folder": path.absolute().parent if path else Path.cwd()}
@@ -258,15 +262,13 @@ def load(
     except ValidationError as error:
         errors += explained(error, Config, merged.label)
     else:
-        errors += _unreadable_keys(config, merged.label)
+        errors += _unusable_files(config, merged.label)
     if errors:
         raise InvalidConfigError(errors)
     return config
 
 
 def _read(path: Path) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    from vllm_watch.settings import yaml_text  # noqa: PLC0415 - not without a file
-
     return yaml_text.read(path, _FILE_BYTES_MAX)
 
 
@@ -277,7 +279,8 @@ def _readable(file: Path) -> bool:
         return False
 
 
-def _unreadable_keys(config: Config, label: Callable[[KeyPath], str]) -> list[ConfigError]:
+def _unusable_files(config: Config, label: Callable[[KeyPath], str]) -> list[ConfigError]:
+    """Of keys and certificates: that one is not there is better said now than when an engine is asked."""
     places: list[tuple[KeyPath, ScrapeSettings]] = [(("scrape",), config.scrape)]
     places += [
         (("targets", number, "scrape"), target.scrape)
@@ -286,9 +289,15 @@ def _unreadable_keys(config: Config, label: Callable[[KeyPath], str]) -> list[Co
     errors: list[ConfigError] = []
     for path, scrape in places:
         file = scrape.api_key_file
-        if file is None or _readable(file):
-            continue
-        # Not shown: many put the key itself here.
-        cause = f"{label((*path, 'api_key_file'))}: the value (not shown) names no file that can be read"
-        errors.append(ConfigError(cause, "name a file that holds the key, readable by vllm-watch"))
+        if file is not None and not _readable(file):
+            # Not shown: many put the key itself here.
+            cause = f"{label((*path, 'api_key_file'))}: the value (not shown) names no file that can be read"
+            remedy = "name a file that holds the key, readable by vllm-watch"
+            errors.append(ConfigError(cause, remedy))
+        try:
+            if scrape.tls_config.files:
+                scrape.tls_config.context()
+        except TlsFileError as error:
+            cause = f"{label((*path, 'tls_config', error.key))}: {error.cause}"
+            errors.append(ConfigError(cause, error.remedy))
     return errors

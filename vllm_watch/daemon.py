@@ -9,30 +9,35 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
 
 from vllm_watch.board.board import Board
+from vllm_watch.board.health import StoreHealth
 from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
-from vllm_watch.export.door import Door
 from vllm_watch.export.in_a_line import in_a_line
+from vllm_watch.export.server import Server
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.incidents.incident import IncidentEvent
-from vllm_watch.notify.notifying import Notifying
-from vllm_watch.restart.switch import Switch
+from vllm_watch.notify.switch import NotifySwitch
+from vllm_watch.restart import config_changes
 from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.sources import cpu_waits, http
+from vllm_watch.sources.canary import CanarySource
+from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.targets import Discovery
 from vllm_watch.sources.vllm import VllmSource
+from vllm_watch.state.folder import StateFolder
 from vllm_watch.support.service_manager import ServiceManager
+from vllm_watch.watch.canary_rounds import CanaryRounds
 from vllm_watch.watch.host_loop import GpuSource, HostLoop
 from vllm_watch.watch.host_watch import HostWatch, ServerLook
 from vllm_watch.watch.memory import Memory
@@ -41,10 +46,7 @@ from vllm_watch.watch.target_loop import TargetLoop
 from vllm_watch.watch.watch import Watch
 
 if TYPE_CHECKING:  # what only some configurations need is loaded where one does
-    from vllm_watch.export.server import Server
-    from vllm_watch.restart.journals import OwnJournal
-    from vllm_watch.sources.engine_log import EngineLog
-    from vllm_watch.watch.canary_rounds import CanaryRounds
+    from vllm_watch.restart.restarts import Restarts
 
 _log = structlog.get_logger()
 
@@ -90,43 +92,57 @@ class Daemon:
         self._discovery = Discovery(config)
         self._processes = ProcessListing(config.procfs)
         self.board = Board(window_seconds=config.signals.window_seconds, host=socket.gethostname())
-        self._memory = Memory(config.state_dir, self.board)
-        self._looked = asyncio.Event()  # has a first look ended, or is there none to wait for?
-        self._journal = self._own_journal()
+        state = self._state = self._state_folder()
+        self._memory = Memory(state.incidents if state else None, self.board)
+        self._journal = state.journal if state else None
         self.recorder = FlightRecorder(
-            seconds=config.recorder.minutes * 60,
-            bytes_max_per_target=config.recorder.bytes_max,
+            seconds=config.recorder.minutes * 60, bytes_max_per_target=config.recorder.bytes_max,
             spool_dir=config.state_dir and config.state_dir / "recordings",
-        )
-        self._restarts = Switch(config, self.board, self._recording, self._journal, self._log_tail)
-        silenced, ours = self._restarts.silenced, lambda: self._memory.holds
-        self._notifying = Notifying(config, self.board, silenced, ours)
+        )  # fmt: skip
+        self._logs: dict[str, EngineLog] = {}  # by target
+        told = state.ledger if state else None
+        self._notify = NotifySwitch(config, self.board, self._silenced, told)
         self._publisher = Publisher(
             self.board, Fleet(config.fleet.share, config.fleet.targets_min), self.recorder,
-            self._memory, (self._restarts, self._notifying, self),
+            self._memory, (self, self._notify),
         )  # fmt: skip
+        self._restarts: Restarts | None = None
+        self._configure_restarts()
         self._host = HostLoop(
             config, make_gpu_source, HostWatch(socket.gethostname()), self.board, self.recorder,
             self._publisher, self._on_host,
         )  # fmt: skip
-        self._door = Door(*config.listen_address, config.web_config)
+        self._server = self._new_server()
 
-    def _own_journal(self) -> "OwnJournal | None":
+    def _state_folder(self) -> StateFolder | None:
         if self._config.state_dir is None:
             return None
-        from vllm_watch.restart.journals import OwnJournal  # noqa: PLC0415 - brings a database
+        self.board.store = StoreHealth(str(self._config.state_dir))
+        return StateFolder(self._config.state_dir, self.board.store.count)
 
-        return OwnJournal(self._config.state_dir, lambda: self._memory.holds)
+    def _configure_restarts(self) -> None:
+        """Restarts are loaded once a configuration asks for them, and stay from then on."""
+        if self._restarts is not None:
+            self._restarts.configure(self._config)
+        elif self._config.wants_restarts:
+            from vllm_watch.export.evidence import Evidence  # noqa: PLC0415
+            from vllm_watch.restart.restarts import Restarts  # noqa: PLC0415 - brings a scheduler
 
-    def _server(self) -> "Server":
-        from vllm_watch.export.server import Server  # noqa: PLC0415 - as the door says
+            evidence = Evidence(self.board, self.recorder, self._logs)
+            self._restarts = Restarts(self._config, self.board, evidence, self._journal)
 
+    def _silenced(self, incident_id: str) -> bool:
+        return self._restarts is not None and self._restarts.silenced(incident_id)
+
+    def _new_server(self) -> Server:
         host, port = self._config.listen_address
         return Server(
             self.board, host=host, port=port, ready=self._not_ready,
-            reload=self.reload if self._load_config else None, recording=self._recording,
-            further=self._restarts.routes(), auth=self._restarts.auth, names=self._config.api.hosts,
-            web_config=self._door.web,
+            reload=self.reload if self._load_config else None,
+            recording=lambda target, minutes: self.recorder.dump(target, minutes * 60),
+            operators=None if self._restarts is None else self._restarts.operators,
+            gatekeeper=None if self._restarts is None else self._restarts.gates,
+            tokens=self._config.api.tokens, names=self._config.api.hosts, web_config=self._config.web_config,
         )  # fmt: skip
 
     @property
@@ -153,20 +169,20 @@ class Daemon:
             await self.stop()
 
     async def start(self) -> None:
-        """Take the port, begin to look, then serve. Raises ServeError."""
-        self._door.take()
+        """Take the port, serve, and begin to look. Raises ServeError."""
+        self._server.take()
         serving = asyncio.create_task(self._serve(), name="serving")
         self._tasks = [serving]
         self._session = http.new_session()
         await self._memory.open()
         self._memory.recall_host(self._host.watch)
         self._publisher.over(self._memory.show(self._host.watch))
-        await self._restarts.open()
-        await self._notifying.start()
+        if self._restarts is not None:
+            await self._restarts.open()
+        await self._notify.start()
         await self._discover()
-        if not self._running:
-            self._looked.set()
-        await self._restarts.start()
+        if self._restarts is not None:
+            await self._restarts.start()
         self._tasks += [
             asyncio.create_task(self._discover_on(), name="discovery"),
             asyncio.create_task(self._host.run(), name="gpus"),
@@ -174,32 +190,32 @@ class Daemon:
         await serving
 
     async def _serve(self) -> None:
-        await self._door.open(self._server, self._looked)
+        await self._server.start()
         _log.info("serving", url=self.url)
 
     @property
     def url(self) -> str:
         """Where a person on this host finds the page."""
-        return self._config.url_here(self._door.port, self._door.scheme)
+        return self._config.url_here(self._server.port, self._server.scheme)
 
     async def stop(self) -> None:
         """End everything; safe to call at any time."""
         tasks = [*self._tasks, *(running.task for running in self._running.values())]
         for task in tasks:
             task.cancel()
-        # After the looks: nothing that a restart does may be judged once it is not known any more.
-        tasks.append(asyncio.create_task(self._restarts.stop()))
-        tasks.append(asyncio.create_task(self._discovery.close()))
-        tasks.append(asyncio.create_task(self._notifying.stop()))
+        ending = [self._discovery.close(), self._notify.stop()]
+        if self._restarts is not None:
+            # After the looks: nothing that a restart does may be judged once it is not known any more.
+            ending.append(self._restarts.stop())
+        tasks += map(asyncio.create_task, ending)
         await asyncio.wait(tasks, timeout=STOP_SECONDS)
         for running in self._running.values():
             self._memory.save(running.watch, running.group)
-        self._memory.save(self._host.watch, "")
+        self._memory.save(self._host.watch, self._host.watch.target)
         self._running.clear()
-        if self._journal is not None:
-            await self._journal.close()
-        await self._memory.close()
-        await self._door.close()
+        if self._state is not None:
+            await self._state.close()
+        await self._server.stop()
         if self._session is not None:
             await self._session.close()
         await self._host.close()
@@ -222,8 +238,6 @@ class Daemon:
             await self._change_to(config)
             _log.info("reloaded", targets=len(self._running))
             if self._journal is not None:
-                from vllm_watch.restart import config_changes  # noqa: PLC0415 - on reload alone
-
                 await config_changes.note(self._journal, actor, source, old, config)
 
     def _reload_on_signal(self) -> None:
@@ -252,11 +266,11 @@ class Daemon:
         await self._host.configure(config)
         self.board.window_seconds = config.signals.window_seconds
         self._discovery.reconfigure(config)
-        self._restarts.configure(config)
-        await self._restarts.open()
-        await self._notifying.configure(config)
+        self._configure_restarts()
+        await self._notify.configure(config)
         await self._discover(even_if_unchanged=True)
-        await self._restarts.start()
+        if self._restarts is not None:
+            await self._restarts.start()
 
     # --- targets
 
@@ -291,19 +305,15 @@ class Daemon:
         for name, target in wanted.items():
             if name not in self._running:
                 self._begin(target, spread=len(wanted) > SPREAD_ABOVE)
-        config = self._config
-        self._restarts.follow((each.identity(), config.restart_for(each)) for each in targets)
+        if self._restarts is not None:
+            self._restarts.follow((t.identity(), self._config.restart_for(t)) for t in targets)
 
     def _made_of(self, target: TargetConfig) -> tuple[object, ...]:
         config = self._config
         return (
-            target.identity(),
-            config.scrape_for(target),
-            config.slo_for(target),
-            config.signals,
-            config.canary_for(target),
-            config.engine_log_for(target),
-        )
+            target.identity(), config.scrape_for(target), config.slo_for(target), config.signals,
+            config.canary_for(target), config.engine_log_for(target),
+        )  # fmt: skip
 
     def _begin(self, target: TargetConfig, *, spread: bool) -> None:
         assert self._session is not None  # noqa: S101 - begun in start()
@@ -324,26 +334,18 @@ class Daemon:
         self._running[identity.name] = _Running(made_of, watch, group, loop, task)
         _log.info("target_added", target=identity.name, url=identity.url)
 
-    def _engine_log(self, target: TargetConfig) -> "EngineLog | None":
+    def _engine_log(self, target: TargetConfig) -> EngineLog | None:
         path = self._config.engine_log_for(target)
         if path is None:
             return None
-        from vllm_watch.sources.engine_log import EngineLog  # noqa: PLC0415 - where one is named
+        log = self._logs[target.name] = EngineLog(target.name, path)
+        return log
 
-        return EngineLog(target.name, path)
-
-    def _log_tail(self, name: str) -> AsyncIterator[bytes] | None:
-        log = self._running[name].loop.log if name in self._running else None
-        return None if log is None else log.tail()
-
-    def _canary_rounds(self, target: TargetConfig, scrape: ScrapeSettings) -> "CanaryRounds | None":
+    def _canary_rounds(self, target: TargetConfig, scrape: ScrapeSettings) -> CanaryRounds | None:
         assert self._session is not None  # noqa: S101 - begun in start()
         settings = self._config.canary_for(target)
         if not settings.enabled:
             return None
-        from vllm_watch.sources.canary import CanarySource  # noqa: PLC0415
-        from vllm_watch.watch.canary_rounds import CanaryRounds  # noqa: PLC0415 - where it is on
-
         source = CanarySource(target.identity(), settings, scrape, self._session)
         return CanaryRounds(target.name, settings, source)
 
@@ -351,6 +353,7 @@ class Daemon:
         """Stop a loop, and keep what it knows for the one that takes its place."""
         running = self._running.pop(name)
         running.task.cancel()
+        self._logs.pop(name, None)
         self._waiting_for.discard(name)
         self._memory.save(running.watch, running.group)
 
@@ -363,11 +366,11 @@ class Daemon:
         self._memory.forget_pace(name)
         self._publisher.gone(name)
 
-    def saw(self, target: str, _: Sequence[IncidentEvent]) -> None:
-        """A look at a target has ended: it counts as looked at."""
-        if target in self._waiting_for:
-            self._waiting_for.discard(target)
-            self._looked.set()
+    def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
+        """A look at a target has ended."""
+        if self._restarts is not None:
+            self._restarts.saw(target, events)
+        self._waiting_for.discard(target)
 
     def _on_host(self) -> Mapping[str, ServerLook]:
         """The servers of this host, by target."""
@@ -383,6 +386,3 @@ class Daemon:
             return None
         waiting, all_ = len(self._waiting_for), len(self._running)
         return f"{waiting} of {all_} targets have not been looked at yet"
-
-    def _recording(self, target: str, minutes: float) -> AsyncIterator[bytes]:
-        return self.recorder.dump(target, minutes * 60)

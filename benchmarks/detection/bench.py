@@ -9,11 +9,12 @@ from typing import Any
 from benchmarks.detection import baselines, score
 from benchmarks.detection.runs import Played, Run, play
 from benchmarks.detection.scenarios import SCRIPTS
+from vllm_watch.incidents.incident import published
 from vllm_watch.samples.observation import Observation
 from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.trace_line import to_line
-from vllm_watch.watch.watch import Watch
+from vllm_watch.watch.site_watch import SiteWatch
 
 OURS = "vllm-watch"
 _TRUTH = ".truth.json"
@@ -24,16 +25,10 @@ Result = dict[str, score.Score]  # whose → one recording's score
 
 def ours(observations: Iterable[Observation]) -> list[dict[str, Any]]:
     """What the daemon would have told, live."""
-    watches: dict[str, Watch] = {}
-    events = []
-    for seen in observations:
-        watch = watches.get(seen.target)
-        if watch is None:
-            watch = watches[seen.target] = Watch(seen.target)
-        events += watch.observe(seen)
-    for watch in watches.values():
-        if watch.failures:
-            raise RuntimeError(f"a detector broke: {watch.failures}")
+    site = SiteWatch()
+    events = [published(event) for seen in observations for event in site.look(seen)]
+    if site.failures:
+        raise RuntimeError(f"a detector broke: {site.failures}")
     return events
 
 

@@ -11,13 +11,13 @@ from random import Random
 from typing import Any
 from zlib import crc32
 
+from benchmarks.lab.virtual import observe
 from vllm_watch.lab.batch import EngineConfig
 from vllm_watch.lab.exposition import Writer
 from vllm_watch.lab.gpus import GpuRack
 from vllm_watch.lab.release_v0 import V0
 from vllm_watch.lab.release_v1 import V1
 from vllm_watch.lab.request import Request
-from vllm_watch.lab.sampling import observe
 from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.scripts import L40S
 from vllm_watch.lab.vllm import SimulatedVllm

@@ -16,7 +16,7 @@ from benchmarks.detection.scenarios import runs
 from vllm_watch.cli.helpers import replaying
 from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
-from vllm_watch.watch.watch import Watch
+from vllm_watch.watch.site_watch import SiteWatch
 
 BAR = 5000.0
 """Times real time for one target at 5 s; below it a day of a fleet's recordings takes too long to look at."""
@@ -63,9 +63,9 @@ def _replay(trace: Path) -> None:
 
 
 def _judge(seen: list) -> None:  # type: ignore[type-arg]
-    watch = Watch("x")
+    site = SiteWatch()
     for each in seen:
-        watch.observe(each)
+        site.look(each)
 
 
 def lines(spent: dict[str, float]) -> list[str]:

@@ -9,20 +9,21 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field, replace
 
 from benchmarks.fleet.clockwork import Clockwork, Doing, Store, Watcher
+from vllm_watch.incidents.incident import Incident
 from vllm_watch.restart import guard
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.facts import Answer, Facts, IncidentFact
+from vllm_watch.restart.facts import Answer, Facts
 from vllm_watch.restart.locks import lease, record
 from vllm_watch.restart.locks.record import Change, Limits, Now, Record, Slot
-from vllm_watch.restart.policy import Policy
 from vllm_watch.restart.request import RestartRequest
+from vllm_watch.settings.lock import LockSettings
+from vllm_watch.settings.restart import RestartSettings
+from vllm_watch.state.attempt import Attempt
 
 HOUR = 3600.0
 ASK_SECONDS = 60.0  # the product asks every five, which shows the same and takes longer
-POLICY = Policy(
-    mode="auto", triggers=frozenset({"incident"}), cooldown_seconds=1800, cooldown_load_times=2,
-    budget_per_hour=1, budget_per_day=3, has_lock=True, peers_matter=False,
-    peers_healthy_ratio_min=0, new_version_seconds=0,
+SETTINGS = RestartSettings(
+    mode="auto", hook="hook", triggers=("incident",), lock=LockSettings(kind="lease"), peers="none",
+    new_version_seconds=0,
 )  # fmt: skip
 
 
@@ -201,7 +202,7 @@ class Fleet:
             raise LostError
         yield self.chance.uniform(0.001, 0.05)
 
-    # --- one wish, as the dispatcher and attempts.py carry it out
+    # --- one request, as the dispatcher and attempts.py carry it out
 
     def _facts(
         self, watcher: Watcher, engine: Engine, lock: Answer | None, attempt_id: str
@@ -209,9 +210,13 @@ class Fleet:
         return Facts(
             t=watcher.now(self.clockwork.t).unix_t,
             state="starting" if engine.loading_until > self.clockwork.t else "stalled",
-            hook="hook", attempts=tuple(each for each in engine.attempts if each.id != attempt_id),
-            incident=IncidentFact(open=engine.ill, restart_advised=True), version_first_t=0.0,
-            hook_answer=Answer(name="hook", free=True, text="it can"), lock=lock,
+            attempts=tuple(each for each in engine.attempts if each.id != attempt_id),
+            incident=Incident(
+                id="i", target=engine.name, engine=None, kind="engine_stalled", cause="hang",
+                severity="page", summary="ill", restart_advised=True, opened_t=0.0, updated_t=0.0,
+                resolved_t=None if engine.ill else 0.0,
+            ),
+            version_first_t=0.0, hook=Answer(name="hook", allows=True, text="it can"), lock=lock,
         )  # fmt: skip
 
     def _decide(
@@ -221,11 +226,11 @@ class Fleet:
             target=engine.name, group=engine.name, trigger="incident", reason="ill", asked_t=0.0,
             incident_id="i",
         )  # fmt: skip
-        return guard.decide(request, POLICY, self._facts(watcher, engine, lock, attempt_id))
+        return guard.decide(request, SETTINGS, self._facts(watcher, engine, lock, attempt_id))
 
     def _ask(self, watcher: Watcher, engine: Engine) -> Doing:
         decision = self._decide(watcher, engine, None, "")
-        if (decision.verdict, decision.gate) != (guard.ASK, "lock"):
+        if (decision.verdict, decision.check) != (guard.ASK, "lock"):
             return
         self._number += 1
         attempt_id = f"a{self._number}"
@@ -248,7 +253,7 @@ class Fleet:
         engine.attempts.append(self._intent(watcher, engine, attempt_id))
         yield self.chance.uniform(0, 60)  # evidence, and requests that may finish
         until_s = yield from self._renew(watcher, attempt_id)
-        lock = Answer(name="lock", free=until_s is not None, text="")
+        lock = Answer(name="lock", allows=until_s is not None, text="")
         agreed = self._decide(watcher, engine, lock, attempt_id).verdict == guard.ACT
         yield 0.01  # the call is written down
         self._worst_moment(watcher)

@@ -49,8 +49,7 @@ async def _simulated() -> float:
             recorder.observe(seen, text, readers[name].lines)
             signals = watches[name].signals
             assert signals is not None
-            board.publish(signals, 0.0)
-            board.incident_events(name, events)
+            board.publish(signals, events=events, late_seconds=0.0)
         await asyncio.sleep(0)
         if look == int(2 * 3600 / INTERVAL_SECONDS):
             warm = processes.rss_bytes(_own_pid())

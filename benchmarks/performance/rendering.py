@@ -43,4 +43,4 @@ def _look(board: Board, watches: list[Watch], reader: Reader, text: str, at_s: f
         for source in ("metrics", "health"):
             board.call(source, watch.target, "ok", 0.004, 1.7e9 + at_s)
         assert watch.signals is not None
-        board.publish(watch.signals, 0.001)
+        board.publish(watch.signals, late_seconds=0.001)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from vllm_watch.cli.run import load_watcher
+from vllm_watch.cli.run import collect_rarely
 from vllm_watch.config import load
 from vllm_watch.daemon import Daemon
 from vllm_watch.sources.nvml import NvmlSource
@@ -22,7 +22,7 @@ POLL_SECONDS = 1.0  # each time is two looks at the disk, which are not the watc
 
 
 async def main(interval: str, folder: Path) -> None:
-    load_watcher()  # as run does: what is loaded by now is not looked at for garbage again
+    collect_rarely()  # as run does
     urls = (folder / "targets").read_text().split()
     environ = {"VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": interval, "VLLM_WATCH_LOG__LEVEL": "error"}
     config = load(

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.soak.truth import Truth
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.samples.target import WATCHER
+from vllm_watch.state.attempt import Attempt
 
 HOUR, DAY = 3600.0, 86_400.0
 

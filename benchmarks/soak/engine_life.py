@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
+from benchmarks.lab.lives import together
 from benchmarks.soak.truth import Trouble, Truth
 from vllm_watch.lab.gpus import GpuRack, idle_notebook
-from vllm_watch.lab.lives import together
 from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.scripts import L40S
 from vllm_watch.lab.vllm import SimulatedVllm

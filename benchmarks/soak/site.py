@@ -5,11 +5,11 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
+from benchmarks.lab.virtual import observe
 from benchmarks.soak.books import Books, Call
 from benchmarks.soak.engine_life import MINUTE, EngineLife
 from benchmarks.soak.truth import Truth
 from benchmarks.soak.virtual_time import Clock
-from vllm_watch.lab.sampling import observe
 from vllm_watch.restart.hooks.base import (
     DONE,
     FAILED,

@@ -14,6 +14,7 @@ from typing import Any
 
 import structlog
 
+from benchmarks.lab.virtual import EPOCH
 from benchmarks.soak.books import HOUR, Books, Limits
 from benchmarks.soak.engine_life import MINUTE, STAYS_AWAY_SECONDS, EngineLife
 from benchmarks.soak.site import Site
@@ -21,10 +22,9 @@ from benchmarks.soak.truth import Truth
 from benchmarks.soak.virtual_time import Clock, Loop, virtual
 from benchmarks.soak.watcher import BUDGETS, GROUPS, Watcher, joined, settings
 from vllm_watch.detectors.down_memory import AWAY_SECONDS_MAX
-from vllm_watch.lab.virtual import EPOCH
-from vllm_watch.restart.attempt import ENDED_STATES
 from vllm_watch.restart.facts import Pause
 from vllm_watch.signals.loading import START_SECONDS
+from vllm_watch.state.attempt import ENDED_STATES
 
 CHECK_SECONDS = 30 * MINUTE
 SETTLE_TRIES = 5
@@ -213,14 +213,14 @@ class Soak:
 
     async def _pause(self) -> None:
         """A person pauses all restarts for a while."""
-        standing = self.watcher.restarts._standing
+        controls = self.watcher.restarts._controls
         until_t = self.clock.unix() + self.rng.uniform(10 * MINUTE, 60 * MINUTE)
-        await standing.set_pause(Pause(actor="ana", reason="soak", until_t=until_t))
+        await controls.set_pause(Pause(actor="ana", reason="soak", until_t=until_t))
         self.site.paused_until_t = until_t
 
     async def _resume(self) -> None:
         """A person says: try again."""
-        await self.watcher.restarts._standing.reset_breakers(self.clock.unix())
+        await self.watcher.restarts._controls.reset_breakers(self.clock.unix())
         self.books.resets.append(self.clock.t)
 
     # --- what must hold

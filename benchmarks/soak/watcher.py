@@ -21,12 +21,13 @@ from vllm_watch import daemon as wiring
 from vllm_watch.config import Config
 from vllm_watch.daemon import Daemon
 from vllm_watch.export import text
+from vllm_watch.incidents.incident import IncidentEvent, published
 from vllm_watch.lab.gpus import SimulatedGpuSource
 from vllm_watch.restart import hook_kinds
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.wiring import Restarts
+from vllm_watch.restart.restarts import Restarts
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.state import file
+from vllm_watch.state.attempt import Attempt
 
 
 @contextmanager
@@ -48,10 +49,9 @@ class _Daemon(Daemon):
     books: Books
     now: Callable[[], float]
 
-    def _publish(self, look: Any, signals: Any, events: Any) -> Sequence[Mapping[str, Any]]:
-        told = super()._publish(look, signals, events)
-        self.books.told(told, self.now())
-        return told
+    def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
+        super().saw(target, events)
+        self.books.told(map(published, events), self.now())
 
 
 class Watcher:
@@ -70,14 +70,14 @@ class Watcher:
 
     def restarting(self, target: str) -> bool:
         """Is a restart of ours under way there?"""
-        followed = self.restarts.world.followed.get(target) if self._daemon else None
-        return followed is not None and followed.restarting
+        managed = self.restarts.targets.managed.get(target) if self._daemon else None
+        return managed is not None and managed.restarting
 
     @property
     def restarts(self) -> Restarts:
         """What it restarts with."""
         assert self._daemon is not None
-        found = self._daemon._restarts._restarts
+        found = self._daemon._restarts
         assert found is not None
         return found
 
@@ -156,7 +156,8 @@ class Watcher:
         shared = (self._site, asyncio.get_running_loop(), *watches.values())
         found["all else"] = size_bytes(
             daemon.board,
-            daemon._fleet,
+            daemon._publisher._fleet,
+            daemon._host.watch,
             daemon._memory,
             daemon.recorder,
             self.restarts.dispatcher,
@@ -167,26 +168,26 @@ class Watcher:
 
 def _at_work(daemon: Daemon) -> Callable[[], bool]:
     """Is the thread of the state folder reading, or writing?"""
-    store = daemon._memory._store
-    assert store is not None
-    flush, wait = store._flush, store._wait_for_work
-    at_work = [True]  # until what was kept is read and given to the loop
+    assert daemon._state is not None
+    worker = daemon._state.worker
+    take, waits = worker._next, [False]
 
-    def waits() -> bool:
-        at_work[0] = False
-        return wait()
-
-    def flushed() -> None:
-        at_work[0] = True
+    def waited() -> Any:
+        waits[0] = True
         try:
-            flush()
+            return take()
         finally:
-            at_work[0] = False
+            waits[0] = False
 
-    store._flush, store._wait_for_work = flushed, waits  # type: ignore[method-assign]
-    return lambda: (
-        at_work[0] or bool((store._incidents or store._watches) and store._failing is None)
-    )
+    worker._next = waited  # type: ignore[method-assign]
+
+    def at_work() -> bool:
+        if worker._thread is not None and not worker._thread.is_alive():
+            return False
+        waiting = bool(worker._rows or worker._learnt) and worker._failing is None
+        return not waits[0] or bool(worker._jobs) or waiting
+
+    return at_work
 
 
 GROUPS = {"chat-0": "chat", "chat-1": "chat", "search": "search", "batch": "batch"}

@@ -2,8 +2,6 @@
 
 from grafana_foundation_sdk.models import units
 
-from vllm_watch.samples.target import WATCHER
-
 from . import links, promql
 from .layout import Panel
 from .promql import GROUP
@@ -66,11 +64,11 @@ def summed(selector: str) -> Panel:
 
 
 def each(title: str, selector: str) -> Panel:
-    """Every open incident by itself; that of the watcher, which many targets share, is of no group."""
+    """Every open incident by itself; those of the watcher and of hosts are of no group."""
     labels = "(instance, group, target, engine, kind, cause)"
 
     def by(expr: str) -> str:
-        own = f'vllm_watch_incidents_total{{target="{WATCHER}"}}'
+        own = f'vllm_watch_incidents_total{{target=~"{promql.OF_NO_GROUP}"}}'
         return f"max by {labels} (({expr}) {GROUP} or ({expr}) and on (job, instance, target) {own})"  # fmt: skip
 
     return filled(

@@ -19,7 +19,7 @@ from .panels import (
     number,
     word,
 )
-from .promql import OF_TARGETS, OF_TARGETS_AND_WATCHER, TOP, TROUBLE
+from .promql import OF_ALL, OF_TARGETS, TOP, TROUBLE
 from .runbooks import runbook
 from .style import (
     IN_TROUBLE,
@@ -48,7 +48,7 @@ VERDICTS: Words = (
 
 def _verdict() -> Panel:
     seen = f"vllm_watch_target_last_observation_timestamp_seconds{{{OF_TARGETS}}}"
-    told = f"vllm_watch_incident_open{{{OF_TARGETS_AND_WATCHER}"
+    told = f"vllm_watch_incident_open{{{OF_ALL}"
     interval = f"vllm_watch_target_interval_seconds{{{OF_TARGETS}}}"
     return word(
         "Is anything wrong?",
@@ -66,7 +66,7 @@ def _verdict() -> Panel:
 
 def _now() -> list[Panel]:
     """To be read from a distance."""
-    open_ = f"vllm_watch_incident_open{{{OF_TARGETS_AND_WATCHER}"
+    open_ = f"vllm_watch_incident_open{{{OF_ALL}"
     any_target = f"0 * count(vllm_watch_target_info{{{OF_TARGETS}}})"
     return [
         _verdict(),
@@ -204,11 +204,11 @@ def board() -> dashboard.Dashboard:
         (
             Section("", _now(), 5, (8, 4, 4, 4, 4)),
             Section("", _look(), 3, (8, 8, 8)),
-            Section("", [summed(OF_TARGETS_AND_WATCHER)], 6, (24,)),
+            Section("", [summed(OF_ALL)], 6, (24,)),
             Section("", [_groups()], 8, (24,)),
-            Section("Who has it", [each("Who has it", OF_TARGETS_AND_WATCHER)], 9, (24,)),
+            Section("Who has it", [each("Who has it", OF_ALL)], 9, (24,)),
             Section("Over time", _over_time(), 9, (14, 10)),
             Section("What users get", [*_users(), *_done()], 8),
         ),
-        incidents(OF_TARGETS_AND_WATCHER),
+        incidents(OF_ALL),
     )  # fmt: skip

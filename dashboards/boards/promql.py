@@ -1,14 +1,15 @@
 """PromQL that several dashboards need: which targets, to which group they belong, which are the worst."""
 
-from vllm_watch.samples.target import WATCHER
+from vllm_watch.samples.target import HOST_PREFIX, WATCHER
 from vllm_watch.signals.state import STATES
 
 from .style import IN_TROUBLE, SEVERITY_RANKS
 
 OF_TARGETS = 'target=~"$target"'
-OF_TARGETS_AND_WATCHER = (
-    f'target=~"$target|{WATCHER}"'  # an incident that many targets share is the watcher's
-)
+OF_NO_GROUP = f"{WATCHER}|{HOST_PREFIX}.+"
+"""What many targets share is the watcher's; what is wrong with GPUs is their host's."""
+
+OF_ALL = f'target=~"$target|{OF_NO_GROUP}"'
 ONE_TARGET = 'instance="$instance", target="$target"'
 ENGINES = (
     f'{ONE_TARGET}, engine=~"$engine|"'  # a target that shows no engine has one without a name

@@ -3,7 +3,7 @@
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models import units
 
-from vllm_watch.restart.attempt import ENDED_STATES
+from vllm_watch.state.attempt import ENDED_STATES
 
 from . import links, promql, variables
 from .annotations import incidents, restarts

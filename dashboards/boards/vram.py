@@ -3,6 +3,8 @@
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models import units
 
+from vllm_watch.story.kinds import KINDS, STORIES
+
 from . import links, variables
 from .annotations import Annotation
 from .layout import Panel, Section, assembled
@@ -15,7 +17,7 @@ from .tables import Column, filled
 GPU = "{{host}} GPU {{index}}"
 CHOSEN = 'vllm_watch_gpu_info{host=~"$host", index=~"$gpu"}'
 ON_GPU = f"* on (job, instance, gpu) group_left (host, index) {CHOSEN}"
-GPU_KINDS = "stale_vram|gpu_fault"
+GPU_KINDS = "|".join(kind for kind in KINDS if STORIES[kind].of_gpus)
 
 
 def _of(name: str, selector: str = "") -> str:

@@ -19,17 +19,19 @@ from prometheus_client import CollectorRegistry
 
 from tests.alerts.stories import RULE_FILES, SCRAPED, promtool, rules, series
 from tests.promql import NAME, recorded, selectors
+from tests.told import said
+from vllm_watch.board.board import Board
 from vllm_watch.config import Config
 from vllm_watch.export import text
-from vllm_watch.board.board import Board
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.target import Target
 from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
-from vllm_watch.watch.watch import Watch
+from vllm_watch.watch.site_watch import SiteWatch
 
 SCRAPE_SECONDS = 15  # of deploy/prometheus.yaml, as is the interval of its evaluations
+HOST = "h"
 _SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 _FIRING = 'ALERTS{alertstate="firing"}'
 _STALE, _NONE = "stale", "_"
@@ -95,32 +97,30 @@ def looks(file: Path, name: str) -> Iterator[Observation]:
 
 
 class Pipeline:
-    """The daemon's way from a look to the board, one Watch for each target, without its sockets and its clock."""
+    """The daemon's way from a look to the board, all targets on one host, without its sockets and its clock."""
 
     def __init__(self, group: str, interval_seconds: float) -> None:
         config = Config()
-        self.board = Board(window_seconds=config.signals.window_seconds)
+        self.board = Board(window_seconds=config.signals.window_seconds, host=HOST)
         self._fleet = Fleet(config.fleet.share, config.fleet.targets_min)
-        self._watches: dict[str, Watch] = {}
+        self._site = SiteWatch(host_of=lambda _: HOST)
         self._own = CollectorRegistry()
         self._group, self._interval_seconds = group, interval_seconds
 
     def look(self, seen: Observation) -> list[dict[str, Any]]:
         """Judge a look and show what came of it; the events, as they were told."""
-        watch = self._watches.get(seen.target)
-        if watch is None:
-            watch = self._watches[seen.target] = Watch(seen.target)
+        if seen.target not in self.board.targets:
             target = Target(name=seen.target, url=seen.target, group=self._group)
             self.board.add_target(target, self._interval_seconds)
-        events = watch.observe(seen)
+        events = self._site.look(seen)
+        watch = self._site.watches[seen.target]
         assert watch.signals is not None
-        self.board.call("metrics", seen.target, seen.scrape.outcome, seen.scrape.latency_s, seen.t)
-        self.board.publish(watch.signals)
         told = self._fleet.take(seen, seen.target, events, 0.0)
-        for event in told:
-            self.board.incident_events(event["target"], [event])
-        self.board.incident_news(seen.target, watch.incidents, seen.t)
-        return [dict(event) for event in told]
+        self.board.publish(
+            watch.signals, incidents=map(self._fleet.shown, watch.incidents), events=told,
+            calls=[("metrics", seen.scrape)],
+        )  # fmt: skip
+        return said(told)
 
     def body(self) -> str:
         """What /metrics says now."""

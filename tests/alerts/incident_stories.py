@@ -1,51 +1,18 @@
 """Stories of incidents that become alerts: what they say, and whom they wake."""
 
-from tests.alerts.stories import SCRAPED, Fired, Series, Story, incident, series, server
+from collections.abc import Iterator
+
+from tests.alerts.stories import SCRAPED, Fired, Series, Story, alert_of, incident, series, server
+from vllm_watch.story.kinds import KINDS
+from vllm_watch.story.kinds import STORIES as STORIES_OF
 
 CHAT = {**SCRAPED, "group": "chat"}
 NO_ONE_ELSE = "1 of solo at once"
 
-# (kind, cause, severity of the incident): what its alert says of the server "a" of the group "solo".
-SAID = {
-    ("engine_down", "crash", "page"): "a (solo) is down: nothing listens where a server answered (crash).",
-    ("engine_down", "api_hang", "page"): "a (solo) is down: it takes connections and answers none (api_hang).",
-    ("engine_down", "unreachable", "page"): "a (solo) is down: no connection comes about (unreachable).",
-    ("engine_down", "engine_dead", "page"): "a (solo) is down: its API answers that the engine is dead (engine_dead).",
-    ("engine_down", "crash_loop", "page"): "a (solo) is down: it starts again and again and does not last (crash_loop).",
-    ("engine_down", "unknown", "ticket"): "a (solo) is down: it never answered since it is watched (unknown).",
-    ("engine_down", "a_new_one", "page"): "a (solo) is down: a_new_one.",
-    ("engine_stalled", "hang", "page"): "a engine 0 (solo) is stalled: it has work and ends no step (hang).",
-    ("engine_stalled", "admission_deadlock", "page"): "a engine 0 (solo) is stalled: requests wait, none runs, none is admitted (admission_deadlock).",
-    ("engine_stalled", "idle_wedged", "page"): "a engine 0 (solo) is stalled: it looks idle and does not answer a one-token request (idle_wedged).",
-    ("throughput_collapse", "slow_engine", "page"): "every step takes longer (slow_engine).",
-    ("throughput_collapse", "thermal_throttle", "page"): "a GPU lowers its clock for heat or power (thermal_throttle).",
-    ("throughput_collapse", "neighbour_contention", "page"): "another process computes on its GPU (neighbour_contention).",
-    ("throughput_collapse", "kv_pinning", "page"): "a few requests, or none, hold the KV cache (kv_pinning).",
-    ("throughput_collapse", "kv_leak", "page"): "pages of the KV cache got lost (kv_leak).",
-    ("throughput_collapse", "preemption_thrash", "ticket"): "long requests push each other out (preemption_thrash).",
-    ("throughput_collapse", "unknown", "page"): "cause not known yet (unknown).",
-    ("overload", "demand", "ticket"): "a engine 0 (solo) has a queue that it does not work off: more is asked than it can do at its usual pace (demand).",
-    ("gpu_fault", "gpu_lost", "page"): "A GPU of a (solo) is broken: the driver has lost it (gpu_lost).",
-    ("gpu_fault", "xid", "ticket"): "A GPU of a (solo) is broken: the driver reports an error that needs a person (xid).",
-    ("gpu_fault", "ecc", "ticket"): "A GPU of a (solo) is broken: its memory has errors that could not be corrected (ecc).",
-    ("stale_vram", "orphaned_worker", "ticket"): "a vLLM worker whose server is gone (orphaned_worker).",
-    ("stale_vram", "zombie_context", "ticket"): "a process that is dead or stuck in the kernel (zombie_context).",
-    ("stale_vram", "idle_notebook", "ticket"): "a notebook that nobody uses (idle_notebook).",
-    ("stale_vram", "idle_process", "ticket"): "a process that does nothing (idle_process).",
-    ("stale_vram", "container_gone", "ticket"): "a process whose container was removed (container_gone).",
-    ("stale_vram", "unaccounted", "ticket"): "nobody that can be seen (unaccounted).",
-    ("host_memory_growth", "leak", "ticket"): "The API server of a (solo) holds ever more host memory and does not level off (leak).",
-    ("of_a_later_version", "new", "page"): "a (solo) has an incident: of_a_later_version, new.",
-}  # fmt: skip
-ALERT = {
-    "engine_down": "VllmEngineDown", "engine_stalled": "VllmEngineStalled", "throughput_collapse": "VllmThroughputCollapse",
-    "overload": "VllmOverloaded", "gpu_fault": "VllmGpuFault", "stale_vram": "VllmStaleVram",
-    "host_memory_growth": "VllmHostMemoryGrowth", "of_a_later_version": "VllmIncident",
-}  # fmt: skip
-PER_ENGINE = {"engine_stalled", "throughput_collapse", "overload"}
-BEGINS = {
-    "throughput_collapse": "a engine 0 (solo) does far less than it did when fresh, at equal load: ",
-    "stale_vram": "GPU memory of a (solo) is held by what does nothing with it: ",
+WHO = {
+    "engine_stalled": "a engine 0",
+    "throughput_collapse": "a engine 0",
+    "overload": "a engine 0",
 }
 SCOPE = {
     "engine_down": ". The worst, by time without progress: a 2m 0s;",
@@ -55,22 +22,33 @@ SCOPE = {
 }
 
 
-def _word(kind: str, cause: str, severity: str, said: str) -> Story:
+def _word(kind: str, cause: str, severity: str, alert: str, said: str) -> Story:
     """A server without peers, with one incident."""
-    engine = "0" if kind in PER_ENGINE else ""
+    engine = "0" if kind in WHO else ""
     of_engine = {"target": "a", "engine": "0", "model_name": "m"}
     labels = {**SCRAPED, "group": "solo", "target": "a", "kind": kind, "cause": cause, "severity": severity}  # fmt: skip
     scope = NO_ONE_ELSE + SCOPE.get(kind, ", among them: a;")
     return Story(
-        f"{kind} {cause}", ALERT[kind],
+        f"{kind} {cause}", alert,
         (
             *server("a", "solo"), incident("a", kind, cause, severity, engine=engine),
             series("vllm_watch_engine_last_progress_timestamp_seconds", "60x40", **of_engine),
             series("vllm_watch_engine_throughput_ratio", "0.4x40", **of_engine),
             series("vllm_watch_engine_requests_waiting", "31x40", **of_engine),
         ),
-        fires=(Fired(labels | ({"engine": engine} if engine else {}), BEGINS.get(kind, "") + said, scope),),
+        fires=(Fired(labels | ({"engine": engine} if engine else {}), f"{WHO.get(kind, 'a')} (solo) {said}", scope),),
     )  # fmt: skip
+
+
+def _of_kind(kind: str) -> Iterator[Story]:
+    """Each of its causes, and one that the rules do not know; and what stays quiet."""
+    story, alert = STORIES_OF[kind], alert_of(kind)
+    seen = {cause: each.seen for cause, each in story.causes.items()}
+    for cause, clause in (seen | {"a_new_one": "a cause that these rules do not know"}).items():
+        yield _word(kind, cause, story.severities[0], alert, f"{story.says}: {clause} ({cause}).")
+    other = next(each for each in KINDS if each != kind)
+    yield Story(f"quiet - {alert}: another kind of incident is open", alert,
+                (*fleet(2), incident("chat-0", other, "a_new_one", "ticket")))  # fmt: skip
 
 
 def caused(unknown: str, thrash: str) -> tuple[Series, ...]:
@@ -82,10 +60,10 @@ def caused(unknown: str, thrash: str) -> tuple[Series, ...]:
 
 
 def _collapsed(cause: str, severity: str) -> Fired:
-    said = SAID["throughput_collapse", cause, severity]
+    story = STORIES_OF["throughput_collapse"]
     return Fired(
         {**SCRAPED, "group": "solo", "target": "a", "engine": "0", "kind": "throughput_collapse", "cause": cause, "severity": severity},
-        BEGINS["throughput_collapse"] + said, "1 of solo at once. The worst, by what they lost of their throughput: a 0%;",
+        f"a engine 0 (solo) {story.says}: {story.causes[cause].seen} ({cause}).", "1 of solo at once. The worst, by what they lost of their throughput: a 0%;",
     )  # fmt: skip
 
 
@@ -98,7 +76,7 @@ def _down(number: int, severity: str, count: int, worst: str = "") -> Fired:
     scope = f"{count} of chat at once. The worst, by time without progress:{worst}"
     return Fired(
         {**CHAT, "target": f"chat-{number}", "kind": "engine_down", "cause": "crash", "severity": severity},
-        f"chat-{number} (chat) is down: nothing listens where a server answered (crash).",
+        f"chat-{number} (chat) is down: nothing listens on its port any more (crash).",
         scope,
     )  # fmt: skip
 
@@ -133,7 +111,15 @@ FAILING = Fired(
 )
 
 STORIES = (
-    *(_word(kind, cause, severity, said) for (kind, cause, severity), said in SAID.items()),
+    *(story for kind in KINDS for story in _of_kind(kind)),
+    _word("of_a_later_version", "new", "page", "VllmIncident", "has an incident: of_a_later_version, new."),
+    Story("quiet - the rules know every kind that is open", "VllmIncident",
+          (*fleet(2), *(incident("chat-0", kind, "a_new_one", "ticket") for kind in KINDS))),
+    Story("a GPU of a host, which is of no group, pages whatever its servers do", "VllmGpuFault",
+          (*fleet(4), incident("host:gpu-1", "gpu_fault", "gpu_lost")),
+          fires=(Fired({**SCRAPED, "target": "host:gpu-1", "kind": "gpu_fault", "cause": "gpu_lost", "severity": "page"},
+                       "host:gpu-1 has a GPU fault: the driver has lost a GPU (gpu_lost).",
+                       "1 at once, among them: host:gpu-1;"),)),
 
     Story("one of four is down: three go on serving, so it is a ticket", "VllmEngineDown",
           (*fleet(4), *crashes(range(1))), fires=(_down(0, "ticket", 1, " chat-0 1m 0s;"),)),
@@ -176,9 +162,6 @@ STORIES = (
           (*fleet(2), *crashes(range(1), values="1x4 stale")), at="3m15s"),
     Story("quiet - what is only good to know is no alert", "VllmGpuFault",
           (*fleet(2), incident("chat-0", "gpu_fault", "xid", "info"))),
-    *(Story(f"quiet - {alert}: another kind of incident is open", alert,
-            (*fleet(2), incident("chat-0", "gpu_fault" if alert != "VllmGpuFault" else "overload", "xid", "ticket")))
-      for alert in ALERT.values()),
 
     Story("many targets fall silent at once: the watcher's own incident pages", "VllmFleetSilent",
           (*fleet(2), incident("vllm-watch", "engine_down", "unreachable"), series("vllm_watch_targets", "6x40"),

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from benchmarks.lab.virtual import observations
 from tests.alerts import chain
 from tests.alerts.stories import ROOT
-from vllm_watch.lab.virtual import observations
 from vllm_watch.samples.observation import Observation
 
 FOLDER = ROOT / "tests/alerts/recordings"
@@ -23,7 +23,7 @@ LAB_SECONDS, LAB_INTERVAL_SECONDS = 460.0, 5.0
 LAB_FAULT_SECONDS = 120.0  # when the troubles of its stories begin
 OWN = f"{NAME} ({GROUP})"
 ENGINE = f"{NAME} engine 0 ({GROUP})"
-SLOW = f"{ENGINE} does far less than it did when fresh, at equal load: "
+SLOW = f"{ENGINE} has collapsed: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +82,10 @@ def _stall(cause: str, at_s: float, within_s: float, said: str) -> Told:
     return Told("VllmEngineStalled", "page", cause, at_s, within_s, f"{ENGINE} is stalled: {said} ({cause}).")  # fmt: skip
 
 
-STEPS = "it has work and ends no step"
-LISTENS = "nothing listens where a server answered"
-ANSWERS = "it takes connections and answers none"
-LONGER = "every step takes longer"
+STEPS = "the engine core does not step"
+LISTENS = "nothing listens on its port any more"
+ANSWERS = "it accepts connections but answers none"
+LONGER = "each step takes longer"
 HOLD = "a few requests, or none, hold the KV cache"
 
 REAL = (
@@ -101,7 +101,7 @@ REAL = (
         _down("crash", 208.0, 30.0, LISTENS),
     ), real=True),
     Recorded("preemption_thrash", (
-        _collapse("preemption_thrash", 69.0, 75.0, "long requests push each other out", "ticket", ends=False),
+        _collapse("preemption_thrash", 69.0, 75.0, "long requests preempt each other", "ticket", ends=False),
     ), real=True),
 )  # fmt: skip
 
@@ -123,20 +123,20 @@ LAB = (
     _lab("crash", _down("crash", AT, 30.0, LISTENS), _unreadable("refused")),
     _lab("api_hang", _down("api_hang", AT, 30.0, ANSWERS), _unreadable("read_timeout")),
     _lab("engine_dead",
-         _down("engine_dead", AT, 30.0, "its API answers that the engine is dead"),
+         _down("engine_dead", AT, 30.0, "its API server reports a dead engine"),
          _down("crash", 300.0, 30.0, LISTENS)),  # by then it is ended and started anew
     _lab("slow", _collapse("slow_engine", AT, 45.0, LONGER, ends=False)),
-    _lab("leak", _collapse("kv_leak", AT, 120.0, "pages of the KV cache got lost", ends=False)),
+    _lab("leak", _collapse("kv_leak", AT, 120.0, "pages of the KV cache leak", ends=False)),
     _lab("pinning", _collapse("kv_pinning", AT, 60.0, HOLD, ends=False)),
     _lab("admission_deadlock",
-         _stall("admission_deadlock", AT, 90.0, "requests wait, none runs, none is admitted")),
+         _stall("admission_deadlock", AT, 90.0, "the scheduler admits nothing")),
     _lab("overload", Told("VllmOverloaded", "ticket", "demand", AT, 60.0,
-         f"{ENGINE} has a queue that it does not work off: more is asked than it can do at its usual pace (demand).",
+         f"{ENGINE} is overloaded: more requests arrive than it can serve at its usual pace (demand).",
          ends=False)),
     _lab("orphaned_worker",
          _down("crash", AT, 30.0, LISTENS, ends=False),
          Told("VllmStaleVram", "ticket", "orphaned_worker", AT, 90.0,
-              f"GPU memory of {OWN} is held by what does nothing with it: a vLLM worker whose server is gone (orphaned_worker).",
+              f"host:{chain.HOST} has stale GPU memory: a vLLM worker whose server is gone holds it (orphaned_worker).",
               ends=False),
          _unreadable("refused", ends=False)),
     _lab("scale_to_zero", _unreadable("refused", 300.0, ends=False, behind="")),

@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from vllm_watch.story.kinds import story_of
+
 ROOT = Path(__file__).parents[2]
 RULE_FILES = sorted((ROOT / "alerts").glob("*.yaml"))
 RAW_FILES = sorted((ROOT / "alerts" / "fallback").glob("*.yaml"))
@@ -90,9 +92,17 @@ def _alert(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
     return (of_severity or found)[0]
 
 
+def alert_of(kind: str) -> str:
+    """The alert of a kind of incident."""
+    return next(r["alert"] for r in ALERTS if f'alert{{kind="{kind}"}}' in r["expr"])
+
+
 def _expected(name: str, fired: Fired) -> dict[str, Any]:
     notes = _alert(name, fired.labels)["annotations"]
-    said = {"description": notes["description"], "runbook_url": notes["runbook_url"]}
+    said = {key: notes[key] for key in ("description", "runbook_url", "first_step") if key in notes}
+    if "{{" in said.get("first_step", ""):
+        labels = fired.labels
+        said["first_step"] = story_of(labels["kind"]).first_step_of(labels["cause"])
     if "scope" in notes:
         said["scope"] = fired.scope
     return {"exp_labels": dict(fired.labels), "exp_annotations": {**said, "summary": fired.summary}}

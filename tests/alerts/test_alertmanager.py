@@ -11,7 +11,7 @@ from tests.alerts.stories import ROOT
 
 CONFIG = ROOT / "deploy/alertmanager.yml"
 TEMPLATE = ROOT / "deploy/alertmanager.tmpl"
-SUMMARY = "chat-0 (chat) is down: nothing listens where a server answered (crash)."
+SUMMARY = "chat-0 (chat) is down: nothing listens on its port any more (crash)."
 SCOPE = "7 of chat at once. The worst, by time without progress: chat-6 2m 0s; chat-5 1m 50s;"
 
 

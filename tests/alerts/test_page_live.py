@@ -85,7 +85,7 @@ async def one_page_each(taking: Pager, began: float) -> None:
     assert stalled["groupLabels"]["cause"] == "hang"
     notes = stalled["alerts"][0]["annotations"]
     assert (
-        notes["summary"] == "solo engine 0 (solo) is stalled: it has work and ends no step (hang)."
+        notes["summary"] == "solo engine 0 (solo) is stalled: the engine core does not step (hang)."
     )
     assert notes["scope"].startswith(
         "1 of solo at once. The worst, by time without progress: solo "

@@ -45,11 +45,11 @@ class Fault:
 
 FAULTS = (
     Fault("VllmEngineStalled", "hang", "stopped", 270.5,
-          "stopped engine 0 (stopped) is stalled: it has work and ends no step (hang)."),
+          "stopped engine 0 (stopped) is stalled: the engine core does not step (hang)."),
     Fault("VllmEngineDown", "crash", "killed", 208.0,
-          "killed (killed) is down: nothing listens where a server answered (crash)."),
+          "killed (killed) is down: nothing listens on its port any more (crash)."),
     Fault("VllmEngineDown", "api_hang", "stopped", 312.5,
-          "stopped (stopped) is down: it takes connections and answers none (api_hang)."),
+          "stopped (stopped) is down: it accepts connections but answers none (api_hang)."),
 )  # fmt: skip
 PATIENCE_SECONDS = 150.0  # everything is waited for: a busy machine takes longer and passes
 # As they were recorded: a look that waited longer than a second saw no answer.

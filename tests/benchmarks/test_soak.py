@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.lab.virtual import EPOCH
 from benchmarks.soak.books import Books, Call, Limits, read_metrics
 from benchmarks.soak.engine_life import EngineLife
 from benchmarks.soak.size import size_bytes
 from benchmarks.soak.truth import AFTER_SECONDS, Truth
 from benchmarks.soak.virtual_time import Clock, Loop, virtual
-from vllm_watch.lab.virtual import EPOCH
-from vllm_watch.restart.attempt import Attempt
+from vllm_watch.state.attempt import Attempt
 
 ROOT = Path(__file__).parents[2]
 SEED, HOURS = 36, 2

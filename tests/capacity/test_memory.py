@@ -308,7 +308,7 @@ def test_graphs_are_taken_from_the_budget_since_they_are_profiled() -> None:
 def test_experts_of_a_long_batch_pass_in_turns() -> None:
     """Beyond 32,768 tokens the experts' buffers grow no more."""
     batch = [
-        plan(QWEN3_30B_A3B, max_num_batched_tokens=tokens, max_num_seqs=1).activation.forward_bytes
+        plan(QWEN3_30B_A3B, max_num_batched_tokens=tokens, max_num_seqs=1).activation.peak_bytes
         for tokens in (32768, 65536)
     ]
     streams = 3 * 32768 * 2048 * 2

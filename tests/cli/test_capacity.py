@@ -114,18 +114,25 @@ def test_modelopt_keeps_its_quantization_apart(
     assert quantized["weights_bytes_per_gpu"] < 0.5 * plain["weights_bytes_per_gpu"]
 
 
+@pytest.mark.parametrize(
+    ("variable", "below"),
+    [("HF_HOME", "hub"), ("HF_HUB_CACHE", "."), ("XDG_CACHE_HOME", "huggingface/hub")],
+)
 def test_model_in_the_hub_cache(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By its name on the hub: the snapshot of main, not another."""
-    entry = tmp_path / "hub" / "models--Qwen--Qwen3-0.6B"
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    variable: str, below: str,
+) -> None:  # fmt: skip
+    """By its name on the hub: the snapshot of main, not another; wherever the hub's client keeps it."""
+    entry = tmp_path / below / "models--Qwen--Qwen3-0.6B"
     folder_of(entry / "snapshots" / "bbb", QWEN3_06B)
     newer = folder_of(entry / "snapshots" / "aaa", LLAMA_31_8B)
     os.utime(newer, (4e9, 4e9))
     os.utime(newer / "config.json", (4e9, 4e9))
     (entry / "refs").mkdir()
     (entry / "refs" / "main").write_text("bbb")
-    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    for name in ("HF_HOME", "HF_HUB_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(variable, str(tmp_path))
     out = run(capsys, "Qwen/Qwen3-0.6B", "--gpu-name", "H100", "--json")[1]
     assert json.loads(out)["weights_bytes_per_gpu"] == pytest.approx(1.19e9, rel=0.01)
 

@@ -20,7 +20,6 @@ from tests.export.small_board import small_board
 from vllm_watch.cli.helpers.connection import Connection
 from vllm_watch.cli.helpers.top.status import Daemon
 from vllm_watch.errors import WatchError
-from vllm_watch.export.gate import GateApi
 from vllm_watch.export.server import Server
 from vllm_watch.restart.gates import Probes
 
@@ -80,8 +79,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 @asynccontextmanager
 async def guarded(site: Site) -> AsyncIterator[Server]:
-    routes = GateApi(Keeper(), lambda name: name == "chat").routes()
-    async with serving(small_board(), web_config=site.web, further=routes) as server:
+    async with serving(small_board(), web_config=site.web, gatekeeper=Keeper()) as server:
         yield server
 
 

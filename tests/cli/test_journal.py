@@ -8,8 +8,8 @@ from dataclasses import asdict
 import pytest
 
 from vllm_watch.__main__ import main
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.journal import Entry, Journal
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Entry, Journal
 
 NOW = time.time()
 OLD = Entry(

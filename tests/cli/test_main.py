@@ -54,14 +54,14 @@ discovery:
   kubernetes: [{selector: app=vllm, port: 9000}, {selector: "a in (b,c)", namespaces: [x, y]}]
 targets:
   - {name: chat-0, group: chat, url: http://10.0.0.7:8000}
-  - {url: https://llm.example, scrape: {interval_seconds: 10}, slo: {e2e_latency_seconds: 30}}
+  - {url: https://llm.example, scrape: {interval_seconds: 10, tls_config: {server_name: llm}}, slo: {e2e_latency_seconds: 30}}
 """
 CHECKED = """\
 {file} is usable.
 
-TARGET           GROUP            URL                   INTERVAL  TIMEOUT  API KEY  OBJECTIVES
-chat-0           chat             http://10.0.0.7:8000  1 s       2 s      none     TTFT 1.5 s
-llm.example-443  llm.example-443  https://llm.example   10 s      4 s      none     TTFT 1.5 s, E2E 30 s
+TARGET           GROUP            URL                   INTERVAL  TIMEOUT  API KEY  TLS                               OBJECTIVES
+chat-0           chat             http://10.0.0.7:8000  1 s       2 s      none     none                              TTFT 1.5 s
+llm.example-443  llm.example-443  https://llm.example   10 s      4 s      none     this host's authorities, for llm  TTFT 1.5 s, E2E 30 s
 
 discovered targets, looked for every 30 s:
   file_sd  /etc/targets/*.json

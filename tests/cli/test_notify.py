@@ -170,7 +170,7 @@ def test_page_says_every_key_of_a_message():
     from vllm_watch.notify.batches import Batch, Item  # noqa: PLC0415
     from vllm_watch.notify.words import Links, message  # noqa: PLC0415
 
-    batch = Batch(items=(Item(phase="opened", matter=incident()),), rows=())
+    batch = Batch(items=(Item(phase="opened", alert=incident()),))
     payload = message("k", batch, Links(), dropped=0, t=1.0).payload
     table = PAGE.partition("| key | is |")[2].partition("```python")[0]
     assert {*payload, *payload["items"][0]} <= set(re.findall(r"`(\w+)`", table))

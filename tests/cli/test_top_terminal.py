@@ -18,6 +18,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.cli.top_screen import add, engine
+from tests.told import made
 from vllm_watch.export.server import Server
 
 PATIENCE_SECONDS = 60.0
@@ -164,11 +165,9 @@ async def top(*arguments: str, **environ: str) -> tuple[int, str, str]:
 async def test_in_a_pipe_it_is_told_once_as_plain_text(server, board, arguments):
     """The same story in lines without escapes, as wide as COLUMNS says."""
     add(board, "sick", engine("0", "stalled", state_text="no step for 20 s"))
-    board.incident_events("sick", [
-        {"event": "opened", "t": time.time(), "id": "i", "target": "sick", "engine": "0", "kind": "engine_stalled",
+    board.tell(made({"event": "opened", "t": time.time(), "id": "i", "target": "sick", "engine": "0", "kind": "engine_stalled",
          "cause": "hang", "severity": "page", "summary": "It does nothing.", "restart_advised": True,
-         "evidence": {"for": [{"name": "n", "value": 1, "unit": "s", "expected": None, "text": "no step"}], "against": []}},
-    ])  # fmt: skip
+         "evidence": {"for": [{"name": "n", "value": 1, "unit": "s", "expected": None, "text": "no step"}], "against": []}},))  # fmt: skip
     status, out, errors = await top("--url", url_of(server), *arguments, COLUMNS="90")
     assert (status, errors) == (0, "")
     assert "\x1b" not in out

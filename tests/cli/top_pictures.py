@@ -8,13 +8,12 @@ import re
 import sys
 from pathlib import Path
 
+from benchmarks.lab.virtual import EPOCH, observe
 from tests.alerts.chain import Pipeline
 from vllm_watch.cli.helpers.top.app import TopApp
 from vllm_watch.cli.helpers.top.status import Status
 from vllm_watch.export.status import Status as Shown
-from vllm_watch.lab.sampling import observe
 from vllm_watch.lab.stories import STORIES
-from vllm_watch.lab.virtual import EPOCH
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.signals.holders.judge import HolderJudge
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.kubernetes_api import NAMESPACE, FakeKubernetes, busy, certified
 from vllm_watch.clients import kubernetes as kubernetes_api
-from vllm_watch.clients.kubernetes import STRATEGIC_PATCH, Access, Api, KubernetesError, in_cluster
+from vllm_watch.clients.kubernetes import Access, Api, KubernetesError, in_cluster
 from vllm_watch.clients.signed_post import new_session
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
@@ -31,7 +31,7 @@ async def pod(tmp_path: Path) -> AsyncIterator[tuple[FakeKubernetes, Api]]:
 
 
 async def test_every_verb(tmp_path: Path) -> None:
-    """Created, read, listed, replaced, patched and deleted; each refusal is an answer."""
+    """Created, read, listed, replaced and patched; each refusal is an answer."""
     async with pod(tmp_path) as (_, api):
         assert api.access.namespace == NAMESPACE
         created = await api.post(LEASES, {"metadata": {"name": "a"}})
@@ -42,16 +42,10 @@ async def test_every_verb(tmp_path: Path) -> None:
         assert (await api.put(f"{LEASES}/a", found)).ok
         stale = await api.put(f"{LEASES}/a", found)
         assert (stale.status, stale.document["reason"]) == (409, "Conflict")
-        patched = await api.patch(
-            f"{LEASES}/a", {"metadata": {"labels": {"b": "c"}}}, STRATEGIC_PATCH
-        )
+        patched = await api.patch(f"{LEASES}/a", {"metadata": {"labels": {"b": "c"}}})
         assert patched.document["metadata"]["labels"] == {"b": "c"}
         listed = await api.get(LEASES, {"fieldSelector": "metadata.name=a"})
         assert [each["metadata"]["name"] for each in listed.document["items"]] == ["a"]
-        other = {"preconditions": {"uid": "of-another"}}
-        assert (await api.delete(f"{LEASES}/a", other)).status == 409
-        assert (await api.delete(f"{LEASES}/a")).ok
-        assert (await api.get(f"{LEASES}/a")).status == 404
 
 
 async def test_token_is_read_anew(tmp_path: Path) -> None:

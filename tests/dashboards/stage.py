@@ -15,21 +15,22 @@ from random import Random
 
 from aiohttp import web
 
+from benchmarks.lab.virtual import observe
 from vllm_watch.config import load
 from vllm_watch.daemon import Daemon
 from vllm_watch.lab.gpus import GpuRack, SimulatedGpuSource, idle_notebook
 from vllm_watch.lab.live import Live
 from vllm_watch.lab.release_v1 import V1_SEVERAL_API_SERVERS
-from vllm_watch.lab.sampling import observe
 from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.scripts import L40S
 from vllm_watch.lab.stories import load as usual_load
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.journal import Journal
 from vllm_watch.samples.process import ProcessSample
-from vllm_watch.state.rows import WatchRow
-from vllm_watch.state.store import Store
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.incidents import IncidentTable
+from vllm_watch.state.journal import Journal
+from vllm_watch.state.learnt import Learnt
+from vllm_watch.state.worker import Worker
 from vllm_watch.watch.watch import Watch
 
 PAST_SECONDS = 2700.0  # a leak of host memory is one after half an hour, which begins ten minutes after the start
@@ -55,6 +56,10 @@ FAULTS = {
     "chat-1": "slow", "hangs": "hang", "wedged": "hang", "crashed": "crash", "revived": "engine_dead",
     "stubborn": "engine_dead", "unmoved": "engine_dead", "asked": "engine_dead", "rehearsed": "engine_dead",
 }  # fmt: skip
+KINDS = {
+    "engine_down", "engine_stalled", "throughput_collapse", "overload", "gpu_fault", "stale_vram", "host_memory_growth",
+}  # fmt: skip
+"""The kinds of incidents that happen to it."""
 IDLE = ("wedged", "revived", "stubborn", "unmoved", "asked", "rehearsed", "leaky")
 
 
@@ -84,7 +89,7 @@ def left_behind(create_time: float) -> ProcessSample:
     )  # fmt: skip
 
 
-def past(played: Scene) -> list[WatchRow]:
+def past(played: Scene) -> list[Learnt]:
     """Play what was before, and return what a watcher that saw it has learnt."""
     played.begin_at(time.time() - PAST_SECONDS)
     watches = {name: Watch(name) for name in played.servers}
@@ -96,7 +101,7 @@ def past(played: Scene) -> list[WatchRow]:
             if name == "leaky" or t > PAST_SECONDS - LEARNT_SECONDS:
                 watch.observe(observe(played[name]))
     rows = [
-        WatchRow(target=name, group=played[name].group, saved_t=played.epoch + t, state=state)
+        Learnt(target=name, group=played[name].group, saved_t=played.epoch + t, state=state)
         for name, watch in watches.items()
         if (state := watch.export_state()) is not None
     ]
@@ -107,21 +112,19 @@ def past(played: Scene) -> list[WatchRow]:
     return rows
 
 
-async def keep(folder: Path, rows: list[WatchRow]) -> None:
+async def keep(folder: Path, rows: list[Learnt]) -> None:
     """Write it as the watcher of yesterday would have, with a restart that it made."""
-    store = Store(folder, lambda *_: None)
-    await store.open()
+    worker = Worker(folder, lambda *_: None)
+    incidents, journal = IncidentTable(worker), Journal(worker)
     for row in rows:
-        store.put(watch=row)
-    journal = Journal(folder)
+        incidents.put(learnt=row)
     await journal.open()
     yesterday = time.time() - 86_400.0
     await journal.write(Attempt(
         id="yesterday", target="chat-0", group="chat", trigger="incident", hook="lab", reason="slow_engine", actor="vllm-watch",
         state="helped", began_t=yesterday, called_t=yesterday + 5, ended_t=yesterday + 300, payoff_ratio=0.62, text="it helped",
     ))  # fmt: skip
-    await journal.close()
-    await store.close()
+    await worker.close()
 
 
 def configuration(folder: Path, port: int, live: Live, hook: str) -> Path:

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.dashboards import grafana, shape
+from tests.for_each import for_each
 from tests.promql import complaints
 
 ROOT = Path(__file__).parents[2]
@@ -79,7 +78,7 @@ def test_there_is_one_for_each_question() -> None:
     assert {name: dashboard["title"] for name, dashboard in DASHBOARDS.items()} == QUESTIONS
 
 
-@pytest.mark.parametrize("dashboard", DASHBOARDS.values(), ids=DASHBOARDS.keys())
+@for_each(DASHBOARDS)
 def test_ids_are_unique_and_panels_do_not_overlap(dashboard: dict[str, Any]) -> None:
     """Grafana shifts what overlaps, and confuses panels of one id."""
     ids = [panel["id"] for panel in dashboard["panels"]]
@@ -91,7 +90,7 @@ def test_ids_are_unique_and_panels_do_not_overlap(dashboard: dict[str, Any]) -> 
     assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in dashboard["panels"])
 
 
-@pytest.mark.parametrize("dashboard", DASHBOARDS.values(), ids=DASHBOARDS.keys())
+@for_each(DASHBOARDS)
 def test_lines_of_panels_are_full(dashboard: dict[str, Any]) -> None:
     """A hole in a line looks like a panel that failed."""
     lines: dict[int, int] = {}
@@ -101,7 +100,7 @@ def test_lines_of_panels_are_full(dashboard: dict[str, Any]) -> None:
     assert set(lines.values()) == {24}
 
 
-@pytest.mark.parametrize("dashboard", DASHBOARDS.values(), ids=DASHBOARDS.keys())
+@for_each(DASHBOARDS)
 def test_data_source_is_a_variable_everywhere(dashboard: dict[str, Any]) -> None:
     """A dashboard that names its author's data source works at nobody else's."""
     uses = [panel["datasource"] for panel in grafana.panels(dashboard)]
@@ -111,7 +110,7 @@ def test_data_source_is_a_variable_everywhere(dashboard: dict[str, Any]) -> None
     assert all(use == {"type": "prometheus", "uid": "${datasource}"} for use in uses)
 
 
-@pytest.mark.parametrize("dashboard", DASHBOARDS.values(), ids=DASHBOARDS.keys())
+@for_each(DASHBOARDS)
 def test_variables_are_there_and_used(dashboard: dict[str, Any]) -> None:
     """Each variable that is asked for can be chosen, and each that can be chosen changes something."""
     own = [variable["name"] for variable in dashboard["templating"]["list"]]
@@ -126,7 +125,7 @@ def test_variables_are_there_and_used(dashboard: dict[str, Any]) -> None:
 # --- what they say
 
 
-@pytest.mark.parametrize("panel", PANELS.values(), ids=PANELS.keys())
+@for_each(PANELS)
 def test_panel_says_what_it_means(panel: dict[str, Any]) -> None:
     """A number without an explanation is taken for what it is not, and "No data" for an answer."""
     assert re.match(r"[A-Za-z0-9].{30,}", panel["description"]), "a sentence"
@@ -136,7 +135,7 @@ def test_panel_says_what_it_means(panel: dict[str, Any]) -> None:
 STATS = {name: panel for name, panel in PANELS.items() if panel["type"] == "stat"}
 
 
-@pytest.mark.parametrize("panel", STATS.values(), ids=STATS.keys())
+@for_each(STATS)
 def test_what_is_not_known_is_never_green(panel: dict[str, Any]) -> None:
     """Grafana colours what is absent as if it were less than every number."""
     first, *others = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
@@ -148,7 +147,7 @@ def test_what_is_not_known_is_never_green(panel: dict[str, Any]) -> None:
         )
 
 
-@pytest.mark.parametrize("file", DASHBOARDS)
+@for_each({file: file for file in DASHBOARDS})
 def test_runbooks_exist(file: str) -> None:
     """Each page that a description names is in this repository, with the heading that is meant."""
     pages = re.findall(r"docs/[\w/.-]+\.md(?:#[\w-]+)?", json.dumps(DASHBOARDS[file]))
@@ -192,13 +191,13 @@ def test_limits_are_those_of_the_alerts() -> None:
 # --- what they ask
 
 
-@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES.keys())
+@for_each(QUERIES)
 def test_query_asks_for_what_exists(query: grafana.Query) -> None:
     """Every series, label and label value that is named is exported."""
     assert complaints(filled(query.expr)) == []
 
 
-@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES.keys())
+@for_each(QUERIES)
 def test_unit_is_the_metrics_own(query: grafana.Query) -> None:
     """Units are those of the metrics, through all arithmetic: seconds by seconds are a ratio, and so on."""
     unit = shape.of(filled(query.expr)).unit
@@ -208,7 +207,7 @@ def test_unit_is_the_metrics_own(query: grafana.Query) -> None:
         assert query.unit in UNITS[unit], (unit, query.unit)
 
 
-@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES.keys())
+@for_each(QUERIES)
 def test_legend_names_labels_that_are_left(query: grafana.Query) -> None:
     """A legend's label is one that the series have and that aggregation and joins keep."""
     wanted = set(re.findall(r"{{\s*(\w+)\s*}}", query.legend))
@@ -216,7 +215,7 @@ def test_legend_names_labels_that_are_left(query: grafana.Query) -> None:
     assert wanted or query.instant or query.legend, "lines without labels cannot be told apart"
 
 
-@pytest.mark.parametrize("file", DASHBOARDS)
+@for_each({file: file for file in DASHBOARDS})
 def test_variables_ask_for_what_exists(file: str) -> None:
     """The series and the label that a variable takes its values from."""
     for variable in grafana.variables(DASHBOARDS[file]):
@@ -225,7 +224,7 @@ def test_variables_ask_for_what_exists(file: str) -> None:
         assert label in (shape.of(filled(selector)).labels or set())
 
 
-@pytest.mark.parametrize("file", DASHBOARDS)
+@for_each({file: file for file in DASHBOARDS})
 def test_annotations_stand_where_they_happened(file: str) -> None:
     """A time is taken from the value exactly where the value is one."""
     for each in DASHBOARDS[file]["annotations"]["list"]:
@@ -243,7 +242,7 @@ def addresses(dashboard: dict[str, Any]) -> Iterator[str]:
             yield from (link["url"] for link in links)
 
 
-@pytest.mark.parametrize("file", DASHBOARDS)
+@for_each({file: file for file in DASHBOARDS})
 def test_links_lead_somewhere(file: str) -> None:
     """To a dashboard that there is, with variables that it has; all four others are linked, and vLLM's own."""
     dashboard = DASHBOARDS[file]
@@ -261,7 +260,7 @@ def test_links_lead_somewhere(file: str) -> None:
     assert all(link["includeVars"] and link["keepTime"] for link in dashboard["links"])
 
 
-@pytest.mark.parametrize("panel", TABLES.values(), ids=TABLES.keys())
+@for_each(TABLES)
 def test_columns_and_overrides_name_what_is_there(panel: dict[str, Any]) -> None:
     """A renamed column would lose its unit, its colours and its link without a word."""
     fields, titles = grafana.columns(panel), set(grafana.columns(panel).values())
@@ -278,7 +277,7 @@ def test_columns_and_overrides_name_what_is_there(panel: dict[str, Any]) -> None
         assert named <= titles
 
 
-@pytest.mark.parametrize("panel", TABLES.values(), ids=TABLES.keys())
+@for_each(TABLES)
 def test_rows_of_a_table_are_one_thing_each(panel: dict[str, Any]) -> None:
     """Queries of one table have the same labels: else their rows would not be joined, and stand twice."""
     labels = {shape.of(filled(target["expr"])).labels for target in panel["targets"]}

@@ -20,8 +20,8 @@ from tests.dashboards import grafana
 from tests.dashboards.check import ALL, Asked, Check, named, until_answered
 from tests.dashboards.prometheus import Prometheus, free_port, wait_for
 from tests.dashboards.renaming import RenamingProxy
+from tests.dashboards.stage import KINDS
 from tests.promql import selectors
-from vllm_watch.board.incidents import KINDS
 
 STAGE = Path(__file__).parent / "stage.py"
 ROOT = Path(__file__).parents[2]
@@ -81,7 +81,7 @@ def everything_happened(check: Check) -> bool:
     kinds = set(check.values("vllm_watch_incident_open", "kind"))
     ends = set(check.values("vllm_watch_restarts_total", "outcome"))
     gates = set(check.values("vllm_watch_restart_kept_back", "gate"))
-    return kinds == set(KINDS) and ends >= ENDS and gates >= GATES
+    return kinds == KINDS and ends >= ENDS and gates >= GATES
 
 
 ENDS = {"helped", "did_not_help", "failed", "dry_run"}
@@ -90,7 +90,7 @@ GATES = {"window", "approval"}
 
 def test_everything_happened(play: Play) -> None:
     """The run shows every kind of incident, and restarts that were made, kept back, helpful and not."""
-    assert set(play.check.values("vllm_watch_incident_open", "kind")) == set(KINDS)
+    assert set(play.check.values("vllm_watch_incident_open", "kind")) == KINDS
     assert set(play.check.values("vllm_watch_restarts_total", "outcome")) >= ENDS
     assert set(play.check.values("vllm_watch_restart_kept_back", "gate")) >= GATES
 

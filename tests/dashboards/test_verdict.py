@@ -83,6 +83,7 @@ FLEETS: dict[str, tuple[Said, str | None]] = {
     "of an engine nothing is known": (seen("a") | series("engine_state", "1x60", target="b", engine="0", state="unknown"), "Not everything can be seen"),
     "an incident pages": (seen("a") | seen("b", stopped=True) | ill("a", "page"), "Users are hurt: act now"),
     "most fell silent at once": (seen("a") | ill("vllm-watch", "page"), "Users are hurt: act now"),
+    "a GPU of a host is lost": (seen("a") | ill("host:gpu-1", "page", kind="gpu_fault", cause="gpu_lost"), "Users are hurt: act now"),
     "for your information only": (seen("a") | ill("a", "info"), "Nothing is wrong"),
     "another group's trouble": (seen("a") | seen("z") | ill("z", "page"), "Nothing is wrong"),
     "no watcher at all": ({}, None),
@@ -101,16 +102,22 @@ def test_one_word_for_the_fleet(tmp_path: Path, said: Said, expected: str | None
     assert stat["fieldConfig"]["defaults"]["noValue"] == "Nobody is looking"
 
 
-def test_who_has_it_names_the_group_and_the_watchers_own(tmp_path: Path) -> None:
-    """An incident that many targets share is the watcher's: it is of no group, and shown all the same."""
+def test_who_has_it_names_the_group_and_what_is_of_none(tmp_path: Path) -> None:
+    """An incident that many targets share is the watcher's, a GPU's is its host's: they are shown all the same."""
     said = (
         seen("a")
         | ill("a", "ticket")
         | ill("vllm-watch", "page", kind="engine_down", cause="unreachable")
     )
+    said |= ill("host:gpu-1", "page", kind="gpu_fault", cause="gpu_lost")
     own = '{instance="w:9470", kind="engine_down", cause="unreachable", target="vllm-watch"}'
+    host = '{instance="w:9470", kind="gpu_fault", cause="gpu_lost", target="host:gpu-1"}'
     one = '{instance="w:9470", group="g", kind="engine_down", cause="crash", target="a"}'
-    expected = [{"labels": one, "value": 2}, {"labels": own, "value": 3}]
+    expected = [
+        {"labels": one, "value": 2},
+        {"labels": own, "value": 3},
+        {"labels": host, "value": 3},
+    ]
     answered(tmp_path, query("overview.json", "Who has it"), said, expected)
 
 

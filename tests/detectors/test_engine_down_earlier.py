@@ -5,8 +5,9 @@ import json
 import pytest
 
 from tests.detectors.looks import T, engine, seen, silent
-from vllm_watch.detectors.engine_down import Detector, Settings
+from tests.told import said
 from vllm_watch.board.board import Board
+from vllm_watch.detectors.engine_down import Detector, Settings
 from vllm_watch.samples.observation import ProcessState
 from vllm_watch.samples.target import Target
 from vllm_watch.watch.memory import Memory
@@ -35,7 +36,7 @@ def run(looks, kept=None, address=HERE):
     watch.address = address
     if kept is not None:
         assert watch.restore(kept, looks[0].t) == []
-    told = [event for look in looks for event in watch.observe(look)]
+    told = [event for look in looks for event in said(watch.observe(look))]
     assert watch.failures == {}
     return json.loads(json.dumps(watch.export_state(), allow_nan=False)), told
 

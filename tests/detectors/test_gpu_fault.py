@@ -2,11 +2,10 @@
 
 import pytest
 
-from tests.detectors.looks import judge, last, seen, silent
-from vllm_watch.detectors.gpu_fault import Detector, Settings
+from vllm_watch.detectors.base import HostServer, HostView
+from vllm_watch.detectors.gpu_fault import HostDetector, Settings
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
-from vllm_watch.watch.watch import Watch
 
 ENGINE = (ProcessSample(pid=7, name="VLLM::EngineCor", cmdline=("VLLM::EngineCore",)),)
 NOTEBOOK = (ProcessSample(pid=8, cmdline=("python3", "-m", "ipykernel_launcher")),)
@@ -16,11 +15,20 @@ def gpu(index=0, processes=ENGINE, **fields):
     return GpuSample(index=index, uuid=f"GPU-{index}", processes=processes, **fields)
 
 
-def said(*looks, step=5):
-    """The verdict of the last look at these GPUs, one tuple each (None: not asked)."""
-    return last(
-        judge(Detector(Settings()), [seen(step * i, gpus=each) for i, each in enumerate(looks)])
-    )
+def server(name="a", *gpus, up=False):
+    return HostServer(name=name, up=up, gpus=frozenset(gpus))
+
+
+SERVES = server(up=True)
+
+
+def said(*looks, servers=(SERVES,), step=5):
+    """The verdict of the last look at these GPUs, one tuple each; `servers` as they are at all of them."""
+    detector = HostDetector(Settings())
+    for number, gpus in enumerate(looks):
+        view = HostView(at_s=number * step, gpus=gpus, holders=(), servers=servers)
+        verdict = detector.update(view)
+    return verdict
 
 
 FINE = (gpu(), gpu(1))
@@ -72,10 +80,14 @@ def test_a_gpu_that_is_not_listed_must_be_missing_twice():
     """One list may be cut short; a poll that failed is none."""
     assert said(FINE, FINE[:1]).state == "unknown"
     assert said(FINE, FINE[:1], FINE).state == "clear"
-    assert said(FINE, None, None).state == "unknown"
     verdict = said(FINE, FINE[:1], FINE[:1])
     assert (verdict.cause, verdict.severity) == ("gpu_lost", "page")
     assert verdict.summary.startswith("GPU 1: lost")
+
+
+def test_where_no_server_is_watched_nobody_is_woken():
+    """The watcher's own host may have GPUs that are none of its engines'."""
+    assert said(FINE, FINE[:1], FINE[:1], servers=()).severity == "ticket"
 
 
 def test_all_gpus_gone_is_lost_too():
@@ -83,27 +95,33 @@ def test_all_gpus_gone_is_lost_too():
     assert said(FINE, (), ()).summary.startswith("GPU 0 (and 1 more GPUs): lost")
 
 
-def test_a_restart_is_advised_where_the_program_died_of_its_own_error():
-    """... and not where the GPU must be reset."""
-    for code, advised in ((31, True), (95, False), (999, False)):
-        broken = (gpu(xid_errors=(code,)),)
-        looks = [seen(0, gpus=FINE[:1]), seen(5, gpus=broken), silent(10, gpus=broken)]
-        assert last(judge(Detector(Settings()), looks)).restart_advised is advised
+BROKEN = gpu(xid_errors=(31,))
+HIT = {  # the faulty look and the servers of the host → whom it hits, whom to restart
+    "on the GPU of a server that is down": ((BROKEN,), [server("a", "GPU-0")], ("a",), ("a",)),
+    "it has survived": ((BROKEN,), [server("a", "GPU-0", up=True)], ("a",), ()),
+    "a GPU that must be reset": ((gpu(xid_errors=(95,)),), [server("a", "GPU-0")], ("a",), ()),
+    "a code of a newer driver": ((gpu(xid_errors=(999,)),), [server("a", "GPU-0")], ("a",), ()),
+    "another's GPU": (
+        (BROKEN, gpu(1)), [server("a", "GPU-0"), server("b", "GPU-1")], ("a",), ("a",)),
+    "one of several that it runs on": (
+        (gpu(), gpu(1, xid_errors=(31,))), [server("a", "GPU-0", "GPU-1"), server("b", "GPU-2")],
+        ("a",), ("a",)),
+    "shared by two, of whom one has survived": (
+        (BROKEN,), [server("a", "GPU-0"), server("b", "GPU-0", up=True)], ("a", "b"), ("a",)),
+    "nobody knows who of two runs there": ((BROKEN,), [server("a"), server("b")], (), ()),
+    "the only server, whose GPU is not known": ((BROKEN,), [server("a")], ("a",), ()),
+    "the only server runs on another GPU": ((BROKEN, gpu(1)), [server("a", "GPU-1")], (), ()),
+    "a note on the GPU of one that is down for reasons of its own": (
+        (BROKEN, gpu(1, xid_errors=(63,))), [server("a", "GPU-0"), server("b", "GPU-1")],
+        ("a", "b"), ("a",)),
+    "no server at all": ((BROKEN,), [], (), ()),
+}  # fmt: skip
 
 
-def test_only_the_cause_pages():
-    """A lost GPU takes its engine down: one page, two incidents that know of each other."""
-    watch = Watch("x")
-    events = []
-    for second in range(0, 400, 5):
-        gone = second >= 300
-        gpus = () if gone else FINE[:1]
-        events += watch.observe(silent(second, gpus=gpus) if gone else seen(second, gpus=gpus))
-    open_ = {incident.kind: incident for incident in watch.incidents}
-    assert {kind: each.severity for kind, each in open_.items()} == {
-        "gpu_fault": "page",
-        "engine_down": "ticket",
-    }
-    assert open_["gpu_fault"].id in open_["engine_down"].related or (
-        open_["engine_down"].id in open_["gpu_fault"].related
-    )
+@pytest.mark.parametrize(("now", "servers", "hit", "restarted"), HIT.values(), ids=HIT)
+def test_whom_it_hits_and_whose_restart_is_advised(now, servers, hit, restarted):
+    """The servers on that GPU; of them those that died of their own program's error."""
+    verdict = said(now, servers=tuple(servers))
+    assert (verdict.concerns, verdict.restart_targets) == (hit, restarted)
+    assert verdict.restart_advised is bool(restarted)
+    assert (f"; affects {', '.join(hit)}" in verdict.summary) is bool(hit)

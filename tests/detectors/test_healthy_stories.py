@@ -4,13 +4,14 @@ from random import Random
 
 import pytest
 
+from benchmarks.lab.lives import LIVES
+from benchmarks.lab.observer import Observer, look
 from tests.detectors.test_stories import FOUND_WITHIN, Told, of, pages
-from vllm_watch.lab.lives import LIVES
-from vllm_watch.lab.onlooker import Onlooker, look
-from vllm_watch.watch.watch import Watch
+from tests.told import said
+from vllm_watch.watch.site_watch import SiteWatch
 
 UPDATES = {
-    # story → intervals at which an onlooker can know
+    # story → intervals at which an observer can know
     "rolling_update": (1.0, 5.0, 15.0),
     "sigterm_update": (1.0, 5.0, 15.0),
     "shutdown_timeout_update": (1.0,),  # over in seconds, for its requests are short
@@ -95,23 +96,23 @@ def test_a_hang_is_over_when_it_is_over(story):
 
 
 QUIET = {
-    "hot": Onlooker(interval_s=5.0, jitter_ratio=0.3, begins_s=600.0),
-    "bursty": Onlooker(interval_s=15.0, jitter_ratio=0.1, misses_ratio=0.005),
-    "prompt_heavy": Onlooker(interval_s=30.0),
-    "long_context": Onlooker(interval_s=5.0, steps_apart_s=300.0, monotonic=False),
-    "prefix_heavy": Onlooker(interval_s=10.0, gaps_apart_s=600.0),
-    "speculative": Onlooker(interval_s=2.0, suspends_apart_s=600.0),
-    "load_drops": Onlooker(interval_s=5.0, begins_s=1000.0),
-    "planned_restarts": Onlooker(interval_s=15.0, jitter_ratio=0.1),
+    "hot": Observer(interval_s=5.0, jitter_ratio=0.3, begins_s=600.0),
+    "bursty": Observer(interval_s=15.0, jitter_ratio=0.1, misses_ratio=0.005),
+    "prompt_heavy": Observer(interval_s=30.0),
+    "long_context": Observer(interval_s=5.0, steps_apart_s=300.0, monotonic=False),
+    "prefix_heavy": Observer(interval_s=10.0, gaps_apart_s=600.0),
+    "speculative": Observer(interval_s=2.0, suspends_apart_s=600.0),
+    "load_drops": Observer(interval_s=5.0, begins_s=1000.0),
+    "planned_restarts": Observer(interval_s=15.0, jitter_ratio=0.1),
 }
 
 
 @pytest.mark.parametrize("slug", QUIET)
 def test_half_an_hour_of_healthy_life_wakes_nobody(slug):
     """A handful of the lives that `make soak-healthy` lets run for days."""
-    onlooker, watch, events = QUIET[slug], Watch(slug), []
-    for seen in look(LIVES[slug].build(3), onlooker, Random(3), 1800.0):
-        events += watch.observe(seen)
+    observer, watch, events = QUIET[slug], SiteWatch(), []
+    for seen in look(LIVES[slug].build(3), observer, Random(3), 1800.0):
+        events += said(watch.look(seen))
     assert pages(events) == []
     assert not any(each["restart_advised"] for each in events)
     assert watch.failures == {}

@@ -225,7 +225,7 @@ def test_what_was_seen_before_a_restart_of_the_watcher_counts():
     assert second.restore(first.export_state(), T + 2400) == []
     advised = (
         s for s in range(2400, 2 * HOURS, 15)
-        if any(event["restart_advised"] for event in second.observe(look(s, resident(s))))
+        if any(event.incident.restart_advised for event in second.observe(look(s, resident(s))))
     )  # fmt: skip
     assert next(advised) == whole
 

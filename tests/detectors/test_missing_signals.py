@@ -7,11 +7,12 @@ import pytest
 from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
+from benchmarks.lab.virtual import observations
 from tests.examples import examples
-from vllm_watch.lab.virtual import observations
+from vllm_watch.incidents.incident import OPENED, RESOLVED
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import ServerSample
-from vllm_watch.watch.watch import Watch
+from vllm_watch.watch.site_watch import SiteWatch
 
 ENGINE_FIELDS = (
     "requests_running", "requests_waiting", "kv_cache_usage", "preemptions", "prompt_tokens",
@@ -59,20 +60,20 @@ def without(observation, removed):
 
 def kinds(name, removed, from_look=0):
     """The kinds of incidents that are opened when some signals are gone from a look on."""
-    watch, opened = Watch("x"), []
+    watch, opened = SiteWatch(), []
     for number, observation in enumerate(story(name)):
         seen = without(observation, removed) if number >= from_look else observation
-        opened += [each["kind"] for each in watch.observe(seen) if each["event"] == "opened"]
+        opened += [e.incident.kind for e in watch.look(seen) if e.event == OPENED]
     assert watch.failures == {}
     return set(opened)
 
 
 def causes(name, removed, from_look):
     """The causes that are ever given."""
-    watch, given = Watch("x"), set()
+    watch, given = SiteWatch(), set()
     for number, observation in enumerate(story(name)):
         seen = without(observation, removed) if number >= from_look else observation
-        given |= {each["cause"] for each in watch.observe(seen)}
+        given |= {each.incident.cause for each in watch.look(seen)}
     return given
 
 
@@ -139,15 +140,15 @@ GONE_WITH = {
 def test_what_is_not_seen_any_more_has_not_ended(name, gone):
     """An open incident whose signals vanish stays open: nobody saw it end."""
     removed = tuple(("engine", field) for field in gone.split())
-    watch, opened_at, ended = Watch("x"), None, []
+    watch, opened_at, ended = SiteWatch(), None, []
     for number, observation in enumerate(story(name)):
         seen = observation if opened_at is None else without(observation, removed)
-        events = watch.observe(seen)
+        events = watch.look(seen)
         if opened_at is None and any(
-            e["kind"] == KIND_OF[name] and e["event"] == "opened" for e in events
+            e.incident.kind == KIND_OF[name] and e.event == OPENED for e in events
         ):
             opened_at = number
-        ended += [e for e in events if e["event"] == "resolved" and e["kind"] == KIND_OF[name]]
+        ended += [e for e in events if e.event == RESOLVED and e.incident.kind == KIND_OF[name]]
     assert opened_at is not None
     assert ended == []
 

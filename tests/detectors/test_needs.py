@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.detectors.looks import OK, engine, gpu, seen
-from vllm_watch.detectors.needs import NEEDS
+from vllm_watch.detectors.needs import needs_of_all
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import CanaryCall, Observation, Reading
 from vllm_watch.signals.inputs import CANARY_SECONDS, HEALTH_SECONDS, INPUTS, LOOKS_MIN
 from vllm_watch.sources.reading import Reader
+from vllm_watch.watch.host_watch import host_detectors
 from vllm_watch.watch.watch import Watch, all_detectors
 
 CAPTURES = Path(__file__).parents[1] / "sources" / "captures"
@@ -71,11 +72,13 @@ def test_each_version_of_vllm(capture, down, stalled, collapse, overload, memory
 
 
 def test_every_detector_says_what_it_needs():
-    """A detector without a row would be taken to see everything."""
-    assert NEEDS.keys() == all_detectors().keys()
+    """A detector that says nothing would be taken to see everything; the names are those of inputs."""
+    every = needs_of_all()
+    assert every.keys() == all_detectors().keys() | host_detectors().keys()
+    assert sights(captured("0.33.0-v1.txt")).keys() == every.keys()
     named = [
         name
-        for needs in NEEDS.values()
+        for needs in every.values()
         for need in (*needs.must, *needs.sharpens)
         for name in need.any_of
     ]

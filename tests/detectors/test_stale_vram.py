@@ -2,10 +2,13 @@
 
 import pytest
 
-from tests.detectors.looks import T, judge, last, seen, silent
-from vllm_watch.detectors.stale_vram import Detector, Settings
+from tests.detectors.looks import T
+from vllm_watch.detectors.base import HostServer, HostView
+from vllm_watch.detectors.stale_vram import HostDetector, Settings
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
+from vllm_watch.signals.holders.gpu_users import GpuUsers, Server
+from vllm_watch.signals.holders.judge import HolderJudge
 
 GIB = 2**30
 
@@ -31,25 +34,44 @@ def gpu(*processes, index=0):
     )  # fmt: skip
 
 
+def last(at, servers, seconds, settings=None):
+    """The verdict of the last look: every 5 s at what `at(second)` gives; `servers(second)`: name → its start, or None."""
+    settings = settings or Settings()
+    judge, users, detector = HolderJudge(settings.limits()), GpuUsers(), HostDetector(settings)
+    for second in range(0, seconds, 5):
+        starts = servers(second)
+        served = any(each is not None for each in starts.values())
+        holders = judge.look(float(second), T + second, at(second), served=served)
+        places = users.look(holders, {n: Server(start_time=s) for n, s in starts.items()})
+        view = HostView(
+            at_s=float(second), gpus=at(second), holders=holders,
+            servers=tuple(
+                HostServer(name=name, up=start is not None, gpus=places[name].gpus, workers=places[name].workers)
+                for name, start in starts.items()
+            ),
+        )  # fmt: skip
+        verdict = detector.update(view)
+    return verdict
+
+
 def story(seconds, settings=None):
     """The API server is killed at 60 s; its successor comes at 90 s and answers at 120 s."""
-    looks = []
-    for second in range(0, seconds, 5):
+
+    def at(second):
         if second < 60:
-            looks.append(seen(second, gpus=(gpu(core(99, 98)),), process_start_time=T - 80_060))
-            continue
+            return (gpu(core(99, 98)),)
         old = core(99, 1)
-        gpus = (gpu(old) if second < 90 else gpu(old, core(200, 199, start=T + 90)),)
-        up = second >= 120
-        looks.append(
-            seen(second, gpus=gpus, process_start_time=T + 80) if up else silent(second, gpus=gpus)
-        )
-    return judge(Detector(settings or Settings()), looks)
+        return (gpu(old) if second < 90 else gpu(old, core(200, 199, start=T + 90)),)
+
+    def servers(second):
+        return {"a": T - 80_060 if second < 60 else T + 80 if second >= 120 else None}
+
+    return last(at, servers, seconds, settings)
 
 
 def test_an_orphan_is_named_with_the_engine_that_it_hurts():
     """Who, where, how much; why; what to do; and no restart, for it would not cure it."""
-    verdict = last(story(300))
+    verdict = story(300)
     assert (verdict.state, verdict.cause, verdict.severity) == (
         "firing",
         "orphaned_worker",
@@ -58,7 +80,7 @@ def test_an_orphan_is_named_with_the_engine_that_it_hurts():
     assert not verdict.restart_advised
     assert verdict.summary == (
         "30.0 GiB of GPU 0 are held by an orphaned worker (VLLM::EngineCore, process 99, vllm.service), "
-        "where this engine runs (VLLM::EngineCore, process 200)"
+        "where a (VLLM::EngineCore, process 200) runs"
     )
     assert "its parent, process 98, died" in verdict.evidence_for[0].text
     assert "kill 99" in verdict.evidence_for[0].text
@@ -67,48 +89,60 @@ def test_an_orphan_is_named_with_the_engine_that_it_hurts():
 
 def test_it_is_told_a_minute_after_the_parent_died():
     """Sooner it may be ending."""
-    assert last(story(115)).state == "clear"
-    assert last(story(130)).state == "firing"
+    assert story(115).state == "clear"
+    assert story(130).state == "firing"
 
 
 def test_little_memory_keeps_no_engine_from_starting():
     """Below a limit there is no ticket; the holder is stale all the same."""
     settings = Settings(bytes_min=31 * GIB)
-    assert last(story(300, settings)).state == "clear"
+    assert story(300, settings).state == "clear"
+
+
+def no_servers(second):
+    return {}
 
 
 def test_without_gpus_nothing_is_known():
-    """No GPU, no answer, or nobody asked: not clear."""
-    looks = [seen(0), seen(5, gpus=()), seen(10, gpus=None)]
-    said = judge(Detector(Settings()), looks)
-    assert {verdict.state for _, verdicts in said for verdict in verdicts} == {"unknown"}
+    """A list without a GPU is not clear."""
+    assert last(lambda _: (), no_servers, 10).state == "unknown"
 
 
 def test_who_holds_the_memory_may_be_hidden():
     """A list that NVML does not give is unknown."""
     blind = GpuSample(index=0, uuid="GPU-0", memory_used_bytes=30 * GIB)
-    assert last(judge(Detector(Settings()), [seen(0, gpus=(blind,))])).state == "unknown"
+    assert last(lambda _: (blind,), no_servers, 5).state == "unknown"
 
 
-@pytest.mark.parametrize(
-    ("where", "state"),
-    [("ours", "firing"), ("nobody's", "firing"), ("another engine's", "clear")],
-)
-def test_a_host_with_two_engines(where, state):
-    """What is stale on a GPU of another engine's is that engine's ticket."""
+STARTED = {"a": T - 1000, "b": T - 5010}
+WHERE = {  # GPU of what is stale → whom it concerns, and what is said of them
+    0: (("a",), ", where a (VLLM::EngineCore, process 1) runs"),
+    1: (("b",), ", where b (VLLM::EngineCore, process 2) runs"),
+    2: ((), ")"),
+}
+
+
+@pytest.mark.parametrize(("index", "said"), WHERE.items(), ids=["a's", "b's", "nobody's"])
+def test_a_host_with_two_servers(index, said):
+    """What is stale concerns the servers on that GPU, and no others; on nobody's it is told all the same."""
     zombie = core(9, 1, state="Z")
-    ours = core(1, 10, start=T - 990, cgroup="/system.slice/a.service")
-    theirs = core(2, 20, start=T - 5000, cgroup="/system.slice/b.service")
+    a = core(1, 10, start=T - 990, cgroup="/system.slice/a.service")
+    b = core(2, 20, start=T - 5000, cgroup="/system.slice/b.service")
+    gpus = tuple(
+        gpu(*own, *([zombie] if number == index else []), index=number)
+        for number, own in enumerate(([a], [b], []))
+    )
+    verdict = last(lambda _: gpus, lambda _: STARTED, 100)
+    concerns, words = said
+    assert (verdict.state, verdict.concerns) == ("firing", concerns)
+    assert verdict.summary.endswith(words)
 
-    def gpus():
-        return (
-            gpu(ours, *([zombie] if where == "ours" else []), index=0),
-            gpu(theirs, *([zombie] if where == "another engine's" else []), index=1),
-            gpu(*([zombie] if where == "nobody's" else []), index=2),
-        )
 
-    looks = [seen(s, gpus=gpus(), process_start_time=T - 1000) for s in range(0, 100, 5)]
-    assert last(judge(Detector(Settings()), looks)).state == state
+def test_the_only_server_is_concerned_though_its_gpu_is_not_known():
+    """Its processes are in a container of their own, say; of two nobody is."""
+    zombie = (gpu(core(9, 1, state="Z")),)
+    assert last(lambda _: zombie, lambda _: {"a": T - 1000}, 100).concerns == ("a",)
+    assert last(lambda _: zombie, lambda _: STARTED, 100).concerns == ()
 
 
 def test_a_group_of_workers_is_one_ticket():
@@ -118,7 +152,7 @@ def test_a_group_of_workers_is_one_ticket():
         parent = 98 if second < 20 else 1
         return tuple(gpu(core(100 + i, parent), index=i) for i in range(4))
 
-    looks = [seen(s, gpus=gpus(s)) if s < 20 else silent(s, gpus=gpus(s)) for s in range(0, 120, 5)]
-    verdict = last(judge(Detector(Settings()), looks))
+    verdict = last(gpus, lambda second: {"a": T - 80_060 if second < 20 else None}, 120)
     assert "120.0 GiB in all" in verdict.summary
     assert len(verdict.evidence_for) == 4
+    assert verdict.concerns == ("a",)

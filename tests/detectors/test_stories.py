@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 
+from benchmarks.lab.virtual import observe
 from tests.detectors.looks import engine, judge, last, seen, silent
+from tests.told import said
 from vllm_watch.detectors import engine_down
-from vllm_watch.lab.sampling import observe
 from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.scripts import L40S
 from vllm_watch.lab.stories import STORIES
 from vllm_watch.samples.observation import CanaryCall
-from vllm_watch.watch.watch import Watch
+from vllm_watch.watch.site_watch import SiteWatch
 
 INTERVALS = (1.0, 5.0, 15.0)
 FOUND_WITHIN = {
@@ -61,7 +62,7 @@ class Told:
         self.interval_s = interval_s
         self.t = 0.0
         self.events = []
-        self.watches = {name: Watch(name) for name in self.scene.servers}
+        self.site = SiteWatch(host_of=lambda _: "lab")
         self._next_t = 0.0
 
     def until(self, t):
@@ -70,8 +71,8 @@ class Told:
         while self._next_t <= t:
             self.scene.advance(self._next_t)
             gpus = self.scene.rack.sample() if self.scene.rack else None
-            for name, server in self.scene.servers.items():
-                events += self.watches[name].observe(observe(server, gpus))
+            for server in self.scene.servers.values():
+                events += said(self.site.look(observe(server, gpus)))
             self._next_t += self.interval_s
         self.scene.advance(t)
         self.t = t
@@ -91,10 +92,12 @@ class Told:
         next(iter(self.scene.servers.values())).fault("hang", **which)
 
     @property
+    def watches(self):
+        return self.site.watches
+
+    @property
     def failures(self):
-        return {
-            slug: said for watch in self.watches.values() for slug, said in watch.failures.items()
-        }
+        return self.site.failures
 
 
 def of(events, *, event="opened", **fields):
@@ -286,8 +289,8 @@ def test_gone_without_use(looks, severity):
 def test_the_throughput_ratio_is_a_signal():
     """Unknown at first, 1 while all is well, a fraction while steps are slow."""
     told = Told("healthy", 5.0)
-    (watch,) = told.watches.values()
     told.until(10)
+    (watch,) = told.watches.values()
     assert watch.signals.engines["0"].throughput_ratio is None
     told.until(300)
     assert watch.signals.engines["0"].throughput_ratio == pytest.approx(1.0, abs=0.2)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_watch.diagnosis.reading import diagnose
+from tests.diagnosis.whole_log import diagnose
 from vllm_watch.diagnosis.report import FACTS, to_json
 
 LOGS = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_watch.diagnosis.reading import diagnose
+from tests.diagnosis.whole_log import diagnose
 
 KV = "ValueError: To serve at least one request with the model's max seq len ({}), ({} GiB KV cache is needed, which is larger than the available KV cache memory ({} GiB). {}"
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from vllm_watch.diagnosis.reading import diagnose
+from tests.diagnosis.whole_log import diagnose
 
 MESSAGE = (
     "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`."

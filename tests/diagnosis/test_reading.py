@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.diagnosis.examples import EXAMPLES
+from tests.diagnosis.whole_log import diagnose
 from vllm_watch.diagnosis import reading, scanner
-from vllm_watch.diagnosis.reading import LogReader, diagnose
+from vllm_watch.diagnosis.reading import LogReader
 
 OOM = b"ValueError: No available memory for the cache blocks.\n"
 START = b"INFO 11-21 03:00:00 [api_server.py:1805] vLLM API server version 0.10.1\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_watch.diagnosis.reading import diagnose
+from tests.diagnosis.whole_log import diagnose
 
 BANNER = "INFO 11-21 03:00:00 [api_server.py:1805] vLLM API server version 0.10.1\n"
 LOADING = "INFO 11-21 03:00:05 [gpu_model_runner.py:1] Starting to load model meta/llama...\n"

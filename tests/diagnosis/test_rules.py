@@ -3,9 +3,10 @@
 import pytest
 
 from tests.diagnosis.examples import EXAMPLES
-from vllm_watch.diagnosis.catalogue import FAILURES, RULES, is_deterministic
+from tests.diagnosis.whole_log import diagnose
+from tests.for_each import for_each
+from vllm_watch.diagnosis.catalogue import FAILURES, RULES
 from vllm_watch.diagnosis.families import memory
-from vllm_watch.diagnosis.reading import diagnose
 
 LINES = [(failure, line) for failure, lines in EXAMPLES.items() for line in lines]
 
@@ -42,7 +43,7 @@ def test_every_rule_belongs_to_a_class():
 
 def test_what_would_fail_again_is_known_of_each_class():
     """A start is refused only where it cannot succeed; what may mend itself is not."""
-    again = {slug for slug in FAILURES if is_deterministic(slug)}
+    again = {slug for slug, failure in FAILURES.items() if failure.deterministic}
     assert again == {
         "kv_cache_too_small", "oom_loading_weights", "oom_kv_alloc_or_profiling",
         "oom_cuda_graph_capture", "swap_space_too_large", "tp_exceeds_gpus", "tp_not_dividing_heads",
@@ -51,11 +52,9 @@ def test_what_would_fail_again_is_known_of_each_class():
         "quantization_unsupported", "dtype_unsupported", "attention_backend_unavailable",
         "driver_cuda_mismatch", "missing_dependency_or_import_error", "compile_failure",
     }  # fmt: skip
-    assert not is_deterministic("healthy")
-    assert not is_deterministic("no such class")
 
 
-@pytest.mark.parametrize("failure", FAILURES.values(), ids=list(FAILURES))
+@for_each(FAILURES)
 def test_every_class_says_what_to_do(failure):
     """A sentence, a reason, and at least one thing to do."""
     assert failure.fixes

@@ -7,6 +7,7 @@ from playwright.async_api import Page
 from tests.export.demo_board import (
     incident_events,
 )
+from tests.told import made
 from vllm_watch.board.board import Board
 
 UNKNOWN = "\u2013"  # how the page writes what it does not know
@@ -46,7 +47,7 @@ def resolve(board: Board, *targets: str) -> None:
         end = {"event": "resolved", "t": time.time(), "resolution": "healthy"}
         opened = incident_events(name, time.time())[-1]
         for incident_id in list(board.targets[name].incidents.open):
-            board.incident_events(name, [opened | end | {"id": incident_id}])
+            board.tell(made(opened | end | {"id": incident_id}))
 
 
 def card(tab: "Tab", title: str):

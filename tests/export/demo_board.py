@@ -7,6 +7,7 @@ import time
 import zlib
 from collections.abc import Mapping
 
+from tests.told import made
 from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
 from vllm_watch.samples.gpu import GpuReading, GpuSample
@@ -238,7 +239,7 @@ def fill(board: Board, extra: int, now: float, back_seconds: int = 600) -> None:
         )
     board.add_target(Target(name="llama-70b-old", url="http://127.0.0.1:8000"), 5.0)
     for name in (*stories, "llama-70b-old"):
-        board.incident_events(name, incident_events(name, now))
+        board.tell(made(*incident_events(name, now)))
     board.remove_target("llama-70b-old")
     for t in range(int(now) - back_seconds, int(now), 5):
         step(board, stories, float(t))

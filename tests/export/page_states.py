@@ -4,9 +4,18 @@ import time
 from dataclasses import replace
 
 from tests.export.demo_board import STORIES, event, fill, reading, signals, step
+from tests.told import made
 from vllm_watch.board.board import Board
-from vllm_watch.board.restarts import AttemptShown, Gate, Paused, RestartCounts, RestartPlan, RestartState, Waiting
 from vllm_watch.board.health import StoreHealth
+from vllm_watch.board.restarts import (
+    AttemptShown,
+    Gate,
+    Paused,
+    RestartCounts,
+    RestartPlan,
+    RestartState,
+    Waiting,
+)
 from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.signals.holders.judge import HolderJudge
 
@@ -48,7 +57,7 @@ def ill(state: str) -> Board:
         "for": [("steps_per_second", 0.0, "steps_per_second", 31.0, "No step has ended for 90 s.")],
         "against": [("health", "HTTP 200", "", None, "/health still answers.")],
     }  # fmt: skip
-    board.incident_events("chat-1", [event("chat-1", story, now - 90)])
+    board.tell(made(event("chat-1", story, now - 90)))
     return board
 
 
@@ -61,7 +70,7 @@ def stale_vram() -> Board:
         judged = judge.look(now.t + second, now.t + second, now.gpus or ())
     board.publish_gpus(now, judged)
     story = {"engine": "0", "kind": "stale_vram", "cause": "zombie_context", "severity": "ticket", "summary": "A process that has ended holds 9.3 GiB of GPU 1."}  # fmt: skip
-    board.incident_events("chat-0", [event("chat-0", story, now.t - 600)])
+    board.tell(made(event("chat-0", story, now.t - 600)))
     return board
 
 
@@ -96,7 +105,7 @@ def watcher_ill() -> Board:
     board.store.count("full", "No space left on device", time.time())
     board.restarts = RestartState(journal_trouble="the disk is full", people=False)
     story = {"engine": None, "kind": "engine_down", "cause": "unreachable", "severity": "page", "summary": "3 of 3 targets fell silent within 10 s: most likely the network of this watcher."}  # fmt: skip
-    board.incident_events(WATCHER, [event(WATCHER, story, time.time() - 30)])
+    board.tell(made(event(WATCHER, story, time.time() - 30)))
     return board
 
 

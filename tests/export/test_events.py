@@ -9,10 +9,10 @@ import aiohttp
 import pytest
 
 from tests.export.small_board import SERVING, T, small_board
-from tests.export.test_incidents import told
 from tests.export.test_server import ask, serving
-from vllm_watch.export import events
+from tests.told import made, told
 from vllm_watch.board.updates import LISTENERS_MAX
+from vllm_watch.export import events
 from vllm_watch.samples.gpu import GpuReading
 
 
@@ -80,14 +80,14 @@ async def test_page_is_told_of_incidents():
         stream = Stream(answer)
         await stream.next()
         for event, state in ((told(), "open"), (told("resolved", T + 9), "resolved")):
-            board.incident_events("chat", [event])
+            board.tell(made(event))
             name, incident = await stream.next()
             assert (name, incident["id"], incident["state"]) == ("incident", event["id"], state)
             _, text, _ = await ask("GET", f"{url}/api/v1/incidents/{event['id']}")
             assert json.loads(text) == incident
             name, target = await stream.next()
             assert (name, len(target["incidents"])) == ("target", int(state == "open"))
-        board.incident_events("chat", [told(id="last")])
+        board.tell(made(told(id="last")))
         await stream.next()
         await stream.next()
         board.remove_target("chat")
@@ -155,7 +155,7 @@ async def test_an_incident_does_not_wait_for_the_next_batch(monkeypatch):
         board.publish(SERVING)
         assert (await stream.next())[0] == "target"
         began = time.monotonic()
-        board.incident_events("chat", [told()])
+        board.tell(made(told()))
         assert (await stream.next())[0] == "incident"
         assert time.monotonic() - began < 1.5
         assert (await stream.next())[0] == "target"

@@ -5,8 +5,7 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
-import pytest
-
+from tests.for_each import for_each
 from vllm_watch.export.engine_families import ENGINE_FAMILIES
 from vllm_watch.export.families import FAMILIES, markdown
 from vllm_watch.signals.records import EngineSignals
@@ -20,7 +19,7 @@ def test_names_are_unique():
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+@for_each({family.name: family for family in FAMILIES})
 def test_row_keeps_the_rules(family):
     """Our prefix, no colon, the suffix of its type, a sentence of help on one line, no label twice."""
     assert family.name.startswith("vllm_watch_")

@@ -4,9 +4,9 @@ import aiohttp
 import pytest
 
 from vllm_watch.board.board import Board
-from vllm_watch.export.gate import GateApi
 from vllm_watch.export.server import Server
 from vllm_watch.restart.gates import Probes
+from vllm_watch.samples.target import Target
 
 
 class Keeper:
@@ -26,10 +26,9 @@ class Keeper:
 @pytest.fixture
 async def site():
     keeper = Keeper()
-    api = GateApi(keeper, lambda name: name == "llama")
-    server = Server(
-        Board(window_seconds=30), host="127.0.0.1", port=0, ready=lambda: None, further=api.routes()
-    )
+    board = Board(window_seconds=30)
+    board.add_target(Target(name="llama", url="http://127.0.0.1:1"), 5.0)
+    server = Server(board, host="127.0.0.1", port=0, ready=lambda: None, gatekeeper=keeper)
     await server.start()
     async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
         yield keeper, session

@@ -9,8 +9,8 @@ import jsonschema
 
 from tests.export.demo_board import fill
 from tests.export.small_board import small_board
-from tests.export.test_incidents import told
 from tests.restart.station import station
+from tests.told import made, told
 from vllm_watch.export.status import Status
 
 ROOT = Path(__file__).parents[2]
@@ -56,7 +56,7 @@ def test_a_full_board_is_shown_as_the_document_says() -> None:
     """Every story of the demo, and every kind of incident."""
     board = small_board()
     fill(board, extra=3, now=1_763_700_000.0, back_seconds=60)
-    board.incident_events("chat", [told(id="one"), told("resolved", id="one"), told(id="two")])
+    board.tell(made(told(id="one"), told("resolved", id="one"), told(id="two")))
     status = Status(board)
     check(named("Status"), json.loads(status.whole(None)))
     check(named("Incidents"), json.loads(status.incidents()))

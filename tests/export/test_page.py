@@ -56,6 +56,7 @@ async def test_shows_each_target_in_words_and_numbers(opened, server):
     stalled = tab.row("llama-70b-b")
     await expect(stalled.locator(".badge").first).to_have_text("stalled")
     await expect(stalled.locator(".sentence")).to_have_text(STORIES["llama-70b-b"][1])
+    await stalled.scroll_into_view_if_needed()
     assert await stalled.locator("summary .cell-value").all_inner_texts() == [
         "0\u202ftok/s",
         "41",

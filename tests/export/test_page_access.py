@@ -10,6 +10,7 @@ from tests.export.browsing import PHONE, card
 from tests.export.demo_board import event
 from tests.export.page_states import STATES, awaiting_approval, ill, renew, well
 from tests.export.serving import serving
+from tests.told import made
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -141,7 +142,7 @@ async def test_enter_opens_a_row_and_the_focus_survives_news(opened):
         await tab.page.keyboard.press("Enter")
         await expect(tab.row("chat-2").locator(".chart")).to_have_count(7)
         story = {"engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": "page", "summary": "No step."}  # fmt: skip
-        board.incident_events("chat-2", [event("chat-2", story, time.time())])
+        board.tell(made(event("chat-2", story, time.time())))
         await expect(tab.page.locator("details.target h3").first).to_have_text("chat-2")
         await expect(tab.row("chat-2").locator("summary").first).to_be_focused()
         board.remove_target("chat-2")
@@ -172,21 +173,19 @@ async def test_news_are_said_once(opened):
         await tab.page.evaluate(HEARD)
         story = {"engine": "0", "kind": "throughput_collapse", "cause": "unknown", "severity": "page", "summary": "Slow."}  # fmt: skip
         begun = event("chat-1", story, time.time())
-        board.incident_events("chat-1", [begun])
+        board.tell(made(begun))
         await heard(tab, 1)
         for look in range(4):
             renew(board)
-            board.incident_events("chat-1", [begun | {"event": "updated", "t": time.time(), "summary": f"Slow at look {look}."}])  # fmt: skip
+            board.tell(made(begun | {"event": "updated", "t": time.time(), "summary": f"Slow at look {look}."}))  # fmt: skip
             await expect(tab.page.locator(".incident")).to_contain_text(f"Slow at look {look}.")
-        board.incident_events(
-            "chat-1", [begun | {"event": "updated", "t": time.time(), "cause": "kv_leak"}]
-        )
+        board.tell(made(begun | {"event": "updated", "t": time.time(), "cause": "kv_leak"}))
         await heard(tab, 2)
-        board.incident_events("chat-1", [begun | {"event": "resolved", "t": time.time(), "cause": "kv_leak", "resolution": "healthy"}])  # fmt: skip
+        board.tell(made(begun | {"event": "resolved", "t": time.time(), "cause": "kv_leak", "resolution": "healthy"}))  # fmt: skip
         await heard(tab, 3)
         assert await tab.page.evaluate("window.heard") == [
             "page: chat-1 has collapsed: cause unknown.",
-            "page: chat-1 has collapsed: the KV cache leaks.",
+            "page: chat-1 has collapsed: KV cache leak.",
             "chat-1: ended, healthy again.",
         ]
         live = await tab.page.evaluate(
@@ -204,10 +203,10 @@ async def test_a_storm_is_said_in_one_breath(opened):
         await tab.page.evaluate(HEARD)
         down = {"engine": None, "kind": "engine_down", "cause": "crash", "severity": "page", "summary": "Gone."}  # fmt: skip
         for n in range(30):
-            board.incident_events(f"chat-{n}", [event(f"chat-{n}", down, time.time())])
+            board.tell(made(event(f"chat-{n}", down, time.time())))
         await expect(tab.page.locator("#announce")).to_contain_text("more new incidents")
         later = down | {"kind": "engine_stalled", "cause": "hang"}
-        board.incident_events("chat-0", [event("chat-0", later, time.time())])
+        board.tell(made(event("chat-0", later, time.time())))
         await heard(tab, 2)  # a second breath of the storm would be before it, or in it
         said, last = await tab.page.evaluate("window.heard")
         assert said.count("is down: crash.") == 3

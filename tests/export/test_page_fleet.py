@@ -11,6 +11,7 @@ from tests.export.browsing import LAPTOP, LONGEST, PHONE, WALL, paint_ms
 from tests.export.demo_board import event, signals
 from tests.export.page_states import everything, many, renew, well
 from tests.export.serving import serving
+from tests.told import made
 from vllm_watch.export import page_files
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
@@ -156,7 +157,7 @@ async def test_no_screen_scrolls_sideways(opened, size):
     board = many()
     down = {"engine": None, "kind": "engine_down", "cause": "unreachable", "severity": "page", "summary": "No answer for 15 s."}  # fmt: skip
     for n in range(40):
-        board.incident_events(f"fleet-{n:03d}", [event(f"fleet-{n:03d}", down, time.time())])
+        board.tell(made(event(f"fleet-{n:03d}", down, time.time())))
     async with serving(board) as server:
         tab = await opened(server, size)
         await tab.page.evaluate("for (const e of [...document.querySelectorAll('details')].slice(0, 12)) e.open = true")  # fmt: skip

@@ -11,9 +11,11 @@ from tests.export.demo_board import (
     event,
     fill,
 )
+from tests.told import made
 from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
 from vllm_watch.samples.target import Target
+from vllm_watch.story.kinds import STORIES
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -51,6 +53,12 @@ async def test_each_open_incident_is_a_card(opened, server):
     await expect(crashed.locator(".restart")).to_have_text(
         "No restart is advised: its supervisor starts it again."
     )
+    await expect(stalled.locator(".first-step")).to_have_text(
+        f"First: {STORIES['engine_stalled'].first_step}"
+    )
+    await expect(crashed.locator(".first-step")).to_contain_text(
+        "Leave the restart to its supervisor"
+    )
     await expect(stalled.locator(".runbook")).to_have_text(
         "Runbook docs/detectors/engine_stalled.md"
     )
@@ -76,7 +84,7 @@ async def test_incidents_are_live(opened, server, board):
     story = {"engine": "0", "kind": "throughput_collapse", "cause": "unknown", "severity": "page", "summary": "It generates 310 tokens per second where 1,420 are usual."}  # fmt: skip
     now = time.time()
     begun = event("embeddings", story, now - 30)
-    board.incident_events("embeddings", [begun])
+    board.tell(made(begun))
     first = tab.page.locator(".incident").first
     await expect(first.locator("h3")).to_have_text("Collapsed: cause unknown")
     await expect(first.locator(".restart")).to_have_text("Whether a restart helps is not known.")
@@ -85,18 +93,17 @@ async def test_incidents_are_live(opened, server, board):
     )
     await expect(tab.row("embeddings").locator(".flag")).to_have_text("Collapsed: cause unknown")
     sharper = begun | {"event": "updated", "t": now, "cause": "kv_leak", "restart_advised": True}
-    board.incident_events("embeddings", [sharper])
-    await expect(first.locator("h3")).to_have_text("Collapsed: the KV cache leaks")
+    board.tell(made(sharper, opened_t=now - 30))
+    await expect(first.locator("h3")).to_have_text("Collapsed: KV cache leak")
     await expect(first.locator(".restart")).to_have_text("A restart is known to cure this.")
     await expect(tab.page.locator(".incident")).to_have_count(6)
-    board.incident_events(
-        "embeddings", [sharper | {"event": "resolved", "t": now, "resolution": "restarted"}]
-    )
+    ended = sharper | {"event": "resolved", "t": now, "resolution": "restarted"}
+    board.tell(made(ended, opened_t=now - 30))
     await expect(tab.page.locator(".incident")).to_have_count(5)
     await expect(tab.row("embeddings").locator(".flag")).to_have_count(0)
     newest = tab.page.locator(".ended").first
     await expect(newest.locator(".ended-title")).to_have_text(
-        "Collapsed: the KV cache leaksembeddings, engine 0"
+        "Collapsed: KV cache leakembeddings, engine 0"
     )
     await expect(newest.locator(".ended-resolution")).to_have_text("after a restart")
     await expect(newest.locator(".ended-lasted")).to_have_text("lasted 30\u202fs")
@@ -167,42 +174,12 @@ async def test_marks_are_of_their_engine_and_of_the_span_that_is_charted(opened,
     assert width == pytest.approx(100 * 190 / 600, abs=2)
 
 
-@pytest.mark.parametrize(
-    ("told", "words"),
-    [
-        ({"restart_advised": True}, "A restart is known to cure this."),
-        ({"kind": "overload", "cause": "demand"}, "A restart does not help here."),
-        (
-            {"kind": "engine_down", "cause": "crash"},
-            "No restart is advised: its supervisor starts it again.",
-        ),
-        (
-            {"kind": "engine_down", "cause": "unreachable"},
-            "No restart is advised: it may be the network between us.",
-        ),
-        (
-            {"kind": "engine_down", "cause": "crash_loop"},
-            "A restart does not help: it crashes each time. Its log says why (vllm-watch diagnose).",
-        ),
-        ({"cause": "unknown"}, "Whether a restart helps is not known."),
-        ({}, "No restart is advised yet: it may recover by itself."),
-    ],
-    ids=["advised", "useless", "crash", "unreachable", "crash loop", "unknown", "too early"],
-)
-async def test_says_of_a_restart_no_more_than_is_known(opened, server, told, words):
-    """A hang may end by itself, and of an unknown cause the cure is unknown."""
-    tab = await opened(server)
-    incident = {"kind": "engine_stalled", "cause": "hang", "restart_advised": False} | told
-    script = "async (incident) => (await import('./page/words.js')).restartWords(incident).text"
-    assert await tab.page.evaluate(script, incident) == words
-
-
 async def test_incident_words_that_are_not_ours_are_shown_as_text(opened, server, board):
     """Kinds and causes may grow, and a value may be missing."""
     tab = await opened(server)
     story = {"engine": None, "kind": "new_kind", "cause": "<b>odd_cause</b>", "severity": "alarm", "summary": EVIL,
              "for": [("some_number", None, "", None, "")]}  # fmt: skip
-    board.incident_events("embeddings", [event("embeddings", story, time.time())])
+    board.tell(made(event("embeddings", story, time.time())))
     odd = card(tab, "New kind: <b>odd cause</b>")
     await expect(odd.locator(".severity")).to_have_text("alarm")
     await expect(odd.locator(".incident-summary")).to_have_text(EVIL)
@@ -223,7 +200,7 @@ async def test_a_storm_of_incidents_is_one_card(opened):
     down = {"engine": None, "kind": "engine_down", "cause": "unreachable", "severity": "page", "summary": "No answer for 15 s."}  # fmt: skip
     for i in range(491):
         name = f"fleet-{i:03d}"
-        board.incident_events(name, [event(name, down, time.time())])
+        board.tell(made(event(name, down, time.time())))
     await expect(tab.page.locator("#incidents-title")).to_have_text("496 open incidents")
     await expect(tab.page.locator("h1")).to_have_text("495 of 500 targets need attention")
     await expect(tab.page.locator("#verdict-more")).to_have_text(

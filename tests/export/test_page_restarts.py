@@ -7,7 +7,7 @@ from playwright.async_api import expect
 
 from tests.export.browsing import LAPTOP, PHONE, card
 from tests.restart.station import TOKEN, station
-from vllm_watch.restart.attempt import Attempt
+from vllm_watch.state.attempt import Attempt
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 

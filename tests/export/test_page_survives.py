@@ -17,6 +17,7 @@ from tests.export.demo_board import event, signals
 from tests.export.page_states import STATES, ill, well
 from tests.export.serving import serving
 from tests.restart.station import TOKEN, station
+from tests.told import made
 from vllm_watch.board.board import Board
 from vllm_watch.board.updates import LISTENERS_MAX
 from vllm_watch.samples.gpu import GpuReading, GpuSample
@@ -59,7 +60,7 @@ async def test_the_watcher_is_gone_and_comes_back(opened):
     assert (await tab.page.title()).startswith("(1) Disconnected")
     for incident_id in list(board.targets["chat-1"].incidents.open):
         begun = event("chat-1", {"engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": "page", "summary": ""}, time.time())  # fmt: skip
-        board.incident_events("chat-1", [begun | {"event": "resolved", "resolution": "healthy", "id": incident_id}])  # fmt: skip
+        board.tell(made(begun | {"event": "resolved", "resolution": "healthy", "id": incident_id}))  # fmt: skip
     renew_as(board, "serving")
     async with serving(board, port):
         await expect(tab.page.locator("h1")).to_have_text("All 3 targets are well", timeout=15_000)
@@ -182,7 +183,7 @@ async def test_names_from_outside_never_become_markup(opened):
         told = signals(name, "stalled", name, now)
         board.publish(replace(told, models=(name,), why_not=name, unknown_families=(name,)))
         story = {"engine": "0", "kind": name, "cause": name, "severity": "page", "summary": name, "for": [(name, name, name, name, name)]}  # fmt: skip
-        board.incident_events(name, [event(name, story, now - 60)])
+        board.tell(made(event(name, story, now - 60)))
     processes = tuple(
         ProcessSample(pid=n, used_bytes=2**30, name=name, cmdline=(name, name))
         for n, name in enumerate(HOSTILE)
@@ -230,7 +231,7 @@ async def test_numbers_out_of_all_bounds(opened, value):
                                     process_start_time=value, engines={"0": with_numbers(value)}))  # fmt: skip
     board.call("metrics", "odd", "ok", 0.001 if value is None else value, now)
     story = {"engine": "0", "kind": "overload", "cause": "demand", "severity": "ticket", "summary": "Much.", "for": [("n", value, "bytes", value, ""), ("n", value, "seconds", value, "")]}  # fmt: skip
-    board.incident_events("odd", [event("odd", story, now)])
+    board.tell(made(event("odd", story, now)))
     bytes_ = None if value is None or not abs(value) < 1e30 else int(value)
     gpu = GpuSample(index=0, uuid="GPU-0", memory_total_bytes=bytes_, memory_used_bytes=bytes_, power_watts=value, temperature_celsius=value, sm_clock_hz=value, utilization_ratio=value)  # fmt: skip
     board.publish_gpus(GpuReading(status="ok", t=now, gpus=(gpu,)))
@@ -282,7 +283,7 @@ async def test_a_tab_in_the_background_still_tells(opened):
         tab = await opened(server)
         await tab.page.evaluate("Object.defineProperty(document, 'hidden', { get: () => true }); window.requestAnimationFrame = () => 1")  # fmt: skip
         story = {"engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": "page", "summary": "No step."}  # fmt: skip
-        board.incident_events("chat-1", [event("chat-1", story, time.time())])
+        board.tell(made(event("chat-1", story, time.time())))
         await expect(tab.page).to_have_title(re.compile(r"^\(1\) 1 of 3"), timeout=6000)
 
 

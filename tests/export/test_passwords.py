@@ -16,7 +16,6 @@ from tests.export.small_board import small_board
 from tests.export.test_auth import ANA as TOKEN
 from tests.export.test_auth import token
 from vllm_watch.export import passwords, web_config
-from vllm_watch.export.auth import Auth
 from vllm_watch.export.passwords import FAILURES_MAX, Passwords
 from vllm_watch.export.server import Server
 
@@ -41,9 +40,9 @@ async def guarded(folder: Path, users: dict[str, str] = USERS) -> AsyncIterator[
     async def reload(actor: str, source: str) -> None:
         return None
 
-    auth = Auth([token(folder, "token", TOKEN, ("reload",))])
+    tokens = [token(folder, "token", TOKEN, ("reload",))]
     async with serving(
-        small_board(), reload=reload, web_config=web_file(folder, users), auth=auth
+        small_board(), reload=reload, web_config=web_file(folder, users), tokens=tokens
     ) as server:
         yield server
 

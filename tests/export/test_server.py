@@ -15,11 +15,13 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from tests.export.demo_board import fill
 from tests.export.small_board import small_board
-from tests.export.test_incidents import told
+from tests.told import made, told
+from vllm_watch.board.board import Board
 from vllm_watch.errors import ConfigError, RecordingError, ServeError
 from vllm_watch.export import answers, api, listener
-from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
+
+PATIENCE_SECONDS = 60.0
 
 
 @asynccontextmanager
@@ -132,8 +134,8 @@ async def test_incidents():
     """The open ones first, then those that ended; of one target, of one state; one by its id."""
     board = small_board()
     ended = [told(id="ended"), told("resolved", id="ended")]
-    board.incident_events("chat", [*ended, told(id="a/ö <1>")])
-    board.incident_events("gone", [told(id="down", target="gone", severity="ticket")])
+    board.tell(made(*ended, told(id="a/ö <1>")))
+    board.tell(made(told(id="down", target="gone", severity="ticket")))
     async with serving(board) as url:
 
         async def listed(**params: str) -> list[str]:
@@ -348,6 +350,43 @@ async def test_port_that_is_taken_is_said_with_a_way_out():
         await second.stop()
         assert refused.value.cause == f"Cannot listen on 127.0.0.1:{port}: Address already in use"
         assert "--listen" in refused.value.remedy
+
+
+async def test_who_comes_before_it_serves_waits_and_is_answered():
+    """The address is taken before anything is looked at: a probe of the first moment is not refused."""
+    server = Server(small_board(), host="127.0.0.1", port=0, ready=lambda: None)
+    server.take()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET /-/healthy HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+    await writer.drain()
+    await server.start()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        said = await reader.read()
+    writer.close()
+    await server.stop()
+    assert said.startswith(b"HTTP/1.1 200 OK")
+
+
+async def test_an_address_that_was_taken_is_freed_though_nothing_was_served():
+    """As by a start that is stopped in its first moment."""
+    server = Server(small_board(), host="127.0.0.1", port=0, ready=lambda: None)
+    server.take()
+    with pytest.raises(ServeError, match="already in use"):
+        Server(Board(), host="127.0.0.1", port=server.port, ready=lambda: None).take()
+    await server.stop()
+    with socket.socket() as again:
+        again.bind(("127.0.0.1", server.port))
+
+
+async def test_a_wrong_web_configuration_is_found_before_the_address_is_taken(tmp_path):
+    """It ends the start with cause and remedy."""
+    file = tmp_path / "web.yaml"
+    file.write_text("tls_server_config: {cert_file: none.pem, key_file: none.key}\n")
+    server = Server(Board(), host="127.0.0.1", port=0, ready=lambda: None, web_config=file)
+    with pytest.raises(ConfigError, match=r"none\.pem"):
+        server.take()
+    assert server.port == 0
+    await server.stop()
 
 
 @pytest.mark.parametrize("host", ["203.0.113.7", "no.such.host.invalid"])

@@ -6,12 +6,14 @@ from dataclasses import fields, replace
 import pytest
 
 from tests.export.small_board import DOWN, ENGINE, GPU, SERVING, T, small_board
-from tests.export.test_incidents import told
+from tests.told import made, told
 from vllm_watch.board.board import Board
 from vllm_watch.export.status import Status, public_arguments
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.target import Target
 from vllm_watch.signals.records import EngineSignals, TargetSignals
+from vllm_watch.story.base import CURES
+from vllm_watch.story.kinds import KINDS, STORIES
 
 
 def status_of(board: Board, not_ready: str | None = None) -> dict:
@@ -67,16 +69,39 @@ def test_open_incidents_are_said_with_their_target():
     """What pages first, each with its evidence; those that ended are not."""
     board = small_board()
     ended = [told(id="ended"), told("resolved", id="ended")]
-    board.incident_events("chat", [told(id="ticket", severity="ticket"), told(), *ended])
+    board.tell(made(told(id="ticket", severity="ticket"), told(), *ended))
     chat, gone = status_of(board)["targets"]
     assert [incident["id"] for incident in chat["incidents"]] == ["engine_stalled-1", "ticket"]
     assert gone["incidents"] == []
     assert chat["incidents"][0] == {
         "id": "engine_stalled-1", "target": "chat", "engine": "0", "state": "open", "kind": "engine_stalled",
         "cause": "hang", "severity": "page", "summary": "No step for 42 s.", "restart_advised": False, "related": [],
+        "concerns": [], "restart_targets": [],
         "evidence": told()["evidence"], "opened_timestamp_seconds": T, "updated_timestamp_seconds": T,
         "resolved_timestamp_seconds": None, "resolution": None,
+        "title": "Stalled: hang", "says": "is stalled: hang", "first_step": STORIES["engine_stalled"].first_step,
+        "restart_outcome": STORIES["engine_stalled"].restart, "runbook": "docs/detectors/engine_stalled.md",
     }  # fmt: skip
+
+
+def test_the_words_are_said_once():
+    """Of every kind of incident, and of the steps of restarts."""
+    board = small_board()
+    board.tell(
+        made(
+            told(id="advised", restart_advised=True),
+            told(target="vllm-watch", kind="engine_down", cause="unreachable"),
+        )
+    )
+    said = status_of(board)
+    assert said["story"].keys() == set(KINDS)
+    assert said["story"]["engine_down"]["causes"]["crash"]["title"] == "crash"
+    assert said["story"]["stale_vram"]["of_gpus"] is True
+    assert said["restart_steps"]["helped"]["ended"] == "helped"
+    assert said["targets"][0]["incidents"][0]["restart_outcome"] == CURES
+    own = json.loads(Status(board).incidents("vllm-watch"))["incidents"][0]
+    assert own["title"] == "Many targets at once: unreachable"
+    assert own["runbook"] == "docs/detectors/engine_down.md#many-at-once"
 
 
 def test_what_json_cannot_say_is_null():
@@ -100,11 +125,11 @@ def test_kept_text_follows_every_change():
     assert status.target("gone") is None
     board.add_target(Target(name="gone", url="http://10.0.0.3:8000"), 5.0)
     assert json.loads(status.target("gone") or "")["url"] == "http://10.0.0.3:8000"
-    board.incident_events("gone", [told(target="gone")])
+    board.tell(made(told(target="gone")))
     assert json.loads(status.target("gone") or "")["incidents"][0]["cause"] == "hang"
-    board.incident_events("gone", [told("updated", target="gone", cause="unknown")])
+    board.tell(made(told("updated", target="gone", cause="unknown")))
     assert json.loads(status.target("gone") or "")["incidents"][0]["cause"] == "unknown"
-    board.incident_events("gone", [told("resolved", target="gone")])
+    board.tell(made(told("resolved", target="gone")))
     assert json.loads(status.target("gone") or "")["incidents"] == []
     board.publish(replace(DOWN, state="starting"))
     assert json.loads(status.target("gone") or "")["state"] == "starting"

@@ -20,17 +20,22 @@ from tests.export.small_board import (
     small_board,
     text_of,
 )
-from tests.export.test_incidents import told
+from tests.told import made, told
 from vllm_watch import __version__
 from vllm_watch.board.board import Board
+from vllm_watch.board.health import NotifierHealth, StoreHealth, WebHealth
+from vllm_watch.board.restarts import (
+    AttemptShown,
+    Gate,
+    Paused,
+    RestartCounts,
+    RestartPlan,
+    RestartState,
+    Waiting,
+)
 from vllm_watch.export.families import FAMILIES
 from vllm_watch.export.gpu_families import THROTTLE_REASONS
-from vllm_watch.board.incidents import KINDS
-from vllm_watch.board.health import NotifierHealth
-from vllm_watch.board.restarts import AttemptShown, Gate, Paused, RestartCounts, RestartPlan, RestartState, Waiting
-from vllm_watch.board.health import StoreHealth
 from vllm_watch.export.text import render, wants_openmetrics
-from vllm_watch.board.health import WebHealth
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.observation import OUTCOMES
 from vllm_watch.samples.process import ProcessSample
@@ -38,6 +43,7 @@ from vllm_watch.samples.target import Target
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.records import Quantiles, TargetSignals
 from vllm_watch.signals.state import STATES
+from vllm_watch.story.kinds import KINDS
 
 ENGINE_LABELS = r'target="chat",engine="0",model_name="say \"hi\" \\ twice"'
 
@@ -203,7 +209,7 @@ def test_open_incidents_are_1_and_every_one_is_counted():
     """A resolved one leaves its count; one of the whole server has no engine; a new cause is a new series."""
     board = small_board()
     server = {"engine": None, "kind": "engine_down", "cause": "crash"}
-    board.incident_events("chat", [told(), told(id="down", **server)])
+    board.tell(made(told(), told(id="down", **server)))
     opened = [
         'vllm_watch_incidents_total{target="chat",kind="engine_down"} 1',
         'vllm_watch_incidents_total{target="chat",kind="engine_stalled"} 1',
@@ -214,14 +220,12 @@ def test_open_incidents_are_1_and_every_one_is_counted():
         f"{shown('opened_timestamp_seconds', **down)} {T}", f"{shown('opened_timestamp_seconds')} {T}",
         *opened,
     ]  # fmt: skip
-    board.incident_events(
-        "chat", [told("resolved", id="down", **server), told("updated", cause="idle_wedged")]
-    )
+    board.tell(made(told("resolved", id="down", **server), told("updated", cause="idle_wedged")))
     wedged = {"cause": "idle_wedged"}
     assert incident_lines(board) == [
         f"{shown('open', **wedged)} 1", f"{shown('opened_timestamp_seconds', **wedged)} {T}", *opened,
     ]  # fmt: skip
-    board.incident_events("chat", [told("resolved")])
+    board.tell(made(told("resolved")))
     assert incident_lines(board) == opened
 
 
@@ -229,10 +233,8 @@ def test_incidents_that_are_alike_are_one_series():
     """Two of the same labels would cost the whole scrape: the oldest counts, and whether any is to be restarted."""
     board = small_board()
     gpu = {"kind": "stale_vram", "cause": "orphaned_worker", "engine": None, "severity": "ticket"}
-    board.incident_events("chat", [
-        told(t=T + 60, id="gpu 0", **gpu), told(id="gpu 1", **gpu | {"restart_advised": True}),
-        told(t=T + 120, id="gpu 2", **gpu),
-    ])  # fmt: skip
+    board.tell(made(told(t=T + 60, id="gpu 0", **gpu), told(id="gpu 1", **gpu | {"restart_advised": True}),
+        told(t=T + 120, id="gpu 2", **gpu),))  # fmt: skip
     alike = gpu | {"engine": ""}
     assert incident_lines(board) == [
         f"{shown('open', **alike)} 1",

@@ -13,9 +13,9 @@ import yaml
 from tests.export.certificates import Authority, Pair
 from tests.export.serving import serving
 from tests.export.small_board import small_board
+from vllm_watch.board.board import Board
 from vllm_watch.errors import ConfigError, WatchError
 from vllm_watch.export import listener, web_config
-from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
 
 

@@ -28,8 +28,9 @@ class Removal:
 
 HTTP = "sources/http.py"
 CONNECTION = "sources/http_connection.py"
+SESSION = "sources/http_session.py"
 VLLM = "sources/vllm.py"
-STORE = "state/store.py"
+WORKER = "state/worker.py"
 DEVICE = "sources/nvml_device.py"
 
 TARGET = {
@@ -39,7 +40,7 @@ TARGET = {
     ),
     "swallows packets (black hole)": Removal(
         "the connection's own share of a look's time",
-        (Cut(HTTP, "return min(limits.connect_timeout_seconds, CONNECT_SHARE * seconds)", "return 1e9"),),
+        (Cut(HTTP, "connect_s = min(limits.connect_timeout_seconds, CONNECT_SHARE * seconds)", "connect_s = 1e9"),),
     ),
     "accepts and says nothing": Removal(
         "the time-out of a look",
@@ -47,7 +48,7 @@ TARGET = {
     ),
     "drips a byte a second": Removal(
         "the bound on the whole answer: only silence times out",
-        (Cut(CONNECTION, "self._fail(OutOfTimeError(late_s, connected=True))", "self.begun or self._fail(OutOfTimeError(late_s, connected=True))"),),
+        (Cut(CONNECTION, 'self._end(Reply("read_timeout", said, late_s=late_s))', 'self.begun or self._end(Reply("read_timeout", said, late_s=late_s))'),),
     ),
     "sends 1 GB": Removal(
         "the bound on a body: 600 MiB of it are kept",
@@ -59,11 +60,11 @@ TARGET = {
     ),
     "truncates its answers": Removal(
         "the outcome of a broken body",
-        (Cut(HTTP, 'return "disconnected", "the connection broke off in the', 'return "garbled", "the connection broke off in the'),),
+        (Cut(CONNECTION, 'return Reply("disconnected", "the connection broke off in the', 'return Reply("garbled", "the connection broke off in the'),),
     ),
     "redirects elsewhere": Removal(
         "the rule: a redirect leads anywhere",
-        (Cut(HTTP, "return there if urlsplit(there)[:2] == urlsplit(url)[:2] else None", "return there"),),
+        (Cut(HTTP, " and urlsplit(there)[:2] == urlsplit(url)[:2]", ""),),
     ),
     "changes identity between scrapes (two servers behind one address)": Removal(
         "the rule: another server is a new life of the same one",
@@ -71,7 +72,7 @@ TARGET = {
     ),
     "breaks TLS (a certificate of a stranger)": Removal(
         "the outcome of a failed handshake",
-        (Cut(HTTP, 'case NotConnectedError(step="tls"):', "case ZeroDivisionError():"),),
+        (Cut(SESSION, 'return Reply("tls", f"the TLS handshake failed: {said}")', "pass"),),
     ),
     "its name flaps in DNS": Removal(
         "the three looks and 15 s: one is enough",
@@ -89,8 +90,9 @@ TARGET = {
 WAITS = Removal(
     "what waits: a write that fails is forgotten",
     (
-        Cut(STORE, "self._incidents = {**incidents, **self._incidents}", "pass"),
-        Cut(STORE, "self._watches = {**watches, **self._watches}", "pass"),
+        Cut(WORKER, "self._rows = _bound({**rows, **self._rows}, ROWS_MAX)", "pass"),
+        Cut(WORKER, "self._learnt = _bound({**lessons, **self._learnt}, LEARNT_MAX)", "pass"),
+        Cut("state/incidents.py", "for event in list(self._open.values()):", "for event in ():"),
     ),
 )
 
@@ -124,8 +126,8 @@ HOST = {
     "disk read-only": WAITS,
     "disk fails (EIO)": WAITS,
     "slow fsync": Removal(
-        "the bound on the wait for the disk",
-        (Cut(STORE, "\nWAIT_SECONDS = 1.0\n", "\nWAIT_SECONDS = None\n"),),
+        "the queue: rows are written where they are put",
+        (Cut(WORKER, "_bound(rows, LEARNT_MAX if learnt else ROWS_MAX)\n            self._begun()", "write(self._connected())"),),
     ),
     "state or journal corrupted": Removal(
         "the check of the file as it is opened",

@@ -64,7 +64,7 @@ async def test_a_disk_that_is(tmp_path, shim, number, reason):
 
 
 async def test_a_disk_that_is_slow(tmp_path):
-    """Looks and judgement go on at their pace; an incident waits a second at most, and is written in the end."""
+    """Looks and judgement go on at their pace; an incident waits for no disk, and is written in the end."""
     host, state = Host(tmp_path), tmp_path / "state"
     async with site("--state-dir", state, environ=host.environ) as here:
         host.slow_disk(15)

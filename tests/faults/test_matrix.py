@@ -32,11 +32,10 @@ def test_every_fault_has_a_row(part: str) -> None:
         assert len(found) == 1, (word, found)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.fault)
-def test_every_test_that_is_named_is_there(row: Row) -> None:
+def test_every_test_that_is_named_is_there() -> None:
     """Under that name, in that file, with that case."""
-    assert row.tests
-    assert list(missing(row)) == []
+    assert all(row.tests for row in ROWS)
+    assert [each for row in ROWS for each in missing(row)] == []
 
 
 def test_a_test_that_is_not_there_is_found() -> None:
@@ -55,13 +54,18 @@ def test_every_row_has_a_removal() -> None:
     assert set(REMOVALS) == {row.fault for row in ROWS}
 
 
-@pytest.mark.parametrize("fault", REMOVALS)
-def test_every_removal_applies(fault: str) -> None:
+def test_every_removal_applies() -> None:
     """Each piece stands in the code once, and what is left is still Python and not what it was."""
-    assert REMOVALS[fault].cuts
-    for path, text in without(REMOVALS[fault].cuts, ROOT / PACKAGE).items():
-        compile(text, path, "exec")
-        assert text != path.read_text()
+    stale = []
+    for fault, removal in REMOVALS.items():
+        assert removal.cuts
+        try:
+            for path, text in without(removal.cuts, ROOT / PACKAGE).items():
+                compile(text, path, "exec")
+                assert text != path.read_text()
+        except StaleRemovalError as error:
+            stale.append(f"{fault}: {error}")
+    assert stale == []
 
 
 TEXTS = {"not there": "c", "there twice": "b"}

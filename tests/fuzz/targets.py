@@ -9,20 +9,18 @@ import select
 import socket
 import tempfile
 import threading
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.diagnosis.whole_log import diagnose
 from tests.restart.station import station
 from vllm_watch.config import load
-from vllm_watch.diagnosis.reading import LogReader, diagnose
+from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.errors import ConfigError, ExpositionError, RecordingError
 from vllm_watch.samples.engine import JUDGED
 from vllm_watch.samples.observation import Reading
 from vllm_watch.sources import recording
-from vllm_watch.sources.http_body import Body
-from vllm_watch.sources.http_failures import NotHttpError, NotUnpackedError, TooLargeError
 from vllm_watch.sources.http_response import ResponseReader
 from vllm_watch.sources.reading import Reader
 from vllm_watch.watch.watch import Watch
@@ -229,22 +227,16 @@ def answer() -> Iterator[Target]:
 
 def _answered(pieces: Iterable[bytes]) -> tuple[object, ...] | None:
     """What was read, the body unpacked; None where it was refused."""
-    reader, body = ResponseReader(), None
-    try:
-        for piece in filter(None, pieces):
-            if reader.whole:
-                reader.extra = True
-                break
-            came = reader.feed(piece)
-            if reader.status and body is None:
-                body = Body(reader.headers.get("content-encoding", ""), BODY_BYTES_MAX)
-            if body is not None:
-                body.take(came)
-        said = body.finish() if body is not None and reader.end() else b""
-    except (NotHttpError, NotUnpackedError, TooLargeError, zlib.error, ValueError):
-        return None
+    reader = ResponseReader()
+    reader.expect(BODY_BYTES_MAX, BODY_BYTES_MAX)
+    for piece in pieces:
+        reader.feed(piece)
+    reader.end()
+    said = reader.body()
     if len(said) > BODY_BYTES_MAX:
         raise FaultError(f"a body of {len(said)} bytes was kept")
+    if reader.wrong is not None:
+        return None
     return reader.status, reader.headers, said, reader.whole, reader.keeps, reader.extra
 
 

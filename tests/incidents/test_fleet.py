@@ -3,6 +3,7 @@
 import pytest
 
 from tests.detectors.looks import DEAD, T, engine, seen, silent
+from tests.told import made, said
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.samples.observation import ProcessState
 from vllm_watch.samples.target import WATCHER
@@ -22,6 +23,7 @@ class Many:
         self.second = 0
         self.told = []
         self.ways = {}  # target → how its looks end, where they bring no answer
+        self.explained = ()  # targets whose silence something else has paged for
 
     def until(self, second, late_s=0.0):
         """Go on; return what was told meanwhile."""
@@ -47,7 +49,8 @@ class Many:
             **{f: getattr(look, f) for f in look.__slots__}
             | {"target": name, "monotonic_s": second}
         )
-        return self.fleet.take(look, self.hosts[name], self.watches[name].observe(look), late_s)
+        events = self.watches[name].observe(look)
+        return said(self.fleet.take(look, self.hosts[name], events, late_s, self.explained))
 
     def lose(self, count=None, way="read_timeout", names=None):
         for name in names or self.names[:count]:
@@ -216,6 +219,13 @@ def test_a_short_loss_of_the_way_hides_no_crash():
     assert (paged["cause"], paged["t"] - T <= 175) == ("crash", True)
 
 
+def told(name, target, kind="engine_down", **more):
+    """An event, as it is published."""
+    return {"t": T, "event": "opened", "id": name, "target": target, "engine": None, "kind": kind,
+            "cause": "hang", "severity": "page", "summary": "s", "evidence": {"for": [], "against": []},
+            "restart_advised": False, **more}  # fmt: skip
+
+
 class ByHand:
     """Four targets whose judgement is told by hand; their single incidents do not end by themselves."""
 
@@ -231,11 +241,10 @@ class ByHand:
             one = silent(second, "read_timeout") if number in silent_ones else seen(second)
             one = type(one)(t=T + second, target=f"t{number}", scrape=one.scrape)
             own = [event for event in events if event["target"] == one.target]
-            self.told += self.fleet.take(one, "h", own)
+            self.told += said(self.fleet.take(one, "h", made(*own)))
 
     def event(self, number, event="opened", **more):
-        return {"id": f"down-{number}", "event": event, "target": f"t{number}", "kind": "engine_down",
-                "severity": "page", "restart_advised": False, **more}  # fmt: skip
+        return told(f"down-{number}", f"t{number}", event=event, **more)
 
     def fall(self):
         """All fall silent, and each is called down."""
@@ -263,8 +272,8 @@ def test_who_was_released_stays_so():
     assert hand.fleet.incident is not None
     hand.told.clear()
     hand.look(100, "0", [hand.event(0, "updated", restart_advised=True)])
-    (told,) = hand.told
-    assert (told["severity"], told["restart_advised"]) == ("page", True)
+    (event,) = hand.told
+    assert (event["severity"], event["restart_advised"]) == ("page", True)
 
 
 def test_one_look_without_an_answer_releases_nobody():
@@ -340,11 +349,30 @@ def test_what_was_scaled_down_before_is_not_counted():
     assert pages(many.told[told_before:]) == [WATCHER]
 
 
+EXPLAINED = {  # of 8 that fall silent: of how many something else has paged for the silence → who pages beside it
+    "of most: who is left speaks for himself": (7, ["t7"]),
+    "of as many as leave no majority": (4, ["t4", "t5", "t6", "t7"]),
+    "of a few: most are silent for no reason that is known": (2, [WATCHER]),
+}
+
+
+@pytest.mark.parametrize(("explained", "paged"), EXPLAINED.values(), ids=EXPLAINED)
+def test_whose_silence_is_explained_is_not_counted(explained, paged):
+    """A host whose GPUs are lost takes its engines along: that is no network, and hides no crash beside it."""
+    many = Many()
+    many.until(100)
+    many.explained = frozenset(many.names[:explained])
+    many.lose(8)
+    told = many.until(200)
+    assert [name for name in pages(told) if name not in many.explained] == paged
+    held = {e["target"] for e in told if "related" in e and e["target"] != WATCHER}
+    assert held.isdisjoint(many.explained)
+
+
 def test_a_server_that_answers_badly_is_its_own_trouble():
     """/health says 503: that is no network."""
     fleet = Fleet()
-    event = {"id": "a", "event": "opened", "target": "t0", "kind": "engine_down", "severity": "page",
-             "restart_advised": True}  # fmt: skip
+    events = made(told("a", "t0", restart_advised=True))
     for name in ("t1", "t2", "t3", "t0"):
         look = seen(0)
         fleet.take(type(look)(t=T, target=name, scrape=look.scrape), "h", [])
@@ -353,7 +381,7 @@ def test_a_server_that_answers_badly_is_its_own_trouble():
         fleet.take(type(look)(t=T + 5, target=name, scrape=look.scrape), "h", [])
     look = silent(6, "read_timeout", health=DEAD)
     answered = type(look)(t=T + 6, target="t0", scrape=look.scrape, health=look.health)
-    assert fleet.take(answered, "h", [event]) == [event]
+    assert fleet.take(answered, "h", events) == events
 
 
 def test_who_comes_back_ill_pages_at_once():
@@ -376,14 +404,8 @@ def test_who_comes_back_ill_pages_at_once():
 
 def test_other_kinds_pass_as_they_are():
     """A stall is seen through answers."""
-    event = {
-        "id": "a",
-        "event": "opened",
-        "target": "t0",
-        "kind": "engine_stalled",
-        "severity": "page",
-    }
-    assert Fleet().take(seen(0), "h", [event]) == [event]
+    events = made(told("a", "t0", "engine_stalled"))
+    assert Fleet().take(seen(0), "h", events) == events
 
 
 def texts(told, which):

@@ -5,19 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from vllm_watch.detectors.base import Evidence, Verdict, View
-from vllm_watch.incidents.incident import identity
-from vllm_watch.incidents.lifecycle import Lifecycle
-from vllm_watch.samples.observation import Call, Observation
-from vllm_watch.signals.records import EngineSignals, TargetSignals
+from tests.told import said
+from vllm_watch.detectors.base import Evidence, Verdict
+from vllm_watch.incidents.incident import Incident, identity
+from vllm_watch.incidents.lifecycle import Lifecycle, Moment
 
 T = 1_700_000_000.0
-SIGNALS = TargetSignals(
-    target="x", t=T, up=True, outcome="ok", state="serving", state_text="",
-    process_start_time=1.0, engines={"0": EngineSignals(engine="0")},
-)  # fmt: skip
-RESTARTED = replace(SIGNALS, process_start_time=2.0)
-SILENT = replace(SIGNALS, up=False)
+MOMENT = Moment(t=T, at_s=0.0, up=True, process_start_time=1.0, restarts={"0": 0})
+RESTARTED = replace(MOMENT, process_start_time=2.0)
+SILENT = replace(MOMENT, up=False)
 
 
 def verdict(kind, state="firing", *, engine="0", cause="unknown", severity="page", **fields):
@@ -55,11 +51,10 @@ class Story:
         self.now = 0.0
         self.events = []
 
-    def look(self, *verdicts, times=1, signals=SIGNALS):
+    def look(self, *verdicts, times=1, moment=MOMENT, beside=()):
         for _ in range(times):
-            observation = Observation(t=T + self.now, target="x", scrape=Call(outcome="ok"))
-            view = View(at_s=self.now, known=True, observation=observation, signals=signals)
-            self.events += self.lifecycle.update(view, verdicts)
+            now = replace(moment, t=T + self.now, at_s=self.now)
+            self.events += said(self.lifecycle.update(now, verdicts, beside))
             self.now += self.step
         return self
 
@@ -161,23 +156,23 @@ def test_unknown_changes_nothing():
 
 def test_another_process_means_restarted():
     """The end says how it came about."""
-    story = Story().look(stall()).look(stall("clear"), times=9, signals=RESTARTED)
+    story = Story().look(stall()).look(stall("clear"), times=9, moment=RESTARTED)
     assert story.told[-1][-1] == "restarted"
 
 
 def test_counters_that_began_anew_mean_restarted():
     """Where no start time is known, the counters tell."""
-    anew = replace(SIGNALS, engines={"0": EngineSignals(engine="0", restarts=1)})
-    story = Story().look(stall()).look(stall("clear"), times=9, signals=anew)
+    anew = replace(MOMENT, restarts={"0": 1})
+    story = Story().look(stall()).look(stall("clear"), times=9, moment=anew)
     assert story.told[-1][-1] == "restarted"
 
 
-ANEW = replace(SIGNALS, engines={"0": EngineSignals(engine="0", restarts=1)})
+ANEW = replace(MOMENT, restarts={"0": 1})
 OUTLIVED = {
-    "the same process, of which nothing is known now": ([stall(), stall("unknown")], SIGNALS, False),
+    "the same process, of which nothing is known now": ([stall(), stall("unknown")], MOMENT, False),
     "a server that does not answer": ([stall(), stall("unknown")], SILENT, False),
     "a start that is not known": (
-        [stall(), stall("unknown")], replace(SIGNALS, process_start_time=None), False),
+        [stall(), stall("unknown")], replace(MOMENT, process_start_time=None), False),
     "another process, of which nothing is known yet": ([stall(), stall("unknown")], RESTARTED, True),
     "counters that began anew": ([stall(), stall("unknown")], ANEW, True),
     "another process, which is well": ([stall(), stall("clear")], RESTARTED, True),
@@ -190,34 +185,32 @@ OUTLIVED = {
 def test_what_was_found_in_a_process_says_nothing_of_the_next(verdicts, then, outlived):
     """The incident is open until it was quiet for a while; whoever would act for it must know."""
     first, second = verdicts
-    lifecycle = Story().look(first).look(second, signals=then).lifecycle
-    ids = {each.id for each in lifecycle.incidents}
-    assert ids
-    assert lifecycle.outlived == (ids if outlived else set())
+    lifecycle = Story().look(first).look(second, moment=then).lifecycle
+    assert [each.outlived for each in lifecycle.incidents] == [outlived]
     again = Lifecycle("x")
     again.restore(
         json.loads(json.dumps(lifecycle.export_state())), ("engine_stalled", "engine_down")
     )
-    assert again.outlived == lifecycle.outlived
+    assert again.incidents == lifecycle.incidents
 
 
 def test_an_engine_that_the_server_no_longer_has():
     """A scale-down ends the incidents of what is gone, once it is sure."""
-    without = replace(SIGNALS, engines={"1": EngineSignals(engine="1")})
-    story = Story().look(stall()).look(times=9, signals=without)
+    without = replace(MOMENT, restarts={"1": 0})
+    story = Story().look(stall()).look(times=9, moment=without)
     assert story.told[-1] == (35, "resolved", "engine_stalled", "target_gone")
 
 
 def test_a_server_that_is_silent_has_not_lost_its_engines():
     """What is not heard is unknown."""
-    story = Story().look(stall()).look(times=99, signals=replace(SILENT, engines={}))
+    story = Story().look(stall()).look(times=99, moment=replace(SILENT, restarts={}))
     assert len(story.told) == 1
 
 
 def test_a_target_that_is_no_longer_watched():
     """All that is open ends with it."""
     story = Story().look(stall())
-    (event,) = story.lifecycle.close(T + 5)
+    (event,) = said(story.lifecycle.close(T + 5))
     assert (event["event"], event["resolution"]) == ("resolved", "target_gone")
 
 
@@ -243,7 +236,7 @@ def test_an_effect_opens_nothing(cause, effect):
 
 def test_a_stall_that_becomes_a_crash():
     """The stall closes as superseded and the crash opens at once."""
-    story = Story().look(stall(), times=3).look(down(), stall("unknown"), signals=SILENT)
+    story = Story().look(stall(), times=3).look(down(), stall("unknown"), moment=SILENT)
     assert story.told == [
         (0, "opened", "engine_stalled"),
         (15, "resolved", "engine_stalled", "superseded"),
@@ -271,11 +264,11 @@ def test_a_pause_within_a_collapse_is_no_stall():
 def test_a_restart_while_collapsed_is_the_cure():
     """A server that goes is being restarted; only if it stays away it is down."""
     gone = (down(), collapse("unknown"))
-    story = Story().look(collapse(), times=2).look(*gone, times=11, signals=SILENT)
-    story.look(down("clear"), collapse("clear"), times=20, signals=RESTARTED)
+    story = Story().look(collapse(), times=2).look(*gone, times=11, moment=SILENT)
+    story.look(down("clear"), collapse("clear"), times=20, moment=RESTARTED)
     assert story.told[1:] == [(125, "resolved", "throughput_collapse", "restarted")]
 
-    story = Story().look(collapse(), times=2).look(*gone, times=20, signals=SILENT)
+    story = Story().look(collapse(), times=2).look(*gone, times=20, moment=SILENT)
     assert story.told[2] == (70, "opened", "engine_down")
 
 
@@ -350,11 +343,67 @@ def test_a_cause_that_does_not_page_leaves_the_page_to_the_effect():
     assert story.events[-1]["severity"] == "page"
 
 
+def of_host(severity="page", *concerns):
+    """What is open on the target's host."""
+    return Incident(
+        id="gpu_fault-h", target="host:h", engine=None, kind="gpu_fault", cause="gpu_lost", severity=severity,
+        summary="s", concerns=concerns or ("x",), opened_t=T, updated_t=T,
+    )  # fmt: skip
+
+
+BESIDE = {  # what is open on the host → is the crash linked, and its severity
+    "a lost GPU of its own": (of_host(), True, "ticket"),
+    "one that does not page": (of_host("ticket"), True, "page"),
+    "another server's": (of_host("page", "y"), False, "page"),
+}
+
+
+@pytest.mark.parametrize(("fault", "linked", "severity"), BESIDE.values(), ids=BESIDE)
+@pytest.mark.parametrize("later", [0, 3])
+def test_what_is_open_on_its_host_is_linked_where_it_concerns_the_target(
+    fault, linked, severity, later
+):
+    """Known before the crash or after it: then the crash is told anew, once."""
+    story = Story().look(down(), times=later).look(down(), beside=[fault], times=5)
+    (now,) = story.lifecycle.incidents
+    assert now.related == ((fault.id,) if linked else ())
+    assert now.severity == severity
+    links = [e for e in story.events if fault.id in e.get("related", ())]
+    assert len(links) == linked
+
+
+def test_a_hosts_incident_is_linked_with_what_it_leads_to_on_its_servers():
+    """Told again each time that another server is hit; the cause's own severity is its own."""
+    story = Story()
+    story.lifecycle = Lifecycle("host:h")
+    fault = replace(gpu_fault(), concerns=("a", "b"))
+    crash = replace(of_host(), id="down-a", target="a", kind="engine_down", concerns=())
+    others = (
+        crash,
+        replace(crash, id="down-b", target="b"),
+        replace(crash, id="down-c", target="c"),
+    )
+    story.look(fault).look(fault, beside=others[:1]).look(fault, beside=others)
+    assert [e.get("related", []) for e in story.events] == [[], ["down-a"], ["down-a", "down-b"]]
+    assert {e["severity"] for e in story.events} == {"page"}
+
+
+def test_whom_a_finding_concerns_follows_every_look():
+    """No event tells of it; the record does, and what was kept of it."""
+    story = Story().look(replace(gpu_fault(), concerns=("a",), restart_targets=("a",)))
+    story.look(replace(gpu_fault(), concerns=("a", "b"), restart_targets=("b",)))
+    (now,) = story.lifecycle.incidents
+    assert (now.concerns, now.restart_targets, len(story.events)) == (("a", "b"), ("b",), 1)
+    again = Lifecycle("x")
+    again.restore(json.loads(json.dumps(story.lifecycle.export_state())), ("gpu_fault",))
+    assert again.incidents == (now,)
+
+
 def test_an_open_incident_shows_the_newest_numbers():
     """Events are few; the record follows every look."""
     story = Story().look(stall()).look(replace(stall(), summary="no step for 99 s"))
     assert len(story.events) == 1
     assert story.lifecycle.incidents[0].summary == "no step for 99 s"
-    assert story.lifecycle.firing == story.lifecycle.incidents
+    assert story.lifecycle.incidents[0].firing
     story.look(stall("clear"))
-    assert (len(story.lifecycle.incidents), story.lifecycle.firing) == (1, ())
+    assert [each.firing for each in story.lifecycle.incidents] == [False]

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from vllm_watch.detectors.base import CLEAR, FIRING, Verdict
 from vllm_watch.board.board import Board
+from vllm_watch.detectors.base import CLEAR, FIRING, Verdict
 from vllm_watch.export.status import Status
 from vllm_watch.incidents import log_evidence
 from vllm_watch.samples.engine_log import StartFailure
@@ -55,9 +55,9 @@ def test_a_start_that_never_succeeds_is_explained():
     """The whole pipeline: half an hour of refusals open an incident, and the log says why."""
     watch = Watch("llama")
     events = [each for n in range(400) for each in watch.observe(observation(1e9 + 5 * n, FAILED))]
-    opened = next(each for each in events if each["kind"] == "engine_down")
-    assert "its log says: the KV cache is too small" in opened["summary"]
-    assert [each["value"] for each in opened["evidence"]["for"]][-1] == "kv_cache_too_small"
+    opened = next(each.incident for each in events if each.incident.kind == "engine_down")
+    assert "its log says: the KV cache is too small" in opened.summary
+    assert opened.evidence_for[-1].value == "kv_cache_too_small"
 
 
 @pytest.mark.parametrize("failed", [FAILED, None])

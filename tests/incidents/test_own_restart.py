@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from vllm_watch.detectors.base import Verdict
-from vllm_watch.incidents.asked_end import AskedEnd
+from vllm_watch.incidents.own_restart import NO_RESTART, OwnRestart, RestartNews
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 
 OLD = TargetSignals(
@@ -21,20 +21,30 @@ def verdict(kind, state="firing", severity="ticket"):
     return Verdict(state=state, kind=kind, cause="crash", severity=severity, summary="refused")
 
 
-def states(end, signals, *verdicts):
-    return [each.state for each in end.judged(signals, verdicts)]
+UNDER_WAY = RestartNews(under_way=True)
+
+
+def states(own, signals, *verdicts):
+    return [each.state for each in own.judged(signals, verdicts)]
 
 
 def begun():
-    end = AskedEnd()
-    end.begin(OLD)
-    return end
+    own = OwnRestart()
+    own.follow(UNDER_WAY, OLD)
+    return own
 
 
-def test_nothing_is_changed_where_nothing_was_asked():
+def missing(why):
+    """It was under way, and is given up as one that did not bring the server back."""
+    own = begun()
+    own.follow(RestartNews(missing=why), SILENT)
+    return own
+
+
+def test_nothing_is_changed_where_nothing_is_restarted():
     """Every verdict passes as it is."""
     given = [verdict("engine_down"), verdict("overload", "clear")]
-    assert AskedEnd().judged(SILENT, given) == given
+    assert OwnRestart().judged(SILENT, given) == given
 
 
 WHILE_IT_RESTARTS = {
@@ -62,44 +72,43 @@ def test_what_is_over_is_over():
 
 
 def test_the_new_process_is_judged_from_its_first_look_on():
-    """Once it has answered, its own silence is news."""
-    end = begun()
-    assert states(end, SILENT, verdict("engine_down")) == ["unknown"]
-    assert states(end, NEW) == []
-    assert not end.under_way
-    assert states(end, replace(NEW, up=False), verdict("engine_down")) == ["firing"]
+    """Once it has answered, its own silence is news, while the restart is still being verified."""
+    own = begun()
+    assert states(own, SILENT, verdict("engine_down")) == ["unknown"]
+    assert states(own, NEW) == []
+    own.follow(UNDER_WAY, NEW)
+    assert states(own, replace(NEW, up=False), verdict("engine_down")) == ["firing"]
 
 
 @pytest.mark.parametrize("state", ["unknown", "firing"])
 def test_a_server_that_does_not_come_back_pages(state):
     """However harmless its silence looks: a drained server that nobody used was stopped by us."""
-    end = begun()
-    end.over("vllm-watch restarted it at noon, and it did not come back")
-    (said,) = end.judged(SILENT, [verdict("engine_down", state)])
-    assert (said.state, said.severity, said.restart_advised) == ("firing", "page", False)
-    assert said.cause == ("crash" if state == "firing" else "unknown")
-    assert said.summary == "vllm-watch restarted it at noon, and it did not come back; refused"
-    assert said.evidence_for[0].name == "restart"
+    own = missing("vllm-watch restarted it at noon, and it did not come back")
+    (found,) = own.judged(SILENT, [verdict("engine_down", state)])
+    assert (found.state, found.severity, found.restart_advised) == ("firing", "page", False)
+    assert found.cause == ("crash" if state == "firing" else "unknown")
+    assert found.summary == "vllm-watch restarted it at noon, and it did not come back; refused"
+    assert found.evidence_for[0].name == "restart"
 
 
 def test_it_pages_until_it_answers():
-    """Then it is judged as any other."""
-    end = begun()
-    end.over("it should be back")
-    assert states(end, SILENT, verdict("engine_stalled", "unknown")) == ["unknown"]
-    assert states(end, NEW, verdict("engine_down", "clear")) == ["clear"]
-    assert states(end, SILENT, verdict("engine_down", "unknown")) == ["unknown"]
+    """Then it is judged as any other, though the same is still said of the restart."""
+    own = missing("it should be back")
+    assert states(own, SILENT, verdict("engine_stalled", "unknown")) == ["unknown"]
+    assert states(own, NEW, verdict("engine_down", "clear")) == ["clear"]
+    own.follow(RestartNews(missing="it should be back"), NEW)
+    assert states(own, SILENT, verdict("engine_down", "unknown")) == ["unknown"]
 
 
 def test_a_restart_that_was_given_up_leaves_nothing():
-    """The end that was asked for never came."""
-    end = begun()
-    end.over()
-    assert states(end, SILENT, verdict("engine_down")) == ["firing"]
+    """The server was never ended."""
+    own = begun()
+    own.follow(NO_RESTART, OLD)
+    assert states(own, SILENT, verdict("engine_down")) == ["firing"]
 
 
-def test_begun_twice_is_begun_once():
-    """Taken up again after a reload, it still knows which process was to end."""
-    end = begun()
-    end.begin(NEW)
-    assert states(end, NEW, verdict("engine_down")) == ["firing"]
+def test_a_second_restart_begins_with_the_process_that_answers_now():
+    """What was known of the one before is over."""
+    own = missing("it should be back")
+    own.follow(UNDER_WAY, NEW)
+    assert states(own, replace(NEW, up=False), verdict("engine_down")) == ["unknown"]

@@ -1,7 +1,5 @@
 """The demo: a story on real ports that a daemon can take for a real fleet."""
 
-import subprocess
-import sys
 import time
 
 import aiohttp
@@ -10,7 +8,7 @@ import pytest
 from vllm_watch.errors import WatchError
 from vllm_watch.lab.demo import Demo
 from vllm_watch.lab.live import Live
-from vllm_watch.lab.sampling import read
+from vllm_watch.lab.reading import read
 from vllm_watch.lab.stories import STORIES
 from vllm_watch.sources.reading import Reader
 
@@ -82,13 +80,6 @@ def test_stories_have_a_slug_and_a_sentence():
         assert story.slug == slug
         assert story.title.endswith(".")
         assert story.title.count(". ") == 0
-
-
-def test_virtual_time_needs_no_web_framework():
-    """Soak runs import neither aiohttp nor asyncio."""
-    code = "import sys, vllm_watch.lab.virtual; print([m for m in ('aiohttp', 'asyncio') if m in sys.modules])"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
 
 
 async def test_a_scene_that_was_played_before_goes_on():

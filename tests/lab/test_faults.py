@@ -4,9 +4,9 @@ from random import Random
 
 import pytest
 
+from benchmarks.lab.virtual import observe
 from vllm_watch.lab.faults import FAULTS
 from vllm_watch.lab.request import Request
-from vllm_watch.lab.sampling import observe
 from vllm_watch.lab.scripts import L40S
 from vllm_watch.lab.vllm import SimulatedVllm
 from vllm_watch.lab.workload import OpenLoop, Sizes

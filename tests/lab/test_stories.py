@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import pytest
 
+from benchmarks.lab.virtual import EPOCH, observations
 from vllm_watch.lab.stories import STORIES
-from vllm_watch.lab.virtual import EPOCH, observations
 
 HEALTHY_T, TROUBLE_T, END_T = 110, 290, 700  # just before the trouble, late in it, long after it
 

@@ -1,4 +1,4 @@
-"""A courier that is killed at a chosen step: `python -m tests.notify.killed URL FOLDER STEP`.
+"""A delivery that is killed at a chosen step: `python -m tests.notify.killed URL FOLDER STEP`.
 
 Steps are counted through all writes to the disk and the sending itself, before and after each; at STEP the
 process ends as by kill -9. Without one (-1) it ends when nothing waits any more.
@@ -40,11 +40,11 @@ async def main(url, folder, last):
     async with desk(settings(url), folder) as one:
         step = Steps(last)
         one.ledger.flush = step.around(one.ledger.flush)
-        notifier = one.courier._notifier
+        notifier = one.delivery._notifier
         notifier.send = step.around(notifier.send)
         one.offer(incident(t=time.time()), incident("b", t=time.time(), severity="ticket", group="mail"))  # fmt: skip
         async with asyncio.timeout(20):
-            while one.courier.queue:
+            while one.delivery.queue:
                 await asyncio.sleep(0.02)
 
 

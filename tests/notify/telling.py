@@ -1,4 +1,4 @@
-"""What the tests of notifications share: matters, settings, and a receiver that answers as it is told."""
+"""What the tests of notifications share: alerts, settings, and a receiver that answers as it is told."""
 
 import asyncio
 import json
@@ -7,34 +7,44 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from vllm_watch.detectors.base import Evidence
+from vllm_watch.incidents.incident import Incident
+from vllm_watch.notify.alert import INCIDENT, RESTART, Alert
 from vllm_watch.notify.base import Tools
-from vllm_watch.notify.courier import Courier
+from vllm_watch.notify.delivery import Delivery
 from vllm_watch.notify.kinds import make
 from vllm_watch.notify.ledger import Ledger
-from vllm_watch.notify.matter import INCIDENT, RESTART, Matter
 from vllm_watch.notify.words import Links
 from vllm_watch.settings.notifications import WebhookNotifier
+from vllm_watch.state.ledger import LedgerTable
+from vllm_watch.state.worker import Worker
 
 T = 1_795_000_000.0
+EVIDENCE = ("No step has ended for 94 s.", "41 requests are running.", "/health says 200.")
 
 
-def incident(name="stall-a", *, severity="page", t=T, target="chat-0", group="chat", **more):
-    """An engine that stands still."""
+def incident(
+    name="stall-a", *, severity="page", t=T, target="chat-0", group="chat", ended_t=None, evidence=EVIDENCE, silenced=False,
+    inhibited=False, restart="advised.", about=INCIDENT, **more,
+):  # fmt: skip
+    """An alert: an engine that stands still."""
     said = {
-        "id": name, "about": INCIDENT, "t": t, "target": target, "group": group, "engine": "0",
-        "kind": "engine_stalled", "cause": "hang", "severity": severity,
-        "summary": "no step has ended for 94 s although 41 requests run",
-        "evidence": ("No step has ended for 94 s.", "41 requests are running.", "/health says 200."),
-        "restart": "advised.", "restart_advised": True,
+        "id": name, "target": target, "engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": severity,
+        "summary": "no step has ended for 94 s although 41 requests run", "restart_advised": True,
+        "evidence_for": tuple(Evidence(name="", value=None, unit="", expected=None, text=text) for text in evidence),
+        "opened_t": t, "updated_t": t, "resolved_t": ended_t,
     }  # fmt: skip
-    return Matter(**(said | more))
+    return Alert(
+        incident=Incident(**(said | more)), about=about, group=group, restart=restart, silenced=silenced, inhibited=inhibited,
+    )  # fmt: skip
 
 
 def step(name="did_not_help", *, t=T, target="chat-0", group="chat"):
-    """A step of a restart."""
-    return Matter(
-        id=f"restart-{target}-{name}", about=RESTART, t=t, target=target, group=group, kind="restart",
-        cause=name, severity="ticket", summary="no token for 300 s after the restart",
+    """An alert: a step of a restart."""
+    return incident(
+        f"restart-{target}-{name}", about=RESTART, t=t, target=target, group=group, kind="restart", cause=name,
+        severity="ticket", summary="no token for 300 s after the restart", engine=None, evidence=(), restart="",
+        restart_advised=False,
     )  # fmt: skip
 
 
@@ -53,12 +63,14 @@ class Receiver:
         self.requests = []  # headers and body
         self.url = ""
         self.hang = asyncio.Event()  # a status of 0 waits for it
+        self.witness = lambda message: None  # sees each message before it is answered
         self._came = asyncio.Condition()
 
     async def handle(self, request):
         body = await request.read()
         self.requests.append((request.headers.copy(), body))
         self.got.append(json.loads(body))
+        self.witness(self.got[-1])
         status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
         async with self._came:
             self._came.notify_all()
@@ -95,42 +107,48 @@ async def receiver():
 
 
 class Desk:
-    """One courier at work over a ledger; `news` is all that it tells of itself."""
+    """One delivery at work over a ledger; `reports` is all that it tells of itself."""
 
-    def __init__(self, told, folder=None):
-        self.news = []
-        self.ledger = Ledger(folder)
-        self.told = told
+    def __init__(self, settings, folder=None):
+        self.reports = []
+        self.worker = None if folder is None else Worker(folder)
+        self.ledger = Ledger(None if folder is None else LedgerTable(self.worker))
         self._heard = asyncio.Event()
-        self.courier = Courier(
-            told, make(told, Tools()), self.ledger, Links("https://watch.example/"), self._tell
+        self.delivery = Delivery(
+            settings,
+            make(settings, Tools()),
+            self.ledger,
+            Links("https://watch.example/"),
+            self._tell,
         )
 
-    def _tell(self, news):
-        self.news.append(news)
+    def _tell(self, report):
+        self.reports.append(report)
         self._heard.set()
 
-    def offer(self, *matters, ended=(), t=None):
-        self.courier.offer(matters, ended, time.time() if t is None else t)
+    def offer(self, *alerts):
+        self.delivery.offer(alerts, time.time())
 
     async def heard(self, outcome, seconds=20.0, times=1):
         """Wait until it has told this outcome so often; return the last."""
         async with asyncio.timeout(seconds):
-            while sum(each.outcome == outcome for each in self.news) < times:
+            while sum(each.outcome == outcome for each in self.reports) < times:
                 self._heard.clear()
                 await self._heard.wait()
-        return [each for each in self.news if each.outcome == outcome][-1]
+        return [each for each in self.reports if each.outcome == outcome][-1]
 
 
 @asynccontextmanager
-async def desk(told, folder=None):
-    """A courier that works until the block ends."""
-    one = Desk(told, folder)
+async def desk(settings, folder=None):
+    """A delivery that works until the block ends."""
+    one = Desk(settings, folder)
     await one.ledger.open()
-    task = asyncio.create_task(one.courier.run())
+    task = asyncio.create_task(one.delivery.run())
     try:
         yield one
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        await one.ledger.close()
+        await one.ledger.flush()
+        if one.worker is not None:
+            await one.worker.close()

@@ -37,8 +37,8 @@ def of(it, extra=""):
 
 
 def page(phase="opened"):
-    one = Item(phase=phase, matter=incident(summary="<b>*all*</b> of [it](http://evil) by kv_pinning"))  # fmt: skip
-    return message("k1", Batch(items=(one,), rows=()), Links("https://w.example/"), dropped=0, t=1.0)  # fmt: skip
+    one = Item(phase=phase, alert=incident(summary="<b>*all*</b> of [it](http://evil) by kv_pinning"))  # fmt: skip
+    return message("k1", Batch(items=(one,)), Links("https://w.example/"), dropped=0, t=1.0)  # fmt: skip
 
 
 async def test_a_page_arrives(tmp_path):
@@ -111,7 +111,7 @@ async def test_a_service_that_refuses_is_said_without_its_token(tmp_path, everyt
     assert sent.text.startswith("URL 1 (json): ")
     assert "40" in sent.text  # the status
     out = "".join(capfd.readouterr())
-    for text in (sent.text, everything(), out, repr(one.look())):
+    for text in (sent.text, everything(), out, repr(one.check())):
         assert SECRET not in text
         assert TOKEN not in text
 
@@ -170,10 +170,10 @@ WRONG = {
 
 @pytest.mark.parametrize(("spoil", "cause"), WRONG.values(), ids=WRONG)
 async def test_a_file_that_cannot_be_used(tmp_path, everything, spoil, cause):
-    """Said by a look and by a try, with a remedy, and without what stands in it."""
+    """Said by a check and by a try, with a remedy, and without what stands in it."""
     one = notifier(tmp_path, f"json://{SECRET}@127.0.0.1/")
     spoil(tmp_path / "urls")
-    [found] = one.look()
+    [found] = one.check()
     sent = await one.send(page())
     assert (found.ok, sent.outcome != base.SENT) == (False, True)
     assert found.remedy
@@ -187,7 +187,7 @@ async def test_without_the_library_it_says_what_to_install(tmp_path, monkeypatch
     monkeypatch.setitem(sys.modules, "apprise", None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     one = notifier(tmp_path, "json://127.0.0.1/")
-    [found] = one.look()
+    [found] = one.check()
     assert (found.text, found.remedy) == (
         "the library apprise is not installed",
         "pip install 'vllm-watch[apprise]'",

@@ -5,11 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.notify.telling import T, incident, settings, step
-from vllm_watch.notify.batches import WAITING_MAX, Waiting, again, choose, too_many
+from vllm_watch.notify.batches import WAITING_MAX, again, choose, too_many
+from vllm_watch.notify.notification import Notification
 
 
-def waits(matter, phase="opened", t=T, name=None):
-    return Waiting(phase=phase, name=name or phase, t=t, matter=matter)
+def waits(alert, phase="opened", t=T):
+    return Notification(notifier="a", name=phase, t=t, alert=alert)
 
 
 def many(count, **more):
@@ -17,7 +18,7 @@ def many(count, **more):
 
 
 def targets(batch):
-    return [each.matter.target for each in batch.items]
+    return [each.alert.incident.target for each in batch.items]
 
 
 def test_it_waits_for_others_of_its_kind():
@@ -25,7 +26,7 @@ def test_it_waits_for_others_of_its_kind():
     one = settings(group_seconds=20)
     assert choose(one, many(1), [], T + 19) == (None, T + 20)
     batch, _ = choose(one, many(1), [], T + 20)
-    assert batch.rows == (("stall-0", "opened"),)
+    assert [each.key for each in batch.notifications] == [("a", "stall-0", "opened")]
 
 
 def test_a_clock_that_is_stepped_back_holds_nothing_up():
@@ -64,18 +65,18 @@ def test_what_is_one_message(waiting, expected):
         batch, _ = choose(settings(), waiting, [], T + 1)
         sent.append(" ".join(targets(batch)))
         assert batch.digest == (len(expected) < 5 < len(waiting))
-        waiting = [each for each in waiting if each.row not in batch.rows]
+        waiting = [each for each in waiting if each not in batch.notifications]
     assert sent == expected
 
 
 def test_200_engines_of_one_group_are_one_message():
     """With all that they stand for, so that none is told again."""
     batch, _ = choose(settings(), many(200), [], T + 1)
-    assert (len(batch.items), len(batch.rows), batch.digest) == (200, 200, False)
+    assert (len(batch.items), len(batch.notifications), batch.digest) == (200, 200, False)
 
 
 FOLDED = {
-    # what waits of one matter: (phases, the phase that is told, is it told late)
+    # what waits of one alert: (phases, the phase that is told, is it told late)
     "opened": (["opened"], "opened", False),
     "it became worse before it was told": (["opened", "worse"], "opened", False),
     "it ended before it was told": (["opened", "resolved"], "resolved", True),
@@ -85,12 +86,12 @@ FOLDED = {
 
 
 @pytest.mark.parametrize(("phases", "phase", "late"), FOLDED.values(), ids=FOLDED)
-def test_one_matter_is_told_once(phases, phase, late):
-    """Of all that waits of one matter only how it stands is told; the rest goes with it."""
+def test_one_alert_is_told_once(phases, phase, late):
+    """Of all that waits of one alert only how it stands is told; the rest goes with it."""
     waiting = [waits(incident(), name, T + n) for n, name in enumerate(phases)]
     batch, _ = choose(settings(), waiting, [], T + 99)
     assert [(each.phase, each.late) for each in batch.items] == [(phase, late)]
-    assert len(batch.rows) == len(phases)
+    assert len(batch.notifications) == len(phases)
 
 
 def groups(count, severity="ticket"):
@@ -101,7 +102,7 @@ def groups(count, severity="ticket"):
 
 
 HOUR = {
-    # what: (what waits, times of the last hour's messages (seconds before), matters in the message, digest, ask again)
+    # what: (what waits, times of the last hour's messages (seconds before), alerts in the message, digest, ask again)
     "the hour has room": (groups(1), [10, 20], 1, False, None),
     "the last of the hour": (groups(1), [10, 20, 30, 40], 1, False, None),
     "the last of the hour is for all": (groups(3), [10, 20, 30, 40], 3, True, None),
@@ -140,9 +141,9 @@ def test_no_hour_has_more_than_its_messages_and_nothing_is_lost(moments):
         batch, again_t = choose(one, waiting, sent, now)
         if batch is not None:
             sent.append(now)
-            rows = set(batch.rows)
-            told += len(rows)
-            waiting = [each for each in waiting if each.row not in rows]
+            sent_now = {each.key for each in batch.notifications}
+            told += len(sent_now)
+            waiting = [each for each in waiting if each.key not in sent_now]
             continue
         later = [t for t in (again_t, coming[0][0] if coming else None) if t is not None]
         assert later
@@ -173,12 +174,11 @@ def test_what_is_too_much_is_given_up_tickets_first():
     pages = [waits(incident(f"p{n}"), t=T + n) for n in range(WAITING_MAX - 1)]
     tickets = [waits(incident(f"t{n}", severity="ticket"), t=T + 1000 + n) for n in range(3)]
     gone = too_many([*pages, *tickets], T + 2000)
-    assert [each.matter.id for each in gone] == ["t0", "t1"]
+    assert [each.alert.id for each in gone] == ["t0", "t1"]
 
 
 def test_a_message_that_was_begun_is_the_same_again():
     """What is told for the second time is what was told for the first."""
     for waiting in (many(3), groups(7)):
         batch, _ = choose(settings(), waiting, [], T + 1)
-        rows = set(batch.rows)
-        assert again([each for each in waiting if each.row in rows]) == batch
+        assert again(batch.notifications) == batch

@@ -18,15 +18,15 @@ class Heard:
     """What a stream tells of itself, by its thread."""
 
     def __init__(self):
-        self.news = []
+        self.reports = []
         self.event = threading.Event()
 
-    def __call__(self, news):
-        self.news.append(news)
+    def __call__(self, report):
+        self.reports.append(report)
         self.event.set()
 
     def outcomes(self):
-        return [each.outcome for each in self.news]
+        return [each.outcome for each in self.reports]
 
 
 def stream(path, **more):
@@ -113,8 +113,8 @@ def test_a_folder_that_is_not_there_costs_lines_and_says_so(tmp_path):
     while heard.outcomes() != ["failed", "dropped"] and time.monotonic() < deadline:
         time.sleep(0.01)
     assert heard.outcomes() == ["failed", "dropped"]
-    assert "No such file" in heard.news[0].because
-    assert [each.ok for each in one.look()] == [False]
+    assert "No such file" in heard.reports[0].because
+    assert [each.ok for each in jsonl.check(one._settings)] == [False]
     path.parent.mkdir()
     one.put({"number": 2})
     one.close()
@@ -143,7 +143,7 @@ def test_stdout():
     code = """
 from vllm_watch.notify.jsonl import Stream
 from vllm_watch.settings.notifications import JsonlStream
-one = Stream(JsonlStream(name="ev"), lambda news: None)
+one = Stream(JsonlStream(name="ev"), lambda _: None)
 for number in range(3):
     one.put({"number": number})
 one.close()
@@ -155,9 +155,9 @@ one.close()
 
 
 @pytest.mark.parametrize(("mode", "ok"), [(0o700, True), (0o500, os.geteuid() == 0)])
-def test_look(tmp_path, mode, ok):
+def test_check(tmp_path, mode, ok):
     """Can it be written here, before there is anything to write?"""
     folder = tmp_path / "folder"
     folder.mkdir(mode=mode)
-    [found] = jsonl.look(JsonlStream(name="ev", path=folder / "x"))
+    [found] = jsonl.check(JsonlStream(name="ev", path=folder / "x"))
     assert (found.ok, found.remedy is None) == (ok, ok)

@@ -1,30 +1,49 @@
 """What was told, on disk: kept through any end, and a disk that fails costs no message."""
 
+import json
 import os
 import sqlite3
 import time
+from dataclasses import replace
 
-from tests.notify.telling import T, incident, step
+from tests.notify.telling import EVIDENCE, T, incident, step
 from vllm_watch.notify import ledger as ledger_module
-from vllm_watch.notify.ledger import DROPPED, Ledger
-from vllm_watch.notify.matter import from_state, to_state
-from vllm_watch.state import file
+from vllm_watch.notify.alert import from_state, to_state
+from vllm_watch.notify.ledger import Ledger
+from vllm_watch.notify.notification import DROPPED
+from vllm_watch.state import connection, file
+from vllm_watch.state.ledger import LedgerTable
+from vllm_watch.state.worker import Worker
+
+
+class Book(Ledger):
+    """A ledger with a worker of its own."""
+
+    def __init__(self, folder, tell=None):
+        self.worker = None if folder is None else Worker(folder, tell)
+        super().__init__(None if folder is None else LedgerTable(self.worker))
+
+    async def close(self):
+        await self.flush()
+        if self.worker is not None:
+            await self.worker.close()
 
 
 async def opened(folder, **more):
-    one = Ledger(folder, **more)
+    one = Book(folder, **more)
     await one.open()
     return one
 
 
-def phases(ledger, matter="stall-a"):
-    return [(each.phase, each.told_t) for each in ledger.known("a", matter)]
+def phases(ledger, alert_id="stall-a"):
+    return [(each.phase, each.sent_t) for each in ledger.known("a", alert_id)]
 
 
-async def test_a_matter_is_the_same_when_it_was_kept(tmp_path):
+async def test_an_alert_is_the_same_when_it_was_kept(tmp_path):
     """All that is said of it, and in the same types."""
-    for matter in (incident(), step(), incident(ended_t=T, resolution="healthy", engine=None)):
-        assert from_state(to_state(matter)) == matter
+    over = incident(ended_t=T, resolution="healthy", engine=None, firing=False)
+    for alert in (incident(), step(), over):
+        assert from_state(json.loads(json.dumps(to_state(alert)))) == alert
     one = await opened(tmp_path)
     one.add("a", "opened", incident(), T)
     await one.close()
@@ -33,11 +52,36 @@ async def test_a_matter_is_the_same_when_it_was_kept(tmp_path):
     await two.close()
 
 
+OF_0_1 = {
+    "id": "stall-a", "about": "incident", "t": T, "target": "chat-0", "group": "chat", "engine": "0",
+    "kind": "engine_stalled", "cause": "hang", "severity": "page",
+    "summary": "no step has ended for 94 s although 41 requests run", "evidence": list(EVIDENCE), "restart": "advised.",
+    "restart_advised": True, "ended_t": None, "resolution": None, "silenced": False, "held": False,
+}  # fmt: skip
+
+
+async def test_what_an_older_version_has_told_is_not_told_again(tmp_path):
+    """Its rows are read, those that waited too."""
+    file.connect(tmp_path).close()
+    with sqlite3.connect(tmp_path / file.NAME) as db:
+        for phase, told_t, ended_t in (("opened", T + 1, None), ("resolved", None, T + 9)):
+            said = OF_0_1 | {"ended_t": ended_t, "resolution": ended_t and "healthy"}
+            row = ("a", "stall-a", phase, T, told_t, told_t and "m1", json.dumps(said))
+            db.execute("INSERT INTO notice VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+    one = await opened(tmp_path)
+    first, last = one.known("a", "stall-a")
+    assert (first.alert, first.sent_t, first.message) == (incident(), T + 1, "m1")
+    over = incident(ended_t=T + 9, resolution="healthy", firing=False)
+    assert last.alert == replace(over, incident=replace(over.incident, updated_t=T + 9))
+    assert one.waiting("a") == [last]
+    await one.close()
+
+
 async def test_each_phase_outlives_the_process(tmp_path):
     """What waits, what was told when, and in which message."""
     one = await opened(tmp_path)
     one.add("a", "opened", incident(), T)
-    one.told(one.waiting("a"), [], "m1", T + 1)
+    one.sent(one.waiting("a"), [], "m1", T + 1)
     one.add("a", "reminder", incident(), T + 2)
     one.add("a", "reminder", incident(), T + 3)
     one.bind(one.waiting("a")[:1], "m2")
@@ -63,7 +107,7 @@ async def test_what_was_dropped_is_said_by_a_later_run(tmp_path):
     await one.close()
     two = await opened(tmp_path)
     assert [each.message for each in two.dropped("a")] == [DROPPED]
-    two.told([], two.dropped("a"), "m1", T + 3)
+    two.sent([], two.dropped("a"), "m1", T + 3)
     assert two.dropped("a") == []
     assert [each.dropped for each in two.known("a", "stall-a")] == [True]
     assert two.sent_t("a", T + 4) == []
@@ -79,11 +123,14 @@ async def test_without_a_folder_nothing_is_written(tmp_path):
     await one.close()
 
 
-async def test_a_folder_of_another_watcher_is_not_touched(tmp_path):
+async def test_a_folder_of_another_watcher_is_not_touched(tmp_path, monkeypatch):
     """Who does not hold it neither reads nor writes it."""
-    one = await opened(tmp_path, is_ours=lambda: False)
+    monkeypatch.setattr(connection, "HELD_SECONDS", 0.0)
+    held = file.lock(tmp_path)
+    one = await opened(tmp_path, tell=lambda *_: None)
     one.add("a", "opened", incident(), T)
     await one.close()
+    file.unlock(held)
     assert not (tmp_path / file.NAME).exists()
 
 
@@ -103,7 +150,7 @@ async def test_a_disk_that_fails_costs_nothing_but_memory_of_it(tmp_path):
 
 
 async def test_a_file_that_is_moved_aside_is_written_anew(tmp_path):
-    """As the store does with one that is damaged: memory has it all."""
+    """As with one that is damaged: memory has it all."""
     one = await opened(tmp_path)
     one.add("a", "opened", incident(), T)
     await one.flush()
@@ -148,7 +195,7 @@ async def test_what_is_over_is_forgotten_what_is_not_is_kept(tmp_path):
     one = await opened(tmp_path)
     for name in ("over", "open", "waits"):
         one.add("a", "opened", incident(name), T)
-    one.told([each for each in one.waiting("a") if each.matter.id != "waits"], [], "m1", T)
+    one.sent([each for each in one.waiting("a") if each.alert.id != "waits"], [], "m1", T)
     one.prune(["open"], ["a"], T + ledger_module.KEPT_SECONDS - 1)
     assert phases(one, "over")
     one.prune(["open"], ["a"], T + ledger_module.KEPT_SECONDS)
@@ -175,7 +222,7 @@ async def test_what_is_withdrawn_is_not_told(tmp_path):
     one = await opened(tmp_path)
     for name in ("waits", "begun"):
         one.add("a", "opened", incident(name), T)
-    one.bind([each for each in one.waiting("a") if each.matter.id == "begun"], "m1")
+    one.bind([each for each in one.waiting("a") if each.alert.id == "begun"], "m1")
     await one.flush()
     for name in ("waits", "begun", "unknown"):
         one.withdraw("a", name)
@@ -191,14 +238,14 @@ async def test_it_is_bounded(tmp_path, monkeypatch):
     one = await opened(tmp_path)
     for number in range(30):
         one.add("a", "opened", incident(f"i{number}"), T)
-        one.told(one.waiting("a"), [], f"m{number}", T + number)
+        one.sent(one.waiting("a"), [], f"m{number}", T + number)
     one.prune(["i0"], ["a"], T + 100)
     assert [n for n in range(30) if phases(one, f"i{n}")] == [0, *range(21, 30)]
     await one.close()
 
 
 async def test_a_flush_of_a_storm_is_quick(tmp_path):
-    """A thousand matters in one transaction; a bound for a busy machine."""
+    """A thousand alerts in one transaction; a bound for a busy machine."""
     one = await opened(tmp_path)
     for number in range(1000):
         one.add("a", "opened", incident(f"i{number}"), T)

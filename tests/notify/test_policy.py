@@ -1,24 +1,29 @@
-"""Who is told what, and when again: each row is a matter as it stands, what was told before, and what is due."""
+"""Who is told what, and when again: each row is an alert as it stands, what was told before, and what is due."""
 
 import pytest
 
 from tests.notify.telling import T, incident, settings, step
-from vllm_watch.notify.matter import UNREADABLE
-from vllm_watch.notify.policy import Told, due
+from vllm_watch.notify.alert import UNREADABLE
+from vllm_watch.notify.notification import DROPPED, Notification
+from vllm_watch.notify.policy import due
 
 HOUR = 3600.0
 ENDED = {"ended_t": T + 60, "resolution": "healthy"}
 
 
-def told(phase="opened", severity="page", told_t=T):
-    return Told(phase, severity, told_t)
+def told(phase="opened", severity="page", sent_t=T, message="m1"):
+    alert = incident(severity=severity)
+    return Notification(notifier="a", name=phase, t=T, alert=alert, sent_t=sent_t, message=message)
+
+
+GIVEN_UP = told(message=DROPPED)
 
 
 STORIES = {
-    # what: (settings, matter, known, seconds after T, phase that is due)
+    # what: (settings, alert, known, seconds after T, phase that is due)
     "a page opens": ({}, incident(), [], 0, "opened"),
     "it was told": ({}, incident(), [told()], 60, None),
-    "it waits to be told": ({}, incident(), [told(told_t=None)], 60, None),
+    "it waits to be told": ({}, incident(), [told(sent_t=None)], 60, None),
     "a ticket opens": ({}, incident(severity="ticket"), [], 0, "opened"),
     "an info opens": ({}, incident(severity="info"), [], 0, None),
     "an info is wanted": ({"severities": ["info"]}, incident(severity="info"), [], 0, "opened"),
@@ -31,19 +36,19 @@ STORIES = {
     "it ends": ({}, incident(**ENDED), [told()], 60, "resolved"),
     "its end was told": ({}, incident(**ENDED), [told(), told("resolved")], 60, None),
     "it ends and nobody was told of it": ({}, incident(**ENDED), [], 60, None),
-    "it ends before it could be told": ({}, incident(**ENDED), [told(told_t=None)], 60, "resolved"),
-    "it ends and its beginning was given up": ({}, incident(**ENDED), [Told("opened", "page", T, dropped=True)], 60, None),
+    "it ends before it could be told": ({}, incident(**ENDED), [told(sent_t=None)], 60, "resolved"),
+    "it ends and its beginning was given up": ({}, incident(**ENDED), [GIVEN_UP], 60, None),
     "it ends, and a reminder of it was told": (
-        {}, incident(**ENDED), [Told("opened", "page", T, dropped=True), told("reminder")], 60, "resolved"),
-    "its beginning was given up four hours ago": ({}, incident(), [Told("opened", "page", T, dropped=True)], 4 * HOUR, "reminder"),
+        {}, incident(**ENDED), [GIVEN_UP, told("reminder")], 60, "resolved"),
+    "its beginning was given up four hours ago": ({}, incident(), [GIVEN_UP], 4 * HOUR, "reminder"),
     "it ends and ends are not wanted": ({"resolved": False}, incident(**ENDED), [told()], 60, None),
     "it ends as what is not wanted any more": ({"severities": ["ticket"]}, incident(**ENDED), [told()], 60, "resolved"),
     "it is open after its end": ({}, incident(), [told(), told("resolved")], 60, None),
     "a page is open for four hours": ({}, incident(), [told()], 4 * HOUR, "reminder"),
     "a page is open for less": ({}, incident(), [told()], 4 * HOUR - 1, None),
-    "it was reminded of an hour ago": ({}, incident(), [told(), told("reminder", told_t=T + 4 * HOUR)], 5 * HOUR, None),
-    "it was reminded of four hours ago": ({}, incident(), [told(), told("reminder", told_t=T + 4 * HOUR)], 8 * HOUR, "reminder"),
-    "the reminder still waits": ({}, incident(), [told(), told("reminder", told_t=None)], 9 * HOUR, None),
+    "it was reminded of an hour ago": ({}, incident(), [told(), told("reminder", sent_t=T + 4 * HOUR)], 5 * HOUR, None),
+    "it was reminded of four hours ago": ({}, incident(), [told(), told("reminder", sent_t=T + 4 * HOUR)], 8 * HOUR, "reminder"),
+    "the reminder still waits": ({}, incident(), [told(), told("reminder", sent_t=None)], 9 * HOUR, None),
     "a ticket is open for a day": ({}, incident(severity="ticket"), [told(severity="ticket")], 24 * HOUR, None),
     "reminders are off": ({"reminder_hours": 0}, incident(), [told()], 99 * HOUR, None),
     "it is silenced": ({}, incident(silenced=True), [], 0, None),
@@ -51,7 +56,7 @@ STORIES = {
     "a ticket that is silenced becomes a page": ({}, incident(silenced=True), [told(severity="ticket")], 9, None),
     "one that was silenced ends": ({}, incident(silenced=True, **ENDED), [told()], 60, "resolved"),
     "the silence is over, and it was never told": ({}, incident(), [], 9 * HOUR, "opened"),
-    "it is a part of a greater one": ({}, incident(severity="ticket", held=True), [], 0, None),
+    "it is a part of a greater one": ({}, incident(severity="ticket", inhibited=True), [], 0, None),
     "another kind is wanted": ({"kinds": ["overload"]}, incident(), [], 0, None),
     "this kind is wanted": ({"kinds": ["engine_stalled"]}, incident(), [], 0, "opened"),
     "another group is wanted": ({"groups": ["mail"]}, incident(), [], 0, None),
@@ -69,7 +74,7 @@ STORIES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("wanted", "matter", "known", "after", "phase"), STORIES.values(), ids=STORIES)  # fmt: skip
-def test_what_is_due(wanted, matter, known, after, phase):
+@pytest.mark.parametrize(("wanted", "alert", "known", "after", "phase"), STORIES.values(), ids=STORIES)  # fmt: skip
+def test_what_is_due(wanted, alert, known, after, phase):
     """Once for each phase, to whom it concerns, and no more when a person wants to hear no more."""
-    assert due(settings(**wanted), matter, known, T + after) == phase
+    assert due(settings(**wanted), alert, known, T + after) == phase

@@ -77,7 +77,7 @@ async def test_a_key_that_cannot_be_used_is_said(tmp_path, text, cause):
         one = notifier(it.url, secret_file=file)
         assert (await one.send(trial())).text == cause
         assert it.got == []
-    assert (False, cause) in [(each.ok, each.text) for each in one.look()]
+    assert (False, cause) in [(each.ok, each.text) for each in one.check()]
 
 
 async def test_a_token_that_is_none_cannot_become_a_header(tmp_path):
@@ -92,7 +92,7 @@ def test_a_key_that_others_may_read_is_said(tmp_path):
     """With what to do."""
     file = private(tmp_path / "key", "swordfish")
     file.chmod(0o644)
-    wrong = [each for each in notifier("http://a/", secret_file=file).look() if not each.ok]
+    wrong = [each for each in notifier("http://a/", secret_file=file).check() if not each.ok]
     assert [(each.text, each.remedy) for each in wrong] == [
         ("others may read secret_file", f"chmod 600 {file}")
     ]

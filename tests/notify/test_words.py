@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.notify.telling import T, incident, step
-from vllm_watch.board.incidents import KINDS
-from vllm_watch.notify import advice
 from vllm_watch.notify.batches import Batch, Item
 from vllm_watch.notify.markup import clean, markdown
-from vllm_watch.notify.words import _STEPS, _TROUBLES, Links, message, trial_message
+from vllm_watch.notify.words import Links, first_step, message, runbook, trial_message
+from vllm_watch.samples.target import WATCHER
 from vllm_watch.settings.notifications import Step
+from vllm_watch.story.kinds import STORIES
+from vllm_watch.story.restart_steps import STEPS
 
 NO_LINKS = Links()
 ROOT = Path(__file__).parents[2]
@@ -24,12 +25,12 @@ DAY = "Wed 18 Nov 11:06 UTC"
 
 
 def said(*items, links=NO_LINKS, digest=False, dropped=0):
-    batch = Batch(items=items, rows=(), digest=digest)
+    batch = Batch(items=items, digest=digest)
     return message("key-1", batch, links, dropped=dropped, t=T)
 
 
 def item(phase="opened", *, late=False, **more):
-    return Item(phase=phase, matter=incident(**more), late=late)
+    return Item(phase=phase, alert=incident(**more), late=late)
 
 
 def test_a_page_reads_as_a_sentence():
@@ -37,11 +38,11 @@ def test_a_page_reads_as_a_sentence():
     made = said(item(evidence=("One.", "Two.", "Three.", "Four.")), links=LINKS)
     assert made.title == "PAGE chat-0 engine 0: engine stalled (hang)"
     assert made.text == (
-        f"chat-0 engine 0 (chat) stands still with work in hand since {DAY}, cause hang: "
+        f"chat-0 engine 0 (chat) is stalled since {DAY}, cause hang: "
         "no step has ended for 94 s although 41 requests run.\n"
         "- One.\n- Two.\n- Three.\n"
         "Restart: advised.\n"
-        "To do: Take it out of the balancer: /health still says 200. Keep a stack (py-spy dump), then restart if it is advised.\n"
+        f"To do: {STORIES['engine_stalled'].first_step}\n"
         "Runbook: https://docs.example.org/detectors/engine_stalled.md\n"
         "Page: https://watch.example.org/#target-chat-0\n"
         "Id: stall-a"
@@ -70,7 +71,7 @@ def test_many_are_a_count_and_the_worst_five():
     made = said(*items, links=LINKS)
     assert made.title == "PAGE 200 of chat: engine stalled (hang)"
     lines = made.text.splitlines()
-    assert lines[0] == "200 matters in group chat: engine stalled (hang)."
+    assert lines[0] == "200 alerts in group chat: engine stalled (hang)."
     assert [line[:9] for line in lines[1:6]] == [f"- chat-{n} " for n in range(5)]
     assert lines[6] == "and 195 more."
     assert lines[-1] == "Page: https://watch.example.org/"
@@ -83,15 +84,15 @@ def test_a_digest_counts_by_cause():
              item("resolved", id="c", ended_t=T)]  # fmt: skip
     made = said(*items, digest=True, dropped=4)
     assert made.title == (
-        "PAGE 3 matters at once: 1 engine stalled (hang), 1 overload (demand), 1 resolved: engine stalled (hang)"
+        "PAGE 3 alerts at once: 1 engine stalled (hang), 1 overload (demand), 1 resolved: engine stalled (hang)"
     )
-    assert made.text.splitlines()[-1] == "4 matters could not be told here since the last message."
+    assert made.text.splitlines()[-1] == "4 alerts could not be sent here since the last message."
     assert (made.phase, made.payload["kind"], made.payload["dropped"]) == ("digest", None, 4)
 
 
 def test_a_step_of_a_restart():
     """What became of it, how it is known, and what is left to do."""
-    made = said(Item(phase="said", matter=step()))
+    made = said(Item(phase="said", alert=step()))
     assert made.title == "TICKET chat-0 was restarted, and it did not help"
     assert made.text.startswith(
         f"chat-0 (chat) was restarted, and it did not help ({DAY}): no token for 300 s after the restart.\n"
@@ -101,7 +102,7 @@ def test_a_step_of_a_restart():
 def test_the_watchers_own_incident_is_not_told_of_an_engine():
     """Many targets silent at once are the watcher's, which is not down."""
     made = said(item(target="vllm-watch", group="", kind="engine_down", cause="unreachable", engine=None))  # fmt: skip
-    assert made.text.startswith("vllm-watch has lost most of its targets at once since")
+    assert made.text.startswith("vllm-watch lost most of its targets at once since")
 
 
 def test_a_test_cannot_be_taken_for_trouble():
@@ -119,24 +120,29 @@ def test_without_links_the_runbook_is_its_path():
     assert "Runbook: docs/detectors/engine_stalled.md" in said(item()).text
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "target_unreadable"])
+@pytest.mark.parametrize("kind", STORIES)
 def test_every_kind_has_its_words_and_its_advice(kind):
-    """No message names a kind alone."""
-    assert _TROUBLES[kind]
-    assert advice.what_to_do(kind, "unknown")
+    """A message of an unknown cause says what the target does, what to do and where to read on."""
+    text = said(item(kind=kind, cause="unknown", engine=None)).text
+    story = STORIES[kind]
+    assert text.startswith(f"chat-0 (chat) {story.says} since ")
+    assert f"\nTo do: {story.first_step_of('unknown')}\n" in text
+    assert f"\nRunbook: docs/{story.runbook}\n" in text
 
 
 @pytest.mark.parametrize("name", Step.__args__)
 def test_every_step_has_its_words_and_its_advice(name):
     """No message names a step alone."""
-    assert _STEPS[name]
-    assert advice.what_to_do("restart", name)
+    assert STEPS[name].says in said(Item(phase="said", matter=step(name))).text
+    assert first_step(step(name)) == STEPS[name].first_step
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "target_unreadable", "restart"])
-def test_runbook_is_there(kind):
+@pytest.mark.parametrize(
+    "matter", [*(incident(kind=kind) for kind in STORIES), incident(target=WATCHER), step()]
+)
+def test_runbook_is_there(matter):
     """Every message leads to a page that exists, and to a heading in it."""
-    page, _, anchor = advice.runbook(kind, None).partition("#")
+    page, _, anchor = runbook(matter, NO_LINKS).partition("#")
     text = (ROOT / page).read_text()
     headings = [line.lstrip("# ").lower().replace(" ", "-") for line in text.splitlines() if line.startswith("#")]  # fmt: skip
     assert not anchor or anchor in headings

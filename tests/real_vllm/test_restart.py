@@ -23,8 +23,8 @@ from tests.real_vllm.load import Load, under_load
 from tests.real_vllm.server import RealVllm
 from tests.real_vllm.supervised import SupervisedVllm
 from tests.real_vllm.ward import EVERY_SECOND, TARGET, TIMES, Ward
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.journal import Journal
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
 
 T = TypeVar("T")
 pytestmark = pytest.mark.real_vllm

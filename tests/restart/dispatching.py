@@ -1,4 +1,4 @@
-"""A dispatcher over a small world (world.py), for stories about wishes."""
+"""A dispatcher over a small world (world.py), for stories about requests."""
 
 import asyncio
 import time
@@ -6,17 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.restart.world import REQUEST, SETTINGS, HandWorld, Server, command, means
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.dispatcher import Dispatcher, Wish
-from vllm_watch.restart.facts import Answer, IncidentFact
+from tests.restart.world import REQUEST, SETTINGS, Backends, Server, World, command
+from vllm_watch.restart.controls import Controls
+from vllm_watch.restart.dispatcher import Dispatcher, PendingRequest
+from vllm_watch.restart.facts import Answer
 from vllm_watch.restart.guard import Decision
 from vllm_watch.restart.hooks.base import HookCall
 from vllm_watch.restart.hooks.command import Hook as CommandHook
-from vllm_watch.restart.journal import Entry, Journal
 from vllm_watch.restart.locks.base import Held, Lock
 from vllm_watch.restart.request import RestartRequest
-from vllm_watch.restart.standing import Standing
+from vllm_watch.settings.lock import LockSettings
+from vllm_watch.settings.restart import BlockersSettings
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Entry, Journal
 
 PERSON = replace(REQUEST, trigger="manual", actor="ana", incident_id=None)
 
@@ -65,7 +67,6 @@ class Story:
     script: str = "restarts"
     mode: str = "auto"
     settings: dict[str, Any] = field(default_factory=dict)
-    policy: dict[str, Any] = field(default_factory=dict)
     refusal: str | None = None
     hook_breaks: Callable[[], Any] | None = None
     answers: list[Answer] = field(default_factory=list)  # of the blockers, in turn; the last stays
@@ -79,18 +80,19 @@ class Story:
         state = self.server.folder / self.folder
         state.mkdir(exist_ok=True)
         self.journal = Journal(state)
-        self.world = HandWorld(
-            self.server, setting=SETTINGS.model_copy(update={"mode": self.mode} | self.settings)
-        )
-        self.standing = Standing(self.journal, "1")
-        self.dispatcher = Dispatcher(
-            self.world, self.journal, self.standing,
-            means(
-                lambda _: Asked(self) if self.known else None, lambda _: self._new_lock(),
-                self._blockers, self.holder,
-                **{"blockers": ("prometheus",) if self.answers else ()} | self.policy,
-            ),
+        settings: dict[str, Any] = {"mode": self.mode}
+        if self.lock is not None:
+            settings["lock"] = LockSettings(kind="file")
+        if self.answers:
+            settings["blockers"] = BlockersSettings(prometheus_url="http://p", alerts="NodeDown")
+        self.world = World(self.server, SETTINGS.model_copy(update=settings | self.settings))
+        self.controls = Controls(self.journal, "1")
+        backends = Backends(
+            lambda: Asked(self) if self.known else None, self._new_lock, self._blockers, self.holder
         )  # fmt: skip
+        self.dispatcher = Dispatcher(
+            self.world.targets, self.journal, self.controls, backends, self.world.evidence
+        )
         self._task: asyncio.Task[None] | None = None
 
     def _new_lock(self) -> Lock | None:
@@ -112,10 +114,9 @@ class Story:
         await self.dispatcher.attempts.stop()
         await self.journal.close()
 
-    def incident(self, **changed: bool) -> None:
+    def incident(self, **changed: Any) -> None:
         """Change what is known of the incident that asks."""
-        now = self.world.facts.get("i1", IncidentFact(open=True, restart_advised=True))
-        self.world.facts["i1"] = replace(now, **changed)
+        self.world.incident(**changed)
 
     async def until(self, holds: Callable[[], Any], seconds: float = 20.0) -> None:
         """Wait until it holds; whatever could make it so says that something has changed."""
@@ -125,16 +126,16 @@ class Story:
                 await self.world.change.wait()
 
     async def decided(self, request: RestartRequest = REQUEST) -> Decision:
-        """Wish, and wait for the first decision about it."""
-        self.dispatcher.ask(request)
-        (wish,) = self.dispatcher.of_target("chat-0")
-        return await self.decision(wish)
+        """Ask for it, and wait for the first decision."""
+        self.dispatcher.submit(request)
+        (pending,) = self.dispatcher.waiting("chat-0")
+        return await self.decision(pending)
 
-    async def decision(self, wish: Wish) -> Decision:
+    async def decision(self, pending: PendingRequest) -> Decision:
         """Wait for the first decision."""
-        await self.until(lambda: wish.decision is not None)
-        assert wish.decision is not None
-        return wish.decision
+        await self.until(lambda: pending.decision is not None)
+        assert pending.decision is not None
+        return pending.decision
 
     async def over(self) -> Attempt:
         """Wait for the attempt to end."""
@@ -145,7 +146,7 @@ class Story:
 
     async def fulfilled(self) -> Attempt:
         """Wait until nothing waits and nothing is under way."""
-        await self.until(lambda: not self.dispatcher.of_target("chat-0"))
+        await self.until(lambda: not self.dispatcher.waiting("chat-0"))
         return await self.over()
 
     async def asks(self, times: int) -> None:
@@ -157,7 +158,7 @@ class Story:
 
     async def resumed(self) -> None:
         """A person says: try again."""
-        await self.standing.reset_breakers(time.time())
+        await self.controls.reset_breakers(time.time())
 
     async def noted(self) -> list[Entry]:
         """What was written down about decisions."""

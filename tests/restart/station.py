@@ -7,14 +7,16 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
-from vllm_watch.config import Config
 from vllm_watch.board.board import Board
+from vllm_watch.config import Config
+from vllm_watch.export.evidence import Evidence
 from vllm_watch.export.server import Server
 from vllm_watch.export.status import Status
-from vllm_watch.restart.journal import Journal
-from vllm_watch.restart.wiring import Restarts
+from vllm_watch.incidents.incident import Incident, IncidentEvent, ended
+from vllm_watch.restart.restarts import Restarts
 from vllm_watch.signals.records import EngineSignals, TargetSignals
-from vllm_watch.watch.watch import Watch
+from vllm_watch.sources.flight_recorder import FlightRecorder
+from vllm_watch.state.journal import Journal
 
 TOKEN = "a-token-of-enough-characters"
 
@@ -26,19 +28,18 @@ class Station:
         self.config = config
         self.board = Board()
         self.journal = Journal(folder) if config.state_dir else None
-        self.restarts = Restarts(config, self.board, self._recording, self.journal)
-        self.watches = {each.name: Watch(each.name) for each in config.targets}
+        self.logs = {}
+        self.recorder = FlightRecorder(seconds=600, bytes_max_per_target=1 << 20)
+        evidence = Evidence(self.board, self.recorder, self.logs)
+        self.restarts = Restarts(config, self.board, evidence, self.journal)
         self.server = Server(
             self.board, host="127.0.0.1", port=0, ready=lambda: None, reload=self._reload,
-            recording=self._recording, further=self.restarts.routes(), auth=self.restarts.auth,
+            recording=self.recorder.dump, operators=self.restarts.operators,
+            gatekeeper=self.restarts.gates, tokens=config.api.tokens,
         )  # fmt: skip
         self.reloads = []
         self.url = ""
         self.token_file = folder / "token"
-
-    @staticmethod
-    async def _recording(target, minutes):
-        yield b"recorded"
 
     async def _reload(self, actor, source):
         self.reloads.append((actor, source))
@@ -47,8 +48,7 @@ class Station:
         self.config = config or self.config
         self.restarts.configure(self.config)
         self.restarts.follow(
-            (each.identity(), self.config.restart_for(each), self.watches[each.name])
-            for each in self.config.targets
+            (each.identity(), self.config.restart_for(each)) for each in self.config.targets
         )
 
     def look(
@@ -60,32 +60,30 @@ class Station:
             process_start_time=start,
             engines={str(n): EngineSignals(engine=str(n), state=state) for n in range(engines)},
         )  # fmt: skip
-        self.watches[name].signals = signals
-        self.board.publish(signals)
-        self.board.incident_events(name, events)
+        self.board.publish(signals, events=events)
         self.restarts.saw(name, events)
 
     def incident(
         self, event="opened", name="a", *, advised=True, kind="engine_stalled", cause="hang"
     ):
-        """Told of an incident."""
-        said = {
-            "t": time.time(), "event": event, "id": f"{kind}-{name}", "target": name, "engine": None,
-            "kind": kind, "cause": cause, "severity": "page", "summary": "no step for 40 s",
-            "evidence": {"for": [], "against": []}, "restart_advised": advised,
-        }  # fmt: skip
+        """A look has led to the event of an incident."""
+        now_t = time.time()
+        incident = Incident(
+            id=f"{kind}-{name}", target=name, engine=None, kind=kind, cause=cause, severity="page",
+            summary="no step for 40 s", restart_advised=advised, opened_t=now_t, updated_t=now_t,
+        )  # fmt: skip
         if event == "resolved":
-            said["resolution"] = "healthy"
+            incident = ended(incident, now_t, "healthy")
         state = "serving" if event == "resolved" else "stalled"
-        self.look(name, state, events=[said])
-        return said["id"]
+        self.look(name, state, events=[IncidentEvent(event, now_t, incident)])
+        return incident.id
 
     async def decided(self, name="a"):
-        """The wishes of the target, once each has been decided about."""
+        """The requests for the target that wait, once each has been decided about."""
         for _ in range(2000):
-            wishes = self.restarts.dispatcher.of_target(name)
-            if all(wish.decision for wish in wishes):
-                return wishes
+            waiting = self.restarts.dispatcher.waiting(name)
+            if all(each.decision for each in waiting):
+                return waiting
             await _soon()
         raise AssertionError("nothing was decided")
 

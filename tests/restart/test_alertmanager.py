@@ -5,7 +5,7 @@ import time
 import pytest
 
 from tests.restart.station import station
-from vllm_watch.restart.attempt import Attempt
+from vllm_watch.state.attempt import Attempt
 
 PATH = "/api/v1/alertmanager"
 
@@ -49,14 +49,14 @@ async def test_whose_alert_it_is(tmp_path, labels, what):
         assert len(await one.decided()) == (what == "asked")
 
 
-async def test_the_same_alert_is_one_wish(tmp_path):
+async def test_the_same_alert_is_one_request(tmp_path):
     """However often it is sent; and its end takes it back."""
     async with station(tmp_path) as one:
         assert (await one.ask(PATH, payload(alert())))[1]["asked"] == ["f1"]
         assert (await one.ask(PATH, payload(alert())))[1]["known"] == ["f1"]
-        (wish,) = await one.decided()
-        assert wish.request.trigger == "alertmanager"
-        assert wish.decision.gate == "approval"
+        (pending,) = await one.decided()
+        assert pending.request.trigger == "alertmanager"
+        assert pending.decision.check == "approval"
         assert (await one.ask(PATH, payload(alert(status="resolved"))))[1]["cancelled"] == ["f1"]
         assert await one.decided() == []
         assert [(e.actor, e.before, e.after) for e in await one.entries("alert")] == [
@@ -69,8 +69,8 @@ async def test_two_alerts_for_one_target(tmp_path):
     async with station(tmp_path) as one:
         await one.ask(PATH, payload(alert(), alert("f2", target="a", alertname="Other")))
         await one.ask(PATH, payload(alert(status="resolved")))
-        (wish,) = await one.decided()
-        assert "alert Other (f2)" in wish.request.reason
+        (pending,) = await one.decided()
+        assert "alert Other (f2)" in pending.request.reason
         await one.ask(PATH, payload(alert("f2", "resolved", target="a")))
         assert await one.decided() == []
 
@@ -112,7 +112,7 @@ async def test_what_cannot_be_written_down_is_sent_again(tmp_path):
     async with station(tmp_path) as one:
         await one.journal.close()
         assert (await one.ask(PATH, payload(alert())))[0] == 503
-        assert one.restarts.dispatcher.of_target("a") == []
+        assert one.restarts.dispatcher.waiting("a") == []
 
 
 async def test_a_target_that_is_not_restarted_is_ignored(tmp_path):

@@ -9,16 +9,17 @@ from typing import Any
 
 import pytest
 
-from tests.restart.world import REQUEST, TARGET, HandWorld, Server, command, means
+from tests.restart.world import LOCKED, REQUEST, SETTINGS, TARGET, Backends, Server, World, command
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import attempts as attempts_module
 from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart import verify
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.attempts import Attempts
-from vllm_watch.restart.journal import Journal
+from vllm_watch.restart.hooks.base import HookCall
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.locks.file import Lock as FileLock
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +28,17 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "STOP_SECONDS", 0.3)
 
 
+CALL = HookCall(
+    attempt_id="", target=TARGET.name, url=TARGET.url, group=TARGET.group, trigger="incident",
+    reason=REQUEST.reason,
+)  # fmt: skip
+
+
 async def _agrees() -> str | None:
+    return None
+
+
+def no_lock() -> Lock | None:
     return None
 
 
@@ -37,21 +48,24 @@ class Run:
 
     server: Server
     script: str = "restarts"
-    lock: Callable[[], Lock | None] = lambda: None
+    lock: Callable[[], Lock | None] = no_lock
     over: list[Attempt] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.journal = Journal(self.server.folder)
-        self.world = HandWorld(self.server)
-        self.attempts = Attempts(
-            self.world, self.journal, means(lambda _: None, lambda _: self.lock()), self.over.append
-        )
+        self.world = World(self.server, SETTINGS if self.lock is no_lock else LOCKED)
+        self.attempts = self.new_attempts()
 
-    async def begin(self, attempt_id: str = "a1", lock: Lock | None = None) -> Attempt:
+    def new_attempts(self) -> Attempts:
+        backends = Backends(lambda: None, self.lock)
+        world = self.world
+        return Attempts(world.targets, self.journal, backends, world.evidence, self.over.append)
+
+    async def begin(self, attempt_id: str = "a1", lock: Lock | None = None) -> None:
         hook = command(self.server, self.script)
-        return await self.attempts.begin(
-            REQUEST, TARGET, self.world.setting, attempt_id, hook, lock, _agrees
-        )
+        attempt = REQUEST.attempt(attempt_id, "intent", "script", time.time())
+        call = replace(CALL, attempt_id=attempt_id)
+        await self.attempts.begin(attempt, call, self.world.settings, hook, lock, _agrees)
 
     async def ended(self) -> Attempt:
         """Wait for the target's attempt to be over."""
@@ -126,11 +140,11 @@ async def test_what_breaks_has_an_end(run: Run, monkeypatch: pytest.MonkeyPatch)
     def breaks(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(run.world, "draining", breaks)
+    monkeypatch.setattr(run.world.targets, "draining", breaks)
     await run.begin("a1")
     assert (await run.ended()).state == "cancelled"
     monkeypatch.undo()
-    monkeypatch.setattr(run.world, "next_look", breaks)
+    monkeypatch.setattr(run.world.targets, "next_look", breaks)
     await run.begin("a2")
     assert (await run.ended()).state == "uncertain"
     assert await run.on_disk() == {"a1": "cancelled", "a2": "uncertain"}
@@ -139,9 +153,9 @@ async def test_what_breaks_has_an_end(run: Run, monkeypatch: pytest.MonkeyPatch)
 async def test_lock_is_held_to_the_end(run: Run) -> None:
     """It is renewed through the verification, and given back with the attempt."""
     folder = run.server.folder
-    run.world.setting = run.world.setting.model_copy(
-        update={"verify": run.world.setting.verify.model_copy(update={"settle_seconds": 2.5})}
-    )
+    settings = run.world.settings
+    verify_longer = settings.verify.model_copy(update={"settle_seconds": 2.5})
+    run.world.settings = settings.model_copy(update={"verify": verify_longer})
     run.world.fresh_ratio = None
     lock, other = (FileLock(folder, "chat", slots=1, ttl_seconds=2.0) for _ in range(2))
     assert (await lock.acquire("us", "a1")).held
@@ -152,7 +166,14 @@ async def test_lock_is_held_to_the_end(run: Run) -> None:
         assert others.held is False or run.attempts.busy("chat-0") is None, others.text
         await run.world.change.wait()
     assert (await run.ended()).state == "helped"
-    assert (await other.acquire("other", "b1")).held
+    await given_back(other)
+
+
+async def given_back(lock: Lock) -> None:
+    """Wait until another may have it."""
+    async with asyncio.timeout(10):
+        while not (await lock.acquire("another", "b1")).held:
+            await asyncio.sleep(0.01)
 
 
 def left(state: str, before: verify.Before | None, **more: Any) -> Attempt:
@@ -248,10 +269,10 @@ async def test_target_that_is_found_later_is_verified_then(run: Run) -> None:
     before = verify.before(run.server.signals(), ("engine_stalled",))
     run.server.start()
     await run.journal.write(left("verifying", before))
-    run.world.targets.clear()
+    run.world.targets.managed.clear()
     await run.attempts.resume()
     assert run.attempts.busy("chat-0") is None
-    run.world.targets["chat-0"] = TARGET
+    run.world.watch(TARGET)
     await run.attempts.go_on()
     assert (await run.ended()).state == "helped"
 
@@ -263,7 +284,7 @@ async def test_target_that_is_never_found_does_not_hold_it_open(
     monkeypatch.setattr(attempts_module, "UNWATCHED_SECONDS", 0.0)
     before = verify.before(run.server.signals(), ("engine_stalled",))
     await run.journal.write(left("verifying", before))
-    run.world.targets.clear()
+    run.world.targets.managed.clear()
     await run.attempts.resume()
     (attempt,) = await run.journal.attempts()
     assert (attempt.state, attempt.text) == ("uncertain", "its target is not watched any more")
@@ -295,7 +316,7 @@ async def test_resumed_attempt_holds_its_lock_again(server: Server) -> None:
     assert (await lock().acquire("another", "b1")).held is False
     server.start()
     assert (await run.ended()).state == "helped"
-    assert (await lock().acquire("another", "b1")).held
+    await given_back(lock())
     await run.close()
 
 
@@ -324,7 +345,7 @@ async def test_what_the_disk_would_not_take_is_known_and_written_later(
     folder, state = run.server.folder, run.server.folder / "state"
     state.mkdir()
     run.journal = Journal(state)
-    run.attempts = Attempts(run.world, run.journal, means(lambda _: None), run.over.append)
+    run.attempts = run.new_attempts()
     run.script = f"mv {state} {folder}/away; cd {folder}; echo x >> ended; kill -9 $(cat server.pid); setsid sleep 600 > /dev/null 2>&1 & cd {folder}; echo $! >> pids; echo $! > server.pid"
     await run.begin("a1")
     ended = await run.ended()

@@ -42,7 +42,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         wait_for(f"{url}/-/ready", process, 30)
         for _ in range(200):
             answer = asked(BlockersSettings(prometheus_url=url, alerts="NodeDown"))[0]
-            if answer.free is False:
+            if answer.allows is False:
                 break
             subprocess.run(["sleep", "0.1"], check=True)
         yield url
@@ -75,7 +75,7 @@ QUERIES = {
 def test_query(prometheus: str, query: str, free: bool | None, words: str) -> None:
     """Whatever a query returns blocks; one that cannot be read was not answered."""
     (answer,) = asked(BlockersSettings(prometheus_url=prometheus, queries=(query,)))
-    assert (answer.free, words in answer.text) == (free, True), answer
+    assert (answer.allows, words in answer.text) == (free, True), answer
 
 
 ALERTS = {
@@ -91,7 +91,7 @@ ALERTS = {
 def test_alerts(prometheus: str, alerts: str, free: bool | None, words: str) -> None:
     """A firing alert whose whole name matches blocks; a pending one does not."""
     (answer,) = asked(BlockersSettings(prometheus_url=prometheus, alerts=alerts))
-    assert (answer.free, words in answer.text) == (free, True), answer
+    assert (answer.allows, words in answer.text) == (free, True), answer
 
 
 def test_all_are_asked(prometheus: str) -> None:
@@ -99,7 +99,7 @@ def test_all_are_asked(prometheus: str) -> None:
     settings = BlockersSettings(
         prometheus_url=prometheus, queries=("vector(1) > 2", "vector(1)"), alerts="NodeDown"
     )
-    assert [answer.free for answer in asked(settings)] == [True, False, False]
+    assert [answer.allows for answer in asked(settings)] == [True, False, False]
 
 
 async def _silent(request: web.Request) -> web.StreamResponse:
@@ -164,7 +164,7 @@ def test_bad_answer_is_no_answer(
             await runner.cleanup()
 
     answers = asyncio.run(ask())
-    assert [answer.free for answer in answers] == [None, None]
+    assert [answer.allows for answer in answers] == [None, None]
     assert words in answers[0].text
 
 
@@ -174,7 +174,7 @@ def test_nobody_there() -> None:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         (answer,) = asked(BlockersSettings(prometheus_url=url, queries=("up",)))
-    assert answer.free is None
+    assert answer.allows is None
 
 
 def test_token_is_sent_and_never_told(tmp_path: Path) -> None:
@@ -205,5 +205,5 @@ def test_token_is_sent_and_never_told(tmp_path: Path) -> None:
 
     answers = asyncio.run(ask())
     assert seen == ["Bearer s3cret"]
-    assert [answer.free for answer in answers] == [None, None]
+    assert [answer.allows for answer in answers] == [None, None]
     assert "s3cret" not in str(answers)

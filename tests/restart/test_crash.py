@@ -15,7 +15,7 @@ import pytest
 
 from tests.restart.watchers import Watchers, on_disk
 from tests.restart.world import Server
-from vllm_watch.restart.attempt import Attempt
+from vllm_watch.state.attempt import Attempt
 
 KILLED = -9
 AT_ONCE = 3  # most of a run is waiting
@@ -32,7 +32,7 @@ class Crash:
     calls_before: int  # of the hook, by the first
     called: list[tuple[str, str]]  # of both: attempt, PID of the watcher
     ended: list[str]  # attempts that ended a server
-    gates: list[str]  # what stood against the wish when the second first decided
+    checks: list[str]  # what stood against the request when the second first decided
     written: list[tuple[str, str]]  # ids and states that the second wrote
     attempts: tuple[Attempt, ...]  # at last
     at_calls: list[str]  # states on disk when the hook was called
@@ -58,7 +58,7 @@ def _crash(watchers: Watchers, folder: Path, point: str) -> Crash:
             point=point, status=status, again=again,
             was=between[0].state if between else None, calls_before=calls,
             called=[tuple(line.split()) for line in server.lines("called")],
-            ended=server.lines("ended"), gates=said.get("gates", []),
+            ended=server.lines("ended"), checks=said.get("checks", []),
             written=[tuple(each) for each in said.get("written", [])],
             attempts=on_disk(folder),
             at_calls=server.lines("on_disk"),
@@ -96,7 +96,14 @@ def test_every_point_was_reached(crashes: list[Crash]) -> None:
     assert {crash.point: crash.status for crash in crashes if crash.status != KILLED} == {}
     assert {crash.point: crash.log[-2000:] for crash in crashes if crash.again != 0} == {}
     passed = Counter(crash.point.rsplit(" ", 1)[0] for crash in crashes)
-    for step in ("write", "hook.refusal", "hook.restart", "lock.acquire", "world.next_look"):
+    for step in (
+        "write",
+        "hook.refusal",
+        "hook.restart",
+        "lock.acquire",
+        "targets.next_look",
+        "evidence.keep",
+    ):
         assert passed[f"before {step}"] == passed[f"after {step}"] > 0
     assert passed["before write"] >= 4  # intent, calling, verifying, its end
     assert {"hook called", "hook ended", "hook started"} <= set(passed)
@@ -121,7 +128,7 @@ def test_call_is_on_the_disk_before_it_is_made(crashes: list[Crash]) -> None:
 
 
 def test_what_was_not_called_is_cancelled(crashes: list[Crash]) -> None:
-    """An intent is given up, costs nothing, and the wish, which still stands, is fulfilled once."""
+    """An intent is given up, costs nothing, and the request, which still stands, is fulfilled once."""
     for crash in crashes:
         if crash.was == "intent":
             assert crash.calls_before == 0, crash
@@ -138,7 +145,7 @@ def test_what_may_have_been_called_is_uncertain_and_verified(crashes: list[Crash
         mine = (state for id_, state in crash.written if id_ == crash.first.id)
         assert next(mine) == "uncertain"
         assert "restart_uncertain" in crash.log, crash
-        assert {"under_way", "breaker"} <= set(crash.gates), crash
+        assert {"under_way", "breaker"} <= set(crash.checks), crash
         assert len(crash.attempts) == 1, crash
         # The hook's command dies with its watcher, with all that it had started: it has helped only
         # where the command had ended.
@@ -152,7 +159,7 @@ def test_verification_goes_on(crashes: list[Crash]) -> None:
     assert found
     for crash in found:
         assert [each.state for each in crash.attempts] == ["helped"], crash
-        assert "under_way" in crash.gates, crash
+        assert "under_way" in crash.checks, crash
 
 
 def test_budget_is_never_refilled(crashes: list[Crash]) -> None:
@@ -161,7 +168,7 @@ def test_budget_is_never_refilled(crashes: list[Crash]) -> None:
         spent = [each for each in crash.attempts if each.spent]
         assert len(spent) == 1, crash
         if crash.was not in (None, "intent"):
-            assert {"cooldown", "budget"} <= set(crash.gates), crash
+            assert {"cooldown", "budget"} <= set(crash.checks), crash
             assert crash.first is not None
             assert crash.first.called_t == spent[0].called_t
 
@@ -169,5 +176,7 @@ def test_budget_is_never_refilled(crashes: list[Crash]) -> None:
 def test_evidence_is_whole(crashes: list[Crash]) -> None:
     """One archive for each attempt that came so far, and none that is half written."""
     for crash in crashes:
-        assert set(crash.evidence) <= {f"{each.id}.tar" for each in crash.attempts}, crash
+        assert set(crash.evidence) <= {f"{each.target}-{each.id}.tar" for each in crash.attempts}, (
+            crash
+        )
         assert len(crash.evidence) >= 1, crash

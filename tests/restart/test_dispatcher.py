@@ -1,4 +1,4 @@
-"""Wishes: each is one however often it is asked, waits for its moment, and is void when its reason ends."""
+"""Requests: each is one however often it is made, waits for its moment, and is void when its reason ends."""
 
 import asyncio
 import time
@@ -9,16 +9,16 @@ import pytest
 
 from tests.restart.dispatching import PERSON, Story
 from tests.restart.world import REQUEST, TARGET, Server
+from vllm_watch.restart import decider, guard, verify
 from vllm_watch.restart import dispatcher as dispatcher_module
-from vllm_watch.restart import guard, verify
 from vllm_watch.restart import restart as restart_module
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.facts import Answer, IncidentFact
+from vllm_watch.restart.facts import Answer
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.locks.file import Lock as FileLock
+from vllm_watch.state.attempt import Attempt
 
-FREE = Answer(name="prometheus", free=True, text="none fires")
-FIRES = Answer(name="prometheus", free=False, text="NodeDown fires")
+FREE = Answer(name="prometheus", allows=True, text="none fires")
+FIRES = Answer(name="prometheus", allows=False, text="NodeDown fires")
 
 
 @pytest.fixture(autouse=True)
@@ -29,22 +29,22 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "STOP_SECONDS", 0.3)
 
 
-async def test_wish_is_fulfilled_once_however_often_it_is_asked(server: Server) -> None:
-    """The same incident of the same server is one wish, also while it is being fulfilled."""
+async def test_request_is_fulfilled_once_however_often_it_is_asked(server: Server) -> None:
+    """The same incident of the same server is one request, also while it is being fulfilled."""
     async with Story(server) as story:
         for _ in range(5):
-            story.dispatcher.ask(REQUEST)
-        assert len(story.dispatcher.of_target("chat-0")) == 1
-        assert story.dispatcher.waiting("i1") is not None
+            story.dispatcher.submit(REQUEST)
+        assert len(story.dispatcher.waiting("chat-0")) == 1
+        assert story.dispatcher.waiting_for("i1") is not None
         await story.until(lambda: story.dispatcher.attempts.busy("chat-0"))
-        story.dispatcher.ask(REQUEST)
+        story.dispatcher.submit(REQUEST)
         assert (await story.over()).state == "helped"
-        assert story.dispatcher.of_target("chat-0") == []
-        story.dispatcher.ask(REQUEST)
+        assert story.dispatcher.waiting("chat-0") == []
+        story.dispatcher.submit(REQUEST)
         await story.until(
             lambda: (
-                story.dispatcher.of_target("chat-0")[0].decision is not None
-                and story.dispatcher.of_target("chat-0")[0].decision.gate == "cooldown"
+                story.dispatcher.waiting("chat-0")[0].decision is not None
+                and story.dispatcher.waiting("chat-0")[0].decision.check == "cooldown"
             )
         )
         assert server.lines("ended") == [(await story.journal.attempts())[0].id]
@@ -53,11 +53,11 @@ async def test_wish_is_fulfilled_once_however_often_it_is_asked(server: Server) 
 async def test_two_reasons_at_once_are_one_restart(server: Server) -> None:
     """An incident, a schedule and a person ask in the same moment: one is carried out."""
     async with Story(server) as story:
-        story.dispatcher.ask(REQUEST)
-        story.dispatcher.ask(
+        story.dispatcher.submit(REQUEST)
+        story.dispatcher.submit(
             replace(REQUEST, trigger="schedule", schedule="nightly", incident_id=None)
         )
-        answers = await asyncio.gather(*(story.dispatcher.ask_now(PERSON) for _ in range(3)))
+        answers = await asyncio.gather(*(story.dispatcher.decide_now(PERSON) for _ in range(3)))
         await story.over()
         begun = [attempt for _, attempt in answers if attempt is not None]
         assert len(begun) <= 1
@@ -66,30 +66,30 @@ async def test_two_reasons_at_once_are_one_restart(server: Server) -> None:
 
 
 ENDS = {
-    "said so": lambda story: story.dispatcher.drop("i1"),
-    "closed": lambda story: story.incident(open=False),
-    "forgotten": lambda story: story.world.facts.clear(),
-    "the target is gone": lambda story: story.world.targets.clear(),
+    "said so": lambda story: story.dispatcher.incident_ended("i1"),
+    "closed": lambda story: story.incident(resolved_t=2.0),
+    "forgotten": lambda story: story.world.no_incidents(),
+    "the target is gone": lambda story: story.world.targets.managed.clear(),
 }
 
 
 @pytest.mark.parametrize("ends", ENDS.values(), ids=ENDS)
-async def test_wish_is_void_when_its_reason_ends(server: Server, ends: Any) -> None:
+async def test_request_is_void_when_its_reason_ends(server: Server, ends: Any) -> None:
     """Nothing waits any more, and nothing was done."""
     async with Story(server, answers=[FIRES]) as story:
-        assert (await story.decided()).gate == "blockers"
+        assert (await story.decided()).check == "blockers"
         ends(story)
-        await story.until(lambda: not story.dispatcher.of_target("chat-0"))
+        await story.until(lambda: not story.dispatcher.waiting("chat-0"))
         story.answers[:] = [FREE]
         assert await story.states() == []
         assert server.lines("called") == []
 
 
-async def test_wish_waits_and_is_asked_again(server: Server) -> None:
-    """What blocks now may not in a moment; the wish outlasts it."""
+async def test_request_waits_and_is_asked_again(server: Server) -> None:
+    """What blocks now may not in a moment; the request outlasts it."""
     async with Story(server, answers=[FIRES]) as story:
         decision = await story.decided()
-        assert (decision.verdict, decision.gate) == (guard.REFUSE, "blockers")
+        assert (decision.verdict, decision.check) == (guard.REFUSE, "blockers")
         await story.asks(6)
         story.answers[:] = [FREE]
         assert (await story.fulfilled()).state == "helped"
@@ -101,30 +101,30 @@ async def test_note_is_written_once_per_change(server: Server) -> None:
     async with Story(server, answers=[FIRES]) as story:
         await story.decided()
         await story.asks(4)
-        story.dispatcher.ask(REQUEST)
+        story.dispatcher.submit(REQUEST)
         await story.asks(4)
         story.answers[:] = [FREE]
         await story.fulfilled()
         notes = await story.noted()
         assert [(each.before, each.after) for each in notes] == [
-            ("", "refuse: prometheus: NodeDown fires"), ("refuse", "act: every gate agrees"),
+            ("", "refuse: prometheus: NodeDown fires"), ("refuse", "act: every check passed"),
         ]  # fmt: skip
         assert (notes[0].actor, notes[0].source, notes[0].reason) == (
             "vllm-watch", "incident", "no step for 90 s",
         )  # fmt: skip
 
 
-async def test_expired_wish_is_left_out(server: Server) -> None:
+async def test_expired_request_is_left_out(server: Server) -> None:
     """Not even a yes that comes too late is followed; it is written down that it came too late."""
     soon = replace(REQUEST, expires_t=time.time() + 0.2)
     late = replace(REQUEST, expires_t=time.time() - 1, incident_id=None, schedule="nightly")
     async with Story(server, answers=[FIRES]) as story:
         await story.decided(soon)
-        await story.until(lambda: not story.dispatcher.of_target("chat-0"))
+        await story.until(lambda: not story.dispatcher.waiting("chat-0"))
         story.answers[:] = [FREE]
-        story.dispatcher.ask(late)
-        await story.until(lambda: not story.dispatcher.of_target("chat-0"))
-        assert "not wanted any more" in (await story.noted())[-1].after
+        story.dispatcher.submit(late)
+        await story.until(lambda: not story.dispatcher.waiting("chat-0"))
+        assert "the request expired at" in (await story.noted())[-1].after
         assert server.lines("called") == []
 
 
@@ -139,9 +139,9 @@ PERSONS: dict[str, tuple[dict[str, Any], str, str | None]] = {
 
 
 @pytest.mark.parametrize("locked", [False, True], ids=["no lock", "lock"])
-@pytest.mark.parametrize(("change", "verdict", "gate"), PERSONS.values(), ids=PERSONS)
+@pytest.mark.parametrize(("change", "verdict", "check"), PERSONS.values(), ids=PERSONS)
 async def test_person_is_answered_at_once(
-    server: Server, change: dict[str, Any], verdict: str, gate: str | None, locked: bool
+    server: Server, change: dict[str, Any], verdict: str, check: str | None, locked: bool
 ) -> None:
     """Yes or no, now; a no leaves nothing that waits."""
 
@@ -149,33 +149,33 @@ async def test_person_is_answered_at_once(
         return FileLock(server.folder, "chat", slots=1, ttl_seconds=60)
 
     async with Story(server, lock=lock if locked else None, **change) as story:
-        decision, attempt = await story.dispatcher.ask_now(PERSON)
-        assert (decision.verdict, decision.gate) == (verdict, gate)
-        assert story.dispatcher.of_target("chat-0") == []
+        decision, attempt = await story.dispatcher.decide_now(PERSON)
+        assert (decision.verdict, decision.check) == (verdict, check)
+        assert story.dispatcher.waiting("chat-0") == []
         assert (attempt is not None) == (verdict == guard.ACT)
         if attempt is not None:
             ended = await story.over()
             assert (ended.state, ended.actor, ended.id) == ("helped", "ana", attempt.id)
 
 
-async def test_approved_wish_is_fulfilled(server: Server) -> None:
-    """In mode approve it waits for a person; the yes is journaled with who said it, and takes the wish."""
+async def test_approved_request_is_fulfilled(server: Server) -> None:
+    """In mode approve it waits for a person; the yes is journaled with who said it, and takes the request."""
     async with Story(server, mode="approve") as story:
         decision = await story.decided()
-        assert (decision.verdict, decision.gate) == (guard.APPROVE, "approval")
+        assert (decision.verdict, decision.check) == (guard.APPROVE, "approval")
         await story.asks(4)
         assert server.lines("called") == []
-        decision, _ = await story.dispatcher.ask_now(replace(REQUEST, approved_by="ana"))
+        decision, _ = await story.dispatcher.decide_now(replace(REQUEST, approved_by="ana"))
         assert decision.verdict == guard.ACT
-        assert story.dispatcher.of_target("chat-0") == []
+        assert story.dispatcher.waiting("chat-0") == []
         assert (await story.over()).actor == "ana"
 
 
 async def test_observe_writes_what_it_would_do(server: Server) -> None:
-    """A dry run is an attempt on disk that costs nothing; the wish is over."""
+    """A dry run is an attempt on disk that costs nothing; the request is over."""
     async with Story(server, mode="observe") as story:
-        story.dispatcher.ask(REQUEST)
-        await story.until(lambda: not story.dispatcher.of_target("chat-0"))
+        story.dispatcher.submit(REQUEST)
+        await story.until(lambda: not story.dispatcher.waiting("chat-0"))
         (dry,) = await story.journal.attempts()
         assert (dry.state, dry.spent, dry.text) == (
             "dry_run", False, "it would be restarted now (mode observe)",
@@ -191,14 +191,14 @@ async def test_what_costs_is_asked_last_and_in_order(server: Server) -> None:
         return FileLock(server.folder, "chat", slots=1, ttl_seconds=60)
 
     async with Story(server, answers=[FREE], lock=lock) as story:
-        story.dispatcher.ask(REQUEST)
+        story.dispatcher.submit(REQUEST)
         await story.fulfilled()
         await story.until(lambda: story.asked[-1] == "lock given back")
         assert story.asked == [*["hook", "blockers", "lock"] * 2, "lock given back"]
 
 
 NOT_USED: dict[str, tuple[dict[str, Any], list[str]]] = {
-    "a gate refuses": ({"mode": "off"}, []),
+    "a check refuses": ({"mode": "off"}, []),
     "the hook refuses": ({"refusal": "no supervisor"}, ["hook"]),
     "the hook is not configured": ({"known": False}, []),
     "a blocker blocks": ({"answers": [FIRES]}, ["hook", "blockers"]),
@@ -232,7 +232,7 @@ async def test_lock_that_another_has_is_waited_for(server: Server) -> None:
     assert (await other.acquire("watcher b", "b1")).held
     async with Story(server, lock=lock) as story:
         decision = await story.decided()
-        assert decision.gate == "lock"
+        assert decision.check == "lock"
         assert "watcher b" in decision.text
         await other.release()
         assert (await story.fulfilled()).state == "helped"
@@ -249,17 +249,17 @@ class DiskGoesAway(Story):
 
 
 async def test_lock_is_given_back_when_the_intent_cannot_be_written(server: Server) -> None:
-    """Agreed to and not begun: another watcher may act at once, and the wish goes on waiting."""
+    """Agreed to and not begun: another watcher may act at once, and the request goes on waiting."""
 
     def lock() -> Lock:
         return FileLock(server.folder, "chat", slots=1, ttl_seconds=60)
 
     async with DiskGoesAway(server, answers=[FREE], lock=lock) as story:
-        story.dispatcher.ask(REQUEST)
+        story.dispatcher.submit(REQUEST)
         await story.until(lambda: story.dispatcher.blocked[("chat-0", "journal")])
         await story.until(lambda: "lock given back" in story.asked)
         assert "lock" in story.asked
-        assert len(story.dispatcher.of_target("chat-0")) == 1
+        assert len(story.dispatcher.waiting("chat-0")) == 1
         assert (await lock().acquire("another", "b1")).held
     assert server.lines("called") == []
 
@@ -277,35 +277,35 @@ async def test_hook_that_does_not_say_is_no_yes(
     server: Server, how: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A question without an answer refuses, and keeps nobody else waiting for long."""
-    monkeypatch.setattr(dispatcher_module, "ASK_HOOK_SECONDS", 0.1)
+    monkeypatch.setattr(decider, "ASK_HOOK_SECONDS", 0.1)
     async with Story(server, hook_breaks=how) as story:
-        assert (await story.decided()).gate == "hook"
+        assert (await story.decided()).check == "hook"
         assert server.lines("called") == []
 
 
-async def test_one_wish_that_breaks_keeps_no_other_waiting(
+async def test_one_request_that_breaks_keeps_no_other_waiting(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An error of our own about one target is logged; the next target has its turn."""
     async with Story(server) as story:
-        known = story.world.load_seconds
+        known = story.world.targets.startup_seconds
 
-        def load_seconds(name: str) -> float | None:
+        def startup_seconds(name: str) -> float | None:
             if name == "chat-1":
                 raise ZeroDivisionError
             return known(name)
 
-        monkeypatch.setattr(story.world, "load_seconds", load_seconds)
-        story.world.targets["chat-1"] = replace(TARGET, name="chat-1", group="other")
-        story.dispatcher.ask(replace(REQUEST, target="chat-1", group="other"))
-        story.dispatcher.ask(REQUEST)
+        monkeypatch.setattr(story.world.targets, "startup_seconds", startup_seconds)
+        story.world.watch(replace(TARGET, name="chat-1", group="other"))
+        story.dispatcher.submit(replace(REQUEST, target="chat-1", group="other"))
+        story.dispatcher.submit(REQUEST)
         assert (await story.fulfilled()).state == "helped"
 
 
 async def test_what_was_given_up_before_the_call_still_waits(server: Server) -> None:
-    """A blocker that came up during the drain cancels the attempt, not the wish."""
+    """A blocker that came up during the drain cancels the attempt, not the request."""
     async with Story(server, answers=[FREE, FIRES, FREE]) as story:
-        story.dispatcher.ask(REQUEST)
+        story.dispatcher.submit(REQUEST)
         await story.until(
             lambda: story.dispatcher.attempts.outcomes[("chat-0", "incident", "helped")]
         )
@@ -313,38 +313,38 @@ async def test_what_was_given_up_before_the_call_still_waits(server: Server) -> 
         assert len(server.lines("called")) == 1
 
 
-async def test_wish_that_is_withdrawn_during_the_drain_cancels(server: Server) -> None:
+async def test_request_that_is_withdrawn_during_the_drain_cancels(server: Server) -> None:
     """Whoever asked has taken it back: the attempt stops before the call, and nothing waits any more."""
     async with Story(server) as story:
-        gather = story.world.evidence
+        keep = story.world.evidence.keep
 
         async def evidence(attempt: Attempt) -> str | None:
-            story.dispatcher.drop("i1")
-            return await gather(attempt)
+            story.dispatcher.incident_ended("i1")
+            return await keep(attempt)
 
-        story.world.evidence = evidence  # type: ignore[method-assign]
-        story.dispatcher.ask(REQUEST)
+        story.world.evidence.keep = evidence  # type: ignore[method-assign]
+        story.dispatcher.submit(REQUEST)
         await story.until(lambda: story.dispatcher.attempts.outcomes)
         (attempt,) = await story.journal.attempts()
-        assert (attempt.state, attempt.text) == ("cancelled", "nobody wants it any more")
-        assert story.dispatcher.of_target("chat-0") == []
+        assert (attempt.state, attempt.text) == ("cancelled", "the request was withdrawn")
+        assert story.dispatcher.waiting("chat-0") == []
     assert server.lines("called") == []
 
 
 async def test_incident_that_ends_during_the_drain_cancels(server: Server) -> None:
     """The engine has come back by itself while its requests could finish: it is left alone for good."""
     async with Story(server) as story:
-        story.world.evidence = recovering(story)  # type: ignore[method-assign]
-        story.dispatcher.ask(REQUEST)
+        story.world.evidence.keep = recovering(story)  # type: ignore[method-assign]
+        story.dispatcher.submit(REQUEST)
         await story.until(lambda: story.dispatcher.attempts.outcomes)
         assert await story.states() == ["cancelled"]
-        await story.until(lambda: not story.dispatcher.of_target("chat-0"))
+        await story.until(lambda: not story.dispatcher.waiting("chat-0"))
         assert server.lines("called") == []
 
 
 def recovering(story: Story) -> Any:
     async def evidence(_: Attempt) -> str | None:
-        story.incident(open=False)
+        story.incident(resolved_t=2.0)
         return None
 
     return evidence
@@ -356,17 +356,17 @@ async def test_pause_stops_what_waits_and_what_has_not_called_yet(server: Server
         said = {"actor": "ana", "reason": "migration", "until_t": None}
         await story.journal.set("pause", said)
         decision = await story.decided()
-        assert (decision.gate, decision.text) == ("pause", "paused by ana: migration")
+        assert (decision.check, decision.text) == ("pause", "paused by ana: migration")
         await story.journal.set("pause", None)
         assert (await story.fulfilled()).state == "helped"
 
 
-async def test_wishes_are_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_are_bounded(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound no more are taken in; those that wait keep waiting."""
-    monkeypatch.setattr(dispatcher_module, "WISHES_MAX", 2)
+    monkeypatch.setattr(dispatcher_module, "REQUESTS_MAX", 2)
     async with Story(server, answers=[FIRES]) as story:
         for number in range(4):
-            story.world.facts[f"i{number}"] = IncidentFact(open=True, restart_advised=True)
-            story.dispatcher.ask(replace(REQUEST, incident_id=f"i{number}"))
-        waiting = [wish.request.incident_id for wish in story.dispatcher.of_target("chat-0")]
+            story.world.incident(f"i{number}")
+            story.dispatcher.submit(replace(REQUEST, incident_id=f"i{number}"))
+        waiting = [each.request.incident_id for each in story.dispatcher.waiting("chat-0")]
         assert waiting == ["i0", "i1"]

@@ -1,6 +1,5 @@
 """Draining: what makes progress is waited for, to the deadline; what makes none is not."""
 
-import asyncio
 from dataclasses import replace
 
 import pytest
@@ -24,62 +23,49 @@ def serving(*counts: tuple[float | None, float | None]) -> TargetSignals:
     return replace(SERVING, engines=engines)
 
 
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drain, "POLL_SECONDS", 0.01)
-
-
-WORK: dict[str, tuple[TargetSignals | None, float | None]] = {
+WORK: dict[str, tuple[TargetSignals, float | None]] = {
     "all engines count": (serving((2, 1), (3, 0)), 6.0),
     "waiting unknown is none": (serving((2, None)), 2.0),
     "running unknown is unknown": (serving((2, 1), (None, 0)), None),
     "no engine is seen": (serving(), None),
     "it does not answer": (replace(SERVING, up=False), None),
-    "no look yet": (None, None),
 }
 
 
 @pytest.mark.parametrize(("signals", "left"), WORK.values(), ids=WORK)
-def test_work(signals: TargetSignals | None, left: float | None) -> None:
+def test_work(signals: TargetSignals, left: float | None) -> None:
     """How many requests are in hand."""
-    assert drain.work(signals) == left
+    assert drain.requests_in_hand(signals) == left
 
 
-STORIES: dict[str, tuple[list[TargetSignals | None], str, int]] = {
-    # looks in turn (the last one stays), how it went, how often it was said that requests may finish
-    "nothing in hand": ([serving((0, 0))], "no request was in hand after 0 s", 0),
-    "they finish": (
-        [serving((2, 1)), serving((1, 0)), serving((0, 0))], "no request was in hand", 2),
-    "they do not finish": ([serving((5, 0))], "5 requests were still in hand", 1),
-    "it hangs": ([replace(SERVING, state="stalled")], "the engine makes no progress", 0),
-    "it is down": ([replace(SERVING, up=False, state="down")], "makes no progress", 0),
-    "it is loading": ([replace(SERVING, state="starting")], "makes no progress", 0),
+STORIES: dict[str, tuple[list[TargetSignals | None], str]] = {
+    # looks, one a second; the last one ends it, and how it went
+    "nothing in hand": ([serving((0, 0))], "no request was in hand after 0 s"),
+    "they finish": ([serving((2, 1)), serving((1, 0)), serving((0, 0))], "no request was in hand after 2 s"),
+    "they do not finish": ([serving((5, 0))] * 4, "5 requests were still in hand after 3 s"),
+    "it hangs": ([replace(SERVING, state="stalled")], "the engine makes no progress"),
+    "it is down": ([replace(SERVING, up=False, state="down")], "makes no progress"),
+    "it is loading": ([replace(SERVING, state="starting")], "makes no progress"),
     "it comes to hang meanwhile": (
-        [serving((2, 1)), replace(SERVING, state="stalled")], "makes no progress", 1),
-    "it was never seen": ([None], "makes no progress", 0),
-    "nobody knows how many": ([serving((None, None))], "their number is not known", 0),
+        [serving((2, 1)), replace(SERVING, state="stalled")], "makes no progress"),
+    "it was never seen": ([None], "makes no progress"),
+    "nobody knows how many": ([serving((None, None))], "their number is not known"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("looks", "words", "told"), STORIES.values(), ids=STORIES)
-async def test_story(looks: list[TargetSignals | None], words: str, told: int) -> None:
+@pytest.mark.parametrize(("looks", "words"), STORIES.values(), ids=STORIES)
+def test_story(looks: list[TargetSignals | None], words: str) -> None:
     """It ends by itself, and says how."""
-    said: list[str] = []
-    left = list(looks)
-    async with asyncio.timeout(10):
-        how = await drain.wait(
-            DrainSettings(deadline_seconds=0.2),
-            lambda: left.pop(0) if len(left) > 1 else left[0],
-            said.append,
-        )
-    assert words in how
-    assert len(said) >= told
-    assert all("may finish, for" in each for each in said)
+    told = [
+        drain.progress(DrainSettings(deadline_seconds=3), look, s) for s, look in enumerate(looks)
+    ]
+    assert [over for over, _ in told] == [False] * (len(looks) - 1) + [True]
+    assert all("may finish, for" in text for _, text in told[:-1])
+    assert words in told[-1][1]
 
 
-async def test_switched_off() -> None:
+def test_switched_off() -> None:
     """Nobody is waited for, and it is said which key did that."""
-    how = await drain.wait(
-        DrainSettings(enabled=False), lambda: serving((5, 5)), list[str]().append
-    )
-    assert "restart.drain.enabled" in how
+    over, text = drain.progress(DrainSettings(enabled=False), serving((5, 5)), 0.0)
+    assert over
+    assert "restart.drain.enabled" in text

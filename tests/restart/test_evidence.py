@@ -36,7 +36,7 @@ def read(path: Path) -> dict[str, bytes]:
 async def test_archive_holds_all_parts_for_the_owner_only(tmp_path: Path) -> None:
     """A folder of the attempt's name, in order, readable by nobody else."""
     parts = {"recording.jsonl": part(b"a", b"b"), "verdicts.json": part(b"{}")}
-    path = await evidence.keep(tmp_path / "deep" / "evidence", "a1", parts)
+    path = await evidence.write(tmp_path / "deep" / "evidence", "a1", parts)
     assert list(read(path).items()) == [("a1/recording.jsonl", b"ab"), ("a1/verdicts.json", b"{}")]
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
@@ -52,7 +52,7 @@ async def test_part_that_fails_hangs_or_is_too_large_costs_no_other(
         "a": part(b"12345"), "broken": broken(), "hanging": hanging(), "large": part(b"x" * 6),
         "b": part(b"67890"),
     }  # fmt: skip
-    kept = read(await evidence.keep(tmp_path, "a1", parts))
+    kept = read(await evidence.write(tmp_path, "a1", parts))
     assert kept.pop("a1/missing.txt").decode().splitlines() == [
         "broken: OSError: no such device",
         "hanging: TimeoutError: not in time",
@@ -69,7 +69,7 @@ async def test_many_that_hang_are_waited_for_together(
     monkeypatch.setattr(evidence, "ALL_SECONDS", 0.25)
     parts = {"first": part(b"1")} | {f"hanging {n}": hanging() for n in range(50)}
     async with asyncio.timeout(3):
-        kept = read(await evidence.keep(tmp_path, "a1", parts))
+        kept = read(await evidence.write(tmp_path, "a1", parts))
     assert kept["a1/first"] == b"1"
     assert len(kept["a1/missing.txt"].splitlines()) == 50
 
@@ -78,9 +78,9 @@ async def test_oldest_go(tmp_path: Path) -> None:
     """The last so many stay, whatever else is in the folder."""
     (tmp_path / "note.txt").write_text("a person's")
     for number in range(evidence.BUNDLES_MAX + 3):
-        path = await evidence.keep(tmp_path, f"a{number:02}", {})
+        path = await evidence.write(tmp_path, f"a{number:02}", {})
         os.utime(path, (number, number))
-    await evidence.keep(tmp_path, "last", {})
+    await evidence.write(tmp_path, "last", {})
     names = sorted(each.name for each in tmp_path.iterdir())
     assert names == sorted(
         ["note.txt", "last.tar", *(f"a{n:02}.tar" for n in range(4, evidence.BUNDLES_MAX + 3))]
@@ -102,7 +102,7 @@ NAMES = {
 async def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str, file: str) -> None:
     """An attempt's or a part's name is text, and no path."""
     folder = tmp_path / "evidence"
-    path = await evidence.keep(folder, name, {name: part(b"x")})
+    path = await evidence.write(folder, name, {name: part(b"x")})
     assert [each.name for each in folder.iterdir()] == [path.name] == [file]
     (inside,) = read(path)
     assert ".." not in inside.split("/")
@@ -118,7 +118,7 @@ async def test_link_is_not_followed(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "a1.tar").symlink_to(victim)
     (folder / "a1.new").symlink_to(victim)
-    path = await evidence.keep(folder, "a1", {"a": part(b"x")})
+    path = await evidence.write(folder, "a1", {"a": part(b"x")})
     assert victim.read_text() == "untouched"
     assert not path.is_symlink()
     assert read(path) == {"a1/a": b"x"}
@@ -132,7 +132,7 @@ async def test_full_disk_keeps_nothing_half(tmp_path: Path) -> None:
         pytest.fail(f"this test mounts a small file system, as root: {mounted.stderr.decode()}")
     try:
         with pytest.raises(OSError, match="No space left"):
-            await evidence.keep(tmp_path, "a1", {"a": part(b"x" * 100_000)})
+            await evidence.write(tmp_path, "a1", {"a": part(b"x" * 100_000)})
         assert list(tmp_path.iterdir()) == []
     finally:
         subprocess.run(["umount", "-l", tmp_path], check=True)

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from tests.restart.dispatching import Story
-from tests.restart.test_journal import ATTEMPT
 from tests.restart.watchers import Watchers, on_disk
 from tests.restart.world import Server
+from tests.state.test_journal import ATTEMPT
 from vllm_watch.restart import dispatcher
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.journal import Journal
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
 
 SOURCE = Path(__file__).parent / "failing_disk.c"
 FAULTS = ("ENOSPC", "EIO", "EROFS")
@@ -137,7 +137,7 @@ def test_nothing_is_done_that_is_not_written(troubles: list[Trouble]) -> None:
             assert trouble.broken["called"] == 0, trouble
 
 
-def test_wish_waits_for_the_disk_and_it_is_said(troubles: list[Trouble]) -> None:
+def test_request_waits_for_the_disk_and_it_is_said(troubles: list[Trouble]) -> None:
     """Before the call there is no act; it is an error in the log or a refusal that names the journal."""
     for trouble in troubles:
         if not trouble.called and trouble.fault != "ENOSPC":
@@ -191,7 +191,7 @@ async def test_read_only_at_the_start(server: Server, monkeypatch: pytest.Monkey
         remount(state, "ro")
         async with Story(server) as story:
             decision = await story.decided()
-            assert (decision.gate, "cannot be written" in decision.text) == ("journal", True)
+            assert (decision.check, "cannot be written" in decision.text) == ("journal", True)
             remount(state, "rw")
             await story.until(lambda: story.dispatcher.blocked[("chat-0", "cooldown")])
             assert await story.states() == ["uncertain"]

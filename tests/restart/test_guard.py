@@ -1,16 +1,19 @@
-"""The guard: each gate refuses for its own reason, and fails closed where something is not known."""
+"""The guard: each check refuses for its own reason, and fails closed where something is not known."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from vllm_watch.incidents.incident import Incident
 from vllm_watch.restart import guard
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.facts import Answer, Facts, IncidentFact, Pause, Peers
-from vllm_watch.restart.policy import Policy
+from vllm_watch.restart.facts import Answer, Facts, Pause, Peers
 from vllm_watch.restart.request import RestartRequest
-from vllm_watch.settings.windows import Freeze, parse
+from vllm_watch.settings.lock import LockSettings
+from vllm_watch.settings.restart import BlockersSettings, RestartSettings
+from vllm_watch.settings.restart_times import FreezeSettings
+from vllm_watch.state.attempt import Attempt
 
 NOW = 1_790_000_000.0  # Mon 2026-09-21 14:13:20 UTC
 REQUEST = RestartRequest(
@@ -18,19 +21,30 @@ REQUEST = RestartRequest(
     engine="0", incident_id="i1", kind="engine_stalled", cause="hang",
 )  # fmt: skip
 PERSON = replace(REQUEST, trigger="manual", actor="ana", incident_id=None)
-POLICY = Policy(
-    mode="auto", triggers=frozenset(("incident", "schedule", "alertmanager")),
-    cooldown_seconds=1800, cooldown_load_times=2, budget_per_hour=1, budget_per_day=3,
-    peers_healthy_ratio_min=0.5, new_version_seconds=3600, blockers=("prometheus",), has_lock=True,
+SETTINGS = RestartSettings(
+    mode="auto", hook="systemd", blockers=BlockersSettings(alerts=".*"), lock=LockSettings(kind="file")
+)  # fmt: skip
+INCIDENT = Incident(
+    id="i1", target="chat-0", engine="0", kind="engine_stalled", cause="hang", severity="page",
+    summary="no step for 90 s", restart_advised=True, opened_t=NOW - 90, updated_t=NOW,
+)  # fmt: skip
+ON_HOST = replace(
+    INCIDENT, target="host:gpu-1", engine=None, kind="gpu_fault", cause="xid", concerns=("chat-0", "chat-1"),
+    restart_targets=("chat-1",),
 )  # fmt: skip
 FACTS = Facts(
-    t=NOW, state="stalled", hook="systemd", attempts=(),
-    incident=IncidentFact(open=True, restart_advised=True),
-    peers=Peers(healthy=3, total=4), version_first_t=NOW - 7200, load_seconds=600,
-    hook_answer=Answer(name="systemd", free=True, text=""),
-    blockers=(Answer(name="prometheus", free=True, text="no alert fires"),),
-    lock=Answer(name="file", free=True, text="taken"),
+    t=NOW, state="stalled", attempts=(), incident=INCIDENT,
+    peers=Peers(healthy=3, total=4), version_first_t=NOW - 7200, startup_seconds=600,
+    hook=Answer(name="systemd", allows=True, text=""),
+    blockers=(Answer(name="prometheus", allows=True, text="no alert fires"),),
+    lock=Answer(name="file", allows=True, text="taken"),
 )  # fmt: skip
+
+
+def frozen(begin_t: float, end_t: float, reason: str = "") -> dict[str, Any]:
+    """A freeze, as settings."""
+    begin, end = (datetime.fromtimestamp(t, UTC) for t in (begin_t, end_t))
+    return {"freezes": (FreezeSettings(begin=begin, end=end, reason=reason),)}
 
 
 def attempt(ago_seconds: float, state: str, **more: Any) -> Attempt:
@@ -45,81 +59,79 @@ def attempt(ago_seconds: float, state: str, **more: Any) -> Attempt:
 
 def asked(
     request: dict[str, Any] | None = None,
-    policy: dict[str, Any] | None = None,
+    settings: dict[str, Any] | None = None,
     facts: dict[str, Any] | None = None,
     base: RestartRequest = REQUEST,
 ) -> guard.Decision:
     return guard.decide(
         replace(base, **request or {}),
-        replace(POLICY, **policy or {}),
+        SETTINGS.model_copy(update=settings or {}),
         replace(FACTS, **facts or {}),
     )
 
 
-def test_acts_when_every_gate_agrees() -> None:
+def test_acts_when_every_check_agrees() -> None:
     """The one combination that acts, from which every row below differs in one thing."""
     assert asked().verdict == guard.ACT
 
 
 REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
-    "off": ({"policy": {"mode": "off"}}, "mode", "restarts are off"),
-    "no hook": ({"facts": {"hook": None}}, "mode", "no hook is configured"),
+    "off": ({"settings": {"mode": "off"}}, "mode", "restarts are off"),
+    "no hook": ({"settings": {"hook": ""}}, "mode", "no hook is configured"),
     "nothing would relaunch": (
-        {"facts": {"hook_answer": Answer(name="signal", free=False, text="nothing starts it again")}},
+        {"facts": {"hook": Answer(name="signal", allows=False, text="nothing starts it again")}},
         "hook", "the hook signal refuses: nothing starts it again"),
     "trigger switched off": (
-        {"policy": {"triggers": frozenset()}}, "trigger", "by incident is switched off"),
+        {"settings": {"triggers": ()}}, "trigger", "by incident is switched off"),
     "incident forgotten": ({"facts": {"incident": None}}, "trigger", "not known any more"),
     "incident ended": (
-        {"facts": {"incident": IncidentFact(open=False, restart_advised=True)}}, "trigger", "ended"),
+        {"facts": {"incident": replace(INCIDENT, resolved_t=NOW)}}, "trigger", "ended"),
+    "a GPU's fault that is not its own": (
+        {"facts": {"incident": ON_HOST}}, "trigger", "no restart is known to cure"),
     "no restart cures it": (
-        {"facts": {"incident": IncidentFact(open=True, restart_advised=False)}}, "trigger",
+        {"facts": {"incident": replace(INCIDENT, restart_advised=False)}}, "trigger",
         "no restart is known to cure engine_stalled (hang)"),
     "silenced": (
-        {"facts": {"incident": IncidentFact(open=True, restart_advised=True, silenced=True)}},
+        {"facts": {"silenced": True}},
         "trigger", "silenced"),
     "another process answers by now": (
-        {"facts": {"incident": IncidentFact(open=True, restart_advised=True, outlived=True)}},
-        "trigger", "another process answers since, in which it was not found"),
+        {"facts": {"incident": replace(INCIDENT, outlived=True)}},
+        "trigger", "another process has answered since, and the incident was not found in it"),
     "paused": (
         {"facts": {"pause": Pause(actor="ana", reason="migration")}}, "pause",
         "paused by ana: migration"),
     "frozen": (
-        {"policy": {"freezes": (Freeze(NOW - 5, NOW + 60, "launch"),)}}, "freeze", "launch"),
+        {"settings": frozen(NOW - 5, NOW + 60, "launch")}, "freeze", "launch"),
     "denied window": (
-        {"policy": {"deny_windows": (parse("Mon-Fri 08:00-18:00"),)}}, "freeze", "until 2026-09-21 18:00:00Z"),
-    "calendar unreadable": (
-        {"policy": {"freezes_error": "no such file"}}, "freeze", "no such file"),
+        {"settings": {"deny_windows": ("Mon-Fri 08:00-18:00",)}}, "freeze", "until 2026-09-21 18:00:00Z"),
     "window closed": (
-        {"policy": {"windows": (parse("Tue 01:00-05:00"),)}}, "window", "next opens 2026-09-22 01:00:00Z"),
+        {"settings": {"windows": ("Tue 01:00-05:00",)}}, "window", "next opens 2026-09-22 01:00:00Z"),
     "a leak, and no window to wait for": (
         {"request": {"kind": "host_memory_growth", "cause": "leak"}}, "window",
         "host_memory_growth (leak) is no emergency: it waits for a window (restart.windows), and there is none"),
     "starting": ({"facts": {"state": "starting"}}, "engine_state", "still loading"),
     "asleep": ({"facts": {"state": "sleeping"}}, "engine_state", "to sleep on purpose"),
     "state unknown": ({"facts": {"state": None}}, "engine_state", "not known"),
-    "supervisor backs off": (
-        {"facts": {"supervisor_waits_until_t": NOW + 40}}, "engine_state", "by itself"),
     "disk full": ({"facts": {"journal_refusal": "no space left"}}, "journal", "no space left"),
     "journal unread": ({"facts": {"attempts": None}}, "journal", "cannot be read"),
     "under way": (
-        {"facts": {"attempts": (attempt(60, "verifying", target="chat-0"),)}, "policy": {"budget_per_hour": 9, "cooldown_seconds": 0, "cooldown_load_times": 0}}, "under_way", "a60 is under way"),
+        {"facts": {"attempts": (attempt(60, "verifying", target="chat-0"),)}, "settings": {"budget_per_hour": 9, "cooldown_seconds": 0, "cooldown_load_times": 0}}, "under_way", "a60 is under way"),
     "one is still verified": (
-        {"facts": {"busy": "a9"}}, "under_way", "a9 is not yet seen to have helped"),
+        {"facts": {"busy": "a9"}}, "under_way", "a9 is not verified yet"),
     "cooldown": (
-        {"facts": {"attempts": (attempt(1700, "helped"),)}, "policy": {"budget_per_hour": 9}},
+        {"facts": {"attempts": (attempt(1700, "helped"),)}, "settings": {"budget_per_hour": 9}},
         "cooldown", "the next may come"),
     "an intent holds its part of the budget": (
         {"facts": {"attempts": (attempt(60, "intent", called_t=None),)},
-         "policy": {"cooldown_seconds": 0, "cooldown_load_times": 0}}, "budget", "1 of 1"),
+         "settings": {"cooldown_seconds": 0, "cooldown_load_times": 0}}, "budget", "1 of 1"),
     "cooldown in load times": (
-        {"facts": {"attempts": (attempt(3700, "helped"),), "load_seconds": 2000.0}}, "cooldown", "the next"),
+        {"facts": {"attempts": (attempt(3700, "helped"),), "startup_seconds": 2000.0}}, "cooldown", "the next"),
     "budget of the hour": (
         {"facts": {"attempts": (attempt(3500, "helped"),)}}, "budget", "1 of 1 restarts in the last hour"),
     "budget of the day": (
         {"facts": {"attempts": tuple(attempt(h * 3600, "helped") for h in (20, 10, 5))}},
         "budget", "3 of 3 restarts in the last day"),
-    "no budget at all": ({"policy": {"budget_per_day": 0}}, "budget", "0 of 0"),
+    "no budget at all": ({"settings": {"budget_per_day": 0}}, "budget", "0 of 0"),
     "did not help": (
         {"facts": {"attempts": (attempt(40_000, "did_not_help"),)}}, "breaker", "did not help"),
     "uncertain": (
@@ -138,45 +150,45 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
     "new version": ({"facts": {"version_first_t": NOW - 60}}, "new_version", "only looks on until"),
     "version unknown": ({"facts": {"version_first_t": None}}, "new_version", "not known"),
     "unprotected": (
-        {"policy": {"blockers": (), "has_lock": False}}, "protection", "explicit peers: none"),
+        {"settings": {"blockers": BlockersSettings(), "lock": LockSettings()}}, "protection", "explicit peers: none"),
     "peers unknown": ({"facts": {"peers": None}}, "peers", "not known how its peers are"),
     "too few peers": (
         {"facts": {"peers": Peers(healthy=1, total=4, unknown=2)}}, "peers",
         "1 of 4 in the group would be left healthy, 2 unknown; 50% must be"),
     "alert fires": (
-        {"facts": {"blockers": (Answer(name="alerts", free=False, text="NodeDown fires"),)}},
+        {"facts": {"blockers": (Answer(name="alerts", allows=False, text="NodeDown fires"),)}},
         "blockers", "alerts: NodeDown fires"),
     "prometheus away": (
-        {"facts": {"blockers": (Answer(name="prometheus", free=None, text="timed out"),)}},
+        {"facts": {"blockers": (Answer(name="prometheus", allows=None, text="timed out"),)}},
         "blockers", "timed out"),
     "lock taken": (
-        {"facts": {"lock": Answer(name="lease", free=False, text="held by other")}}, "lock", "held by other"),
+        {"facts": {"lock": Answer(name="lease", allows=False, text="held by other")}}, "lock", "held by other"),
     "lock unasked": (
-        {"facts": {"lock": Answer(name="lease", free=None, text="no answer")}}, "lock", "no answer"),
+        {"facts": {"lock": Answer(name="lease", allows=None, text="no answer")}}, "lock", "no answer"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "gate", "words"), REFUSALS.values(), ids=REFUSALS)
-def test_refuses(change: dict[str, Any], gate: str, words: str) -> None:
-    """Each gate refuses alone, says so under its slug, and in words."""
+@pytest.mark.parametrize(("change", "check", "words"), REFUSALS.values(), ids=REFUSALS)
+def test_refuses(change: dict[str, Any], check: str, words: str) -> None:
+    """Each check refuses alone, says so under its slug, and in words."""
     decision = asked(**change)
 
     assert decision.verdict in (guard.REFUSE, guard.WAIT)
-    assert decision.gate == gate
+    assert decision.check == check
     assert words in decision.text
-    assert [refusal.gate for refusal in decision.refusals] == [gate]
+    assert list(decision.refusals) == [check]
 
 
-def test_every_gate_has_a_row() -> None:
-    """No gate is left untried."""
-    assert {gate for _, gate, _ in REFUSALS.values()} | {"approval"} == set(guard.SLUGS)
+def test_every_check_has_a_row() -> None:
+    """No check is left untried."""
+    assert {check for _, check, _ in REFUSALS.values()} | {"approval"} == set(guard.CHECK_NAMES)
 
 
 UNTIL: dict[str, tuple[dict[str, Any], float]] = {
     "pause": ({"facts": {"pause": Pause(actor="a", reason="b", until_t=NOW + 9)}}, NOW + 9),
-    "freeze": ({"policy": {"freezes": (Freeze(NOW - 5, NOW + 60),)}}, NOW + 60),
+    "freeze": ({"settings": frozen(NOW - 5, NOW + 60)}, NOW + 60),
     "cooldown": (
-        {"facts": {"attempts": (attempt(1700, "helped"),)}, "policy": {"budget_per_hour": 9}}, NOW + 100),
+        {"facts": {"attempts": (attempt(1700, "helped"),)}, "settings": {"budget_per_hour": 9}}, NOW + 100),
     "budget": ({"facts": {"attempts": (attempt(3500, "helped"),)}}, NOW + 100),
     "new version": ({"facts": {"version_first_t": NOW - 60}}, NOW + 3540),
 }  # fmt: skip
@@ -192,44 +204,57 @@ def test_waits_for_what_passes_with_time(change: dict[str, Any], until_t: float)
     assert asked(**later).verdict == guard.ACT
 
 
+def test_a_fault_of_the_host_restarts_the_targets_that_it_names() -> None:
+    """And no other one that it concerns: that row is above."""
+    assert asked({"target": "chat-1"}, facts={"incident": ON_HOST}).verdict == guard.ACT
+
+
+def test_of_several_freezes_the_one_that_ends_last_holds() -> None:
+    """To its last moment, and from its first."""
+    both = frozen(NOW, NOW + 10)["freezes"] + frozen(NOW - 5, NOW + 99, "long")["freezes"]
+    assert asked(settings={"freezes": both}).until_t == NOW + 99
+    assert asked(settings=frozen(NOW - 10, NOW)).verdict == guard.ACT
+    assert asked(settings=frozen(NOW + 1, NOW + 10)).verdict == guard.ACT
+
+
 def test_what_costs_a_call_is_asked_last_and_only_when_the_rest_agrees() -> None:
-    """The hook, blockers, then the lock; none when a gate before has refused, no lock when a blocker blocks."""
-    unasked = {"hook_answer": None, "blockers": None, "lock": None}
-    said_no = (Answer(name="prometheus", free=False, text="fires"),)
+    """The hook, blockers, then the lock; none when a check before has refused, no lock when a blocker blocks."""
+    unasked = {"hook": None, "blockers": None, "lock": None}
+    said_no = (Answer(name="prometheus", allows=False, text="fires"),)
     hook = asked(facts=unasked)
-    assert (hook.verdict, hook.gate) == (guard.ASK, "hook")
+    assert (hook.verdict, hook.check) == (guard.ASK, "hook")
     first = asked(facts={"blockers": None, "lock": None})
-    assert (first.verdict, first.gate) == (guard.ASK, "blockers")
+    assert (first.verdict, first.check) == (guard.ASK, "blockers")
     second = asked(facts={"lock": None})
-    assert (second.verdict, second.gate) == (guard.ASK, "lock")
-    assert asked(facts=unasked | {"state": "starting"}).gate == "engine_state"
-    assert asked(facts={"blockers": said_no, "lock": None}).gate == "blockers"
+    assert (second.verdict, second.check) == (guard.ASK, "lock")
+    assert asked(facts=unasked | {"state": "starting"}).check == "engine_state"
+    assert asked(facts={"blockers": said_no, "lock": None}).check == "blockers"
     for mode, verdict in (("observe", guard.OBSERVE), ("approve", guard.APPROVE)):
-        assert asked(facts={"lock": None}, policy={"mode": mode}).verdict == verdict
-        person = asked(facts={"lock": None}, policy={"mode": mode}, base=PERSON)
-        assert (person.verdict, person.gate) == (guard.ASK, "lock")
+        assert asked(facts={"lock": None}, settings={"mode": mode}).verdict == verdict
+        person = asked(facts={"lock": None}, settings={"mode": mode}, base=PERSON)
+        assert (person.verdict, person.check) == (guard.ASK, "lock")
 
 
 def test_observe_and_approve_do_not_act_by_themselves() -> None:
     """A dry run says what it would do; approval waits for a person, who then has acted in their own name."""
-    assert asked(policy={"mode": "observe"}).verdict == guard.OBSERVE
-    waits = asked(policy={"mode": "approve"})
-    assert (waits.verdict, waits.gate) == (guard.APPROVE, "approval")
-    assert asked(policy={"mode": "approve"}, request={"approved_by": "ana"}).verdict == guard.ACT
+    assert asked(settings={"mode": "observe"}).verdict == guard.OBSERVE
+    waits = asked(settings={"mode": "approve"})
+    assert (waits.verdict, waits.check) == (guard.APPROVE, "approval")
+    assert asked(settings={"mode": "approve"}, request={"approved_by": "ana"}).verdict == guard.ACT
 
 
 PERSONS: dict[str, tuple[dict[str, Any], str | None]] = {
     "acts": ({}, None),
-    "in mode observe too": ({"policy": {"mode": "observe"}}, None),
-    "not when off": ({"policy": {"mode": "off"}}, "mode"),
+    "in mode observe too": ({"settings": {"mode": "observe"}}, None),
+    "not when off": ({"settings": {"mode": "off"}}, "mode"),
     "after a failure": ({"facts": {"attempts": (attempt(40_000, "did_not_help"),)}}, None),
     "in an unknown state": ({"facts": {"state": "unknown"}}, None),
     "not while it starts": ({"facts": {"state": "starting"}}, "engine_state"),
-    "not in a freeze": ({"policy": {"freezes": (Freeze(NOW - 5, NOW + 60),)}}, "freeze"),
+    "not in a freeze": ({"settings": frozen(NOW - 5, NOW + 60)}, "freeze"),
     "in a freeze with a reason": (
-        {"policy": {"freezes": (Freeze(NOW - 5, NOW + 60),)}, "request": {"override_reason": "dead"}}, None),
+        {"settings": frozen(NOW - 5, NOW + 60), "request": {"override_reason": "dead"}}, None),
     "in a closed window with a reason": (
-        {"policy": {"windows": (parse("Tue 01:00-05:00"),)}, "request": {"override_reason": "dead"}}, None),
+        {"settings": {"windows": ("Tue 01:00-05:00",)}, "request": {"override_reason": "dead"}}, None),
     "not beyond the budget": ({"facts": {"attempts": (attempt(3500, "helped"),)}}, "budget"),
     "not when peers are down": ({"facts": {"peers": Peers(healthy=0, total=4)}}, "peers"),
     "not without a journal": ({"facts": {"journal_refusal": "full"}}, "journal"),
@@ -237,31 +262,31 @@ PERSONS: dict[str, tuple[dict[str, Any], str | None]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "gate"), PERSONS.values(), ids=PERSONS)
-def test_person(change: dict[str, Any], gate: str | None) -> None:
+@pytest.mark.parametrize(("change", "check"), PERSONS.values(), ids=PERSONS)
+def test_person(change: dict[str, Any], check: str | None) -> None:
     """A person goes through the same guard; what only keeps us from acting by ourselves does not hold them."""
     decision = asked(**change, base=PERSON)
-    assert (decision.verdict == guard.ACT, decision.gate) == (gate is None, gate)
+    assert (decision.verdict == guard.ACT, decision.check) == (check is None, check)
 
 
 def test_watcher_may_not_override_a_freeze() -> None:
     """A reason without a person is none."""
-    change = {"freezes": (Freeze(NOW - 5, NOW + 60),)}
-    assert asked(policy=change, request={"override_reason": "x"}).gate == "freeze"
+    change = frozen(NOW - 5, NOW + 60)
+    assert asked(settings=change, request={"override_reason": "x"}).check == "freeze"
 
 
 LEAK = {"kind": "host_memory_growth", "cause": "leak"}
 
 UNHURRIED: dict[str, tuple[dict[str, Any], str]] = {
-    "in its window": ({"policy": {"windows": (parse("Mon 00:00-24:00"),)}}, guard.ACT),
-    "before its window": ({"policy": {"windows": (parse("Tue 01:00-05:00"),)}}, guard.WAIT),
+    "in its window": ({"settings": {"windows": ("Mon 00:00-24:00",)}}, guard.ACT),
+    "before its window": ({"settings": {"windows": ("Tue 01:00-05:00",)}}, guard.WAIT),
     "no window, by itself": ({}, guard.REFUSE),
-    "no window, as it would be": ({"policy": {"mode": "observe"}}, guard.REFUSE),
-    "no window, and a person is asked": ({"policy": {"mode": "approve"}}, guard.APPROVE),
+    "no window, as it would be": ({"settings": {"mode": "observe"}}, guard.REFUSE),
+    "no window, and a person is asked": ({"settings": {"mode": "approve"}}, guard.APPROVE),
     "no window, and a person has agreed": (
-        {"policy": {"mode": "approve"}, "request": {"approved_by": "ana"}}, guard.ACT),
+        {"settings": {"mode": "approve"}, "request": {"approved_by": "ana"}}, guard.ACT),
     "an alert that somebody routed to it": (
-        {"request": {"trigger": "alertmanager"}, "policy": {"triggers": frozenset({"alertmanager"})}}, guard.ACT),
+        {"request": {"trigger": "alertmanager"}, "settings": {"triggers": ("alertmanager",)}}, guard.ACT),
 }  # fmt: skip
 
 
@@ -274,7 +299,7 @@ def test_what_is_no_emergency_waits_for_a_window(change: dict[str, Any], verdict
 def test_breaker_is_closed_by_a_person_or_by_a_restart_that_helped() -> None:
     """Only what came after the failure counts."""
     failed = attempt(40_000, "did_not_help")
-    assert asked(facts={"attempts": (failed,), "breaker_reset_t": NOW - 50_000}).gate == "breaker"
+    assert asked(facts={"attempts": (failed,), "breaker_reset_t": NOW - 50_000}).check == "breaker"
     assert (
         asked(facts={"attempts": (failed,), "breaker_reset_t": NOW - 30_000}).verdict == guard.ACT
     )
@@ -288,10 +313,10 @@ def test_what_never_touched_the_engine_costs_nothing() -> None:
 
 
 def test_all_that_stands_against_it_is_told() -> None:
-    """A person who asks why not now sees every gate, in order."""
+    """A person who asks why not now sees every check, in order."""
     decision = asked(
-        policy={"freezes": (Freeze(NOW - 5, NOW + 60),)},
+        settings=frozen(NOW - 5, NOW + 60),
         facts={"state": "starting", "start_failure": "no memory"},
     )
-    assert [each.gate for each in decision.refusals] == ["freeze", "engine_state", "start_failure"]
+    assert list(decision.refusals) == ["freeze", "engine_state", "start_failure"]
     assert decision.verdict == guard.WAIT

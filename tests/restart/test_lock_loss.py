@@ -1,35 +1,35 @@
-"""A watcher that loses its lock stops before it acts: the whole way from the wish to the hook, over a Lease."""
+"""A watcher that loses its lock stops before it acts: the whole way from the request to the hook, over a Lease."""
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from tests.kubernetes_api import NAMESPACE, FakeKubernetes, status
-from tests.restart.world import REQUEST, TARGET, HandWorld, Server, command, means
+from tests.restart.world import LOCKED, REQUEST, TARGET, Backends, LookedAt, Server, World, command
 from vllm_watch.restart import restart, verify
-from vllm_watch.restart.attempt import Attempt
+from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.dispatcher import Dispatcher
-from vllm_watch.restart.journal import Journal
 from vllm_watch.restart.locks.lease import Lock, Shared
 from vllm_watch.restart.locks.record import Limits
-from vllm_watch.restart.standing import Standing
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
 
 KEY = ("leases", NAMESPACE, "gpu")
 
 
-@dataclass
-class Troubled(HandWorld):
-    """A world in which something happens while requests are let finish, before the last question."""
+class Troubled(LookedAt):
+    """Something happens while requests are let finish, before the last question."""
 
-    trouble: Callable[[], None] = field(default=lambda: None)
+    def __init__(self, world: World, trouble: Callable[[], None]) -> None:
+        super().__init__(world)
+        self._trouble = trouble
 
     def draining(self, name: str, *, on: bool) -> None:
         super().draining(name, on=on)
         if on:
-            self.trouble()
+            self._trouble()
 
 
 async def restarted(
@@ -41,19 +41,19 @@ async def restarted(
     """Wish once for a restart, have the trouble come in the middle, and return how it ended."""
     async with FakeKubernetes().running() as api:
         shared = Shared(api.api(folder / "pod"), NAMESPACE, "gpu")
-        world = Troubled(server, trouble=lambda: trouble(api))
+        world = World(server, LOCKED)
+        targets = Troubled(world, lambda: trouble(api))
+        targets.managed = world.targets.managed
         journal = Journal(server.folder)
-        dispatcher = Dispatcher(
-            world, journal, Standing(journal, "1"),
-            means(
-                lambda _: command(server, "restarts"),
-                lambda _: Lock(shared, Limits(slots=1, per_hour=1), ttl_seconds), holder="us",
-            ),
+        backends = Backends(
+            lambda: command(server, "restarts"),
+            lambda: Lock(shared, Limits(slots=1, per_hour=1), ttl_seconds), holder="us",
         )  # fmt: skip
+        dispatcher = Dispatcher(targets, journal, Controls(journal, "1"), backends, world.evidence)
         try:
             await dispatcher.resume()
-            decision, attempt = await dispatcher.ask_now(REQUEST)
-            assert (decision.verdict, decision.text) == ("act", "every gate agrees")
+            decision, attempt = await dispatcher.decide_now(REQUEST)
+            assert (decision.verdict, decision.text) == ("act", "every check passed")
             assert attempt is not None
             async with asyncio.timeout(30):
                 while dispatcher.attempts.busy(TARGET.name) is not None:

@@ -7,15 +7,12 @@ import pytest
 
 from tests.restart.station import station
 from vllm_watch.restart import plan
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.policy import Policy
+from vllm_watch.settings.restart import RestartSettings
+from vllm_watch.state.attempt import Attempt
 
 NOW = 1_700_000_000.0
 HOUR = 3600.0
-POLICY = Policy(
-    mode="auto", triggers=frozenset(), cooldown_seconds=1, cooldown_load_times=0, budget_per_hour=2,
-    budget_per_day=3, peers_healthy_ratio_min=0.5, new_version_seconds=0,
-)  # fmt: skip
+SETTINGS = RestartSettings(mode="auto", budget_per_hour=2, budget_per_day=3)
 
 
 def attempt(hours_ago=0.5, state="helped", **fields):
@@ -44,7 +41,7 @@ BUDGETS = {
 @pytest.mark.parametrize(("attempts", "left"), BUDGETS.values(), ids=BUDGETS)
 def test_what_is_left(attempts, left):
     """Of two in an hour and three in a day."""
-    assert plan.budget_remaining(POLICY, attempts, NOW) == left
+    assert plan.budget_remaining(SETTINGS, attempts, NOW) == left
 
 
 async def test_what_is_shown_of_the_past(tmp_path):
@@ -60,8 +57,8 @@ async def test_what_is_shown_of_the_past(tmp_path):
         )  # fmt: skip
         for each in (helped, failed):
             await one.journal.write(each)
-        one.restarts.world.tell("a")
-        one.restarts.world.tell("b")
+        one.restarts.targets.mark_changed("a")
+        one.restarts.targets.mark_changed("b")
         shown = await one.shown(lambda plan: plan["last"] and plan["last"]["id"] == "2")
         assert (shown["last"]["id"], shown["last"]["text"]) == ("2", "the old process still serves")
         assert (shown["payoff_ratio"], shown["budget_remaining"]) == (0.7, 0)

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.restart.world import REQUEST, HandWorld, Server, command
+from tests.restart.world import REQUEST, SETTINGS, Evidence, LookedAt, Server, World, command
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart import verify
-from vllm_watch.restart.attempt import Attempt
 from vllm_watch.restart.hooks.base import HookCall, HookResult
-from vllm_watch.restart.journal import Journal
-from vllm_watch.restart.restart import Restart, Steps
-from vllm_watch.signals.records import TargetSignals
+from vllm_watch.restart.pending_writes import PendingWrites
+from vllm_watch.restart.restart import Restart
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
 
 ATTEMPT = Attempt(
     id="a1", target="chat-0", group="chat", trigger="incident", hook="script", reason="it hangs",
@@ -50,6 +50,42 @@ class Noting(Journal):
         self._done.append(attempt.state)
 
 
+class NotedTargets(LookedAt):
+    """What is done to a target is noted in order with all else."""
+
+    def __init__(self, world: World, story: "Story") -> None:
+        super().__init__(world)
+        self._story = story
+
+    def draining(self, name: str, *, on: bool) -> None:
+        self._story.done.append("drain" if on else "undrain")
+        super().draining(name, on=on)
+
+
+class NotedEvidence(Evidence):
+    """What is kept is noted; it may fail."""
+
+    def __init__(self, world: World, story: "Story") -> None:
+        super().__init__(world)
+        self._story = story
+
+    async def keep(self, attempt: Attempt) -> str | None:
+        self._story.done.append("evidence")
+        if self._story.evidence_breaks is not None:
+            await self._story.evidence_breaks()
+        return await super().keep(attempt)
+
+
+class Slot:
+    """A lock of which it is only known whether it is held."""
+
+    def __init__(self, ours: bool) -> None:
+        self._ours = ours
+
+    def still_ours(self) -> bool:
+        return self._ours
+
+
 @dataclass
 class Story:
     """An attempt with all around it; what is done is noted in order."""
@@ -57,52 +93,40 @@ class Story:
     server: Server
     script: str = "restarts"
     objections: list[str | None] = field(default_factory=list)  # in turn; none left: no objection
-    drain_text: str = "nothing in hand"
+    objecting_breaks: bool = False
     timeout_seconds: float = 20.0
     hook: Any = None
     ours: bool = True
     done: list[str] = field(default_factory=list)
-    evidence: Callable[[Attempt], Any] | None = None
+    evidence_breaks: Callable[[], Any] | None = None
     seen_up: list[HookCall] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.journal = Noting(self.server, self.done)
-        self.world = HandWorld(self.server)
-
-    def make(self) -> Restart:
-        real = self.hook or command(self.server, self.script, self.timeout_seconds)
-        steps = Steps(
-            gather_evidence=self.evidence or self._evidence, drain=self._drain,
-            undrain=lambda: self.done.append("undrain"), objection=self._objection,
-            still_ours=lambda: self.ours, tell=lambda attempt, text: None,
-        )  # fmt: skip
-        return Restart(
-            ATTEMPT, CALL, hook=Called(real, self), journal=self.journal, server=Seen(self.world),
-            steps=steps,
-            make_verification=lambda before: verify.Verification(
-                before, start_seconds=2.0, settle_seconds=0.2
-            ),
-        )  # fmt: skip
+        self.world = World(self.server)
+        targets = NotedTargets(self.world, self)
+        targets.managed = self.world.targets.managed
+        self.restart = Restart(
+            ATTEMPT, SETTINGS, targets, PendingWrites(self.journal), NotedEvidence(self.world, self)
+        )
 
     async def run(self) -> Attempt:
-        restart = self.make()
         try:
             async with asyncio.timeout(20):
-                await restart.intend()
-                return await restart.run()
+                await self.restart.intend()
+                return await self.carry_out()
         finally:
             await self.journal.close()
 
-    async def _evidence(self, attempt: Attempt) -> str | None:
-        self.done.append("evidence")
-        return "/evidence/a1.tar"
-
-    async def _drain(self) -> str:
-        self.done.append("drain")
-        return self.drain_text
+    async def carry_out(self) -> Attempt:
+        """What follows the intent."""
+        hook = Called(self.hook or command(self.server, self.script, self.timeout_seconds), self)
+        return await self.restart.run(CALL, hook, Slot(self.ours), self._objection)
 
     async def _objection(self) -> str | None:
         self.done.append("ask once more")
+        if self.objecting_breaks:
+            raise ZeroDivisionError
         return self.objections.pop(0) if self.objections else None
 
 
@@ -126,22 +150,6 @@ class Called:
         return result
 
 
-class Seen:
-    """The one server of a world."""
-
-    def __init__(self, world: HandWorld) -> None:
-        self._world = world
-
-    def signals(self) -> TargetSignals | None:
-        return self._world.signals("chat-0")
-
-    def open_kinds(self) -> frozenset[str]:
-        return self._world.open_kinds("chat-0")
-
-    async def next_look(self, timeout_seconds: float) -> bool:
-        return await self._world.next_look("chat-0", timeout_seconds)
-
-
 ORDER = ["intent", "evidence", "drain", "ask once more", "calling", "hook", "undrain", "verifying"]
 
 
@@ -155,7 +163,10 @@ async def test_order(server: Server) -> None:
     assert attempt.began_t < (attempt.called_t or 0) <= (attempt.ended_t or 0)
     assert server.lines("ended") == ["a1"]
     (told,) = story.seen_up
-    assert (told.evidence_path, told.attempt_id) == ("/evidence/a1.tar", "a1")
+    assert (told.evidence_path, told.attempt_id) == (
+        f"{server.folder}/evidence/chat-0-a1.tar",
+        "a1",
+    )
 
 
 OUTCOMES: dict[str, tuple[dict[str, Any], str, str, int, int]] = {
@@ -228,13 +239,12 @@ async def test_hook_that_breaks_its_contract_may_have_acted(server: Server, how:
 async def test_evidence_never_holds_a_restart_up(server: Server, how: str) -> None:
     """It is wanted; the restart is needed."""
 
-    async def evidence(attempt: Attempt) -> str | None:
+    async def breaks() -> None:
         if how == "raises":
             raise OSError("disk full")
         await asyncio.Event().wait()
-        return "never"
 
-    story = Story(server, evidence=evidence)
+    story = Story(server, evidence_breaks=breaks)
     assert (await story.run()).state == "helped"
     assert story.seen_up[0].evidence_path is None
 
@@ -250,16 +260,7 @@ async def test_nothing_is_done_when_not_even_the_intent_is_written(server: Serve
 
 async def test_who_cannot_say_objects(server: Server) -> None:
     """An objection that breaks is no yes."""
-    story = Story(server)
-    restart = story.make()
-
-    async def breaks() -> str | None:
-        raise ZeroDivisionError
-
-    restart._steps = replace(restart._steps, objection=breaks)
-    await restart.intend()
-    attempt = await restart.run()
-    await story.journal.close()
+    attempt = await Story(server, objecting_breaks=True).run()
     assert (attempt.state, server.lines("called")) == ("cancelled", [])
 
 
@@ -273,11 +274,10 @@ async def test_requests_may_come_again_once_it_was_called(server: Server) -> Non
 async def test_server_that_is_not_seen_any_more_does_not_hold_it_open(server: Server) -> None:
     """A target that is gone, or no look for long: time goes on, and a start may take only so long."""
     story = Story(server)
-    restart = story.make()
-    await restart.intend()
+    await story.restart.intend()
     story.world.seen = False
     async with asyncio.timeout(10):
-        attempt = await restart.run()
+        attempt = await story.carry_out()
     await story.journal.close()
     assert (attempt.state, "nothing answers" in attempt.text) == ("did_not_help", True)
 
@@ -287,10 +287,9 @@ async def test_what_passed_while_nobody_watched_is_not_held_against_it(server: S
     story = Story(server)
     before = verify.before(server.signals(), ("engine_stalled",))
     await command(server, "restarts").restart(CALL)
-    restart = story.make()
-    restart.attempt = replace(ATTEMPT, state="uncertain")
+    story.restart.attempt = replace(ATTEMPT, state="uncertain")
     story.world.seen = False
-    resuming = asyncio.create_task(restart.resume(before, 3600.0))
+    resuming = asyncio.create_task(story.restart.resume(before, 3600.0))
     await asyncio.sleep(0.1)
     assert not resuming.done()
     story.world.seen = True

@@ -11,10 +11,9 @@ from tests.restart.dispatching import PERSON, Story
 from tests.restart.world import REQUEST, TARGET, Server
 from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart import guard, verify
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.facts import IncidentFact
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.locks.file import Lock as FileLock
+from vllm_watch.state.attempt import Attempt
 
 EAGER = {"cooldown_seconds": 0.0, "budget_per_hour": 100, "budget_per_day": 100}
 """Nothing but the breaker holds a restart back."""
@@ -27,29 +26,29 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "STOP_SECONDS", 0.3)
 
 
-SATURATED: dict[str, IncidentFact | None] = {
+SATURATED: dict[str, dict[str, Any] | None] = {
     "no incident": None,
-    "an overload, which no restart cures": IncidentFact(open=True, restart_advised=False),
-    "a stall that is over": IncidentFact(open=False, restart_advised=True),
+    "an overload, which no restart cures": {"restart_advised": False},
+    "a stall that is over": {"resolved_t": 2.0},
 }
 
 
-@pytest.mark.parametrize("fact", SATURATED.values(), ids=SATURATED)
+@pytest.mark.parametrize("incident", SATURATED.values(), ids=SATURATED)
 async def test_healthy_saturated_engine_is_never_touched(
-    server: Server, fact: IncidentFact | None
+    server: Server, incident: dict[str, Any] | None
 ) -> None:
-    """With 500 requests in hand and everything allowed, wishes for it come to nothing."""
+    """With 500 requests in hand and everything allowed, requests for it come to nothing."""
     server.start()
     (server.folder / "requests").write_text("x\n" * 500)
     pid = server.pid
     async with Story(server, settings=EAGER) as story:
-        story.world.facts.clear()
-        if fact is not None:
-            story.world.facts["i1"] = fact
+        story.world.no_incidents()
+        if incident is not None:
+            story.incident(**incident)
         for _ in range(20):
-            story.dispatcher.ask(REQUEST)
-            decision, attempt = await story.dispatcher.ask_now(REQUEST)
-            assert (decision.verdict, decision.gate, attempt) == (guard.REFUSE, "trigger", None)
+            story.dispatcher.submit(REQUEST)
+            decision, attempt = await story.dispatcher.decide_now(REQUEST)
+            assert (decision.verdict, decision.check, attempt) == (guard.REFUSE, "trigger", None)
         assert await story.states() == []
         assert (server.pid, server.signals().state) == (pid, "serving")
     assert server.lines("called") == []
@@ -58,13 +57,13 @@ async def test_healthy_saturated_engine_is_never_touched(
 async def test_start_that_cannot_fit_is_never_retried(server: Server) -> None:
     """Once it is known why no start can succeed nobody restarts it, neither by itself nor by hand."""
     async with Story(server, script="never starts", settings=EAGER) as story:
-        story.dispatcher.ask(REQUEST)
+        story.dispatcher.submit(REQUEST)
         assert (await story.fulfilled()).state == "did_not_help"
-        story.world.start_failures["chat-0"] = "max_model_len needs 90 GiB of KV cache, 40 are free"
+        story.world.crash_loops("max_model_len needs 90 GiB of KV cache, 40 are free")
         await story.resumed()
         for request in (REQUEST, PERSON):
-            decision, attempt = await story.dispatcher.ask_now(request)
-            assert (decision.gate, attempt) == ("start_failure", None)
+            decision, attempt = await story.dispatcher.decide_now(request)
+            assert (decision.check, attempt) == ("start_failure", None)
             assert "needs 90 GiB" in decision.text
         assert len(server.lines("called")) == 1
 
@@ -72,35 +71,35 @@ async def test_start_that_cannot_fit_is_never_retried(server: Server) -> None:
 async def test_restart_that_cannot_help_opens_the_breaker_after_one(server: Server) -> None:
     """The new process stalls as the old one did: no second one until a person says so, and then one more."""
     async with Story(server, script="stalls again", settings=EAGER) as story:
-        story.dispatcher.ask(REQUEST)
+        story.dispatcher.submit(REQUEST)
         assert (await story.fulfilled()).state == "did_not_help"
         for _ in range(10):
-            decision, _ = await story.dispatcher.ask_now(REQUEST)
-            assert decision.gate == "breaker"
+            decision, _ = await story.dispatcher.decide_now(REQUEST)
+            assert decision.check == "breaker"
             assert "has it again: engine_stalled" in decision.text
         assert len(server.lines("ended")) == 1
 
         await story.resumed()
-        _, attempt = await story.dispatcher.ask_now(REQUEST)
+        _, attempt = await story.dispatcher.decide_now(REQUEST)
         assert attempt is not None
         await story.over()
-        decision, _ = await story.dispatcher.ask_now(REQUEST)
-        assert (decision.gate, len(server.lines("ended"))) == ("breaker", 2)
+        decision, _ = await story.dispatcher.decide_now(REQUEST)
+        assert (decision.check, len(server.lines("ended"))) == ("breaker", 2)
 
 
 async def test_breaker_closes_with_a_restart_that_helped(server: Server) -> None:
     """A person acts by hand; when that has helped, the watcher may again."""
     async with Story(server, script="stalls again", settings=EAGER) as story:
-        story.dispatcher.ask(REQUEST)
+        story.dispatcher.submit(REQUEST)
         assert (await story.fulfilled()).state == "did_not_help"
         story.script = "restarts"
-        await story.dispatcher.ask_now(PERSON)
+        await story.dispatcher.decide_now(PERSON)
         assert (await story.over()).state == "helped"
         server.hang()
-        decision, attempt = await story.dispatcher.ask_now(REQUEST)
-        assert (decision.gate, attempt) == ("breaker", None), "this incident has had its restart"
-        story.world.facts["i2"] = IncidentFact(open=True, restart_advised=True)
-        _, attempt = await story.dispatcher.ask_now(replace(REQUEST, incident_id="i2"))
+        decision, attempt = await story.dispatcher.decide_now(REQUEST)
+        assert (decision.check, attempt) == ("breaker", None), "this incident has had its restart"
+        story.world.incident("i2")
+        _, attempt = await story.dispatcher.decide_now(replace(REQUEST, incident_id="i2"))
         assert attempt is not None
         assert (await story.over()).state == "helped"
 
@@ -116,15 +115,15 @@ async def test_two_watchers_of_one_target_restart_it_once(server: Server) -> Non
         Story(server, lock=lock, holder="b", folder="b") as b,
     ):
         for story in (a, b):
-            story.dispatcher.ask(REQUEST)
+            story.dispatcher.submit(REQUEST)
         both = (a, b)
         async with asyncio.timeout(20):
             while not any(each.dispatcher.attempts.outcomes for each in both):
                 await asyncio.sleep(0.01)
         first, second = both if a.dispatcher.attempts.outcomes else (b, a)
         assert second.dispatcher.blocked[("chat-0", "lock")] == 1
-        second.incident(open=False)  # it sees what the other has brought about
-        await second.until(lambda: not second.dispatcher.of_target("chat-0"))
+        second.incident(resolved_t=2.0)  # it sees what the other has brought about
+        await second.until(lambda: not second.dispatcher.waiting("chat-0"))
         assert await first.states() == ["helped"]
         async with asyncio.timeout(20):  # it may have begun one in between, which it then gives up
             while any(state != "cancelled" for state in await second.states()):
@@ -139,14 +138,14 @@ async def test_lock_lost_while_the_machine_slept_stops_before_the_call(server: S
         return FileLock(server.folder, "chat", slots=1, ttl_seconds=0.3)
 
     async def asleep(_: Attempt) -> Any:
-        story.world.evidence = gather  # type: ignore[method-assign]
+        story.world.evidence.keep = keep  # type: ignore[method-assign]
         time.sleep(1.2)  # three TTLs and more: from then on others may have it
         await FileLock(server.folder, "chat", slots=1, ttl_seconds=60).acquire("another", "b1")
 
     async with Story(server, lock=lock) as story:
-        gather = story.world.evidence
-        story.world.evidence = asleep  # type: ignore[method-assign]
-        story.dispatcher.ask(REQUEST)
+        keep = story.world.evidence.keep
+        story.world.evidence.keep = asleep  # type: ignore[method-assign]
+        story.dispatcher.submit(REQUEST)
         await story.until(lambda: story.dispatcher.attempts.outcomes)
         (attempt,) = await story.journal.attempts()
         assert attempt.state == "cancelled"
@@ -158,9 +157,10 @@ async def test_lock_lost_while_the_machine_slept_stops_before_the_call(server: S
 async def test_two_of_a_group_do_not_pass_at_once(server: Server) -> None:
     """The budget is the group's: while one drains, what it will spend is spent."""
     async with Story(server) as story:
-        story.world.targets["chat-1"] = replace(TARGET, name="chat-1")
-        for target in ("chat-0", "chat-1"):
-            story.dispatcher.ask(replace(REQUEST, target=target))
+        story.world.watch(replace(TARGET, name="chat-1"), story.world.settings)
+        story.world.incident("i2", target="chat-1")
+        for target, incident in (("chat-0", "i1"), ("chat-1", "i2")):
+            story.dispatcher.submit(replace(REQUEST, target=target, incident_id=incident))
         await story.until(lambda: story.dispatcher.attempts.outcomes)
         await story.until(lambda: story.dispatcher.blocked[("chat-1", "cooldown")])
         assert await story.states() == ["helped"]
@@ -170,14 +170,14 @@ async def test_two_of_a_group_do_not_pass_at_once(server: Server) -> None:
 async def test_journal_that_was_damaged_while_we_ran_refuses(server: Server) -> None:
     """What was spent is not known any more: nothing by itself until a person resumes."""
     async with Story(server, settings=EAGER) as story:
-        story.dispatcher.ask(REQUEST)
+        story.dispatcher.submit(REQUEST)
         await story.fulfilled()
         server.hang()
         path = server.folder / "state" / "vllm-watch.sqlite"
         path.rename(path.with_name(f"{path.name}.damaged-1"))
-        decision, _ = await story.dispatcher.ask_now(REQUEST)
-        assert (decision.gate, "resume to go on" in decision.text) == ("journal", True)
+        decision, _ = await story.dispatcher.decide_now(REQUEST)
+        assert (decision.check, "resume to go on" in decision.text) == ("journal", True)
         await story.resumed()
-        decision, _ = await story.dispatcher.ask_now(REQUEST)
+        decision, _ = await story.dispatcher.decide_now(REQUEST)
         assert decision.verdict == guard.ACT
         await story.over()

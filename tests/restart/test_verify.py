@@ -7,8 +7,10 @@ import pytest
 
 from vllm_watch.restart import verify
 from vllm_watch.restart.verify import Verification
+from vllm_watch.settings.restart import VerifySettings
 from vllm_watch.signals.records import EngineSignals, TargetSignals
 
+SETTINGS = VerifySettings(start_seconds=1200, settle_seconds=300)
 OLD, NEW = 1000.0, 2000.0  # start times of the processes
 FRESH = EngineSignals(engine="0", state="serving", throughput_ratio=1.0)
 UP = TargetSignals(
@@ -29,49 +31,49 @@ UNWELL = up(health_status=503)
 STALLED = up(state="stalled", state_text="no step for 40 s", ratio=None)
 
 Look = tuple[float, TargetSignals, tuple[str, ...]]
-STORIES: dict[str, tuple[list[Look], str | None, str, str]] = {
+STORIES: dict[str, tuple[list[Look], str | None, str]] = {
     "helped": (
         [(5, DOWN, ()), (300, DOWN, ()), (400, LOADING, ()), (410, up(), ())],
-        verify.HELPED, "settling", "100% of what it did when fresh"),
+        verify.HELPED, "100% of what it did when fresh"),
     "nothing was restarted": (
         [(5, up(OLD), ()), (119, up(OLD), ()), (120, up(OLD), ())],
-        verify.DID_NOT_HELP, "stopping", "the old process still serves"),
-    "the old one is given time to end": ([(119, up(OLD), ())], None, "stopping", "still answers"),
+        verify.DID_NOT_HELP, "the old process still serves"),
+    "the old one is given time to end": ([(119, up(OLD), ())], None, "still answers"),
     "it does not come back": (
         [(5, DOWN, ()), (1199, DOWN, ()), (1200, DOWN, ())],
-        verify.DID_NOT_HELP, "starting", "nothing answers 1200 s"),
-    "a long load is waited for": ([(5, DOWN, ()), (1199, DOWN, ())], None, "starting", "1199 of at most 1200"),
+        verify.DID_NOT_HELP, "nothing answers 1200 s"),
+    "a long load is waited for": ([(5, DOWN, ()), (1199, DOWN, ())], None, "1199 of at most 1200"),
     "it answers and never serves": (
-        [(300, UNWELL, ()), (1200, UNWELL, ())], verify.DID_NOT_HELP, "answering", "does not serve"),
+        [(300, UNWELL, ()), (1200, UNWELL, ())], verify.DID_NOT_HELP, "does not serve"),
     "the same trouble again": (
         [(300, STALLED, ("engine_stalled",)), (600, STALLED, ("engine_stalled",))],
-        verify.DID_NOT_HELP, "settling", "again: engine_stalled"),
+        verify.DID_NOT_HELP, "again: engine_stalled"),
     "the trouble's last moments are waited out": (
-        [(300, up(), ("engine_stalled",)), (320, up(), ())], verify.HELPED, "settling", "100%"),
+        [(300, up(), ("engine_stalled",)), (320, up(), ())], verify.HELPED, "100%"),
     "slow as before": (
         [(300, up(ratio=0.5), ()), (600, up(ratio=0.5), ())],
-        verify.DID_NOT_HELP, "settling", "only 50%"),
+        verify.DID_NOT_HELP, "only 50%"),
     "slow at first, cold caches": (
-        [(300, up(ratio=0.5), ()), (599, up(ratio=0.9), ())], verify.HELPED, "settling", "90%"),
+        [(300, up(ratio=0.5), ()), (599, up(ratio=0.9), ())], verify.HELPED, "90%"),
     "no traffic": (
         [(300, up(ratio=None), ()), (600, up(ratio=None), ())],
-        verify.HELPED, "settling", "too little traffic"),
-    "too early to tell": ([(300, up(ratio=None), ())], None, "settling", "serves since 0 s"),
+        verify.HELPED, "too little traffic"),
+    "too early to tell": ([(300, up(ratio=None), ())], None, "serves since 0 s"),
     "it falls over while settling, and gets up": (
         [(300, up(ratio=None), ()), (500, DOWN, ()), (700, up(ratio=None), ()), (999, up(ratio=None), ())],
-        None, "settling", "serves since 299 s"),
+        None, "serves since 299 s"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("looks", "outcome", "stage", "words"), STORIES.values(), ids=STORIES)
-def test_story(looks: list[Look], outcome: str | None, stage: str, words: str) -> None:
+@pytest.mark.parametrize(("looks", "outcome", "words"), STORIES.values(), ids=STORIES)
+def test_story(looks: list[Look], outcome: str | None, words: str) -> None:
     """The last look decides, and says why."""
     started = verify.before(STUCK, ("engine_stalled",))
-    verification = Verification(started, start_seconds=1200, settle_seconds=300)
+    verification = Verification(started, SETTINGS)
     for since_s, signals, kinds in looks:
         progress = verification.update(since_s, signals, kinds)
 
-    assert (progress.outcome, progress.stage) == (outcome, stage)
+    assert progress.outcome == outcome
     assert words in progress.text
 
 
@@ -80,13 +82,12 @@ def test_start_takes_what_its_starts_took() -> None:
     for longest_s, default_s, limit_s in (
         (150.0, 1200, 300.0),
         (900.0, 1200, 1800.0),
-        (36.0, 1200, verify.LOADS_SECONDS_MIN),
+        (36.0, 1200, verify.STARTUP_SECONDS_MIN),
         (36.0, 100, 100.0),
     ):
         started = verify.before(STUCK, ())
-        verification = Verification(
-            started, start_seconds=default_s, settle_seconds=300, load_seconds_max=longest_s
-        )
+        settings = VerifySettings(start_seconds=default_s, settle_seconds=300)
+        verification = Verification(started, settings, longest_s)
         assert verification.update(limit_s - 1, DOWN, ()).outcome is None
         assert verification.update(limit_s, DOWN, ()).outcome == verify.DID_NOT_HELP
 
@@ -95,8 +96,8 @@ def test_counters_that_began_anew_tell_a_new_process_where_its_start_time_is_unk
     """Old versions do not export when their process started."""
     blind = replace(STUCK, process_start_time=None)
     anew = replace(up(), process_start_time=None, engines={"0": replace(FRESH, restarts=1)})
-    verification = Verification(verify.before(blind, ()), start_seconds=1200, settle_seconds=300)
-    assert verification.update(5, blind, ()).stage == "stopping"
+    verification = Verification(verify.before(blind, ()), SETTINGS)
+    assert verification.update(5, blind, ()).text == "the old process still answers"
     assert verification.update(60, anew, ()).outcome == verify.HELPED
 
 
@@ -111,7 +112,6 @@ PAYOFFS: dict[str, tuple[TargetSignals, float | None, float | None]] = {
 @pytest.mark.parametrize(("was", "ratio", "payoff"), PAYOFFS.values(), ids=PAYOFFS)
 def test_payoff(was: TargetSignals, ratio: float | None, payoff: float | None) -> None:
     """The share of its fresh throughput that the restart gave back."""
-    verification = Verification(verify.before(was, ()), start_seconds=1200, settle_seconds=300)
+    verification = Verification(verify.before(was, ()), SETTINGS)
     progress = verification.update(400, up(ratio=ratio), ())
     assert progress.payoff_ratio == (None if payoff is None else pytest.approx(payoff))
-    assert progress.load_seconds == 400

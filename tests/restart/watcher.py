@@ -1,8 +1,8 @@
-"""A watcher that kills itself where it is told to: one wish, one real attempt, a point at every boundary.
+"""A watcher that kills itself where it is told to: one request, one real attempt, a point at every boundary.
 
 `python -m tests.restart.watcher` reads a line of JSON {"folder", "point"} and forks a watcher for it, on a
 journal, a lock and a hook that are real; then it says how that one ended. A point is passed before and
-after every write of the journal and every call of hook, lock and world, and at each step of the hook's
+after every write of the journal and every call of hook, lock, targets and evidence, and at each step of the hook's
 own script; all are listed in the folder's file `points`, so none has to be known beforehand.
 With {"fault"} the disk breaks at that point instead (see Disk), until the attempt is over; with {"dies"}
 the watcher is killed then, before the disk is mended.
@@ -24,24 +24,25 @@ from typing import Any
 from tests.restart.world import (
     CALLED,
     END,
+    LOCKED,
     REQUEST,
     START,
     TARGET,
-    HandWorld,
+    Backends,
     Server,
+    World,
     command,
-    means,
 )
 from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart import restart, verify
-from vllm_watch.restart.attempt import Attempt
+from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.dispatcher import Dispatcher
 from vllm_watch.restart.hooks.base import HookCall, HookResult
 from vllm_watch.restart.hooks.command import Hook as CommandHook
-from vllm_watch.restart.journal import Journal
 from vllm_watch.restart.locks.file import Lock
-from vllm_watch.restart.standing import Standing
 from vllm_watch.state import file
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
 
 # Call 1 does nothing and asks for another; call 2 restarts. Each step is a point.
 SCRIPT = f"""
@@ -162,26 +163,27 @@ class WitnessedHook(CommandHook):
 
 
 async def watch(folder: Path, point: str, fault: str | None, *, dies: bool) -> None:
-    """Take up what is there, wish for a restart, and go on until nothing is left to do."""
+    """Take up what is there, ask for a restart, and go on until nothing is left to do."""
     (folder / "watcher.pid").write_text(str(os.getpid()))
     (folder / "point").write_text("" if fault else point)
     (folder / "state").mkdir(exist_ok=True)
     disk = Disk(folder, fault) if fault else None
     points, server = Points(folder, point, disk), Server(folder)
     journal = PointedJournal(folder / "state", points)
-    world = HandWorld(server, fresh_ratio=None, look_seconds=0.1)
+    world = World(server, LOCKED, fresh_ratio=None, look_seconds=0.1)
     hook = points.around("hook", WitnessedHook(command(server, SCRIPT), folder))
     lock = points.around("lock", Lock(folder, "chat", slots=1, ttl_seconds=LOCK_SECONDS))
     dispatcher = Dispatcher(
-        points.around("world", world), journal, Standing(journal, "1"),
-        means(lambda _: hook, lambda _: lock, holder=f"watcher {os.getpid()}"),
+        points.around("targets", world.targets), journal, Controls(journal, "1"),
+        Backends(lambda: hook, lambda: lock, holder=f"watcher {os.getpid()}"),
+        points.around("evidence", world.evidence),
     )  # fmt: skip
     await dispatcher.resume()
-    dispatcher.ask(REQUEST)
+    dispatcher.submit(REQUEST)
     running = asyncio.create_task(dispatcher.run())
     try:
         async with asyncio.timeout(WATCHED_SECONDS):
-            gates = await _until_over(dispatcher, world)
+            checks = await _until_over(dispatcher, world)
             broken = _snapshot(dispatcher, server)
             if disk is not None:
                 if dies:
@@ -192,7 +194,7 @@ async def watch(folder: Path, point: str, fault: str | None, *, dies: bool) -> N
         running.cancel()
         await dispatcher.attempts.stop()
         await journal.close()
-    report = {"gates": gates, "written": journal.written, "broken": broken}
+    report = {"checks": checks, "written": journal.written, "broken": broken}
     (folder / "report").write_text(json.dumps(report))
 
 
@@ -202,33 +204,33 @@ def _snapshot(dispatcher: Dispatcher, server: Server) -> dict[str, Any]:
     return {
         "state": last and last[0].state,
         "called": len(server.lines("called")),
-        "waiting": len(dispatcher.of_target(TARGET.name)),
+        "waiting": len(dispatcher.waiting(TARGET.name)),
     }
 
 
 async def _until_settled(dispatcher: Dispatcher, journal: Journal) -> None:
-    """Wait until the wish is fulfilled and the disk says how everything ended."""
+    """Wait until the request is carried out and the disk says how everything ended."""
     while True:
         over = dispatcher.attempts.busy(TARGET.name) is None
-        if over and not dispatcher.of_target(TARGET.name):
+        if over and not dispatcher.waiting(TARGET.name):
             kept = await journal.attempts()
             if kept and not any(each.open for each in kept):
                 return
         await asyncio.sleep(0.05)
 
 
-async def _until_over(dispatcher: Dispatcher, world: HandWorld) -> list[str]:
-    """Wait; return what stood against the wish when it was first decided about."""
-    gates: list[str] | None = None
+async def _until_over(dispatcher: Dispatcher, world: World) -> list[str]:
+    """Wait; return what stood against the request when it was first decided about."""
+    checks: list[str] | None = None
     while True:
         world.change.clear()
-        wishes = dispatcher.of_target(TARGET.name)
-        decision = wishes[0].decision if wishes else None
-        if decision is not None and gates is None:
-            gates = [refusal.gate for refusal in decision.refusals]
-        waits = wishes and (decision is None or decision.gate in ("lock", "under_way"))
+        waiting = dispatcher.waiting(TARGET.name)
+        decision = waiting[0].decision if waiting else None
+        if decision is not None and checks is None:
+            checks = list(decision.refusals)
+        waits = waiting and (decision is None or decision.check in ("lock", "under_way"))
         if not waits and dispatcher.attempts.busy(TARGET.name) is None:
-            return gates or []
+            return checks or []
         await world.change.wait()
 
 

@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 from tests.restart.world import ROOT, Server, python
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.journal import Journal
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
 
 END_SECONDS = 60.0
 

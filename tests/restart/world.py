@@ -11,24 +11,29 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tests.restart.hooks.calls import alive, started
-from vllm_watch.restart import evidence
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.facts import Answer, IncidentFact, Peers
+from vllm_watch.board.board import Board
+from vllm_watch.board.incidents import Incidents
+from vllm_watch.incidents.incident import Incident, IncidentEvent
+from vllm_watch.restart.evidence import EvidenceStore
+from vllm_watch.restart.facts import Answer
+from vllm_watch.restart.gates import Gates
 from vllm_watch.restart.hooks.base import Hook, Tools
 from vllm_watch.restart.hooks.command import Hook as CommandHook
 from vllm_watch.restart.locks.base import Lock
-from vllm_watch.restart.means import Means
-from vllm_watch.restart.policy import Policy
 from vllm_watch.restart.request import RestartRequest
+from vllm_watch.restart.targets import ManagedTarget, Targets
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.hooks import CommandHook as CommandSettings
-from vllm_watch.settings.restart import RestartSettings
+from vllm_watch.settings.lock import LockSettings
+from vllm_watch.settings.restart import BlockersSettings, RestartSettings
 from vllm_watch.signals.records import EngineSignals, TargetSignals
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
 
 ROOT = Path(__file__).parents[2]
 TARGET = Target(name="chat-0", url="http://127.0.0.1:9", group="chat")
@@ -40,6 +45,15 @@ SETTINGS = RestartSettings.model_validate({
     "mode": "auto", "hook": "script", "peers": "none", "new_version_seconds": 0,
     "verify": {"start_seconds": 2, "settle_seconds": 0.3}, "drain": {"deadline_seconds": 0.3},
 })  # fmt: skip
+
+LOCKED = SETTINGS.model_copy(update={"lock": LockSettings(kind="file")})
+STALL = Incident(
+    id="i1", target="chat-0", engine="0", kind="engine_stalled", cause="hang", severity="page",
+    summary="no step for 90 s", restart_advised=True, opened_t=1.0, updated_t=1.0,
+)  # fmt: skip
+
+QUIET = replace(STALL, firing=False)
+"""The last look did not find it, but it is open: what the server does now is other incidents'."""
 
 START = "setsid sleep 600 > /dev/null 2>&1 & echo $! >> pids; echo $! > server.pid"
 END = 'kill -9 "$(cat server.pid)"; echo "$VLLM_WATCH_ATTEMPT_ID" >> ended'
@@ -115,74 +129,127 @@ def _signals(
     )  # fmt: skip
 
 
-@dataclass
-class HandWorld:
-    """What the dispatcher asks of its surroundings, over one server's folder."""
+class World:
+    """A real board over one server's folder: whoever asks for the last look has one taken."""
 
-    server: Server
-    setting: RestartSettings = SETTINGS
-    targets: dict[str, Target] = field(default_factory=lambda: {TARGET.name: TARGET})
-    facts: dict[str, IncidentFact] = field(
-        default_factory=lambda: {"i1": IncidentFact(open=True, restart_advised=True)}
-    )
-    start_failures: dict[str, str] = field(default_factory=dict)
-    fresh_ratio: float | None = 1.0  # throughput of a server that runs; None: too little traffic
-    look_seconds: float = 0.02  # from one look to the next
-    state: str | None = None  # where it is to be another than the process shows
-    seen: bool = True
-    told: list[str] = field(default_factory=list)  # what was done, in order
-    change: asyncio.Event = field(default_factory=asyncio.Event)
+    def __init__(
+        self, server: Server, settings: RestartSettings = SETTINGS, *,
+        fresh_ratio: float | None = 1.0, look_seconds: float = 0.02,
+    ) -> None:  # fmt: skip
+        """`fresh_ratio`: throughput of a server that runs; None: too little traffic."""
+        self.server = server
+        self.fresh_ratio = fresh_ratio
+        self.look_seconds = look_seconds  # from one look to the next
+        self.seen = True
+        self.told: list[str] = []  # what was done, in order
+        self.change = asyncio.Event()
+        self.board = Board()
+        self.gates = Gates(Journal(server.folder))
+        self.targets = LookedAt(self)
+        self.evidence = Evidence(self)
+        self.watch(TARGET, settings)
+        self.incident()
 
-    def target(self, name: str) -> Target | None:
-        return self.targets.get(name)
+    def watch(self, target: Target, settings: RestartSettings = SETTINGS) -> None:
+        """One more target, whose server is the same."""
+        self.board.add_target(target, 5.0)
+        self.targets.managed[target.name] = ManagedTarget(target, settings)
 
-    def settings(self, name: str) -> RestartSettings:
-        return self.setting
+    @property
+    def settings(self) -> RestartSettings:
+        return self.targets.managed[TARGET.name].settings
+
+    @settings.setter
+    def settings(self, settings: RestartSettings) -> None:
+        self.targets.managed[TARGET.name].settings = settings
+
+    def incident(self, name: str = "i1", **changed: Any) -> None:
+        """Show an incident as it is now; `changed` is what differs from one whose restart is advised."""
+        self.board.tell([IncidentEvent("updated", 1.0, replace(QUIET, id=name, **changed))])
+
+    def crash_loops(self, why: str) -> None:
+        """It ends again and again as it starts."""
+        self.incident(
+            "loop", kind="engine_down", cause="crash_loop", summary=why, restart_advised=False
+        )
+
+    def no_incidents(self) -> None:
+        """Nothing is known of any incident."""
+        self.board.incidents = Incidents()
+        for entry in self.board.all_entries():
+            entry.incidents.open.clear()
+
+    def look(self, name: str) -> None:
+        """Publish what /proc says of the server now."""
+        entry = self.board.targets.get(name)
+        if entry is None:
+            return
+        if not self.seen:
+            entry.signals = None
+            return
+        signals = replace(self.server.signals(self.fresh_ratio), target=name)
+        fires = {"stalled": "engine_stalled", "down": "engine_down"}.get(signals.state)
+        self.board.publish(signals)
+        self.gates.looked(signals)
+        for kind in ("engine_stalled", "engine_down"):
+            found = replace(
+                STALL, id=f"{kind} {name}", target=name, kind=kind, restart_advised=False
+            )
+            if kind != fires:
+                found = replace(found, firing=False, resolved_t=2.0, resolution="healthy")
+            self.board.tell([IncidentEvent("updated", 1.0, found)])
+
+
+class LookedAt(Targets):
+    """The real targets; what is done to them is noted."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.board, world.gates)
+        self._world = world
 
     def signals(self, name: str) -> TargetSignals | None:
-        if not self.seen:
-            return None
-        now = self.server.signals(self.fresh_ratio)
-        return now if self.state is None else replace(now, state=self.state)
+        self._world.look(name)
+        return super().signals(name)
 
-    def open_kinds(self, name: str) -> frozenset[str]:
-        state = self.server.signals().state
-        return frozenset({"stalled": ("engine_stalled",), "down": ("engine_down",)}.get(state, ()))
-
-    def incident(self, incident_id: str) -> IncidentFact | None:
-        return self.facts.get(incident_id)
-
-    def peers(self, name: str) -> Peers | None:
-        return None
-
-    def load_seconds(self, name: str) -> float | None:
-        return None
-
-    def start_failure(self, name: str) -> str | None:
-        return self.start_failures.get(name)
+    def firing_kinds(self, name: str) -> frozenset[str]:
+        self._world.look(name)
+        return super().firing_kinds(name)
 
     async def next_look(self, name: str, timeout_seconds: float) -> bool:
-        await asyncio.sleep(self.look_seconds)
-        return self.seen
+        await asyncio.sleep(self._world.look_seconds)
+        return self._world.seen
 
-    async def evidence(self, attempt: Attempt) -> str | None:
-        self.told.append("evidence")
-        pid = self.server.pid
-
-        async def status() -> Any:
-            yield Path(f"/proc/{pid}/status").read_bytes()
-
-        folder = self.server.folder / "evidence"
-        return str(await evidence.keep(folder, attempt.id, {"status.txt": status()}))
-
-    def restarting(self, name: str, *, on: bool) -> None:
-        self.told.append(f"restarting {'on' if on else 'off'}")
+    def restarting(self, name: str, attempt: Attempt | None = None) -> None:
+        self._world.told.append(f"restarting {'on' if attempt is None else 'off'}")
+        super().restarting(name, attempt)
 
     def draining(self, name: str, *, on: bool) -> None:
-        self.told.append(f"draining {'on' if on else 'off'}")
+        self._world.told.append(f"draining {'on' if on else 'off'}")
+        super().draining(name, on=on)
 
-    def changed(self, name: str) -> None:
-        self.change.set()
+    def mark_changed(self, name: str) -> None:
+        super().mark_changed(name)
+        self._world.change.set()
+
+
+class Evidence(EvidenceStore):
+    """What /proc says of the server is kept of it."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.server.folder / "evidence", self)
+        self._world = world
+
+    async def keep(self, attempt: Attempt) -> str | None:
+        self._world.told.append("evidence")
+        return await super().keep(attempt)
+
+    def parts(self, target: str) -> Any:
+        status = Path(f"/proc/{self._world.server.pid}/status")
+
+        async def read() -> Any:
+            yield status.read_bytes()
+
+        return {"status.txt": read()}
 
 
 def command(server: Server, script: str, timeout_seconds: float = 20.0) -> CommandHook:
@@ -192,30 +259,23 @@ def command(server: Server, script: str, timeout_seconds: float = 20.0) -> Comma
     return CommandHook(settings, Tools())
 
 
-def means(
-    hook: Callable[[str], Hook | None],
-    lock: Callable[[RestartSettings], Lock | None] = lambda _: None,
-    answers: Callable[[], Iterable[Answer]] = tuple,
-    holder: str = "test",
-    **changed: Any,
-) -> Means:
-    """Means around one hook; `changed` is what differs in the policy."""
+class Backends:
+    """One hook, one lock and some blockers, in place of what a configuration names."""
 
-    def policy(settings: RestartSettings) -> Policy:
-        said = {
-            "mode": settings.mode, "triggers": frozenset(settings.triggers),
-            "cooldown_seconds": settings.cooldown_seconds, "cooldown_load_times": 0.0,
-            "budget_per_hour": settings.budget_per_hour, "budget_per_day": settings.budget_per_day,
-            "peers_matter": False, "peers_healthy_ratio_min": 0.5,
-            "new_version_seconds": settings.new_version_seconds,
-            "has_lock": lock(settings) is not None,
-        }  # fmt: skip
-        return Policy(**said | changed)
+    def __init__(
+        self, hook: Callable[[], Hook | None], lock: Callable[[], Lock | None] = lambda: None,
+        answers: Callable[[], Iterable[Answer]] = tuple, holder: str = "test",
+    ) -> None:  # fmt: skip
+        self._hook, self._lock, self._answers, self.holder = hook, lock, answers, holder
 
-    async def ask(_: object) -> tuple[Answer, ...]:
-        return tuple(answers())
+    def hook(self, name: str) -> Hook | None:
+        return self._hook()
 
-    return Means(hook=hook, lock=lock, ask_blockers=ask, policy=policy, holder=holder)
+    def lock(self, settings: LockSettings) -> Lock | None:
+        return self._lock()
+
+    async def ask_blockers(self, settings: BlockersSettings) -> tuple[Answer, ...]:
+        return tuple(self._answers())
 
 
 def python(*words: str, **how: Any) -> subprocess.Popen[str]:

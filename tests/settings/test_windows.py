@@ -1,12 +1,12 @@
 """Windows and freezes: days, midnight, time zones, and the nights on which the clocks change."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from vllm_watch.settings import windows
-from vllm_watch.settings.windows import Freeze, parse
+from vllm_watch.settings.windows import parse
 
 BERLIN = ZoneInfo("Europe/Berlin")  # clocks go back on 2026-10-25 and forward on 2027-03-28
 
@@ -83,12 +83,3 @@ def test_wrong_window_is_refused(text: str) -> None:
     """What cannot be read is said, and never taken for always or never."""
     with pytest.raises(ValueError, match=r"\S"):
         parse(text)
-
-
-def test_freeze() -> None:
-    """From its begin to before its end; of two the one that ends last."""
-    t = datetime(2026, 12, 24, tzinfo=UTC).timestamp()
-    short, long_ = Freeze(t, t + 10, "short"), Freeze(t - 5, t + 99, "long")
-    assert windows.frozen([short, long_], t) is long_
-    assert windows.frozen([short], t + 10) is None
-    assert windows.frozen([short], t - 1) is None

@@ -51,7 +51,7 @@ def test_nothing_spans_a_gap():
 def block(at_s, slow=1.0, **fields):
     seconds = STEP_SECONDS * slow
     return Block(
-        at_s=at_s, seconds=5.0, steps=5.0 / seconds, step_seconds=seconds, latency_seconds=seconds,
+        at_s=at_s, seconds=5.0, steps=5.0 / seconds, step_seconds=seconds,
         tokens_per_step=10.0, kv_usage=0.3, running=10.0, waiting=0.0, waiting_min=0.0, running_min=10.0,
         generated=100.0, prompted=0.0, finished=1.0, finished_tokens=100.0, preempted=0.0, **fields,
     )  # fmt: skip

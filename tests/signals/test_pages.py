@@ -21,7 +21,7 @@ class Books:
     def see(self, usage, tokens, *, well=False):
         self.at_s += self.interval
         block = Block(
-            at_s=self.at_s, seconds=self.interval, steps=100.0, step_seconds=0.05, latency_seconds=0.05,
+            at_s=self.at_s, seconds=self.interval, steps=100.0, step_seconds=0.05,
             tokens_per_step=10.0, kv_usage=usage, running=10.0, waiting=0.0, waiting_min=0.0, running_min=10.0,
             generated=200.0, prompted=0.0, finished=1.0, finished_tokens=100.0, preempted=0.0,
             kv_usage_end=usage, tokens_in_flight=None if tokens is None else ZERO + tokens,
@@ -91,7 +91,7 @@ def test_nothing_is_said_without_books():
 
 def test_who_gets_a_token_in_each_step_is_not_being_prefilled():
     block = Block(
-        at_s=5.0, seconds=5.0, steps=100.0, step_seconds=0.05, latency_seconds=0.05, tokens_per_step=10.0,
+        at_s=5.0, seconds=5.0, steps=100.0, step_seconds=0.05, tokens_per_step=10.0,
         kv_usage=0.9, running=10.0, waiting=0.0, waiting_min=0.0, running_min=10.0, generated=200.0,
         prompted=0.0, finished=0.0, finished_tokens=0.0, preempted=0.0,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from vllm_watch.signals.throughput import Throughput
 
 def block(generated=100.0, prompted=400.0, **fields):
     known = {
-        "at_s": 0.0, "seconds": 10.0, "steps": 100.0, "step_seconds": 0.1, "latency_seconds": 0.1,
+        "at_s": 0.0, "seconds": 10.0, "steps": 100.0, "step_seconds": 0.1,
         "tokens_per_step": 50.0, "kv_usage": 0.5, "running": 10.0, "waiting": 0.0,
         "waiting_min": 0.0, "running_min": 10.0, "generated": generated, "prompted": prompted,
         "finished": 20.0, "finished_tokens": 5000.0, "preempted": 0.0,

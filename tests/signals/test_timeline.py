@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.timeline import Timeline
 
 # Each story: list of (t, monotonic_s or None), then what the last step is: (seconds, known).
@@ -79,6 +79,6 @@ def test_an_observation_at_or_before_the_last_one_is_late(moment, late):
 def test_an_axis_that_stands_nowhere_is_not_gone_on_with(at_s):
     """Steps of seconds would be lost on it."""
     timeline = Timeline()
-    with pytest.raises(kept.DAMAGE):
+    with pytest.raises(stored.DAMAGE):
         timeline.restore({"t": 100.0, "at_s": at_s})
     assert timeline.export_state() is None

@@ -5,7 +5,7 @@ import pytest
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals import xid
-from vllm_watch.signals.standing_xids import StandingXids
+from vllm_watch.signals.recent_xids import RecentXids
 
 BUCKETS = {
     # NVIDIA's immediate action, of the codes that engines meet most
@@ -34,18 +34,12 @@ def test_a_code_that_nobody_knows_is_said_to_be():
     assert not xid.needs_hands(999)
 
 
-def test_the_worst_of_several():
-    """A crash leaves many codes: 45 and 43 follow 79."""
-    assert xid.worst((45, 31, 79, 43)).code == 79
-    assert xid.worst(()) is None
-
-
 HELD = (ProcessSample(pid=7),)
 
 
 def standing(code, after_s, processes=HELD, **fields):
     """The codes that are shown so long after one was told."""
-    watch = StandingXids()
+    watch = RecentXids()
     watch.look(0.0, reading((code,), HELD))
     return watch.look(after_s, reading((), processes, **fields)).gpus[0].xid_errors
 
@@ -71,7 +65,7 @@ def test_one_that_asks_for_a_reset_stands_until_the_gpu_is_empty():
 
 def test_a_poll_that_failed_says_nothing_of_codes():
     """What stands, stands on."""
-    watch = StandingXids()
+    watch = RecentXids()
     watch.look(0.0, reading((95,), HELD))
     hung = GpuReading(status="hung")
     assert watch.look(5.0, hung) is hung

@@ -110,6 +110,7 @@ def test_an_engine_that_starves_is_seen_to_wait(run):
         seen = observed(started)
         first = waited(waits, seen)
         assert (first.engine, first.waited_seconds) == ("0", 0.0)
+        assert pid in waits.pids  # whose GPU memory is this server's, too
         time.sleep(0.3)
         assert waited(waits, seen).waited_seconds < 0.2
 

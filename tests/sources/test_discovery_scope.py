@@ -84,6 +84,17 @@ async def test_a_host_that_the_operator_lists_is_shown_our_key(tmp_path: Path) -
     assert f"Bearer {KEY}" in str(shown)
 
 
+async def test_a_host_that_a_file_names_is_asked_with_the_tls_of_all(tmp_path: Path) -> None:
+    """A certificate is no key: it proves who asks to whoever is asked, and is of no use to them."""
+    config(tmp_path, [])
+    (tmp_path / "found.json").write_text('[{"targets": ["10.0.0.1:8000"], "labels": {"__scheme__": "https"}}]')  # fmt: skip
+    environ = {"VLLM_WATCH_SCRAPE__TLS_CONFIG__SERVER_NAME": "llm.example.org"}
+    settings = load(tmp_path / "config.yaml", environ=environ)
+    (found,) = await Discovery(settings).refresh(0) or ()
+    scrape = settings.scrape_for(found)
+    assert (scrape.api_key_file, scrape.tls_config.server_name) == (None, "llm.example.org")
+
+
 async def test_what_is_not_allowed_is_not_asked(tmp_path: Path) -> None:
     """Not even for its metrics; it is said, once, and is no failure of discovery."""
     async with wire() as server:

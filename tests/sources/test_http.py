@@ -1,6 +1,7 @@
 """Every way in which a call can end is told apart, within its bounds of time and size."""
 
 import asyncio
+import gc
 import gzip
 import socket
 import ssl
@@ -11,7 +12,7 @@ import pytest
 
 from tests.sources.black_hole import black_hole
 from tests.sources.wire import wire
-from vllm_watch.sources import http
+from vllm_watch.sources import http, http_request
 
 BOMB = gzip.compress(b"x" * 50_000_000)
 LIMITS = http.Limits(connect_timeout_seconds=0.3, timeout_seconds=0.6, body_bytes_max=100_000)
@@ -31,6 +32,11 @@ async def ends(handler, path="/metrics"):
 
 async def silence(request):
     await asyncio.sleep(5)
+
+
+async def half_a_head(request):
+    await request.raw(b"HTTP/1.1 200 OK\r\nContent-")
+    await silence(request)
 
 
 async def drip(request):
@@ -58,6 +64,40 @@ async def endless(request):
     await request.raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     while True:
         await request.raw(b"2000\r\n" + b"x" * 0x2000 + b"\r\n")
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+async def broken_chunk(request):
+    await request.raw(CHUNKED + b"3\r\nabc\r\n")
+    await asyncio.sleep(0.1)
+    await request.raw(b"no chunk\r\n")
+    await silence(request)
+
+
+async def head_and_silence(request):
+    await request.raw(CHUNKED)
+    await silence(request)
+
+
+def again_and_again(begin, piece):
+    """Sends the same without end, a lot at a time."""
+
+    async def answer(request):
+        await request.raw(begin)
+        while True:
+            await request.raw(piece * 1000)
+
+    return answer
+
+
+tiny_chunks = again_and_again(CHUNKED, b"1;extension\r\na\r\n")
+endless_extension = again_and_again(CHUNKED + b"3;", b"x" * 100)
+endless_headers = again_and_again(b"HTTP/1.1 200 OK\r\n", b"A: b\r\n")
+endless_header = again_and_again(b"HTTP/1.1 200 OK\r\nA: ", b"x" * 100)
+endless_trailers = again_and_again(CHUNKED + b"0\r\n", b"A: b\r\n")
+endless_informational = again_and_again(b"", b"HTTP/1.1 100 Continue\r\n\r\n")
 
 
 async def declared_huge(request):
@@ -92,8 +132,22 @@ async def server_error(request):
 @pytest.mark.parametrize(
     ("handler", "outcome", "status", "words"),
     [
-        (silence, "read_timeout", None, "no complete answer within 0.6 s"),
-        (drip, "read_timeout", None, "no complete answer within 0.6 s"),
+        (silence, "read_timeout", None, "no complete answer within 0.6 s: not a byte came"),
+        (
+            half_a_head,
+            "read_timeout",
+            None,
+            "no complete answer within 0.6 s: its head did not end",
+        ),
+        (head_and_silence, "read_timeout", None, "its head came, and 0 bytes of the body"),
+        (drip, "read_timeout", None, "no complete answer within 0.6 s: its head came, and"),
+        (broken_chunk, "garbled", 200, "Invalid character in chunk size"),
+        (tiny_chunks, "garbled", 200, "bytes of chunk sizes"),
+        (endless_extension, "garbled", 200, "bytes of chunk sizes"),
+        (endless_headers, "garbled", None, "more than 128 headers"),
+        (endless_header, "garbled", None, "its head is longer than"),
+        (endless_trailers, "garbled", 200, "more than 128 headers"),
+        (endless_informational, "garbled", None, "over 16 informational answers"),
         (reset_at_once, "disconnected", None, "the connection broke off"),
         (cut_body, "disconnected", None, "the connection broke off"),
         (not_http, "garbled", None, "the answer is not HTTP"),
@@ -101,11 +155,13 @@ async def server_error(request):
         (bomb, "too_large", 200, "longer than 100000 bytes"),
         (cut_gzip, "garbled", 200, "the gzip body ends early"),
         (more_than_gzip, "garbled", 200, "bytes follow the end"),
-        (false_gzip, "garbled", None, "cannot be unpacked"),
-        (brotli, "garbled", None, "was not asked for"),
+        (false_gzip, "garbled", 200, "cannot be unpacked"),
+        (brotli, "garbled", 200, "was not asked for"),
         (server_error, "http", 500, "HTTP 500"),
     ],
-    ids=lambda value: getattr(value, "__name__", None),
+    ids=lambda value: next(
+        (name for name, known in list(globals().items()) if known is value), None
+    ),
 )
 async def test_each_way_to_fail_has_its_own_outcome(handler, outcome, status, words):
     """The outcome, the status where there is one, and a sentence; and never later than the bound."""
@@ -251,7 +307,7 @@ async def test_a_redirect_to_another_server_is_not_followed():
     assert other.requests == []
 
 
-@pytest.mark.parametrize("location", ["http://[::1", "//", "http://", ""])
+@pytest.mark.parametrize("location", ["http://[::1", "//", "http://", "", "/" + "x" * 2048])
 async def test_a_redirect_to_nowhere_is_the_answer_itself(location):
     """A Location that is no address is not followed, and raises nothing."""
 
@@ -273,6 +329,41 @@ async def test_a_redirect_in_a_circle_ends():
         answer = await get(server.url + "/metrics")
         assert len(server.requests) == 1 + http.REDIRECTS_MAX
     assert answer.call.status == 302
+
+
+LEFT = {
+    "one that is too large": endless,
+    "one of tiny chunks": tiny_chunks,
+    "one that breaks off": cut_body,
+    "one that is whole": "x" * 50_000,
+    "one that is packed, and no gzip": false_gzip,
+}
+
+
+@pytest.mark.parametrize("answer", LEFT.values(), ids=LEFT)
+async def test_nothing_of_an_answer_waits_for_the_garbage_collector(answer):
+    """Parts of a body in a cycle, as in an error's traceback, would be 16 MB a look until it runs."""
+    async with wire() as server, http.new_session() as session:
+        server.on("/metrics", answer)
+        await http.get(session, server.url + "/nowhere", LIMITS, {})
+        gc.collect()
+        gc.set_debug(gc.DEBUG_SAVEALL)
+        try:
+            await http.get(session, server.url + "/metrics", LIMITS, {})
+            await asyncio.sleep(0.1)  # until the loop has let go of the connection
+            gc.collect()
+            held = [part for each in gc.garbage for part in gc.get_referents(each) if isinstance(part, bytes)]  # fmt: skip
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+    assert sum(map(len, held)) < 10_000
+
+
+async def test_urls_are_remembered_so_far():
+    """Whoever redirects to another place each time makes us remember no more than so many, and none that is long."""
+    assert http_request.place.cache_info().maxsize == http_request.PLACES_MAX
+    with pytest.raises(ValueError, match="longer than"):
+        http_request.place("http://engine/" + "x" * http_request.URL_CHARS_MAX)
 
 
 async def test_a_huge_declared_length_is_not_believed_into_memory():

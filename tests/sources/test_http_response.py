@@ -1,5 +1,6 @@
 """What is an answer in HTTP/1.x and what only looks like one, however its bytes arrive."""
 
+import gzip
 import http.client
 import io
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ from hypothesis import strategies as st
 
 from tests.examples import examples
 from vllm_watch.sources import http_response
-from vllm_watch.sources.http_failures import NotHttpError
 from vllm_watch.sources.http_response import ResponseReader
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -32,20 +32,21 @@ class Read:
 NOT_HTTP = None
 
 
+BODY_BYTES_MAX = 1000
+
+
 def read(pieces, *, end=False):
     """Feed the pieces; then the connection is closed, or stays open and silent."""
-    reader, body = ResponseReader(), b""
-    try:
-        for piece in pieces:
-            if reader.whole:
-                reader.extra = True
-                break
-            body += reader.feed(piece)
-        if end:
-            reader.end()
-    except NotHttpError:
+    reading = ResponseReader()
+    reading.expect(BODY_BYTES_MAX, BODY_BYTES_MAX)
+    for piece in pieces:
+        reading.feed(piece)
+    if end:
+        reading.end()
+    if reading.wrong is not None:
+        assert reading.wrong[0] == "garbled"
         return NOT_HTTP
-    return Read(reader.status, body, reader.whole, reader.keeps, reader.extra)
+    return Read(reading.status, reading.body(), reading.whole, reading.keeps, reading.extra)
 
 
 def an(body, status=200, *, keeps=True, extra=False):
@@ -65,7 +66,7 @@ ANSWERS = {
     "no length": (OK + b"\r\nabc", half(b"abc", keeps=False)),
     "HTTP/1.0": (b"HTTP/1.0 200 OK\r\n" + THREE, an(b"abc", keeps=False)),
     "HTTP/1.0 that stays": (b"HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n" + THREE, an(b"abc")),
-    "HTTP/1.0 in chunks": (b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n" + CHUNKED[17:] + b"0\r\n\r\n", an(b"", keeps=False)),
+    "HTTP/1.0 in chunks": (b"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n" + CHUNKED[17:] + b"0\r\n\r\n", an(b"")),
     "it closes": (OK + b"Connection: close\r\n" + THREE, an(b"abc", keeps=False)),
     "it closes, among others": (OK + b"Connection: x , Close\r\n" + THREE, an(b"abc", keeps=False)),
     "it closes, said apart": (OK + b"Connection: x\r\nConnection: close\r\n" + THREE, an(b"abc", keeps=False)),
@@ -74,9 +75,13 @@ ANSWERS = {
     "a reason that is no ASCII": (b"HTTP/1.1 200 \xc3\xa4\r\n" + THREE, an(b"abc")),
     "chunks": (CHUNKED + b"1\r\na\r\n2\r\nbc\r\n0\r\n\r\n", an(b"abc")),
     "chunks in capitals and zeros": (CHUNKED + b"000A\r\n0123456789\r\n00\r\n\r\n", an(b"0123456789")),
-    "chunks with extensions": (CHUNKED + b'3;a="b;c"\r\nabc\r\n0 ; x\r\n\r\n', an(b"abc")),
+    "chunks with extensions": (CHUNKED + b'3;a="b;c"\r\nabc\r\n0;x\r\n\r\n', an(b"abc")),
     "chunks and trailers": (CHUNKED + b"3\r\nabc\r\n0\r\nExpires: x\r\nA:\r\n\r\n", an(b"abc")),
-    "chunks and more": (CHUNKED + b"0\r\n\r\n\r\n", an(b"", extra=True)),
+    "chunks and more": (CHUNKED + b"0\r\n\r\nH", an(b"", extra=True)),
+    "chunks and an empty line, which is nothing": (CHUNKED + b"0\r\n\r\n\r\n", an(b"")),
+    "an empty line before it, which is nothing": (b"\r\n" + OK + THREE, an(b"abc")),
+    "a header without a value": (OK + b"A:\r\nB: \r\n" + THREE, an(b"abc")),
+    "a chunk of any size": (CHUNKED + b"f" * 16 + b"\r\nabc", half(b"abc")),
     "chunks without the last": (CHUNKED + b"3\r\nabc\r\n", half(b"abc")),
     "chunks without the end of the last": (CHUNKED + b"3\r\nabc\r\n0\r\n", half(b"abc")),
     "a head that has not ended": (b"HTTP/1.1 200 OK\r\nContent-Le", Read()),
@@ -94,7 +99,7 @@ GARBAGE = {
     "a page": b"<html>500</html>",
     "another protocol": b"SSH-2.0-OpenSSH_9.2\r\n",
     "bytes of TLS": b"\x15\x03\x01\x00\x02\x02\x46",
-    "a line before it": b"\r\n" + OK + THREE,
+    "a line before it": b"x\r\n" + OK + THREE,
     "HTTP/0.9": b"metric 1\n",
     "HTTP/2": b"HTTP/2.0 200 OK\r\n" + THREE,
     "no version": b"HTTP/ 200 OK\r\n" + THREE,
@@ -134,7 +139,8 @@ GARBAGE = {
     "a size with a low line": CHUNKED + b"0_3\r\nabc\r\n0\r\n\r\n",
     "a size and a space": CHUNKED + b"3 \r\nabc\r\n0\r\n\r\n",
     "no size": CHUNKED + b"\r\nabc\r\n0\r\n\r\n",
-    "a size beyond all": CHUNKED + b"f" * 16 + b"\r\nabc",
+    "a size beyond all": CHUNKED + b"1" + b"0" * 16 + b"\r\nabc",
+    "a space before an extension": CHUNKED + b"3 ;x\r\nabc\r\n0\r\n\r\n",
     "a chunk longer than it said": CHUNKED + b"3\r\nabcd\r\n0\r\n\r\n",
     "a bare line feed after a size": CHUNKED + b"3\nabc\r\n0\r\n\r\n",
     "a bare line feed after a chunk": CHUNKED + b"3\r\nabc\n0\r\n\r\n",
@@ -148,7 +154,8 @@ GARBAGE = {
     "too many trailers": CHUNKED + b"0\r\n" + b"A: b\r\n" * 129,
     "a head without end": OK + b"A: " + b"x" * http_response.HEAD_BYTES_MAX,
     "a head that is long and ends": OK + b"A: " + b"x" * http_response.HEAD_BYTES_MAX + b"\r\n" + THREE,
-    "an extension without end": CHUNKED + b"3;" + b"x" * http_response.LINE_BYTES_MAX,
+    "nothing but trailers": CHUNKED + b"0\r\n" + b"A: " + b"x" * http_response.FRAMING_BYTES_MAX,
+    "an extension without end": CHUNKED + b"3;" + b"x" * http_response.FRAMING_BYTES_MAX,
 }  # fmt: skip
 
 STORIES = {**ANSWERS, **{f"no HTTP: {name}": (data, NOT_HTTP) for name, data in GARBAGE.items()}}
@@ -186,21 +193,51 @@ def test_what_a_closed_connection_ends(data, whole):
     assert read([data], end=True).whole == whole
 
 
+def reader(body_bytes_max=BODY_BYTES_MAX):
+    """One that expects an answer."""
+    made = ResponseReader()
+    made.expect(body_bytes_max)
+    return made
+
+
 def test_chunks_that_are_mostly_framing_are_refused():
     """A body of a byte a chunk: a little of it is read, and not as much as the sender likes."""
-    reader, chunk = ResponseReader(), b"1;" + b"x" * 3000 + b"\r\na\r\n"
-    reader.feed(CHUNKED)
-    enough = http_response.FRAMING_BYTES_MAX // 3000
-    assert reader.feed(chunk) == b"a"
-    with pytest.raises(NotHttpError, match="of chunk sizes"):
-        reader.feed(chunk * enough)
+    reading, chunk = reader(1 << 24), b"1\r\na\r\n"
+    reading.feed(CHUNKED + chunk)
+    assert reading.body() == b"a"
+    for _ in range(1 + http_response.FRAMING_BYTES_MAX // len(chunk[1:]) // 1000):
+        reading.feed(chunk * 1000)
+    assert reading.wrong == ("garbled", "the answer is not HTTP: over 1048576 bytes of chunk sizes and trailers")  # fmt: skip
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_body_that_is_too_large_is_let_go_at_once(packed):
+    """With the byte that is too much nothing of it is held, and nothing of what still comes."""
+    coding, body = (b"Content-Encoding: gzip\r\n", gzip.compress(b"x" * 5000)) if packed else (b"", b"x" * 5000)  # fmt: skip
+    reading = reader()
+    reading.feed(OK + coding + b"\r\n")
+    for at in range(len(body)):
+        reading.feed(body[at : at + 1])
+    assert reading.wrong == ("too_large", "the body is longer than it may be")
+    assert (reading.ended, reading.body()) == (True, b"")
 
 
 def test_headers_are_kept_by_name():
     """In lower case, without the space around a value; several of a name are one, in their order."""
-    reader = ResponseReader()
-    reader.feed(b"HTTP/1.1 200 OK\r\nX-A:  1 \r\nx-a: 2\r\nCONTENT-TYPE: text/plain\r\n" + THREE)
-    assert reader.headers == {"x-a": "1, 2", "content-type": "text/plain", "content-length": "3"}
+    reading = reader()
+    reading.feed(b"HTTP/1.1 200 OK\r\nX-A:  1 \r\nx-a: 2\r\nE:\r\nCONTENT-TYPE: text/plain\r\n" + THREE)  # fmt: skip
+    assert reading.headers == {"x-a": "1, 2", "e": "", "content-type": "text/plain", "content-length": "3"}  # fmt: skip
+
+
+def test_one_answer_after_another():
+    """As on a connection that is used again: nothing of the one before is left."""
+    reading = reader()
+    reading.feed(OK + b"A: b\r\n" + THREE)
+    assert (reading.whole, reading.body()) == (True, b"abc")
+    reading.expect(BODY_BYTES_MAX)
+    assert (reading.status, reading.headers, reading.body()) == (0, {}, b"")
+    reading.feed(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n")
+    assert (reading.status, reading.headers, reading.whole) == (503, {"content-length": "0"}, True)
 
 
 class Wire(io.BytesIO):
@@ -240,7 +277,7 @@ def in_chunks(draw, body):
     out = b""
     for begin, end in zip([0, *cuts], [*cuts, len(body)], strict=True):
         if piece := body[begin:end]:
-            extension = draw(st.sampled_from((b"", b";a=b", b' ; a="b"')))
+            extension = draw(st.sampled_from((b"", b";a=b", b';a="b"')))
             out += b"%x" % len(piece) + extension + b"\r\n" + piece + b"\r\n"
     return out + b"0\r\n" + draw(st.sampled_from((b"", b"A: b\r\n"))) + b"\r\n"
 
@@ -253,12 +290,14 @@ def test_what_is_well_formed_is_read_as_others_read_it(answer):
     theirs = http.client.HTTPResponse(Wire(data), method="GET")
     theirs.begin()
     headers = {key.lower(): value for key, value in theirs.getheaders()}
-    reader = ResponseReader()
-    body = b"".join(reader.feed(piece) for piece in pieces if piece)
+    reading = ResponseReader()
+    reading.expect(BODY_BYTES_MAX, BODY_BYTES_MAX)
+    for piece in filter(None, pieces):
+        reading.feed(piece)
 
-    assert reader.end()
-    assert (reader.status, reader.headers, body) == (theirs.status, headers, theirs.read())
-    assert not reader.extra
+    assert reading.end()
+    assert (reading.status, reading.headers, reading.body()) == (theirs.status, headers, theirs.read())  # fmt: skip
+    assert not reading.extra
 
 
 @examples(500)

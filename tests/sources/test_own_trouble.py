@@ -42,7 +42,10 @@ def test_whose_trouble_it_is(error, words):
 
 async def both(host, port):
     """A name with an address that TCP never reaches (of many hosts), before one that it does."""
-    return [(socket.AF_INET6, ("ff02::1", port, 0, 0)), (socket.AF_INET, ("127.0.0.1", port))]
+    tcp = socket.SOCK_STREAM, socket.IPPROTO_TCP, ""
+    return [
+        (socket.AF_INET6, *tcp, ("ff02::1", port, 0, 0)), (socket.AF_INET, *tcp, ("127.0.0.1", port)),
+    ]  # fmt: skip
 
 
 async def test_one_of_two_addresses_refuses():

@@ -3,10 +3,12 @@
 import asyncio
 import time
 
-from vllm_watch.lab.sampling import observe
+from benchmarks.lab.virtual import observe
+from tests.told import said
 from vllm_watch.lab.stories import STORIES
-from vllm_watch.state.rows import WatchRow
-from vllm_watch.state.store import Store
+from vllm_watch.state.incidents import IncidentTable
+from vllm_watch.state.learnt import Learnt
+from vllm_watch.state.worker import Worker
 from vllm_watch.watch.watch import Watch
 
 
@@ -14,18 +16,16 @@ def through_a_file(folder, state):
     """Write a state into a real state folder, and read it as the next process would."""
 
     async def write():
-        store = Store(folder, lambda *_: None)
-        await store.open()
-        store.put(
-            watch=WatchRow(target=state["target"], group="g", saved_t=time.time(), state=state)
-        )
-        await store.close()
+        worker = Worker(folder, lambda *_: None)
+        learnt = Learnt(target=state["target"], group="g", saved_t=time.time(), state=state)
+        IncidentTable(worker).put(learnt=learnt)
+        await worker.close()
 
     async def read():
-        store = Store(folder, lambda *_: None)
-        contents = await store.open()
-        await store.close()
-        return contents.watches[0].state
+        worker = Worker(folder, lambda *_: None)
+        contents = await IncidentTable(worker).open(0)
+        await worker.close()
+        return contents.learnt[0].state
 
     asyncio.run(write())
     return asyncio.run(read())
@@ -45,7 +45,7 @@ def judged(observations, *, splits=(), folder=None, away_looks=0):
         if watch is None:
             watch = Watch("vllm")
             assert watch.restore(state, observation.t) == []
-        events += watch.observe(observation)
+        events += said(watch.observe(observation))
     assert watch.failures == {}
     return events, watch
 

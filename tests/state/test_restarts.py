@@ -56,6 +56,7 @@ async def test_an_open_incident_goes_on_under_its_id(tmp_path):
             await first.until(lambda s: s["targets"] and s["targets"][0]["state"] == "serving")
             live.scene["vllm"].fault("hang")
             (incident,) = opened(await first.until(opened, seconds=PATIENCE))
+            await on_disk(tmp_path, incident)
             await first.end(signal.SIGKILL)
 
         async with watching(live, tmp_path) as second:
@@ -108,14 +109,24 @@ async def test_an_incident_that_cannot_be_taken_up_ends(tmp_path):
             await first.until(lambda s: s["targets"] and s["targets"][0]["state"] == "serving")
             live.scene["vllm"].fault("hang")
             (incident,) = opened(await first.until(opened, seconds=PATIENCE))
+            await on_disk(tmp_path, incident)
             await first.end(signal.SIGKILL)
-        rows(tmp_path, "UPDATE watch SET state = replace(state, 'followed', 'fellow')")
+        damage = "UPDATE watch SET state = replace(state, 'followed', 'fellow') WHERE target = 'a'"
+        rows(tmp_path, damage)
         async with watching(live, tmp_path) as second:
             await second.until(lambda s: s["targets"])
             (lost,) = second.events("state_entry_lost")
             assert "lifecycle" in lost["cause"]
             (past,) = await incidents(second, "?state=resolved")
             assert (past["id"], past["resolution"]) == (incident["id"], "superseded")
+
+
+async def on_disk(folder, incident):
+    """Wait for it: what is shown is written a moment later."""
+    deadline = time.monotonic() + PATIENCE
+    while (incident["id"],) not in rows(folder, "SELECT id FROM incident"):
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.02)
 
 
 def rows(folder, statement):
@@ -198,10 +209,10 @@ async def test_what_was_learnt_is_kept_as_it_stops(tmp_path):
             await first.until(lambda s: s["targets"] and s["targets"][0]["state"] == "serving")
             began = time.time()
             assert await first.end() == 0
-        ((state, saved_t),) = rows(tmp_path, "SELECT state, saved_t FROM watch")
+        ((state, saved_t),) = rows(tmp_path, "SELECT state, saved_t FROM watch WHERE target = 'a'")
         assert saved_t >= began
         assert "throughput_collapse" in json.loads(state)["detectors"]
         async with watching(live, tmp_path) as second:
             await second.until(lambda s: s["targets"] and s["targets"][0]["state"] == "serving")
-        (said,) = second.events("target_remembered")
+        (said,) = (e for e in second.events("target_remembered") if e["target"] == "a")
         assert (said["incidents"], said["away_seconds"] < 60) == (0, True)

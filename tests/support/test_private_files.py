@@ -54,7 +54,7 @@ async def spool(folder: Path) -> None:
 
 
 async def bundle(folder: Path) -> None:
-    await evidence.keep(folder, "a1", {"part": part()})
+    await evidence.write(folder, "a1", {"part": part()})
 
 
 async def lock(folder: Path) -> None:
@@ -151,7 +151,7 @@ async def test_no_folder_of_ours_is_a_link(
 async def test_no_name_leads_out_of_the_folder(tmp_path: Path, victim: Path, name: str) -> None:
     """Names come from discovery and from who asks; a file's name keeps letters, digits, and three signs."""
     folder = tmp_path / "evidence"
-    path = await evidence.keep(folder, name, {name: part()})
+    path = await evidence.write(folder, name, {name: part()})
     assert path.parent == folder
     assert sorted(folder.iterdir()) == [path]
     assert victim.read_text() == "precious"

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.daemon_process import ROOT, daemon
+from tests.told import made
 from vllm_watch.board.board import Board
 from vllm_watch.export.in_a_line import in_a_line
 from vllm_watch.samples.target import Target
@@ -198,6 +199,6 @@ def test_a_board_in_a_line():
     assert told == "0 of 1 target answer, 1 not looked at yet, nothing is wrong; http://x/"
 
     event = {"t": 1.0, "event": "opened", "id": "x", "target": "a", "engine": None, "kind": "engine_down",
-             "cause": "crash", "severity": "page", "summary": "", "evidence": None, "restart_advised": False}  # fmt: skip
-    board.incident_events("a", [event])
+             "cause": "crash", "severity": "page", "summary": "", "restart_advised": False}  # fmt: skip
+    board.tell(made(event))
     assert "not looked at yet, 1 incident open (1 page); " in in_a_line(board, "http://x")

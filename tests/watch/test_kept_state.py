@@ -6,9 +6,10 @@ from dataclasses import replace
 import pytest
 
 from tests.state.splitting import told
+from tests.told import said
 from vllm_watch.incidents import incident
 from vllm_watch.samples.observation import Call, Observation
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.life import Life, life_of
 from vllm_watch.watch.watch import Watch
 
@@ -31,7 +32,7 @@ def gone_on(state, observations, *, away=0.0):
         if first:
             assert watch.restore(state, later.t) == []
             first = False
-        events += watch.observe(later)
+        events += said(watch.observe(later))
     assert watch.failures == {}
     return events, watch
 
@@ -143,7 +144,7 @@ def test_a_sibling_gives_its_patience_and_nothing_else(well, slow):
     state["detectors"]["engine_down"]["loading"]["starts_s"] = [700.0]
     watch = Watch("sibling")
     assert watch.inherit(state) == []
-    assert pages([event for each in slow[64:] for event in watch.observe(each)]) == []
+    assert pages([event for each in slow[64:] for event in said(watch.observe(each))]) == []
     detectors = watch.export_state()["detectors"]
     assert detectors["engine_stalled"]["engines"]["0"]["pauses"][:3] == [30.0, 31.0, 32.0]
     assert detectors["engine_down"]["loading"]["starts_s"] == [700.0]
@@ -210,7 +211,7 @@ def test_an_incident_is_the_same_after_it_was_kept(slow):
     (before,) = watch.incidents
     plain = json.loads(json.dumps(incident.export_state(before)))
     assert incident.restore(plain) == before
-    with pytest.raises(kept.DAMAGE):
+    with pytest.raises(stored.DAMAGE):
         incident.restore({**plain, "summary": None})
 
 

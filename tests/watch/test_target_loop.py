@@ -8,6 +8,9 @@ from contextlib import asynccontextmanager, suppress
 from structlog.testing import capture_logs
 
 from tests.dashboards.prometheus import free_port
+from tests.detectors.looks import seen
+from vllm_watch.board.board import Board
+from vllm_watch.incidents.own_restart import NO_RESTART, RestartNews
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http
@@ -23,17 +26,60 @@ ERROR 11-21 03:00:09 [core.py:7] ValueError: No available memory for the cache b
 """
 
 
+class Host:
+    """The host of a target: what the loop asks of it. `read` gives the GPUs of a look."""
+
+    def __init__(self, read=lambda: None):
+        self.read = read
+
+    @property
+    def gpus(self):
+        return self.read()
+
+    def concerning(self, target):
+        return (f"what hits {target}",)
+
+
+class Publisher:
+    """Keeps the observation and the signals of each look."""
+
+    def __init__(self):
+        self.seen = asyncio.Queue()
+        self.signals = []
+
+    def look(self, target, watch, look, signals, events, late_s):
+        self.signals.append(signals)
+        self.seen.put_nowait(look.observation)
+
+
+class Judge(Watch):
+    """A Watch that keeps what it is told beside each observation; at some looks it breaks."""
+
+    def __init__(self, *breaks_at):
+        super().__init__("t", detectors={})
+        self.told, self.breaks_at = [], breaks_at
+
+    def observe(self, observation, *, beside=(), restart=NO_RESTART):
+        self.told.append((tuple(beside), restart))
+        if len(self.told) in self.breaks_at:
+            raise ValueError("a bug of ours")
+        return super().observe(observation)
+
+
 @asynccontextmanager
-async def looking(publish, gpus=lambda: None, **settings):
-    """The real loop, at a port where nothing listens."""
+async def looking(host=None, *, watch=None, board=None, **settings):
+    """The real loop, at a port where nothing listens; gives what its publisher is shown."""
     target = Target(name="t", url=f"http://127.0.0.1:{free_port()}")
     scrape = ScrapeSettings(interval_seconds=0.2)
     async with http.new_session() as session:
-        source, watch = VllmSource(target, scrape, session), Watch("t", detectors={})
-        loop = TargetLoop(target, scrape, source, watch, publish, gpus, **settings)
+        source, publisher = VllmSource(target, scrape, session), Publisher()
+        watch = watch or Watch("t", detectors={})
+        loop = TargetLoop(
+            target, scrape, source, watch, board or Board(), host or Host(), publisher, **settings
+        )
         task = asyncio.create_task(loop.run(spread=False))
         try:
-            yield
+            yield publisher
         finally:
             task.cancel()
             with suppress(asyncio.CancelledError):
@@ -44,16 +90,10 @@ async def test_a_look_carries_what_the_log_says(tmp_path):
     """The attention kernels for advice, the failure for incidents: from a real file, once it was read."""
     path = tmp_path / "vllm.log"
     path.write_text(LOG)
-    seen = asyncio.Queue()
-
-    def publish(look, signals, events):
-        seen.put_nowait(look.observation)
-        return events
-
-    async with looking(publish, log=EngineLog("t", path)), asyncio.timeout(60):
-        look = await seen.get()
+    async with asyncio.timeout(60), looking(log=EngineLog("t", path)) as shown:
+        look = await shown.seen.get()
         while look.attention_backend is None:
-            look = await seen.get()
+            look = await shown.seen.get()
     assert look.attention_backend == "XFormers"
     assert look.start_failure.failure == "oom_kv_alloc_or_profiling"
 
@@ -84,9 +124,66 @@ async def test_looks_that_fail_are_said_once_and_the_next_one_goes_on():
         shown.put_nowait(number)
 
     with capture_logs() as said:
-        async with looking(lambda look, signals, events: events, gpus), asyncio.timeout(60):
+        async with asyncio.timeout(60), looking(Host(gpus)):
             looks = [await shown.get() for _ in range(3)]
     assert looks == [1, 4, 6]
     failed = [line for line in said if line["event"] == "look_failed"]
     assert [(line["target"], line["log_level"]) for line in failed] == [("t", "error")] * 2
     assert all(line["exc_info"] for line in failed)
+
+
+async def test_judgement_is_told_what_is_known_beside_the_look():
+    """What its host has that hits it; and of our own restart of it, as the board says at that moment."""
+    board, judge = Board(), Judge()
+    board.add_target(Target(name="t", url="http://t"), 0.2)
+    under_way = RestartNews(under_way=True)
+    async with asyncio.timeout(60), looking(watch=judge, board=board) as shown:
+        await shown.seen.get()
+        board.targets["t"].restart_news = under_way
+        await shown.seen.get()
+        await shown.seen.get()
+        board.remove_target("t")  # as it goes, a look may still be under way
+        await shown.seen.get()
+        await shown.seen.get()
+    assert {beside for beside, _ in judge.told} == {("what hits t",)}
+    news = [key for key, _ in itertools.groupby(restart for _, restart in judge.told)]
+    assert news == [NO_RESTART, under_way, NO_RESTART]
+
+
+async def test_a_look_that_judgement_breaks_on_is_shown_as_not_judged():
+    """Nothing of the look before is taken for this one; it is said once, and the next look is judged again."""
+    judge = Judge(2, 3)
+    with capture_logs() as said:
+        async with asyncio.timeout(60), looking(watch=judge) as shown:
+            for _ in range(4):
+                await shown.seen.get()
+    assert [each.state for each in shown.signals[:4]] == [
+        "starting",
+        "unknown",
+        "unknown",
+        "starting",
+    ]
+    assert "vllm-watch itself failed" in shown.signals[1].state_text
+    assert [line["event"] for line in said if line["log_level"] == "error"] == ["judgement_failed"]
+
+
+async def test_what_the_host_takes_of_a_target():
+    """Of one that runs here its last look, its incidents and its processes; of one elsewhere nothing."""
+
+    class Cpu:
+        pids = frozenset({7, 8})
+
+    async with http.new_session() as session:
+
+        def loop(url, cpu=None):
+            target, scrape = Target(name="t", url=url), ScrapeSettings()
+            source, watch = VllmSource(target, scrape, session), Watch("t")
+            made = TargetLoop(target, scrape, source, watch, Board(), Host(), Publisher(), cpu=cpu)
+            for second in (0, 5):
+                watch.observe(seen(second))
+            return made
+
+        assert loop("http://10.9.8.7:8000", Cpu()).on_host() is None
+        here = loop("http://127.0.0.1:8000", Cpu()).on_host()
+        assert (here.up, here.serves, here.pids) == (True, True, Cpu.pids)
+        assert loop("http://127.0.0.1:8000").on_host().pids == frozenset()

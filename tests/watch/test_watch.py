@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from tests.told import said
 from vllm_watch.detectors.base import Verdict
+from vllm_watch.incidents.own_restart import RestartNews
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
 from vllm_watch.watch.watch import ENGINES_MAX, Watch
@@ -237,7 +239,7 @@ class Breaks:
 
 def judged(detector, *observations):
     watch = Watch("x", detectors={"it": detector})
-    events = [event for each in observations for event in watch.observe(each)]
+    events = [event for each in observations for event in said(watch.observe(each))]
     return watch, events
 
 
@@ -265,7 +267,7 @@ def test_a_finding_becomes_an_incident():
     assert (event["event"], event["t"], event["target"]) == ("opened", 0, "x")
     assert [incident.id for incident in watch.incidents] == [event["id"]]
 
-    (end,) = watch.close(60)
+    (end,) = said(watch.close(60))
     assert (end["event"], end["resolution"], watch.incidents) == ("resolved", "target_gone", ())
 
 
@@ -299,8 +301,25 @@ def test_one_detectors_bug_does_not_blind_the_others():
     found = Verdict(state="firing", kind="overload", engine="0")
     watch = Watch("x", detectors={"bad": Breaks(), "good": Says(found)})
     (event,) = watch.observe(seen(0, 1.0))
-    assert event["kind"] == "overload"
+    assert event.incident.kind == "overload"
     assert watch.failures == {"bad": "ValueError: no 0"}
+
+
+RESTARTING = RestartNews(under_way=True)
+MISSING = RestartNews(missing="vllm-watch restarted it, and it did not come back")
+
+
+def test_our_own_restart_is_no_new_trouble_and_one_that_fails_is_a_page():
+    """What is known of it comes with each look: nothing opens while it is under way, and a page when it is given up."""
+    watch = Watch("x")
+    for n in range(12):
+        watch.observe(seen(5 * n, 100.0 * n, requests_running=4.0))
+    held = [e for n in range(12, 40) for e in watch.observe(silent(5 * n), restart=RESTARTING)]
+    assert held == []
+    (event,) = watch.observe(silent(200), restart=MISSING)
+    assert (event.event, event.incident.severity) == ("opened", "page")
+    assert event.incident.summary.startswith("vllm-watch restarted it, and it did not come back")
+    assert not event.incident.restart_advised
 
 
 def test_a_crash_is_told_from_end_to_end():
@@ -312,7 +331,7 @@ def test_a_crash_is_told_from_end_to_end():
     events = [
         event
         for each in (*up, silent(60), silent(65), silent(70), *again)
-        for event in watch.observe(each)
+        for event in said(watch.observe(each))
     ]
     assert [(e["t"], e["event"], e["cause"], e.get("resolution")) for e in events] == [
         (65, "opened", "crash", None),

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from vllm_watch.advice.engine_log import backend_name
 from vllm_watch.advice.host_gpus import HostGpusSeen
 from vllm_watch.advice.records import AttentionBackend
+from vllm_watch.advice.rules import RULES
 from vllm_watch.advice.tally import Tally
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation
@@ -80,8 +81,6 @@ class Adviser:
     def _judged(
         self, at_s: float, observation: Observation, signals: TargetSignals
     ) -> Iterator[Advice]:
-        from vllm_watch.advice.rules import RULES  # noqa: PLC0415 - nobody waits for advice
-
         reading = observation.reading
         for sample in reading.engines if reading else ():
             tally, known = self._tallies.get(sample.engine), signals.engines.get(sample.engine)

@@ -1,11 +1,11 @@
-"""All rules. They are loaded after the first look: nobody waits for advice."""
+"""All rules."""
 
 from collections.abc import Callable, Iterator
 
 from vllm_watch.advice.hardware_rules import attention_fallback, gpus_idle
 from vllm_watch.advice.memory_rules import kv_starved, preemptions
 from vllm_watch.advice.records import Evidence
-from vllm_watch.advice.use_rules import context_unused, prefix_caching_off
+from vllm_watch.advice.usage_rules import context_unused, prefix_caching_off
 from vllm_watch.signals.records import Advice
 
 RULES: tuple[Callable[[Evidence], Iterator[Advice]], ...] = (

@@ -75,7 +75,7 @@ class NotifierHealth:
     kind: str
     ok: bool | None = None  # of the last try; None: there was none yet
     because: str | None = None  # in words, why it fails now
-    queue: int = 0  # matters that wait to be told
+    queue: int = 0  # notifications that wait to be sent
     last_success_timestamp_seconds: float | None = None
     outcomes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(NOTIFIER_OUTCOMES, 0))
 

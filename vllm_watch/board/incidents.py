@@ -11,11 +11,8 @@ from vllm_watch.incidents.incident import (
     ended,
     in_order,
 )
+from vllm_watch.story.kinds import KINDS
 
-KINDS = (
-    "throughput_collapse", "engine_stalled", "engine_down", "overload", "stale_vram", "gpu_fault",
-    "host_memory_growth",
-)  # fmt: skip
 RESOLVED_MAX = 200  # some hours of a bad day; what is older is in the log
 
 

@@ -1,4 +1,7 @@
-"""What is known of restarts: per target the plan (what waits and why not now), what is done, what it brought."""
+"""What is known of restarts: per target the plan (what waits and why not now), what is done, what it brought.
+
+The fields are the keys of the API, where a check of the guard is called a gate.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +12,7 @@ PAST_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """What one gate has against a restart."""
+    """What one of the guard's checks has against a restart."""
 
     gate: str  # slug
     text: str
@@ -18,7 +21,7 @@ class Gate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiting:
-    """One wish for a restart, and what was last decided of it."""
+    """One request for a restart, and what was last decided about it."""
 
     trigger: str  # "incident" | "schedule" | "alertmanager"
     reason: str
@@ -28,7 +31,7 @@ class Waiting:
     approved_by: str | None = None
     expires_timestamp_seconds: float | None = None
     verdict: str | None = None  # None: not decided yet
-    gate: str | None = None  # the gate that decided
+    gate: str | None = None  # the check that decided
     text: str = "not decided yet"
     until_timestamp_seconds: float | None = None
     gates: tuple[Gate, ...] = ()  # all that refuse, in the order in which they are asked

@@ -27,10 +27,8 @@ _MOE_CHUNK_TOKENS = 32768  # more tokens than these pass the experts in turns
 
 @dataclass(frozen=True, slots=True)
 class Activation:
-    """The three peaks, in bytes on the GPU that samples."""
+    """The peak of all, and that of the encoder alone, in bytes on the GPU that samples."""
 
-    forward_bytes: int
-    sampler_bytes: int
     encoder_bytes: int
     peak_bytes: int
 
@@ -58,7 +56,7 @@ def activation(
     if settings.engine == "V1" and settings.release < releases.V1_BY_DEFAULT:
         # Before it did: the logits of every token, and no sampler.
         sampler = settings.max_num_batched_tokens * model.vocab_size * element + stream
-    return Activation(forward, sampler, seen, max(seen, kept + max(forward, sampler)))
+    return Activation(seen, max(seen, kept + max(forward, sampler)))
 
 
 def _encoder(model: Model, settings: Settings, element: int) -> tuple[int, int, int]:

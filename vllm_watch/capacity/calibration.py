@@ -46,12 +46,3 @@ GRAPH_GIB = Figure(
     0.0058, 0.003, 0.015, "GiB",
     "the same with 86 to 102 graphs, from Qwen2.5-7B on RTX 4090 to B200: 0.53 to 1.58, in the middle 0.76",
 )  # fmt: skip
-FIGURES = {
-    "the sampler's copies of the logits": SAMPLER_COPIES,
-    "the same since the sampler does not sort": SAMPLER_COPIES_UNSORTED,
-    "CUDA context and libraries, one GPU": NON_TORCH_ONE_GPU_GIB,
-    "CUDA context, libraries and NCCL, for each of several GPUs": NON_TORCH_PER_RANK_GIB,
-    "CUDA context where the release counts it": CONTEXT_GIB,
-    "CUDA graphs": GRAPHS_GIB,
-    "and each of them": GRAPH_GIB,
-}

@@ -23,7 +23,6 @@ class Release(NamedTuple):
 
 NEWEST = Release(0, 32, 0)  # what the rules below were read from and tested against
 
-PROFILES_TORCH_PEAK = Release(0, 0, 0)  # total − torch's peak: CUDA context and NCCL are not seen
 PROFILES_DEVICE = Release(0, 2, 5)  # what is free after profiling counts (PR 2031): all is seen
 # Only there: torch.distributed.all_reduce kept its inputs until the step was over, and profiling saw it.
 # The next release sets TORCH_NCCL_AVOID_RECORD_STREAMS for that. Source: vLLM's issue 2136.

@@ -1,6 +1,5 @@
 """Sizes: binary units, and division that rounds up as allocators do."""
 
-KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from vllm_watch.cli.helpers import connection
+from vllm_watch.cli.helpers import advising, connection
 
 HELP = """\
 Says which of vLLM's settings do not suit the work that was seen: a KV cache starved by a low utilization,
@@ -32,8 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask or judge; print."""
-    from vllm_watch.cli.helpers import advising  # noqa: PLC0415 - not needed for a help text
-
     return advising.advise(
         daemon=connection.of(arguments),
         trace=arguments.trace,

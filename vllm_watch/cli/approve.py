@@ -2,7 +2,7 @@
 
 import argparse
 
-from vllm_watch.cli.helpers import wishes
+from vllm_watch.cli.helpers import daemon_requests
 
 HELP = f"""\
 Says yes to the restart that an incident waits for. It begins at once; where a window or a cooldown holds it
@@ -10,15 +10,17 @@ back, the yes holds until then, or until the incident ends.
 
 examples:
   vllm-watch approve engine_stalled-1764633600-1a2b3c4d --token-file ~/.config/vllm-watch.token
-{wishes.EXIT}"""
+{daemon_requests.EXIT}"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare which incident."""
     parser.add_argument("incident", metavar="INCIDENT", help="the incident's id, as the page, the log and /api/v1/incidents have it")  # fmt: skip
-    wishes.add_daemon(parser)
+    daemon_requests.add_daemon(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Say it."""
-    return wishes.ask(arguments, wishes.path("incidents", arguments.incident, "approve"), {})
+    return daemon_requests.ask(
+        arguments, daemon_requests.path("incidents", arguments.incident, "approve"), {}
+    )

@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ from vllm_watch.capacity.plan import make_plan, with_flags
 from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.report import report
 from vllm_watch.capacity.suggestions import suggestions
-from vllm_watch.cli.helpers import exit_status
+from vllm_watch.cli.helpers import exit_status, terminal
 from vllm_watch.cli.helpers.capacity import text as capacity_text
 from vllm_watch.cli.helpers.capacity.flags import AUTO_LENGTH, add_engine_flags, read_flags
 from vllm_watch.cli.helpers.capacity.machine import find_machine
@@ -98,11 +97,10 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(report(plan)))
     else:
-        columns = shutil.get_terminal_size((100, 24)).columns
-        colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         lines = capacity_text.lines(
-            plan, found.name, suggestions(plan), assumptions(plan), columns=columns, colours=colours
-        )
+            plan, found.name, suggestions(plan), assumptions(plan),
+            columns=terminal.columns(60, 120), colours=terminal.takes_colours(sys.stdout),
+        )  # fmt: skip
         print("\n".join(lines))
     return exit_status.FINE if plan.fits else exit_status.NO_GO
 

@@ -10,8 +10,10 @@ from vllm_watch.cli.helpers import connection, exit_status
 from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError
 from vllm_watch.export.web_config import check
+from vllm_watch.notify import base, kinds
 from vllm_watch.settings.errors import InvalidConfigError
 from vllm_watch.settings.target import TargetConfig
+from vllm_watch.settings.tls import TlsConfig
 from vllm_watch.support.redaction import redacted
 
 HELP = """\
@@ -26,7 +28,7 @@ examples:
 exit status: 0 usable, 2 not usable (all that is wrong is on stderr)
 """
 
-_COLUMNS = ("TARGET", "GROUP", "URL", "INTERVAL", "TIMEOUT", "API KEY", "OBJECTIVES")
+_COLUMNS = ("TARGET", "GROUP", "URL", "INTERVAL", "TIMEOUT", "API KEY", "TLS", "OBJECTIVES")
 _OBJECTIVES = {
     "time_to_first_token_seconds": "TTFT",
     "inter_token_latency_seconds": "ITL",
@@ -67,11 +69,9 @@ def _notifiers(file: Path, config: Config) -> str:
     """What each notifier has of what it needs. Raises InvalidConfigError for all that is wrong."""
     if not config.notifications.each():
         return ""
-    from vllm_watch.notify import base, kinds  # noqa: PLC0415 - they bring an HTTP client
-
     lines, wrong = ["notifiers:"], []
     for kind, name, settings in config.notifications.each():
-        for finding in kinds.look(settings, base.Tools()):
+        for finding in kinds.check(settings, base.Tools()):
             if finding.ok:
                 lines.append(f"  {name} ({kind}): {finding.text}")
             else:
@@ -127,8 +127,17 @@ def _row(config: Config, target: TargetConfig) -> tuple[str, ...]:
         f"{scrape.interval_seconds:g} s",
         f"{scrape.timeout_seconds:g} s",
         "none" if scrape.api_key_file is None else scrape.api_key_file.name,
+        _tls(scrape.tls_config) if target.url.startswith("https:") else "none",
         ", ".join(objectives) or "none",
     )
+
+
+def _tls(tls: TlsConfig) -> str:
+    trusted = "this host's authorities" if tls.ca_file is None else tls.ca_file.name
+    words = ["any certificate" if tls.insecure_skip_verify else trusted]
+    words += [f"for {tls.server_name}"] if tls.server_name else []
+    words += [f"as {tls.cert_file.name}"] if tls.cert_file else []
+    return ", ".join(words)
 
 
 def _set(config: Config) -> str:

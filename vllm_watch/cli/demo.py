@@ -6,6 +6,13 @@ import sys
 from typing import Any
 
 from vllm_watch.cli.helpers import exit_status
+from vllm_watch.config import load
+from vllm_watch.daemon import Daemon
+from vllm_watch.lab.demo import Demo
+from vllm_watch.lab.stories import STORIES
+from vllm_watch.settings.hooks import CommandHook, HooksSettings
+from vllm_watch.settings.restart import RestartSettings
+from vllm_watch.support import logs
 
 HELP = """\
 Runs the whole daemon over simulated vLLM engines and GPUs, which speak the real wire formats over real
@@ -55,8 +62,6 @@ def _speed(text: str) -> float:
 def run(arguments: argparse.Namespace) -> int:
     """Serve until told to stop."""
     if arguments.scenario == "list":
-        from vllm_watch.lab.stories import STORIES  # noqa: PLC0415
-
         for slug, story in STORIES.items():
             print(f"{slug:20}{story.title}")
         return exit_status.FINE
@@ -65,11 +70,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _serve(listen: str, scenario: str, speed: float) -> None:
-    from vllm_watch.config import load  # noqa: PLC0415
-    from vllm_watch.daemon import Daemon  # noqa: PLC0415
-    from vllm_watch.lab.demo import Demo  # noqa: PLC0415
-    from vllm_watch.support import logs  # noqa: PLC0415 - only a demo that runs needs them
-
     demo = Demo(scenario, speed)
     environ = {"VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": str(_INTERVAL_SECONDS)}
     targets = await demo.start()
@@ -91,9 +91,6 @@ async def _serve(listen: str, scenario: str, speed: float) -> None:
 
 def _dry_run() -> dict[str, Any]:
     """Restarts as they are best begun with: said, and not done. So the hook is never called."""
-    from vllm_watch.settings.hooks import CommandHook, HooksSettings  # noqa: PLC0415
-    from vllm_watch.settings.restart import RestartSettings  # noqa: PLC0415
-
     hook = CommandHook(name="demo", argv=("/bin/true",))
     return {
         "restart": RestartSettings(mode="observe", hook=hook.name),

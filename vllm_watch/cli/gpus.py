@@ -4,7 +4,10 @@ import argparse
 from pathlib import Path
 
 from vllm_watch.cli.helpers import exit_status
+from vllm_watch.cli.helpers.gpus import judging as gpus_judging
+from vllm_watch.cli.helpers.gpus import reclaim as gpus_reclaim
 from vllm_watch.errors import WatchError
+from vllm_watch.reclaim.reclaim import Patience
 
 LOOK_SECONDS = 4.0
 """As long as `gpus` looks without it; one look more confirms it."""
@@ -59,8 +62,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Judge and show; 1 if something is stale."""
     if arguments.reclaim is not None:
         return _reclaim(arguments)
-    from vllm_watch.cli.helpers.gpus import judging as gpus_judging  # noqa: PLC0415 - not needed for a help text
-
     _refuse_without_reclaim(arguments)
     stale = gpus_judging.show(
         as_json=arguments.json,
@@ -73,9 +74,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _reclaim(arguments: argparse.Namespace) -> int:
-    from vllm_watch.cli.helpers.gpus import reclaim as gpus_reclaim  # noqa: PLC0415
-    from vllm_watch.reclaim.reclaim import Patience  # noqa: PLC0415 - as above
-
     for given, name in ((arguments.watch, "--watch"), (arguments.trace, "--trace")):
         if given:
             raise WatchError(

@@ -6,17 +6,18 @@ import json
 import os
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from vllm_watch.cli.helpers import connection, exit_status
 from vllm_watch.cli.helpers.connection import Connection
 from vllm_watch.config import Config, load
 from vllm_watch.errors import WatchError
+from vllm_watch.restart import hook_kinds
+from vllm_watch.restart.hooks.base import Finding, HookCall, Tools
 from vllm_watch.settings import web
 from vllm_watch.settings.target import TargetConfig
-
-if TYPE_CHECKING:
-    from vllm_watch.restart.hooks.base import Finding, HookCall
+from vllm_watch.sources import http
+from vllm_watch.sources.vllm import VllmSource
 
 HELP = """\
 Rehearse a restart hook: try all that changes nothing, and say whether it would work, and whether
@@ -76,11 +77,7 @@ def _targets(config: Config, name: str, wanted: str | None) -> list[TargetConfig
 
 async def _rehearse(
     config: Config, name: str, targets: list[TargetConfig], daemon: Connection
-) -> "dict[str, list[Finding]]":
-    # Here, so that a help text loads no HTTP client.
-    from vllm_watch.restart import hook_kinds  # noqa: PLC0415
-    from vllm_watch.restart.hooks.base import Tools  # noqa: PLC0415
-
+) -> dict[str, list[Finding]]:
     kind, settings = config.hooks.by_name()[name]
     tools = Tools(
         procfs=config.procfs, watcher_url=daemon.url, watcher_headers=daemon.headers(), watcher_tls=daemon.tls()
@@ -98,9 +95,7 @@ def _watcher_url(config: Config) -> str:
     return config.url_here(config.listen_address[1], "https" if encrypted else "http")
 
 
-def _call(target: TargetConfig, process_start_time: float | None) -> "HookCall":
-    from vllm_watch.restart.hooks.base import HookCall  # noqa: PLC0415
-
+def _call(target: TargetConfig, process_start_time: float | None) -> HookCall:
     identity = target.identity()
     return HookCall(
         attempt_id="rehearsal",
@@ -116,12 +111,8 @@ def _call(target: TargetConfig, process_start_time: float | None) -> "HookCall":
     )
 
 
-async def _observed(target: TargetConfig, config: Config) -> "tuple[float | None, Finding]":
+async def _observed(target: TargetConfig, config: Config) -> tuple[float | None, Finding]:
     """Look at the server once: when it started is what hooks know it by."""
-    from vllm_watch.restart.hooks.base import Finding  # noqa: PLC0415
-    from vllm_watch.sources import http  # noqa: PLC0415
-    from vllm_watch.sources.vllm import VllmSource  # noqa: PLC0415
-
     async with http.new_session() as session:
         source = VllmSource(target.identity(), config.scrape_for(target), session)
         observation = (await source.observe()).observation
@@ -136,9 +127,7 @@ async def _observed(target: TargetConfig, config: Config) -> "tuple[float | None
     return started, Finding(ok=True, text=f"{target.url} answers; it started at {since}")
 
 
-def _document(
-    name: str, kind: str, ok: bool, results: "dict[str, list[Finding]]"
-) -> dict[str, Any]:
+def _document(name: str, kind: str, ok: bool, results: dict[str, list[Finding]]) -> dict[str, Any]:
     targets = [
         {
             "target": target,
@@ -153,7 +142,7 @@ def _document(
     return {"hook": name, "kind": kind, "ok": ok, "targets": targets}
 
 
-def _lines(name: str, kind: str, results: "dict[str, list[Finding]]") -> list[str]:
+def _lines(name: str, kind: str, results: dict[str, list[Finding]]) -> list[str]:
     lines = []
     for target, findings in results.items():
         lines.append(f"hook {name} ({kind}) for target {target}: nothing was restarted")

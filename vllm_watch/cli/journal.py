@@ -5,7 +5,6 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import sys
 import textwrap
 import time
@@ -14,11 +13,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from vllm_watch.cli.helpers import exit_status, state_folder
+from vllm_watch.cli.helpers import exit_status, state_folder, terminal
 from vllm_watch.errors import WatchError
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.journal import Entry, Journal
 from vllm_watch.state import file
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Entry, Journal
 
 HELP = """\
 Shows the journal: every attempt to restart a server and how it ended; what people asked for and what was
@@ -95,8 +94,8 @@ class _Attempted(Entry):
 def _text(entries: Sequence[Entry], folder: Path) -> str:
     if not entries:
         return f"nothing was written down in that time in {folder}"
-    columns = min(max(shutil.get_terminal_size((100, 24)).columns, _COLUMNS_MIN), _COLUMNS_MAX) - 1
-    bold, plain = ("\033[1m", "\033[0m") if sys.stdout.isatty() else ("", "")
+    columns = terminal.columns(_COLUMNS_MIN, _COLUMNS_MAX) - 1
+    bold, plain = ("\033[1m", "\033[0m") if terminal.takes_colours(sys.stdout) else ("", "")
     lines: list[str] = []
     for entry in entries:
         when = datetime.fromtimestamp(entry.t).astimezone().isoformat(" ", "seconds")

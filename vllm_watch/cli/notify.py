@@ -7,15 +7,14 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from vllm_watch.cli.helpers import connection, exit_status
 from vllm_watch.config import Config, load
 from vllm_watch.errors import WatchError
-from vllm_watch.settings.notifications import JsonlStream, ToldSettings
-
-if TYPE_CHECKING:
-    from vllm_watch.notify.base import Finding
+from vllm_watch.notify import base, jsonl, kinds
+from vllm_watch.notify.base import Finding
+from vllm_watch.notify.words import Links, trial_message
+from vllm_watch.settings.notifications import JsonlStream, NotifierSettings
 
 HELP = """\
 Send a test message through one notifier of the configuration, once, and say how that went. It says that it
@@ -55,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_status.FINE if ok else exit_status.FOUND
 
 
-def _settings(config: Config, name: str) -> tuple[str, ToldSettings | JsonlStream]:
+def _settings(config: Config, name: str) -> tuple[str, NotifierSettings | JsonlStream]:
     known = {each: (kind, settings) for kind, each, settings in config.notifications.each()}
     if name not in known:
         remedy = (
@@ -67,12 +66,8 @@ def _settings(config: Config, name: str) -> tuple[str, ToldSettings | JsonlStrea
     return known[name]
 
 
-async def _test(config: Config, settings: ToldSettings | JsonlStream) -> "list[Finding]":
-    # Here, so that a help text loads no HTTP client.
-    from vllm_watch.notify import base, jsonl, kinds  # noqa: PLC0415
-    from vllm_watch.notify.words import Links, trial_message  # noqa: PLC0415
-
-    findings = kinds.look(settings, base.Tools())
+async def _test(config: Config, settings: NotifierSettings | JsonlStream) -> list[Finding]:
+    findings = kinds.check(settings, base.Tools())
     if not all(each.ok for each in findings):
         return findings
     t = time.time()
@@ -82,7 +77,6 @@ async def _test(config: Config, settings: ToldSettings | JsonlStream) -> "list[F
     links = Links(notifications.page_url, notifications.runbooks_url)
     notifier = kinds.make(settings, base.Tools())
     sent = await notifier.send(trial_message(settings.name, links, t))
-    await notifier.close()
     ok = sent.outcome == base.SENT
     text = f"the test message was taken: {sent.text}" if ok else f"it was not taken: {sent.text}"
     return [*findings, base.Finding(ok=ok, text=text)]

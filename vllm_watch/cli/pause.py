@@ -2,15 +2,15 @@
 
 import argparse
 
-from vllm_watch.cli.helpers import wishes
+from vllm_watch.cli.helpers import daemon_requests
 
 HELP = f"""\
-Keeps the daemon from restarting anything, a person's wish included. An attempt that is under way goes on.
+Keeps the daemon from restarting anything, a person's request included. An attempt that is under way goes on.
 
 examples:
   vllm-watch pause --reason "we move the rack" --minutes 240
   vllm-watch pause --reason "until the new driver is in"
-{wishes.EXIT}"""
+{daemon_requests.EXIT}"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,10 +21,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--minutes", metavar="N", type=float, help="for how long (default: until resume)"
     )
-    wishes.add_daemon(parser)
+    daemon_requests.add_daemon(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask for it."""
     body = {"reason": arguments.reason, "minutes": arguments.minutes}
-    return wishes.ask(arguments, wishes.path("pause"), body)
+    return daemon_requests.ask(arguments, daemon_requests.path("pause"), body)

@@ -2,6 +2,7 @@
 
 import argparse
 
+from vllm_watch.cli.helpers.preflight import run as preflight_run
 from vllm_watch.errors import WatchError
 
 SECONDS_MAX = 86_400.0
@@ -35,8 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Check; print; 0 for go, 3 for no-go."""
-    from vllm_watch.cli.helpers.preflight import run as preflight_run  # noqa: PLC0415 - not needed for a help text
-
     words = list(arguments.command)
     if words[:1] == ["--"]:
         words = words[1:]

@@ -12,9 +12,13 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from vllm_watch.cli.helpers import engine_tls
+from vllm_watch.config import load
 from vllm_watch.errors import WatchError
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import Reading
+from vllm_watch.settings.tls import TlsConfig
+from vllm_watch.sources import http
 from vllm_watch.sources.reading import Reader
 
 HELP = """\
@@ -23,6 +27,7 @@ in it, in our fields. A field that this vLLM does not offer is null: unknown, no
 
 examples:
   vllm-watch read http://127.0.0.1:8000
+  vllm-watch read https://10.0.0.7:8000 --ca-file authority.pem --server-name llm.example.org
   curl -s http://127.0.0.1:8000/metrics | vllm-watch read - --json"""
 
 _BODY_BYTES_MAX = 64 << 20
@@ -34,13 +39,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("source", metavar="FILE|URL", help="a file, '-', or a vLLM server's URL")
     parser.add_argument("--json", action="store_true", help="one JSON object, every field present")
+    engine_tls.add(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Read the body; print the fields."""
     source = arguments.source
     if source.startswith(("http://", "https://")):
-        body, openmetrics = asyncio.run(_fetch(source))
+        tls = load(None, environ={}, tls=engine_tls.said(arguments)).scrape.tls_config
+        body, openmetrics = asyncio.run(_fetch(source, tls))
     else:
         body = _from_file(source)
         openmetrics = body.rstrip().endswith("# EOF")
@@ -77,12 +84,10 @@ def _plain(value: Any) -> Any:
     return value
 
 
-async def _fetch(url: str) -> tuple[str, bool]:
-    from vllm_watch.sources import http  # noqa: PLC0415 - asyncio is slow to load
-
+async def _fetch(url: str, tls: TlsConfig) -> tuple[str, bool]:
     url = url.rstrip("/")
     url = url if url.endswith("/metrics") else url + "/metrics"
-    limits = http.Limits(5.0, 15.0, _BODY_BYTES_MAX)
+    limits = http.Limits(5.0, 15.0, _BODY_BYTES_MAX, tls)
     async with http.new_session() as session:
         answer = await http.get(session, url, limits, {"Accept": "text/plain;version=0.0.4"})
     if answer.call.outcome != "ok":

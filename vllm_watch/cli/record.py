@@ -3,7 +3,8 @@
 import argparse
 from pathlib import Path
 
-from vllm_watch.cli.helpers import exit_status
+from vllm_watch.cli.helpers import engine_tls, exit_status
+from vllm_watch.cli.helpers.recording_loop import record
 
 HELP = """\
 Write what a server and this host's GPUs say into a trace file, until Ctrl-C or for a given time. A
@@ -38,17 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--interval", metavar="S", type=_seconds, default=_INTERVAL_SECONDS,
         help="seconds from one look to the next (default 1)")  # fmt: skip
     add("--duration", metavar="S", type=_seconds, help="seconds until it ends (default: at Ctrl-C)")
+    engine_tls.add(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Record; a stop by signal is the normal end."""
-    from vllm_watch.cli.helpers.recording_loop import record  # noqa: PLC0415 - not needed for a help text
-
     record(
         arguments.target,
         arguments.out,
         interval_seconds=arguments.interval,
         duration_seconds=arguments.duration,
         bytes_max=_FILE_BYTES_MAX,
+        tls=engine_tls.said(arguments),
     )
     return exit_status.FINE

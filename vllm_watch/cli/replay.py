@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from vllm_watch.cli.helpers import exit_status
+from vllm_watch.cli.helpers.replaying import replay
 
 HELP = """\
 Run a recording through the same judgement as live, as fast as it goes, and say what it holds. The
@@ -31,8 +32,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay; the exit status is 0 whatever the recording holds."""
-    from vllm_watch.cli.helpers.replaying import replay  # noqa: PLC0415 - not needed for a help text
-
     prints = "incidents" if arguments.json else "summary"
     replay(arguments.trace, arguments.config, "state" if arguments.state else prints)
     return exit_status.FINE

@@ -2,17 +2,17 @@
 
 import argparse
 
-from vllm_watch.cli.helpers import wishes
+from vllm_watch.cli.helpers import daemon_requests
 
 HELP = f"""\
-Asks the daemon to restart a target now, with the hook that is configured for it. Every gate is asked that
-an incident would meet; but a person needs no approval, may try again what did not help, and may open windows
+Asks the daemon to restart a target now, with the hook that is configured for it. It goes through the same
+checks as one for an incident; but a person needs no approval, may try again what did not help, and may open windows
 and freezes with --override-freeze.
 
 examples:
   vllm-watch restart llama --reason "driver update" --token-file ~/.config/vllm-watch.token
   vllm-watch restart llama --override-freeze "it serves nobody as it is"
-{wishes.EXIT}"""
+{daemon_requests.EXIT}"""
 
 DEFAULT_REASON = "asked for by hand"
 
@@ -27,10 +27,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--override-freeze", metavar="REASON", help="why no freeze and no closed window holds now"
     )
-    wishes.add_daemon(parser)
+    daemon_requests.add_daemon(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask for it."""
     body = {"reason": arguments.reason, "override_freeze": arguments.override_freeze}
-    return wishes.ask(arguments, wishes.path("targets", arguments.target, "restart"), body)
+    return daemon_requests.ask(
+        arguments, daemon_requests.path("targets", arguments.target, "restart"), body
+    )

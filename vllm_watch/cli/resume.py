@@ -2,7 +2,7 @@
 
 import argparse
 
-from vllm_watch.cli.helpers import wishes
+from vllm_watch.cli.helpers import daemon_requests
 
 HELP = f"""\
 Ends a pause and closes every breaker: where the last restart did not help, another may be tried. It also
@@ -10,15 +10,17 @@ accepts what a damaged journal has lost. Budgets and cooldowns stay as they are.
 
 examples:
   vllm-watch resume --reason "the broken cable is out"
-{wishes.EXIT}"""
+{daemon_requests.EXIT}"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare why."""
     parser.add_argument("--reason", metavar="TEXT", help="why; it stands in the journal")
-    wishes.add_daemon(parser)
+    daemon_requests.add_daemon(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask for it."""
-    return wishes.ask(arguments, wishes.path("resume"), {"reason": arguments.reason})
+    return daemon_requests.ask(
+        arguments, daemon_requests.path("resume"), {"reason": arguments.reason}
+    )

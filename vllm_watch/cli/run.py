@@ -8,11 +8,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from vllm_watch.config import Config, load
+from vllm_watch.daemon import Daemon
 from vllm_watch.errors import ConfigError
 from vllm_watch.settings.overrides import CONFIG_VARIABLE
 from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.settings.target import TargetConfig
-from vllm_watch.support.loading import load_structlog, uncollected
+from vllm_watch.sources.nvml import NvmlSource
+from vllm_watch.sources.processes import ProcReader
+from vllm_watch.support import logs
+from vllm_watch.support.service_manager import ServiceManager
+from vllm_watch.watch.host_loop import GpuSource
 
 HELP = """\
 Watches vLLM servers and this host's GPUs; serves metrics, an API and a page. Needs no configuration:
@@ -99,30 +104,18 @@ def _refuse_empty(path: Path) -> None:
         raise ConfigError(cause, "reload when it is whole; until then the old configuration holds")
 
 
-def load_watcher() -> None:
-    """Import all that the first look needs, and from then on look for garbage rarely."""
-    with uncollected():
-        load_structlog()
-        import vllm_watch.daemon  # noqa: F401, PLC0415 - after the configuration, which may be wrong
-
-        gc.freeze()  # modules last as long as the process: no later collection need go through them
+def collect_rarely() -> None:
+    """Look for garbage rarely, and never among the modules: they last as long as the process."""
+    gc.freeze()
     gc.set_threshold(_NEW_OBJECTS_UNCOLLECTED)
 
 
 def serve(config: Config, load_config: Callable[[], Config]) -> None:
     """Set the log up and run the daemon in this process."""
-    load_watcher()
-    from vllm_watch.daemon import Daemon  # noqa: PLC0415
-    from vllm_watch.support import logs  # noqa: PLC0415 - loaded just now
-    from vllm_watch.support.service_manager import ServiceManager  # noqa: PLC0415
-    from vllm_watch.watch.host_loop import GpuSource  # noqa: PLC0415
-
+    collect_rarely()
     logs.configure(config.log)
 
     def gpus(settings: GpuSettings, config: Config) -> GpuSource:
-        from vllm_watch.sources.nvml import NvmlSource  # noqa: PLC0415
-        from vllm_watch.sources.processes import ProcReader  # noqa: PLC0415
-
         return NvmlSource(settings, ProcReader(config.procfs))
 
     async def main() -> None:

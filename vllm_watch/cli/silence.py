@@ -2,7 +2,7 @@
 
 import argparse
 
-from vllm_watch.cli.helpers import wishes
+from vllm_watch.cli.helpers import daemon_requests
 
 HELP = f"""\
 Keeps an incident from restarting anything for a while. It stays open and is shown; alerts are Alertmanager's
@@ -10,7 +10,7 @@ to silence.
 
 examples:
   vllm-watch silence engine_stalled-1764633600-1a2b3c4d --minutes 90 --reason "I look at it with py-spy"
-{wishes.EXIT}"""
+{daemon_requests.EXIT}"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,10 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reason", metavar="TEXT", required=True, help="why; it stands in the journal"
     )
-    wishes.add_daemon(parser)
+    daemon_requests.add_daemon(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask for it."""
     body = {"reason": arguments.reason, "minutes": arguments.minutes}
-    return wishes.ask(arguments, wishes.path("incidents", arguments.incident, "silence"), body)
+    return daemon_requests.ask(
+        arguments, daemon_requests.path("incidents", arguments.incident, "silence"), body
+    )

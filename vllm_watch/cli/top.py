@@ -5,6 +5,7 @@ import importlib.util
 import sys
 
 from vllm_watch.cli.helpers import connection, exit_status
+from vllm_watch.cli.helpers.top.status import Daemon
 from vllm_watch.errors import WatchError
 
 HELP = """\
@@ -38,9 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise WatchError(
             "top needs textual, which is not installed", "pip install 'vllm-watch[top]'"
         )
-    # Loaded here, because only this command needs them and they may be absent.
-    from vllm_watch.cli.helpers.top.status import Daemon  # noqa: PLC0415
-
+    # textual, and rich, which it brings, are an extra: only what follows may import them.
     if arguments.once or arguments.json or not sys.stdout.isatty():
         from vllm_watch.cli.helpers.top import once as top_once  # noqa: PLC0415
 

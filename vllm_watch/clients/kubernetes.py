@@ -33,8 +33,6 @@ SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where Kubernetes mounts a pod's token, certificate and namespace."""
 
 MERGE_PATCH = "application/merge-patch+json"
-STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-JSON_PATCH = "application/json-patch+json"
 
 _FILE_BYTES_MAX = 1 << 20
 _SAID_CHARACTERS_MAX = 300
@@ -133,13 +131,9 @@ class Api:
         """Replace; 409 where metadata.resourceVersion is not the newest."""
         return await self._call("PUT", path, document)
 
-    async def patch(self, path: str, document: Any, kind: str = MERGE_PATCH) -> Answer:
-        """Change a part; `kind` is one of the *_PATCH."""
-        return await self._call("PATCH", path, document, content_type=kind)
-
-    async def delete(self, path: str, document: Mapping[str, Any] | None = None) -> Answer:
-        """Delete; `document` is a DeleteOptions, such as one with preconditions."""
-        return await self._call("DELETE", path, document)
+    async def patch(self, path: str, document: Any) -> Answer:
+        """Change a part: what `document` names (a merge patch)."""
+        return await self._call("PATCH", path, document, content_type=MERGE_PATCH)
 
     async def follow(
         self, path: str, query: Mapping[str, str], seconds: float, take: Take

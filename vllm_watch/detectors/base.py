@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.record import record
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.holders.records import GpuHolders
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.signals.window import Window
@@ -118,11 +118,11 @@ class Remembers(Protocol):
     def export_state(self, at_s: float) -> dict[str, Any]:
         """Return its memory as plain values, as it is at `at_s` on the target's timeline."""
 
-    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+    def restore(self, state: stored.Stored, away_seconds: float) -> None:
         """Take the memory of an earlier run on the same timeline, which goes on `away_seconds` after it was kept.
 
         Whether the same process still answers is not known yet: what belongs to one process must wait
-        for the first look at it. Raises one of kept.DAMAGE, and has then changed nothing.
+        for the first look at it. Raises one of stored.DAMAGE, and has then changed nothing.
         """
 
 
@@ -130,5 +130,5 @@ class Remembers(Protocol):
 class Inherits(Protocol):
     """A detector that may begin with what another server of the same group has taught."""
 
-    def inherit(self, state: kept.Kept) -> None:
-        """Take only what makes it more patient from another server's memory. Raises one of kept.DAMAGE."""
+    def inherit(self, state: stored.Stored) -> None:
+        """Take only what makes it more patient from another server's memory. Raises one of stored.DAMAGE."""

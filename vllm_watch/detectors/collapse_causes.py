@@ -12,14 +12,34 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vllm_watch.detectors.base import Evidence
+from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
-from vllm_watch.signals import kept
-from vllm_watch.signals.rows import Rows
+from vllm_watch.signals import stored
+from vllm_watch.signals.ring_buffer import RingBuffer
 
 KV_PINNING, PREEMPTION_THRASH, KV_LEAK = "kv_pinning", "preemption_thrash", "kv_leak"
 SLOW_ENGINE, THERMAL, NEIGHBOUR = "slow_engine", "thermal_throttle", "neighbour_contention"
 UNKNOWN = "unknown"
+
+NEEDS = Needs(
+    must=(
+        Need(("steps", "latency"), "the time of a step is not known"),
+        Need(("generated",), "what gets done is not known"),
+        Need(("running",), "idle cannot be told from slow"),
+        Need(("prompted",), "long prompts look like slow steps"),
+        Need(("kv_cache_usage",), "long contexts look like slow steps, and engines that starve of KV pages are not found"),
+    ),
+    sharpens=(
+        Need(("waiting",), "engines that starve of KV pages are not found, and slow ones later"),
+        Need(("steps",), "steps are reckoned from latencies"),
+        Need(("latency",), "only stretches without a pause are judged"),
+        Need(("prefix_cache",), "an engine whose prefix cache went cold may be called slow"),
+        Need(("lengths",), "requests that grew too long are taken for pinned pages"),
+        Need(("preemptions",), "requests that grew too long are taken for pinned pages"),
+        Need(("gpus",), "heat and a neighbour on the GPU are not told from a slow engine"),
+    ),
+)  # fmt: skip
 
 VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
 """Causes that are said for want of a better one, and may sharpen while the alarm holds."""
@@ -72,7 +92,7 @@ class Creep:
     """How KV usage that no running request explained came about, over the last hour."""
 
     def __init__(self) -> None:
-        self._history = Rows(CREEP_SAMPLES, 2)
+        self._history = RingBuffer(CREEP_SAMPLES, 2)
 
     def note(self, at_s: float, unexplained: float) -> None:
         """Keep a sample now and then."""
@@ -86,7 +106,7 @@ class Creep:
 
     def restore(self, state: Sequence[Sequence[float]]) -> None:
         """Go on with the history."""
-        history = [kept.numbers(each, 2) for each in state]
+        history = [stored.numbers(each, 2) for each in state]
         for row in history:
             self._history.append(row)
 

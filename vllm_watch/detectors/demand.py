@@ -13,7 +13,7 @@ from typing import Any
 
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.observation import Reading
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 
 ARRIVALS_MISSED_MIN = 7.0
 """Silence in which so many requests should have come: by chance (Poisson) one in a thousand is as long."""
@@ -99,23 +99,23 @@ class Demand:
         }
 
     @classmethod
-    def restored(cls, state: kept.Kept) -> "Demand":
-        """Go on as it was kept. Raises one of kept.DAMAGE."""
+    def restored(cls, state: stored.Stored) -> "Demand":
+        """Go on as it was kept. Raises one of stored.DAMAGE."""
         demand = cls()
         for name in _NUMBERS:
-            setattr(demand, name, kept.number(state[name]))
+            setattr(demand, name, stored.number(state[name]))
         for name in _LATER:
-            setattr(demand, name, kept.number(state.get(name, 0.0)))
+            setattr(demand, name, stored.number(state.get(name, 0.0)))
         for name in _TIMES:
-            setattr(demand, name, kept.maybe(state[name]))
+            setattr(demand, name, stored.number_or_none(state[name]))
         for name in _FLAGS:
-            setattr(demand, name, kept.flag(state[name]))
-        demand._silences.extend(kept.numbers(state["_silences"]))
+            setattr(demand, name, stored.flag(state[name]))
+        demand._silences.extend(stored.numbers(state["_silences"]))
         counts = state["_counts"]
         if counts is not None:
             finished, prompted, generated, aborts = counts
             demand._counts = (
-                kept.maybe(finished), kept.maybe(prompted), kept.number(generated), kept.number(aborts),
+                stored.number_or_none(finished), stored.number_or_none(prompted), stored.number(generated), stored.number(aborts),
             )  # fmt: skip
         return demand
 

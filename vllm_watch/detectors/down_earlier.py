@@ -12,7 +12,7 @@ from typing import Any
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.samples.observation import ProcessState, Reading
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.loading import START_SECONDS, lives_on
 
 EARLIER_SECONDS_MAX = 86_400.0
@@ -30,12 +30,12 @@ class Earlier:
 
     @classmethod
     def restored(cls, told: Any) -> "Earlier":
-        """As it was kept; nothing where nothing was. Raises one of kept.DAMAGE."""
+        """As it was kept; nothing where nothing was. Raises one of stored.DAMAGE."""
         if told is None:
             return cls()
-        state = kept.mapping(told)
+        state = stored.mapping(told)
         return cls(
-            kept.maybe(state["answered_s"]), kept.maybe(state["life_start"]), kept.flag(state["refuses"])
+            stored.number_or_none(state["answered_s"]), stored.number_or_none(state["life_start"]), stored.flag(state["refuses"])
         )  # fmt: skip
 
     def answers(self, at_s: float, reading: Reading | None, *, refused: bool) -> None:

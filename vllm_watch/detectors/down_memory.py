@@ -13,7 +13,7 @@ from typing import Any
 from vllm_watch.detectors.demand import Demand
 from vllm_watch.detectors.down_earlier import Earlier
 from vllm_watch.detectors.down_witnesses import Run
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.loading import Loading
 
 STATE_VERSION = 1
@@ -53,18 +53,18 @@ def export_state(of: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def restored(state: kept.Kept, away_seconds: float) -> dict[str, Any]:
-    """The detector's variables, `away_seconds` after they were kept. Raises one of kept.DAMAGE."""
+def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
+    """The detector's variables, `away_seconds` after they were kept. Raises one of stored.DAMAGE."""
     variables, run = learnt(state), _run(state["run"])
     variables["_earlier"] = Earlier.restored(state.get("earlier"))  # kept since it counts
-    demand = Demand.restored(kept.mapping(state["demand"]))
+    demand = Demand.restored(stored.mapping(state["demand"]))
     followed: dict[str, Any] = {
-        **{"_" + name: kept.maybe(state[name]) for name in _TIMES},
-        **{"_" + name: kept.flag(state[name]) for name in _FLAGS},
-        "_lives": deque(kept.numbers(state["lives"]), maxlen=LIVES_KEPT),
+        **{"_" + name: stored.number_or_none(state[name]) for name in _TIMES},
+        **{"_" + name: stored.flag(state[name]) for name in _FLAGS},
+        "_lives": deque(stored.numbers(state["lives"]), maxlen=LIVES_KEPT),
         "_run": run,
         "_demand": demand,
-        "_loading": Loading.restored(kept.mapping(state["loading"])),
+        "_loading": Loading.restored(stored.mapping(state["loading"])),
     }
     if away_seconds > AWAY_SECONDS_MAX:
         return variables
@@ -73,14 +73,14 @@ def restored(state: kept.Kept, away_seconds: float) -> dict[str, Any]:
     return variables | followed
 
 
-def learnt(state: kept.Kept) -> dict[str, Any]:
-    """What holds for a day and for every server of a group. Raises one of kept.DAMAGE."""
-    kept.version(state, STATE_VERSION)
+def learnt(state: stored.Stored) -> dict[str, Any]:
+    """What holds for a day and for every server of a group. Raises one of stored.DAMAGE."""
+    stored.version(state, STATE_VERSION)
     loading = Loading()
-    loading.starts_s.extend(Loading.restored(kept.mapping(state["loading"])).starts_s)
+    loading.starts_s.extend(Loading.restored(stored.mapping(state["loading"])).starts_s)
     return {
-        "_silences": deque(kept.numbers(state["silences"]), maxlen=SILENCES_KEPT),
-        "_away_s": kept.number(state["away_s"], 0.0),
+        "_silences": deque(stored.numbers(state["silences"]), maxlen=SILENCES_KEPT),
+        "_away_s": stored.number(state["away_s"], 0.0),
         "_loading": loading,
     }
 
@@ -90,17 +90,17 @@ def _run(told: Any) -> Run | None:
     if told is None:
         return None
     return Run(
-        began_s=kept.number(told["began_s"]),
-        said=kept.text(told["said"]),
-        looks=kept.whole(told["looks"]),
-        mute=kept.whole(
+        began_s=stored.number(told["began_s"]),
+        said=stored.text(told["said"]),
+        looks=stored.count(told["looks"]),
+        mute=stored.count(
             told.get("mute", 0)
         ),  # this, mute_s and held: kept since they are told apart
-        mute_s=kept.number(told.get("mute_s", told["began_s"])),
-        held=kept.whole(told.get("held", 0)),
-        refused=kept.whole(told["refused"]),
-        silent=kept.whole(told["silent"]),
-        told_to_end=kept.flag(told["told_to_end"]),
-        unused=kept.flag(told["unused"]),
-        reached_again=kept.flag(told.get("reached_again", False)),
+        mute_s=stored.number(told.get("mute_s", told["began_s"])),
+        held=stored.count(told.get("held", 0)),
+        refused=stored.count(told["refused"]),
+        silent=stored.count(told["silent"]),
+        told_to_end=stored.flag(told["told_to_end"]),
+        unused=stored.flag(told["unused"]),
+        reached_again=stored.flag(told.get("reached_again", False)),
     )

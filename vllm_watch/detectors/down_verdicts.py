@@ -2,9 +2,19 @@
 
 from vllm_watch.detectors import down_witnesses
 from vllm_watch.detectors.base import FIRING, UNKNOWN, Evidence, Verdict
+from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.signals.loading import START_SECONDS
 
 KIND = "engine_down"
+
+NEEDS = Needs(
+    sharpens=(
+        Need(("health",), "an engine core that died behind a living API server is found when that ends, too"),
+        Need(("running", "waiting"), "a crash under load looks like the end of an idle server, and pages late"),
+        Need(("finished",), "a server that was emptied before it was stopped looks crashed"),
+        Need(("prompted",), "a server that was emptied before it was stopped may look crashed"),
+    ),
+)  # fmt: skip
 
 
 def unknown(summary: str) -> Verdict:

@@ -29,8 +29,10 @@ from vllm_watch.detectors.down_verdicts import KIND, unknown
 from vllm_watch.detectors.down_witnesses import Run
 from vllm_watch.detectors.gpu_trouble import GpuTrouble
 from vllm_watch.samples.observation import Call, Reading
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.loading import START_SECONDS, Loading
+
+NEEDS = down_verdicts.NEEDS
 
 
 class Settings(BaseModel):
@@ -126,10 +128,10 @@ class Detector:
     def export_state(self, at_s: float) -> dict[str, Any]:
         return down_memory.export_state(vars(self))
 
-    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+    def restore(self, state: stored.Stored, away_seconds: float) -> None:
         vars(self).update(down_memory.restored(state, away_seconds))
 
-    def inherit(self, state: kept.Kept) -> None:
+    def inherit(self, state: stored.Stored) -> None:
         vars(self).update(down_memory.learnt(state))
 
     def update(self, view: View) -> Sequence[Verdict]:
@@ -148,7 +150,7 @@ class Detector:
         if self._dead_looks >= self._settings.dead_looks and not down_witnesses.turned_away(
             observation
         ):
-            return (self._dead(view),)
+            return (self._dead(),)
         return (self._unanswered(view, observation.scrape),)
 
     def _hear_health(self, view: View) -> None:
@@ -171,7 +173,7 @@ class Detector:
         if reading is not None:
             self._remember(view, reading)
         if self._dead_looks:
-            return self._dead(view)
+            return self._dead()
         if self._looping and view.at_s - self._up_since_s < self._settings.loop_over_seconds:
             return self._up_in_a_loop(view)
         self._looping = False
@@ -407,7 +409,7 @@ class Detector:
             ),
         )
 
-    def _dead(self, view: View) -> Verdict:
+    def _dead(self) -> Verdict:
         if self._dead_looks < self._settings.dead_looks:
             return unknown("/health failed once")
         gpus = self._gpus

@@ -16,14 +16,32 @@ from pydantic import BaseModel, ConfigDict, Field
 from vllm_watch.detectors import stall_witnesses
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Verdict, View
 from vllm_watch.detectors.gpu_trouble import GpuTrouble
+from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.detectors.stall_witnesses import FDS_GROWN_MIN, Engine, Habits
 from vllm_watch.samples.engine import EngineSample
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.engine import work_done
 from vllm_watch.signals.life import model_of
 from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS
+from vllm_watch.story.engine_stalled import STORY
 
 KIND = "engine_stalled"
+
+NEEDS = Needs(
+    must=(
+        # What finishes or is preempted is no heartbeat: long answers take minutes without either.
+        Need(("steps", "generated"), "an engine at work cannot be told from one that hangs"),
+        Need(("running",), "work that stands still is not seen"),
+    ),
+    sharpens=(
+        Need(("waiting",), "a queue that nothing is admitted from is not found"),
+        Need(("steps",), "progress shows late, and a hang is said after half a minute instead of seconds"),
+        Need(("open_fds", "canary"), "a hang of an engine whose gauges read idle is not found"),
+        Need(("canary",), "an engine that only looks idle is never tried"),
+        Need(("process_start",), "an engine that compiles its kernels may be called stalled"),
+        Need(("gpus",), "a single silent request is believed later, and a lost GPU is not named"),
+    ),
+)  # fmt: skip
 
 
 class Settings(BaseModel):
@@ -92,12 +110,6 @@ FDS_GROWN_UNSEEN_MIN = 8.0
 
 FDS_RISES_UNSEEN_MIN = 4
 """... in so many looks: a pool of idle connections opens at once, waiting users come one by one."""
-
-_ADVICE = {
-    "hang": "the engine core does not step",
-    "admission_deadlock": "the scheduler admits nothing",
-    "idle_wedged": "it looks idle and does not answer",
-}
 
 
 class Detector:
@@ -176,21 +188,21 @@ class Detector:
         engines = {name: stall_witnesses.export_state(each) for name, each in self._engines.items()}
         return {"version": STATE_VERSION, "engines": engines}
 
-    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+    def restore(self, state: stored.Stored, away_seconds: float) -> None:
         """Go on: a counter that has not moved since says that no step was made meanwhile."""
-        kept.version(state, STATE_VERSION)
+        stored.version(state, STATE_VERSION)
         engines = {
-            kept.text(name): stall_witnesses.restore(each)
-            for name, each in kept.mapping(state["engines"]).items()
+            stored.text(name): stall_witnesses.restore(each)
+            for name, each in stored.mapping(state["engines"]).items()
         }
         if away_seconds <= FOLLOWED_SECONDS:
             self._engines = engines
         else:
             self._inherit(engines.values())
 
-    def inherit(self, state: kept.Kept) -> None:
-        kept.version(state, STATE_VERSION)
-        engines = kept.mapping(state["engines"]).values()
+    def inherit(self, state: stored.Stored) -> None:
+        stored.version(state, STATE_VERSION)
+        engines = stored.mapping(state["engines"]).values()
         self._inherit([stall_witnesses.restore(each) for each in engines])
 
     def _inherit(self, engines: Iterable[Engine]) -> None:
@@ -320,10 +332,11 @@ class Detector:
 
 
 def _summary(engine: Engine, sample: EngineSample, cause: str, still_s: float) -> str:
+    seen = STORY.causes[cause].seen
     if cause == "idle_wedged":
         asked = f"{engine.canary_failures} one-token requests in a row"
-        return f"{_ADVICE[cause]}: {asked} unanswered, the first sent {still_s:.0f} s ago"
+        return f"{seen}: {asked} unanswered, the first sent {still_s:.0f} s ago"
     running = stall_witnesses.known(sample, "running")
     waiting = stall_witnesses.known(sample, "waiting")
     load = f"{running:.0f} running, {waiting:.0f} waiting"
-    return f"{_ADVICE[cause]}: nothing done for {still_s:.0f} s with {load}"
+    return f"{seen}: nothing done for {still_s:.0f} s with {load}"

@@ -5,7 +5,7 @@ A helper of `throughput_collapse`: when the requests themselves have changed, th
 
 from collections.abc import Sequence
 
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 LENGTH_HALF_SECONDS = 120.0
@@ -42,7 +42,7 @@ class Finished:
 
     def restore(self, state: Sequence[float]) -> None:
         """Go on with the sums."""
-        self._requests, self._tokens, self._preempted = kept.numbers(state, 3)
+        self._requests, self._tokens, self._preempted = stored.numbers(state, 3)
 
     def add(self, block: Block) -> None:
         """Take a block in."""
@@ -84,7 +84,7 @@ class LongPrompts:
 
     def restore(self, state: Sequence[float]) -> None:
         """Go on with the sums."""
-        self.tokens, self._prompts = kept.numbers(state, 2)
+        self.tokens, self._prompts = stored.numbers(state, 2)
 
     def add(self, block: Block, request_tokens: float | None) -> None:
         """Take a block in; `request_tokens`: of a request when fresh."""

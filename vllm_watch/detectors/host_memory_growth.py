@@ -23,10 +23,20 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.samples.observation import Reading
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 
 KIND = "host_memory_growth"
+
+NEEDS = Needs(
+    must=(Need(("resident_memory",), "the server's memory is not seen"),),
+    sharpens=(
+        Need(("process_start",), "memory that a young server fills may be called a leak"),
+        Need(("open_fds",), "memory of many connections counts as growth"),
+        Need(("media_cache",), "a cache of images that fills is not told from a leak"),
+    ),
+)  # fmt: skip
 
 STATE_VERSION = 2
 """Of the form in which its memory is kept: what was kept in another one is left out."""
@@ -149,13 +159,13 @@ class Detector:
             "advised": self._advised,
         }
 
-    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+    def restore(self, state: stored.Stored, away_seconds: float) -> None:
         """Go on with the minutes seen; they are forgotten at the first look at another process."""
-        kept.version(state, STATE_VERSION)
-        started, slope = kept.maybe(state["started"]), kept.number(state["slope"], 0.0)
+        stored.version(state, STATE_VERSION)
+        started, slope = stored.number_or_none(state["started"]), stored.number(state["slope"], 0.0)
         minutes = [_minute(each) for each in state["minutes"]]
         first = None if state["first"] is None else _minute(state["first"])
-        fds_most, advised = kept.number(state["fds_most"], 0.0), kept.flag(state["advised"])
+        fds_most, advised = stored.number(state["fds_most"], 0.0), stored.flag(state["advised"])
         if started is None:
             return  # whether it is the same process will not be known
         self._started, self._slope, self._advised = started, slope, advised
@@ -294,7 +304,7 @@ def _plain(minute: _Minute) -> list[float]:
 
 
 def _minute(state: Any) -> _Minute:
-    number, least, fds = kept.numbers(state, 3)
+    number, least, fds = stored.numbers(state, 3)
     return _Minute(int(number), least, fds)
 
 

@@ -1,17 +1,19 @@
 """What each detector must have and what only sharpens it: data, held against what a target really carries.
 
 A detector whose need is missing is blind there and says so; where only something that sharpens it is missing
-it sees partly, and says what that costs. In one table, so that one glance tells what a missing
-input takes away. The names are those of `signals.inputs`.
+it sees partly, and says what that costs. A detector's module says it in `NEEDS`; one that does not needs nothing.
+The names of inputs are those of `signals.inputs`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from vllm_watch.detectors.base import CLEAR, UNKNOWN, Verdict
 from vllm_watch.samples.observation import Observation
 from vllm_watch.signals.inputs import INPUTS, Inputs
 from vllm_watch.signals.records import Sight
+from vllm_watch.support import plugins
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,66 +32,12 @@ class Needs:
     sharpens: tuple[Need, ...] = ()
 
 
-NEEDS: dict[str, Needs] = {
-    "engine_down": Needs(
-        sharpens=(
-            Need(("health",), "an engine core that died behind a living API server is found when that ends, too"),
-            Need(("running", "waiting"), "a crash under load looks like the end of an idle server, and pages late"),
-            Need(("finished",), "a server that was emptied before it was stopped looks crashed"),
-            Need(("prompted",), "a server that was emptied before it was stopped may look crashed"),
-        ),
-    ),
-    "engine_stalled": Needs(
-        must=(
-            # What finishes or is preempted is no heartbeat: long answers take minutes without either.
-            Need(("steps", "generated"), "an engine at work cannot be told from one that hangs"),
-            Need(("running",), "work that stands still is not seen"),
-        ),
-        sharpens=(
-            Need(("waiting",), "a queue that nothing is admitted from is not found"),
-            Need(("steps",), "progress shows late, and a hang is said after half a minute instead of seconds"),
-            Need(("open_fds", "canary"), "a hang of an engine whose gauges read idle is not found"),
-            Need(("canary",), "an engine that only looks idle is never tried"),
-            Need(("process_start",), "an engine that compiles its kernels may be called stalled"),
-            Need(("gpus",), "a single silent request is believed later, and a lost GPU is not named"),
-        ),
-    ),
-    "throughput_collapse": Needs(
-        must=(
-            Need(("steps", "latency"), "the time of a step is not known"),
-            Need(("generated",), "what gets done is not known"),
-            Need(("running",), "idle cannot be told from slow"),
-            Need(("prompted",), "long prompts look like slow steps"),
-            Need(("kv_cache_usage",), "long contexts look like slow steps, and engines that starve of KV pages are not found"),
-        ),
-        sharpens=(
-            Need(("waiting",), "engines that starve of KV pages are not found, and slow ones later"),
-            Need(("steps",), "steps are reckoned from latencies"),
-            Need(("latency",), "only stretches without a pause are judged"),
-            Need(("prefix_cache",), "an engine whose prefix cache went cold may be called slow"),
-            Need(("lengths",), "requests that grew too long are taken for pinned pages"),
-            Need(("preemptions",), "requests that grew too long are taken for pinned pages"),
-            Need(("gpus",), "heat and a neighbour on the GPU are not told from a slow engine"),
-        ),
-    ),
-    "overload": Needs(
-        must=(
-            Need(("waiting",), "the queue is not seen"),
-            Need(("finished",), "how fast the queue is worked off is not known"),
-        ),
-    ),
-    "host_memory_growth": Needs(
-        must=(Need(("resident_memory",), "the server's memory is not seen"),),
-        sharpens=(
-            Need(("process_start",), "memory that a young server fills may be called a leak"),
-            Need(("open_fds",), "memory of many connections counts as growth"),
-            Need(("media_cache",), "a cache of images that fills is not told from a leak"),
-        ),
-    ),
-    "stale_vram": Needs(must=(Need(("gpus",), "nobody who holds GPU memory is seen"),)),
-    "gpu_fault": Needs(must=(Need(("gpus",), "the GPUs and their driver's errors are not seen"),)),
-}  # fmt: skip
-"""By detector."""
+@cache
+def needs_of_all() -> Mapping[str, Needs]:
+    """Of every detector, by slug."""
+    kinds = (("Settings", "Detector"), ("Settings", "HostDetector"))
+    found = [m for each in kinds for m in plugins.modules("vllm_watch.detectors", each)]
+    return {plugins.slug(module): getattr(module, "NEEDS", Needs()) for module in found}
 
 
 def sight(needs: Needs, inputs: Inputs) -> Sight:
@@ -140,9 +88,12 @@ def _where(need: Need, inputs: Inputs) -> str:
 class Sights:
     """How well each detector of one target sees, worked out anew only when what is carried changes."""
 
-    def __init__(self, slugs: Iterable[str]) -> None:
-        """A detector that is not in the table needs nothing."""
-        self._needs = {slug: NEEDS[slug] for slug in slugs if slug in NEEDS}
+    def __init__(self, slugs: Iterable[str] | None = None) -> None:
+        """`slugs`: of which detectors; None: of all, those that judge the target's host included."""
+        known = needs_of_all()
+        self._needs = {
+            each: known.get(each, Needs()) for each in (known if slugs is None else slugs)
+        }
         self._inputs = Inputs()
         self._revision = -1
         self._known: dict[str, Sight] = {}
@@ -163,8 +114,8 @@ class Sights:
 
     def believed(self, slug: str, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
         """A detector that lacks what it must have cannot say that all is well, nor call an engine ill."""
-        needs = self._needs.get(slug)
-        if needs is None or not needs.must:
+        needs = self._needs[slug]
+        if not needs.must:
             return verdicts
         return [
             verdict

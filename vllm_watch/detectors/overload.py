@@ -9,12 +9,20 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict
+from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.detectors.per_engine import EngineLook, PerEngine
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block, Blocks
 from vllm_watch.signals.throughput import Mean
 
 KIND = "overload"
+
+NEEDS = Needs(
+    must=(
+        Need(("waiting",), "the queue is not seen"),
+        Need(("finished",), "how fast the queue is worked off is not known"),
+    ),
+)  # fmt: skip
 
 FOLLOWED_SECONDS = 60.0
 """A queue that was followed when the watcher stopped is still that queue for so long."""
@@ -77,12 +85,12 @@ class EngineJudge:
             "firing": self.verdict.state == FIRING,
         }
 
-    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+    def restore(self, state: stored.Stored, away_seconds: float) -> None:
         """Go on: the queue only if nobody can have worked it off and filled it again meanwhile."""
         self._finished.restore(state["finished"], away_seconds)
         self._usual.restore(state["usual"], away_seconds)
-        since_s, firing = kept.maybe(state["since_s"]), kept.flag(state["firing"])
-        self._since_waiting = kept.number(state["since_waiting"])
+        since_s, firing = stored.number_or_none(state["since_s"]), stored.flag(state["firing"])
+        self._since_waiting = stored.number(state["since_waiting"])
         if away_seconds <= FOLLOWED_SECONDS:
             self._since_s = since_s
             self._fired = firing

@@ -9,7 +9,7 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.observation import ServerSample
 from vllm_watch.samples.record import record
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.life import Life, life_of
 
 
@@ -34,8 +34,8 @@ class Judge(Protocol):
     def export_state(self) -> dict[str, Any]:
         """Return what was learnt as plain values."""
 
-    def restore(self, state: kept.Kept, away_seconds: float) -> None:
-        """Go on with what was learnt of this very process. Raises one of kept.DAMAGE."""
+    def restore(self, state: stored.Stored, away_seconds: float) -> None:
+        """Go on with what was learnt of this very process. Raises one of stored.DAMAGE."""
 
 
 J = TypeVar("J", bound=Judge)
@@ -58,7 +58,7 @@ class PerEngine(Generic[J]):
         self._judges: dict[str, J] = {}
         self._known = True  # False: since the last reading, time was lost
         self._seen: dict[str, tuple[EngineSample, ServerSample]] = {}  # last, by engine
-        self._kept: dict[str, kept.Kept] = {}  # of an earlier run, until the engine is seen
+        self._kept: dict[str, stored.Stored] = {}  # of an earlier run, until the engine is seen
         self._kept_at_s = 0.0
 
     def export_state(self, at_s: float) -> dict[str, Any]:
@@ -73,10 +73,10 @@ class PerEngine(Generic[J]):
         since_s = self._kept_at_s if self._kept else at_s
         return {"version": STATE_VERSION, "at_s": since_s, "engines": {**self._kept, **engines}}
 
-    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+    def restore(self, state: stored.Stored, away_seconds: float) -> None:
         """See `detectors.base.Remembers`."""
-        kept.version(state, STATE_VERSION)
-        at_s, engines = kept.number(state["at_s"]), kept.mapping(state["engines"])
+        stored.version(state, STATE_VERSION)
+        at_s, engines = stored.number(state["at_s"]), stored.mapping(state["engines"])
         for engine in engines.values():
             Life.restore(engine["life"])
             self._make("").restore(engine["judge"], 0.0)

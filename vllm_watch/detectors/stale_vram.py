@@ -10,20 +10,15 @@ Source: vLLM #55510, #42017, #43060 and a dozen like them. Runbook: docs/detecto
 from pydantic import BaseModel, ConfigDict, Field
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, HostView, Verdict
+from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.signals.holders import records
 from vllm_watch.signals.holders.records import GpuHolders, Holder, Judged, Limits
 from vllm_watch.signals.holders.words import seconds, size
+from vllm_watch.story.stale_vram import STORY
 
 KIND = "stale_vram"
+NEEDS = Needs(must=(Need(("gpus",), "nobody who holds GPU memory is seen"),))
 
-WORDS = {
-    records.ORPHANED_WORKER: "an orphaned worker",
-    records.IDLE_NOTEBOOK: "an idle notebook",
-    records.IDLE_PROCESS: "an idle process",
-    records.ZOMBIE_CONTEXT: "a process that has ended or is stuck",
-    records.CONTAINER_GONE: "a process whose container is gone",
-    records.UNACCOUNTED: "no process at all",
-}
 _LIMITS = Limits()
 
 
@@ -98,7 +93,7 @@ class HostDetector:
         gpu, judged, holder = found[0]
         reason = judged.reason or "unknown"
         whole = sum(map(_bytes, found))
-        who = _who(holder) if holder is not None else WORDS[records.UNACCOUNTED]
+        who = _who(holder) if holder is not None else STORY.causes[reason].title
         others = f"; {size(whole)} in all" if len(found) > 1 else ""
         hit = [server.name for each, _, _ in found for server in view.hit(each.gpu.uuid)]
         return Verdict(
@@ -145,7 +140,7 @@ def _who(holder: Holder) -> str:
         told.append(holder.place)
     elif process.uid is not None:
         told.append(f"user {process.uid}")
-    return f"{WORDS[holder.judged.reason or '']} ({', '.join(told)})"
+    return f"{STORY.causes[holder.judged.reason or ''].title} ({', '.join(told)})"
 
 
 def _evidence(one: "tuple[GpuHolders, Judged, Holder | None]") -> Evidence:

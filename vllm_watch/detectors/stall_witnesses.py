@@ -7,7 +7,7 @@ from typing import Any
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import CanaryCall, Observation
-from vllm_watch.signals import kept, state
+from vllm_watch.signals import state, stored
 from vllm_watch.signals.engine import work_done
 
 PAUSES_KEPT = 16
@@ -106,16 +106,16 @@ def export_state(engine: Engine) -> dict[str, Any]:
     return plain | lists | {"habits": habits}
 
 
-def restore(state: kept.Kept) -> Engine:
-    """Make what was remembered of its values. Raises one of kept.DAMAGE."""
+def restore(state: stored.Stored) -> Engine:
+    """Make what was remembered of its values. Raises one of stored.DAMAGE."""
     told: dict[str, Any] = {
-        name: tuple(kept.maybe(each) for each in state[name]) for name in _LISTS
+        name: tuple(stored.number_or_none(each) for each in state[name]) for name in _LISTS
     }
     for each in fields(Engine):
         if each.name not in (*_LISTS, "habits"):
             value = state[each.name]
-            told[each.name] = value if isinstance(value, str) else kept.maybe(value)
-    habits = (deque(kept.numbers(state["habits"][name]), maxlen=PAUSES_KEPT) for name in _HABITS)
+            told[each.name] = value if isinstance(value, str) else stored.number_or_none(value)
+    habits = (deque(stored.numbers(state["habits"][name]), maxlen=PAUSES_KEPT) for name in _HABITS)
     return Engine(**told, habits=Habits(*habits))
 
 

@@ -21,21 +21,19 @@ from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict,
 from vllm_watch.detectors.finished import LATE_REQUESTS_MIN, Finished, LongPrompts, late_seconds
 from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.signals import capacity, kept
+from vllm_watch.signals import capacity, stored
 from vllm_watch.signals.baseline import DOUBT, SLOW_TOLERANCE, Baseline, Comparison
 from vllm_watch.signals.cpu_waits import StepWaits
 from vllm_watch.signals.pages import Pages, none_prefilling
 
 KIND = "throughput_collapse"
+NEEDS = causes.NEEDS
 
 UNHELD_SECONDS = 15.0
 """For so long no request must account for the pages in use, while none is being prefilled, to advise a restart."""
 
 UNREAD_LOG_RATIO = 0.1
 """Where tokens of finished requests are not counted: steps must be that much shorter (log) than the pages in use would make them, for the claim to be sure,"""
-
-UNREAD_SECONDS = 15.0
-"""... for so long, with less than half of the pages read."""
 
 UNREAD_DEVIATIONS = 1.5
 """... and so many standard deviations of the model at this load, which it may never have met."""
@@ -53,16 +51,6 @@ QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 NORMAL_BLOCKS = 2
 """So many blocks in a row without a loss, and it is not there any more: a single one may be luck."""
 
-_PAGE = frozenset(
-    (
-        causes.KV_PINNING,
-        causes.KV_LEAK,
-        causes.SLOW_ENGINE,
-        causes.THERMAL,
-        causes.NEIGHBOUR,
-        causes.UNKNOWN,
-    )
-)
 _RESTART = frozenset((causes.KV_LEAK, causes.SLOW_ENGINE))
 
 
@@ -146,8 +134,8 @@ class EngineJudge:
             "restart": self._restart,
         }
 
-    def restore(self, state: kept.Kept, away_seconds: float) -> None:
-        """Go on with what was learnt of this very process. Raises one of kept.DAMAGE."""
+    def restore(self, state: stored.Stored, away_seconds: float) -> None:
+        """Go on with what was learnt of this very process. Raises one of stored.DAMAGE."""
         self.baseline.restore(state["baseline"], away_seconds)
         self._begin()
         self._pages.restore(state["pages"])
@@ -157,19 +145,19 @@ class EngineJudge:
         self._long_prompts.restore(state["long_prompts"])
         self._finished.restore(state["finished"])
         self._finished_late.restore(state["finished_late"])
-        cause = kept.maybe_text(state["cause"])
+        cause = stored.text_or_none(state["cause"])
         self._cause = None if cause is None else causes.Cause(cause, ())
-        self._capacity_tokens = kept.maybe(state["capacity_tokens"])
-        self._rise_seconds = kept.maybe(state["rise_seconds"])
-        self._unheld_rise_seconds = kept.maybe(state["unheld_rise_seconds"])
-        self._starving = kept.flag(state["starving"])
-        self._starving_since_s = kept.number(state["starving_since_s"])
-        self.quiet_ratio = kept.number(state["quiet_ratio"])
-        self._pids = frozenset(kept.whole(pid) for pid in state["pids"])
-        self._waiting_first = kept.number(state["waiting_first"])
-        self._unread_seconds = kept.number(state["unread_seconds"])
-        self._queue_grew = kept.flag(state["queue_grew"])
-        self._restart = kept.flag(state["restart"])
+        self._capacity_tokens = stored.number_or_none(state["capacity_tokens"])
+        self._rise_seconds = stored.number_or_none(state["rise_seconds"])
+        self._unheld_rise_seconds = stored.number_or_none(state["unheld_rise_seconds"])
+        self._starving = stored.flag(state["starving"])
+        self._starving_since_s = stored.number(state["starving_since_s"])
+        self.quiet_ratio = stored.number(state["quiet_ratio"])
+        self._pids = frozenset(stored.count(pid) for pid in state["pids"])
+        self._waiting_first = stored.number(state["waiting_first"])
+        self._unread_seconds = stored.number(state["unread_seconds"])
+        self._queue_grew = stored.flag(state["queue_grew"])
+        self._restart = stored.flag(state["restart"])
 
     def _follow(
         self,
@@ -360,7 +348,7 @@ class EngineJudge:
         measure: float,
     ) -> Verdict:
         restart = self._restart if cause == causes.KV_PINNING else cause in _RESTART
-        page = self._queue_grew if cause == causes.PREEMPTION_THRASH else cause in _PAGE
+        page = cause != causes.PREEMPTION_THRASH or self._queue_grew
         return Verdict(
             state=FIRING,
             kind=KIND,

@@ -10,13 +10,3 @@ RULES = tuple(each for family in _FAMILIES for each in family.RULES)
 FAILURES: dict[str, Failure] = {
     failure.slug: failure for family in _FAMILIES for failure in family.FAILURES
 }
-
-
-def is_deterministic(failure: str) -> bool:
-    """Would a start that failed so fail the same way again, with nothing changed?
-
-    False for what is not known, and for what may mend itself (a port that is freed, memory that another
-    process gives back): the restart guard refuses only what cannot succeed.
-    """
-    known = FAILURES.get(failure)
-    return known is not None and known.deterministic

@@ -89,11 +89,3 @@ class LogReader:
             text = "It is empty: vLLM has written nothing, or its output goes elsewhere."
             return Diagnosis(failure=NOT_VLLM, confidence=1.0, sentence="this log is empty", explanation=text)  # fmt: skip
         return verdict.of_log(self._scanner)
-
-
-def diagnose(log: bytes) -> Diagnosis:
-    """Read a whole log at once."""
-    reader = LogReader()
-    reader.feed(log)
-    reader.end()
-    return reader.diagnosis()

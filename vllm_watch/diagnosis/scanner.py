@@ -7,9 +7,9 @@ shape (the same but for numbers and ids) are asked once: of millions of lines hu
 import re
 from collections import Counter, deque
 
-from vllm_watch.diagnosis import interests, lines, noise, phases
+from vllm_watch.diagnosis import keywords, lines, noise, phases
 from vllm_watch.diagnosis.finding import HINT_LINES_AFTER, HINT_LINES_BEFORE, TAIL_LINES, Finding
-from vllm_watch.diagnosis.interests import Interest
+from vllm_watch.diagnosis.keywords import Interest
 from vllm_watch.diagnosis.life import Life
 
 SHAPES_MAX = 40_000
@@ -89,7 +89,7 @@ class Scanner:
             return
         if shape in self._calm and not (self.life.error or self.life.findings):
             return
-        interest = self._known.get(shape) or interests.of(line)
+        interest = self._known.get(shape) or keywords.of(line)
         if not self.of_vllm and (interest is not None or self.lines <= _LOOKED_FOR_VLLM):
             self.of_vllm = _OF_VLLM.search(lines.clean(line)) is not None
         if len(self._dull) + len(self._known) > SHAPES_MAX:

@@ -11,9 +11,10 @@ from vllm_watch.errors import WatchError
 from vllm_watch.export.answers import answer, json_answer, refusal
 from vllm_watch.export.auth import Auth
 from vllm_watch.export.callers import is_loopback
-from vllm_watch.export.guarded import Caller, Guarded
+from vllm_watch.export.guarded import Guarded
 from vllm_watch.export.status import Status
 from vllm_watch.export.text import OPENMETRICS_TYPE, TEXT_TYPE, render, wants_openmetrics
+from vllm_watch.support.caller import Caller
 
 Ready = Callable[[], str | None]  # None when ready, else why not, in words
 Reload = Callable[[str, str], Awaitable[None]]
@@ -37,14 +38,14 @@ class Api:
         ready: Ready,
         reload: Reload | None,
         recording: Recording | None,
-        auth: Auth | None = None,
+        auth: Auth,
     ) -> None:
         self._board = board
         self._status = status
         self._ready = ready
         self._reload = reload
         self._recording = recording
-        self._reloading = Guarded(auth or Auth(()), "reload", self._reload_for, _on_this_host)
+        self._reloading = Guarded(auth, "reload", self._reload_for, _on_this_host)
         self._own = CollectorRegistry()
         ProcessCollector(registry=self._own)
         PlatformCollector(registry=self._own)

@@ -7,7 +7,7 @@ can never restart an engine on our word, and none must be made: it would when th
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Container
 from typing import Protocol
 
 from aiohttp import web
@@ -47,11 +47,11 @@ class Gatekeeper(Protocol):
 
 
 class GateApi:
-    """The handlers, over who knows the answers; `watched` says whether there is a target of a name."""
+    """The handlers, over who knows the answers; `targets` are the names of those that are watched."""
 
-    def __init__(self, gatekeeper: Gatekeeper, watched: Callable[[str], bool]) -> None:
+    def __init__(self, gatekeeper: Gatekeeper, targets: Container[str]) -> None:
         self._gatekeeper = gatekeeper
-        self._watched = watched
+        self._targets = targets
 
     def routes(self) -> list[web.RouteDef]:
         """Every route of this class; all of them only answer."""
@@ -62,7 +62,7 @@ class GateApi:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         target, which = request.query.get("target", ""), request.match_info["which"]
-        if not self._watched(target):
+        if target not in self._targets:
             return _not_watched(target)
         asked = request.query.get("asked", "")
         if not _ASKED.fullmatch(asked):
@@ -77,7 +77,7 @@ class GateApi:
 
     async def _probes(self, request: web.Request) -> web.StreamResponse:
         target = request.query.get("target", "")
-        if not self._watched(target):
+        if target not in self._targets:
             return _not_watched(target)
         probes = self._gatekeeper.probes(target)
         document = {

@@ -6,26 +6,18 @@ the router.
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 
 import structlog
 from aiohttp import web
 
 from vllm_watch.export.answers import refusal
 from vllm_watch.export.auth import Auth
+from vllm_watch.support.caller import Caller
 
 ANSWER_SECONDS = 30.0
 """For the guard to ask its blockers and its lock."""
 
 _log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
-    """Who asks: a token's name, and the address that the connection came from."""
-
-    actor: str
-    source: str
 
 
 Handle = Callable[[web.Request, Caller], Awaitable[web.StreamResponse]]

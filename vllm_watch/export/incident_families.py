@@ -40,7 +40,7 @@ INCIDENT_FAMILIES: tuple[Family, ...] = (
         name="vllm_watch_incident_open", kind="gauge", scope="incidents",
         labels=_LABELS,
         help="1 while an incident of this kind and cause is open; `engine` is empty for one of the whole server, "
-             "`target` is vllm-watch for one that many targets share, "
+             "`target` is vllm-watch for one that many targets share, host:NAME for one of a host's GPUs, "
              f"`severity` is one of {', '.join(SEVERITIES)}.",
         absent="Absent while there is none. A cause that is found out changes the labels.",
         series=_open,

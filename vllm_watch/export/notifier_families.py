@@ -40,7 +40,7 @@ _NONE = "Absent where no notifier is configured."
 NOTIFIER_FAMILIES: tuple[Family, ...] = (
     Family(
         name=_N + "notifications_total", kind="counter", scope="watcher", labels=("notifier", "outcome"),
-        help="Messages by how they ended: sent, failed (a try; it is tried again), and dropped (matters that are told "
+        help="Messages by how they ended: sent, failed (a try; it is tried again), and dropped (alerts that are told "
              "no more: too old, too many, or refused as they are). Of a JSON lines stream: its lines.",
         absent=_NONE, series=_outcomes,
     ),

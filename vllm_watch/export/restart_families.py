@@ -40,7 +40,7 @@ def _waiting(entry: Any) -> Series | None:
 
 
 def _kept_back(entry: Any) -> Series | None:
-    """A gate's word on each wish that waits; one that still waits for its approval is one."""
+    """How many waiting requests each check refuses; one that waits for approval counts there."""
     plan: RestartPlan | None = entry.restart
     if plan is None:
         return None
@@ -87,9 +87,9 @@ RESTART_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name="vllm_watch_restarts_blocked_total", kind="counter", scope="target", labels=("blocker",),
-        help="Times that a gate began to refuse or to hold back a wish for a restart, by gate; "
+        help="Times that a check of the guard began to refuse or to hold back a request for a restart, by check; "
              "approval: it waits for a person.",
-        absent="A gate that never refused is absent; counted since the watcher began.", series=_blocked,
+        absent="A check that never refused is absent; counted since the watcher began.", series=_blocked,
     ),
     Family(
         name=_R + "mode_info", kind="info", scope="target", labels=("mode",),
@@ -133,13 +133,13 @@ RESTART_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name=_R + "waiting", kind="gauge", scope="target", labels=("for",),
-        help="Wishes for a restart that wait: for a person's approval, or for a gate.",
+        help="Requests for a restart that wait: for a person's approval, or for a check of the guard to pass.",
         absent=_OFF, series=_waiting,
     ),
     Family(
         name=_R + "kept_back", kind="gauge", scope="target", labels=("gate",),
-        help="Wishes for a restart that this gate refuses or holds back now; approval: they wait for a person.",
-        absent="A gate that lets everything through is absent.", series=_kept_back,
+        help="Requests for a restart that this check of the guard refuses or holds back now; approval: they wait for a person.",
+        absent="A check that lets everything through is absent.", series=_kept_back,
     ),
 )  # fmt: skip
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import socket
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from aiohttp import web
@@ -18,10 +18,13 @@ from vllm_watch.export.assets import Assets
 from vllm_watch.export.auth import Auth
 from vllm_watch.export.callers import only_from
 from vllm_watch.export.events import Events
+from vllm_watch.export.gate import GateApi, Gatekeeper
 from vllm_watch.export.listener import Listener
+from vllm_watch.export.operator_api import OperatorApi, Operators
 from vllm_watch.export.signed_in import signed_in
 from vllm_watch.export.status import Status
 from vllm_watch.export.web_config import WebConfig
+from vllm_watch.settings.api import TokenSettings
 
 KEEP_ALIVE_SECONDS = (
     75.0  # longer than the common scrape intervals, so that Prometheus keeps its connection
@@ -53,25 +56,27 @@ class Server:
         reload: Reload | None = None,
         recording: Recording | None = None,
         names: Collection[str] = (),
-        further: Iterable[web.RouteDef] = (),
-        auth: Auth | None = None,
-        web_config: Path | WebConfig | None = None,
+        operators: Operators | None = None,
+        gatekeeper: Gatekeeper | None = None,
+        tokens: Sequence[TokenSettings] = (),
+        web_config: Path | None = None,
     ) -> None:
-        """`further` are routes that others bring along: what changes something, for tokens of `auth`.
-
-        `web_config` may have been read already.
-        """
+        """`operators` answers what operators ask with one of `tokens`, `gatekeeper` what probes ask."""
         self._board = board
         self._host = host
         self._names = names
-        self.port = port  # the one asked for; after `start`, the one bound
-        self._web = web_config if isinstance(web_config, WebConfig) else WebConfig(web_config)
+        self.port = port  # the one asked for; after `take`, the one bound
+        self._web = WebConfig(web_config)
         board.web = self._web.health
         status = Status(board)
+        auth = Auth(tokens)
         api = Api(board, status, ready=ready, reload=reload, recording=recording, auth=auth)
         self.routes: tuple[web.RouteDef, ...] = (
-            *api.routes(), *Assets().routes(), web.get("/api/v1/events", Events(board, status).handle), *further,
+            *api.routes(), *Assets().routes(), web.get("/api/v1/events", Events(board, status).handle),
+            *(() if operators is None else OperatorApi(auth, operators).routes()),
+            *(() if gatekeeper is None else GateApi(gatekeeper, board.targets).routes()),
         )  # fmt: skip
+        self._bound: socket.socket | None = None
         self._runner: web.AppRunner | None = None
         self._listener: Listener | None = None
         self._keeping_up: asyncio.Task[None] | None = None
@@ -86,16 +91,22 @@ class Server:
         """How many there are now."""
         return 0 if self._listener is None else len(self._listener)
 
-    async def start(self, bound: socket.socket | None = None) -> None:
-        """Serve, on `bound` where the address was taken before; whose socket it is from then on.
+    def take(self) -> None:
+        """Take the address, before anything is looked at; who comes from now on waits until it is served.
 
         Raises:
             ServeError: the address cannot be had.
             ConfigError: the web configuration is not usable.
         """
         self._web.open()
-        bound = bound or bind(self._host, self.port)
-        self.port = bound.getsockname()[1]
+        self._bound = bind(self._host, self.port)
+        self.port = self._bound.getsockname()[1]
+
+    async def start(self) -> None:
+        """Serve; raises what `take` raises where the address was not taken yet."""
+        if self._bound is None:
+            self.take()
+        assert self._bound is not None  # noqa: S101 - taken just now
         app = web.Application(middlewares=self._middlewares(), client_max_size=BODY_BYTES_MAX)
         app.on_response_prepare.append(self._add_headers)
         app.on_shutdown.append(self._close_listeners)
@@ -106,7 +117,7 @@ class Server:
         )  # fmt: skip
         await self._runner.setup()
         assert self._runner.server is not None  # noqa: S101 - set up just now
-        self._listener = Listener(bound, self._runner.server, lambda: self._web.context)
+        self._listener = Listener(self._bound, self._runner.server, lambda: self._web.context)
         self._listener.start()
         self._keeping_up = asyncio.create_task(self._web.keep_up(), name="web configuration")
 
@@ -117,6 +128,8 @@ class Server:
             await asyncio.gather(self._keeping_up, return_exceptions=True)
         if self._listener is not None:
             await self._listener.stop()
+        elif self._bound is not None:
+            self._bound.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

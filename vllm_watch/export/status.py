@@ -21,6 +21,8 @@ from vllm_watch.incidents.incident import Incident, in_order, plain_evidence
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders, Holder, Judged
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.story.kinds import KINDS, STORIES, story_of
+from vllm_watch.story.restart_steps import STEPS
 from vllm_watch.support.redaction import safe_arguments
 
 if TYPE_CHECKING:
@@ -62,6 +64,10 @@ def to_json(value: object) -> str:
     return json.dumps(plain(value), separators=(",", ":"), allow_nan=False)
 
 
+_STORY = to_json({kind: STORIES[kind] for kind in KINDS})
+_STEPS = to_json(STEPS)
+
+
 class Status:
     """The board's JSON, each target's kept until it changes."""
 
@@ -79,7 +85,8 @@ class Status:
         self._kept = {name: kept for name, kept in self._kept.items() if name in board.targets}
         targets = ",".join(filter(None, map(self.target, board.targets)))
         head = to_json(self.watcher() | {"not_ready": not_ready})
-        return f'{head[:-1]},"gpus":{self.gpus()},"targets":[{targets}]}}'
+        words = f'"story":{_STORY},"restart_steps":{_STEPS}'
+        return f'{head[:-1]},{words},"gpus":{self.gpus()},"targets":[{targets}]}}'
 
     def watcher(self) -> dict[str, object]:
         """The watcher itself: version, clock, and what the numbers are over."""
@@ -173,9 +180,15 @@ def _incidents(entry: TargetEntry) -> list[dict[str, object]]:
 
 
 def _incident(incident: Incident) -> dict[str, object]:
-    """Times under the names that callers know; no flag that judgement alone needs."""
+    """Times under the names that callers know, and its words; no flag that judgement alone needs."""
     said = {name: plain(getattr(incident, name)) for name in _INCIDENT}
+    story, cause = story_of(incident.kind, incident.target), incident.cause
     return said | {
+        "title": story.title_of(cause),
+        "says": story.says_of(cause),
+        "first_step": story.first_step_of(cause),
+        "restart_outcome": story.restart_of(cause, advised=incident.restart_advised),
+        "runbook": f"docs/{story.runbook}",
         "evidence": plain_evidence(incident),
         "opened_timestamp_seconds": incident.opened_t,
         "updated_timestamp_seconds": incident.updated_t,

@@ -7,7 +7,7 @@ from typing import Any
 from vllm_watch.detectors.base import Verdict
 from vllm_watch.incidents import incident, relations
 from vllm_watch.incidents.incident import ACTIVE, RECOVERING, Incident, Worst
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 
 SETTLED_LOOKS = 3
 """A known cause gives way to another only when so many looks in a row said so: near a boundary between
@@ -61,8 +61,9 @@ class Followed:
 
     def renew(self, verdict: Verdict, t: float, at_s: float, life: Life) -> None:
         """Take what is found now. The severity is that of the verdict; what stands beside may change it (relations.py)."""
-        known, back = self.incident, self.incident.phase == RECOVERING
-        returned = back and at_s - (self.recovering_since_s or at_s) >= RETURNED_SECONDS
+        known, since_s = self.incident, self.recovering_since_s
+        back = since_s is not None
+        returned = since_s is not None and at_s - since_s >= RETURNED_SECONDS
         self.quiet_s, self.found_life, self.recovering_since_s = 0.0, life, None
         seen = replace(
             known, phase=ACTIVE, firing=True, outlived=False, ended_t=None, meanwhile="",
@@ -122,19 +123,19 @@ class Followed:
         }
 
     @classmethod
-    def restored(cls, state: kept.Kept) -> "Followed":
-        """Make it of what was kept. Raises one of kept.DAMAGE."""
+    def restored(cls, state: stored.Stored) -> "Followed":
+        """Make it of what was kept. Raises one of stored.DAMAGE."""
         rival = state["rival"]
         return cls(
             incident.restore(state["incident"]),
             _kept_life(state["life"]),
             _kept_life(state["found_life"]),
-            quiet_s=kept.number(state["quiet_s"], 0.0),
-            quiet_needed_s=kept.number(state["quiet_needed_s"], 0.0),
-            recovering_since_s=kept.maybe(state["recovering_since_s"]),
-            rival=None if rival is None else (kept.text(rival[0]), kept.flag(rival[1])),
-            rival_looks=kept.whole(state["rival_looks"]),
-            rival_since_s=kept.number(state["rival_since_s"]),
+            quiet_s=stored.number(state["quiet_s"], 0.0),
+            quiet_needed_s=stored.number(state["quiet_needed_s"], 0.0),
+            recovering_since_s=stored.number_or_none(state["recovering_since_s"]),
+            rival=None if rival is None else (stored.text(rival[0]), stored.flag(rival[1])),
+            rival_looks=stored.count(state["rival_looks"]),
+            rival_since_s=stored.number(state["rival_since_s"]),
         )
 
 
@@ -154,7 +155,7 @@ def _worse(known: Incident, verdict: Verdict, t: float) -> Worst | None:
 
 def _kept_life(state: Sequence[Any]) -> Life:
     start, restarts = state
-    return kept.maybe(start), kept.whole(restarts)
+    return stored.number_or_none(start), stored.count(restarts)
 
 
 def _is_another(now: Life, then: Life) -> bool:

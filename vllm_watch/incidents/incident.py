@@ -7,10 +7,10 @@ only where it leaves the process or is written down.
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from vllm_watch.detectors.base import Evidence
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 
 SEVERITIES = ("page", "ticket", "info")
 """The worst first."""
@@ -85,6 +85,9 @@ class IncidentEvent:
     incident: Incident  # as it is then
 
 
+AnyIncident = TypeVar("AnyIncident", bound=Incident)
+
+
 def ended(incident: Incident, t: float, resolution: str) -> Incident:
     """Return an open incident as it ended at Unix time `t`."""
     over_t = t if incident.ended_t is None else incident.ended_t
@@ -103,7 +106,7 @@ def identity(target: str, engine: str | None, kind: str, opened_t: float) -> str
     return f"{kind}-{opened_t:.0f}-{hashlib.sha256(what.encode()).hexdigest()[:8]}"
 
 
-def in_order(incidents: Iterable[Incident]) -> list[Incident]:
+def in_order(incidents: Iterable[AnyIncident]) -> list[AnyIncident]:
     """What wakes people first, and of that the newest."""
     return sorted(
         incidents, key=lambda each: (severity_rank(each.severity), -each.opened_t, each.id)
@@ -142,6 +145,8 @@ def published(event: IncidentEvent) -> dict[str, Any]:
         said["times"] = incident.times
     if incident.concerns:
         said["concerns"] = list(incident.concerns)
+    if incident.restart_targets:
+        said["restart_targets"] = list(incident.restart_targets)
     if incident.related:
         said["related"] = list(incident.related)
     if incident.resolution is not None:
@@ -149,31 +154,32 @@ def published(event: IncidentEvent) -> dict[str, Any]:
     return said
 
 
-def from_published(said: kept.Kept, opened_t: float | None) -> Incident:
-    """Make the incident of which an event was kept in its published form. Raises one of kept.DAMAGE.
+def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
+    """Make the incident of which an event was kept in its published form. Raises one of stored.DAMAGE.
 
     `opened_t`: None where nothing but this event is known of it.
     """
-    t = kept.number(said["t"])
+    t = stored.number(said["t"])
     evidence = said.get("evidence") or {}
     ended = said["event"] == RESOLVED
     return Incident(
         **_texts(said),
-        engine=kept.maybe_text(said["engine"]),
+        engine=stored.text_or_none(said["engine"]),
         evidence_for=tuple(_evidence(each) for each in evidence.get("for", ())),
         evidence_against=tuple(_evidence(each) for each in evidence.get("against", ())),
-        restart_advised=kept.flag(said["restart_advised"]),
-        concerns=kept.texts(said.get("concerns", ())),
-        related=kept.texts(said.get("related", ())),
+        restart_advised=stored.flag(said["restart_advised"]),
+        concerns=stored.texts(said.get("concerns", ())),
+        restart_targets=stored.texts(said.get("restart_targets", ())),
+        related=stored.texts(said.get("related", ())),
         opened_t=t if opened_t is None else opened_t,
         updated_t=t,
-        began_t=_or(kept.maybe(said.get("began")), t if opened_t is None else opened_t),
-        ended_t=kept.maybe(said.get("ended")),
-        phase=kept.text(said.get("phase", ACTIVE)),
-        times=kept.whole(said.get("times", 1)),
+        began_t=_or(stored.number_or_none(said.get("began")), t if opened_t is None else opened_t),
+        ended_t=stored.number_or_none(said.get("ended")),
+        phase=stored.text(said.get("phase", ACTIVE)),
+        times=stored.count(said.get("times", 1)),
         worst=_worst(said.get("worst")),
         resolved_t=t if ended else None,
-        resolution=kept.maybe_text(said.get("resolution")),
+        resolution=stored.text_or_none(said.get("resolution")),
         firing=not ended,
     )
 
@@ -187,26 +193,26 @@ def export_state(incident: Incident) -> dict[str, Any]:
     return state
 
 
-def restore(state: kept.Kept) -> Incident:
-    """Make the open incident that was kept. Raises one of kept.DAMAGE where it was none."""
+def restore(state: stored.Stored) -> Incident:
+    """Make the open incident that was kept. Raises one of stored.DAMAGE where it was none."""
     evidence = state["evidence"]
     return Incident(
         **_texts(state),
-        engine=kept.maybe_text(state["engine"]),
-        restart_advised=kept.flag(state["restart_advised"]),
-        opened_t=kept.number(state["opened_t"]),
-        updated_t=kept.number(state["updated_t"]),
-        began_t=kept.number(state["began_t"]),
-        ended_t=kept.maybe(state["ended_t"]),
-        phase=kept.text(state["phase"]),
-        meanwhile=kept.text(state["meanwhile"]),
-        times=kept.whole(state["times"]),
+        engine=stored.text_or_none(state["engine"]),
+        restart_advised=stored.flag(state["restart_advised"]),
+        opened_t=stored.number(state["opened_t"]),
+        updated_t=stored.number(state["updated_t"]),
+        began_t=stored.number(state["began_t"]),
+        ended_t=stored.number_or_none(state["ended_t"]),
+        phase=stored.text(state["phase"]),
+        meanwhile=stored.text(state["meanwhile"]),
+        times=stored.count(state["times"]),
         worst=_worst(state["worst"]),
-        firing=kept.flag(state["firing"]),
-        outlived=kept.flag(state["outlived"]),
-        concerns=kept.texts(state["concerns"]),
-        restart_targets=kept.texts(state["restart_targets"]),
-        related=kept.texts(state["related"]),
+        firing=stored.flag(state["firing"]),
+        outlived=stored.flag(state["outlived"]),
+        concerns=stored.texts(state["concerns"]),
+        restart_targets=stored.texts(state["restart_targets"]),
+        related=stored.texts(state["related"]),
         evidence_for=tuple(_evidence(each) for each in evidence["for"]),
         evidence_against=tuple(_evidence(each) for each in evidence["against"]),
     )
@@ -220,8 +226,8 @@ _STATE = (
 )  # fmt: skip
 
 
-def _texts(state: kept.Kept) -> dict[str, Any]:
-    return {name: kept.text(state[name]) for name in _TEXTS}
+def _texts(state: stored.Stored) -> dict[str, Any]:
+    return {name: stored.text(state[name]) for name in _TEXTS}
 
 
 def plain_evidence(incident: Incident) -> dict[str, list[dict[str, Any]]]:
@@ -239,28 +245,28 @@ def plain_worst(worst: Worst | None) -> dict[str, Any] | None:
     return {"t": worst.t, "measure": _finite(worst.measure)} | _plain(worst.evidence)
 
 
-def _worst(state: kept.Kept | None) -> Worst | None:
+def _worst(state: stored.Stored | None) -> Worst | None:
     if state is None:
         return None
-    return Worst(kept.number(state["t"]), kept.number(state["measure"]), _evidence(state))
+    return Worst(stored.number(state["t"]), stored.number(state["measure"]), _evidence(state))
 
 
 def _or(value: float | None, other: float) -> float:
     return other if value is None else value
 
 
-def _evidence(state: kept.Kept) -> Evidence:
+def _evidence(state: stored.Stored) -> Evidence:
     return Evidence(
-        name=kept.text(state["name"]),
+        name=stored.text(state["name"]),
         value=_told(state["value"]),
-        unit=kept.text(state["unit"]),
+        unit=stored.text(state["unit"]),
         expected=_told(state["expected"]),
-        text=kept.text(state["text"]),
+        text=stored.text(state["text"]),
     )
 
 
 def _told(value: Any) -> float | str | None:
-    return value if isinstance(value, str) else kept.maybe(value)
+    return value if isinstance(value, str) else stored.number_or_none(value)
 
 
 def _plain(evidence: Evidence) -> dict[str, Any]:

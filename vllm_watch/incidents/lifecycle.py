@@ -24,7 +24,7 @@ from vllm_watch.incidents.incident import (
     identity,
 )
 from vllm_watch.incidents.recurrence import Recurrence, key_of
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 
 STATE_VERSION = 3
 """Of what `export_state` gives; what was kept in another form is left out."""
@@ -244,20 +244,20 @@ class Lifecycle:
             "opened": dict(self.opened),
         }
 
-    def restore(self, state: kept.Kept, kinds: Container[str]) -> None:
+    def restore(self, state: stored.Stored, kinds: Container[str]) -> None:
         """Go on with the incidents of an earlier run whose kind is one of `kinds`, on the same timeline.
 
-        Time that nobody watched is not quiet. Raises one of kept.DAMAGE, and has then changed nothing.
+        Time that nobody watched is not quiet. Raises one of stored.DAMAGE, and has then changed nothing.
         """
-        kept.version(state, STATE_VERSION)
+        stored.version(state, STATE_VERSION)
         followed = [Followed.restored(each) for each in state["followed"]]
-        since = {key_of(each): kept.number(each[2]) for each in state["found_since_s"]}
-        over = {key_of(each): kept.number(each[2]) for each in state["over_s"]}
+        since = {key_of(each): stored.number(each[2]) for each in state["found_since_s"]}
+        over = {key_of(each): stored.number(each[2]) for each in state["over_s"]}
         opened = {
-            kept.text(kind): kept.whole(count)
-            for kind, count in kept.mapping(state["opened"]).items()
+            stored.text(kind): stored.count(count)
+            for kind, count in stored.mapping(state["opened"]).items()
         }
-        usual_s = kept.number(state["usual_s"], 0.0)
+        usual_s = stored.number(state["usual_s"], 0.0)
         self._recurrence.restore(state["recurrence"])
         ours = [each for each in followed if each.incident.kind in kinds]
         self._followed = {each.incident.key: each for each in ours}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vllm_watch.incidents.incident import Key
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 
 QUIET_SECONDS = 30.0
 """An incident ends when nothing has been found for so long: users' retries and drained queues make a
@@ -66,15 +66,16 @@ class Recurrence:
             "ended": [[*key, *ended] for key, ended in self._ended.items()],
         }
 
-    def restore(self, state: kept.Kept) -> None:
-        """Take what was kept. Raises one of kept.DAMAGE, and has then changed nothing."""
-        begun = {key_of(each): kept.numbers(each[2]) for each in state["begun"]}
+    def restore(self, state: stored.Stored) -> None:
+        """Take what was kept. Raises one of stored.DAMAGE, and has then changed nothing."""
+        begun = {key_of(each): stored.numbers(each[2]) for each in state["begun"]}
         ended = {
-            key_of(each): (kept.number(each[2]), kept.number(each[3])) for each in state["ended"]
+            key_of(each): (stored.number(each[2]), stored.number(each[3]))
+            for each in state["ended"]
         }
         self._begun_s, self._ended = begun, ended
 
 
 def key_of(state: Any) -> Key:
-    """The key that stands first in a kept entry. Raises one of kept.DAMAGE."""
-    return kept.text(state[0]), kept.maybe_text(state[1])
+    """The key that stands first in a kept entry. Raises one of stored.DAMAGE."""
+    return stored.text(state[0]), stored.text_or_none(state[1])

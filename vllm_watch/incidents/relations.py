@@ -1,8 +1,16 @@
-"""Which incidents are one problem: what is the effect of what, and what stands beside what."""
+"""Which incidents are one problem: what is the effect of what, and what stands beside what.
+
+A kind that is not named here is a problem of its own: it explains nothing away, and the state of its engine stays.
+"""
 
 from collections.abc import Iterable
 
 from vllm_watch.incidents.incident import RECOVERING, Incident, Key
+
+STATE_OF = {
+    "engine_down": "down", "engine_stalled": "stalled", "throughput_collapse": "collapsed", "overload": "overloaded",
+}  # fmt: skip
+"""The word that an engine shows while an incident of that kind is seen on it, the worst first."""
 
 SUBSUMES: dict[str, tuple[str, ...]] = {
     "engine_down": ("engine_stalled", "throughput_collapse", "overload"),
@@ -12,7 +20,7 @@ SUBSUMES: dict[str, tuple[str, ...]] = {
 """What an incident explains away on the same engine: a server that is gone serves nothing, an engine
 without steps generates nothing, and the queue before either is no demand of its own."""
 
-ORDER = ("engine_down", "engine_stalled", "throughput_collapse", "overload")
+ORDER = tuple(STATE_OF)
 """Causes are opened before their effects, so that of one look's verdicts the right one opens."""
 
 CAUSES_BESIDE = ("gpu_fault", "stale_vram", "host_memory_growth")

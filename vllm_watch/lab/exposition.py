@@ -7,7 +7,7 @@ families, so that text and records cannot disagree. Whatever stands before a num
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from vllm_watch.lab import sampling
+from vllm_watch.lab import reading
 from vllm_watch.lab.http_exposition import http_lines
 from vllm_watch.lab.process_exposition import process_lines
 from vllm_watch.lab.release import Family
@@ -27,13 +27,13 @@ class Writer:
 
     def body(self) -> str:
         vllm = self._vllm
-        reading = sampling.read(vllm)
+        said = reading.read(vllm)
         release = vllm.release
         lines: list[str] = []
         if not release.multiprocess:
-            lines += process_lines(vllm, reading.server)
+            lines += process_lines(said.server)
         for family in release.families:
-            lines += self._family(family, reading.engines)
+            lines += self._family(family, said.engines)
         if release.http:
             lines += http_lines(vllm.http, created=not release.multiprocess)
         lines.append("")
@@ -116,7 +116,7 @@ class Writer:
         vllm = self._vllm
         sets = vllm.lora_sets or {("", ""): vllm.epoch + vllm.t}
         for (running, waiting), t in sets.items():
-            yield sampling.lora_labels(vllm, running, waiting), t
+            yield reading.lora_labels(vllm, running, waiting), t
 
     def _series(self, family: Family, name: str, engine: EngineSample, key: str = "") -> list[str]:
         cached = self._prefixes.get((name, engine.engine, key))

@@ -1,12 +1,7 @@
 """The python_* and process_* families, with which a registry of one process begins."""
 
-from typing import TYPE_CHECKING
-
 from vllm_watch.lab.wire import header, labels, number
 from vllm_watch.samples.observation import ServerSample
-
-if TYPE_CHECKING:
-    from vllm_watch.lab.vllm import SimulatedVllm
 
 _GENERATIONS = 3
 _GC_OBJECTS = (22_842.0, 3132.0, 81.0)  # by generation, after the start alone
@@ -24,7 +19,7 @@ _PYTHON = {
 }
 
 
-def process_lines(vllm: "SimulatedVllm", server: ServerSample) -> list[str]:
+def process_lines(server: ServerSample) -> list[str]:
     """What the API server's process says of itself: this much moves even while the engine hangs."""
     cpu_seconds = server.process_cpu_seconds or 0.0
     runs = [

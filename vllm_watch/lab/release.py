@@ -25,7 +25,6 @@ class Family:
     label: str = ""
     bounds: tuple[float, ...] = ()
     server_wide: bool = False  # without an engine label, and once for all engines
-    identified: bool = True  # carries model_name (and engine)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ _REQUEST_SECONDS = (
 _PARAMS_N = (1.0, 2.0, 5.0, 10.0, 20.0, INF)
 
 _FAMILIES = (
-    Family("vllm:lora_requests_info", "info", "lora_requests_info", "Running stats on lora requests.", identified=False, server_wide=True),
+    Family("vllm:lora_requests_info", "info", "lora_requests_info", "Running stats on lora requests.", server_wide=True),
     Family("vllm:num_preemptions_total", "counter", "preemptions", "Cumulative number of preemption from the engine."),
     Family("vllm:prompt_tokens_total", "counter", "prompt_tokens", "Number of prefill tokens processed."),
     Family("vllm:generation_tokens_total", "counter", "generation_tokens", "Number of generation tokens processed."),
@@ -47,7 +47,7 @@ _FAMILIES = (
     Family("vllm:request_params_n", "histogram", "request_params_n", "Histogram of the n request parameter.", bounds=_PARAMS_N),
     Family("vllm:request_max_num_generation_tokens", "histogram", "request_max_num_generation_tokens", "Histogram of maximum number of requested generation tokens.", bounds=TOKEN_COUNTS),
     Family("vllm:request_params_max_tokens", "histogram", "request_params_max_tokens", "Histogram of the max_tokens request parameter.", bounds=TOKEN_COUNTS),
-    Family("vllm:cache_config_info", "info", "cache_config_info", "Information of the LLMEngine CacheConfig", identified=False),
+    Family("vllm:cache_config_info", "info", "cache_config_info", "Information of the LLMEngine CacheConfig"),
 )
 
 _CACHE_CONFIG = {

@@ -67,8 +67,8 @@ _FAMILIES = (
     Family("vllm:request_decode_time_seconds", "histogram", "decode_time", "Histogram of time spent in DECODE phase for request.", bounds=_REQUEST_SECONDS),
     Family("vllm:request_num_preemptions", "histogram", "request_num_preemptions", "Histogram of the number of times a request was preempted.", bounds=_PREEMPTIONS),
     Family("vllm:request_prefill_kv_computed_tokens", "histogram", "request_prefill_kv_computed_tokens", "Histogram of new KV tokens computed during prefill (excluding cached tokens).", bounds=TOKEN_COUNTS),
-    Family("vllm:lora_requests_info", "info", "lora_requests_info", "Running stats on lora requests.", identified=False, server_wide=True),
-    Family("vllm:cache_config_info", "info", "cache_config_info", "Information of the LLMEngine CacheConfig", identified=False),
+    Family("vllm:lora_requests_info", "info", "lora_requests_info", "Running stats on lora requests.", server_wide=True),
+    Family("vllm:cache_config_info", "info", "cache_config_info", "Information of the LLMEngine CacheConfig"),
 )
 
 _CACHE_CONFIG = {

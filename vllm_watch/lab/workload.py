@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
-from math import pi, sin
 from random import Random
 
 from vllm_watch.lab.request import CHAT, COMPLETIONS, POOLING, Request
@@ -10,7 +9,6 @@ from vllm_watch.lab.request import CHAT, COMPLETIONS, POOLING, Request
 _SHAPES = (
     512  # request sizes are drawn from a table of this many, which costs a tenth of drawing anew
 )
-_DAY_SECONDS = 86_400.0
 
 
 class Sizes:
@@ -115,10 +113,6 @@ class OpenLoop(Workload):
         self._now = until_t
         return come
 
-    def catch_up(self, other: "OpenLoop") -> None:
-        """Begin where another workload stands."""
-        self._now, self._next_t = other._now, None
-
 
 class ClosedLoop(Workload):
     """A number of clients, each of which waits for its answer and thinks before it asks again."""
@@ -144,39 +138,6 @@ class ClosedLoop(Workload):
 
     def rejected(self, request: Request, t: float) -> None:
         heappush(self._sends, t + self.RETRY_SECONDS)
-
-
-class Shifting(Workload):
-    """One of several workloads at a time; which one may be changed at any time."""
-
-    def __init__(self, *workloads: OpenLoop) -> None:
-        self._workloads = workloads
-        self._now = 0
-
-    @property
-    def per_second(self) -> float:
-        return self._workloads[self._now].per_second
-
-    def shift(self) -> None:
-        """Go on with the next workload."""
-        old = self._workloads[self._now]
-        self._now = (self._now + 1) % len(self._workloads)
-        self._workloads[self._now].catch_up(old)
-
-    def arrivals(self, until_t: float) -> list[Request]:
-        return self._workloads[self._now].arrivals(until_t)
-
-
-def diurnal(
-    low: float = 0.2, peak_t: float = 43_200.0, day_seconds: float = _DAY_SECONDS
-) -> Callable[[float], float]:
-    """A day: from `low` at night to 1 at `peak_t`."""
-
-    def share(t: float) -> float:
-        wave = sin(2 * pi * (t - peak_t) / day_seconds + pi / 2)
-        return low + (1.0 - low) * (1.0 + wave) / 2
-
-    return share
 
 
 def bursty(

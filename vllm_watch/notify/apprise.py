@@ -76,7 +76,7 @@ class Notifier:
             text = f"no answer within {self._settings.timeout_seconds:g} s"
             return base.Sent(outcome=base.UNSURE, text=text)
 
-    def look(self) -> list[base.Finding]:
+    def check(self) -> list[base.Finding]:
         if importlib.util.find_spec("apprise") is None:
             return [base.Finding(ok=False, text=MISSING, remedy=INSTALL)]
         try:
@@ -95,9 +95,6 @@ class Notifier:
             else:
                 found.append(base.Finding(ok=True, text=f"URL {number} is for {name}"))
         return found
-
-    async def close(self) -> None:
-        return
 
     # --- in the thread
 

@@ -1,20 +1,22 @@
 """The contract of every kind of notifier: it sends one message, once, and says honestly how that ended.
 
-Whom it tells of what, what is one message, and when it is tried again is not its matter (policy.py,
-batches.py, courier.py).
+Whom it tells of what, what is one message, and when it is tried again is decided elsewhere (policy.py,
+batches.py, delivery.py).
 """
 
 import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from vllm_watch.clients.signed_post import NewSession, new_session
 from vllm_watch.notify.words import Message
 
 SENT, UNSENT, UNSURE, REFUSED = "sent", "unsent", "unsure", "refused"
 """It was taken; surely nothing was sent; it may have been taken; this message, as it is, will never be."""
+
+FAILED, DROPPED = "failed", "dropped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +34,22 @@ class Sent:
 
     outcome: str  # SENT | UNSENT | UNSURE | REFUSED
     text: str  # one sentence, without secrets
-    again_seconds: float = 0.0  # what the receiver asked for
+    retry_after_seconds: float = 0.0  # what the receiver asked for
+
+
+class Report(NamedTuple):
+    """How a notifier does, as NotifierHealth counts it."""
+
+    outcome: (
+        str  # SENT | FAILED (a try) | DROPPED (notifications) | "" (only the queue has changed)
+    )
+    number: int  # of tries, or of notifications
+    queue: int
+    because: str | None  # of a failure, without secrets
+    t: float  # Unix seconds
+
+
+Tell = Callable[[Report], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +67,5 @@ class Notifier(Protocol):
     async def send(self, message: Message) -> Sent:
         """Send it. Never raises but CancelledError, and ends within the notifier's timeout_seconds."""
 
-    def look(self) -> list[Finding]:
+    def check(self) -> list[Finding]:
         """Look at what it needs on this machine (files, variables, libraries); nothing is sent."""
-
-    async def close(self) -> None:
-        """Let go of what it holds; ends at once."""

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from vllm_watch.notify import policy
-from vllm_watch.notify.matter import RESTART, Matter, rank
-from vllm_watch.settings.notifications import ToldSettings
+from vllm_watch.incidents.incident import severity_rank
+from vllm_watch.notify.alert import RESTART, Alert
+from vllm_watch.notify.notification import OPENED, RESOLVED, Notification
+from vllm_watch.settings.notifications import NotifierSettings
 
 HOUR_SECONDS = 3600.0
 
@@ -16,56 +17,44 @@ DIGEST_SECONDS = 300.0
 """Beyond the hour's messages a digest with pages waits no longer than this: a page late is a page lost."""
 
 EXPIRE_SECONDS = {"page": 24 * 3600.0, "ticket": 4 * 3600.0, "info": 3600.0}
-"""What could not be told for so long is dropped, and the next message says how many were. A page of a day
+"""What could not be sent for so long is dropped, and the next message says how many were. A page of a day
 ago is still news to who slept through it; a ticket is on the status page."""
 
 CLOCK_SECONDS = 1.0
 """Less than that is no step of a clock."""
 
 WAITING_MAX = 500
-"""Matters that wait for one notifier; beyond it the oldest of the least severe is dropped, and counted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Waiting:
-    """One phase of one matter that waits to be told."""
-
-    phase: str
-    name: str  # of the phase, unique for this matter: there may be several reminders
-    t: float  # Unix seconds: since when it waits
-    matter: Matter
-
-    @property
-    def row(self) -> tuple[str, str]:
-        """What it is known by on disk: the matter's id and the phase's name."""
-        return self.matter.id, self.name
+"""Notifications that wait for one notifier; beyond it the oldest of the least severe is dropped, and counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One matter in a message."""
+    """One alert in a message."""
 
     phase: str
-    matter: Matter
+    alert: Alert
     late: bool = False  # it is over, and nobody was told that it was open
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What one message tells; `rows` are all that it stands for."""
+    """What one message tells."""
 
     items: tuple[Item, ...]  # the worst first
-    rows: tuple[tuple[str, str], ...]
+    notifications: tuple[Notification, ...] = ()  # all that it stands for
     digest: bool = False
 
     @property
     def severity(self) -> str:
         """That of the worst."""
-        return self.items[0].matter.severity
+        return self.items[0].alert.severity
 
 
 def choose(
-    settings: ToldSettings, waiting: Sequence[Waiting], sent_t: Sequence[float], now_t: float
+    settings: NotifierSettings,
+    waiting: Sequence[Notification],
+    sent_t: Sequence[float],
+    now_t: float,
 ) -> tuple[Batch | None, float | None]:
     """Return what to send now, or else when to ask again (Unix seconds; None: when more waits).
 
@@ -83,30 +72,30 @@ def choose(
     recent = sorted(t for t in sent_t if now_t - HOUR_SECONDS < t <= now_t)
     left = settings.messages_per_hour_max - len(recent)
     if left > 1 or (left == 1 and len(ready) == 1):
-        return (_digest(ready) if len(ready) > READY_MAX else ready[0].batch()), None
+        return _batch(ready if len(ready) > READY_MAX else ready[:1]), None
     if left == 1:
-        return _digest(ready), None
+        return _batch(ready), None
     again_t = recent[len(recent) - settings.messages_per_hour_max] + HOUR_SECONDS
     if any(each.severity == "page" for each in ready):
         again_t = min(again_t, recent[-1] + DIGEST_SECONDS)
         if again_t <= now_t:
-            return _digest(ready), None
+            return _batch(ready), None
     return None, again_t
 
 
-def again(waiting: Sequence[Waiting]) -> Batch:
+def again(waiting: Sequence[Notification]) -> Batch:
     """Return the batch of a message that was begun: what it stands for is what waits under its key."""
-    return _digest(_groups(waiting))
+    return _batch(_groups(waiting))
 
 
-def too_many(waiting: Sequence[Waiting], now_t: float) -> list[Waiting]:
+def too_many(waiting: Sequence[Notification], now_t: float) -> list[Notification]:
     """Return what is to be dropped: what waited too long, and what is over the bound."""
-    old: list[Waiting] = []
-    kept: list[Waiting] = []
+    old: list[Notification] = []
+    kept: list[Notification] = []
     for each in waiting:
-        expired = now_t - each.t > EXPIRE_SECONDS.get(each.matter.severity, 0.0)
+        expired = now_t - each.t > EXPIRE_SECONDS.get(each.alert.severity, 0.0)
         (old if expired else kept).append(each)
-    kept.sort(key=lambda each: (rank(each.matter.severity), each.t))
+    kept.sort(key=lambda each: (-severity_rank(each.alert.severity), each.t))
     return old + kept[: max(0, len(kept) - WAITING_MAX)]
 
 
@@ -115,54 +104,46 @@ class _Group:
     """What waits of one phase of one cause in one group."""
 
     items: list[Item]
-    rows: list[tuple[str, str]]
+    notifications: list[Notification]
     since_t: float
     severity: str
 
-    def batch(self) -> Batch:
-        return Batch(items=_ordered(self.items), rows=tuple(self.rows))
 
-
-def _groups(waiting: Iterable[Waiting]) -> list[_Group]:
+def _groups(waiting: Iterable[Notification]) -> list[_Group]:
     """The worst first, and of that the oldest."""
-    of_matter: dict[str, list[Waiting]] = {}
+    of_alert: dict[str, list[Notification]] = {}
     for each in sorted(waiting, key=lambda each: each.t):
-        of_matter.setdefault(each.matter.id, []).append(each)
+        of_alert.setdefault(each.alert.id, []).append(each)
     groups: dict[tuple[str, ...], _Group] = {}
-    for phases in of_matter.values():
+    for phases in of_alert.values():
         item, since_t = _folded(phases), phases[0].t
-        matter = item.matter
-        place = matter.target if matter.about == RESTART or not matter.group else ""
-        key = (item.phase, str(item.late), matter.group, place, matter.kind, matter.cause, matter.severity)  # fmt: skip
-        group = groups.setdefault(key, _Group([], [], since_t, matter.severity))
+        alert, incident = item.alert, item.alert.incident
+        place = incident.target if alert.about == RESTART or not alert.group else ""
+        key = (item.phase, str(item.late), alert.group, place, incident.kind, incident.cause, alert.severity)  # fmt: skip
+        group = groups.setdefault(key, _Group([], [], since_t, alert.severity))
         group.items.append(item)
-        group.rows += [each.row for each in phases]
+        group.notifications += phases
         group.since_t = min(group.since_t, since_t)
-    return sorted(groups.values(), key=lambda each: (-rank(each.severity), each.since_t))
+    return sorted(groups.values(), key=lambda each: (severity_rank(each.severity), each.since_t))
 
 
-def _folded(phases: Sequence[Waiting]) -> Item:
-    """Of one matter the newest is told; what was never told open is told so, or as over."""
+def _folded(phases: Sequence[Notification]) -> Item:
+    """Of one alert the newest is told; what was never told open is told so, or as over."""
     last, names = phases[-1], {each.phase for each in phases}
-    if policy.OPENED not in names or last.phase == policy.OPENED:
-        return Item(phase=last.phase, matter=last.matter)
-    if policy.RESOLVED in names:
-        return Item(phase=policy.RESOLVED, matter=last.matter, late=True)
-    return Item(phase=policy.OPENED, matter=last.matter)
+    if OPENED not in names or last.phase == OPENED:
+        return Item(phase=last.phase, alert=last.alert)
+    if RESOLVED in names:
+        return Item(phase=RESOLVED, alert=last.alert, late=True)
+    return Item(phase=OPENED, alert=last.alert)
 
 
-def _digest(groups: Sequence[_Group]) -> Batch:
-    items = _ordered(item for each in groups for item in each.items)
-    rows = tuple(row for each in groups for row in each.rows)
-    return Batch(items=items, rows=rows, digest=len(groups) > 1)
+def _batch(groups: Sequence[_Group]) -> Batch:
+    items = sorted((item for each in groups for item in each.items), key=_worst_first)
+    notifications = tuple(one for each in groups for one in each.notifications)
+    return Batch(items=tuple(items), notifications=notifications, digest=len(groups) > 1)
 
 
-def _ordered(items: Iterable[Item]) -> tuple[Item, ...]:
-    return tuple(
-        sorted(
-            items,
-            key=lambda each: (
-                each.phase == policy.RESOLVED, -rank(each.matter.severity), each.matter.t, each.matter.id,
-            ),
-        )
-    )  # fmt: skip
+def _worst_first(item: Item) -> tuple[bool, int, float, str]:
+    incident = item.alert.incident
+    over = item.phase == RESOLVED
+    return over, severity_rank(incident.severity), incident.opened_t, incident.id

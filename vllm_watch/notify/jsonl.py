@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 import structlog
 
 from vllm_watch.notify import base
-from vllm_watch.notify.courier import DROPPED, FAILED, SENT, News, Tell
+from vllm_watch.notify.base import DROPPED, FAILED, SENT, Report, Tell
 from vllm_watch.notify.markup import clean
 from vllm_watch.settings.notifications import JsonlStream
 
@@ -54,10 +54,6 @@ class Stream:
         except queue.Full:
             self._say(DROPPED, self._failing)
 
-    def look(self) -> list[base.Finding]:
-        """Can it be written here?"""
-        return look(self._settings)
-
     def close(self) -> None:
         """Write what waits, within a moment; blocks for as long."""
         with contextlib.suppress(queue.Full):
@@ -65,7 +61,7 @@ class Stream:
         self._thread.join(CLOSE_SECONDS)
 
     def _say(self, outcome: str, because: str | None) -> None:
-        self._tell(News(outcome, 1, self._queue.qsize(), because, time.time()))
+        self._tell(Report(outcome, 1, self._queue.qsize(), because, time.time()))
 
     # --- in the thread
 
@@ -139,7 +135,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def look(settings: JsonlStream) -> list[base.Finding]:
+def check(settings: JsonlStream) -> list[base.Finding]:
     """Can it be written here?"""
     path = settings.path
     if path is None:

@@ -33,7 +33,7 @@ class Notifier:
         session, seconds = self._tools.session, settings.timeout_seconds
         return _judged(await signed_post.post(session, settings.url, body, headers, seconds, now))
 
-    def look(self) -> list[base.Finding]:
+    def check(self) -> list[base.Finding]:
         found = []
         for key, does in (("secret_file", "signed"), ("bearer_file", "sent with a token")):
             file: Path | None = getattr(self._settings, key)
@@ -50,9 +50,6 @@ class Notifier:
                 text = f"others may read {key}"
                 found.append(base.Finding(ok=False, text=text, remedy=f"chmod 600 {file}"))
         return found
-
-    async def close(self) -> None:
-        return
 
     def _headers(self, key: str, body: bytes, now: float) -> dict[str, str]:
         """Read at each message, so that keys can be replaced."""
@@ -74,10 +71,10 @@ def _judged(posted: Posted) -> base.Sent:
     if posted.end in (signed_post.NOT_REACHED, signed_post.UNTRUSTED):
         return base.Sent(outcome=base.UNSENT, text=text)
     if status is None or status >= 500:  # noqa: PLR2004
-        return base.Sent(outcome=base.UNSURE, text=text, again_seconds=again)
+        return base.Sent(outcome=base.UNSURE, text=text, retry_after_seconds=again)
     if 200 <= status < 300:  # noqa: PLR2004
         return base.Sent(outcome=base.SENT, text=text)
     if 300 <= status < 400:  # noqa: PLR2004
         text = f"{text}: redirects are not followed, set url to where it is"
     outcome = base.REFUSED if status in _BAD_MESSAGE else base.UNSENT
-    return base.Sent(outcome=outcome, text=text, again_seconds=again)
+    return base.Sent(outcome=outcome, text=text, retry_after_seconds=again)

@@ -7,12 +7,15 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from vllm_watch.notify import policy
-from vllm_watch.notify.advice import runbook, what_to_do
+from vllm_watch.incidents.incident import Incident
+from vllm_watch.notify import notification as phases
+from vllm_watch.notify.alert import RESTART, Alert
 from vllm_watch.notify.batches import Batch, Item
 from vllm_watch.notify.markup import clean, markdown
-from vllm_watch.notify.matter import INCIDENT, RESTART, Matter
 from vllm_watch.samples.target import WATCHER
+from vllm_watch.story.base import Story
+from vllm_watch.story.kinds import story_of
+from vllm_watch.story.restart_steps import RUNBOOK, step_of
 
 ITEMS_SHOWN = 5
 """The worst five: who can read more opens the page."""
@@ -27,23 +30,8 @@ SCHEMA = 1
 """Of the JSON: keys are added, never changed."""
 
 _OPENING = {
-    policy.OPENED: "", policy.WORSE: "worse: ", policy.REMINDER: "still open: ",
-    policy.RESOLVED: "resolved: ", policy.SAID: "", TEST: "test: ",
-}  # fmt: skip
-_TROUBLES = {
-    "engine_down": "is down", "engine_stalled": "stands still with work in hand",
-    "throughput_collapse": "does far less than when it was fresh",
-    "overload": "has more work than it can do", "gpu_fault": "has a faulty GPU",
-    "stale_vram": "has GPU memory held by what does nothing with it",
-    "host_memory_growth": "uses more and more of the host's memory",
-    "target_unreadable": "cannot be read",
-}  # fmt: skip
-_STEPS = {
-    "dry_run": "would be restarted (dry run)", "approval": "waits for a yes to its restart",
-    "refused": "is not restarted", "breaker": "is not restarted any more by itself",
-    "begun": "is being restarted", "helped": "was restarted, and it helped",
-    "did_not_help": "was restarted, and it did not help", "failed": "could not be restarted",
-    "uncertain": "may have been restarted: nobody knows", "cancelled": "was not restarted after all",
+    phases.OPENED: "", phases.WORSE: "worse: ", phases.REMINDER: "still open: ",
+    phases.RESOLVED: "resolved: ", phases.SAID: "", TEST: "test: ",
 }  # fmt: skip
 _ENDS = {
     "healthy": "it is well again", "restarted": "another process answers",
@@ -73,7 +61,7 @@ class Message:
 
 
 def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> Message:
-    """Put a batch into words. `dropped`: how many matters could not be told since the last message."""
+    """Put a batch into words. `dropped`: how many alerts could not be sent since the last message."""
     shown = tuple(_without_secrets(each) for each in batch.items[:ITEMS_SHOWN])
     batch = replace(batch, items=(*shown, *batch.items[ITEMS_SHOWN:]))
     first = batch.items[0]
@@ -90,24 +78,28 @@ def message(key: str, batch: Batch, links: Links, *, dropped: int, t: float) -> 
 
 def _without_secrets(item: Item) -> Item:
     """The texts of others as they may be shown: every one, since any may hold what should not be in it."""
-    matter = item.matter
-    return replace(item, matter=replace(
-        matter,
-        id=clean(matter.id, ID_MAX), target=clean(matter.target, NAME_MAX),
-        group=clean(matter.group, NAME_MAX), summary=clean(matter.summary, SENTENCE_MAX),
-        engine=None if matter.engine is None else clean(matter.engine, NAME_MAX),
-        restart=clean(matter.restart, SENTENCE_MAX),
-        evidence=tuple(clean(text, SENTENCE_MAX) for text in matter.evidence[:EVIDENCE_SHOWN]),
+    alert, incident = item.alert, item.alert.incident
+    evidence = [each for each in incident.evidence_for if each.text][:EVIDENCE_SHOWN]
+    return replace(item, alert=replace(
+        alert,
+        group=clean(alert.group, NAME_MAX), restart=clean(alert.restart, SENTENCE_MAX),
+        incident=replace(
+            incident,
+            id=clean(incident.id, ID_MAX), target=clean(incident.target, NAME_MAX),
+            summary=clean(incident.summary, SENTENCE_MAX),
+            engine=None if incident.engine is None else clean(incident.engine, NAME_MAX),
+            evidence_for=tuple(replace(each, text=clean(each.text, SENTENCE_MAX)) for each in evidence),
+        ),
     ))  # fmt: skip
 
 
 def trial_message(name: str, links: Links, t: float) -> Message:
     """What `vllm-watch notify test` sends: it cannot be taken for trouble."""
-    matter = Matter(
-        id=f"test-{t:.0f}", about=INCIDENT, t=t, target=WATCHER, kind="test", cause="test",
-        severity="info", summary=f"This is a test of the notifier {name}: nothing is wrong",
+    incident = Incident(
+        id=f"test-{t:.0f}", target=WATCHER, engine=None, kind="test", cause="test", severity="info",
+        summary=f"This is a test of the notifier {name}: nothing is wrong", opened_t=t, updated_t=t, began_t=t,
     )  # fmt: skip
-    batch = Batch(items=(Item(phase=TEST, matter=matter),), rows=())
+    batch = Batch(items=(Item(phase=TEST, alert=Alert(incident=incident)),))
     return message(f"test-{name}-{t:.3f}", batch, links, dropped=0, t=t)
 
 
@@ -116,21 +108,21 @@ def trial_message(name: str, links: Links, t: float) -> Message:
 
 def _title(batch: Batch) -> str:
     first, count = batch.items[0], len(batch.items)
-    matter = first.matter
-    head = f"{matter.severity.upper()} {_OPENING[first.phase]}"
+    alert, incident = first.alert, first.alert.incident
+    head = f"{incident.severity.upper()} {_OPENING[first.phase]}"
     if batch.digest:
-        return f"{batch.severity.upper()} {count} matters at once: {_counts(batch.items)}"
-    if matter.about == RESTART:
-        return f"{head}{_name(matter)} {_STEPS.get(matter.cause, matter.cause)}"
-    what = f"{_plain(matter.kind)} ({_plain(matter.cause)})"
+        return f"{batch.severity.upper()} {count} alerts at once: {_counts(batch.items)}"
+    if alert.about == RESTART:
+        return f"{head}{_name(incident)} {step_of(incident.cause).says}"
+    what = f"{_plain(incident.kind)} ({_plain(incident.cause)})"
     if count == 1:
-        return f"{head}{_name(matter)}: {what}"
-    return f"{head}{count} of {matter.group or 'all'}: {what}"
+        return f"{head}{_name(incident)}: {what}"
+    return f"{head}{count} of {alert.group or 'all'}: {what}"
 
 
-def _name(matter: Matter) -> str:
-    engine = f" engine {matter.engine}" if matter.engine is not None else ""
-    return f"{matter.target}{engine}"
+def _name(incident: Incident) -> str:
+    engine = f" engine {incident.engine}" if incident.engine is not None else ""
+    return f"{incident.target}{engine}"
 
 
 def _plain(kind: str) -> str:
@@ -139,7 +131,8 @@ def _plain(kind: str) -> str:
 
 def _counts(items: Sequence[Item]) -> str:
     counted = Counter(
-        f"{_OPENING[each.phase]}{_plain(each.matter.kind)} ({each.matter.cause})" for each in items
+        f"{_OPENING[each.phase]}{_plain(each.alert.incident.kind)} ({each.alert.incident.cause})"
+        for each in items
     )
     shown = [f"{count} {what}" for what, count in counted.most_common(ITEMS_SHOWN)]
     return ", ".join(shown) + (", …" if len(counted) > ITEMS_SHOWN else "")
@@ -151,45 +144,42 @@ def _counts(items: Sequence[Item]) -> str:
 def _paragraphs(batch: Batch, links: Links, dropped: int) -> list[list[str]]:
     found = _one(batch.items[0], links) if len(batch.items) == 1 else _many(batch, links)
     if dropped:
-        found.append([f"{dropped} matters could not be told here since the last message."])
+        found.append([f"{dropped} alerts could not be sent here since the last message."])
     return found
 
 
 def _one(item: Item, links: Links) -> list[list[str]]:
-    matter = item.matter
+    alert, incident = item.alert, item.alert.incident
     found = [[_sentence(item)]]
-    evidence = [f"- {text}" for text in matter.evidence]
-    if evidence and item.phase != policy.RESOLVED:
+    evidence = [f"- {each.text}" for each in incident.evidence_for]
+    if evidence and item.phase != phases.RESOLVED:
         found.append(evidence)
     last = []
-    if item.phase not in (policy.RESOLVED, TEST):
+    if item.phase not in (phases.RESOLVED, TEST):
         last += [
             f"{label}: {text}" for label, text in (
-                ("Restart", matter.restart),
-                ("To do", what_to_do(matter.kind, matter.cause)),
+                ("Restart", alert.restart), ("To do", first_step(alert)),
             ) if text
         ]  # fmt: skip
-        last.append(f"Runbook: {runbook(matter.kind, links.runbooks_url)}")
+        last.append(f"Runbook: {runbook(alert, links)}")
     if links.page_url is not None:
-        last.append(f"Page: {page(links.page_url, matter)}")
-    if matter.about != RESTART and item.phase != TEST:
-        last.append(f"Id: {matter.id}")
+        last.append(f"Page: {page(links.page_url, incident.target)}")
+    if alert.about != RESTART and item.phase != TEST:
+        last.append(f"Id: {incident.id}")
     return [*found, *([last] if last else [])]
 
 
 def _many(batch: Batch, links: Links) -> list[list[str]]:
     first, count = batch.items[0], len(batch.items)
-    matter = first.matter
-    what = _counts(batch.items) if batch.digest else f"{_plain(matter.kind)} ({matter.cause})"
-    where = "" if batch.digest else f" in group {matter.group}"
-    head = f"{_OPENING[first.phase] if not batch.digest else ''}{count} matters{where}: {what}."
+    alert, incident = first.alert, first.alert.incident
+    what = _counts(batch.items) if batch.digest else f"{_plain(incident.kind)} ({incident.cause})"
+    where = "" if batch.digest else f" in group {alert.group}"
+    head = f"{_OPENING[first.phase] if not batch.digest else ''}{count} alerts{where}: {what}."
     worst = [f"- {_sentence(each)}" for each in batch.items[:ITEMS_SHOWN]]
     more = count - len(worst)
     last = [f"and {more} more."] if more > 0 else []
-    if not batch.digest and first.phase != policy.RESOLVED:
-        advice = what_to_do(matter.kind, matter.cause)
-        last += [f"To do: {advice}"] if advice else []
-        last.append(f"Runbook: {runbook(matter.kind, links.runbooks_url)}")
+    if not batch.digest and first.phase != phases.RESOLVED:
+        last += [f"To do: {first_step(first.alert)}", f"Runbook: {runbook(first.alert, links)}"]
     if links.page_url is not None:
         last.append(f"Page: {links.page_url}")
     return [[head[0].upper() + head[1:]], worst, *([last] if last else [])]
@@ -197,29 +187,40 @@ def _many(batch: Batch, links: Links) -> list[list[str]]:
 
 def _sentence(item: Item) -> str:
     """What, where, since when, cause."""
-    matter = item.matter
-    group = f" ({matter.group})" if matter.group != matter.target else ""
-    place = _name(matter) + (group if matter.group else "")
-    summary = matter.summary.rstrip(".")
+    alert, incident = item.alert, item.alert.incident
+    group = f" ({alert.group})" if alert.group != incident.target else ""
+    place = _name(incident) + (group if alert.group else "")
+    summary = incident.summary.rstrip(".")
     if item.phase == TEST:
         return f"{summary}."
-    if matter.about == RESTART:
-        step = _STEPS.get(matter.cause, matter.cause)
-        return f"{place} {step} ({clock(matter.t)}): {summary}."
-    if item.phase != policy.RESOLVED:
-        since = f"since {clock(matter.t)}, cause {matter.cause}"
-        return f"{place} {_trouble(matter)} {since}: {summary}."
-    ended = _ENDS.get(matter.resolution or "", "it is over")
-    until = "" if matter.ended_t is None else f" until {clock(matter.ended_t)}"
+    if alert.about == RESTART:
+        step = step_of(incident.cause).says
+        return f"{place} {step} ({clock(incident.opened_t)}): {summary}."
+    if item.phase != phases.RESOLVED:
+        since = f"since {clock(incident.opened_t)}, cause {incident.cause}"
+        return f"{place} {_story(incident).says} {since}: {summary}."
+    ended = _ENDS.get(incident.resolution or "", "it is over")
+    until = "" if incident.resolved_t is None else f" until {clock(incident.resolved_t)}"
     late = " It could not be told while it lasted." if item.late else ""
-    what = f"{_plain(matter.kind)} ({matter.cause})"
-    return f"{place}: {what} from {clock(matter.t)}{until} is over: {ended}.{late}"
+    what = f"{_plain(incident.kind)} ({incident.cause})"
+    return f"{place}: {what} from {clock(incident.opened_t)}{until} is over: {ended}.{late}"
 
 
-def _trouble(matter: Matter) -> str:
-    if matter.target == WATCHER:
-        return "has lost most of its targets at once"
-    return _TROUBLES.get(matter.kind, f"has {_plain(matter.kind)}")
+def first_step(alert: Alert) -> str:
+    """What to do first, in one sentence."""
+    if alert.about == RESTART:
+        return step_of(alert.incident.cause).first_step
+    return _story(alert.incident).first_step_of(alert.incident.cause)
+
+
+def runbook(alert: Alert, links: Links) -> str:
+    """Where to read on: a link where the pages are served, else the path in the repository."""
+    page = RUNBOOK if alert.about == RESTART else _story(alert.incident).runbook
+    return f"{(links.runbooks_url or 'docs').rstrip('/')}/{page}"
+
+
+def _story(incident: Incident) -> Story:
+    return story_of(incident.kind, incident.target)
 
 
 def clock(t: float) -> str:
@@ -227,9 +228,9 @@ def clock(t: float) -> str:
     return datetime.fromtimestamp(t, UTC).strftime("%a %d %b %H:%M UTC")
 
 
-def page(url: str, matter: Matter) -> str:
+def page(url: str, target: str) -> str:
     """The status page, opened at the target."""
-    return f"{url.rstrip('/')}/#{quote(f'target-{matter.target}', safe='')}"
+    return f"{url.rstrip('/')}/#{quote(f'target-{target}', safe='')}"
 
 
 def _marked(line: str) -> str:
@@ -248,8 +249,8 @@ def _payload(
     dropped: int, t: float,
 ) -> dict[str, Any]:  # fmt: skip
     first = batch.items[0]
-    of_one: Callable[[Callable[[Matter], Any]], Any] = lambda get: (  # noqa: E731
-        get(first.matter) if not batch.digest else None
+    of_one: Callable[[Callable[[Alert], Any]], Any] = lambda get: (  # noqa: E731
+        get(first.alert) if not batch.digest else None
     )
     return {
         "schema": SCHEMA,
@@ -259,34 +260,34 @@ def _payload(
         "severity": batch.severity,
         "count": len(batch.items),
         "dropped": dropped,
-        "kind": of_one(lambda m: m.kind),
-        "cause": of_one(lambda m: m.cause),
-        "group": of_one(lambda m: m.group),
+        "kind": of_one(lambda a: a.incident.kind),
+        "cause": of_one(lambda a: a.incident.cause),
+        "group": of_one(lambda a: a.group),
         "title": title,
         "text": "\n".join(line for lines in paragraphs for line in lines),
-        "runbook": of_one(lambda m: runbook(m.kind, links.runbooks_url)),
+        "runbook": of_one(lambda a: runbook(a, links)),
         "page_url": links.page_url,
         "items": [_item(each) for each in batch.items[:ITEMS_SHOWN]],
-        "ids": [clean(each.matter.id, ID_MAX) for each in batch.items],
+        "ids": [clean(each.alert.id, ID_MAX) for each in batch.items],
     }
 
 
 def _item(item: Item) -> dict[str, Any]:
-    matter = item.matter
+    alert, incident = item.alert, item.alert.incident
     return {
         "phase": item.phase,
-        "about": matter.about,
-        "id": matter.id,
-        "target": matter.target,
-        "engine": matter.engine,
-        "kind": matter.kind,
-        "cause": matter.cause,
-        "severity": matter.severity,
-        "summary": matter.summary,
-        "evidence": list(matter.evidence),
-        "restart": matter.restart,
-        "restart_advised": matter.restart_advised,
-        "since_t": matter.t,
-        "ended_t": matter.ended_t,
-        "resolution": matter.resolution,
+        "about": alert.about,
+        "id": incident.id,
+        "target": incident.target,
+        "engine": incident.engine,
+        "kind": incident.kind,
+        "cause": incident.cause,
+        "severity": incident.severity,
+        "summary": incident.summary,
+        "evidence": [each.text for each in incident.evidence_for],
+        "restart": alert.restart,
+        "restart_advised": incident.restart_advised,
+        "since_t": incident.opened_t,
+        "ended_t": incident.resolved_t,
+        "resolution": incident.resolution,
     }

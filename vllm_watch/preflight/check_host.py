@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from vllm_watch.capacity.units import MIB
 from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
-from vllm_watch.preflight.visible import ranks_here
+from vllm_watch.preflight.visible_gpus import ranks_here
 
-MIB = 1 << 20
 CHUNKS = 10  # vLLM's MessageQueue: a ring of ten chunks
 CHUNK_MIB = 16  # VLLM_MQ_MAX_CHUNK_BYTES_MB; 24 in releases before it could be set
 NCCL_BYTES_PER_RANK = 10 * MIB

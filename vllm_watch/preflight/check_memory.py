@@ -9,7 +9,7 @@ from vllm_watch.preflight import sizing
 from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
 from vllm_watch.preflight.sizing import GIB, free_bytes, offered_bytes
-from vllm_watch.preflight.visible import VARIABLE, ranks_here, taken, visible
+from vllm_watch.preflight.visible_gpus import VARIABLE, ranks_here, taken, visible
 from vllm_watch.signals.holders.records import STALE, GpuHolders, Holder
 from vllm_watch.signals.holders.track import DEAD_STATES
 from vllm_watch.signals.holders.words import seconds

@@ -5,7 +5,7 @@ from typing import Any
 
 from vllm_watch.preflight.facts import Facts
 from vllm_watch.preflight.findings import OK, PROBLEM, UNKNOWN, WARNING, Finding, Fix
-from vllm_watch.preflight.visible import taken
+from vllm_watch.preflight.visible_gpus import taken
 
 # The keys of a config that vLLM takes a model's own limit from.
 _LENGTH_KEYS = (

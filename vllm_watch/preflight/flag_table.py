@@ -70,5 +70,3 @@ SEVERAL = frozenset(
     served-model-name sleep-preserve-parameter-names disable-access-log-for-endpoints
     """.split()  # noqa: SIM905 - as above
 )
-
-OPTIONAL = frozenset({"hf-token"})  # alone: the token that `hf auth login` stored

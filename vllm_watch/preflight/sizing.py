@@ -8,7 +8,7 @@ from vllm_watch.capacity.plan import Checkpoint, Machine, Plan, make_plan
 from vllm_watch.capacity.release import NEWEST, Release
 from vllm_watch.errors import WatchError
 from vllm_watch.preflight.facts import REMOTE, Facts
-from vllm_watch.preflight.visible import taken
+from vllm_watch.preflight.visible_gpus import taken
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals.holders.records import GpuHolders
 

@@ -15,9 +15,9 @@ from vllm_watch.reclaim import vram_release
 from vllm_watch.reclaim.ending import Pinned
 from vllm_watch.reclaim.plan import Plan, Victim
 from vllm_watch.reclaim.vram_release import Release
-from vllm_watch.restart.journal import Entry, Journal
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals.holders.words import size
+from vllm_watch.state.journal import Entry, Journal
 
 KILL_SECONDS = 10.0
 """SIGKILL ends what is not stuck in the kernel; a process with 100 GiB of host memory takes some seconds."""

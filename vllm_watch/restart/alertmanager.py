@@ -1,21 +1,35 @@
-"""What Alertmanager sends to a webhook, read into wishes. Pure.
+"""What Alertmanager sends to a webhook, and what it asks for.
 
 A firing alert asks for a restart of the target that its labels name; the same alert, by its fingerprint
-and the moment at which it began to fire, is one wish, however often it is sent. A resolved one asks no
-more. Source: Alertmanager's webhook payload, version 4.
+and the moment at which it began to fire, is one request, however often it is sent. A resolved one withdraws
+it. Source: Alertmanager's webhook payload, version 4.
 """
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
 from vllm_watch.errors import WatchError
+from vllm_watch.restart.decider import HISTORY_SECONDS
+from vllm_watch.restart.dispatcher import Dispatcher
+from vllm_watch.restart.request import RestartRequest
+from vllm_watch.restart.targets import Targets
 from vllm_watch.samples.target import Target
+from vllm_watch.state.journal import Entry, Journal
+from vllm_watch.support.caller import Caller
 
 VERSION = "4"
 ALERTS_MAX = 10_000
 _TEXT_CHARACTERS_MAX = 200
+
+REPEAT_SECONDS = 3600.0
+"""An alert that was not sent again for so long asks no more: Alertmanager repeats what still fires
+after five minutes where its group changes, and its end may not be sent to us."""
+
+FIRING_MAX = 100
+"""Alerts remembered of one target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +59,19 @@ def read(document: Mapping[str, Any]) -> list[Alert]:
     return [_alert(each) for each in alerts]
 
 
-def _alert(said: Any) -> Alert:
-    labels = said.get("labels") if isinstance(said, dict) else None
-    if not isinstance(labels, dict) or said.get("status") not in ("firing", "resolved"):
+def _alert(sent: Any) -> Alert:
+    labels = sent.get("labels") if isinstance(sent, dict) else None
+    if not isinstance(labels, dict) or sent.get("status") not in ("firing", "resolved"):
         raise WatchError("an alert has no labels or no status", "Send it from Alertmanager")
-    fingerprint = said.get("fingerprint")
+    fingerprint = sent.get("fingerprint")
     if not isinstance(fingerprint, str) or not fingerprint:
         raise WatchError("an alert has no fingerprint", "Send it from Alertmanager 0.19 or later")
     texts = {str(key): str(value) for key, value in labels.items()}
     return Alert(
         fingerprint=_line(fingerprint),
         name=_line(texts.get("alertname", "without a name")),
-        firing=said["status"] == "firing",
-        began=_line(str(said.get("startsAt", ""))),
+        firing=sent["status"] == "firing",
+        began=_line(str(sent.get("startsAt", ""))),
         labels=texts,
     )
 
@@ -81,3 +95,79 @@ def target_of(alert: Alert, targets: Iterable[Target]) -> Target | None:
         each for each in known.values() if instance in (each.name, each.url, urlsplit(each.url).netloc)
     ]  # fmt: skip
     return found[0] if len(found) == 1 else None
+
+
+class AlertRequests:
+    """The requests of the alerts that fire."""
+
+    def __init__(self, targets: Targets, dispatcher: Dispatcher, journal: Journal) -> None:
+        self._targets = targets
+        self._dispatcher = dispatcher
+        self._journal = journal
+        self._firing: dict[str, dict[str, RestartRequest]] = {}  # by target and fingerprint
+
+    async def take(self, caller: Caller, document: Mapping[str, Any]) -> Mapping[str, list[str]]:
+        """Take one webhook; return the fingerprints by what came of each. Raises WatchError, JournalError."""
+        taken: dict[str, list[str]] = {"asked": [], "known": [], "cancelled": [], "ignored": []}
+        managed = self._targets.managed
+        for alert in read(document):
+            target = target_of(alert, (each.target for each in managed.values()))
+            if target is None or managed[target.name].settings.mode == "off":
+                taken["ignored"].append(alert.fingerprint)
+            elif alert.firing:
+                taken[await self._fires(caller, alert, target)].append(alert.fingerprint)
+            else:
+                taken[await self._resolved(caller, alert, target)].append(alert.fingerprint)
+        return taken
+
+    async def _fires(self, caller: Caller, alert: Alert, target: Target) -> str:
+        firing, now_t = self._firing.setdefault(target.name, {}), time.time()
+        known = firing.get(alert.fingerprint)
+        if known is not None and known.reason != alert.reason:
+            known = None  # it was resolved and fires anew
+        if known is not None and (known.expires_t or 0.0) > now_t + REPEAT_SECONDS / 2:
+            return "known"
+        if await self._was_restarted(target, alert.reason):
+            return "known"
+        request = RestartRequest(
+            target=target.name, group=target.group, trigger="alertmanager", reason=alert.reason,
+            asked_t=now_t, actor=caller.actor, expires_t=now_t + REPEAT_SECONDS,
+        )  # fmt: skip
+        if known is None:
+            await self._note(caller, alert, target, "", "asked for")
+        else:
+            self._dispatcher.withdraw(known)
+        firing[alert.fingerprint] = request
+        while len(firing) > FIRING_MAX:
+            del firing[next(iter(firing))]
+        self._dispatcher.submit(request)
+        return "asked" if known is None else "known"
+
+    async def _resolved(self, caller: Caller, alert: Alert, target: Target) -> str:
+        firing = self._firing.get(target.name, {})
+        known = firing.pop(alert.fingerprint, None)
+        if known is None:
+            return "known"
+        await self._note(caller, alert, target, "asked for", "it is resolved")
+        self._dispatcher.withdraw(known)
+        for other in list(firing.values())[:1]:
+            self._dispatcher.submit(other)
+        return "cancelled"
+
+    async def _was_restarted(self, target: Target, reason: str) -> bool:
+        """Has this episode of this alert had its restart? It may go on firing for a while after."""
+        attempts = await self._journal.attempts(target.group, time.time() - HISTORY_SECONDS)
+        return any(
+            each.target == target.name
+            and each.reason == reason
+            and (each.spent or each.open or each.state == "dry_run")
+            for each in attempts
+        )
+
+    async def _note(
+        self, caller: Caller, alert: Alert, target: Target, before: str, after: str
+    ) -> None:
+        await self._journal.note(Entry(
+            t=time.time(), actor=caller.actor, source=caller.source, action="alert",
+            target=target.name, reason=alert.reason, before=before, after=after,
+        ))  # fmt: skip

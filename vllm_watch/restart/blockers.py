@@ -37,8 +37,8 @@ async def _query(settings: BlockersSettings, session: aiohttp.ClientSession, que
     except _TROUBLE as error:
         return _unasked(name, error)
     if not labels:
-        return Answer(name=name, free=True, text="returns nothing")
-    return Answer(name=name, free=False, text=f"returns {_some(labels)}")
+        return Answer(name=name, allows=True, text="returns nothing")
+    return Answer(name=name, allows=False, text=f"returns {_some(labels)}")
 
 
 async def _alerts(settings: BlockersSettings, session: aiohttp.ClientSession) -> Answer:
@@ -56,8 +56,8 @@ async def _alerts(settings: BlockersSettings, session: aiohttp.ClientSession) ->
     except (*_TROUBLE, re.error) as error:
         return _unasked(name, error)
     if not firing:
-        return Answer(name=name, free=True, text="none fires")
-    return Answer(name=name, free=False, text=f"{_some(firing)} fires")
+        return Answer(name=name, allows=True, text="none fires")
+    return Answer(name=name, allows=False, text=f"{_some(firing)} fires")
 
 
 async def _get(
@@ -99,7 +99,7 @@ _TROUBLE = (
 
 def _unasked(name: str, error: Exception) -> Answer:
     text = "timed out" if isinstance(error, TimeoutError) else f"{type(error).__name__}: {error}"
-    return Answer(name=name, free=None, text=f"could not be asked ({text[:200]})")
+    return Answer(name=name, allows=None, text=f"could not be asked ({text[:200]})")
 
 
 def _some(names: list[str]) -> str:

@@ -8,7 +8,7 @@ import structlog
 
 from vllm_watch.config import Config
 from vllm_watch.errors import JournalError
-from vllm_watch.restart.journal import Entry, Journal
+from vllm_watch.state.journal import Entry, Journal
 from vllm_watch.support.redaction import redacted
 
 _log = structlog.get_logger()

@@ -1,26 +1,37 @@
-"""Letting a server's requests finish before it is restarted.
+"""Letting a server's requests finish before it is restarted. Pure.
 
-The readiness gate says "no" from now on (export/gate.py), so that who asks it sends no more; then the
-work in hand is waited for, to a deadline. An engine that makes no progress is not waited for at all, and
-one that comes to a halt meanwhile no longer.
+The readiness gate says "no" meanwhile (gates.py), so that whoever asks it sends no more; the requests in hand
+are waited for, to a deadline. An engine that makes no progress is not waited for.
 """
-
-import asyncio
-import time
-from collections.abc import Callable
 
 from vllm_watch.settings.restart import DrainSettings
 from vllm_watch.signals.records import TargetSignals
 
 STUCK = frozenset(("stalled", "down", "unknown", "starting"))
 
-POLL_SECONDS = 0.5
-"""How often the last look is read again; looks themselves come at their own pace."""
+
+def progress(
+    settings: DrainSettings, signals: TargetSignals | None, waited_s: float
+) -> tuple[bool, str]:
+    """Return whether the wait is over after `waited_s`, and how it stands, in words."""
+    if not settings.enabled:
+        return True, "requests in hand were not waited for (restart.drain.enabled)"
+    if signals is None or signals.state in STUCK:
+        return True, "requests in hand were not waited for: the engine makes no progress"
+    left = requests_in_hand(signals)
+    if left is None:
+        return True, "requests in hand were not waited for: their number is not known"
+    if left == 0:
+        return True, f"no request was in hand after {waited_s:.0f} s"
+    if waited_s >= settings.deadline_seconds:
+        return True, f"{left:.0f} requests were still in hand after {waited_s:.0f} s"
+    more_s = settings.deadline_seconds - waited_s
+    return False, f"{left:.0f} requests in hand may finish, for {more_s:.0f} s more"
 
 
-def work(signals: TargetSignals | None) -> float | None:
-    """Return how many requests the server has in hand; None where that is not known."""
-    if signals is None or not signals.up or not signals.engines:
+def requests_in_hand(signals: TargetSignals) -> float | None:
+    """Return how many requests run or wait; None where that is not known."""
+    if not signals.up or not signals.engines:
         return None
     counts = [
         (engine.requests_running, engine.requests_waiting) for engine in signals.engines.values()
@@ -28,29 +39,3 @@ def work(signals: TargetSignals | None) -> float | None:
     if any(running is None for running, _ in counts):
         return None
     return sum((running or 0.0) + (waiting or 0.0) for running, waiting in counts)
-
-
-async def wait(
-    settings: DrainSettings,
-    signals: Callable[[], TargetSignals | None],
-    said: Callable[[str], None],
-) -> str:
-    """Wait until nothing is in hand, or as long as is allowed; return how it went, in words."""
-    if not settings.enabled:
-        return "requests in hand were not waited for (restart.drain.enabled)"
-    began_s = time.monotonic()
-    while True:
-        now = signals()
-        if now is None or now.state in STUCK:
-            return "requests in hand were not waited for: the engine makes no progress"
-        left, waited_s = work(now), time.monotonic() - began_s
-        if left is None:
-            return "requests in hand were not waited for: their number is not known"
-        if left == 0:
-            return f"no request was in hand after {waited_s:.0f} s"
-        if waited_s >= settings.deadline_seconds:
-            return f"{left:.0f} requests were still in hand after {waited_s:.0f} s"
-        said(
-            f"{left:.0f} requests may finish, for {settings.deadline_seconds - waited_s:.0f} s more"
-        )
-        await asyncio.sleep(POLL_SECONDS)

@@ -9,7 +9,9 @@ import tarfile
 import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
+from vllm_watch.state.attempt import Attempt
 from vllm_watch.support.private_files import opener, own_folder
 
 BUNDLES_MAX = 20
@@ -29,7 +31,29 @@ _WHY_CHARACTERS_MAX = 300
 Parts = Mapping[str, AsyncIterator[bytes]]
 
 
-async def keep(folder: Path, name: str, parts: Parts) -> Path:
+class EvidenceSource(Protocol):
+    """What the watcher knows of its targets."""
+
+    def parts(self, target: str) -> Parts:
+        """Return what there is to keep of a target now, by file name."""
+
+
+class EvidenceStore:
+    """The archives of one watcher. `folder` None: there is no state folder, and nothing is kept."""
+
+    def __init__(self, folder: Path | None, source: EvidenceSource) -> None:
+        self._folder = folder
+        self._source = source
+
+    async def keep(self, attempt: Attempt) -> str | None:
+        """Keep what is known of the attempt's target; return the path. Raises OSError."""
+        if self._folder is None:
+            return None
+        name, parts = f"{attempt.target}-{attempt.id}", self._source.parts(attempt.target)
+        return str(await write(self._folder, name, parts))
+
+
+async def write(folder: Path, name: str, parts: Parts) -> Path:
     """Write the archive `name`.tar of the parts, in order, and remove the oldest beyond the bound.
 
     A part that fails, hangs or is too large is named in the archive's `missing.txt`. Raises OSError

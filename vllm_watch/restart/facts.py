@@ -1,13 +1,14 @@
-"""Everything that the guard knows when it decides. What is not known is None, and never a yes."""
+"""Everything that the guard knows when it decides. What is not known is None, which is never a yes."""
 
 from dataclasses import dataclass
 
-from vllm_watch.restart.attempt import Attempt
+from vllm_watch.incidents.incident import Incident
+from vllm_watch.state.attempt import Attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """A person has said that nothing is to be restarted."""
+    """A person has paused all restarts."""
 
     actor: str
     reason: str
@@ -15,53 +16,40 @@ class Pause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IncidentFact:
-    """What is known of the incident that asks, at this moment."""
-
-    open: bool
-    restart_advised: bool
-    silenced: bool = False
-    outlived: bool = False  # was it last found in a process that another one has followed?
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Peers:
-    """The other members of the target's group and role, over all watchers that can be asked."""
+    """How the target's group is, counted in engines."""
 
-    healthy: int  # that serve, without the one to be restarted
-    total: int  # with it
-    unknown: int = 0  # of which nothing recent is known; counted as not healthy
+    healthy: int  # without the target, which is about to be restarted
+    total: int  # with the target
+    unknown: int = 0  # no recent look; counted as not healthy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What one blocker or lock said."""
+    """What a hook, a blocker or a lock said when it was asked."""
 
     name: str
-    free: bool | None  # None: it could not be asked
+    allows: bool | None  # None: it could not be asked
     text: str  # in words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """The state of the world as one look saw it."""
+    """What holds for one target at one moment."""
 
     t: float  # Unix seconds: now
-    state: str | None  # the worst state word of the server's engines; None: unknown
-    hook: str | None  # the hook's name; None: none is configured
-    attempts: tuple[Attempt, ...] | None = (
-        None  # of the group, a week back, oldest first; None: unread
-    )
-    busy: str | None = None  # the attempt that this watcher carries or verifies for the target now
-    breaker_reset_t: float = 0.0  # when a person last said: try again
-    journal_refusal: str | None = None  # why nothing can be written down, in words
+    state: str | None  # the worst state of the server's engines; None: unknown
+    attempts: tuple[Attempt, ...] | None  # of the group, a week back, oldest first; None: unread
+    busy: str | None = None  # id of the target's attempt that this watcher runs or verifies
+    breaker_reset_t: float = 0.0  # when a person last resumed
+    journal_refusal: str | None = None  # why the journal cannot be relied on, in words
     pause: Pause | None = None
-    incident: IncidentFact | None = None  # None where no incident asks
-    load_seconds: float | None = None  # what this engine's start-ups took; None: none was seen
-    supervisor_waits_until_t: float | None = None  # its own back-off between two starts
-    start_failure: str | None = None  # why a start can not succeed, from the log or a crash loop
+    incident: Incident | None = None  # the one that asks, as the board shows it
+    silenced: bool = False  # has a person silenced that incident?
+    startup_seconds: float | None = None  # how long this engine takes to start; None: never seen
+    start_failure: str | None = None  # why no start can succeed, from the log or a crash loop
     peers: Peers | None = None
     version_first_t: float | None = None  # when this version of the watcher first ran here
-    hook_answer: Answer | None = None  # may it be called for this server? None: not asked yet
+    hook: Answer | None = None  # None: not asked yet
     blockers: tuple[Answer, ...] | None = None  # None: not asked yet
     lock: Answer | None = None  # None: not asked yet

@@ -7,7 +7,7 @@ comes late, or twice, finds nobody: what it spoke of has ended. Whatever is not 
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +16,8 @@ import structlog
 
 from vllm_watch.errors import HookError, JournalError
 from vllm_watch.restart import gate_files
-from vllm_watch.restart.journal import Entry
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.state.journal import Entry, Journal
 
 _log = structlog.get_logger()
 
@@ -67,23 +67,19 @@ class _Gate:
     drained_t: float | None = None  # when the server that is to get no more requests started
     asked_s: dict[str, float] = field(default_factory=dict)  # by gate
     starts: dict[float, float] = field(default_factory=dict)  # container's start → last asked
-    said: dict[str, str] = field(default_factory=dict)  # by gate, as journaled
-    noting: dict[str, tuple[str, asyncio.Task[bool]]] = field(default_factory=dict)
+    written: dict[str, str] = field(default_factory=dict)  # by gate: the last answer in the journal
+    writing: dict[str, tuple[str, asyncio.Task[bool]]] = field(default_factory=dict)
     looked_start_t: float | None = None
     looked_refused: bool = False
     holding: asyncio.Task[None] | None = None  # keeps the file of a drain fresh
 
 
 class Gates:
-    """All gates of one watcher. `note` is the journal's; `folder` says where a target has files instead."""
+    """All gates of one watcher."""
 
-    def __init__(
-        self,
-        note: Callable[[Entry], Awaitable[None]],
-        folder: Callable[[str], Path | None] = lambda _: None,
-    ) -> None:
-        self._note = note
-        self._folder = folder
+    def __init__(self, journal: Journal) -> None:
+        self.folders: dict[str, Path] = {}  # by target, where its probes look for files instead
+        self._journal = journal
         self._gates: dict[str, _Gate] = {}
         self._kill_folders: set[Path] = set()
 
@@ -115,7 +111,7 @@ class Gates:
         before, gate.holding = gate.holding, None
         if before is not None:
             before.cancel()
-        folder = self._folder(target)
+        folder = self.folders.get(target)
         if folder is not None and gate.drained_t is not None:
             holding = self._hold(target, folder, gate.drained_t, before)
             gate.holding = asyncio.create_task(holding, name=f"drain file {target}")
@@ -127,11 +123,11 @@ class Gates:
             await asyncio.wait((before,))  # or it would remove what is written here
         word = f"{WORDS[READINESS]} {started_t:.0f}"
         try:
-            await self._told(target, READINESS, OK, word, "file")
+            await self._write_change(target, READINESS, OK, word, "file")
             await gate_files.keep(folder, gate_files.DRAIN, started_t)
         finally:
             await gate_files.remove(folder, gate_files.DRAIN)
-            await self._told(target, READINESS, word, OK, "file")
+            await self._write_change(target, READINESS, word, OK, "file")
 
     @asynccontextmanager
     async def killing(
@@ -164,7 +160,7 @@ class Gates:
         if folder in self._kill_folders:
             cause = f"another engine is being restarted through {folder}"
             raise HookError(cause, "give each engine a kill_dir of its own")
-        if not await self._told(target, LIVENESS, OK, word, "file"):
+        if not await self._write_change(target, LIVENESS, OK, word, "file"):
             raise HookError("the journal cannot be written", "see its own errors in the log")
         self._kill_folders.add(folder)
         keeping = asyncio.create_task(gate_files.keep(folder, gate_files.KILL, started_t, seconds))
@@ -175,7 +171,7 @@ class Gates:
             keeping.cancel()
             await asyncio.wait((keeping,))
             await gate_files.remove(folder, gate_files.KILL)
-            await self._told(target, LIVENESS, word, OK, "file")
+            await self._write_change(target, LIVENESS, word, OK, "file")
 
     # --- probes
 
@@ -192,7 +188,7 @@ class Gates:
     async def answer(
         self, target: str, which: str, started_t: float | None, source: str
     ) -> float | None:
-        """Return the start of the server of which the gate's word is to be said; None: all is well.
+        """Return the start of the server that the gate's word is about; None: all is well.
 
         `started_t` is when the container of the probe that asks began, where it says so.
         """
@@ -203,35 +199,39 @@ class Gates:
         meant_t = _meant(gate, which)
         if meant_t is not None and started_t is not None and _newer(started_t, meant_t):
             meant_t = None  # it stands beside a server that began later
-        said = OK if meant_t is None else f"{WORDS[which]} {meant_t:.0f}"
-        noted = await self._noted(gate, target, which, said, source)
-        if not noted or meant_t is None or _meant(gate, which) != meant_t:
+        answer = OK if meant_t is None else f"{WORDS[which]} {meant_t:.0f}"
+        written = await self._is_written(gate, target, which, answer, source)
+        if not written or meant_t is None or _meant(gate, which) != meant_t:
             return None  # not on disk, or too late by now
         if which == LIVENESS and gate.kill is not None:
             gate.kill.told += 1
         return meant_t
 
-    async def _noted(self, gate: _Gate, target: str, which: str, said: str, source: str) -> bool:
-        """Is this word on disk? One that was said last already is."""
-        before = gate.said.get(which, OK)
-        if said == before:
+    async def _is_written(
+        self, gate: _Gate, target: str, which: str, answer: str, source: str
+    ) -> bool:
+        """Is this answer on disk? The last one already is."""
+        before = gate.written.get(which, OK)
+        if answer == before:
             return True
-        under_way = gate.noting.get(which)
-        if under_way is None or under_way[0] != said:
-            task = asyncio.create_task(self._told(target, which, before, said, source))
-            under_way = gate.noting[which] = (said, task)
+        under_way = gate.writing.get(which)
+        if under_way is None or under_way[0] != answer:
+            task = asyncio.create_task(self._write_change(target, which, before, answer, source))
+            under_way = gate.writing[which] = (answer, task)
         _, task = under_way
         await asyncio.wait((task,), timeout=NOTE_SECONDS)
         if not task.done():
             return False
-        if gate.noting.get(which) is under_way:
-            del gate.noting[which]
+        if gate.writing.get(which) is under_way:
+            del gate.writing[which]
         if not task.result():
             return False
-        gate.said[which] = said
+        gate.written[which] = answer
         return True
 
-    async def _told(self, target: str, which: str, before: str, after: str, source: str) -> bool:
+    async def _write_change(
+        self, target: str, which: str, before: str, after: str, source: str
+    ) -> bool:
         """Write a change of a gate down; False where that cannot be."""
         _log.info("gate_answer", target=target, gate=which, answer=after, source=source)
         entry = Entry(
@@ -239,7 +239,7 @@ class Gates:
             before=before, after=after,
         )  # fmt: skip
         try:
-            await self._note(entry)
+            await self._journal.note(entry)
         except JournalError:
             return False  # the journal has said it in the log
         return True

@@ -1,8 +1,13 @@
-"""What is shown of one target's restarts, from what the dispatcher, the journal and the guard know."""
+"""What is shown of restarts: per target what waits and why not now, what is done, and what it brought."""
 
+import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+import structlog
+
+from vllm_watch.board.board import Board
 from vllm_watch.board.restarts import (
     PAST_MAX,
     AttemptShown,
@@ -10,63 +15,153 @@ from vllm_watch.board.restarts import (
     Paused,
     RestartCounts,
     RestartPlan,
+    RestartState,
     Waiting,
 )
-from vllm_watch.restart import guard
-from vllm_watch.restart.attempt import Attempt
-from vllm_watch.restart.dispatcher import Dispatcher, Wish
+from vllm_watch.errors import JournalError
+from vllm_watch.restart import checks
+from vllm_watch.restart.checks import DAY_SECONDS, HOUR_SECONDS
+from vllm_watch.restart.controls import Controls
+from vllm_watch.restart.decider import HISTORY_SECONDS
+from vllm_watch.restart.dispatcher import Dispatcher, PendingRequest
 from vllm_watch.restart.facts import Facts, Pause
-from vllm_watch.restart.guard import DAY_SECONDS, HOUR_SECONDS
-from vllm_watch.restart.policy import Policy
 from vllm_watch.restart.request import RestartRequest
-from vllm_watch.samples.target import Target
+from vllm_watch.restart.schedule import Schedule
+from vllm_watch.restart.targets import ManagedTarget, Targets
+from vllm_watch.settings.restart import RestartSettings
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
+
+_log = structlog.get_logger()
+
+SHOW_SECONDS = 30.0
+"""Budgets and pauses change by time alone: what is shown is made anew at least so often."""
+
+SHOW_PAUSE_SECONDS = 0.2
+"""Several changes at once are shown as one."""
 
 
-def shown(
-    target: Target, *, policy: Policy, hook: str, dispatcher: Dispatcher, now_t: float,
-    attempts: Sequence[Attempt] | None, breaker_reset_t: float, pause: Pause | None,
-    journal_trouble: str | None, draining: bool, next_t: float | None,
-) -> RestartPlan:  # fmt: skip
-    """Return the plan; `attempts` are those of the target's group, oldest first, None: not known."""
-    own = [each for each in attempts or () if each.target == target.name]
-    past = [each for each in reversed(own) if not each.open][:PAST_MAX]
-    payoffs = [each.payoff_ratio for each in own if each.payoff_ratio is not None]
-    return RestartPlan(
-        mode=policy.mode,
-        hook=hook,
-        waiting=tuple(_waiting(each) for each in dispatcher.of_target(target.name)),
-        under_way=_under_way(dispatcher, target.name),
-        last=attempt_shown(past[0], past[0].text) if past else None,
-        past=tuple(attempt_shown(each, each.text) for each in past),
-        draining=draining,
-        paused=paused(pause),
-        journal_trouble=journal_trouble,
-        breaker=_breaker(target, policy, attempts, breaker_reset_t, now_t),
-        budget_remaining=budget_remaining(policy, attempts, now_t),
-        payoff_ratio=payoffs[-1] if payoffs else None,
-        next_scheduled_timestamp_seconds=next_t,
-    )
+class PlanPublisher:
+    """Keeps the board's part about restarts up to date."""
+
+    def __init__(
+        self, board: Board, targets: Targets, dispatcher: Dispatcher, controls: Controls,
+        journal: Journal, schedule: Schedule,
+    ) -> None:  # fmt: skip
+        self.people = False  # are there tokens, and so people who may ask?
+        self.attempts: tuple[Attempt, ...] | None = None  # of the last week; None: not known
+        self._board = board
+        self._targets = targets
+        self._dispatcher = dispatcher
+        self._controls = controls
+        self._journal = journal
+        self._schedule = schedule
+        self._trouble: str | None = None  # of the journal
+
+    async def run(self) -> None:
+        """Show what changes, until cancelled."""
+        while True:
+            names = await self._targets.changes(SHOW_SECONDS)
+            try:
+                await self.read_attempts()
+                self._show_state()
+                for name in names:
+                    managed = self._targets.managed.get(name)
+                    if managed is not None:
+                        self._show(name, managed)
+            except Exception:  # noqa: BLE001 - what is shown must not cost what is done
+                _log.exception("restarts_not_shown")
+            await asyncio.sleep(SHOW_PAUSE_SECONDS)
+
+    async def read_attempts(self) -> None:
+        """Read the journal's, each as it stands."""
+        try:
+            stored = await self._journal.attempts(None, time.time() - HISTORY_SECONDS)
+            self.attempts = self._dispatcher.attempts.newest(stored)
+            trouble = self._journal.trouble or self._controls.history_lost
+        except JournalError as error:
+            self.attempts, trouble = None, error.cause
+        if trouble is not None and trouble != self._trouble:
+            _log.error("restarts_blocked", because=trouble)
+        self._trouble = trouble
+
+    def _show_state(self) -> None:
+        self._board.restarts = RestartState(
+            paused=_paused(self._controls.pause(time.time())), journal_trouble=self._trouble,
+            people=self.people,
+        )  # fmt: skip
+
+    def _show(self, name: str, managed: ManagedTarget) -> None:
+        dispatcher = self._dispatcher
+        if managed.settings.mode == "off" and dispatcher.attempts.last(name) is None:
+            self._board.show_restart(name, None, RestartCounts())
+            return
+        outcomes, blocked = dispatcher.attempts.outcomes.items(), dispatcher.blocked.items()
+        counts = RestartCounts(
+            outcomes={(trigger, end): n for (of, trigger, end), n in outcomes if of == name},
+            blocked={check: n for (of, check), n in blocked if of == name},
+        )
+        self._board.show_restart(name, self._plan(name, managed), counts)
+
+    def _plan(self, name: str, managed: ManagedTarget) -> RestartPlan:
+        now_t, settings = time.time(), managed.settings
+        group = None if self.attempts is None else [
+            each for each in self.attempts if each.group == managed.target.group
+        ]  # fmt: skip
+        own = [each for each in group or () if each.target == name]
+        past = [_shown(each, each.text) for each in reversed(own) if not each.open][:PAST_MAX]
+        payoffs = [each.payoff_ratio for each in own if each.payoff_ratio is not None]
+        last = self._dispatcher.attempts.last(name)
+        return RestartPlan(
+            mode=settings.mode,
+            hook=settings.hook,
+            waiting=tuple(_waiting(each) for each in self._dispatcher.waiting(name)),
+            under_way=_shown(*last) if last is not None and last[0].open else None,
+            last=past[0] if past else None,
+            past=tuple(past),
+            draining=managed.draining,
+            paused=_paused(self._controls.pause(now_t)),
+            journal_trouble=self._trouble,
+            breaker=None if group is None else self._breaker(managed, group, now_t),
+            budget_remaining=budget_remaining(settings, group, now_t),
+            payoff_ratio=payoffs[-1] if payoffs else None,
+            next_scheduled_timestamp_seconds=self._schedule.next_t(name),
+        )
+
+    def _breaker(
+        self, managed: ManagedTarget, attempts: Sequence[Attempt], now_t: float
+    ) -> str | None:
+        """What the guard would say to whoever is no person."""
+        target = managed.target
+        request = RestartRequest(
+            target=target.name, group=target.group, trigger="incident", reason="", asked_t=now_t
+        )
+        reset_t = self._controls.breaker_reset_t
+        facts = Facts(t=now_t, state=None, attempts=tuple(attempts), breaker_reset_t=reset_t)
+        refusal = checks.breaker(request, managed.settings, facts)
+        return None if refusal is None else refusal.text
 
 
-def counts(dispatcher: Dispatcher, target: str) -> RestartCounts:
-    """Return what was counted of a target."""
-    outcomes = dispatcher.attempts.outcomes.items()
-    blocked = dispatcher.blocked.items()
-    return RestartCounts(
-        outcomes={(trigger, end): n for (name, trigger, end), n in outcomes if name == target},
-        blocked={gate: n for (name, gate), n in blocked if name == target},
-    )
+def budget_remaining(
+    settings: RestartSettings, attempts: Sequence[Attempt] | None, now_t: float
+) -> int | None:
+    """Return how many restarts the budgets of hour and day leave; None where nobody knows."""
+    if attempts is None:
+        return None
+    times = [each.acted_t for each in attempts if each.spent]
+    limits = ((settings.budget_per_hour, HOUR_SECONDS), (settings.budget_per_day, DAY_SECONDS))
+    left = (limit - sum(t > now_t - seconds for t in times) for limit, seconds in limits)
+    return max(0, min(left))
 
 
-def paused(pause: Pause | None) -> Paused | None:
-    """Return a pause as it is shown."""
+def _paused(pause: Pause | None) -> Paused | None:
     if pause is None:
         return None
     return Paused(actor=pause.actor, reason=pause.reason, until_timestamp_seconds=pause.until_t)
 
 
-def attempt_shown(attempt: Attempt, text: str) -> AttemptShown:
-    """Return an attempt as it is shown; `text` is what it does now, or how it ended."""
+def _shown(attempt: Attempt, text: str) -> AttemptShown:
+    """`text` is what it does now, or how it ended."""
     return AttemptShown(
         id=attempt.id, state=attempt.state, trigger=attempt.trigger, reason=attempt.reason,
         actor=attempt.actor, hook=attempt.hook, text=text, incident_id=attempt.incident_id,
@@ -75,63 +170,20 @@ def attempt_shown(attempt: Attempt, text: str) -> AttemptShown:
     )  # fmt: skip
 
 
-def budget_remaining(
-    policy: Policy, attempts: Sequence[Attempt] | None, now_t: float
-) -> int | None:
-    """Return how many restarts the budgets of hour and day leave; None where nobody knows."""
-    if attempts is None:
-        return None
-    times = [
-        each.began_t if each.called_t is None else each.called_t for each in attempts if each.spent
-    ]
-    limits = ((policy.budget_per_hour, HOUR_SECONDS), (policy.budget_per_day, DAY_SECONDS))
-    left = (limit - sum(t > now_t - seconds for t in times) for limit, seconds in limits)
-    return max(0, min(left))
-
-
-def _breaker(
-    target: Target, policy: Policy, attempts: Sequence[Attempt] | None, reset_t: float, now_t: float
-) -> str | None:
-    """What the guard would say to whoever is no person."""
-    if attempts is None:
-        return None
-    request = RestartRequest(
-        target=target.name, group=target.group, trigger="incident", reason="", asked_t=now_t
-    )
-    facts = Facts(t=now_t, state=None, hook=None, attempts=tuple(attempts), breaker_reset_t=reset_t)
-    refusal = guard.breaker(request, policy, facts)
-    return None if refusal is None else refusal.text
-
-
-def _under_way(dispatcher: Dispatcher, name: str) -> AttemptShown | None:
-    known = dispatcher.attempts.last(name)
-    if known is None or not known[0].open:
-        return None
-    return attempt_shown(*known)
-
-
-def _waiting(wish: Wish) -> Waiting:
-    request, decision = wish.request, wish.decision
-    asked = Waiting(
-        trigger=request.trigger,
-        reason=request.reason,
-        asked_timestamp_seconds=request.asked_t,
-        incident_id=request.incident_id,
-        schedule=request.schedule,
-        approved_by=request.approved_by,
+def _waiting(pending: PendingRequest) -> Waiting:
+    request, decision = pending.request, pending.decision
+    waiting = Waiting(
+        trigger=request.trigger, reason=request.reason, asked_timestamp_seconds=request.asked_t,
+        incident_id=request.incident_id, schedule=request.schedule, approved_by=request.approved_by,
         expires_timestamp_seconds=request.expires_t,
-    )
-    if decision is None:
-        return asked
-    return replace(
-        asked, verdict=decision.verdict, gate=decision.gate, text=decision.text,
-        until_timestamp_seconds=decision.until_t, gates=gates(decision),
     )  # fmt: skip
-
-
-def gates(decision: guard.Decision) -> tuple[Gate, ...]:
-    """Return all that refuse, in order."""
-    return tuple(
-        Gate(gate=each.gate, text=each.text, until_timestamp_seconds=each.until_t)
-        for each in decision.refusals
+    if decision is None:
+        return waiting
+    gates = tuple(
+        Gate(gate=check, text=each.text, until_timestamp_seconds=each.until_t)
+        for check, each in decision.refusals.items()
     )
+    return replace(
+        waiting, verdict=decision.verdict, gate=decision.check, text=decision.text,
+        until_timestamp_seconds=decision.until_t, gates=gates,
+    )  # fmt: skip

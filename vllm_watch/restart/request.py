@@ -2,14 +2,16 @@
 
 from dataclasses import dataclass
 
+from vllm_watch.state.attempt import Attempt
+
 TRIGGERS = ("incident", "schedule", "manual", "alertmanager")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartRequest:
-    """One wish to restart the server behind one target, with all its data-parallel engines.
+    """A request to restart the server behind one target, with all its data-parallel engines.
 
-    It is only a wish: `guard.decide` says whether it may be fulfilled.
+    It is only asked for: `guard.decide` says whether it is done.
     """
 
     target: str
@@ -17,17 +19,31 @@ class RestartRequest:
     trigger: str  # one of TRIGGERS
     reason: str  # one sentence, in words
     asked_t: float  # Unix seconds
-    engine: str | None = None  # the engine that an incident speaks of
+    engine: str | None = None  # the engine of the incident
     incident_id: str | None = None
     kind: str | None = None  # of the incident
     cause: str | None = None
-    actor: str = "vllm-watch"  # who asks: a bearer token's name, a user, or the watcher itself
-    approved_by: str | None = None  # the person who said yes, where one was asked
-    expires_t: float | None = None  # Unix seconds: after this it is not wanted any more
+    actor: str = "vllm-watch"  # who asks: a bearer token's name, or the watcher itself
+    approved_by: str | None = None  # the person who approved it
+    expires_t: float | None = None  # Unix seconds: it is void from then on
     schedule: str | None = None  # the name of the schedule that asks
-    override_reason: str | None = None  # why a freeze or a closed window does not hold this person
+    override_reason: str | None = None  # why this person overrides freezes and windows
 
     @property
     def person(self) -> str | None:
         """The named person who stands behind this request; None where nobody does."""
         return self.actor if self.trigger == "manual" else self.approved_by
+
+    @property
+    def key(self) -> str:
+        """The same for two requests that are one: of one incident, or one schedule, for one target."""
+        what = self.incident_id or self.schedule or self.trigger
+        return f"{self.target} {self.trigger} {what}"
+
+    def attempt(self, attempt_id: str, state: str, hook: str, t: float) -> Attempt:
+        """Return the attempt that begins at Unix time `t` to do what was requested."""
+        return Attempt(
+            id=attempt_id, target=self.target, group=self.group, trigger=self.trigger,
+            hook=hook, reason=self.reason, actor=self.person or self.actor, state=state,
+            began_t=t, incident_id=self.incident_id,
+        )  # fmt: skip

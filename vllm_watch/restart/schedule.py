@@ -15,7 +15,8 @@ from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
-from vllm_watch.settings.restart import RestartSettings, ScheduleSettings
+from vllm_watch.settings.restart import RestartSettings
+from vllm_watch.settings.restart_times import ScheduleSettings
 from vllm_watch.signals.records import TargetSignals
 
 _ANCHOR = datetime(2026, 1, 5, tzinfo=UTC)  # a Monday; every interval is counted from here

@@ -15,32 +15,27 @@ _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?")
 class TokenSettings(Settings):
     """A bearer token of one person or program, by name: the name stands in the journal."""
 
-    name: Name = Field(description="Who it is: a slug, unique.")
-    file: FilePath = Field(
-        description="File with the token (at least 16 characters), read again when it changes; "
-        "readable by nobody but vllm-watch."
-    )
-    may: tuple[Right, ...] = Field(
-        RIGHTS,
-        description="What it may be used for.",
-        json_schema_extra={
-            "default": "all of them",
-            "why": "A person does all; a program gets one.",
-        },
-    )
+    name: Name
+    """Who it is: a slug, unique."""
+
+    file: FilePath
+    """File with the token (at least 16 characters), read again when it changes; readable by nobody but
+    vllm-watch."""
+
+    may: tuple[Right, ...] = RIGHTS
+    """What it may be used for.
+    Default: all of them
+    Why: A person does all; a program gets one."""
 
 
 class ApiSettings(Sections):
     """Who may ask over HTTP. The endpoints that change something do not exist without tokens."""
 
-    hosts: tuple[str, ...] = Field(
-        (),
-        max_length=100,
-        description="Further names by which vllm-watch is reached. On loopback it answers to `localhost`, "
-        "`127.0.0.1` and `::1` only; on a network address to every name, or, with this list, to these and "
-        "to addresses.",
-        json_schema_extra={"why": "A name that somebody else can point here lets a web page read along."},
-    )  # fmt: skip
+    hosts: tuple[str, ...] = Field((), max_length=100)
+    """Further names by which vllm-watch is reached. On loopback it answers to `localhost`, `127.0.0.1` and
+    `::1` only; on a network address to every name, or, with this list, to these and to addresses.
+    Why: A name that somebody else can point here lets a web page read along."""
+
     tokens: tuple[TokenSettings, ...] = Field((), max_length=100)
 
     @field_validator("hosts")

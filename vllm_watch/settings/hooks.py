@@ -50,82 +50,64 @@ def _too_short(key: str, seconds: float, more: float, timeout: float) -> Problem
     return Problem((key,), cause, remedy)
 
 
-_TIMEOUT = Field(
-    60.0,
-    le=3600,
-    description="How long one call may take; then it is ended with all that it started.",
-    json_schema_extra={
-        "why": "Asking a supervisor takes seconds; a shutdown that drains, a minute."
-    },
-)
-
-
 class HookSettings(Settings):
     """What every kind has."""
 
-    name: Name = Field(description="What `restart.hook` calls it: a slug, unique among all hooks.")
-    timeout_seconds: Seconds = _TIMEOUT
+    name: Name
+    """What `restart.hook` calls it: a slug, unique among all hooks."""
+
+    timeout_seconds: Seconds = Field(60.0, le=3600)
+    """How long one call may take; then it is ended with all that it started.
+    Why: Asking a supervisor takes seconds; a shutdown that drains, a minute."""
 
 
 class CommandHook(HookSettings):
     """A command, without a shell. It is told everything in its environment (`VLLM_WATCH_*`)."""
 
-    argv: tuple[str, ...] = Field(
-        min_length=1, max_length=100, description="The program (absolute path) and its arguments."
-    )
-    environment: tuple[str, ...] = Field(
-        ("PATH", "HOME", "LANG"),
-        max_length=100,
-        description="Variables of vllm-watch's own environment that the command may see.",
-        json_schema_extra={"why": "What else is there may be a secret."},
-    )
-    relaunches: bool = Field(
-        True,
-        description="Does the command itself see to it that the server runs again?",
-        json_schema_extra={"why": "`systemctl restart` and its like do."},
-    )
+    argv: tuple[str, ...] = Field(min_length=1, max_length=100)
+    """The program (absolute path) and its arguments."""
+
+    environment: tuple[str, ...] = Field(("PATH", "HOME", "LANG"), max_length=100)
+    """Variables of vllm-watch's own environment that the command may see.
+    Why: What else is there may be a secret."""
+
+    relaunches: bool = True
+    """Does the command itself see to it that the server runs again?
+    Why: `systemctl restart` and its like do."""
 
 
 class WebhookHook(HookSettings):
     """A POST of JSON, signed, to whatever can restart."""
 
-    url: HttpUrl = Field(description="Where to send it.")
-    secret_file: FilePath | None = Field(
-        None, description="File with the key of the HMAC-SHA256 signature; none: not signed."
-    )
-    retries: int = Field(
-        3,
-        ge=0,
-        le=10,
-        description="How often a call that surely did nothing (refused, 429, 503) is sent again.",
-        json_schema_extra={"why": "The same idempotency key goes with each."},
-    )
+    url: HttpUrl
+    """Where to send it."""
+
+    secret_file: FilePath | None = None
+    """File with the key of the HMAC-SHA256 signature; none: not signed."""
+
+    retries: int = Field(3, ge=0, le=10)
+    """How often a call that surely did nothing (refused, 429, 503) is sent again.
+    Why: The same idempotency key goes with each."""
 
 
 class SignalHook(HookSettings):
     """SIGTERM, later SIGKILL, to the vLLM on this host (or in a shared PID namespace)."""
 
-    pid_file: FilePath | None = Field(None, description="File that holds the server's PID.")
-    port: Port | None = Field(
-        None,
-        description="The port that the server listens on.",
-        json_schema_extra={"default": "the port of the target's URL"},
-    )
-    terminate_seconds: Seconds = Field(
-        30.0,
-        le=3600,
-        description="From SIGTERM to SIGKILL.",
-        json_schema_extra={"why": "vLLM ends in seconds; a hung engine never does."},
-    )
-    supervised_by: str = Field(
-        "",
-        max_length=200,
-        description="Who starts the server again, in words. Without it, one must be found "
-        "(systemd with Restart=always, a container runtime, Kubernetes) or the hook refuses.",
-        json_schema_extra={
-            "why": "vLLM ends with status 0 after its engine died: Restart=on-failure leaves it dead."
-        },
-    )
+    pid_file: FilePath | None = None
+    """File that holds the server's PID."""
+
+    port: Port | None = None
+    """The port that the server listens on.
+    Default: the port of the target's URL"""
+
+    terminate_seconds: Seconds = Field(30.0, le=3600)
+    """From SIGTERM to SIGKILL.
+    Why: vLLM ends in seconds; a hung engine never does."""
+
+    supervised_by: str = Field("", max_length=200)
+    """Who starts the server again, in words. Without it, one must be found (systemd with Restart=always, a
+    container runtime, Kubernetes) or the hook refuses.
+    Why: vLLM ends with status 0 after its engine died: Restart=on-failure leaves it dead."""
 
     @model_validator(mode="after")
     def _kill_fits(self) -> "SignalHook":
@@ -138,50 +120,40 @@ class SignalHook(HookSettings):
 class GateHook(HookSettings):
     """An exec probe in the engine's container asks, and Kubernetes restarts it: no rights needed."""
 
-    timeout_seconds: Seconds = Field(
-        120.0,
-        le=3600,
-        description="How long the gate says `kill`, at most: until the server has ended.",
-        json_schema_extra={
-            "why": "Kubernetes takes three failed probes (30 s by default) and a grace of 30 s."
-        },
-    )
-    kill_dir: FilePath | None = Field(
-        None,
-        description="Folder shared with the engine's container, one for each engine, in which the "
-        "`kill` and `drain` files are written.",
-        json_schema_extra={"default": "none: the probe asks `/gate/liveness`"},
-    )
+    timeout_seconds: Seconds = Field(120.0, le=3600)
+    """How long the gate says `kill`, at most: until the server has ended.
+    Why: Kubernetes takes three failed probes (30 s by default) and a grace of 30 s."""
+
+    kill_dir: FilePath | None = None
+    """Folder shared with the engine's container, one for each engine, in which the `kill` and `drain` files
+    are written.
+    Default: none: the probe asks `/gate/liveness`"""
 
 
 class SystemdHook(HookSettings):
     """A unit of the systemd of this host."""
 
-    unit: Annotated[str, AfterValidator(_unit)] = Field(
-        max_length=255, description="Such as `vllm.service`; systemd is asked through `systemctl`."
-    )
-    user: bool = Field(
-        False,
-        description="A unit of the user's own systemd instead of the system's.",
-        json_schema_extra={"why": "Engines run as system units."},
-    )
+    unit: Annotated[str, AfterValidator(_unit)] = Field(max_length=255)
+    """Such as `vllm.service`; systemd is asked through `systemctl`."""
+
+    user: bool = False
+    """A unit of the user's own systemd instead of the system's.
+    Why: Engines run as system units."""
 
 
 class DockerHook(HookSettings):
     """A container of the Docker (or Podman) of this host."""
 
-    container: str = Field(min_length=1, max_length=255, description="Its name or id.")
-    socket: FilePath = Field(
-        Path("/var/run/docker.sock"),
-        description="The Engine API's socket.",
-        json_schema_extra={"why": "Docker's own place."},
-    )
-    stop_seconds: Seconds = Field(
-        30.0,
-        le=3600,
-        description="What Docker gives it from SIGTERM to SIGKILL.",
-        json_schema_extra={"why": "vLLM ends in seconds; a hung engine never does."},
-    )
+    container: str = Field(min_length=1, max_length=255)
+    """Its name or id."""
+
+    socket: FilePath = Path("/var/run/docker.sock")
+    """The Engine API's socket.
+    Why: Docker's own place."""
+
+    stop_seconds: Seconds = Field(30.0, le=3600)
+    """What Docker gives it from SIGTERM to SIGKILL.
+    Why: vLLM ends in seconds; a hung engine never does."""
 
     @model_validator(mode="after")
     def _start_fits(self) -> "DockerHook":
@@ -194,25 +166,22 @@ class DockerHook(HookSettings):
 class KubernetesHook(HookSettings):
     """The pod, through the API server: with rights of its own, see docs/hooks/kubernetes.md."""
 
-    action: Literal["evict", "rollout_restart"] = Field(
-        "evict",
-        description="Evict the target's pod (PodDisruptionBudgets hold), or restart the workload's rollout.",
-        json_schema_extra={"why": "Evicting touches one pod and asks the budget."},
-    )
-    namespace: str = Field("", max_length=253, description="Where the pod is.",
-                           json_schema_extra={"default": "the target's, else our own"})  # fmt: skip
-    workload: Annotated[str, AfterValidator(_workload)] = Field(
-        "",
-        max_length=300,
-        description="`deployment/NAME`, `statefulset/NAME`, `daemonset/NAME` or `leaderworkerset/NAME`, "
-        "for `rollout_restart`.",
-    )
-    state_outlives_pod: bool = Field(
-        False,
-        description="Does `state_dir` lie on a volume that outlives the pod of vllm-watch? Only then may "
-        "that pod itself be replaced.",
-        json_schema_extra={"why": "With the journal the budget would be gone."},
-    )
+    action: Literal["evict", "rollout_restart"] = "evict"
+    """Evict the target's pod (PodDisruptionBudgets hold), or restart the workload's rollout.
+    Why: Evicting touches one pod and asks the budget."""
+
+    namespace: str = Field("", max_length=253)
+    """Where the pod is.
+    Default: the target's, else our own"""
+
+    workload: Annotated[str, AfterValidator(_workload)] = Field("", max_length=300)
+    """`deployment/NAME`, `statefulset/NAME`, `daemonset/NAME` or `leaderworkerset/NAME`, for
+    `rollout_restart`."""
+
+    state_outlives_pod: bool = False
+    """Does `state_dir` lie on a volume that outlives the pod of vllm-watch? Only then may that pod itself
+    be replaced.
+    Why: With the journal the budget would be gone."""
 
     @model_validator(mode="after")
     def _has_workload(self) -> "KubernetesHook":

@@ -29,36 +29,28 @@ def _namespace(value: str) -> str:
 class KubernetesDiscovery(Settings):
     """The pods that a label selector finds, from the API server, as the service account of our own pod."""
 
-    selector: str = Field(
-        description="Label selector as `kubectl get pods -l` takes it: `app=vllm`, `app in (a,b),!canary`.",
-        min_length=1,
-        max_length=1000,
-    )
+    selector: str = Field(min_length=1, max_length=1000)
+    """Label selector as `kubectl get pods -l` takes it: `app=vllm`, `app in (a,b),!canary`."""
+
     namespaces: tuple[Annotated[str, AfterValidator(_namespace)], ...] = Field(
-        (),
-        max_length=NAMESPACES_MAX,
-        description="Where to look; `*` alone for the whole cluster, which takes a ClusterRole.",
-        json_schema_extra={
-            "default": "our own",
-            "why": "A Role of one namespace is enough for it.",
-        },
+        (), max_length=NAMESPACES_MAX
     )
-    node_name: str = Field(
-        "",
-        max_length=253,
-        description="Only pods of this node; `$NAME` is read from the environment, where a DaemonSet has its `spec.nodeName`.",
-        json_schema_extra={"default": "all nodes"},
-    )
-    port: Port = Field(
-        8000,
-        description="Port of a pod that does not say another one.",
-        json_schema_extra={"why": "What `vllm serve` listens on."},
-    )
-    scheme: Literal["http", "https"] = Field(
-        "http",
-        description="How a pod that does not say otherwise is asked.",
-        json_schema_extra={"why": "vLLM serves in the clear unless it is given a certificate."},
-    )
+    """Where to look; `*` alone for the whole cluster, which takes a ClusterRole.
+    Default: our own
+    Why: A Role of one namespace is enough for it."""
+
+    node_name: str = Field("", max_length=253)
+    """Only pods of this node; `$NAME` is read from the environment, where a DaemonSet has its
+    `spec.nodeName`.
+    Default: all nodes"""
+
+    port: Port = 8000
+    """Port of a pod that does not say another one.
+    Why: What `vllm serve` listens on."""
+
+    scheme: Literal["http", "https"] = "http"
+    """How a pod that does not say otherwise is asked.
+    Why: vLLM serves in the clear unless it is given a certificate."""
 
     @field_validator("selector")
     @classmethod

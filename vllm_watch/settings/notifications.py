@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -19,6 +19,7 @@ from vllm_watch.settings.base import (
     problems,
     quoted,
 )
+from vllm_watch.story.kinds import STORIES
 
 Severity = Literal["page", "ticket", "info"]
 Step = Literal[
@@ -27,10 +28,10 @@ Step = Literal[
 ]  # fmt: skip
 """What may be told of a restart."""
 
-Kind = Literal[
-    "throughput_collapse", "engine_stalled", "engine_down", "overload", "stale_vram", "gpu_fault",
-    "host_memory_growth", "target_unreadable",
-]  # fmt: skip
+if TYPE_CHECKING:
+    Kind = str
+else:
+    Kind = Literal[tuple(STORIES)]
 
 NOTIFIERS_MAX = 50
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
@@ -45,84 +46,78 @@ def _variable(value: str) -> str:
     return value
 
 
-class ToldSettings(Settings):
+class NotifierSettings(Settings):
     """What every notifier has: its name, what it is told, and how often at most."""
 
-    name: Name = Field(description="What it is called: a slug, unique among all notifiers.")
-    severities: tuple[Severity, ...] = Field(
-        ("page", "ticket"),
-        description="Which incidents: `page`, `ticket`, `info`; `[]`: none, only restarts. Of one that becomes worse, the worse counts.",
-        json_schema_extra={
-            "default": "page, ticket",
-            "why": "Info is for who looks, not for who is told.",
-        },
-    )
-    kinds: tuple[Kind, ...] = Field(
-        (),
-        max_length=50,
-        description="Only incidents of these kinds; `target_unreadable` is that of a target that cannot be read.",
-        json_schema_extra={"default": "all", "why": "What is not told is not known."},
-    )
+    name: Name
+    """What it is called: a slug, unique among all notifiers."""
+
+    severities: tuple[Severity, ...] = ("page", "ticket")
+    """Which incidents: `page`, `ticket`, `info`; `[]`: none, only restarts. Of one that becomes worse, the
+    worse counts.
+    Default: page, ticket
+    Why: Info is for who looks, not for who is told."""
+
+    kinds: tuple[Kind, ...] = Field((), max_length=50)
+    """Only incidents of these kinds; `target_unreadable` is that of a target that cannot be read.
+    Default: all
+    Why: What is not told is not known."""
+
     groups: tuple[Annotated[str, Field(min_length=1, max_length=253)], ...] = Field(
-        (),
-        max_length=1000,
-        description="Only targets of these groups. What all targets share is told to everybody.",
-        json_schema_extra={"default": "all", "why": "A team has its own channel."},
+        (), max_length=1000
     )
-    restarts: tuple[Step, ...] = Field(
-        ("approval", "begun", "helped", "did_not_help", "failed", "uncertain"),
-        description="Which steps of restarts: `dry_run` (mode observe: it would have been done), `approval` (it waits for "
-        "a person's yes), `refused` (by which gate), `breaker` (only a person may try again), `begun`, and how it ended: "
-        "`helped`, `did_not_help`, `failed`, `uncertain`, `cancelled`.",
-        json_schema_extra={
-            "default": "approval, begun, helped, did_not_help, failed, uncertain",
-            "why": "What was done, and what waits for a person. A gate that holds back is normal, and what opens a "
-            "breaker is told as did_not_help, failed or uncertain.",
-        },
+    """Only targets of these groups. What all targets share is told to everybody.
+    Default: all
+    Why: A team has its own channel."""
+
+    restarts: tuple[Step, ...] = (
+        "approval",
+        "begun",
+        "helped",
+        "did_not_help",
+        "failed",
+        "uncertain",
     )
-    resolved: bool = Field(
-        True,
-        description="Tell the end, too, of what it was told of?",
-        json_schema_extra={"why": "Somebody may be on the way to a desk."},
-    )
-    reminder_hours: Annotated[float, Field(ge=0, le=168, allow_inf_nan=False)] = Field(
-        4.0,
-        description="An incident that pages is told again so often while it is open; 0: never.",
-        json_schema_extra={"why": "Alertmanager's own repeat_interval."},
-    )
-    group_seconds: Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)] = Field(
-        20.0,
-        description="What happens within this time for one cause in one group is one message.",
-        json_schema_extra={"why": "Looks at many targets are spread over seconds."},
-    )
-    messages_per_hour_max: int = Field(
-        20,
-        ge=1,
-        le=1000,
-        description="More than so many in an hour become one digest; a digest that has pages in it is sent within "
-        "five minutes all the same.",
-        json_schema_extra={
-            "why": "Nobody reads the twenty-first, and services block who sends it."
-        },
-    )
-    timeout_seconds: Seconds = Field(
-        15.0,
-        le=120,
-        description="How long one try may take.",
-        json_schema_extra={"why": "Who has not taken a message by then is tried again later."},
-    )
+    """Which steps of restarts: `dry_run` (mode observe: it would have been done), `approval` (it waits for
+    a person's yes), `refused` (by which gate), `breaker` (only a person may try again), `begun`, and how
+    it ended: `helped`, `did_not_help`, `failed`, `uncertain`, `cancelled`.
+    Default: approval, begun, helped, did_not_help, failed, uncertain
+    Why: What was done, and what waits for a person. A gate that holds back is normal, and what opens a
+    breaker is told as did_not_help, failed or uncertain."""
+
+    resolved: bool = True
+    """Tell the end, too, of what it was told of?
+    Why: Somebody may be on the way to a desk."""
+
+    reminder_hours: Annotated[float, Field(ge=0, le=168, allow_inf_nan=False)] = 4.0
+    """An incident that pages is told again so often while it is open; 0: never.
+    Why: Alertmanager's own repeat_interval."""
+
+    group_seconds: Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)] = 20.0
+    """What happens within this time for one cause in one group is one message.
+    Why: Looks at many targets are spread over seconds."""
+
+    messages_per_hour_max: int = Field(20, ge=1, le=1000)
+    """More than so many in an hour become one digest; a digest that has pages in it is sent within five
+    minutes all the same.
+    Why: Nobody reads the twenty-first, and services block who sends it."""
+
+    timeout_seconds: Seconds = Field(15.0, le=120)
+    """How long one try may take.
+    Why: Who has not taken a message by then is tried again later."""
 
 
-class WebhookNotifier(ToldSettings):
+class WebhookNotifier(NotifierSettings):
     """A POST of JSON, signed, to whatever you like."""
 
-    url: HttpUrl = Field(description="Where to send it.")
-    secret_file: FilePath | None = Field(
-        None, description="File with the key of the HMAC-SHA256 signature; none: not signed."
-    )
-    bearer_file: FilePath | None = Field(
-        None, description="File with a token that is sent as `Authorization: Bearer`."
-    )
+    url: HttpUrl
+    """Where to send it."""
+
+    secret_file: FilePath | None = None
+    """File with the key of the HMAC-SHA256 signature; none: not signed."""
+
+    bearer_file: FilePath | None = None
+    """File with a token that is sent as `Authorization: Bearer`."""
 
 
 def _no_url(value: object) -> object:
@@ -131,17 +126,14 @@ def _no_url(value: object) -> object:
     return value
 
 
-class AppriseNotifier(ToldSettings):
+class AppriseNotifier(NotifierSettings):
     """Slack, PagerDuty, Telegram, e-mail, Teams and a hundred more, through the library apprise (an extra)."""
 
-    urls_file: Annotated[FilePath, BeforeValidator(_no_url)] | None = Field(
-        None,
-        description="File with apprise URLs, one a line; readable by nobody but vllm-watch, since they hold tokens.",
-    )
-    urls_variable: Annotated[str, AfterValidator(_variable)] | None = Field(
-        None,
-        description="Instead: the name of an environment variable with apprise URLs, white space between them.",
-    )
+    urls_file: Annotated[FilePath, BeforeValidator(_no_url)] | None = None
+    """File with apprise URLs, one a line; readable by nobody but vllm-watch, since they hold tokens."""
+
+    urls_variable: Annotated[str, AfterValidator(_variable)] | None = None
+    """Instead: the name of an environment variable with apprise URLs, white space between them."""
 
     @model_validator(mode="after")
     def _one_place(self) -> "AppriseNotifier":
@@ -154,47 +146,39 @@ class AppriseNotifier(ToldSettings):
 class JsonlStream(Settings):
     """Every event as a line of JSON, for programs: incidents as `replay --json` says them, and restarts."""
 
-    name: Name = Field(description="What it is called: a slug, unique among all notifiers.")
-    path: FilePath | None = Field(
-        None,
-        description="The file; its folder must be there.",
-        json_schema_extra={"default": "none: stdout", "why": "Containers' logs are collected."},
-    )
-    bytes_max: Bytes = Field(
-        16 << 20,
-        ge=64 << 10,
-        description="A file that has grown to this is renamed to `.1`, that to `.2` and so on.",
-        json_schema_extra={"default": "16 MiB", "why": "Some ten thousand events."},
-    )
-    files_max: int = Field(
-        3,
-        ge=1,
-        le=100,
-        description="So many files there are at most; the oldest is removed.",
-        json_schema_extra={"why": "Months of a quiet fleet, a bad day of one that is not."},
-    )
+    name: Name
+    """What it is called: a slug, unique among all notifiers."""
+
+    path: FilePath | None = None
+    """The file; its folder must be there.
+    Default: none: stdout
+    Why: Containers' logs are collected."""
+
+    bytes_max: Bytes = Field(16 << 20, ge=64 << 10)
+    """A file that has grown to this is renamed to `.1`, that to `.2` and so on.
+    Default: 16 MiB
+    Why: Some ten thousand events."""
+
+    files_max: int = Field(3, ge=1, le=100)
+    """So many files there are at most; the oldest is removed.
+    Why: Months of a quiet fleet, a bad day of one that is not."""
 
 
 class NotificationsSettings(Sections):
     """Who is told, where no Alertmanager does it. Off until one is written."""
 
-    page_url: HttpUrl | None = Field(
-        None,
-        description="Under which address people reach this daemon's page: it stands in every message.",
-        json_schema_extra={"why": "What it listens on is seldom what people call it."},
-    )
-    runbooks_url: HttpUrl | None = Field(
-        None,
-        description="Where you serve the `docs/` of vllm-watch, as a link in messages: `https://…/docs`.",
-        json_schema_extra={"default": "none: the page's path in the repository"},
-    )
-    unreadable_seconds: Seconds = Field(
-        300.0,
-        ge=30,
-        le=86400,
-        description="A target that could not be read for so long, and of which no incident says why, is told as a ticket.",
-        json_schema_extra={"why": "What starts, restarts or is moved is back before."},
-    )
+    page_url: HttpUrl | None = None
+    """Under which address people reach this daemon's page: it stands in every message.
+    Why: What it listens on is seldom what people call it."""
+
+    runbooks_url: HttpUrl | None = None
+    """Where you serve the `docs/` of vllm-watch, as a link in messages: `https://…/docs`.
+    Default: none: the page's path in the repository"""
+
+    unreadable_seconds: Seconds = Field(300.0, ge=30, le=86400)
+    """A target that could not be read for so long, and of which no incident says why, is told as a ticket.
+    Why: What starts, restarts or is moved is back before."""
+
     webhook: tuple[WebhookNotifier, ...] = Field((), max_length=NOTIFIERS_MAX)
     apprise: tuple[AppriseNotifier, ...] = Field((), max_length=NOTIFIERS_MAX)
     jsonl: tuple[JsonlStream, ...] = Field((), max_length=NOTIFIERS_MAX)
@@ -210,9 +194,9 @@ class NotificationsSettings(Sections):
             )
         return self
 
-    def each(self) -> Sequence[tuple[str, str, ToldSettings | JsonlStream]]:
+    def each(self) -> Sequence[tuple[str, str, NotifierSettings | JsonlStream]]:
         """Return kind, name and settings of every one."""
-        kinds: tuple[tuple[str, Sequence[ToldSettings | JsonlStream]], ...] = (
+        kinds: tuple[tuple[str, Sequence[NotifierSettings | JsonlStream]], ...] = (
             ("webhook", self.webhook), ("apprise", self.apprise), ("jsonl", self.jsonl),
         )  # fmt: skip
         return [(kind, each.name, each) for kind, found in kinds for each in found]

@@ -74,6 +74,7 @@ class Overrides:
         procfs: Path | None,
         engine_log: Path | None = None,
         web_config: Path | None = None,
+        tls: Mapping[str, str] | None = None,
     ) -> None:
         """Lay the command line over all; `--target` adds to the targets of the file."""
         self._add_targets("--target", targets)
@@ -85,6 +86,8 @@ class Overrides:
         for key, path in paths:
             if path is not None:
                 self._set((key,), str(path.absolute()), f"--{key.replace('_', '-')}")
+        for key, value in (tls or {}).items():
+            self._set(("scrape", "tls_config", key), value, f"--{key.replace('_', '-')}")
 
     def _set(self, path: KeyPath, value: str, origin: str) -> None:
         section = self.data

@@ -1,321 +1,124 @@
 """When an engine may be restarted, by what, and how it is seen whether that helped."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import Field
 
-from vllm_watch.settings import windows as weekly
-from vllm_watch.settings.base import (
-    FilePath,
-    HttpUrl,
-    Name,
-    Problem,
-    Seconds,
-    Sections,
-    Settings,
-    problem,
-    problems,
-    quoted,
-)
+from vllm_watch.settings.base import FilePath, HttpUrl, Problem, Seconds, Sections, Settings, quoted
+from vllm_watch.settings.lock import LockSettings
+from vllm_watch.settings.restart_times import FreezeSettings, ScheduleSettings, WindowText, Zone
 
-HOOK_GRACE_SECONDS = 5.0
-"""A hook that does not keep its own timeout is cut off this much later."""
-
+Mode = Literal["off", "observe", "approve", "auto"]
 Trigger = Literal["incident", "schedule", "alertmanager"]
-
-
-def _zone(value: str) -> str:
-    try:
-        ZoneInfo(value)
-    except (KeyError, ValueError, OSError):
-        raise problem(
-            f"{quoted(value)} is no time zone", "write one such as Europe/Berlin"
-        ) from None
-    return value
-
-
-def _moment(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value  # YAML has read a date already
-    try:
-        return datetime.fromisoformat(value)
-    except ValueError:
-        remedy = "write it as 2026-12-24T08:00:00+01:00"
-        raise problem(f"{quoted(value)} is no date and time", remedy) from None
-
-
-def _with_zone(value: datetime) -> datetime:
-    return value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-
-
-def _window(value: str) -> str:
-    try:
-        weekly.parse(value)
-    except ValueError as error:
-        remedy = "write DAYS HH:MM-HH:MM, such as Mon-Fri 22:00-04:00"
-        raise problem(str(error), remedy) from None
-    return value
-
-
-def _cron(value: str) -> str:
-    if value:
-        if any(character.isdigit() for character in value.rsplit(maxsplit=1)[-1]):
-            cause = f"{quoted(value)} numbers its weekdays, of which some programs begin with Sunday, others with Monday"
-            raise problem(cause, "write their names: 0 4 * * sun")
-        # Here, so that a watcher without schedules does not load it.
-        from apscheduler.triggers.cron import CronTrigger  # noqa: PLC0415
-
-        try:
-            CronTrigger.from_crontab(value, timezone="UTC")
-        except ValueError as error:
-            remedy = "write five fields: minute hour day month weekday, such as 0 4 * * sun"
-            raise problem(f"{quoted(value)} is no cron expression ({error})", remedy) from None
-    return value
-
-
-Cron = Annotated[str, Field(max_length=100), AfterValidator(_cron)]
-WindowText = Annotated[str, AfterValidator(_window)]
-Zone = Annotated[str, AfterValidator(_zone)]
-Moment = Annotated[datetime, BeforeValidator(_moment), AfterValidator(_with_zone)]
-
-
-class FreezeSettings(Settings):
-    """A span of time in which nothing is restarted."""
-
-    begin: Moment = Field(description="Such as `2026-12-24T08:00:00+01:00`; without a zone UTC.")
-    end: Moment = Field(description="The first moment after it.")
-    reason: str = Field("", max_length=200, description="Shown with every refusal.")
-
-    @model_validator(mode="after")
-    def _ends_later(self) -> "FreezeSettings":
-        if self.end <= self.begin:
-            remedy = "write an end after its begin"
-            raise problems([Problem(("end",), "is not after begin", remedy)])
-        return self
-
-
-class ScheduleSettings(Settings):
-    """A restart at set times. One that a gate refuses waits for `misfire_seconds`, then is left out."""
-
-    name: Name = Field(
-        description="What metrics and the journal call it: a slug.",
-    )
-    cron: Cron = Field(
-        "",
-        description="Five fields, such as `0 4 * * sun`, in `restart.time_zone`.",
-    )
-    interval_seconds: Seconds | None = Field(
-        None, ge=600, description="In place of `cron`: from one to the next."
-    )
-    jitter_seconds: Annotated[float, Field(ge=0, le=86400)] = Field(
-        0.0,
-        description="Each run comes up to so much later, so that a fleet does not restart as one.",
-        json_schema_extra={"why": "One server alone needs none."},
-    )
-    misfire_seconds: Seconds = Field(
-        3600.0,
-        description="How late it may still begin when it could not at its time.",
-        json_schema_extra={"why": "A window that has passed is not made up for at noon."},
-    )
-    uptime_seconds_min: Annotated[float, Field(ge=0)] = Field(
-        0.0,
-        description="Only if the server runs at least so long.",
-        json_schema_extra={"why": "A schedule without conditions means just that."},
-    )
-    throughput_ratio_max: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        None,
-        description="Only if it does at most this share of what it did when fresh, at equal load.",
-    )
-
-    @model_validator(mode="after")
-    def _has_times(self) -> "ScheduleSettings":
-        if bool(self.cron) == (self.interval_seconds is not None):
-            remedy = "write either cron or interval_seconds"
-            raise problems([Problem(("cron",), "has no times, or two kinds of them", remedy)])
-        return self
 
 
 class BlockersSettings(Settings):
     """What must agree before an act; an answer that cannot be had blocks."""
 
-    prometheus_url: HttpUrl | None = Field(None, description="A Prometheus to ask.")
-    token_file: FilePath | None = Field(None, description="File with the bearer token for it.")
-    queries: tuple[str, ...] = Field(
-        (), max_length=20, description="PromQL; a query that returns anything blocks."
-    )
-    alerts: str = Field(
-        "",
-        max_length=500,
-        description="Regular expression; a firing alert whose whole name matches blocks.",
-    )
-    timeout_seconds: Seconds = Field(
-        5.0,
-        le=60,
-        description="For each question.",
-        json_schema_extra={"why": "A Prometheus that is slower has other troubles, and blocks."},
-    )
+    prometheus_url: HttpUrl | None = None
+    """A Prometheus to ask."""
 
+    token_file: FilePath | None = None
+    """File with the bearer token for it."""
 
-class LockSettings(Settings):
-    """Who may restart now, when several watchers could."""
+    queries: tuple[str, ...] = Field((), max_length=20)
+    """PromQL; a query that returns anything blocks."""
 
-    kind: Literal["none", "file", "lease", "etcd"] = Field(
-        "none",
-        description="`file`: among the watchers of one host; `lease`: a Kubernetes Lease; `etcd`.",
-        json_schema_extra={"why": "One watcher needs none."},
-    )
-    name: Name = Field(
-        "vllm-watch",
-        description="All that share a name share its slots.",
-        json_schema_extra={"why": "One lock for all."},
-    )
-    slots: int = Field(
-        1,
-        ge=1,
-        le=100,
-        description="How many may hold it at once.",
-        json_schema_extra={"why": "One at a time."},
-    )
-    restarts_per_hour_max: Annotated[int, Field(ge=1, le=1000)] | None = Field(
-        6,
-        description="How many restarts all that share it may make in an hour, whatever asks for them: "
-        "a share of your fleet. `null`: no limit.",
-        json_schema_extra={
-            "why": "One at a time, each watched for ten minutes, are six. When more fall ill, the cause is not in one of them."
-        },
-    )
-    ttl_seconds: Seconds = Field(
-        300.0, ge=15, le=86400,
-        description="How long its holder may begin something after it last renewed it; after three times that "
-        "it is free again. No hook may take longer.",
-        json_schema_extra={"why": "Longer than any hook; what a dead watcher held is free after a quarter of an hour."},
-    )  # fmt: skip
-    release_delay_seconds: Annotated[float, Field(ge=0, le=86400)] = Field(
-        0.0,
-        description="How long after a restart the next one must wait.",
-        json_schema_extra={"why": "The cooldown holds already."},
-    )
-    path: FilePath | None = Field(None, description="`file`: the folder of the locks.")
-    namespace: str = Field("", max_length=253, description="`lease`: where it is; none: our own.")
-    endpoints: tuple[HttpUrl, ...] = Field((), max_length=20, description="`etcd`: its URLs.")
-    ca_file: FilePath | None = Field(
-        None,
-        description="`etcd`: the certificate that signed etcd's; none: what the system trusts.",
-    )
-    certificate_file: FilePath | None = Field(
-        None, description="`etcd`: our own certificate, for an etcd that asks for one."
-    )
-    key_file: FilePath | None = Field(None, description="`etcd`: the key of `certificate_file`.")
+    alerts: str = Field("", max_length=500)
+    """Regular expression; a firing alert whose whole name matches blocks."""
+
+    timeout_seconds: Seconds = Field(5.0, le=60)
+    """For each question.
+    Why: A Prometheus that is slower has other troubles, and blocks."""
+
+    @property
+    def any(self) -> bool:
+        """Is there anything to ask?"""
+        return bool(self.queries or self.alerts)
 
 
 class DrainSettings(Settings):
     """Letting requests finish before the restart. A server that makes no progress is not waited for."""
 
-    enabled: bool = Field(
-        True,
-        description="Wait at all?",
-        json_schema_extra={"why": "It costs a minute and saves requests."},
-    )
-    deadline_seconds: Seconds = Field(
-        60.0, le=3600,
-        description="The longest wait for running and waiting to be zero.",
-        json_schema_extra={"why": "With the hook's own time it must fit the termination grace."},
-    )  # fmt: skip
+    enabled: bool = True
+    """Wait at all?
+    Why: It costs a minute and saves requests."""
+
+    deadline_seconds: Seconds = Field(60.0, le=3600)
+    """The longest wait for running and waiting to be zero.
+    Why: With the hook's own time it must fit the termination grace."""
 
 
 class VerifySettings(Settings):
     """How it is seen whether a restart helped."""
 
-    start_seconds: Seconds = Field(
-        1800.0, le=4 * 3600,
-        description="The longest a start may take where none was seen yet; else twice the longest seen, and 3 minutes at least.",
-        json_schema_extra={"why": "Large models load for 10 to 20 minutes."},
-    )  # fmt: skip
-    settle_seconds: Seconds = Field(
-        300.0, le=4 * 3600,
-        description="How long after the first tokens throughput may take to be as when fresh.",
-        json_schema_extra={"why": "Caches are cold and the queue is long right after a start."},
-    )  # fmt: skip
+    start_seconds: Seconds = Field(1800.0, le=4 * 3600)
+    """The longest a start may take where none was seen yet; else twice the longest seen, and 3 minutes at
+    least.
+    Why: Large models load for 10 to 20 minutes."""
+
+    settle_seconds: Seconds = Field(300.0, le=4 * 3600)
+    """How long after the first tokens throughput may take to be as when fresh.
+    Why: Caches are cold and the queue is long right after a start."""
 
 
 class RestartSettings(Sections):
     """Restarting engines: off unless told otherwise. Each key can be set again at a target."""
 
-    mode: Literal["off", "observe", "approve", "auto"] = Field(
-        "off",
-        description="`observe`: say what would be done; `approve`: a person confirms each; `auto`: act.",
-        json_schema_extra={"why": "Trust is earned in that order."},
-    )
-    hook: str = Field("", max_length=63, description="Which of `hooks` restarts it.")
-    triggers: tuple[Trigger, ...] = Field(
-        ("incident", "schedule", "alertmanager"),
-        description="What may ask, beside people.",
-        json_schema_extra={"why": "Each goes through the same gates.", "default": "all three"},
-    )
-    time_zone: Zone = Field(
-        "UTC",
-        description="Of windows and schedules.",
-        json_schema_extra={"why": "The one zone that never changes its clocks."},
-    )
-    windows: tuple[WindowText, ...] = Field(
-        (),
-        max_length=50,
-        description="When it may happen: `Mon-Fri 01:00-05:00`; none: any time, but for what is no emergency.",
-    )
-    deny_windows: tuple[WindowText, ...] = Field((), max_length=50, description="When it may not.")
+    mode: Mode = "off"
+    """`observe`: say what would be done; `approve`: a person confirms each; `auto`: act.
+    Why: Trust is earned in that order."""
+
+    hook: str = Field("", max_length=63)
+    """Which of `hooks` restarts it."""
+
+    triggers: tuple[Trigger, ...] = ("incident", "schedule", "alertmanager")
+    """What may ask, beside people.
+    Default: all three
+    Why: Each goes through the same checks."""
+
+    time_zone: Zone = "UTC"
+    """Of windows and schedules.
+    Why: The one zone that never changes its clocks."""
+
+    windows: tuple[WindowText, ...] = Field((), max_length=50)
+    """When it may happen: `Mon-Fri 01:00-05:00`; none: any time, but for what is no emergency."""
+
+    deny_windows: tuple[WindowText, ...] = Field((), max_length=50)
+    """When it may not."""
+
     freezes: tuple[FreezeSettings, ...] = Field((), max_length=200)
-    freeze_calendar_file: FilePath | None = Field(
-        None, description="An iCal file of further freezes, read again when it changes."
-    )
-    cooldown_seconds: Seconds = Field(
-        1800.0,
-        description="From one restart in a group to the next.",
-        json_schema_extra={
-            "why": "Less than that shows nothing about whether the last one helped."
-        },
-    )
-    cooldown_load_times: Annotated[float, Field(ge=0, le=100)] = Field(
-        2.0,
-        description="... and at least so many times what this engine needs to start.",
-        json_schema_extra={"why": "One to load, one to show what it does."},
-    )
-    budget_per_hour: int = Field(
-        1,
-        ge=0,
-        le=100,
-        description="Restarts of a group in an hour.",
-        json_schema_extra={"why": "A second within an hour shows that the first was no cure."},
-    )
-    budget_per_day: int = Field(
-        3,
-        ge=0,
-        le=1000,
-        description="Restarts of a group in a day.",
-        json_schema_extra={"why": "What needs more is not cured by restarts."},
-    )
-    peers: Literal["watched", "none"] = Field(
-        "watched",
-        description="`watched`: the group's other targets of this watcher must be healthy enough; "
-        "`none`: you say that there are none, or that they do not matter.",
-        json_schema_extra={
-            "why": "Who has no peers, or none that matter, must say so before anything acts by itself."
-        },
-    )
-    peers_healthy_ratio_min: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.5,
-        description="The share of the group that must be healthy without the one restarted.",
-        json_schema_extra={
-            "why": "When half of a group is ill at once the cause is seldom in one of them."
-        },
-    )
-    new_version_seconds: Annotated[float, Field(ge=0, le=7 * 86400)] = Field(
-        3600.0,
-        description="How long a new version of vllm-watch only looks on.",
-        json_schema_extra={"why": "A bad release must not restart a fleet."},
-    )
+    cooldown_seconds: Seconds = 1800.0
+    """From one restart in a group to the next.
+    Why: Less than that shows nothing about whether the last one helped."""
+
+    cooldown_load_times: Annotated[float, Field(ge=0, le=100)] = 2.0
+    """... and at least so many times what this engine needs to start.
+    Why: One to load, one to show what it does."""
+
+    budget_per_hour: int = Field(1, ge=0, le=100)
+    """Restarts of a group in an hour.
+    Why: A second within an hour shows that the first was no cure."""
+
+    budget_per_day: int = Field(3, ge=0, le=1000)
+    """Restarts of a group in a day.
+    Why: What needs more is not cured by restarts."""
+
+    peers: Literal["watched", "none"] = "watched"
+    """`watched`: the group's other targets of this watcher must be healthy enough; `none`: you say that
+    there are none, or that they do not matter.
+    Why: Who has no peers, or none that matter, must say so before anything acts by itself."""
+
+    peers_healthy_ratio_min: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """The share of the group that must be healthy without the one restarted.
+    Why: When half of a group is ill at once the cause is seldom in one of them."""
+
+    new_version_seconds: Annotated[float, Field(ge=0, le=7 * 86400)] = 3600.0
+    """How long a new version of vllm-watch only looks on.
+    Why: A bad release must not restart a fleet."""
+
     schedules: tuple[ScheduleSettings, ...] = Field((), max_length=50)
     blockers: BlockersSettings = BlockersSettings()
     lock: LockSettings = LockSettings()
@@ -323,59 +126,34 @@ class RestartSettings(Sections):
     verify: VerifySettings = VerifySettings()
 
     @property
+    def zone(self) -> ZoneInfo:
+        """The zone of windows and schedules."""
+        return ZoneInfo(self.time_zone)
+
+    @property
     def protected(self) -> bool:
         """Is there anything that keeps two engines from being restarted at once?"""
-        asks = bool(self.blockers.queries or self.blockers.alerts)
-        return asks or self.lock.kind != "none" or self.peers == "none"
+        return self.blockers.any or self.lock.kind != "none" or self.peers == "none"
 
-
-def unusable(
-    restart: RestartSettings, hooks: Mapping[str, float], has_state_dir: bool
-) -> list[tuple[tuple[str, ...], str, str]]:
-    """Return what cannot be done as it is set: key, cause and remedy of each.
-
-    `hooks` has the seconds that a call of each may take, by its name.
-    """
-    found: list[tuple[tuple[str, ...], str, str]] = []
-    lock = restart.lock
-    if restart.hook and restart.hook not in hooks:
-        known = ", ".join(hooks) or "none is configured"
-        found.append(
-            (("hook",), f"{quoted(restart.hook)} is no hook", f"write the name of one: {known}")
-        )
-    if restart.mode in ("approve", "auto"):
-        if not restart.hook:
-            found.append((("hook",), "is missing", f"mode {restart.mode} needs the name of a hook"))
-        if not has_state_dir:
-            cause = f"{restart.mode} needs a journal on disk"
-            found.append((("mode",), cause, "set state_dir, or take observe"))
-    if restart.mode == "auto" and not restart.protected:
-        remedy = "set blockers.queries or blockers.alerts, lock.kind, or peers: none"
-        found.append(
-            (("mode",), "auto needs something that keeps two from restarting at once", remedy)
-        )
-    asks = bool(restart.blockers.queries or restart.blockers.alerts)
-    if asks and restart.blockers.prometheus_url is None:
-        cause = "is missing: there is nobody to ask"
-        found.append((("blockers", "prometheus_url"), cause, "write the URL of a Prometheus"))
-    return found + _unusable_lock(lock, hooks.get(restart.hook, 0.0), has_state_dir)
-
-
-def _unusable_lock(
-    lock: LockSettings, hook_seconds: float, has_state_dir: bool
-) -> list[tuple[tuple[str, ...], str, str]]:
-    found: list[tuple[tuple[str, ...], str, str]] = []
-    if lock.kind != "none" and lock.ttl_seconds < hook_seconds + HOOK_GRACE_SECONDS:
-        cause = f"{lock.ttl_seconds:g} is less than a call of the hook may take ({hook_seconds:g} s and a little)"
-        remedy = f"set it to {hook_seconds + HOOK_GRACE_SECONDS:g} or more, or the hook's timeout_seconds lower"
-        found.append((("lock", "ttl_seconds"), cause, remedy))
-    if (lock.certificate_file is None) != (lock.key_file is None):
-        key = "key_file" if lock.key_file is None else "certificate_file"
-        found.append((("lock", key), "is missing", "a certificate and its key go together"))
-    if lock.kind == "etcd" and not lock.endpoints:
-        found.append((("lock", "endpoints"), "is missing", "write at least one URL of etcd"))
-    if lock.kind == "file" and lock.path is None and not has_state_dir:
-        found.append(
-            (("lock", "path"), "is missing", "name a folder that all watchers of the host share")
-        )
-    return found
+    def unusable(self, hooks: Mapping[str, float], has_state_dir: bool) -> list[Problem]:
+        """Return what cannot work as it is set; `hooks`: the seconds that a call of each may take, by name."""
+        found: list[Problem] = []
+        if self.hook and self.hook not in hooks:
+            known = ", ".join(hooks) or "none is configured"
+            cause = f"{quoted(self.hook)} is no hook"
+            found.append(Problem(("hook",), cause, f"write the name of one: {known}"))
+        if self.mode in ("approve", "auto"):
+            if not self.hook:
+                remedy = f"mode {self.mode} needs the name of a hook"
+                found.append(Problem(("hook",), "is missing", remedy))
+            if not has_state_dir:
+                cause = f"{self.mode} needs a journal on disk"
+                found.append(Problem(("mode",), cause, "set state_dir, or take observe"))
+        if self.mode == "auto" and not self.protected:
+            cause = "auto needs something that keeps two from restarting at once"
+            remedy = "set blockers.queries or blockers.alerts, lock.kind, or peers: none"
+            found.append(Problem(("mode",), cause, remedy))
+        if self.blockers.any and self.blockers.prometheus_url is None:
+            cause, remedy = "is missing: there is nobody to ask", "write the URL of a Prometheus"
+            found.append(Problem(("blockers", "prometheus_url"), cause, remedy))
+        return found + self.lock.unusable(hooks.get(self.hook, 0.0), has_state_dir)

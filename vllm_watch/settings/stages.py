@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from vllm_watch.settings.base import Bytes, FilePath, Minutes, Seconds, Settings, Switch, problem
+from vllm_watch.settings.tls import TlsConfig
 
 _TIMEOUT_SECONDS = 4.0
 _TIMEOUT_SECONDS_MIN = 2.0  # at one look a second a busy API server would be called silent
@@ -30,203 +31,132 @@ Interval = Annotated[Seconds, AfterValidator(_interval)]
 class ScrapeSettings(Settings):
     """How a target is asked. Stands for all targets; each key can be set again at a target."""
 
-    interval_seconds: Interval = Field(
-        5.0,
-        description="Time from one look at `/metrics` to the next.",
-        json_schema_extra={
-            "why": "Three looks show a change of state within 15 seconds; 1 is fine too."
-        },
-    )
-    timeout_seconds: Seconds = Field(
-        default_factory=_timeout_seconds,
-        le=30,
-        description="How long one whole answer may take. Looks never overlap: one that takes longer than the interval leaves out the next.",
-        json_schema_extra={
-            "default": "4, or the interval where that is shorter, but at least 2",
-            "why": "vLLM answers in milliseconds; a busy API server has been seen to need seconds.",
-        },
-    )
+    interval_seconds: Interval = 5.0
+    """Time from one look at `/metrics` to the next.
+    Why: Three looks show a change of state within 15 seconds; 1 is fine too."""
+
+    timeout_seconds: Seconds = Field(default_factory=_timeout_seconds, le=30)
+    """How long one whole answer may take. Looks never overlap: one that takes longer than the interval
+    leaves out the next.
+    Default: 4, or the interval where that is shorter, but at least 2
+    Why: vLLM answers in milliseconds; a busy API server has been seen to need seconds."""
+
     connect_timeout_seconds: Seconds = Field(
-        default_factory=lambda seen: min(
-            _CONNECT_TIMEOUT_SECONDS, seen.get("timeout_seconds", 4.0)
-        ),
-        description="How long a connection may take to be accepted; at most `timeout_seconds`.",
-        json_schema_extra={
-            "default": "2, or `timeout_seconds` where that is shorter",
-            "why": "A host that lives accepts even when one packet is lost and sent again (1 second).",
-        },
+        default_factory=lambda seen: min(_CONNECT_TIMEOUT_SECONDS, seen.get("timeout_seconds", 4.0))
     )
-    body_bytes_max: Bytes = Field(
-        16 << 20,
-        description="The largest `/metrics` body that is read, after decompression.",
-        json_schema_extra={
-            "default": "16 MiB",
-            "why": "A vLLM with 8 engines gives about 1 MB; what is far larger is not vLLM's.",
-        },
-    )
-    health_interval_seconds: Interval = Field(
-        5.0,
-        description="Time from one `GET /health` to the next.",
-        json_schema_extra={
-            "why": "As often as `/metrics`: the two together tell a dead engine from a dead server."
-        },
-    )
-    api_key_file: FilePath | None = Field(
-        None,
-        description="File with the bearer key of vLLM's `--api-key`, read again when it changes; "
-        "a relative path starts at the folder of this file.",
-        json_schema_extra={
-            "why": "`/metrics` needs no key; `/v1/models` does where vLLM was given one."
-        },
-    )
+    """How long a connection may take to be accepted; at most `timeout_seconds`.
+    Default: 2, or `timeout_seconds` where that is shorter
+    Why: A host that lives accepts even when one packet is lost and sent again (1 second)."""
+
+    body_bytes_max: Bytes = 16 << 20
+    """The largest `/metrics` body that is read, after decompression.
+    Default: 16 MiB
+    Why: A vLLM with 8 engines gives about 1 MB; what is far larger is not vLLM's."""
+
+    health_interval_seconds: Interval = 5.0
+    """Time from one `GET /health` to the next.
+    Why: As often as `/metrics`: the two together tell a dead engine from a dead server."""
+
+    api_key_file: FilePath | None = None
+    """File with the bearer key of vLLM's `--api-key`, read again when it changes; a relative path starts at
+    the folder of this file.
+    Why: `/metrics` needs no key; `/v1/models` does where vLLM was given one."""
+
+    tls_config: TlsConfig = TlsConfig()
 
 
 class CanarySettings(Settings):
     """A request for one token, to find the engine that only looks idle. Each key can be set again at a target."""
 
-    enabled: bool = Field(
-        False,
-        description="Whether canaries are sent at all.",
-        json_schema_extra={
-            "why": "It is a request that you did not make: it is counted, logged and perhaps paid for."
-        },
-    )
-    interval_seconds: Seconds = Field(
-        60.0,
-        ge=10,
-        le=86400,
-        description="Time from one canary to the next of each engine that looks idle. A busy engine gets none.",
-        json_schema_extra={
-            "why": "One token a minute costs nothing that can be measured; a wedge is found within two minutes."
-        },
-    )
-    timeout_seconds: Seconds = Field(
-        10.0,
-        ge=2,
-        le=300,
-        description="How long an idle engine may take to answer with one token.",
-        json_schema_extra={
-            "why": "It takes milliseconds; pauses of 5 seconds happen. Raise it where the first token of an idle engine is slow."
-        },
-    )
-    model: str = Field(
-        "",
-        max_length=256,
-        description="The model that is asked for.",
-        json_schema_extra={
-            "default": "the first of `/v1/models`",
-            "why": "A gateway may know it by another name.",
-        },
-    )
+    enabled: bool = False
+    """Whether canaries are sent at all.
+    Why: It is a request that you did not make: it is counted, logged and perhaps paid for."""
+
+    interval_seconds: Seconds = Field(60.0, ge=10, le=86400)
+    """Time from one canary to the next of each engine that looks idle. A busy engine gets none.
+    Why: One token a minute costs nothing that can be measured; a wedge is found within two minutes."""
+
+    timeout_seconds: Seconds = Field(10.0, ge=2, le=300)
+    """How long an idle engine may take to answer with one token.
+    Why: It takes milliseconds; pauses of 5 seconds happen. Raise it where the first token of an idle engine
+    is slow."""
+
+    model: str = Field("", max_length=256)
+    """The model that is asked for.
+    Default: the first of `/v1/models`
+    Why: A gateway may know it by another name."""
 
 
 class FleetSettings(Settings):
     """When many targets fall silent at once, the watcher suspects itself first."""
 
-    targets_min: int = Field(
-        3,
-        ge=2,
-        description="At least so many targets that fell silent within a minute are one incident.",
-        json_schema_extra={"why": "Two may be chance, or two ranks of one deployment."},
-    )
-    share: float = Field(
-        0.5,
-        gt=0,
-        lt=1,
-        description="... if they are more than this share of all that answered before.",
-        json_schema_extra={
-            "why": "With the larger part away, what they share is more likely at fault than each of them."
-        },
-    )
+    targets_min: int = Field(3, ge=2)
+    """At least so many targets that fell silent within a minute are one incident.
+    Why: Two may be chance, or two ranks of one deployment."""
+
+    share: float = Field(0.5, gt=0, lt=1)
+    """... if they are more than this share of all that answered before.
+    Why: With the larger part away, what they share is more likely at fault than each of them."""
 
 
 class SignalsSettings(Settings):
     """How observations become rates and quantiles."""
 
-    window_seconds: Seconds = Field(
-        60.0,
-        le=3600,
-        description="What rates and quantiles look back over; at least two scrapes must fit.",
-        json_schema_extra={
-            "why": "Long enough for a p95 of a few requests per second, short enough to see a collapse."
-        },
-    )
+    window_seconds: Seconds = Field(60.0, le=3600)
+    """What rates and quantiles look back over; at least two scrapes must fit.
+    Why: Long enough for a p95 of a few requests per second, short enough to see a collapse."""
 
 
 class SloSettings(Settings):
     """Your objectives: goodput counts what met all that are set. Each can be set again at a target."""
 
-    time_to_first_token_seconds: Seconds | None = Field(
-        None,
-        description="A request's first token within this time.",
-        json_schema_extra={"why": "Only you know what your users were promised."},
-    )
-    inter_token_latency_seconds: Seconds | None = Field(
-        None,
-        description="Each further token within this time.",
-    )
-    e2e_latency_seconds: Seconds | None = Field(
-        None,
-        description="A whole request within this time.",
-    )
+    time_to_first_token_seconds: Seconds | None = None
+    """A request's first token within this time.
+    Why: Only you know what your users were promised."""
+
+    inter_token_latency_seconds: Seconds | None = None
+    """Each further token within this time."""
+
+    e2e_latency_seconds: Seconds | None = None
+    """A whole request within this time."""
 
 
 class GpuSettings(Settings):
     """The GPUs of this host, read through NVML."""
 
-    enabled: Switch = Field(
-        "auto",
-        description="`auto`: read GPUs where a driver is found; `on`: say so loudly where none is; `off`: never load NVML.",
-        json_schema_extra={"why": "A machine without GPUs is a normal place for a watcher."},
-    )
-    interval_seconds: Interval = Field(
-        5.0,
-        description="Time from one poll of all GPUs to the next.",
-        json_schema_extra={
-            "why": "Memory and heat change over seconds; a poll takes the driver's lock."
-        },
-    )
-    deadline_seconds: Seconds = Field(
-        10.0,
-        description="A poll that takes longer is reported as a hung driver; it is never called twice at once.",
-        json_schema_extra={
-            "why": "A cold driver without persistence mode needs seconds for its first call."
-        },
-    )
+    enabled: Switch = "auto"
+    """`auto`: read GPUs where a driver is found; `on`: say so loudly where none is; `off`: never load NVML.
+    Why: A machine without GPUs is a normal place for a watcher."""
+
+    interval_seconds: Interval = 5.0
+    """Time from one poll of all GPUs to the next.
+    Why: Memory and heat change over seconds; a poll takes the driver's lock."""
+
+    deadline_seconds: Seconds = 10.0
+    """A poll that takes longer is reported as a hung driver; it is never called twice at once.
+    Why: A cold driver without persistence mode needs seconds for its first call."""
 
 
 class RecorderSettings(Settings):
     """The flight recorder: the last minutes of every target, to look at after the fact."""
 
-    minutes: Minutes = Field(
-        10.0,
-        le=24 * 60,
-        description="How far back the recording reaches.",
-        json_schema_extra={
-            "why": "From before the first sign of most incidents to the moment somebody looks."
-        },
-    )
-    bytes_max: Bytes = Field(
-        8 << 20,
-        ge=64 << 10,
-        description="The most that one target's recording takes, compressed; the oldest goes first.",
-        json_schema_extra={
-            "default": "8 MiB",
-            "why": "Ten minutes at one look per second of the largest vLLM body, with room to spare.",
-        },
-    )
+    minutes: Minutes = Field(10.0, le=24 * 60)
+    """How far back the recording reaches.
+    Why: From before the first sign of most incidents to the moment somebody looks."""
+
+    bytes_max: Bytes = Field(8 << 20, ge=64 << 10)
+    """The most that one target's recording takes, compressed; the oldest goes first.
+    Default: 8 MiB
+    Why: Ten minutes at one look per second of the largest vLLM body, with room to spare."""
 
 
 class LogSettings(Settings):
     """What is said on stderr."""
 
-    format: Literal["auto", "console", "json"] = Field(
-        "auto",
-        description="`auto`: for people on a terminal, JSON lines anywhere else.",
-        json_schema_extra={"why": "Collectors parse JSON; people do not."},
-    )
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        "info",
-        description="The least important line that is written.",
-        json_schema_extra={"why": "One line per change of state is little enough to keep."},
-    )
+    format: Literal["auto", "console", "json"] = "auto"
+    """`auto`: for people on a terminal, JSON lines anywhere else.
+    Why: Collectors parse JSON; people do not."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least important line that is written.
+    Why: One line per change of state is little enough to keep."""

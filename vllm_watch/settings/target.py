@@ -7,7 +7,7 @@ from ipaddress import ip_network
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import AfterValidator, Field, field_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.settings.base import (
@@ -26,6 +26,7 @@ from vllm_watch.settings.base import (
 from vllm_watch.settings.kubernetes import KubernetesDiscovery
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.stages import CanarySettings, ScrapeSettings, SloSettings
+from vllm_watch.settings.tls import TlsConfig
 
 TARGETS_MAX = (
     10_000  # a name and a few windows each; one process keeps up with some hundreds, see docs
@@ -79,48 +80,53 @@ TargetName = Annotated[Name, AfterValidator(_not_the_watcher)]
 class TargetConfig(Settings):
     """One vLLM server."""
 
-    name: TargetName = Field(
-        "",
-        description="What it is called in labels, paths and logs: a slug, unique.",
-        json_schema_extra={
-            "default": "host and port of its URL",
-            "why": "Unique and recognisable without being told.",
-        },
-    )
-    url: BaseUrl = Field(
-        description="The server's base URL, http or https, without credentials; a path is the prefix that vLLM's `--root-path` or a proxy puts before `/metrics`.",
-    )
-    group: str = Field(
-        "",
-        max_length=253,
-        description="What outlives a single server (Deployment, StatefulSet, …): budgets and baselines belong to it.",
-        json_schema_extra={"default": "the name", "why": "A server of its own is a group of one."},
-    )
-    namespace: str = Field("", max_length=253, description="Kubernetes namespace, for labels only.")
-    pod: str = Field("", max_length=253, description="Kubernetes pod, for labels only.")
-    node: str = Field("", max_length=253, description="Host or Kubernetes node, for labels only.")
-    scrape: ScrapeSettings = Field(
-        ScrapeSettings(),
-        description="The keys of `scrape` that differ for this target; the others are taken from there.",
-    )
-    slo: SloSettings = Field(
-        SloSettings(),
-        description="The keys of `slo` that differ for this target; the others are taken from there.",
-    )
-    restart: RestartSettings = Field(
-        RestartSettings(),
-        description="The keys of `restart` that differ for this target; the others are taken from there.",
-    )
-    canary: CanarySettings = Field(
-        CanarySettings(),
-        description="The keys of `canary` that differ for this target; the others are taken from there.",
-    )
+    name: TargetName = ""
+    """What it is called in labels, paths and logs: a slug, unique.
+    Default: host and port of its URL
+    Why: Unique and recognisable without being told."""
 
-    engine_log: FilePath | None = Field(
-        None,
-        description="The file that this server's output is written to: what it fails of is then told with its incidents.",
-        json_schema_extra={"default": "none", "why": "Most logs go elsewhere than to a file here."},
-    )
+    url: BaseUrl
+    """The server's base URL, http or https, without credentials; a path is the prefix that vLLM's
+    `--root-path` or a proxy puts before `/metrics`."""
+
+    group: str = Field("", max_length=253)
+    """What outlives a single server (Deployment, StatefulSet, …): budgets and baselines belong to it.
+    Default: the name
+    Why: A server of its own is a group of one."""
+
+    namespace: str = Field("", max_length=253)
+    """Kubernetes namespace, for labels only."""
+
+    pod: str = Field("", max_length=253)
+    """Kubernetes pod, for labels only."""
+
+    node: str = Field("", max_length=253)
+    """Host or Kubernetes node, for labels only."""
+
+    scrape: ScrapeSettings = ScrapeSettings()
+    """The keys of `scrape` that differ for this target; the others are taken from there."""
+
+    slo: SloSettings = SloSettings()
+    """The keys of `slo` that differ for this target; the others are taken from there."""
+
+    restart: RestartSettings = RestartSettings()
+    """The keys of `restart` that differ for this target; the others are taken from there."""
+
+    canary: CanarySettings = CanarySettings()
+    """The keys of `canary` that differ for this target; the others are taken from there."""
+
+    engine_log: FilePath | None = None
+    """The file that this server's output is written to: what it fails of is then told with its incidents.
+    Default: none
+    Why: Most logs go elsewhere than to a file here."""
+
+    @model_validator(mode="after")
+    def _tls_where_it_is_spoken(self) -> "TargetConfig":
+        if self.scrape.tls_config != TlsConfig() and self.url.startswith("http:"):
+            remedy = "write https:// in its url, or leave tls_config out"
+            where = ("scrape", "tls_config")
+            raise problems([Problem(where, "the URL is http: it has no effect", remedy)])
+        return self
 
     def identity(self) -> Target:
         """Return what labels, paths and hooks carry."""
@@ -137,21 +143,20 @@ class TargetConfig(Settings):
 class DnsDiscovery(Settings):
     """Every address (A and AAAA) of a host name is a target, as of a headless Kubernetes service."""
 
-    host: str = Field(
-        description="The name to look up, again and again.", min_length=1, max_length=253
-    )
-    port: Port = Field(
-        8000,
-        description="Port of each address. SRV records are not read.",
-        json_schema_extra={"why": "What `vllm serve` listens on."},
-    )
-    group: str = Field(
-        "",
-        max_length=253,
-        description="Group of all its targets.",
-        json_schema_extra={"default": "the host name", "why": "The name outlives its addresses."},
-    )
-    namespace: str = Field("", max_length=253, description="Kubernetes namespace, for labels only.")
+    host: str = Field(min_length=1, max_length=253)
+    """The name to look up, again and again."""
+
+    port: Port = 8000
+    """Port of each address. SRV records are not read.
+    Why: What `vllm serve` listens on."""
+
+    group: str = Field("", max_length=253)
+    """Group of all its targets.
+    Default: the host name
+    Why: The name outlives its addresses."""
+
+    namespace: str = Field("", max_length=253)
+    """Kubernetes namespace, for labels only."""
 
     @field_validator("host")
     @classmethod
@@ -176,37 +181,26 @@ def _host_or_network(value: str) -> str:
 class DiscoverySettings(Sections):
     """Targets that come and go without a reload."""
 
-    refresh_seconds: Seconds = Field(
-        30.0,
-        ge=1,
-        le=3600,
-        description="Time from one look at the files and names to the next.",
-        json_schema_extra={"why": "A new server is found while it still loads its weights."},
-    )
-    file_sd: tuple[FilePattern, ...] = Field(
-        (),
-        max_length=100,
-        description="Prometheus `file_sd` files, JSON or YAML, `*` allowed; relative to the folder of this file.",
-    )
-    dns: tuple[DnsDiscovery, ...] = Field(
-        (), max_length=100, description="Host names of which every address is a target."
-    )
-    kubernetes: tuple[KubernetesDiscovery, ...] = Field(
-        (),
-        max_length=20,
-        description="Pods of a cluster; [kubernetes.md](kubernetes.md). They are followed without waiting for `refresh_seconds`.",
-    )
-    allow: tuple[Annotated[str, AfterValidator(_host_or_network)], ...] = Field(
-        (),
-        max_length=1000,
-        description="Hosts that may be found: names (`*.example.org` for all below), addresses, networks "
-        "(`10.0.0.0/8`). What else is found is not asked, and what a file or a pod names gets "
-        "`scrape.api_key_file` only if it is listed here.",
-        json_schema_extra={
-            "default": "all are asked; the key goes to what is written out or found by `dns`",
-            "why": "Whoever writes the files, or may make a pod, could have our key sent anywhere.",
-        },
-    )
+    refresh_seconds: Seconds = Field(30.0, ge=1, le=3600)
+    """Time from one look at the files and names to the next.
+    Why: A new server is found while it still loads its weights."""
+
+    file_sd: tuple[FilePattern, ...] = Field((), max_length=100)
+    """Prometheus `file_sd` files, JSON or YAML, `*` allowed; relative to the folder of this file."""
+
+    dns: tuple[DnsDiscovery, ...] = Field((), max_length=100)
+    """Host names of which every address is a target."""
+
+    kubernetes: tuple[KubernetesDiscovery, ...] = Field((), max_length=20)
+    """Pods of a cluster; [kubernetes.md](kubernetes.md). They are followed without waiting for
+    `refresh_seconds`."""
+
+    allow: tuple[Annotated[str, AfterValidator(_host_or_network)], ...] = Field((), max_length=1000)
+    """Hosts that may be found: names (`*.example.org` for all below), addresses, networks (`10.0.0.0/8`).
+    What else is found is not asked, and what a file or a pod names gets `scrape.api_key_file` only if it
+    is listed here.
+    Default: all are asked; the key goes to what is written out or found by `dns`
+    Why: Whoever writes the files, or may make a pod, could have our key sent anywhere."""
 
     @property
     def any(self) -> bool:

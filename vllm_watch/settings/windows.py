@@ -1,4 +1,4 @@
-"""When restarts may happen and when not: weekly windows in a time zone, and dated freezes.
+"""When restarts may happen and when not: weekly windows in a time zone.
 
 A window belongs to the day on which it begins: `Fri 22:00-04:00` ends on Saturday. Where the clocks
 change, a time that exists twice or never is read so that the window that allows is the shorter one,
@@ -45,15 +45,6 @@ def _moments(wall: datetime, zone: tzinfo) -> tuple[float, float]:
         wall.replace(tzinfo=zone, fold=0).timestamp(),
         wall.replace(tzinfo=zone, fold=1).timestamp(),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Freeze:
-    """A span in which nothing is restarted."""
-
-    begin_t: float  # Unix seconds
-    end_t: float
-    reason: str = ""
 
 
 def parse(text: str) -> Window:
@@ -120,9 +111,3 @@ def _spans(
         for day in days
         if day.weekday() in window.days
     ]
-
-
-def frozen(freezes: Iterable[Freeze], t: float) -> Freeze | None:
-    """Return the freeze that holds at `t`, of several the one that ends last; None when none does."""
-    holding = [freeze for freeze in freezes if freeze.begin_t <= t < freeze.end_t]
-    return max(holding, key=lambda freeze: freeze.end_t, default=None)

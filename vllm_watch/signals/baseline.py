@@ -15,7 +15,7 @@ from math import exp, log
 from typing import Any
 
 from vllm_watch.samples.engine import EngineSample
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import LOAD, Block, Blocks, began_anew, tells_load
 from vllm_watch.signals.cusum import CEILING, Cusum
 from vllm_watch.signals.step_model import StepModel
@@ -90,7 +90,6 @@ class Comparison:
     known: bool  # has enough been learnt to judge?
     slow_log_ratio: float | None  # of step time to what it should be; 0 as ever, 0.7 twice as long
     expected_step_seconds: float | None
-    tolerated_log_ratio: float | None
     deviation: float | None  # standard deviation of the log ratio at this load
     throughput_ratio: float | None  # now ÷ fresh
     running_expected: float | None  # at equal KV usage
@@ -161,22 +160,22 @@ class Baseline:
             "drift": self.drift,
         }
 
-    def restore(self, state: kept.Kept, away_seconds: float) -> None:
+    def restore(self, state: stored.Stored, away_seconds: float) -> None:
         """Go on with what was learnt of this very process `away_seconds` ago.
 
-        After longer than ALARM_KEPT_SECONDS an alarm must be found anew. Raises one of kept.DAMAGE, and
+        After longer than ALARM_KEPT_SECONDS an alarm must be found anew. Raises one of stored.DAMAGE, and
         has then learnt nothing.
         """
         level_max = CEILING if away_seconds <= ALARM_KEPT_SECONDS else RESTORED_LEVEL_MAX
         try:
-            self._lacks = _LOAD.intersection(kept.texts(state["lacks"]))
+            self._lacks = _LOAD.intersection(stored.texts(state["lacks"]))
             self._models = {self._lacks: StepModel()}
             self.model.restore(state["model"])
             self.throughput.restore(state["throughput"], away_seconds)
             self.slow.restore(state["slow"], level_max)
             self.starved.restore(state["starved"], level_max)
-            self.drift = kept.number(state["drift"])
-        except kept.DAMAGE:
+            self.drift = stored.number(state["drift"])
+        except stored.DAMAGE:
             self.reset()
             raise
 
@@ -203,7 +202,6 @@ class Baseline:
             known=self.model.ready or self.throughput.ready,
             slow_log_ratio=ratio if self.model.ready else None,
             expected_step_seconds=expected if self.model.ready else None,
-            tolerated_log_ratio=tolerated,
             deviation=deviation,
             throughput_ratio=self._throughput_ratio(block, ratio),
             running_expected=running_expected,

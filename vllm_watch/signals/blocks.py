@@ -38,7 +38,6 @@ class Block:
     seconds: float
     steps: float | None
     step_seconds: float | None  # mean; idle time is not in it as far as that can be known
-    latency_seconds: float | None  # mean inter-token latency: the same, and waits of the preempted
     tokens_per_step: float | None  # computed: prompt tokens that came from the cache are not in it
     kv_usage: float | None  # ratio, mean
     running: float  # mean
@@ -118,7 +117,6 @@ class Blocks:
             seconds=seconds,
             steps=steps,
             step_seconds=step_seconds,
-            latency_seconds=latency,
             tokens_per_step=(generated + (prompted or 0.0)) / steps if steps else None,
             kv_usage=usage / looks,
             running=running / looks,

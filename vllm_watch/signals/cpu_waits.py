@@ -14,7 +14,7 @@ from math import log
 from typing import Any
 
 from vllm_watch.samples.cpu import EngineCpu
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 LOOKS_MAX = 4096
@@ -155,10 +155,10 @@ class StepWaits:
         """Return how long it waits when it is well, as plain values."""
         return {"waited_seconds": self._usual[0], "step_seconds": self._usual[1]}
 
-    def restore(self, state: kept.Kept) -> None:
-        """Go on with that. Raises one of kept.DAMAGE."""
-        waited = kept.number(state["waited_seconds"], 0.0)
-        self._usual = waited, kept.number(state["step_seconds"], 0.0)
+    def restore(self, state: stored.Stored) -> None:
+        """Go on with that. Raises one of stored.DAMAGE."""
+        waited = stored.number(state["waited_seconds"], 0.0)
+        self._usual = waited, stored.number(state["step_seconds"], 0.0)
 
 
 def _share(a: EngineCpu, b: EngineCpu) -> float | None:

@@ -10,7 +10,7 @@ Source: Page, "Continuous Inspection Schemes", Biometrika 41 (1954); bounded sco
 
 from typing import Any
 
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 
 SCORE_OF_ALARM = 8.0
 """Scores that make an alarm. With unit-variance normal scores that lie 2 or more below 0 when all is
@@ -57,9 +57,9 @@ class Cusum:
         """Return it as plain values."""
         return {"level": self.level, "alarm": self.alarm}
 
-    def restore(self, state: kept.Kept, level_max: float = CEILING) -> None:
+    def restore(self, state: stored.Stored, level_max: float = CEILING) -> None:
         """Go on from there; no higher than `level_max`, below 1 without an alarm."""
-        level, alarm = kept.number(state["level"], 0.0), kept.flag(state["alarm"])
+        level, alarm = stored.number(state["level"], 0.0), stored.flag(state["alarm"])
         self.level, self.alarm = min(level, level_max, CEILING), alarm and level_max >= 1.0
 
     def silence(self, seconds: float) -> None:

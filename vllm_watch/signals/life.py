@@ -12,7 +12,7 @@ from typing import Any
 
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import ServerSample
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 
 UNTOLD_SECONDS = 600.0
 """Where no start time is told, counters that went on are the only sign of the same process; they say so
@@ -74,19 +74,19 @@ class Life:
         return {**asdict(self), "counters": list(self.counters)}
 
     @classmethod
-    def restore(cls, state: kept.Kept) -> "Life":
-        """Raise one of kept.DAMAGE where the values are none."""
-        counters = [kept.maybe(each) for each in state["counters"]]
+    def restore(cls, state: stored.Stored) -> "Life":
+        """Raise one of stored.DAMAGE where the values are none."""
+        counters = [stored.number_or_none(each) for each in state["counters"]]
         if len(counters) != _COUNTERS:
             raise ValueError(f"{len(counters)} counters in place of {_COUNTERS}")
         return cls(
-            created_time=kept.maybe(state["created_time"]),
-            process_start_time=kept.maybe(state["process_start_time"]),
+            created_time=stored.number_or_none(state["created_time"]),
+            process_start_time=stored.number_or_none(state["process_start_time"]),
             counters=tuple(counters),
-            config=kept.text(state["config"]),
-            model=kept.text(state["model"]),
-            version=kept.maybe_text(state["version"]),
-            max_model_len=kept.maybe(state["max_model_len"]),
+            config=stored.text(state["config"]),
+            model=stored.text(state["model"]),
+            version=stored.text_or_none(state["version"]),
+            max_model_len=stored.number_or_none(state["max_model_len"]),
         )
 
 

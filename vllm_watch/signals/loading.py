@@ -9,7 +9,7 @@ from collections import deque
 from typing import Any
 
 from vllm_watch.samples.observation import Observation, ProcessState
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 
 START_SECONDS = 1800.0
 """How long a start may take of which nothing is known: loading the weights of the largest models from
@@ -55,16 +55,19 @@ class Loading:
         }
 
     @classmethod
-    def restored(cls, state: kept.Kept) -> "Loading":
-        """Go on as it was kept. Raises one of kept.DAMAGE."""
+    def restored(cls, state: stored.Stored) -> "Loading":
+        """Go on as it was kept. Raises one of stored.DAMAGE."""
         loading = cls()
-        loading.starts_s.extend(kept.numbers(state["starts_s"]))
+        loading.starts_s.extend(stored.numbers(state["starts_s"]))
         for name in _TIMES:
-            setattr(loading, "_" + name, kept.maybe(state[name]))
-        loading._refused, loading.is_gone = kept.flag(state["refused"]), kept.flag(state["is_gone"])
+            setattr(loading, "_" + name, stored.number_or_none(state[name]))
+        loading._refused, loading.is_gone = (
+            stored.flag(state["refused"]),
+            stored.flag(state["is_gone"]),
+        )
         loading.by, loading._pids = (
-            kept.text(state["by"]),
-            {kept.whole(pid) for pid in state["pids"]},
+            stored.text(state["by"]),
+            {stored.count(pid) for pid in state["pids"]},
         )
         return loading
 

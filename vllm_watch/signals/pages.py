@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from math import sqrt
 from typing import Any, NamedTuple
 
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
-from vllm_watch.signals.rows import Rows
+from vllm_watch.signals.ring_buffer import RingBuffer
 
 GRAIN_SECONDS = 20.0
 """The history is kept at this grain ..."""
@@ -53,7 +53,7 @@ class Pages:
 
     def __init__(self) -> None:
         self._capacity: float | None = None
-        self._history = Rows(ENTRIES, len(Entry._fields))
+        self._history = RingBuffer(ENTRIES, len(Entry._fields))
         self._recent: deque[Entry] = deque(maxlen=RECENT_ENTRIES)
         self._moves = [
             0.0,
@@ -90,12 +90,15 @@ class Pages:
             "zeros": [list(zero) for zero in self._zeros],
         }
 
-    def restore(self, state: kept.Kept) -> None:
-        """Go on with the books. Raises one of kept.DAMAGE."""
-        capacity, moves = kept.maybe(state["capacity"]), kept.numbers(state["moves"], 2)
+    def restore(self, state: stored.Stored) -> None:
+        """Go on with the books. Raises one of stored.DAMAGE."""
+        capacity, moves = (
+            stored.number_or_none(state["capacity"]),
+            stored.numbers(state["moves"], 2),
+        )
         history = [_entry(each) for each in state["history"]]
         recent = [_entry(each) for each in state["recent"]]
-        zeros = [kept.numbers(each, 2) for each in state["zeros"]]
+        zeros = [stored.numbers(each, 2) for each in state["zeros"]]
         self._capacity, self._moves = capacity, moves
         for entry in history[-ENTRIES:]:
             self._history.append(entry)
@@ -152,8 +155,8 @@ class Pages:
 
 
 def _entry(value: Any) -> Entry:
-    at_s, usage, tokens = kept.numbers(value[:3], 3)
-    return Entry(at_s, usage, tokens, kept.flag(value[3]))
+    at_s, usage, tokens = stored.numbers(value[:3], 3)
+    return Entry(at_s, usage, tokens, stored.flag(value[3]))
 
 
 def _level(entry: Entry, share: float) -> float:

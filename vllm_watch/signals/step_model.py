@@ -11,8 +11,8 @@ from itertools import combinations
 from math import inf, log, sqrt
 from typing import Any
 
-from vllm_watch.signals import kept
-from vllm_watch.signals.loads_met import LoadsMet
+from vllm_watch.signals import stored
+from vllm_watch.signals.seen_loads import SeenLoads
 
 PRIOR = 1e-3
 """Weight of the prior (each part explains a third of the first step time) against one block: enough
@@ -64,7 +64,7 @@ class StepModel:
         self._moment = [0.0, 0.0, 0.0]
         self._inverse: list[Vector] = []
         self._unsolved = 0
-        self.met = LoadsMet()
+        self.met = SeenLoads()
         self._scatter_square = SCATTER_FIRST**2
 
     @property
@@ -149,15 +149,15 @@ class StepModel:
             "met": self.met.export_state(),
         }
 
-    def restore(self, state: kept.Kept) -> None:
-        """Go on with the equations; raises one of kept.DAMAGE, and may then be half restored."""
-        self.blocks = kept.whole(state["blocks"])
-        self.seconds = kept.number(state["seconds"], 0.0)
-        gram = [kept.numbers(row, len(_PARTS)) for row in state["gram"]]
+    def restore(self, state: stored.Stored) -> None:
+        """Go on with the equations; raises one of stored.DAMAGE, and may then be half restored."""
+        self.blocks = stored.count(state["blocks"])
+        self.seconds = stored.number(state["seconds"], 0.0)
+        gram = [stored.numbers(row, len(_PARTS)) for row in state["gram"]]
         if len(gram) != len(_PARTS) or any(gram[i][i] < 0.0 for i in _PARTS):
             raise ValueError("the equations are not three")
-        self._gram, self._moment = gram, kept.numbers(state["moment"], len(_PARTS))
-        self._scatter_square = kept.number(state["scatter_square"], 0.0)
+        self._gram, self._moment = gram, stored.numbers(state["moment"], len(_PARTS))
+        self._scatter_square = stored.number(state["scatter_square"], 0.0)
         self.met.restore(state["met"])
         if self.blocks:
             self._solve()

@@ -8,7 +8,7 @@ that computes longer prompts and therefore generates less has lost nothing.
 from math import exp
 from typing import Any
 
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block
 
 MEMORY_SECONDS = 3600.0
@@ -43,7 +43,7 @@ class Mean:
 
     def restore(self, state: Any, away_seconds: float) -> None:
         """Go on from there; what the time away would have pushed out of the memory weighs no more."""
-        value, weight = kept.numbers(state, 2)
+        value, weight = stored.numbers(state, 2)
         self._weight = min(self._memory, max(0.0, weight - away_seconds))
         self.value = value if self._weight else 0.0
 
@@ -84,11 +84,11 @@ class Throughput:
         means = {name: getattr(self, name).export_state() for name in _MEANS}
         return {**means, "running_peak": self.running_peak}
 
-    def restore(self, state: kept.Kept, away_seconds: float) -> None:
-        """Go on with what was learnt; raises one of kept.DAMAGE and may then be half restored."""
+    def restore(self, state: stored.Stored, away_seconds: float) -> None:
+        """Go on with what was learnt; raises one of stored.DAMAGE and may then be half restored."""
         for name in _MEANS:
             getattr(self, name).restore(state[name], away_seconds)
-        self.running_peak = kept.number(state["running_peak"], 0.0)
+        self.running_peak = stored.number(state["running_peak"], 0.0)
 
     @property
     def ready(self) -> bool:

@@ -8,7 +8,7 @@ a lie, so a step is put right here, once, for everything that reckons with time.
 from collections import deque
 from statistics import median
 
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 
 USUAL_OF = 15
 """Intervals that tell what is usual: few enough to follow a changed scrape interval within a minute."""
@@ -74,12 +74,12 @@ class Timeline:
         """Return where the axis stands, as plain values; None before the first observation."""
         return None if self._t is None else {"t": self._t, "at_s": self._at_s}
 
-    def restore(self, state: kept.Kept) -> None:
+    def restore(self, state: stored.Stored) -> None:
         """Go on with the axis of an earlier run: the time between them is taken from Unix time.
 
-        Raises one of kept.DAMAGE, and has then changed nothing.
+        Raises one of stored.DAMAGE, and has then changed nothing.
         """
-        t, at_s = kept.number(state["t"]), kept.number(state["at_s"], 0.0)
+        t, at_s = stored.number(state["t"]), stored.number(state["at_s"], 0.0)
         if at_s > AXIS_SECONDS_MAX:
             raise ValueError(f"the axis cannot stand at {at_s:g} s")
         self._t, self._at_s = t, at_s

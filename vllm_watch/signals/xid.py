@@ -32,8 +32,6 @@ SEVERITY = {
     NOTE: "info",
 }
 
-_ORDER = (REBOOT, RESET, LINK, SUPPORT, APPLICATION, NOTE)
-
 
 @dataclass(frozen=True, slots=True)
 class Xid:
@@ -118,12 +116,6 @@ TABLE: dict[int, Xid] = {
 def lookup(code: int) -> Xid:
     """What is known of a code; one that is not in the table is for support to explain."""
     return TABLE.get(code) or Xid(code, "not in our table of codes", SUPPORT)
-
-
-def worst(codes: "tuple[int, ...]") -> Xid | None:
-    """The one that asks for most; None of none."""
-    found = [lookup(code) for code in codes]
-    return min(found, key=lambda each: (_ORDER.index(each.action), each.code), default=None)
 
 
 def needs_hands(code: int) -> bool:

@@ -11,6 +11,7 @@ ignore it and choose). A client that hangs up aborts its request, so canaries do
 import asyncio
 import json
 import secrets
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from vllm_watch.errors import WatchError
@@ -69,8 +70,8 @@ class CanarySource:
         self._session = session
         seconds = settings.timeout_seconds
         connect = min(scrape.connect_timeout_seconds, seconds)
-        self._limits = http.Limits(connect, seconds, _BODY_BYTES_MAX)
-        self._small = http.Limits(connect, min(scrape.timeout_seconds, seconds), _BODY_BYTES_MAX)
+        self._limits = http.Limits(connect, seconds, _BODY_BYTES_MAX, scrape.tls_config)
+        self._small = replace(self._limits, timeout_seconds=min(scrape.timeout_seconds, seconds))
         self._route = COMPLETIONS
 
     async def ask(self, model: str | None, engine: str | None) -> Asked | None:

@@ -12,11 +12,12 @@ spacing) is handed to prometheus_client as a whole: slow, rare, and right by con
 """
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import compress
 from typing import NamedTuple
 from weakref import WeakValueDictionary
+
+from prometheus_client import parser
+from prometheus_client.openmetrics import parser as om
 
 from vllm_watch.errors import ExpositionError
 
@@ -38,9 +39,7 @@ _HELP = re.compile(rf"# HELP ({_NAME})(?: (\S.*))?")
 _TYPE = re.compile(rf"# TYPE ({_NAME}) (\S+)")
 _ESCAPES = {"\\\\": "\\", "\\n": "\n", '\\"': '"'}
 _LABEL_ESCAPE = re.compile(r'\\[\\n"]')
-_HELP_ESCAPE = re.compile(r"\\[\\n]")
 _NUMERALS = dict.fromkeys(map(ord, "0123456789.e+-NaIfn\n"))
-_SUFFIXES = {"summary": ("_count", "_sum", ""), "histogram": ("_count", "_sum", "_bucket")}
 _TYPES = frozenset(
     (
         "counter",
@@ -56,25 +55,6 @@ _TYPES = frozenset(
 )
 
 
-class Sample(NamedTuple):
-    """One line of a body, as prometheus_client's `Sample` without exemplars."""
-
-    name: str
-    labels: dict[str, str]
-    value: float
-    timestamp: float | None = None  # Unix seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """A metric family as prometheus_client groups it: a counter's name is without `_total`."""
-
-    name: str
-    documentation: str
-    type: str
-    samples: tuple[Sample, ...]
-
-
 class Series(NamedTuple):
     """The identity of one line: its name on the wire and its labels."""
 
@@ -83,16 +63,10 @@ class Series(NamedTuple):
 
 
 class Layout:
-    """The heads of one server's body, in order. Immutable, shared between targets, hashed by identity.
+    """The heads of one server's body, in order. Immutable, shared between targets, hashed by identity."""
 
-    `outline` is given for OpenMetrics: each family without its numbers, as prometheus_client read it.
-    """
-
-    def __init__(
-        self, heads: tuple[str, ...], is_sample: bytes, outline: list[Family] | None = None
-    ) -> None:
+    def __init__(self, heads: tuple[str, ...], is_sample: bytes) -> None:
         self.heads = heads
-        self.outline = outline
         self._is_sample = is_sample
         self._is_comment = bytes(not each for each in is_sample)
         self._heads_characters = sum(map(len, heads))
@@ -131,8 +105,6 @@ class Layout:
     @property
     def series(self) -> list[Series]:
         """Every series in order; made anew at each call, since only a new layout needs it."""
-        if self.outline is not None:
-            return [Series(s.name, s.labels) for f in self.outline for s in f.samples]
         return [_series(head) for head in compress(self.heads, self._is_sample)]
 
 
@@ -143,13 +115,12 @@ class Exposition:
     that was not needed to know the numbers. `words` are the same, one by one.
     """
 
-    __slots__ = ("_families", "layout", "tails", "values", "words")
+    __slots__ = ("layout", "tails", "values", "words")
 
     def __init__(
         self,
         layout: Layout,
         values: list[float] | None,
-        families: list[Family] | None = None,
         tails: str | None = None,
         words: list[str] | None = None,
     ) -> None:
@@ -157,28 +128,21 @@ class Exposition:
         self.values = values
         self.tails = tails
         self.words = words
-        self._families = families
-
-    def families(self) -> list[Family]:
-        """The body as prometheus_client's parser gives it, family by family."""
-        if self._families is not None:
-            return self._families
-        values = self.values
-        assert values is not None, "read lazily"  # noqa: S101 - only a Reader does, and asks for no families
-        if self.layout.outline is not None:
-            return list(_fill(self.layout.outline, values))
-        return list(_group(self.layout.heads, self.layout._is_sample, values))
 
 
 class _ForeignLayout(Layout):
     """The series of a body that prometheus_client read; it never matches lines."""
 
-    def __init__(self, families: list[Family]) -> None:
-        super().__init__((), b"", families)
-        self.key = [(s.name, s.labels) for f in families for s in f.samples]
+    def __init__(self, series: list[Series]) -> None:
+        super().__init__((), b"")
+        self._series = series
 
     def read(self, body: str, *, lazily: bool = False) -> Exposition | None:
         return None
+
+    @property
+    def series(self) -> list[Series]:
+        return self._series
 
 
 class _BeyondGrammarError(Exception):
@@ -190,7 +154,7 @@ class _BeyondGrammarError(Exception):
         self.line = line
 
 
-_shared: WeakValueDictionary[tuple[bool, tuple[str, ...]], Layout] = WeakValueDictionary()
+_shared: WeakValueDictionary[tuple[str, ...], Layout] = WeakValueDictionary()
 
 
 class Parser:
@@ -213,27 +177,23 @@ class Parser:
                 f"the body has {len(lines)} lines, more than {SERIES_MAX}",
                 "Check that the URL is a vLLM server's and not an aggregator's.",
             )
-        outline = None
+        theirs = _with_prometheus_client(body, None, openmetrics=True) if openmetrics else None
         try:
-            if openmetrics:
-                outline = _with_prometheus_client(body, None, openmetrics=True)
-            exposition = _learn(lines, outline)
+            exposition = _learn(lines)
         except _BeyondGrammarError as odd:
-            families = outline or _with_prometheus_client(body, odd, openmetrics=False)
-            return self._foreign(families)
+            return self._foreign(theirs or _with_prometheus_client(body, odd, openmetrics=False))
         self._layout = exposition.layout
         return exposition
 
-    def _foreign(self, families: list[Family]) -> Exposition:
-        layout = _ForeignLayout(families)
+    def _foreign(self, samples: list[tuple[Series, float]]) -> Exposition:
+        series = [each for each, _ in samples]
         # Equal series keep the layout, so that readers need not bind to it anew.
-        if isinstance(self._layout, _ForeignLayout) and self._layout.key == layout.key:
-            layout = self._layout
-        self._layout = layout
-        return Exposition(layout, [float(s.value) for f in families for s in f.samples], families)
+        if not isinstance(self._layout, _ForeignLayout) or self._layout.series != series:
+            self._layout = _ForeignLayout(series)
+        return Exposition(self._layout, [value for _, value in samples])
 
 
-def _learn(lines: list[str], outline: list[Family] | None = None) -> Exposition:
+def _learn(lines: list[str]) -> Exposition:
     heads: list[str] = []
     is_sample = bytearray()
     values: list[float] = []
@@ -248,10 +208,10 @@ def _learn(lines: list[str], outline: list[Family] | None = None) -> Exposition:
             raise _BeyondGrammarError(index, line)
         heads.append(line)
         is_sample.append(0)
-    key = (outline is not None, tuple(heads))
+    key = tuple(heads)
     layout = _shared.get(key)
     if layout is None:
-        layout = _shared[key] = Layout(key[1], bytes(is_sample), outline)
+        layout = _shared[key] = Layout(key, bytes(is_sample))
     return Exposition(layout, values)
 
 
@@ -292,79 +252,17 @@ def _series(head: str) -> Series:
     if not labels:
         return Series(match[1], {})
     if "\\" in labels:
-        return Series(
-            match[1], {k: _unescape(_LABEL_ESCAPE, v) for k, v in _LABELS.findall(labels)}
-        )
+        return Series(match[1], {k: _unescaped(v) for k, v in _LABELS.findall(labels)})
     return Series(match[1], dict(_LABELS.findall(labels)))
 
 
-def _unescape(pattern: re.Pattern[str], text: str) -> str:
-    return pattern.sub(lambda match: _ESCAPES[match[0]], text)
-
-
-class _Group:
-    """The family that the lines being read belong to."""
-
-    def __init__(self, name: str = "", allowed: tuple[str, ...] = ()) -> None:
-        self.name = name
-        self.documentation = ""
-        self.type = "untyped"
-        self.allowed = allowed
-        self.samples: list[Sample] = []
-
-    def family(self) -> Family:
-        name, samples = self.name, self.samples
-        if self.type == "counter":
-            if name.endswith("_total"):
-                name = name[: -len("_total")]
-            else:
-                samples = [s._replace(name=s.name + "_total") for s in samples]
-        typ = "unknown" if self.type == "untyped" else self.type
-        return Family(name, self.documentation, typ, tuple(samples))
-
-
-def _fill(outline: list[Family], values: list[float]) -> Iterator[Family]:
-    numbers = iter(values)
-    for family in outline:
-        samples = tuple(s._replace(value=next(numbers)) for s in family.samples)
-        yield Family(family.name, family.documentation, family.type, samples)
-
-
-def _group(heads: tuple[str, ...], is_sample: bytes, values: list[float]) -> Iterator[Family]:
-    group = _Group()
-    numbers = iter(values)
-    for head, sample in zip(heads, is_sample, strict=True):
-        if sample:
-            name, labels = _series(head)
-            value = Sample(name, labels, next(numbers))
-            if name in group.allowed:
-                group.samples.append(value)
-                continue
-            if group.name:
-                yield group.family()
-            group = _Group()
-            yield Family(name, "", "unknown", (value,))
-            continue
-        line = head.strip()
-        match = _HELP.fullmatch(line) or _TYPE.fullmatch(line)
-        if match is None:
-            continue
-        if match[1] != group.name:
-            if group.name:
-                yield group.family()
-            group = _Group(match[1], (match[1],))
-        if line.startswith("# HELP"):
-            group.documentation = _unescape(_HELP_ESCAPE, match[2] or "")
-        else:
-            group.type = match[2]
-            group.allowed = tuple(group.name + s for s in _SUFFIXES.get(group.type, ("",)))
-    if group.name:
-        yield group.family()
+def _unescaped(value: str) -> str:
+    return _LABEL_ESCAPE.sub(lambda match: _ESCAPES[match[0]], value)
 
 
 def _with_prometheus_client(
     body: str, odd: _BeyondGrammarError | None, *, openmetrics: bool
-) -> list[Family]:
+) -> list[tuple[Series, float]]:
     where = f"line {odd.index + 1}: {odd.line[:_EXCERPT_CHARS]!r}" if odd else "OpenMetrics"
     remedy = "Check with curl what the URL answers; a proxy or another service may stand there."
     if len(body) > FOREIGN_BODY_CHARS_MAX:
@@ -373,28 +271,12 @@ def _with_prometheus_client(
         )
     try:
         if openmetrics:
-            from prometheus_client.openmetrics import parser as om  # noqa: PLC0415 - rare
-
             metrics = list(om.text_string_to_metric_families(body))  # type: ignore[no-untyped-call]
         else:
-            from prometheus_client import parser  # noqa: PLC0415 - rare
-
             metrics = list(parser.text_string_to_metric_families(body))
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
         said = f" ({error})" if str(error) else ""
         if openmetrics:
             raise ExpositionError(f"the body is not OpenMetrics{said[:200]}", remedy) from error
         raise ExpositionError(f"{where} is not the Prometheus text format", remedy) from error
-    return [
-        Family(
-            m.name,
-            m.documentation,
-            m.type,
-            tuple(Sample(s.name, s.labels, s.value, _seconds(s.timestamp)) for s in m.samples),
-        )
-        for m in metrics
-    ]
-
-
-def _seconds(timestamp: object) -> float | None:
-    return None if timestamp is None else float(timestamp)  # type: ignore[arg-type]
+    return [(Series(s.name, s.labels), float(s.value)) for m in metrics for s in m.samples]

@@ -1,23 +1,15 @@
 """One bounded HTTP call, and how it ended: the only way in which the watcher talks to an engine."""
 
-import errno
 import time
-import zlib
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from urllib.parse import urljoin, urlsplit
 
 from vllm_watch.samples.observation import Call
+from vllm_watch.settings.tls import TlsConfig
 from vllm_watch.sources import own_trouble
-from vllm_watch.sources.http_failures import (
-    BrokenOffError,
-    NotAskedError,
-    NotConnectedError,
-    NotHttpError,
-    NotUnpackedError,
-    OutOfTimeError,
-    TooLargeError,
-)
-from vllm_watch.sources.http_response import OK
+from vllm_watch.sources.http_connection import Reply
+from vllm_watch.sources.http_request import URL_CHARS_MAX
 from vllm_watch.sources.http_session import Bounds, Session
 
 CONNECT_SHARE = 0.75
@@ -29,15 +21,17 @@ REDIRECTS_MAX = 2
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _ERROR_CHARS_MAX = 300
+_SYSTEM_TLS = TlsConfig()
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of one call: seconds until connected, seconds until the last byte, bytes of the body."""
+    """Bounds of one call: seconds until connected, seconds until the last byte, bytes of the body; and its TLS."""
 
     connect_timeout_seconds: float
     timeout_seconds: float
     body_bytes_max: int
+    tls: TlsConfig = _SYSTEM_TLS
 
 
 @dataclass(slots=True)
@@ -48,9 +42,8 @@ class Answer:
     body: bytes = b""
     content_type: str = ""
     url: str = ""  # where the answer came from, after redirects
-    headers: dict[str, str] = field(default_factory=dict)  # by names in lower case
+    headers: Mapping[str, str] = field(default_factory=dict)  # by names in lower case
     arrived_monotonic_s: float = 0.0  # when its last byte came, or that it failed was known
-    late_s: float = 0.0  # how much later than due our own clock ended it
 
 
 def new_session() -> Session:
@@ -60,28 +53,17 @@ def new_session() -> Session:
 
 async def get(session: Session, url: str, limits: Limits, headers: dict[str, str]) -> Answer:
     """GET `url`. Never raises for anything that the other side or the network does."""
-    started = time.monotonic()
-    deadline = started + limits.timeout_seconds
-    answer = await _fairly(session, url, limits, headers, limits.timeout_seconds)
+    began_s = time.monotonic()
+    deadline_s = began_s + limits.timeout_seconds
+    reply = await _fairly(session, url, limits, headers, limits.timeout_seconds)
     for _ in range(REDIRECTS_MAX):
-        location = answer.headers.get("location")
-        if answer.call.status not in _REDIRECTS or location is None:
-            break
-        there = _on_same_server(url, location)
-        if there is None:
+        there = _on_same_server(url, reply.headers.get("location", ""))
+        if reply.status not in _REDIRECTS or there is None:
             break
         url = there
-        left = max(0.001, deadline - time.monotonic())
-        answer = await _fairly(session, url, limits, headers, left)
-    call = answer.call
-    answer.call = Call(
-        outcome=call.outcome,
-        status=call.status,
-        error=call.error,
-        latency_s=answer.arrived_monotonic_s - started,
-    )
-    answer.url = url
-    return answer
+        left_s = max(0.001, deadline_s - time.monotonic())
+        reply = await _fairly(session, url, limits, headers, left_s)
+    return _answer(reply, url, began_s)
 
 
 async def post(
@@ -91,116 +73,53 @@ async def post(
 
     An answer other than 200 keeps the beginning of its body, which says what was wrong.
     """
-    started = time.monotonic()
-    answer = await _once(session, "POST", url, limits, headers, limits.timeout_seconds, body)
-    if own_trouble.is_late(answer.late_s, limits.timeout_seconds):
-        answer = _held_up(answer.late_s)
-    answer.call = replace(answer.call, latency_s=answer.arrived_monotonic_s - started)
-    answer.url = url
-    return answer
+    began_s = time.monotonic()
+    bounds = _bounds(limits, limits.timeout_seconds)
+    reply = await session.ask("POST", url, headers, body, bounds)
+    if own_trouble.is_late(reply.late_s, limits.timeout_seconds):
+        reply = _held_up(reply.late_s)
+    return _answer(reply, url, began_s)
+
+
+def _answer(reply: Reply, url: str, began_s: float) -> Answer:
+    arrived_s = reply.arrived_monotonic_s or time.monotonic()
+    error = reply.error and reply.error[:_ERROR_CHARS_MAX]
+    call = Call(outcome=reply.outcome, status=reply.status, error=error, latency_s=arrived_s - began_s)  # fmt: skip
+    content_type = reply.headers.get("content-type", "")
+    return Answer(call, reply.body, content_type, url, reply.headers, arrived_s)
 
 
 async def _fairly(
-    session: Session,
-    url: str,
-    limits: Limits,
-    headers: dict[str, str],
-    seconds: float,
-) -> Answer:
+    session: Session, url: str, limits: Limits, headers: dict[str, str], seconds: float
+) -> Reply:
     """GET, once more where we did not run while the answer was due: it may have come in time."""
     late_s = 0.0
     for _ in range(2):
-        answer = await _once(session, "GET", url, limits, headers, seconds)
-        late_s = answer.late_s
+        reply = await session.ask("GET", url, headers, None, _bounds(limits, seconds))
+        late_s = reply.late_s
         if not own_trouble.is_late(late_s, seconds):
-            return answer
+            return reply
     return _held_up(late_s)
 
 
-def _connect_seconds(limits: Limits, seconds: float) -> float:
-    return min(limits.connect_timeout_seconds, CONNECT_SHARE * seconds)
+def _bounds(limits: Limits, seconds: float) -> Bounds:
+    connect_s = min(limits.connect_timeout_seconds, CONNECT_SHARE * seconds)
+    return Bounds(connect_s, seconds, limits.body_bytes_max, limits.tls)
 
 
-def _held_up(late_s: float) -> Answer:
-    call = Call(outcome=own_trouble.OUTCOME, error=own_trouble.held_up(late_s))
-    return Answer(call, arrived_monotonic_s=time.monotonic())
+def _held_up(late_s: float) -> Reply:
+    return Reply(own_trouble.OUTCOME, own_trouble.held_up(late_s))
 
 
 def _on_same_server(url: str, location: str) -> str | None:
-    """Where a redirect leads; None: elsewhere, or nowhere.
+    """Where a redirect leads; None: elsewhere, nowhere, or too far to write.
 
     Another host could be anyone's: keys and trust end at the origin that was configured.
     """
     try:
         there = urljoin(url, location)
-        return there if urlsplit(there)[:2] == urlsplit(url)[:2] else None
+        if location and len(there) <= URL_CHARS_MAX and urlsplit(there)[:2] == urlsplit(url)[:2]:
+            return there
     except ValueError:
-        return None
-
-
-async def _once(
-    session: Session,
-    method: str,
-    url: str,
-    limits: Limits,
-    headers: dict[str, str],
-    seconds: float,
-    body: bytes | None = None,
-) -> Answer:
-    bounds = Bounds(_connect_seconds(limits, seconds), seconds, limits.body_bytes_max)
-    try:
-        status, said, body, arrived_s = await session.ask(method, url, headers, body, bounds)
-    except _FAILURES as error:
-        call = _failed(error, bounds)
-        late_s = error.late_s if isinstance(error, OutOfTimeError) else 0.0
-        return Answer(call, arrived_monotonic_s=time.monotonic(), late_s=late_s)
-    if status != OK:
-        call = Call(outcome="http", status=status, error=f"HTTP {status}")
-        return Answer(call, body, headers=said, arrived_monotonic_s=arrived_s)
-    content_type = said.get("content-type", "")
-    return Answer(
-        Call(outcome="ok", status=status), body, content_type,
-        headers=said, arrived_monotonic_s=arrived_s,
-    )  # fmt: skip
-
-
-def _failed(error: Exception, bounds: Bounds) -> Call:
-    ours = own_trouble.of_error(error)
-    outcome, said = (own_trouble.OUTCOME, ours) if ours else _outcome(error, bounds)
-    # A body is only begun where the status was 200.
-    status = OK if isinstance(error, TooLargeError | NotUnpackedError) else None
-    return Call(outcome=outcome, status=status, error=said[:_ERROR_CHARS_MAX])
-
-
-_FAILURES = (
-    NotAskedError, NotConnectedError, OutOfTimeError, NotHttpError, BrokenOffError, TooLargeError, NotUnpackedError,
-    OSError, ValueError, zlib.error, MemoryError,
-)  # fmt: skip
-
-
-def _outcome(error: Exception, bounds: Bounds) -> tuple[str, str]:  # noqa: C901 - a table
-    match error:
-        case NotConnectedError(step="dns"):
-            return "dns", f"the host name does not resolve: {error.os_error}"
-        case NotConnectedError(step="tls"):
-            return "tls", f"the TLS handshake failed: {error.os_error}"
-        case NotConnectedError() if error.os_error.errno == errno.ECONNREFUSED:
-            return "refused", "connection refused: nothing listens there"
-        case NotConnectedError():
-            return "connect_timeout", f"no connection: {error.os_error.strerror or error.os_error}"
-        case OutOfTimeError(connected=False):
-            return "connect_timeout", f"no connection within {bounds.connect_seconds:g} s"
-        case OutOfTimeError():
-            return "read_timeout", f"connected, but no complete answer within {bounds.seconds:g} s"
-        case NotHttpError():
-            return "garbled", f"the answer is not HTTP: {error}"
-        case BrokenOffError(in_body=True):
-            return "disconnected", "the connection broke off in the middle of the body"
-        case BrokenOffError() | OSError():
-            return "disconnected", f"the connection broke off: {error}"
-        case TooLargeError():
-            return "too_large", str(error)
-        case NotAskedError() | NotUnpackedError():
-            return "garbled", str(error)
-        case _:
-            return "garbled", f"the body cannot be unpacked: {error}"
+        pass
+    return None

@@ -5,40 +5,42 @@ given up, or whose end is the connection's.
 """
 
 import asyncio
+import ssl
 import time
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from vllm_watch.sources import http_response
-from vllm_watch.sources.http_body import Body
-from vllm_watch.sources.http_failures import (
-    BrokenOffError,
-    NotHttpError,
-    NotUnpackedError,
-    OutOfTimeError,
-    TooLargeError,
-)
+from vllm_watch.sources import own_trouble
+from vllm_watch.sources.http_response import OK, ResponseReader
 
 REFUSAL_BYTES_MAX = 2048
 """Of a body that says why a POST was refused: a sentence or two."""
+
+_NO_WORD = (
+    "the server closed the connection after the TLS handshake, without a word: does it ask for a certificate "
+    "(tls_config.cert_file), or refuse the one that it is shown?"
+)
 
 
 class Wanted(NamedTuple):
     """What is expected of an answer."""
 
     deadline_s: float  # of the loop's clock
+    seconds: float  # that were there in all, for the words
     body_bytes_max: int
     refusal: bool  # is the beginning of the body wanted where the status is not 200?
 
 
-class Response(NamedTuple):
-    """An answer that was had."""
+class Reply(NamedTuple):
+    """How a question ended. No exception: its traceback would hold what came of the body until a collection."""
 
-    status: int
-    headers: dict[str, str]  # by names in lower case
-    body: bytes
-    arrived_monotonic_s: float  # when its last byte came, which may be long before anyone looks
+    outcome: str  # one of samples.observation.OUTCOMES
+    error: str | None = None
+    status: int | None = None
+    headers: Mapping[str, str] = {}  # by names in lower case
+    body: bytes = b""
+    arrived_monotonic_s: float = 0.0  # when its last byte came, maybe long before anyone looks
+    late_s: float = 0.0  # how much later than due our own clock ended it
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -48,59 +50,56 @@ class Connection(asyncio.BufferedProtocol):
     out of it at once. Without it asyncio makes 256 kB of room for each answer, which costs more than to read it.
     """
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        room: memoryview,
-        lost: Callable[["Connection"], None],
-    ) -> None:
-        self._loop = loop
+    def __init__(self, room: memoryview, lost: Callable[["Connection"], None]) -> None:
+        self._loop = asyncio.get_running_loop()
         self._room = room
         self._tell_lost = lost
         self._transport: asyncio.Transport | None = None
-        self._waiter: asyncio.Future[Response] | None = None
-        self._reader = http_response.ResponseReader()
-        self._body: Body | None = None
-        self._refusal = b""
-        self._wanted = Wanted(0.0, 0, refusal=False)
-        self._early = b""  # what came before anything was asked
-        self._lost: tuple[Exception | None] | None = None  # with what error, once it is
+        self._waiter: asyncio.Future[Reply] | None = None
+        self._reader = ResponseReader()
+        self._wanted = Wanted(0.0, 0.0, 0, refusal=False)
+        self._error: Exception | None = None  # that ended it
+        self._tls_13 = False
+        self._heard = False  # has any byte ever come?
         self._given_up = False  # was it us who ended it?
-        self.asked = 0
         self.begun = False  # has any byte of the answer come?
         self.reusable = False
-        self.idle_since_s = 0.0
-        self.closed: asyncio.Future[None] = loop.create_future()
+        self._end_of_stay: asyncio.TimerHandle | None = None
 
     @property
     def is_open(self) -> bool:
         """Is there still somebody at the other end, as far as we have heard?"""
-        return self._lost is None and self._transport is not None and not self._transport.is_closing()  # fmt: skip
+        return self._transport is not None and not self._transport.is_closing()
 
-    async def exchange(self, request: bytes, wanted: Wanted) -> Response:
-        """Ask, and wait for the answer. Raises what http_failures has, ValueError, zlib.error, MemoryError."""
-        waiter: asyncio.Future[Response] = self._loop.create_future()
+    async def exchange(self, request: bytes, wanted: Wanted) -> Reply:
+        """Ask, and wait for the answer."""
+        if self._transport is None:  # it was closed before we asked
+            return self._broken_off()
+        waiter: asyncio.Future[Reply] = self._loop.create_future()
         self._waiter = waiter
-        self.asked += 1
         self._wanted, self.begun, self.reusable = wanted, False, False
+        self._reader.expect(wanted.body_bytes_max, REFUSAL_BYTES_MAX if wanted.refusal else 0)
         timer = self._loop.call_at(wanted.deadline_s, self._time_out)
         try:
-            if self._transport is not None:
-                self._transport.write(request)
-            self._begin()
+            self._transport.write(request)
+            self._transport.resume_reading()
             return await waiter
         except asyncio.CancelledError:
             self.reusable = False
-            if not waiter.cancelled():
-                waiter.exception()  # it had failed in the same moment; nobody is left to be told
             raise
         finally:
             timer.cancel()
             if not self.reusable:
                 self.abort()
             # An idle connection holds nothing: of a thousand, the bodies would be 50 MB.
-            self._waiter, self._reader = None, http_response.ResponseReader()
-            self._body, self._refusal = None, b""
+            self._waiter = None
+            self._reader.expect(0)
+
+    def stay(self, seconds: float | None = None) -> None:
+        """End it after so long, if nobody asks any more; None: somebody does."""
+        if self._end_of_stay is not None:
+            self._end_of_stay.cancel()
+        self._end_of_stay = self._loop.call_later(seconds, self.abort) if seconds else None
 
     def abort(self) -> None:
         """End it now."""
@@ -108,105 +107,87 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    # --- what asyncio calls
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - TCP and TLS are
         self._transport = transport
+        secure = transport.get_extra_info("ssl_object")
+        self._tls_13 = secure is not None and secure.version() == "TLSv1.3"
+        transport.pause_reading()  # who speaks before it is asked is heard when it is
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._room
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._arrived(bytes(self._room[:nbytes]))
-
-    def _arrived(self, data: bytes) -> None:
-        waiter = self._waiter
-        if waiter is None or waiter.done():
-            self._unasked(data)
-            return
-        self.begun = True
-        reader = self._reader
-        try:
-            piece = reader.feed(data)
-            if reader.status == http_response.OK:
-                self._take(piece)
-            elif reader.status:
-                self._take_other(piece)
-        except (NotHttpError, TooLargeError, NotUnpackedError, zlib.error, ValueError, MemoryError) as error:  # fmt: skip
-            waiter.set_exception(error)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._lost = (exc,)
-        self._transport = None
-        self._tell_lost(self)
-        if not self.closed.done():
-            self.closed.set_result(None)
-        self._end(exc)
-
-    def _begin(self) -> None:
-        """Take into account what happened before we asked: who speaks first may also have gone already."""
-        if self._early:
-            early, self._early = self._early, b""
-            self._arrived(early)
-        if self._lost is not None:
-            self._end(self._lost[0])
-
-    def _unasked(self, data: bytes) -> None:
-        """Bytes that answer nothing: kept where the connection is new, otherwise its end."""
-        if self.asked or len(self._early) > http_response.HEAD_BYTES_MAX:
+        waiter, reader = self._waiter, self._reader
+        if waiter is None or waiter.done():  # these bytes answer nothing
             self.reusable = False
             self.abort()
-        else:
-            self._early += data
-
-    def _take(self, piece: bytes) -> None:
-        if self._body is None:
-            encoding = self._reader.headers.get("content-encoding", "")
-            self._body = Body(encoding, self._wanted.body_bytes_max)
-        if piece:
-            self._body.take(piece)
-        if self._reader.whole:
-            self._done(self._body.finish())
-
-    def _take_other(self, piece: bytes) -> None:
-        """An answer that is no success: its status is enough, or it and the beginning of what it says."""
-        if not self._wanted.refusal:
-            self._done(b"")
             return
-        self._refusal += piece[: REFUSAL_BYTES_MAX - len(self._refusal)]
-        if self._reader.whole or len(self._refusal) == REFUSAL_BYTES_MAX:
-            self._done(self._refusal)
+        self.begun = self._heard = True
+        try:
+            reader.feed(self._room[:nbytes])
+            if reader.ended:
+                self._done()
+        except MemoryError as error:
+            self._end(Reply(own_trouble.OUTCOME, own_trouble.of_error(error)))
 
-    def _done(self, body: bytes) -> None:
-        reader, waiter = self._reader, self._waiter
-        assert waiter is not None  # noqa: S101 - callers have looked
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport, self._error = None, exc
+        self.stay()
+        self._tell_lost(self)
+        if exc is None and not self._given_up and self._reader.end():
+            self._done()
+        else:
+            self._end(self._broken_off())
+        self._reader.close()
+
+    # --- how a question ends
+
+    def _done(self) -> None:
+        reader = self._reader
+        if reader.wrong is not None:
+            outcome, said = reader.wrong
+            if outcome == "too_large":
+                said = f"the body is longer than {self._wanted.body_bytes_max} bytes"
+            self._end(Reply(outcome, said, reader.status or None))
+            return
+        outcome, error = ("ok", None) if reader.status == OK else ("http", f"HTTP {reader.status}")
         self.reusable = reader.whole and reader.keeps and not reader.extra and self.is_open
-        waiter.set_result(Response(reader.status, reader.headers, body, time.monotonic()))
+        self._end(Reply(outcome, error, reader.status, reader.headers, reader.body(), time.monotonic()))  # fmt: skip
 
     def _time_out(self) -> None:
+        reader, seconds = self._reader, self._wanted.seconds
         late_s = self._loop.time() - self._wanted.deadline_s
-        self._fail(OutOfTimeError(late_s, connected=True))
+        if reader.status:
+            came = f"its head came, and {reader.body_bytes} bytes of the body"
+        else:
+            came = "its head did not end" if self.begun else "not a byte came"
+        said = f"connected, but no complete answer within {seconds:g} s: {came}"
+        self._end(Reply("read_timeout", said, late_s=late_s))
 
-    def _end(self, error: Exception | None) -> None:
-        """The connection is over: properly where `error` is None."""
+    def _broken_off(self) -> Reply:
+        error = self._error
+        ours = None if error is None else own_trouble.of_error(error)
+        if ours is not None:
+            return Reply(own_trouble.OUTCOME, ours)
+        if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+            return Reply("tls", f"the server ended TLS: {error}")
+        if self._tls_13 and not self._heard and not self._given_up:
+            # A client's certificate is judged after the handshake, and asyncio's servers (uvicorn) close without
+            # a word. Taken for an engine that breaks off, one that has run out would restart a fleet.
+            return Reply("tls", _NO_WORD)
+        if self._reader.status:
+            return Reply("disconnected", "the connection broke off in the middle of the body")
+        said = "Server disconnected" if error is None else str(error) or type(error).__name__
+        return Reply("disconnected", f"the connection broke off: {said}")
+
+    def _end(self, reply: Reply) -> None:
+        """This ended it; but where a refusal was begun, its status and what came of it are the answer."""
         waiter, reader = self._waiter, self._reader
         if waiter is None or waiter.done():
             return
-        if error is None and not self._given_up and reader.status and reader.end():
-            try:
-                (self._take if reader.status == http_response.OK else self._take_other)(b"")
-            except (NotUnpackedError, ValueError) as failed:
-                waiter.set_exception(failed)
-        elif isinstance(error, MemoryError):
-            waiter.set_exception(error)
-        else:
-            self._fail(BrokenOffError(error, in_body=bool(reader.status)))
-
-    def _fail(self, error: Exception) -> None:
-        """What ended it, unless a refusal was begun: then its status and what came of it are the answer."""
-        waiter = self._waiter
-        if waiter is None or waiter.done():
-            return
-        if self._refusal:
-            self._done(self._refusal)
-        else:
-            waiter.set_exception(error)
+        if reply.outcome in ("read_timeout", "disconnected") and reader.status not in (0, OK):
+            reply = Reply("http", f"HTTP {reader.status}", reader.status, reader.headers, reader.body(), time.monotonic())  # fmt: skip
+        waiter.set_result(reply)

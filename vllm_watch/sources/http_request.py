@@ -3,10 +3,17 @@
 import base64
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from vllm_watch import __version__
+
+URL_CHARS_MAX = 2048
+"""Of one that is asked: proxies take 8 kB, no engine's has a hundred, and a redirect may name any."""
+
+PLACES_MAX = 4096
+"""URLs taken apart that are remembered (1 kB each, 10 kB at worst): two that are asked at each look of 1,000 targets, and room."""
 
 _DEFAULTS = {
     "Accept": "*/*",
@@ -36,8 +43,11 @@ class Place(NamedTuple):
     authorization: str  # of the URL's user and password; "": it has none
 
 
+@lru_cache(PLACES_MAX)
 def place(url: str) -> Place:
     """Take a URL apart. Raises ValueError where it is none."""
+    if len(url) > URL_CHARS_MAX:
+        raise ValueError(f"the URL is longer than {URL_CHARS_MAX} characters")
     parts = urlsplit(url)
     if parts.scheme not in _PORT_OF_SCHEME or not parts.hostname:
         raise ValueError("the URL does not lead to an HTTP server")

@@ -1,4 +1,4 @@
-"""What is kept from one call to the next: connections that can be used again, addresses, URLs taken apart.
+"""What is kept from one call to the next: connections that can be used again, addresses, whom to trust.
 
 A question is sent once. Only a GET is sent once more, on a new connection, where the old one was closed before
 a byte of the answer came: servers close idle connections (uvicorn after 5 s), at times as we use them.
@@ -6,36 +6,47 @@ Nothing else goes over a connection that was used before, so nothing else can me
 """
 
 import asyncio
+import errno
+import re
+import ssl
 from collections.abc import Mapping
-from contextlib import suppress
-from types import TracebackType
 from typing import NamedTuple, Self
 
-from vllm_watch.sources.http_connecting import Connecting
-from vllm_watch.sources.http_connection import Connection, Response, Wanted
-from vllm_watch.sources.http_failures import BrokenOffError, NotAskedError, OutOfTimeError
+import aiohappyeyeballs
+
+from vllm_watch.settings.tls import TlsConfig, TlsFileError
+from vllm_watch.sources import own_trouble
+from vllm_watch.sources.http_connection import Connection, Reply, Wanted
 from vllm_watch.sources.http_names import Names
-from vllm_watch.sources.http_request import Origin, Place, place, request
+from vllm_watch.sources.http_request import Origin, place, request
+from vllm_watch.sources.http_trust import Trust
 
 IDLE_SECONDS = 75.0
 """A connection that was not used for so long is closed: nobody asks this server any more."""
 
-SWEEP_SECONDS = 15.0
-URLS_MAX = 8192
-"""Remembered at once: some for each of a thousand servers. Beyond, they are taken apart anew."""
+HEAD_START_SECONDS = 0.25
+"""So long an address has before the next is tried beside it (RFC 8305, 8)."""
 
 ROOM_BYTES = 256 << 10
 """Taken from a socket at once: more than a usual /metrics, so that it is one turn of the loop."""
 
-_CLOSE_SECONDS = 1.0  # an aborted connection ends in the next turn of the loop
+_CLOSE_TURNS = 4  # of the loop: an aborted connection ends in the next one, and TLS two later
 
 
 class Bounds(NamedTuple):
-    """Of one call: until connected, until the last byte, and of the body."""
+    """Of one call: until connected, until the last byte, and of the body; and its TLS."""
 
     connect_seconds: float
     seconds: float
     body_bytes_max: int
+    tls: TlsConfig
+
+
+class _To(NamedTuple):
+    """Connections to one origin, made with one idea of whom to trust there, serve each other's calls."""
+
+    origin: Origin
+    tls: TlsConfig
 
 
 class Session:
@@ -43,23 +54,16 @@ class Session:
 
     def __init__(self, names: Names | None = None) -> None:
         self._names = names if names is not None else Names()
-        self._connecting = Connecting(self._names)
-        self._idle: dict[Origin, list[Connection]] = {}  # the one used last is last
+        self._trust = Trust()
+        self._idle: dict[_To, list[Connection]] = {}  # the one used last is last
         self._open: set[Connection] = set()
-        self._places: dict[str, Place] = {}
-        self._sweeper: asyncio.TimerHandle | None = None
         self._closed = False
         self._room = memoryview(bytearray(ROOM_BYTES))
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property
@@ -71,104 +75,126 @@ class Session:
         """End every connection; calls under way fail."""
         self._closed = True
         self._names.close()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        self._idle.clear()
-        ending = [connection.closed for connection in self._open]
         for connection in list(self._open):
             connection.abort()
-        if ending:
-            await asyncio.wait(ending, timeout=_CLOSE_SECONDS)
+        for _ in range(_CLOSE_TURNS):
+            await asyncio.sleep(0)
 
     async def ask(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, bounds: Bounds
-    ) -> Response:
-        """Make one call. Raises what http_failures has, ValueError, zlib.error, MemoryError."""
+    ) -> Reply:
+        """Make one call."""
         if self._closed:
             raise RuntimeError("the session is closed")
-        began_s = asyncio.get_running_loop().time()
+        now_s = asyncio.get_running_loop().time()
         try:
-            to = self._places.get(url) or self._taken_apart(url)
-            question = request(method, to, headers, body)
+            there = place(url)
+            question = request(method, there, headers, body)
         except ValueError as error:
-            raise NotAskedError(f"it cannot be asked: {error}") from error
-        wanted = Wanted(began_s + bounds.seconds, bounds.body_bytes_max, method != "GET")
-        if method == "GET" and (kept := self._kept(to.origin, began_s)) is not None:
-            try:
-                return await self._exchange(to.origin, kept, question, wanted)
-            except BrokenOffError:
-                if kept.begun:
-                    raise
-        connection = await self._connected(to.origin, bounds, wanted.deadline_s)
-        return await self._exchange(to.origin, connection, question, wanted)
-
-    def _taken_apart(self, url: str) -> Place:
-        if len(self._places) >= URLS_MAX:
-            self._places.clear()
-        taken = self._places[url] = place(url)
-        return taken
+            return Reply("garbled", f"it cannot be asked: {error}")
+        to = _To(there.origin, bounds.tls)
+        wanted = Wanted(now_s + bounds.seconds, bounds.seconds, bounds.body_bytes_max, method != "GET")  # fmt: skip
+        if method == "GET" and (kept := self._kept(to)) is not None:
+            reply = await self._exchange(to, kept, question, wanted)
+            if reply.outcome != "disconnected" or kept.begun:
+                return reply
+        connection = await self._connected(to, bounds.connect_seconds, wanted)
+        if isinstance(connection, Reply):
+            return connection
+        return await self._exchange(to, connection, question, wanted)
 
     async def _exchange(
-        self, origin: Origin, connection: Connection, question: bytes, wanted: Wanted
-    ) -> Response:
-        response = await connection.exchange(question, wanted)
+        self, to: _To, connection: Connection, question: bytes, wanted: Wanted
+    ) -> Reply:
+        reply = await connection.exchange(question, wanted)
         if connection.reusable and not self._closed:
-            self._keep(origin, connection)
-        return response
+            connection.stay(IDLE_SECONDS)
+            self._idle.setdefault(to, []).append(connection)
+        return reply
 
-    async def _connected(self, origin: Origin, bounds: Bounds, deadline_s: float) -> Connection:
-        loop = asyncio.get_running_loop()
-        connect_by_s = loop.time() + bounds.connect_seconds
-        due_s = min(connect_by_s, deadline_s)
-        try:
-            async with asyncio.timeout_at(due_s) as limit:
-                connection = await self._connecting.connect(
-                    origin, lambda: Connection(loop, self._room, self._lost)
-                )
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            # At the deadline: a server that had taken a connection before, and hung.
-            raise OutOfTimeError(loop.time() - due_s, connected=due_s < connect_by_s) from error
-        self._open.add(connection)
-        if not connection.is_open:
-            self._open.discard(connection)
-        elif self._closed:
-            connection.abort()
-        return connection
-
-    def _kept(self, origin: Origin, now_s: float) -> Connection | None:
+    def _kept(self, to: _To) -> Connection | None:
         """Return an idle connection that is still open, as far as we have heard."""
-        kept = self._idle.get(origin)
+        kept = self._idle.get(to)
         while kept:
             connection = kept.pop()
-            if connection.is_open and now_s - connection.idle_since_s < IDLE_SECONDS:
+            connection.stay()
+            if connection.is_open:
                 return connection
-            connection.abort()
         return None
 
-    def _keep(self, origin: Origin, connection: Connection) -> None:
-        loop = asyncio.get_running_loop()
-        connection.idle_since_s = loop.time()
-        self._idle.setdefault(origin, []).append(connection)
-        if self._sweeper is None:
-            self._sweeper = loop.call_later(SWEEP_SECONDS, self._sweep)
-
-    def _lost(self, connection: Connection) -> None:
+    def _lost(self, to: _To, connection: Connection) -> None:
         self._open.discard(connection)
+        kept = self._idle.get(to, [])
+        if connection in kept:
+            kept.remove(connection)
+        if not kept:
+            self._idle.pop(to, None)
 
-    def _sweep(self) -> None:
-        """End what has been idle for long, and forget what has ended."""
-        self._sweeper = None
+    # --- connecting
+
+    async def _connected(self, to: _To, seconds: float, wanted: Wanted) -> Connection | Reply:
         loop = asyncio.get_running_loop()
-        now_s = loop.time()
-        for origin, kept in list(self._idle.items()):
-            for connection in list(kept):
-                if not connection.is_open or now_s - connection.idle_since_s >= IDLE_SECONDS:
-                    connection.abort()
-                    with suppress(ValueError):
-                        kept.remove(connection)
-            if not kept:
-                del self._idle[origin]
-        if self._idle:
-            self._sweeper = loop.call_later(SWEEP_SECONDS, self._sweep)
+        connect_by_s = loop.time() + seconds
+        due_s = min(connect_by_s, wanted.deadline_s)
+        try:
+            async with asyncio.timeout_at(due_s) as limit:
+                connection = await self._connect(to)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            late_s = loop.time() - due_s
+            if due_s < connect_by_s:  # at the deadline: it had taken a connection before, and hung
+                said = f"connected, but no complete answer within {wanted.seconds:g} s"
+                return Reply("read_timeout", said, late_s=late_s)
+            return Reply("connect_timeout", f"no connection within {seconds:g} s", late_s=late_s)
+        if isinstance(connection, Connection):
+            self._open.add(connection)
+            if not connection.is_open:
+                self._open.discard(connection)
+            elif self._closed:
+                connection.abort()
+        return connection
+
+    async def _connect(self, to: _To) -> Connection | Reply:
+        """Connect to whichever address of the origin answers first."""
+        loop, (scheme, host, port) = asyncio.get_running_loop(), to.origin
+        step = ""
+        try:
+            secure = await self._trust.context(to.tls) if scheme == "https" else None
+            step = "dns"
+            addresses = await self._names.addresses(host, port)
+            step = "tcp"
+            sock = await aiohappyeyeballs.start_connection(
+                addresses, happy_eyeballs_delay=HEAD_START_SECONDS, interleave=1
+            )
+            step = "handshake"
+            name = to.tls.server_name or host.partition("%")[0].rstrip(".")
+            _, connection = await loop.create_connection(
+                lambda: Connection(self._room, lambda lost: self._lost(to, lost)),
+                sock=sock, ssl=secure, server_hostname=name if secure else None,
+            )  # fmt: skip
+        except (OSError, TlsFileError, ValueError, MemoryError) as error:
+            if isinstance(error, ssl.SSLError):
+                self._trust.refused(to.tls)
+            return _not_connected(step, error)
+        return connection
+
+
+def _not_connected(step: str, error: Exception) -> Reply:
+    said, number = str(error), getattr(error, "errno", None)
+    # Several addresses that failed differently are one error, with all their texts.
+    numbers = [number] if number else [int(each) for each in re.findall(r"\[Errno (\d+)\]", said)]
+    if step == "tcp" and errno.ECONNREFUSED in numbers:
+        return Reply("refused", "connection refused: nothing listens there")
+    for each in (error, *(OSError(number, said) for number in numbers)):
+        if (ours := own_trouble.of_error(each)) is not None:
+            return Reply(own_trouble.OUTCOME, ours)
+    if step == "dns":
+        return Reply("dns", f"the host name does not resolve: {said}")
+    if isinstance(error, TlsFileError):
+        return Reply("tls", f"{said} ({error.remedy})")
+    if isinstance(error, ssl.SSLError | ValueError):
+        return Reply("tls", f"the TLS handshake failed: {said}")
+    if step == "handshake":  # of a dead server behind a balancer, too
+        said = f"it broke off in the TLS handshake {said}".rstrip()
+    return Reply("connect_timeout", f"no connection: {getattr(error, 'strerror', None) or said}")

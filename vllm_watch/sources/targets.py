@@ -17,9 +17,9 @@ from vllm_watch.settings.kubernetes import KubernetesDiscovery, qualified
 from vllm_watch.settings.target import TARGETS_MAX, TargetConfig, named
 from vllm_watch.sources import discovery_dns, discovery_scope
 from vllm_watch.sources.discovery_dns import DnsTargets, Resolve
+from vllm_watch.sources.discovery_files import FileTargets
 
 if TYPE_CHECKING:
-    from vllm_watch.sources.discovery_files import FileTargets
     from vllm_watch.sources.discovery_kubernetes import KubernetesTargets
 
 _log = structlog.get_logger()
@@ -70,11 +70,9 @@ class Discovery:
         self._due_s = float("-inf")
         self._targets = None  # the same servers may be given another key: they are told anew
 
-    def _read_files(self, patterns: tuple[str, ...]) -> "FileTargets | None":
+    def _read_files(self, patterns: tuple[str, ...]) -> FileTargets | None:
         if not patterns:
             return None
-        from vllm_watch.sources.discovery_files import FileTargets  # noqa: PLC0415 - brings YAML
-
         files = self._files or FileTargets(())
         files.patterns = patterns
         return files

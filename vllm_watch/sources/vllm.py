@@ -54,8 +54,8 @@ class VllmSource:
         self._session = session
         self._reader = Reader(judged_only=True)
         self._limits = http.Limits(
-            settings.connect_timeout_seconds, settings.timeout_seconds, settings.body_bytes_max
-        )
+            settings.connect_timeout_seconds, settings.timeout_seconds, settings.body_bytes_max, settings.tls_config
+        )  # fmt: skip
         self._small = replace(self._limits, body_bytes_max=_JSON_BYTES_MAX)
         self._metrics_url = f"{target.url}/metrics"
         host = urlsplit(target.url).hostname or ""

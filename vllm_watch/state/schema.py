@@ -45,7 +45,7 @@ MIGRATIONS: tuple[str, ...] = (
         id TEXT PRIMARY KEY,
         target TEXT NOT NULL,
         group_name TEXT NOT NULL,
-        state TEXT NOT NULL,       -- one of vllm_watch/restart/attempt.py
+        state TEXT NOT NULL,       -- one of vllm_watch/state/attempt.py
         began_t REAL NOT NULL,     -- Unix seconds
         said TEXT NOT NULL         -- the whole attempt, in JSON
     );

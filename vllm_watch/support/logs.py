@@ -9,15 +9,13 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from vllm_watch.settings.stages import LogSettings
 from vllm_watch.support.redaction import HIDDEN, is_secret_name, redacted
-
-if TYPE_CHECKING:  # the settings' library is not needed to log
-    from vllm_watch.settings.stages import LogSettings
 
 _DEPTH_MAX = 4  # deeper values are shown as text; nothing we log is nested deeper
 # aiohttp writes one line per request: that would be a line per scrape of ourselves.
@@ -28,7 +26,7 @@ _PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
 _CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
 
-def configure(settings: "LogSettings", stream: TextIO | None = None) -> None:
+def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
     """Send all logs to `stream` (None: stderr) as the settings say; may be called again on reload."""
     stream = sys.stderr if stream is None else stream
     level = logging.getLevelNamesMapping()[settings.level.upper()]

@@ -12,7 +12,7 @@ from vllm_watch.config import Config
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.settings.stages import GpuSettings
-from vllm_watch.signals.standing_xids import StandingXids
+from vllm_watch.signals.recent_xids import RecentXids
 from vllm_watch.sources import trace_gpus
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.watch.host_watch import HostWatch, ServerLook
@@ -52,7 +52,7 @@ class HostLoop:
         self._recorder = recorder
         self._publisher = publisher
         self._servers = servers
-        self._xids = StandingXids()
+        self._xids = RecentXids()
         self._failures: dict[str, str] = {}
         self.gpus: tuple[GpuSample, ...] | None = None  # as last polled
 

@@ -14,7 +14,7 @@ from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.incidents.lifecycle import Lifecycle, Moment
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.target import host_target
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.holders.gpu_users import GpuUsers, Place, Server
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.holders.records import GpuHolders
@@ -99,7 +99,7 @@ class HostWatch:
         if self._timeline.is_late(t, monotonic_s):
             return []
         at_s, _ = self._timeline.advance(t, monotonic_s)
-        served = any(each.serves for each in servers.values())
+        served = any(each.serves for each in servers.values()) if servers else None
         self.holders = self._judge.look(at_s, t, gpus, served=served)
         known = {
             name: Server(start_time=each.start_time if each.serves else None, pids=each.pids)
@@ -141,14 +141,14 @@ class HostWatch:
             "users": self._users.export_state(),
         }
 
-    def restore(self, state: kept.Kept) -> list[str]:
+    def restore(self, state: stored.Stored) -> list[str]:
         """Go on from what an earlier run exported; before the first look only. Returns what could not be used."""
         try:
-            kept.version(state, VERSION)
+            stored.version(state, VERSION)
             self._timeline.restore(state)
             self._users.restore(state["users"])
             self._lifecycle.restore(state["lifecycle"], self._detectors)
-        except kept.DAMAGE as error:
+        except stored.DAMAGE as error:
             return [f"all: {error!r}"]
         return []
 

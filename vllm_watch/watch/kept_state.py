@@ -11,7 +11,7 @@ from vllm_watch.detectors.base import Detector, Inherits, Remembers
 from vllm_watch.detectors.down_memory import AWAY_SECONDS_MAX, OF_ADDRESS
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Reading, ServerSample
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.engine import EngineTracker
 from vllm_watch.signals.life import Life, life_of
 from vllm_watch.signals.loading import Loading
@@ -57,47 +57,47 @@ def of_detectors(detectors: Mapping[str, Detector], at_s: float) -> dict[str, An
     }
 
 
-def away_seconds(state: kept.Kept, target: str, t: float) -> float:
-    """For how long nobody watched, at Unix time `t`. Raises one of kept.DAMAGE for what is not this target's."""
-    kept.version(state, VERSION)
+def away_seconds(state: stored.Stored, target: str, t: float) -> float:
+    """For how long nobody watched, at Unix time `t`. Raises one of stored.DAMAGE for what is not this target's."""
+    stored.version(state, VERSION)
     if state["target"] != target:
         raise ValueError(f"it is that of {state['target']!r}")
-    return max(0.0, t - kept.number(state["t"]))
+    return max(0.0, t - stored.number(state["t"]))
 
 
-def restored_signals(state: kept.Kept, target: str, away_s: float) -> TargetSignals:
-    """What is known of a server before the first look: its name and what was counted. May raise kept.DAMAGE."""
+def restored_signals(state: stored.Stored, target: str, away_s: float) -> TargetSignals:
+    """What is known of a server before the first look: its name and what was counted. May raise stored.DAMAGE."""
     server = state["server"]
     engines = {
         name: EngineSignals(
             engine=name,
-            model_name=kept.text(each["model_name"]),
-            last_progress_timestamp_seconds=kept.maybe(each["last_progress_t"]),
-            restarts=kept.whole(each["restarts"]),
+            model_name=stored.text(each["model_name"]),
+            last_progress_timestamp_seconds=stored.number_or_none(each["last_progress_t"]),
+            restarts=stored.count(each["restarts"]),
         )
-        for name, each in kept.mapping(state["engines"]).items()
+        for name, each in stored.mapping(state["engines"]).items()
         if Life.restore(each["life"])
     }
-    last_t = kept.maybe(server["last_success_timestamp_seconds"])
+    last_t = stored.number_or_none(server["last_success_timestamp_seconds"])
     return TargetSignals(
         target=target,
-        t=kept.number(state["t"]),
+        t=stored.number(state["t"]),
         up=False,
         outcome="",
         state="unknown",
         state_text="not looked at since the watcher began",
-        version=kept.maybe_text(server["version"]),
-        engine_kind=kept.maybe_text(server["engine_kind"]),
-        models=kept.texts(server["models"]),
-        process_start_time=kept.maybe(server["process_start_time"]),
+        version=stored.text_or_none(server["version"]),
+        engine_kind=stored.text_or_none(server["engine_kind"]),
+        models=stored.texts(server["models"]),
+        process_start_time=stored.number_or_none(server["process_start_time"]),
         last_success_timestamp_seconds=last_t if away_s <= AWAY_SECONDS_MAX else None,
         engines=engines,
     )
 
 
-def restored_loading(state: kept.Kept, away_s: float) -> Loading:
-    """What its starts took, and, if that was not long ago, how it was last seen. May raise kept.DAMAGE."""
-    known = Loading.restored(kept.mapping(state["loading"]))
+def restored_loading(state: stored.Stored, away_s: float) -> Loading:
+    """What its starts took, and, if that was not long ago, how it was last seen. May raise stored.DAMAGE."""
+    known = Loading.restored(stored.mapping(state["loading"]))
     if away_s <= AWAY_SECONDS_MAX:
         return known
     loading = Loading()
@@ -106,7 +106,7 @@ def restored_loading(state: kept.Kept, away_s: float) -> Loading:
 
 
 def restore_detectors(
-    detectors: Mapping[str, Detector], state: kept.Kept, away_s: float, address: str | None
+    detectors: Mapping[str, Detector], state: stored.Stored, away_s: float, address: str | None
 ) -> list[str]:
     """Give each its memory back; return what could not be used, in words.
 
@@ -117,27 +117,27 @@ def restore_detectors(
     for slug, detector in detectors.items():
         if isinstance(detector, Remembers) and away_s <= LEARNT_SECONDS:
             try:
-                memory = kept.mapping(state["detectors"][slug])
+                memory = stored.mapping(state["detectors"][slug])
                 detector.restore({k: v for k, v in memory.items() if k not in left_out}, away_s)
-            except kept.DAMAGE as error:
+            except stored.DAMAGE as error:
                 lost.append(f"{slug}: {error!r}")
     return lost
 
 
-def inherit(detectors: Mapping[str, Detector], state: kept.Kept) -> list[str]:
+def inherit(detectors: Mapping[str, Detector], state: stored.Stored) -> list[str]:
     """Give each what another server of its group has learnt; return what could not be used, in words."""
     lost = []
     for slug, detector in detectors.items():
         if isinstance(detector, Inherits):
             try:
                 detector.inherit(state["detectors"][slug])
-            except kept.DAMAGE as error:
+            except stored.DAMAGE as error:
                 lost.append(f"{slug}: {error!r}")
     return lost
 
 
 def resume(
-    tracker: EngineTracker, before: kept.Kept, sample: EngineSample, server: ServerSample
+    tracker: EngineTracker, before: stored.Stored, sample: EngineSample, server: ServerSample
 ) -> None:
     """Count on from an earlier run; a life that ended while nobody looked is counted, too."""
     ended = Life.restore(before["life"]).ended_before(life_of(sample, server))

@@ -6,32 +6,18 @@ reload changes how the target is watched.
 
 import time
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import structlog
 
 from vllm_watch.board.board import Board
-from vllm_watch.board.health import StoreHealth
 from vllm_watch.board.incidents import RESOLVED_MAX
-from vllm_watch.incidents.incident import (
-    OPENED,
-    RESOLVED,
-    Incident,
-    IncidentEvent,
-    ended,
-    from_published,
-    published,
-)
+from vllm_watch.incidents.incident import OPENED, RESOLVED, Incident, IncidentEvent, ended
 from vllm_watch.samples.target import Target
-from vllm_watch.signals import kept
-from vllm_watch.state.rows import IncidentRow, WatchRow
+from vllm_watch.state.incidents import IncidentTable
+from vllm_watch.state.learnt import Learnt
 from vllm_watch.watch.host_watch import HostWatch
 from vllm_watch.watch.watch import Watch
-
-if TYPE_CHECKING:
-    from vllm_watch.state.store import Store
-    from vllm_watch.state.troubles import Trouble
 
 _log = structlog.get_logger()
 
@@ -42,7 +28,7 @@ ORPHAN_SECONDS = 120.0
 """A target that has not come back so long after the start is gone, and its incidents with it: discovery
 asks every few seconds, and some sources answer late."""
 
-STATES_MAX = 10_000
+LEARNT_MAX = 10_000
 """As many as there may be targets."""
 
 
@@ -64,59 +50,41 @@ class Remembered(Protocol):
 class Memory:
     """One process's memory of its targets."""
 
-    def __init__(self, state_dir: Path | None, board: Board) -> None:
+    def __init__(self, disk: IncidentTable | None, board: Board) -> None:
+        self._disk = disk
         self._board = board
-        self._states: dict[str, WatchRow] = {}  # the newest that is known, by target
+        self._learnt: dict[str, Learnt] = {}  # the newest that is known, by target
         self._open: dict[str, Incident] = {}  # read as open, and not taken up yet
         self._saved_s: dict[str, float] = {}  # monotonic time of the last save, by target
         self._opened_s = time.monotonic()
-        self._store = None if state_dir is None else self._new_store(state_dir)
-        if state_dir is not None:
-            board.store = StoreHealth(str(state_dir))
-
-    def _new_store(self, state_dir: Path) -> "Store":
-        from vllm_watch.state.store import Store  # noqa: PLC0415 - brings a database
-
-        return Store(state_dir, self._tell)
-
-    def _tell(self, trouble: "Trouble | None", t: float) -> None:
-        assert self._board.store is not None  # noqa: S101 - made with the store
-        self._board.store.count(trouble and trouble.reason, trouble and trouble.cause, t)
-
-    @property
-    def holds(self) -> bool:
-        """Is there a state folder, held for this process and for no other?"""
-        return self._store is not None and self._store.holds
 
     async def open(self) -> None:
         """Read what was kept, and show the incidents that ended."""
         self._opened_s = time.monotonic()
-        if self._store is None:
+        if self._disk is None:
             return
-        contents = await self._store.open()
-        self._states = {row.target: row for row in contents.watches}
-        known = [each for row in contents.incidents if (each := _incident(row)) is not None]
-        self._open = {each.id: each for each in known if each.open}
-        past = [each for each in known if not each.open]
-        self._board.incidents.add_resolved(past[-RESOLVED_MAX:])
+        contents = await self._disk.open(RESOLVED_MAX)
+        self._learnt = {each.target: each for each in contents.learnt}
+        self._open = {each.id: each for each in contents.open}
+        self._board.incidents.add_resolved(contents.ended)
 
     def recall(self, watch: Watch, target: Target) -> None:
         """Give a Watch that has seen nothing yet what is known of its target, or of its group."""
-        row, watch.address = self._states.get(target.name), target.url
+        learnt, watch.address = self._learnt.get(target.name), target.url
         lost: list[str] = []
-        if row is not None:
-            lost = watch.restore(row.state, time.time())
+        if learnt is not None:
+            lost = watch.restore(learnt.state, time.time())
         else:
-            kin = [each for each in self._states.values() if each.group == target.group]
+            kin = [each for each in self._learnt.values() if each.group == target.group]
             lost = watch.inherit(max(kin, key=_saved_t).state) if kin else []
-        self._recalled(watch, row, lost)
+        self._recalled(watch, learnt, lost)
 
     def recall_host(self, watch: HostWatch) -> None:
         """The same for the host."""
-        row = self._states.get(watch.target)
-        self._recalled(watch, row, [] if row is None else watch.restore(row.state))
+        learnt = self._learnt.get(watch.target)
+        self._recalled(watch, learnt, [] if learnt is None else watch.restore(learnt.state))
 
-    def _recalled(self, watch: Remembered, row: WatchRow | None, lost: Sequence[str]) -> None:
+    def _recalled(self, watch: Remembered, learnt: Learnt | None, lost: Sequence[str]) -> None:
         now = time.time()
         for part in lost:
             cause = f"what was kept of {watch.target} cannot be used: {part}"
@@ -124,10 +92,10 @@ class Memory:
             _log.warning("state_entry_lost", target=watch.target, cause=cause, remedy=remedy)
             if self._board.store is not None:
                 self._board.store.count("entry", cause, now)
-        if row is not None:
+        if learnt is not None:
             _log.info(
                 "target_remembered", target=watch.target, incidents=len(watch.incidents),
-                away_seconds=round(max(0.0, now - row.saved_t)),
+                away_seconds=round(max(0.0, now - learnt.saved_t)),
             )  # fmt: skip
 
     def show(self, watch: Watch | HostWatch) -> list[IncidentEvent]:
@@ -154,13 +122,13 @@ class Memory:
         for each in incidents:
             self._open.pop(each.id, None)
         self._board.incidents.add_resolved(event.incident for event in events)
-        if self._store is not None and events:
-            self._store.put(map(_row, events))
+        if self._disk is not None:
+            self._disk.put(events)
         return events
 
     def keep(self, watch: Remembered, group: str, events: Sequence[IncidentEvent]) -> None:
         """Have incident events written at once, and what was learnt now and then; nothing waits for the disk."""
-        if self._store is None:
+        if self._disk is None:
             return
         saved_s = self._saved_s.setdefault(watch.target, time.monotonic())
         if events or time.monotonic() - saved_s >= SAVE_SECONDS:
@@ -170,46 +138,20 @@ class Memory:
         """Keep it now; the disk has it soon."""
         self._saved_s[watch.target] = time.monotonic()
         state = watch.export_state()
-        row = None
+        learnt = None
         if state is not None:
-            row = WatchRow(target=watch.target, group=group, saved_t=time.time(), state=state)
-            self._states.pop(watch.target, None)
-            self._states[watch.target] = row
-            while len(self._states) > STATES_MAX:
-                del self._states[next(iter(self._states))]
-        if self._store is not None:
-            self._store.put(map(_row, events), row)
+            learnt = Learnt(target=watch.target, group=group, saved_t=time.time(), state=state)
+            self._learnt.pop(watch.target, None)
+            self._learnt[watch.target] = learnt
+            while len(self._learnt) > LEARNT_MAX:
+                del self._learnt[next(iter(self._learnt))]
+        if self._disk is not None:
+            self._disk.put(events, learnt)
 
     def forget_pace(self, target: str) -> None:
         """A target is no longer watched; what is known of it stays for when it comes back."""
         self._saved_s.pop(target, None)
 
-    async def close(self) -> None:
-        """Have the disk take what waits, and let the folder go."""
-        if self._store is not None:
-            await self._store.close()
 
-
-def _saved_t(row: WatchRow) -> float:
-    return row.saved_t
-
-
-def _row(event: IncidentEvent) -> IncidentRow:
-    incident = event.incident
-    return IncidentRow(
-        id=incident.id,
-        target=incident.target,
-        kind=incident.kind,
-        opened_t=incident.opened_t,
-        updated_t=event.t,
-        resolved_t=incident.resolved_t,
-        event=published(event),
-    )
-
-
-def _incident(row: IncidentRow) -> Incident | None:
-    """None for an entry that does not say all that is shown of an incident."""
-    try:
-        return from_published(row.event, row.opened_t)
-    except kept.DAMAGE:
-        return None
+def _saved_t(learnt: Learnt) -> float:
+    return learnt.saved_t

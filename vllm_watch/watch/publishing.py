@@ -79,7 +79,7 @@ class Publisher:
 
     def host(self, reading: GpuReading, watch: HostWatch, events: Sequence[IncidentEvent]) -> None:
         """Show one look at the GPUs of this host."""
-        self._memory.keep(watch, "", events)
+        self._memory.keep(watch, watch.target, events)
         self._board.publish_gpus(reading, watch.holders, incidents=watch.incidents, events=events)
         self._tell(watch.target, events)
 
@@ -87,7 +87,7 @@ class Publisher:
         """The GPUs of this host are watched no more."""
         events = watch.close(time.time())
         self._board.tell(events)
-        self._memory.keep(watch, "", events)
+        self._memory.keep(watch, watch.target, events)
         self._tell(watch.target, events)
 
     def gone(self, target: str) -> None:

@@ -6,7 +6,7 @@ import zlib
 from collections import deque
 from collections.abc import Sequence
 from math import ceil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
@@ -18,15 +18,13 @@ from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.sources.cpu_waits import CpuWaits
+from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.vllm import Look, VllmSource
+from vllm_watch.watch.canary_rounds import CanaryRounds
 from vllm_watch.watch.host_loop import HostLoop
 from vllm_watch.watch.host_watch import ServerLook
 from vllm_watch.watch.publishing import Publisher
 from vllm_watch.watch.watch import Watch
-
-if TYPE_CHECKING:
-    from vllm_watch.sources.engine_log import EngineLog
-    from vllm_watch.watch.canary_rounds import CanaryRounds
 
 _log = structlog.get_logger()
 
@@ -57,8 +55,8 @@ class TargetLoop:
         board: Board,
         host: HostLoop,
         publisher: Publisher,
-        canary: "CanaryRounds | None" = None,
-        log: "EngineLog | None" = None,
+        canary: CanaryRounds | None = None,
+        log: EngineLog | None = None,
         cpu: CpuWaits | None = None,
     ) -> None:
         """`cpu` is asked only of a target on this host; so is `host`."""

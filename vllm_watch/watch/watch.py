@@ -15,30 +15,22 @@ from vllm_watch.incidents import log_evidence
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.incidents.lifecycle import Lifecycle, Moment
 from vllm_watch.incidents.own_restart import NO_RESTART, OwnRestart, RestartNews
+from vllm_watch.incidents.relations import STATE_OF
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.samples.record import changed
 from vllm_watch.settings.stages import SignalsSettings, SloSettings
-from vllm_watch.signals import kept, state
-from vllm_watch.signals.credible import credible
+from vllm_watch.signals import state, stored
 from vllm_watch.signals.engine import EngineTracker
 from vllm_watch.signals.loading import Loading
 from vllm_watch.signals.records import EngineSignals, TargetSignals
+from vllm_watch.signals.sanitize import sanitized
 from vllm_watch.signals.timeline import Timeline
 from vllm_watch.support import plugins
 from vllm_watch.watch import kept_state as watch_state
 
 ENGINES_MAX = 512
 """Engines followed per target; vLLM's largest data-parallel deployments have some hundreds of ranks."""
-
-
-_STATE_OF = {
-    "engine_down": "down",
-    "engine_stalled": "stalled",
-    "throughput_collapse": "collapsed",
-    "overload": "overloaded",
-}
-"""The word that an engine shows while an incident of that kind is seen on it, the worst first."""
 
 _KEPT_STATES = ("down", "starting", "sleeping", "unknown")  # said for reasons of their own
 
@@ -76,11 +68,12 @@ class Watch:
         self._last_success_t: float | None = None
         self._health_status: int | None = None
         self._detectors = dict(all_detectors() if detectors is None else detectors)
-        self._sights = Sights(self._detectors)
+        # Also of what is judged once for its host: who reads of a target reads what is not seen there.
+        self._sights = Sights(None if detectors is None else self._detectors)
         self._lifecycle = Lifecycle(target)
         self._own_restart = OwnRestart()
         self._adviser = Adviser(attention)
-        self._kept: dict[str, kept.Kept] = {}  # by engine, of an earlier run, until it is seen
+        self._kept: dict[str, stored.Stored] = {}  # by engine, of an earlier run, until it is seen
         self.failures: dict[str, str] = {}  # a detector's slug → the error it last broke with
 
     @property
@@ -122,7 +115,7 @@ class Watch:
             "detectors": watch_state.of_detectors(self._detectors, clock["at_s"]),
         }
 
-    def restore(self, state: kept.Kept, t: float) -> list[str]:
+    def restore(self, state: stored.Stored, t: float) -> list[str]:
         """Go on, at Unix time `t`, from what an earlier run exported; before the first observation only.
 
         Returns what could not be used, in words. What was learnt of a process counts only if the first
@@ -133,19 +126,19 @@ class Watch:
             signals = watch_state.restored_signals(state, self.target, away_s)
             loading = watch_state.restored_loading(state, away_s)
             self._timeline.restore(state)
-        except kept.DAMAGE as error:
+        except stored.DAMAGE as error:
             return [f"all: {error!r}"]
         self._loading = loading
         self.signals, self._kept = signals, dict(state["engines"])
         self._last_success_t = signals.last_success_timestamp_seconds
         try:
             self._lifecycle.restore(state["lifecycle"], self._detectors)
-        except kept.DAMAGE as error:
+        except stored.DAMAGE as error:
             # An alarm whose incident is lost must be found anew, or it would be told a second time.
             return [f"lifecycle: {error!r}"]
         return watch_state.restore_detectors(self._detectors, state, away_s, self.address)
 
-    def inherit(self, state: kept.Kept) -> list[str]:
+    def inherit(self, state: stored.Stored) -> list[str]:
         """Begin as patient as another server of the same group has taught; returns what could not be used."""
         return watch_state.inherit(self._detectors, state)
 
@@ -165,7 +158,7 @@ class Watch:
         if self._is_late(observation):
             return []
         self._own_restart.follow(restart, self.signals)
-        observation = credible(observation)
+        observation = sanitized(observation)
         at_s, known = self._timeline.advance(observation.t, observation.monotonic_s)
         if self._began_s is None:
             self._began_s = at_s
@@ -338,7 +331,7 @@ def _moment(at_s: float, signals: TargetSignals) -> Moment:
 def _with_states(signals: TargetSignals, incidents: Sequence[Incident]) -> TargetSignals:
     """What an engine shows follows what was found to be wrong with it."""
     said: dict[str, tuple[str, str]] = {}
-    for kind, word in reversed(_STATE_OF.items()):
+    for kind, word in reversed(STATE_OF.items()):
         for incident in incidents:
             if incident.kind == kind:
                 which = signals.engines if incident.engine is None else (incident.engine,)

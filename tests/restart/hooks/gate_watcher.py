@@ -16,11 +16,11 @@ from pathlib import Path
 import structlog
 
 from vllm_watch.board.board import Board
-from vllm_watch.export.gate import GateApi
 from vllm_watch.export.server import Server
 from vllm_watch.restart.gates import Gates
-from vllm_watch.restart.journal import Journal
+from vllm_watch.samples.target import Target
 from vllm_watch.signals.records import TargetSignals
+from vllm_watch.state.journal import Journal
 
 ROOT = Path(__file__).parents[3]
 KILL_SECONDS = 300.0
@@ -114,11 +114,12 @@ async def _main(state_dir, kill_dir, port):
     Path(state_dir).mkdir(exist_ok=True)
     journal = Journal(Path(state_dir))
     await journal.open()
-    gates = Gates(journal.note, lambda _: folder)
-    api = GateApi(gates, lambda name: name == "llama")
+    gates = Gates(journal)
+    gates.folders = {"llama": folder} if folder is not None else {}
+    board = Board(window_seconds=30)
+    board.add_target(Target(name="llama", url="http://127.0.0.1:1"), 5.0)
     server = Server(
-        Board(window_seconds=30), host="127.0.0.1", port=int(port), ready=lambda: None,
-        further=api.routes(),
+        board, host="127.0.0.1", port=int(port), ready=lambda: None, gatekeeper=gates
     )  # fmt: skip
     await server.start()
     print(server.port, flush=True)

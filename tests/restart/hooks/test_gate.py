@@ -8,13 +8,14 @@ import aiohttp
 import pytest
 
 from tests.restart.hooks.calls import call
-from vllm_watch.errors import JournalError
 from vllm_watch.board.board import Board
-from vllm_watch.export.gate import WORDS, GateApi
+from vllm_watch.errors import JournalError
+from vllm_watch.export.gate import WORDS
 from vllm_watch.export.server import Server
 from vllm_watch.restart import gate_files, gates
 from vllm_watch.restart.gates import Gates
 from vllm_watch.restart.hooks import base, gate
+from vllm_watch.samples.target import Target
 from vllm_watch.settings.hooks import GateHook
 from vllm_watch.signals.records import TargetSignals
 
@@ -40,7 +41,8 @@ class Site:
 
     def __init__(self, folder=None, seconds=20.0):
         self.notes = Notes()
-        self.gates = Gates(self.notes.note, lambda _: folder)
+        self.gates = Gates(self.notes)
+        self.gates.folders = {} if folder is None else {"llama": folder}
         self.folder = folder
         settings = GateHook(name="a", kill_dir=folder, timeout_seconds=seconds)
         self.hook = gate.Hook(settings, base.Tools(gates=self.gates))
@@ -287,10 +289,9 @@ async def test_drain_file_follows(tmp_path):
 async def test_rehearsal_asks_the_daemon_whether_a_probe_asks():
     """`hook test` is another process: what was heard of probes it learns over HTTP."""
     site = Site()
-    api = GateApi(site.gates, lambda name: name == "llama")
-    server = Server(
-        Board(window_seconds=30), host="127.0.0.1", port=0, ready=lambda: None, further=api.routes()
-    )
+    board = Board(window_seconds=30)
+    board.add_target(Target(name="llama", url="http://127.0.0.1:1"), 5.0)
+    server = Server(board, host="127.0.0.1", port=0, ready=lambda: None, gatekeeper=site.gates)
     await server.start()
     try:
         tools = base.Tools(watcher_url=f"http://127.0.0.1:{server.port}")

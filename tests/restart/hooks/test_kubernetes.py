@@ -14,8 +14,7 @@ from tests.restart.hooks.calls import call
 from tests.restart.hooks.fake_pods import STARTED, FakePods, budget, pod, workload
 from vllm_watch.clients import kubernetes as kubernetes_api
 from vllm_watch.config import Config
-from vllm_watch.restart import kubernetes_objects
-from vllm_watch.restart.hooks import base
+from vllm_watch.restart.hooks import base, kubernetes_objects
 from vllm_watch.restart.hooks import kubernetes as kubernetes_hook
 from vllm_watch.settings.hooks import KubernetesHook
 

@@ -8,6 +8,7 @@ import contextlib
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,20 +38,22 @@ def record(
     interval_seconds: float,
     duration_seconds: float | None,
     bytes_max: int,
+    tls: Mapping[str, str],
 ) -> None:
-    """Record until a signal or for `duration_seconds`; `bytes_max` bounds the file.
+    """Record until a signal or for `duration_seconds`; `bytes_max` bounds the file; `tls` has keys of `tls_config`.
 
     Raises:
-        ConfigError: the URL is not one.
+        ConfigError: the URL is not one, or a file of `tls` cannot be used.
         RecordingError: the file cannot be made or written.
     """
-    config = configuration.load(None, environ={}, targets=[url])
+    config = configuration.load(None, environ={}, targets=[url], tls=tls)
     logs.configure(LogSettings(level="warning"))  # what is news to a daemon is none here
     settings = ScrapeSettings(
         interval_seconds=interval_seconds,
         health_interval_seconds=interval_seconds,
         connect_timeout_seconds=_CONNECT_TIMEOUT_SECONDS,
         timeout_seconds=_TIMEOUT_SECONDS,
+        tls_config=config.scrape.tls_config,
     )
     with Writer(out, bytes_max=bytes_max) as writer:
         recording = _Recording(config.targets[0].identity(), settings, writer)

@@ -13,13 +13,13 @@ import { Heard, say } from "./say.js";
 import { Target } from "./target.js";
 import { cutOff, verdict } from "./verdict.js";
 import { troubles, Watcher } from "./watcher.js";
-import { incidentSays, OF_THE_WATCHER, RESOLUTIONS, shownState } from "./words.js";
+import { learn, OF_THE_WATCHER, RESOLUTIONS, shownState } from "./words.js";
 
 const OPEN_UP_TO = 2; // so few targets are shown opened: there is room, and nothing to choose from
 const HIDDEN_MS = 1000; // a tab in the background still says on its title what is wrong
 const RELOAD_MS = 60000; // a page that has just loaded itself anew does not do so again: behind a balancer two versions may take turns
 
-const PAUSE = { path: "api/v1/pause", title: "Pause all restarts?", text: "Nothing that this watcher watches is restarted, a person's wish included, until the time is over or somebody resumes.", reason: true, minutes: null, act: "Pause" };
+const PAUSE = { path: "api/v1/pause", title: "Pause all restarts?", text: "Nothing that this watcher watches is restarted, a person's request included, until the time is over or somebody resumes.", reason: true, minutes: null, act: "Pause" };
 const RESUME = { path: "api/v1/resume", title: "Resume restarts?", text: "The pause ends, and what did not help may be tried again.", reason: "optional", act: "Resume" };
 
 const $ = (id) => document.getElementById(id);
@@ -96,6 +96,7 @@ class Page {
       this.incidents.take(incidents);
       if (first) this.heard.begin(this.incidents.open);
       this.watcher = whole;
+      learn(whole);
       this.span = whole.history_seconds;
       this.clock.set(whole.t);
       this.gpus = whole.gpus;
@@ -258,7 +259,7 @@ class Page {
     this.greeted = true;
     if (lost !== Boolean(this.toldLost)) say(lost ? "Disconnected from the watcher." : "Connected to the watcher again.");
     this.toldLost = lost;
-    this.heard.follow(this.incidents.open, (incident) => `${incident.severity}: ${nameOf(incident)} ${incidentSays(incident)}.`, (id) => {
+    this.heard.follow(this.incidents.open, (incident) => `${incident.severity}: ${nameOf(incident)} ${incident.says}.`, (id) => {
       const ended = this.incidents.known.get(id);
       return ended && `${nameOf(ended)}: ended, ${RESOLUTIONS[ended.resolution] ?? ended.resolution}.`;
     });

@@ -6,18 +6,12 @@ import * as format from "./format.js";
 import { Recording } from "./recording.js";
 import { Plan } from "./restart.js";
 import { Witnesses } from "./witnesses.js";
-import { evidenceName, incidentTitle, OF_THE_WATCHER, restartWords, severityOf, table } from "./words.js";
-
-/** The signals in which a kind of trouble shows. */
-const SHOWN_IN = table({
-  engine_stalled: ["generation_tokens_per_second", "requests_running", "requests_waiting"],
-  throughput_collapse: ["generation_tokens_per_second", "kv_cache_usage_ratio", "step_time_seconds"],
-  engine_down: ["generation_tokens_per_second", "requests_running", "requests_waiting"],
-  overload: ["requests_waiting", "generation_tokens_per_second", "time_to_first_token_p95_seconds"],
-});
+import { evidenceName, OF_THE_WATCHER, restartSign, severityOf, storyOf } from "./words.js";
 
 export class Card {
-  constructor({ id, target, kind }, page, { where = "" } = {}) {
+  constructor(incident, page, { where = "" } = {}) {
+    const { id, target } = incident;
+    const { charts, of_gpus: ofGpus } = storyOf(incident);
     this.page = page;
     this.own = target === OF_THE_WATCHER;
     this.plan = new Plan(page, target);
@@ -28,11 +22,12 @@ export class Card {
     this.since = h("span", { class: "since" });
     this.age = h("span", { class: "age", "aria-hidden": "true" });
     this.summary = h("p", { class: "incident-summary" });
+    this.step = h("span");
     this.count = h("span");
     this.for = new Evidence("What speaks for it", "Nothing was noted.");
     this.against = new Evidence("What speaks against it", "Nothing was found that does.");
     this.witnesses = new Witnesses();
-    this.charts = SHOWN_IN[kind] && !this.own ? new ChartSet(SHOWN_IN[kind]) : null;
+    this.charts = charts.length && !this.own ? new ChartSet(charts) : null;
     this.evidence = h("details", { class: "evidence" }, h("summary", {}, this.count),
       h("div", { class: "evidence-lists" }, this.for.element, this.against.element),
       this.own ? null : h("section", { class: "said" }, h("h4", {}, "What each witness says now"), this.witnesses.element), this.charts?.element);
@@ -42,8 +37,8 @@ export class Card {
     this.runbook = h("code");
     this.element = h("article", { class: "incident", id: `incident-${where}${id}`, "aria-labelledby": `title-${where}${id}`, tabindex: "-1" },
       h("header", {}, this.badge, this.title, h("p", { class: "incident-where" }, this.who, this.engine), h("p", { class: "incident-time" }, this.age, this.since)),
-      h("div", { class: "incident-body" }, this.summary, this.plan.element, this.evidence, this.related,
-        h("footer", {}, this.restart, kind === "stale_vram" || kind === "gpu_fault" ? h("p", {}, h("a", { href: "#gpus" }, "Who holds the GPUs")) : null,
+      h("div", { class: "incident-body" }, this.summary, firstStep(this.step), this.plan.element, this.evidence, this.related,
+        h("footer", {}, this.restart, ofGpus ? h("p", {}, h("a", { href: "#gpus" }, "Who holds the GPUs")) : null,
           this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, "Runbook ", this.runbook))));
   }
 
@@ -69,18 +64,18 @@ export class Card {
     setAttribute(this.element, "data-tone", tone);
     setAttribute(this.element, "data-severity", incident.severity);
     this.badge.replaceChildren(icon(sign), word);
-    setText(this.title, incidentTitle(incident));
+    setText(this.title, incident.title);
     setText(this.engine, incident.engine === null ? "" : `engine ${incident.engine}`);
     setText(this.summary, incident.summary);
+    setText(this.step, incident.first_step);
     const { for: pro, against: contra } = incident.evidence;
     setText(this.count, pro.length + contra.length ? `Evidence as of ${format.moment(incident.updated_timestamp_seconds, now)}: ${pro.length} for, ${contra.length} against` : "What is seen now");
     this.for.draw(pro);
     this.against.draw(contra);
     this.for.element.parentElement.hidden = pro.length + contra.length === 0;
-    const { text, sign: hint } = restartWords(incident);
-    this.restart.replaceChildren(icon(hint), text);
+    this.restart.replaceChildren(icon(restartSign(incident)), incident.restart_outcome);
     setAttribute(this.restart, "data-tone", incident.restart_advised ? "info" : "quiet");
-    setText(this.runbook, `docs/detectors/${incident.kind}.md`);
+    setText(this.runbook, incident.runbook);
     setText(this.since, incident.opened_timestamp_seconds === null ? "since before the watcher started" : `since ${format.moment(incident.opened_timestamp_seconds, now)}`);
   }
 
@@ -102,7 +97,7 @@ export class Card {
     const others = related.map((id) => all.known.get(id)).filter(Boolean);
     this.related.hidden = others.length === 0;
     keyed(this.related, others, ({ id }) => id, () => h("span"),
-      (element, other) => setText(element, `Belongs together with: ${incidentTitle(other)}${other.state === "open" ? "" : " (ended)"}`));
+      (element, other) => setText(element, `Belongs together with: ${other.title}${other.state === "open" ? "" : " (ended)"}`));
   }
 
   tick(now) {
@@ -110,6 +105,9 @@ export class Card {
     setText(this.age, t === null ? "" : format.age(now - t));
   }
 }
+
+/** The line that says what to do first. */
+export const firstStep = (text) => h("p", { class: "first-step" }, h("strong", {}, "First: "), text);
 
 /** One side of the evidence: each number in words, and beside it what it would be if all were well. */
 class Evidence {

@@ -4,7 +4,7 @@ import { Card } from "./card.js";
 import { arrange, h, icon, keyed, setText } from "./dom.js";
 import * as format from "./format.js";
 import { parted, Storm } from "./storm.js";
-import { incidentTitle, OF_THE_WATCHER, RESOLUTIONS, severityOf } from "./words.js";
+import { OF_THE_WATCHER, RESOLUTIONS, severityOf } from "./words.js";
 
 const CARDS_AT_FIRST = 8; // more are for who asks
 const UNFOLDED_AT_MOST = 3; // cards whose evidence is shown without asking
@@ -136,7 +136,7 @@ class Ended {
     this.element = h("li", { class: "ended", id: `incident-${incident.id}` },
       h("span", { class: "ended-severity", "data-tone": tone, title: word }, icon(sign), h("span", { class: "sr" }, word)),
       h("div", { class: "ended-what" },
-        h("p", { class: "ended-title" }, h("strong", {}, incidentTitle(incident)), h("span", {}, `${target === OF_THE_WATCHER ? "the watcher itself" : target}${engine === null ? "" : `, engine ${engine}`}`)),
+        h("p", { class: "ended-title" }, h("strong", {}, incident.title), h("span", {}, `${target === OF_THE_WATCHER ? "the watcher itself" : target}${engine === null ? "" : `, engine ${engine}`}`)),
         h("p", { class: "ended-summary" }, summary)),
       h("span", { class: "ended-resolution" }, RESOLUTIONS[resolution] ?? format.text(resolution)),
       h("span", { class: "ended-lasted" }, from === null ? "" : `lasted ${format.age(to - from)}`), this.ago);

@@ -3,15 +3,15 @@
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
 import { ask } from "./people.js";
-import { table } from "./words.js";
+import { endedWords, table } from "./words.js";
 
 export const TRIGGERS = table({ incident: "for this incident", schedule: "on schedule", manual: "by hand", alertmanager: "for an alert" });
-export const ENDS = table({
-  helped: ["good", "helped"], did_not_help: ["bad", "did not help"], failed: ["bad", "failed"], uncertain: ["bad", "may not have happened"],
-  cancelled: ["quiet", "was given up before anything was done"], dry_run: ["again", "would have been done now (mode observe)"],
-});
+const SIGNS = table({ helped: "good", did_not_help: "bad", failed: "bad", uncertain: "bad", cancelled: "quiet", dry_run: "again" });
 
-/** The colour of a sign in ENDS. */
+/** How a restart ended: its sign, and in words. */
+export const endOf = (state) => [SIGNS[state] ?? "warn", endedWords(state)];
+
+/** The colour of such a sign. */
 export const toneOfSign = (sign) => (sign === "again" ? "info" : sign);
 
 /** When a gate will be asked again, unless it says so itself. */
@@ -20,7 +20,7 @@ const ended = (text) => (/[.!?]$/.test(text) ? text : `${text}.`);
 
 /** One line for an attempt that ended. */
 function past({ state, text, ended_timestamp_seconds: t, payoff_ratio: payoff }, now) {
-  const [tone, words] = ENDS[state] ?? ["warn", state];
+  const [tone, words] = endOf(state);
   const gave = payoff === null ? "" : payoff > 0 ? ` It gave back ${format.ratio(payoff)} of its fresh throughput.` : " It gave no throughput back.";
   const why = state === "dry_run" || !text ? "" : ` (${text})`;
   return { sign: tone, tone: toneOfSign(tone), text: `${state === "dry_run" ? "A restart" : "The last restart"}${t === null ? "" : `, ${format.moment(t, now)},`} ${words}${why}.${gave}` };

@@ -2,7 +2,7 @@
 
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
-import { ENDS, lines, toneOfSign, TRIGGERS } from "./restart.js";
+import { endOf, lines, toneOfSign, TRIGGERS } from "./restart.js";
 
 const SHOWN = 10;
 
@@ -53,7 +53,7 @@ export class Restarts {
   drawPast(past, now) {
     this.none.hidden = past.length > 0;
     keyed(this.list, past, ({ attempt }) => attempt.id, ({ name, attempt }) => {
-      const [tone, words] = ENDS[attempt.state] ?? ["warn", attempt.state];
+      const [tone, words] = endOf(attempt.state);
       const when = h("span", { class: "attempt-when" });
       const gave = attempt.payoff_ratio === null ? "" : `gave back ${format.ratio(attempt.payoff_ratio)} of its fresh throughput`;
       const why = [attempt.state === "dry_run" ? attempt.reason : attempt.text, attempt.trigger === "manual" ? `asked by ${attempt.actor}` : TRIGGERS[attempt.trigger] ?? attempt.trigger, gave].filter(Boolean).join(" · ");

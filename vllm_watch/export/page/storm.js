@@ -1,8 +1,9 @@
 // Many open incidents of one kind and cause: one card that counts them, since five hundred say no more than one.
 
+import { firstStep } from "./card.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
-import { incidentTitle, restartWords, severityOf, STORM_FROM } from "./words.js";
+import { restartSign, severityOf, STORM_FROM } from "./words.js";
 
 const NAMED = 5;
 
@@ -30,13 +31,12 @@ export class Storm {
     this.since = h("span", { class: "since" });
     this.summary = h("p", { class: "incident-summary" });
     this.names = h("ul", { class: "storm-names" });
-    const { text, sign: hint } = restartWords(first);
     const list = h("button", { type: "button", class: "act" }, "List them below");
-    list.addEventListener("click", () => page.list.find(incidentTitle(first)));
+    list.addEventListener("click", () => page.list.find(first.title));
     this.element = h("article", { class: "incident storm", "aria-labelledby": id, tabindex: "-1", "data-tone": tone, "data-severity": first.severity },
       h("header", {}, h("span", { class: "severity", title: meaning }, icon(sign), word), this.title, h("p", { class: "incident-where" }, this.count), h("p", { class: "incident-time" }, this.age, this.since)),
-      h("div", { class: "incident-body" }, this.summary, this.names,
-        h("footer", {}, list, h("p", { class: "restart", "data-tone": "quiet" }, icon(hint), text), h("p", { class: "runbook" }, "Runbook ", h("code", {}, `docs/detectors/${first.kind}.md`)))));
+      h("div", { class: "incident-body" }, this.summary, firstStep(first.first_step), this.names,
+        h("footer", {}, list, h("p", { class: "restart", "data-tone": "quiet" }, icon(restartSign(first)), first.restart_outcome), h("p", { class: "runbook" }, "Runbook ", h("code", {}, first.runbook)))));
   }
 
   /** `members` come with the newest first. */
@@ -44,7 +44,7 @@ export class Storm {
     this.members = members;
     const targets = new Set(members.map(({ target }) => target));
     const groups = new Set([...targets].map((name) => this.page.targets.get(name)?.data.group).filter(Boolean));
-    setText(this.title, incidentTitle(members[0]));
+    setText(this.title, members[0].title);
     setText(this.count, `${targets.size} targets at once${groups.size === 1 ? ` of ${[...groups][0]}` : groups.size > 1 ? ` of ${groups.size} groups` : ""}`);
     const times = members.map(({ opened_timestamp_seconds: t }) => t).filter((t) => t !== null);
     this.first = times.length ? Math.min(...times) : null;

@@ -10,7 +10,7 @@ import { Recording } from "./recording.js";
 import { Plan, planFacts } from "./restart.js";
 import { summary } from "./signals.js";
 import { Witnesses } from "./witnesses.js";
-import { incidentTitle, OUTCOMES, severityOf, shownState, toneOf } from "./words.js";
+import { OUTCOMES, severityOf, shownState, toneOf } from "./words.js";
 
 export class Target {
   constructor(data, page) {
@@ -176,7 +176,7 @@ export class Target {
     const open = this.page.incidents.openOf(this.name);
     setAttribute(this.shown, "data-tone", worse(toneOf(this.state), open));
     keyed(this.flags, open, ({ id }) => id, () => h("span", { class: "flag" }), (flag, incident) => {
-      const title = incidentTitle(incident) + (incident.engine === null || Object.keys(this.data.signals?.engines ?? {}).length < 2 ? "" : `, engine ${incident.engine}`);
+      const title = incident.title + (incident.engine === null || Object.keys(this.data.signals?.engines ?? {}).length < 2 ? "" : `, engine ${incident.engine}`);
       if (flag.textContent === title && flag.dataset.tone === severityOf(incident).tone) return;
       setAttribute(flag, "data-tone", severityOf(incident).tone);
       flag.replaceChildren(icon(severityOf(incident).sign), title);
@@ -186,7 +186,7 @@ export class Target {
   /** All that a search may be for. */
   words() {
     const { name, group, namespace, pod, node } = this.data;
-    const open = this.page.incidents.openOf(this.name).map(incidentTitle);
+    const open = this.page.incidents.openOf(this.name).map(({ title }) => title);
     return [name, group, namespace, pod, node, modelOf(this.data), ...open, this.state].join(" ").toLowerCase();
   }
 
@@ -314,7 +314,7 @@ function worse(tone, [incident]) {
 function markOf(incident) {
   const { id, engine, opened_timestamp_seconds: from, resolved_timestamp_seconds: to } = incident;
   const when = from === null ? "" : ` since ${format.clock(from)}`;
-  const title = to === null ? `${incidentTitle(incident)}${when}` : `${incidentTitle(incident)}${when}, until ${format.clock(to)}`;
+  const title = to === null ? `${incident.title}${when}` : `${incident.title}${when}, until ${format.clock(to)}`;
   return { key: id, engine, from: from ?? 0, to, tone: to === null ? severityOf(incident).tone : "quiet", title };
 }
 

@@ -1,7 +1,7 @@
 // Is anything wrong? One sentence, and a second that names it, the worst first.
 
 import * as format from "./format.js";
-import { incidentSays, incidentTitle, STORM_FROM, toneOf } from "./words.js";
+import { STORM_FROM, toneOf } from "./words.js";
 
 const NAMED = 3; // so many are named, the others counted
 
@@ -19,13 +19,13 @@ export function verdict({ rows, bad, own, gpus, watcher }) {
 function named(bad) {
   const alike = new Map();
   for (const one of bad) {
-    const what = one.incident ? incidentTitle(one.incident) : one.row.state;
+    const what = one.incident ? one.incident.title : one.row.state;
     if (!alike.has(what)) alike.set(what, []);
     alike.get(what).push(one);
   }
   const told = [...alike].flatMap(([what, members]) => (members.length >= STORM_FROM
     ? [{ count: members.length, text: `${members.length} targets ${what.charAt(0).toLowerCase()}${what.slice(1)}` }]
-    : members.map(({ row, incident }) => ({ count: 1, text: `${row.name} ${incident ? incidentSays(incident) : `is ${row.state}`}` }))));
+    : members.map(({ row, incident }) => ({ count: 1, text: `${row.name} ${incident ? incident.says : `is ${row.state}`}` }))));
   const left = told.slice(NAMED).reduce((sum, { count }) => sum + count, 0);
   return [...told.slice(0, NAMED).map(({ text }) => text), ...(left ? [`${left} more`] : [])];
 }

@@ -53,49 +53,25 @@ const SEVERITIES = table({
 /** How an incident's severity looks: rank (0 is the worst), tone, sign, word, what that means. */
 export const severityOf = ({ severity }) => SEVERITIES[severity] ?? { ...SEVERITIES.ticket, word: severity };
 
-const slugWords = (slug) => slug.replaceAll("_", " ");
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+let kinds = table({});
+let steps = table({});
 
-/** kind: [as a title, as what a target is said to be]. */
-const KINDS = table({
-  throughput_collapse: ["Collapsed", "has collapsed"], engine_stalled: ["Stalled", "is stalled"], engine_down: ["Down", "is down"],
-  overload: ["Overloaded", "is overloaded"], stale_vram: ["Stale GPU memory", "has stale GPU memory"], gpu_fault: ["GPU fault", "has a GPU fault"],
-  host_memory_growth: ["Host memory grows", "uses ever more host memory"],
-});
-
-const CAUSES = table({
-  kv_pinning: "few requests hold the KV cache", preemption_thrash: "preemptions thrash", kv_leak: "the KV cache leaks", slow_engine: "each step is slower",
-  thermal_throttle: "the GPU is slowed by heat or power", neighbour_contention: "a neighbour takes the GPU or the CPU", unknown: "cause unknown",
-  hang: "hang", admission_deadlock: "admission deadlock", idle_wedged: "wedged while it looks idle",
-  crash: "crash", unreachable: "unreachable", api_hang: "the API hangs", crash_loop: "crash loop", engine_dead: "the engine is dead, its API is up",
-  demand: "more demand than it can serve", orphaned_worker: "an orphaned worker", idle_notebook: "an idle notebook", zombie_context: "a context whose process is gone",
-  unaccounted: "held by no process", idle_process: "an idle process", xid: "Xid error", gpu_lost: "the GPU is lost", ecc: "memory errors", leak: "leak",
-});
-
-const kindOf = (kind) => KINDS[kind] ?? [capital(slugWords(kind)), `has an incident (${slugWords(kind)})`];
-
-/** An incident's kind and cause in plain words: "Stalled: hang". */
-export const incidentTitle = ({ target, kind, cause }) => `${target === OF_THE_WATCHER && kind === "engine_down" ? "Many targets at once" : kindOf(kind)[0]}: ${CAUSES[cause] ?? slugWords(cause)}`;
-
-/** The same as what is said of its target: "is stalled: hang". */
-export const incidentSays = ({ kind, cause }) => `${kindOf(kind)[1]}: ${CAUSES[cause] ?? slugWords(cause)}`;
-
-export const evidenceName = (name) => capital(slugWords(name));
-
-const NO_RESTART_OF_DOWN = table({
-  crash: "No restart is advised: its supervisor starts it again.",
-  unreachable: "No restart is advised: it may be the network between us.",
-  crash_loop: "A restart does not help: it crashes each time. Its log says why (vllm-watch diagnose).",
-});
-
-/** Does a restart help? Never more than is known. */
-export function restartWords({ restart_advised: advised, kind, cause }) {
-  if (advised) return { sign: "again", text: "A restart is known to cure this." };
-  if (cause === "unknown") return { sign: "quiet", text: "Whether a restart helps is not known." };
-  if (kind === "engine_down" && NO_RESTART_OF_DOWN[cause]) return { sign: "quiet", text: NO_RESTART_OF_DOWN[cause] };
-  if (kind === "engine_stalled") return { sign: "quiet", text: "No restart is advised yet: it may recover by itself." };
-  return { sign: "quiet", text: "A restart does not help here." };
+/** Take the watcher's words: of kinds of incidents, and of the steps of restarts. */
+export function learn({ story, restart_steps: ofRestarts }) {
+  kinds = table(story);
+  steps = table(ofRestarts);
 }
+
+/** In which signals a kind shows, and is it about GPUs? */
+export const storyOf = ({ kind }) => kinds[kind] ?? { charts: [], of_gpus: false };
+
+/** How a restart ended: "helped". */
+export const endedWords = (state) => steps[state]?.ended || state;
+
+/** Of an incident's restart: the sign before it. */
+export const restartSign = ({ restart_advised: advised }) => (advised ? "again" : "quiet");
+
+export const evidenceName = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 
 export const RESOLUTIONS = table({
   healthy: "healthy again", restarted: "after a restart", target_gone: "the target is gone", superseded: "became another incident",

@@ -26,9 +26,10 @@ ENVIRONMENT_PREFIX = "VLLM_WATCH_"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What hooks need of the watcher, beside their settings: every kind is built alike."""
+    """What hooks and locks need of the watcher, beside their settings: every kind is built alike."""
 
     procfs: Path = Path("/proc")
+    state_dir: Path | None = None
     namespace: str = ""  # our own Kubernetes namespace; empty: there is none
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     session: Callable[[aiohttp.BaseConnector | None], aiohttp.ClientSession] = new_session

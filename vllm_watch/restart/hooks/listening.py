@@ -1,52 +1,20 @@
-"""Which listening sockets a process holds, and which addresses its network namespace has.
+"""Whether a process listens on a port, and which addresses its network namespace has.
 
 Every process has its own view, /proc/PID/net: that of its network namespace. So a server in a container is
 found by its port too, and is not taken for one of another container.
-Source: proc(5), Linux net/ipv4/tcp_ipv4.c (tcp4_seq_show), net/ipv4/fib_trie.c (fib_trie_seq_show).
+Source: Linux net/ipv4/fib_trie.c (fib_trie_seq_show).
 """
 
 import os
-import re
 from ipaddress import ip_address
-from itertools import islice
 from pathlib import Path
 
-_LISTEN = "0A"  # TCP_LISTEN in the column "st"
-_INODE_COLUMN = 9
-_TABLE_BYTES_MAX = 32 << 20  # some 200,000 connections
-_FDS_MAX = 65536
-_SOCKET = re.compile(r"socket:\[(\d+)\]")
+from vllm_watch.sources.sockets import lines, listening
 
 
 def sockets(procfs: Path, pid: int, port: int) -> set[int]:
     """Return the inodes of the TCP sockets that listen on the port in the process's network namespace."""
-    found: set[int] = set()
-    for table in ("tcp", "tcp6"):
-        for line in _lines(procfs / str(pid) / "net" / table)[1:]:
-            columns = line.split()
-            if len(columns) <= _INODE_COLUMN or columns[3] != _LISTEN:
-                continue
-            if int(columns[1].rpartition(":")[2], 16) == port:
-                found.add(int(columns[_INODE_COLUMN]))
-    return found
-
-
-def held(procfs: Path, pid: int) -> set[int]:
-    """Return the inodes of the sockets that the process holds open; empty where it is gone.
-
-    Raises:
-        PermissionError: where its descriptors may not be read.
-    """
-    found: set[int] = set()
-    try:
-        with os.scandir(procfs / str(pid) / "fd") as entries:
-            for entry in islice(entries, _FDS_MAX):
-                match = _SOCKET.fullmatch(_link(entry.path))
-                if match:
-                    found.add(int(match[1]))
-    except (FileNotFoundError, ProcessLookupError):
-        pass
-    return found
+    return {each.inode for each in listening(procfs / str(pid) / "net") if each.port == port}
 
 
 def same_network(procfs: Path, pid: int) -> bool:
@@ -71,7 +39,7 @@ def is_local(addresses: frozenset[str], procfs: Path, pid: int | None) -> bool:
 def _local_v4(folder: Path) -> set[str]:
     found: set[str] = set()
     last = ""
-    for line in _lines(folder / "fib_trie"):
+    for line in lines(folder / "fib_trie"):
         text = line.strip()
         if text.startswith("|-- "):
             last = text.removeprefix("|-- ")
@@ -83,23 +51,6 @@ def _local_v4(folder: Path) -> set[str]:
 def _local_v6(folder: Path) -> set[str]:
     return {
         str(ip_address(bytes.fromhex(line.split()[0])))
-        for line in _lines(folder / "if_inet6")
+        for line in lines(folder / "if_inet6")
         if line
     }
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        with path.open() as file:
-            return file.read(_TABLE_BYTES_MAX).splitlines()
-    except PermissionError:
-        raise
-    except OSError:  # no IPv6, or gone
-        return []
-
-
-def _link(path: str) -> str:
-    try:
-        return os.readlink(path)
-    except (FileNotFoundError, ProcessLookupError):
-        return ""

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base, listening
+from vllm_watch.sources import sockets
 from vllm_watch.sources.processes import ProcessFacts, ProcReader
 
 START_TOLERANCE_SECONDS = 2.0
@@ -168,13 +169,13 @@ def _listens(
 ) -> bool | None:
     """Does it hold the target's socket? None: what it holds may not be seen."""
     try:
-        sockets = listening.sockets(procfs, pid, port)
-        if not sockets or (only_ours and not listening.same_network(procfs, pid)):
+        wanted = listening.sockets(procfs, pid, port)
+        if not wanted or (only_ours and not listening.same_network(procfs, pid)):
             return False
         if not any(listening.is_local(addresses, procfs, each) for each in (pid, None)):
             return False
         family = [pid, *(each.pid for each in _descendants(pid, all_))]
-        return any(sockets & listening.held(procfs, each) for each in family)
+        return any(wanted & sockets.held(procfs, each) for each in family)
     except PermissionError:
         return None
 

@@ -19,7 +19,7 @@ from vllm_watch.clients.etcd import Access, Etcd, EtcdError, Kept, NewSession
 from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks.base import Held, boottime_s
 from vllm_watch.restart.locks.record import EXPIRY_TTLS, HOUR_SECONDS, Limits
-from vllm_watch.settings.restart import LockSettings
+from vllm_watch.settings.lock import LockSettings
 
 ASK_SECONDS = 20.0
 """For taking, renewing or giving back with all its tries."""

@@ -15,9 +15,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from vllm_watch.errors import WatchError
+from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks.base import Held
 from vllm_watch.restart.locks.base import boottime_s as _now_s
 from vllm_watch.restart.locks.record import EXPIRY_TTLS, HOUR_SECONDS, SPENT_MAX, Limits
+from vllm_watch.settings.lock import LockSettings
 
 WAIT_SECONDS = 2.0
 """For another watcher to finish its change of the file, which takes milliseconds."""
@@ -47,18 +50,24 @@ class _Kept:
     spent: list[_Spent]
 
 
+def make(settings: LockSettings, tools: Tools) -> "Lock":
+    """Return a lock for one attempt. Raises WatchError, OSError."""
+    folder = settings.path or (tools.state_dir and tools.state_dir / "locks")
+    if folder is None:
+        raise WatchError("the folder of the lock is not known", "set restart.lock.path")
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return Lock(
+        folder, settings.name, slots=settings.slots, ttl_seconds=settings.ttl_seconds,
+        per_hour=settings.restarts_per_hour_max,
+    )  # fmt: skip
+
+
 class Lock:
     """One of the slots of the lock `name` in `folder`."""
 
     def __init__(
-        self,
-        folder: Path,
-        name: str,
-        *,
-        slots: int,
-        ttl_seconds: float,
-        per_hour: int | None = None,
-    ) -> None:
+        self, folder: Path, name: str, *, slots: int, ttl_seconds: float, per_hour: int | None = None
+    ) -> None:  # fmt: skip
         self.ttl_seconds = ttl_seconds
         self._file = folder / f"{name}.lock.json"
         self._guard = folder / f"{name}.lock"

@@ -29,7 +29,7 @@ from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks import record as records
 from vllm_watch.restart.locks.base import Held, boottime_s
 from vllm_watch.restart.locks.record import Change, Limits, Now, Record, Sightings, Slot
-from vllm_watch.settings.restart import LockSettings
+from vllm_watch.settings.lock import LockSettings
 
 ANNOTATION = "vllm-watch/lock"
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vllm_watch.signals import kept
+from vllm_watch.signals import stored
 from vllm_watch.signals.holders import roles
 from vllm_watch.signals.holders.records import VLLM, GpuHolders, Holder
 
@@ -39,37 +39,43 @@ class GpuUsers:
 
     def __init__(self) -> None:
         self._known: dict[str, Place] = {}
+        self._claims: dict[str, Group] = {}  # by server, as of its last answer
 
     def look(
         self, gpus: Sequence[GpuHolders], servers: Mapping[str, Server]
     ) -> Mapping[str, Place]:
         """Take one look; return where each of `servers` (by target's name) runs, or last ran."""
-        groups = _groups(gpus)
-        claims = {
-            name: None if server.pids else _claim(groups, server)
-            for name, server in servers.items()
-        }
-        wanted = Counter(group for group in claims.values() if group is not None)
+        seen = frozenset[int]().union(*(server.pids for server in servers.values()))
+        groups = _groups(gpus, without=seen)
         for name, server in servers.items():
-            group = claims[name]
+            group = None if server.pids else _claim(groups, server)
+            if group is not None:
+                self._claims[name] = group
+            elif server.pids or server.start_time is not None:
+                self._claims.pop(name, None)
+        for known in (self._known, self._claims):
+            for gone in known.keys() - servers.keys():
+                del known[gone]
+        # Also of a server that hangs: what may be its own is not its neighbour's.
+        wanted = Counter(self._claims.values())
+        for name, server in servers.items():
+            group = self._claims.get(name) if server.start_time is not None else None
             mine = _below(gpus, server.pids)
             if not mine and group is not None and wanted[group] == 1:
                 mine = groups[group]
             if mine:
                 self._known[name] = _place(mine)
-        for gone in self._known.keys() - servers.keys():
-            del self._known[gone]
         return {name: self._known.get(name, Place()) for name in servers}
 
     def export_state(self) -> dict[str, dict[str, str]]:
         """Return what is remembered as plain values: target → UUID → its processes there."""
         return {name: dict(place.workers) for name, place in self._known.items()}
 
-    def restore(self, state: kept.Kept) -> None:
-        """Take what an earlier run remembered. Raises one of kept.DAMAGE, and has then changed nothing."""
+    def restore(self, state: stored.Stored) -> None:
+        """Take what an earlier run remembered. Raises one of stored.DAMAGE, and has then changed nothing."""
         known = {}
-        for name, workers in kept.mapping(state).items():
-            said = {uuid: kept.text(text) for uuid, text in kept.mapping(workers).items()}
+        for name, workers in stored.mapping(state).items():
+            said = {uuid: stored.text(text) for uuid, text in stored.mapping(workers).items()}
             known[name] = Place(frozenset(said), said)
         self._known = known
 
@@ -80,14 +86,23 @@ def _below(gpus: Iterable[GpuHolders], pids: frozenset[int]) -> list[tuple[str, 
         (gpu.gpu.uuid, holder)
         for gpu in gpus if pids
         for holder in gpu.holders or ()
-        if (holder.process.pid_local or holder.process.pid) in pids
+        if _pid(holder) in pids
     ]  # fmt: skip
 
 
-def _groups(gpus: Iterable[GpuHolders]) -> dict[Group, list[tuple[str, Holder]]]:
+def _pid(holder: Holder) -> int:
+    return holder.process.pid_local or holder.process.pid
+
+
+def _groups(
+    gpus: Iterable[GpuHolders], without: frozenset[int]
+) -> dict[Group, list[tuple[str, Holder]]]:
+    """The living vLLM processes by their start; `without` those that are known to be some server's."""
     groups: dict[Group, list[tuple[str, Holder]]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():
+            if _pid(holder) in without:
+                continue
             if holder.judged.verdict == VLLM and len(groups) < GROUPS_MAX:
                 process = holder.process
                 parent = process.pid if holder.role == roles.SERVER else process.ppid

@@ -41,7 +41,7 @@ def sign(track: Track, others: Sequence[ProcessSample], limits: Limits) -> str |
     )
 
 
-def is_superseded(process: ProcessSample, track: Track, others: Sequence[ProcessSample]) -> bool:
+def is_superseded(process: ProcessSample, others: Sequence[ProcessSample]) -> bool:
     """Does another engine run on this host, which may be the one that answers?"""
     return any(
         other.pid != process.pid

@@ -82,3 +82,8 @@ class GpuHolders:
         if self.holders is None:
             return None
         return sum(each.process.used_bytes or 0 for each in self.stale)
+
+    @property
+    def has_stale(self) -> bool:
+        """Is a process, or memory of none, stale?"""
+        return bool(self.stale) or self.unaccounted.verdict == STALE

@@ -97,9 +97,3 @@ def is_reaper(command: str) -> bool:
 def may_serve(process: ProcessSample) -> bool:
     """Does it look like a server, which may wait for requests for days and be well?"""
     return bool(_SERVES.search(" ".join(process.cmdline or (process.name or "",))))
-
-
-def command_text(process: ProcessSample, characters_max: int = 200) -> str:
-    """The command line, or the name where there is none; "" where nothing is known."""
-    text = " ".join(process.cmdline or ()) or process.name or ""
-    return text if len(text) <= characters_max else text[: characters_max - 1] + "…"

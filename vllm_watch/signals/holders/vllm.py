@@ -53,7 +53,7 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
     if not idle and not spins:
         return None
     # Somebody answers: if no younger engine is seen that does, it may be this one after all.
-    if case.served and not orphans.is_superseded(process, track, case.others):
+    if case.served and not orphans.is_superseded(process, case.others):
         return None
     evidence = [text, f"its GPU has done nothing for it for {seconds(gpu_idle_s)}"]
     if gpu_idle_s < patience_s:

@@ -9,6 +9,8 @@ from vllm_watch.capacity.units import GIB
 from vllm_watch.errors import WatchError
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.settings.stages import GpuSettings, LogSettings
+from vllm_watch.sources.nvml import NvmlSource
+from vllm_watch.sources.processes import ProcReader
 from vllm_watch.support import logs
 
 _HELP = "name one with --gpu-name, or its size with --gpu-memory-gib"
@@ -56,9 +58,6 @@ def _offered(gpu: GpuSample) -> int:
 
 
 async def _read(procfs: Path) -> GpuReading:
-    from vllm_watch.sources.nvml import NvmlSource  # noqa: PLC0415 - only where no GPU was named
-    from vllm_watch.sources.processes import ProcReader  # noqa: PLC0415
-
     logs.configure(LogSettings(level="error"))
     source = NvmlSource(GpuSettings(), ProcReader(procfs))
     try:

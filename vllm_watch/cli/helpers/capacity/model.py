@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from vllm_watch.capacity.plan import Checkpoint
+from vllm_watch.cli.helpers import checkpoints
 from vllm_watch.errors import WatchError
 
 _CONFIG_BYTES_MAX = 16 << 20  # an index of a checkpoint of a trillion parameters has 8 MB
 _HUB = "https://huggingface.co"
 _HUB_SECONDS = 10.0
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
-_INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-_WEIGHT_FILES = ("*.safetensors", "*.bin", "*.gguf", "*.pt")  # the first kind that is there
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,41 +41,29 @@ def find_checkpoint(
     path = Path(named).expanduser()
     if path.is_file():
         folder, config = path.parent, _read(path)
-        own = path.name == "config.json"
-        size = _checkpoint_bytes(folder) if own else None
-    elif path.is_dir() or (cached := _in_cache(named, environment)) is not None:
-        folder = path if path.is_dir() else cached  # type: ignore[assignment]
-        config, size = _read(folder / "config.json"), _checkpoint_bytes(folder)
-    elif from_hub and _REPOSITORY.fullmatch(named):
-        return _of_hub(named, environment, weights_gib)
+        size = _checkpoint_bytes(folder) if path.name == "config.json" else None
     else:
-        raise WatchError(
-            f"{named}: there is no such file or folder, nor is it in the hub's cache ({_cache(environment)})",
-            "give the model's folder or its config.json; --from-hub fetches the config",
-        )
+        here = path if path.is_dir() else _in_cache(named, environment)
+        if here is None:
+            if from_hub and _REPOSITORY.fullmatch(named):
+                return _of_hub(named, environment, weights_gib)
+            where = checkpoints.hub_cache(environment)
+            raise WatchError(
+                f"{named}: there is no such file or folder, nor is it in the hub's cache ({where})",
+                "give the model's folder or its config.json; --from-hub fetches the config",
+            )
+        folder, config, size = here, _read(here / "config.json"), _checkpoint_bytes(here)
     quantized = folder / "hf_quant_config.json"  # ModelOpt keeps it apart
     if quantized.is_file() and "quantization_config" not in config:
         config["quantization_config"] = _read(quantized) | {"quant_method": "modelopt"}
     return Found(named, config, Checkpoint(given_gib=weights_gib, bytes_total=size))
 
 
-def _cache(environment: Mapping[str, str]) -> Path:
-    home = Path(environment.get("HF_HOME") or "~/.cache/huggingface").expanduser()
-    return Path(environment.get("HF_HUB_CACHE") or home / "hub").expanduser()
-
-
 def _in_cache(named: str, environment: Mapping[str, str]) -> Path | None:
-    """The snapshot that 'main' names, else the newest one."""
     if not _REPOSITORY.fullmatch(named):
         return None
-    entry = _cache(environment) / f"models--{named.replace('/', '--')}"
-    main = entry / "refs" / "main"
-    if main.is_file():
-        snapshot = entry / "snapshots" / main.read_text().strip()
-        if (snapshot / "config.json").is_file():
-            return snapshot
-    snapshots = [each.parent for each in entry.glob("snapshots/*/config.json")]
-    return max(snapshots, key=lambda each: each.stat().st_mtime, default=None)
+    cache = checkpoints.hub_cache(environment)
+    return checkpoints.snapshot(cache, named, having="config.json")
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -106,17 +93,13 @@ def _parse(raw: bytes, where: str) -> dict[str, Any]:
 
 def _checkpoint_bytes(folder: Path) -> int | None:
     """All weights, from the index where there is one, else from the files; None: there are none."""
-    for name in _INDEXES:
+    for name in checkpoints.INDEXES:
         if (folder / name).is_file():
             metadata = _read(folder / name).get("metadata")
             size = metadata.get("total_size") if isinstance(metadata, dict) else None
             if isinstance(size, int) and size > 0:
                 return size
-    for pattern in _WEIGHT_FILES:
-        files = [each for each in folder.glob(pattern) if not each.name.startswith("consolidated")]
-        if files:
-            return sum(each.stat().st_size for each in files)
-    return None
+    return sum(each.stat().st_size for each in checkpoints.weights(folder)) or None
 
 
 def _of_hub(named: str, environment: Mapping[str, str], weights_gib: float | None) -> Found:
@@ -125,7 +108,9 @@ def _of_hub(named: str, environment: Mapping[str, str], weights_gib: float | Non
     size = None
     if weights_gib is None:
         try:
-            index = _parse(_fetch(f"{base}/{_INDEXES[0]}"), f"{named}/{_INDEXES[0]}")
+            index = _parse(
+                _fetch(f"{base}/{checkpoints.INDEXES[0]}"), f"{named}/{checkpoints.INDEXES[0]}"
+            )
             size = index.get("metadata", {}).get("total_size")
         except WatchError:  # one file has no index: the weights are counted
             size = None

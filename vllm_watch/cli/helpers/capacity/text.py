@@ -22,7 +22,6 @@ def lines(
     colours: bool,
 ) -> list[str]:
     """The screen, line by line."""
-    columns = min(max(columns, 60), 120)
     head = _verdict(plan, name)
     if colours:
         head = f"{_GOOD if plan.fits else _BAD}{head}{_END}"

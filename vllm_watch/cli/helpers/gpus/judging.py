@@ -2,20 +2,20 @@
 
 import asyncio
 import json
-import shutil
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from vllm_watch.cli.helpers import terminal
 from vllm_watch.cli.helpers.gpus import table as gpus_table
 from vllm_watch.cli.helpers.gpus.report import report
 from vllm_watch.errors import WatchError
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.settings.stages import GpuSettings, LogSettings
 from vllm_watch.signals.holders.judge import HolderJudge
-from vllm_watch.signals.holders.records import STALE, GpuHolders, Limits
+from vllm_watch.signals.holders.records import GpuHolders, Limits
 from vllm_watch.signals.timeline import Timeline
 from vllm_watch.sources import recording, trace_gpus
 from vllm_watch.sources.nvml import NvmlSource
@@ -44,7 +44,7 @@ class Judgement:
 
     @property
     def stale(self) -> bool:
-        return any(each.stale or each.unaccounted.verdict == STALE for each in self.gpus)
+        return any(each.has_stale for each in self.gpus)
 
 
 def show(*, as_json: bool, watch: bool, trace: Path | None, at: float | None, procfs: Path) -> bool:
@@ -135,9 +135,11 @@ def _print(judgement: Judgement, *, as_json: bool, local: bool, clear: bool = Fa
     if as_json:
         print(json.dumps(report(judgement.gpus, local=local)), flush=True)
         return
-    colours = gpus_table.COLOURS if sys.stdout.isatty() else gpus_table.PLAIN
-    columns = shutil.get_terminal_size((100, 24)).columns
-    text = gpus_table.table(judgement, columns=columns, colours=colours, local=local)
+    colours = gpus_table.COLOURS if terminal.takes_colours(sys.stdout) else gpus_table.PLAIN
+    columns = terminal.columns(gpus_table.COLUMNS_MIN, gpus_table.COLUMNS_MAX)
+    text = gpus_table.table(
+        judgement.gpus, judgement.note, columns=columns, colours=colours, local=local
+    )
     if clear and sys.stdout.isatty():
         print("\033[H\033[2J", end="")
     print(text, flush=True)

@@ -16,10 +16,10 @@ from vllm_watch.errors import JournalError, WatchError
 from vllm_watch.reclaim.looks import Looks, user_name
 from vllm_watch.reclaim.plan import Plan, Refusal
 from vllm_watch.reclaim.reclaim import Patience, Reclaim
-from vllm_watch.restart.journal import Journal
 from vllm_watch.settings.stages import GpuSettings, LogSettings
 from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
+from vllm_watch.state.journal import Journal
 from vllm_watch.support import logs
 
 

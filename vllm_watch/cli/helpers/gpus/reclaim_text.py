@@ -1,10 +1,10 @@
 """A reclaim in words, before and after, and its outcome as JSON."""
 
-import shutil
 import textwrap
 from pathlib import Path
 from typing import Any
 
+from vllm_watch.cli.helpers import terminal
 from vllm_watch.cli.helpers.gpus import report as gpus_report
 from vllm_watch.reclaim.plan import Plan, Refusal, Victim
 from vllm_watch.reclaim.reclaim import Outcome, Patience, held
@@ -158,7 +158,7 @@ def _remedies(outcome: Outcome) -> list[str]:
 
 def _row(label: str, text: str, width: int = _LABEL) -> list[str]:
     """A labelled text, wrapped to the terminal; the label takes `width` columns."""
-    columns = min(max(shutil.get_terminal_size((100, 24)).columns, _COLUMNS_MIN), _COLUMNS_MAX) - 1
+    columns = terminal.columns(_COLUMNS_MIN, _COLUMNS_MAX) - 1
     first = f"  {label}".ljust(width + 2)
     return textwrap.wrap(
         text, columns, initial_indent=first, subsequent_indent=" " * len(first),

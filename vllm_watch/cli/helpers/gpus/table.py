@@ -1,8 +1,7 @@
 """The holders as a table for people, from 60 columns on."""
 
 import textwrap
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from vllm_watch.cli.helpers.gpus import report as gpus_report
 from vllm_watch.signals.holders import groups
@@ -17,9 +16,6 @@ from vllm_watch.signals.holders.records import (
 )
 from vllm_watch.signals.holders.words import seconds, size
 
-if TYPE_CHECKING:
-    from vllm_watch.cli.helpers.gpus.judging import Judgement
-
 COLUMNS_MIN, COLUMNS_MAX = 60, 220
 COLOURS = {VLLM: "\033[32m", ACTIVE: "\033[36m", STALE: "\033[1;31m", UNKNOWN: "\033[33m",
            "bold": "\033[1m", "dim": "\033[2m", "end": "\033[0m"}  # fmt: skip
@@ -29,16 +25,18 @@ _BAR_CELLS = 20
 _INDENT = "           "
 
 
-def table(judgement: "Judgement", *, columns: int, colours: Mapping[str, str], local: bool) -> str:
+def table(
+    gpus: Sequence[GpuHolders], note: str, *, columns: int, colours: Mapping[str, str], local: bool
+) -> str:
     """All GPUs, with an end that sums up."""
-    if not judgement.gpus:
-        return f"no GPUs: {judgement.note}"
-    columns = min(max(columns, COLUMNS_MIN), COLUMNS_MAX) - 1
+    if not gpus:
+        return f"no GPUs: {note}"
+    columns -= 1
     lines: list[str] = []
-    for each in judgement.gpus:
+    for each in gpus:
         lines += [*_gpu(each, columns, colours, local=local), ""]
-    told = [line for text in groups.remarks(judgement.gpus) for line in _note(text, columns)]
-    return "\n".join([*lines, *told, _end(judgement, colours)])
+    told = [line for text in groups.remarks(gpus) for line in _note(text, columns)]
+    return "\n".join([*lines, *told, _end(gpus, colours)])
 
 
 def _gpu(judged: GpuHolders, columns: int, colours: Mapping[str, str], *, local: bool) -> list[str]:
@@ -127,14 +125,14 @@ def _wrapped(text: str, columns: int, before: str, after: str) -> list[str]:
     return [f"{_INDENT}{before}{line}{after}" for line in found]
 
 
-def _end(judgement: "Judgement", colours: Mapping[str, str]) -> str:
-    stale = sum(each.stale_bytes or 0 for each in judgement.gpus)
+def _end(gpus: Sequence[GpuHolders], colours: Mapping[str, str]) -> str:
+    stale = sum(each.stale_bytes or 0 for each in gpus)
     stale += sum(
         each.unaccounted_bytes or 0
-        for each in judgement.gpus
+        for each in gpus
         if each.unaccounted.verdict == STALE
     )  # fmt: skip
-    if not judgement.stale:
+    if not any(each.has_stale for each in gpus):
         return "nothing is stale"
     return f"{colours[STALE]}{size(stale)} are stale{colours['end']}"
 

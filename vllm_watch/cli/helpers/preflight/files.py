@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from vllm_watch.cli.helpers import checkpoints
 from vllm_watch.cli.helpers.capacity.model import Found, find_checkpoint
 from vllm_watch.errors import WatchError
 from vllm_watch.preflight.command import Command
 from vllm_watch.preflight.facts import ABSENT, CACHE, FOLDER, REMOTE, ModelFiles, Room
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
-_INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
-_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # the first kind that is there
 _TOKENIZERS = ("tokenizer.json", "*.model", "vocab.*", "*.tiktoken", "tekken.json", "tokenizer*.py", "tokenization*.py", "*.vocab", "spiece*", "tokenizer.*")  # fmt: skip
 _LFS = b"version https://git-lfs"
 _HEADER_BYTES_MAX = 100_000_000  # as safetensors itself allows
@@ -41,7 +40,7 @@ def find_files(command: Command) -> tuple[ModelFiles | None, Found | None]:
         return ModelFiles(kind=ABSENT, path=str(path)), None
     caches = _caches(command)
     for cache in caches:
-        snapshot = _snapshot(cache, named, command.text("revision"))
+        snapshot = checkpoints.snapshot(cache, named, command.text("revision"))
         if snapshot is not None:
             return _looked_at(snapshot, CACHE, named, environment)
     return ModelFiles(kind=ABSENT, path=str(caches[-1]), repository=named), None
@@ -60,7 +59,7 @@ def has_token(command: Command) -> bool:
         return True
     if environment.get("HF_TOKEN") or environment.get("HUGGING_FACE_HUB_TOKEN"):
         return True
-    stored = environment.get("HF_TOKEN_PATH") or _home(environment) / "token"
+    stored = environment.get("HF_TOKEN_PATH") or checkpoints.hub_home(environment) / "token"
     return Path(stored).expanduser().is_file()
 
 
@@ -86,28 +85,10 @@ def room(path: Path) -> Room | None:
     )
 
 
-def _home(environment: Mapping[str, str]) -> Path:
-    cache = Path(environment.get("XDG_CACHE_HOME") or "~/.cache")
-    return Path(environment.get("HF_HOME") or cache / "huggingface").expanduser()
-
-
 def _caches(command: Command) -> list[Path]:
     """Where weights are looked for and put: --download-dir first."""
-    environment, named = command.environment, command.text("download-dir")
-    hub = Path(environment.get("HF_HUB_CACHE") or _home(environment) / "hub").expanduser()
+    named, hub = command.text("download-dir"), checkpoints.hub_cache(command.environment)
     return [Path(named).expanduser(), hub] if named else [hub]
-
-
-def _snapshot(cache: Path, repository: str, revision: str | None) -> Path | None:
-    """The snapshot of the revision ("main"), else the newest; None where there is none with a config."""
-    entry = cache / f"models--{repository.replace('/', '--')}"
-    reference = entry / "refs" / (revision or "main")
-    names = [reference.read_text().strip()] if reference.is_file() else []
-    for name in [*names, *([revision] if revision else [])]:
-        if (entry / "snapshots" / name).is_dir():
-            return entry / "snapshots" / name
-    found = [each for each in entry.glob("snapshots/*") if each.is_dir()]
-    return max(found, key=lambda each: each.stat().st_mtime, default=None)
 
 
 def _looked_at(
@@ -125,7 +106,7 @@ def _looked_at(
         repository = origin
     expected, total = _index(folder)
     present = [folder / name for name in expected if (folder / name).is_file()]
-    present = present if expected else _weights(folder)
+    present = present if expected else checkpoints.weights(folder)
     size = sum(each.stat().st_size for each in present)
     return ModelFiles(
         kind=kind, path=str(folder), config=config, config_error=error, weights=len(present),
@@ -136,18 +117,9 @@ def _looked_at(
     ), found  # fmt: skip
 
 
-def _weights(folder: Path) -> list[Path]:
-    for pattern in _WEIGHTS:
-        files = sorted(folder.glob(pattern))[:_FILES_MAX]
-        own = [each for each in files if not each.name.startswith("consolidated")] or files
-        if own:
-            return own
-    return []
-
-
 def _index(folder: Path) -> tuple[tuple[str, ...], int | None]:
     """Files that the index names, and the bytes of all weights; a damaged index names none."""
-    for name in _INDEXES:
+    for name in checkpoints.INDEXES:
         path = folder / name
         if not path.is_file() or path.stat().st_size > _INDEX_BYTES_MAX:
             continue

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import NoReturn
 
-from vllm_watch.cli.helpers import exit_status
+from vllm_watch.cli.helpers import exit_status, terminal
 from vllm_watch.cli.helpers.preflight import text as preflight_text
 from vllm_watch.cli.helpers.preflight.facts import gather
 from vllm_watch.cli.helpers.preflight.gpus import GpuLooks, with_gpus
@@ -57,7 +57,7 @@ def _say(order: Order, facts: Facts, verdict: Verdict) -> None:
     if order.as_json:
         print(json.dumps(as_json(facts, verdict)), file=out, flush=True)
         return
-    colours = out.isatty() and "NO_COLOR" not in os.environ
+    colours = terminal.takes_colours(out)
     print("\n".join(preflight_text.lines(facts, verdict, colours=colours)), file=out, flush=True)
 
 

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import os
-import shutil
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -11,11 +9,11 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from vllm_watch.cli.helpers import terminal
 from vllm_watch.cli.helpers.top import panels as top_panels
 from vllm_watch.cli.helpers.top import restarts as top_restarts
 from vllm_watch.cli.helpers.top import rows as top_rows
 from vllm_watch.cli.helpers.top import story as top_story
-from vllm_watch.cli.helpers.top import words as top_words
 from vllm_watch.cli.helpers.top.status import Daemon, Status
 from vllm_watch.signals.holders.records import STALE
 
@@ -37,8 +35,7 @@ def show(daemon: Daemon, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(as_data(status), separators=(",", ":")))
         return
-    width = shutil.get_terminal_size((100, 24)).columns
-    colours = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    width, colours = terminal.columns(), terminal.takes_colours(sys.stdout)
     console = Console(width=width, no_color=not colours, force_terminal=colours, highlight=False)
     for part in parts(daemon.url, status, width):
         # A line is as wide as its text: blanks behind it are only in the way of a log.
@@ -77,7 +74,7 @@ def as_data(status: Status) -> dict[str, Any]:
         "version": status.version,
         "wrong": [
             asdict(each)
-            | {"title": top_words.title(each), "do": top_words.step(each), "restart": top_words.advice(each)}
+            | {"do": each.to_do, "restart": each.restart_outcome}
             for each in top_story.open_incidents(status)
         ],
         "engines": [_engine(row) for row in rows],

@@ -4,13 +4,10 @@ from datetime import UTC, datetime
 
 from vllm_watch.board.restarts import AttemptShown, RestartPlan, Waiting
 from vllm_watch.cli.helpers.top import text
+from vllm_watch.story.restart_steps import step_of
 
 _TRIGGERS = {
     "incident": "for its incident", "schedule": "on schedule", "manual": "by hand", "alertmanager": "for an alert",
-}  # fmt: skip
-_ENDS = {
-    "helped": "helped", "did_not_help": "did not help", "failed": "failed", "uncertain": "may not have happened",
-    "cancelled": "was given up before anything was done", "dry_run": "would have been done now (mode observe)",
 }  # fmt: skip
 
 
@@ -65,7 +62,7 @@ def _past(attempt: AttemptShown, t: float) -> str:
             if payoff > 0
             else " It gave no throughput back."
         )
-    ends = _ENDS.get(attempt.state, attempt.state)
+    ends = step_of(attempt.state).ended
     return f"{'A restart' if dry else 'The last restart'}{when} {ends}{why}.{gave}".replace(
         ", now ago,", " just now"
     )

@@ -8,8 +8,8 @@ from typing import Literal
 from rich.text import Text
 
 from vllm_watch.cli.helpers.top import text
-from vllm_watch.cli.helpers.top import words as top_words
 from vllm_watch.cli.helpers.top.status import Status, TargetStatus
+from vllm_watch.incidents.incident import SEVERITIES, severity_rank
 from vllm_watch.signals.records import EngineSignals
 
 POINTS_MAX = 60  # of a curve: as wide as it is ever drawn
@@ -153,7 +153,9 @@ def _urgency(row: Row) -> tuple[float, str]:
     """What wakes people before what does not, and of that the worst state; a whole server's is each engine's."""
     known = text.STATES_BY_URGENCY
     state = known.index(row.state) if row.state in known else len(known)
-    return (top_words.rank(row.target.incidents) * (len(known) + 1) + state, row.name)
+    ranks = (severity_rank(each.severity) for each in row.target.incidents)
+    worst = min(ranks, default=len(SEVERITIES) + 1)
+    return (worst * (len(known) + 1) + state, row.name)
 
 
 def folded(rows: Sequence[Row]) -> Text:

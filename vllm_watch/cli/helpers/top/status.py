@@ -57,6 +57,21 @@ class JudgedReading(GpuReading):
     gpus: tuple[JudgedGpu, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToldIncident(Incident):
+    """An incident with the daemon's words for it."""
+
+    title: str = ""  # "Stalled: hang"
+    first_step: str = ""
+    restart_outcome: str = ""  # does a restart help?
+    runbook: str = ""
+
+    @property
+    def to_do(self) -> str:
+        """What to do first, and where to read on."""
+        return f"{self.first_step} Runbook: {self.runbook}"
+
+
 class SourceStatus(BaseModel):
     """How the last call to one source ended."""
 
@@ -87,7 +102,7 @@ def _incident(said: object) -> object:
     }
 
 
-Incidents = tuple[Annotated[Incident, BeforeValidator(_incident)], ...]
+Incidents = tuple[Annotated[ToldIncident, BeforeValidator(_incident)], ...]
 
 
 class HostStatus(BaseModel):

@@ -8,11 +8,11 @@ from rich.text import Text
 
 from vllm_watch.cli.helpers.top import restarts as top_restarts
 from vllm_watch.cli.helpers.top import text
-from vllm_watch.cli.helpers.top import words as top_words
 from vllm_watch.cli.helpers.top.rows import Row
-from vllm_watch.cli.helpers.top.status import Status, TargetStatus
+from vllm_watch.cli.helpers.top.status import Status, TargetStatus, ToldIncident
 from vllm_watch.detectors.base import Evidence
-from vllm_watch.incidents.incident import SEVERITIES, Incident, in_order
+from vllm_watch.incidents.incident import SEVERITIES, in_order
+from vllm_watch.incidents.relations import STATE_OF
 
 _WRONG_SHARE = (
     5  # incidents take at most this part (a fifth) of the height, what is known of one a quarter
@@ -21,13 +21,11 @@ _DETAIL_SHARE = 4
 _LOW_HEIGHT = 16  # lines; below, the detail is one line
 _LABEL_WIDTH = 10
 _WELL = frozenset(("serving", "idle", "prefilling"))
-# Kinds that an engine's state tells of while they are seen.
-_SHOWN_AS = frozenset(("engine_down", "engine_stalled", "throughput_collapse", "overload"))
 _STALE_INTERVALS = 3  # as many looks missed in a row are no accident
 _FINE = frozenset(("", "ok", "no_driver", "http"))  # http: answered, in its own way
 
 
-def open_incidents(status: Status) -> list[Incident]:
+def open_incidents(status: Status) -> list[ToldIncident]:
     """Return all that are open, those that wake people first."""
     found = {each.id: each for target in status.targets for each in target.incidents}
     found |= {each.id: each for each in (*status.incidents, *status.host.incidents)}
@@ -56,17 +54,17 @@ def _all_well(status: Status) -> str:
     return "No incident is open." + (f" {unseen} not looked at yet." if unseen else "")
 
 
-def _counted(incidents: list[Incident]) -> str:
+def _counted(incidents: list[ToldIncident]) -> str:
     counts = {s: sum(each.severity == s for each in incidents) for s in SEVERITIES}
     return ", ".join(f"{count} {severity}" for severity, count in counts.items() if count)
 
 
-def _incident(incident: Incident, t: float, width: int) -> Text:
+def _incident(incident: ToldIncident, t: float, width: int) -> Text:
     lasts = text.age(max(0.0, t - incident.opened_t))
     engine = f"/{incident.engine}" if incident.engine else ""
-    shown = Text(f" {incident.severity:6} ", top_words.STYLES.get(incident.severity, ""), no_wrap=True)  # fmt: skip
+    shown = Text(f" {incident.severity:6} ", text.SEVERITY_STYLES.get(incident.severity, ""), no_wrap=True)  # fmt: skip
     shown.append(f" {text.clean(incident.target)}{engine}", "bold")
-    shown.append(f"  {text.clean(top_words.title(incident))}", "")
+    shown.append(f"  {text.clean(incident.title)}", "")
     shown.append(f"  {lasts}  ", "dim").append(text.clean(incident.summary), "dim")
     shown.truncate(width, overflow="ellipsis")
     return shown
@@ -116,7 +114,7 @@ def _sentence(row: Row) -> Text:
 def _does_again(row: Row) -> bool:
     """Is what its worst incident says not so any more, though it is not closed yet?"""
     incidents = incidents_of(row)
-    return bool(incidents) and incidents[0].kind in _SHOWN_AS and row.state in _WELL
+    return bool(incidents) and incidents[0].kind in STATE_OF and row.state in _WELL
 
 
 def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
@@ -126,16 +124,16 @@ def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
         return [_labelled("restart", line) for line in top_restarts.lines(row.target.restart, t)]
     worst = incidents[0]
     lines = [_labelled("was", worst.summary)] if _does_again(row) else []
-    steps = textwrap.wrap(top_words.step(worst), max(20, width - _LABEL_WIDTH))
+    steps = textwrap.wrap(worst.to_do, max(20, width - _LABEL_WIDTH))
     lines += [_labelled("" if number else "do", each) for number, each in enumerate(steps)]
-    lines.append(_labelled("restart", top_words.advice(worst)))
+    lines.append(_labelled("restart", worst.restart_outcome))
     lines += [_labelled("restart", line) for line in top_restarts.lines(row.target.restart, t)]
     for side, evidence in (("for", worst.evidence_for), ("against", worst.evidence_against)):
         lines += [_labelled(side, said) for said in map(_said, evidence) if said]
     return lines
 
 
-def incidents_of(row: Row) -> list[Incident]:
+def incidents_of(row: Row) -> list[ToldIncident]:
     """Return the open ones of this engine or of its whole server, the worst first."""
     engine = row.engine.engine if row.engine else None
     return in_order(

@@ -9,6 +9,7 @@ STATE_STYLES = {
     "unknown": "bright_black", "starting": "cyan", "prefilling": "blue", "serving": "green",
     "idle": "dim green", "sleeping": "magenta",
 }  # fmt: skip
+SEVERITY_STYLES = {"page": "bold white on red", "ticket": "bold yellow", "info": "cyan"}
 # The order in which a tired person wants to see them.
 STATES_BY_URGENCY = tuple(STATE_STYLES)
 UNKNOWN = "-"

@@ -1,0 +1,167 @@
+"""One alert for each kind of incident, as text for alerts/incidents.yaml and docs/alerts.md, in the words of vllm_watch/story.
+
+What is no word stands here: names that are not made of the kind's, what ranks the servers of one notification (the
+recording rule vllm_watch:incident_alert:rank gives the numbers), and which kind waits until its cause is found.
+"""
+
+import re
+import textwrap
+from collections.abc import Mapping
+
+from vllm_watch.samples.target import WATCHER
+from vllm_watch.story.base import Story
+from vllm_watch.story.kinds import KINDS, STORIES
+from vllm_watch.story.many_at_once import MANY_AT_ONCE
+
+NAMES = {"overload": "VllmOverloaded"}
+RANKED = {
+    "engine_down": ("time without progress", "humanizeDuration"),
+    "engine_stalled": ("time without progress", "humanizeDuration"),
+    "throughput_collapse": ("what they lost of their throughput", "humanizePercentage"),
+    "overload": ("requests that wait", "humanize"),
+}
+"""Kind → what the worst are ranked by, and how its value is written."""
+
+EXPRESSIONS = {
+    "throughput_collapse": """\
+        # A collapse is seen a few looks before its cause is: whoever is woken should be told once, with the cause,
+        # and not be woken at all where the cause makes it a ticket (preemption_thrash). So `unknown` waits.
+        expr: |-
+          vllm_watch:incident_alert{kind="throughput_collapse"}
+            unless
+          (
+            vllm_watch:incident_alert{cause="unknown"}
+              unless ignoring (severity)
+            vllm_watch:incident_alert{cause="unknown"} offset 30s  # tune: cause_wait
+          )"""
+}
+
+NEW = "a cause that these rules do not know"
+WHO = (
+    "{{ $labels.target }}{{ with $labels.engine }} engine {{ . }}{{ end }}"
+    "{{ with $labels.group }} ({{ . }}){{ end }}"
+)
+ALIKE = (
+    """{{ $like := printf "{job='%s', namespace='%s', group='%s', kind='%s', cause='%s', severity='%s'}" """
+    "$labels.job $labels.namespace $labels.group $labels.kind $labels.cause $labels.severity "
+    """}}{{ range printf "group:vllm_watch_incident_alert:count%s" $like | query }}{{ . | value }}{{ end }} """
+    "{{ with $labels.group }}of {{ . }} {{ end }}at once"
+)
+NAMED = (
+    """, among them:{{- range printf "group:vllm_watch_incident_alert:worst%s" $like | query | sortByLabel "target" }} """
+    "{{ .Labels.target }};{{ end }}"
+)
+WORST = (
+    """. The worst, by BY:{{- range printf "sort_desc(group:vllm_watch_incident_alert:worst%s)" $like | query }} """
+    "{{ .Labels.target }} {{ . | value | SHOWN }};{{ end }}"
+)
+
+SCOPE = re.compile(r" {10}scope: >-\n(?: {12}.*\n)+")
+
+
+def alert_of(kind: str) -> str:
+    """The name of its alert."""
+    return NAMES.get(kind) or f"Vllm{kind.title().replace('_', '')}"
+
+
+def rules() -> str:
+    """The alerts of all kinds, the one for kinds that the rules do not know, and that of the watcher's own incident."""
+    of_kinds = (_of_kind(kind, STORIES[kind]) for kind in KINDS)
+    text = "\n".join([*of_kinds, _of_the_rest(), _of_many()])
+    # What alerts share is written once.
+    for number, block in enumerate(dict.fromkeys(SCOPE.findall(text)), 1):
+        first, *others = text.split(block)
+        anchored = block.replace(">-", f"&scope{number} >-", 1) if others[1:] else block
+        text = first + anchored + f"          scope: *scope{number}\n".join(others)
+    return text
+
+
+def sections() -> str:
+    """The same for docs/alerts.md."""
+    return "\n".join(_section(alert_of(kind), STORIES[kind]) for kind in KINDS)
+
+
+def _section(alert: str, story: Story) -> str:
+    severities = " or ".join(each for each in story.severities if each != "info")
+    told = (
+        (
+            f"`{cause}`",
+            each.seen,
+            story.first_step_of(cause),
+            story.restart_of(cause, advised=False),
+        )
+        for cause, each in story.causes.items()
+    )
+    rows = "".join(
+        f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |\n" for row in told
+    )
+    return (
+        f"### {alert}\n\n{severities}. {story.about} [Runbook]({story.runbook}).\n\n- **It is not** {story.is_not}.\n\n"
+        f"| cause | what is seen | first | unless a restart is advised |\n|---|---|---|---|\n{rows}"
+    )
+
+
+def _of_kind(kind: str, story: Story) -> str:
+    seen = {slug: each.seen for slug, each in story.causes.items()}
+    steps = {slug: each.first_step for slug, each in story.causes.items() if each.first_step}
+    by, shown = RANKED.get(kind, ("", ""))
+    worst = WORST.replace("BY", by).replace("SHOWN", shown) if by else NAMED
+    return _rule(
+        alert_of(kind), EXPRESSIONS.get(kind) or f'        expr: vllm_watch:incident_alert{{kind="{kind}"}}',
+        summary=f"{WHO} {story.says}: {_by_cause(seen, NEW)} ({{{{ $labels.cause }}}}).",
+        description=f"{story.about} This is not {story.is_not}.",
+        first_step=_by_cause(steps, story.first_step), scope=ALIKE + worst, runbook=story.runbook,
+    )  # fmt: skip
+
+
+def _of_the_rest() -> str:
+    return _rule(
+        "VllmIncident",
+        "        # Kinds that a later vllm-watch may find and these rules do not know: nothing that pages is lost.\n"
+        f'        expr: >-\n          vllm_watch:incident_alert{{kind!~"{"|".join(KINDS)}"}}',
+        summary=f"{WHO} has an incident: {{{{ $labels.kind }}}}, {{{{ $labels.cause }}}}.",
+        description="A kind of incident that these rules have no alert for: they are older than the watcher. That is not a fault of "
+        "the engine's, the incident may be.",
+        first_step="See the status page: it says what it is and what to do.",
+        scope=ALIKE + NAMED, runbook="alerts.md#vllmincident",
+    )  # fmt: skip
+
+
+def _of_many() -> str:
+    story = MANY_AT_ONCE
+    return _rule(
+        "VllmFleetSilent",
+        "        # The watcher's own incident, of target vllm-watch: the single ones are tickets while it is open.\n"
+        f'        expr: vllm_watch_incident_open{{target="{WATCHER}", severity="page"}}',
+        summary="""Most targets of {{ $labels.instance }} fell silent within a minute ({{ $labels.cause }}): {{ with printf """
+        """"count(vllm_watch_target_up{job='%s', instance='%s'} == 0)" $labels.job $labels.instance | query }}{{ . | first """
+        """| value }}{{ else }}0{{ end }} of {{ with printf "vllm_watch_targets{job='%s', instance='%s'}" $labels.job """
+        """$labels.instance | query }}{{ . | first | value }}{{ else }}an unknown number{{ end }} cannot be read.""",
+        description=f"{story.about} This is not {story.is_not}. {story.restart}",
+        first_step=story.first_step, runbook=story.runbook, severity="page",
+    )  # fmt: skip
+
+
+def _rule(name: str, expression: str, *, runbook: str, severity: str = "", **notes: str) -> str:
+    labels = f"        labels:\n          severity: {severity}\n" if severity else ""
+    said = "".join(f"          {key}: >-\n{_folded(text)}\n" for key, text in notes.items())
+    return (
+        f"      - alert: {name}\n{expression}\n        keep_firing_for: 1m  # tune: keep_firing\n{labels}"
+        f"        annotations:\n{said}          runbook_url: docs/{runbook}\n"
+    )
+
+
+def _by_cause(texts: Mapping[str, str], otherwise: str) -> str:
+    """A template that says the text of the alert's cause."""
+    chain = "{{ else ".join(
+        f'if eq $labels.cause "{cause}" }}}}{text}' for cause, text in texts.items()
+    )
+    return f"{{{{ {chain}{{{{ else }}}}{otherwise}{{{{ end }}}}" if texts else otherwise
+
+
+def _folded(text: str) -> str:
+    """Lines of a folded block of YAML: a break stands for one blank."""
+    lines = textwrap.wrap(
+        re.sub(r" +", " ", text), 110, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(f"            {line}" for line in lines)

@@ -1,0 +1,50 @@
+"""The board keeps the last results, whatever order things come in."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.export.small_board import SERVING, T, small_board
+from vllm_watch.board.board import Board
+from vllm_watch.samples.target import Target
+
+
+def test_target_that_is_down_keeps_its_charts():
+    """They show how it fell."""
+    board = small_board()
+    board.publish(replace(SERVING, t=T + 5, up=False, state="down", engines={}))
+    assert list(board.targets["chat"].history) == ["0"]
+
+
+def test_target_added_again_keeps_its_results_and_takes_the_new_identity():
+    """A reload that changes a group must not blank a target."""
+    board = small_board()
+    board.add_target(Target(name="chat", url="http://10.0.0.9:8000", group="new"), 1.0)
+    entry = board.targets["chat"]
+    assert (entry.target.group, entry.interval_seconds, entry.signals) == ("new", 1.0, SERVING)
+
+
+def test_removing_what_is_not_there_is_no_error():
+    """Discovery may say it twice."""
+    Board().remove_target("never")
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "errors", "succeeded"),
+    [
+        (["ok"], {}, True),
+        (["refused", "refused", "http"], {"refused": 2, "http": 1}, False),
+        (["no_driver"], {}, False),
+        (["hung"], {"hung": 1}, False),
+    ],
+)
+def test_calls_are_counted_by_how_they_ended(outcomes, errors, succeeded):
+    """A machine without a driver is no error, and no success either."""
+    board = Board()
+    for outcome in outcomes:
+        board.call("nvml", "", outcome, 0.5, T)
+    health = board.host_sources["nvml"]
+    assert health.calls == len(outcomes)
+    assert health.errors == errors
+    assert health.last_success_timestamp_seconds == (T if succeeded else None)
+    assert health.duration_seconds == 0.5

@@ -1,0 +1,65 @@
+"""What is kept of a target: the recording, what the page shows of it, and the end of its log."""
+
+import json
+import tarfile
+
+import pytest
+
+from tests.restart.station import station
+from vllm_watch.export.evidence import Evidence
+from vllm_watch.restart.evidence import EvidenceStore
+from vllm_watch.samples.observation import Call, Observation
+from vllm_watch.sources.engine_log import TAIL_BYTES_MAX, EngineLog
+from vllm_watch.state.attempt import Attempt
+
+ATTEMPT = Attempt(
+    id="x1", target="a", group="g", trigger="incident", hook="h", reason="", actor="",
+    state="intent", began_t=1.0,
+)  # fmt: skip
+
+
+@pytest.fixture
+async def one(tmp_path):
+    """A target with an incident, a recording and a log."""
+    async with station(tmp_path, start=False) as one:
+        one.incident()
+        scrape = Call(outcome="ok")
+        one.recorder.observe(Observation(t=1.0, target="a", scrape=scrape), "a 1\n")
+        yield one
+        await one.recorder.close()
+
+
+async def kept(one, folder):
+    """What is in the archive of an attempt, by name."""
+    store = EvidenceStore(folder, Evidence(one.board, one.recorder, one.logs))
+    with tarfile.open(await store.keep(ATTEMPT)) as archive:
+        return {each.name: archive.extractfile(each).read() for each in archive.getmembers()}
+
+
+async def test_what_there_is_in_the_morning(one, tmp_path):
+    """A recording, the target, its incidents and the GPUs."""
+    found = await kept(one, tmp_path / "evidence")
+    assert sorted(found) == [
+        "a-x1/gpus.json", "a-x1/incidents.json", "a-x1/recording.jsonl.gz", "a-x1/target.json",
+    ]  # fmt: skip
+    assert b'"engine_stalled"' in found["a-x1/incidents.json"]
+    assert json.loads(found["a-x1/target.json"])["name"] == "a"
+    assert found["a-x1/recording.jsonl.gz"]
+
+
+async def test_the_end_of_the_log(one, tmp_path):
+    """What the engine said last, without secrets."""
+    one.logs["a"] = log = EngineLog("a", tmp_path / "vllm.log")
+    log.path.write_text(
+        "x" * (TAIL_BYTES_MAX + 5) + "\nGET http://user:pass@host\nValueError: no such model"
+    )
+    tail = (await kept(one, tmp_path / "evidence"))["a-x1/engine.log"]
+    assert tail.endswith(b"GET http://[hidden]@host\nValueError: no such model")
+    assert len(tail) <= TAIL_BYTES_MAX
+
+
+async def test_without_a_state_folder_nothing_is_kept(one):
+    """There is nowhere to keep it."""
+    assert (
+        await EvidenceStore(None, Evidence(one.board, one.recorder, one.logs)).keep(ATTEMPT) is None
+    )

@@ -1,0 +1,202 @@
+"""Schedules, reloads, locks and the memory of a dry run: how the parts are joined."""
+
+import asyncio
+import sqlite3
+import time
+
+import aiohttp
+import pytest
+
+from tests.daemon_process import daemon
+from tests.restart.station import station
+from vllm_watch.state import connection, file
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
+from vllm_watch.state.worker import Worker
+
+WEEKLY = {"name": "weekly", "cron": "0 4 * * sun"}
+
+
+async def test_a_schedule_that_is_due_asks(tmp_path):
+    """Through the guard as everything else; it is wanted for as long as it may be late."""
+    async with station(tmp_path, schedules=[WEEKLY]) as one:
+        plan = await one.shown(lambda plan: plan["next_scheduled_timestamp_seconds"])
+        assert 0 < plan["next_scheduled_timestamp_seconds"] - time.time() <= 7 * 86400
+        one.restarts._due("a", one.config.restart.schedules[0])
+        (pending,) = await one.decided()
+        assert (pending.request.trigger, pending.request.schedule) == ("schedule", "weekly")
+        assert pending.request.expires_t == pytest.approx(time.time() + 3600, abs=30)
+
+
+async def test_a_schedule_whose_condition_does_not_hold_asks_nothing(tmp_path):
+    """It is left out until its next time."""
+    late = {**WEEKLY, "throughput_ratio_max": 0.8}
+    async with station(tmp_path, schedules=[late]) as one:
+        one.restarts._due("a", one.config.restart.schedules[0])
+        assert one.restarts.dispatcher.waiting("a") == []
+
+
+async def test_an_incident_that_ends_wants_nothing_any_more(tmp_path):
+    """Its request is gone with it."""
+    async with station(tmp_path) as one:
+        one.incident()
+        assert len(await one.decided()) == 1
+        one.incident("resolved", advised=False)
+        assert one.restarts.dispatcher.waiting("a") == []
+
+
+async def test_an_incident_found_before_a_start_asks_again(tmp_path):
+    """No event tells of it any more: what is open is looked at."""
+    async with station(tmp_path, start=False) as one:
+        one.incident()
+        one.restarts.dispatcher.incident_ended("engine_stalled-a")
+        await one.restarts._look()
+        assert [each.request.incident_id for each in one.restarts.dispatcher.waiting("a")] == [
+            "engine_stalled-a"
+        ]
+
+
+async def test_a_dry_run_is_told_once(tmp_path):
+    """Also by the next run of the watcher."""
+    async with station(tmp_path, mode="observe", start=False) as one:
+        await one.journal.write(Attempt(
+            id="x", target="a", group="g", trigger="incident", hook="h", reason="", actor="",
+            state="dry_run", began_t=time.time(), incident_id="engine_stalled-a",
+        ))  # fmt: skip
+        await one.restarts._plan.read_attempts()
+        one.incident()
+        assert one.restarts.dispatcher.waiting("a") == []
+
+
+@pytest.mark.parametrize("kind", ["lease", "etcd"])
+async def test_a_lock_that_cannot_be_made_is_a_no(tmp_path, kind, monkeypatch):
+    """Whatever the reason: what is not held keeps nobody else away."""
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    lock = {"kind": kind, "endpoints": ["http://127.0.0.1:1"]}
+    async with station(tmp_path, mode="auto", lock=lock) as one:
+        one.incident()
+        (pending,) = await one.decided()
+        assert (pending.decision.check, pending.decision.verdict) == ("lock", "refuse")
+        assert not (tmp_path / "calls").exists()
+
+
+async def test_a_file_lock(tmp_path):
+    """Held by another watcher of the host, it is said by whom."""
+    lock = {"kind": "file", "path": str(tmp_path / "locks")}
+    async with station(tmp_path, mode="auto", lock=lock) as one:
+        other = one.restarts._backends.lock(one.config.restart.lock)
+        await other.acquire("the other watcher", "x")
+        one.incident()
+        (pending,) = await one.decided()
+        assert pending.decision.check == "lock"
+        assert "held by the other watcher" in pending.decision.text
+        await other.release()
+        one.restarts.dispatcher.wake()
+        plan = await one.shown(lambda plan: plan["under_way"])
+        assert plan["under_way"]["trigger"] == "incident"
+
+
+async def test_the_gates_answer_for_what_is_drained(tmp_path):
+    """The readiness gate says no for the server that is to go, by its start; of others nothing is known."""
+    async with station(tmp_path, targets=("a", "b")) as one:
+
+        async def gate(name):
+            async with aiohttp.ClientSession() as session:
+                url = f"{one.url}/gate/readiness?target={name}"
+                async with session.get(url) as response:
+                    return response.status, await response.text()
+
+        one.look("a", start=1234.0)
+        assert await gate("a") == (200, "ok\n")
+        one.restarts.targets.draining("a", on=True)
+        assert await gate("a") == (200, "no 1234\n")
+        assert await gate("b") == (200, "ok\n")
+        assert (await one.shown(lambda plan: plan["draining"]))["draining"] is True
+        one.restarts.targets.draining("a", on=False)
+        assert await gate("a") == (200, "ok\n")
+        assert (await gate("zz"))[0] == 404
+        assert [(e.before, e.after) for e in await one.entries("gate_readiness")] == [
+            ("ok", "no 1234"), ("no 1234", "ok"),
+        ]  # fmt: skip
+
+
+async def test_a_folder_that_is_not_ours_is_not_written(tmp_path, monkeypatch):
+    """A second watcher on one state folder restarts nothing, and says why."""
+    monkeypatch.setattr(connection, "HELD_SECONDS", 0.0)
+    held = file.lock(tmp_path)
+    worker = Worker(tmp_path, lambda *_: None)
+    journal = Journal(worker)
+    await journal.open()
+    assert f"another vllm-watch uses the state folder {tmp_path}" in journal.trouble
+    await worker.close()
+    file.unlock(held)
+    assert not (tmp_path / "vllm-watch.sqlite").exists()
+
+
+async def test_a_journal_that_takes_writes_again_is_no_trouble(tmp_path):
+    """Without a request for a restart, which would try: an alert on it must end by itself."""
+    async with station(tmp_path, start=False) as one:
+        other = sqlite3.connect(tmp_path / "vllm-watch.sqlite", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        await one.journal.probe()
+        assert "locked" in one.journal.trouble
+        other.execute("ROLLBACK")
+        other.close()
+        await one.restarts._look()
+        assert one.journal.trouble is None
+
+
+async def test_two_daemons_on_one_folder(tmp_path):
+    """The second one looks on: its page says that nothing is restarted."""
+    token = tmp_path / "token"
+    token.write_text("a-token-of-enough-characters")
+    token.chmod(0o600)
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        f"state_dir: {tmp_path}/state\ntargets: [{{name: a, url: 'http://127.0.0.1:1'}}]\n"
+        f"api: {{tokens: [{{name: anna, file: {token}}}]}}\n"
+    )
+    async with daemon("--config", config) as first, daemon("--config", config) as second:
+        await first.until(lambda status: status["restarts"])
+        assert (await first.status())["restarts"]["journal_trouble"] is None
+        status = await second.until(lambda status: status["restarts"]["journal_trouble"])
+        assert "another vllm-watch uses the state folder" in status["restarts"]["journal_trouble"]
+
+
+async def test_a_reload_stands_in_the_journal(tmp_path):
+    """Who, from where, and what changed."""
+    config = tmp_path / "config.yaml"
+    text = f"state_dir: {tmp_path}/state\ntargets: [{{name: a, url: 'http://127.0.0.1:1'}}]\n"
+    config.write_text(text)
+    async with daemon("--config", config) as process:
+        config.write_text(text + "scrape: {interval_seconds: 7}\nrestart: {mode: observe}\n")
+        assert (await process.get("/-/reload", "POST"))[0] == 200
+        status = await process.until(lambda s: s["targets"] and s["targets"][0]["restart"])
+        assert status["targets"][0]["restart"]["mode"] == "observe"
+        assert await process.end() == 0
+    journal = Journal(tmp_path / "state")
+    (entry,) = [each for each in await journal.entries() if each.action == "reload"]
+    await journal.close()
+    assert entry.source == "127.0.0.1"
+    assert entry.before == "restart.mode: off"
+    assert entry.after == "restart.mode: observe"
+
+
+async def test_an_attempt_does_not_hold_the_end_up(tmp_path):
+    """A hook that waits is cut off: what it did is for the next run to see."""
+    async with station(tmp_path, peers="none") as one:
+        (tmp_path / "hook").write_text("#!/bin/sh\nsleep 60\n")
+        await one.ask("/api/v1/targets/a/restart", {"reason": "x"})
+        await one.shown(lambda plan: (plan["under_way"] or {}).get("state") == "calling")
+        began = asyncio.get_running_loop().time()
+        await one.restarts.stop()
+        assert asyncio.get_running_loop().time() - began < 4
+
+
+async def test_the_demo_shows_what_it_would_restart():
+    """Mode observe, without a state folder and without anything to press."""
+    async with daemon("--scenario", "healthy", command="demo") as process:
+        status = await process.until(lambda s: s["targets"] and s["targets"][0]["restart"])
+        assert status["targets"][0]["restart"]["mode"] == "observe"
+        assert status["restarts"] == {"paused": None, "journal_trouble": None, "people": False}
+        assert (await process.get("/api/v1/pause", "POST"))[0] in (404, 405)

@@ -1,0 +1,220 @@
+"""What the guard is told of the world: peers in engines, starts, incidents; and what an attempt does to it."""
+
+import asyncio
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from tests.restart.station import station
+from vllm_watch.detectors.base import Verdict
+from vllm_watch.incidents.incident import Incident, IncidentEvent
+from vllm_watch.incidents.own_restart import RestartNews
+from vllm_watch.restart.facts import Peers
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.engine_log import StartFailure
+from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
+from vllm_watch.samples.target import Target, host_target
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.watch.watch import Watch
+
+ATTEMPT = Attempt(
+    id="x1", target="a", group="g", trigger="incident", hook="h", reason="", actor="",
+    state="helped", began_t=1.0,
+)  # fmt: skip
+SERVES, STALLED, GONE = {"state": "serving"}, {"state": "stalled"}, {"state": "down", "up": False}
+OLD = {"age_s": 120.0}
+
+PEERS = {
+    "alone": ([STALLED], Peers(healthy=0, total=1)),
+    "alone, of four engines that are all ill": ([STALLED | {"engines": 4}], Peers(healthy=0, total=1)),
+    "alone, of four engines that are well": ([SERVES | {"engines": 4}], Peers(healthy=0, total=4)),
+    "one of three is ill": ([STALLED, SERVES, SERVES], Peers(healthy=2, total=3)),
+    "another is gone": ([STALLED, SERVES, GONE], Peers(healthy=1, total=3)),
+    "another was not seen for long": ([STALLED, SERVES, OLD], Peers(healthy=1, total=3, unknown=1)),
+    "another is overloaded, and serves": (
+        [STALLED, {"state": "overloaded"}], Peers(healthy=1, total=2)
+    ),
+    "another starts": ([STALLED, {"state": "starting"}], Peers(healthy=0, total=2)),
+    "another sleeps": ([STALLED, {"state": "sleeping"}], Peers(healthy=0, total=2)),
+    "engines are counted, not servers": (
+        [STALLED, SERVES | {"engines": 8}], Peers(healthy=8, total=9)
+    ),
+    "its own engines that are well are lost, too": (
+        [SERVES | {"engines": 8}, SERVES | {"engines": 8}], Peers(healthy=8, total=16)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("looks", "peers"), PEERS.values(), ids=PEERS)
+async def test_peers(tmp_path, looks, peers):
+    """Of the target `a`; the others are of its group."""
+    names = "abc"[: len(looks)]
+    async with station(tmp_path, targets=tuple(names), start=False) as one:
+        for name, look in zip(names, looks, strict=True):
+            one.look(name, **look)
+        assert one.restarts.targets.peers("a") == peers
+
+
+async def test_a_peer_that_is_being_restarted_does_not_count(tmp_path):
+    """It may still answer; soon it will not."""
+    async with station(tmp_path, targets=("a", "b"), start=False) as one:
+        targets = one.restarts.targets
+        assert targets.peers("a") == Peers(healthy=1, total=2)
+        targets.restarting("b")
+        assert targets.peers("a") == Peers(healthy=0, total=2)
+        targets.restarting("b", ATTEMPT)
+        targets.draining("b", on=True)
+        assert targets.peers("a") == Peers(healthy=0, total=2)
+
+
+async def test_what_judgement_is_told_of_a_restart(tmp_path):
+    """That it is under way; and, where it did not help, why the server should be back by now."""
+    async with station(tmp_path, start=False) as one:
+        targets, entry = one.restarts.targets, one.board.targets["a"]
+        for end, missing in (
+            ("helped", None), ("did_not_help", "vllm-watch restarted it 1970-01-01 00:00:02Z, and it did not come back"),
+        ):  # fmt: skip
+            targets.restarting("a")
+            assert entry.restart_news == RestartNews(under_way=True)
+            targets.restarting("a", replace(ATTEMPT, state=end, called_t=2.0))
+            assert entry.restart_news == RestartNews(missing=missing)
+
+
+async def test_incidents(tmp_path):
+    """As they were told to people; what nobody knows is None."""
+    async with station(tmp_path, start=False) as one:
+        targets, incident = one.restarts.targets, one.incident()
+        assert targets.incident(incident).advises_restart_of("a")
+        one.incident("resolved", advised=False)
+        assert not targets.incident(incident).open
+        assert targets.incident("zz") is None
+
+
+class Says:
+    """A detector that says one thing after another, and the last one for ever."""
+
+    def __init__(self, *states):
+        self.states = itertools.chain(states, itertools.repeat(states[-1]))
+
+    def update(self, view):
+        return [
+            Verdict(
+                state=next(self.states),
+                kind="engine_stalled",
+                severity="page",
+                restart_advised=True,
+            )
+        ]
+
+
+def seen(t, process_start_time):
+    """A look at a server whose process began then."""
+    server = ServerSample(process_start_time=process_start_time)
+    reading = Reading(vllm=True, engines=(EngineSample(engine="0"),), server=server)
+    return Observation(t=t, monotonic_s=t, target="a", scrape=Call(outcome="ok"), reading=reading)
+
+
+class Judged:
+    """The target `a` under its real judgement, of which the board shows all."""
+
+    def __init__(self, one, *states):
+        self._board, self._targets = one.board, one.restarts.targets
+        self._watch = Watch("a", detectors={"said": Says("firing", *states)})
+        (opened,) = self.look(1000.0, 1.0)
+        self.id = opened.incident.id
+
+    def look(self, t, process_start_time):
+        events = self._watch.observe(seen(t, process_start_time))
+        self._board.publish(self._watch.signals, incidents=self._watch.incidents, events=events)
+        return events
+
+    @property
+    def incident(self):
+        return self._targets.incident(self.id)
+
+
+async def test_an_incident_of_a_process_that_another_has_followed(tmp_path):
+    """It is open until it was quiet for a while, but what it was found in is gone: nothing is to be done for it."""
+    async with station(tmp_path, start=False) as one:
+        judged = Judged(one, "unknown")
+        assert judged.incident.advises_restart_of("a")
+        assert not judged.incident.outlived
+        judged.look(1005.0, 1003.0)
+        assert (judged.incident.open, judged.incident.outlived) == (True, True)
+
+
+async def test_an_incident_that_is_quiet_does_not_fire(tmp_path):
+    """It stays open for half a minute; whether a restart has helped is seen by what the last look found."""
+    async with station(tmp_path, start=False) as one:
+        judged, targets = Judged(one, "clear"), one.restarts.targets
+        assert targets.firing_kinds("a") == {"engine_stalled"}
+        for look in range(1, 20):
+            judged.look(1000.0 + 5.0 * look, 1.0)
+            assert targets.firing_kinds("a") == set()
+            if not judged.incident.open:
+                break
+        assert look > 1
+        assert not judged.incident.open
+
+
+async def test_a_fault_of_the_host_fires_for_what_it_is_to_restart(tmp_path):
+    """Of the targets that it concerns only those whose restart is advised."""
+    fault = Incident(
+        id="f", target=host_target("h"), engine=None, kind="gpu_fault", cause="xid", severity="page",
+        summary="Xid 31", restart_advised=True, concerns=("a", "b"), restart_targets=("b",), opened_t=1.0, updated_t=1.0,
+    )  # fmt: skip
+    async with station(tmp_path, targets=("a", "b"), start=False) as one:
+        one.board.host.target = Target(name=host_target("h"), url="")
+        one.board.tell([IncidentEvent("opened", 1.0, fault)])
+        assert one.restarts.targets.firing_kinds("a") == set()
+        assert one.restarts.targets.firing_kinds("b") == {"gpu_fault"}
+
+
+async def test_a_crash_loop_is_a_start_that_fails(tmp_path):
+    """One more start would crash again."""
+    async with station(tmp_path, start=False) as one:
+        assert one.restarts.targets.start_failure("a") is None
+        one.incident(kind="engine_down", cause="crash_loop", advised=False)
+        assert one.restarts.targets.start_failure("a") == "no step for 40 s"
+
+
+async def test_a_start_that_its_log_says_cannot_succeed(tmp_path):
+    """Only what would fail the same way again; what the next start may survive is no reason against it."""
+    async with station(tmp_path, start=False) as one:
+        targets = one.restarts.targets
+        for deterministic, said in ((True, "the KV cache is too small"), (False, None)):
+            failed = StartFailure(
+                failure="kv_cache_too_small", deterministic=deterministic, sentence="the KV cache is too small",
+            )  # fmt: skip
+            one.board.publish(replace(targets.signals("a"), start_failure=failed))
+            assert targets.start_failure("a") == said
+
+
+async def test_the_next_look(tmp_path):
+    """Waits for the target's own next look, and no longer than it is told to."""
+    async with station(tmp_path, targets=("a", "b"), start=False) as one:
+        targets = one.restarts.targets
+        waiting = asyncio.create_task(targets.next_look("a", 5.0))
+        await asyncio.sleep(0)
+        one.look("b")
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        one.look("a")
+        assert await waiting is True
+        assert await targets.next_look("a", 0.01) is False
+
+
+async def test_a_reload_holds_at_once(tmp_path):
+    """A target that is switched off is restarted no more, and shown no more; its request waits for nobody."""
+    async with station(tmp_path) as one:
+        one.incident()
+        (pending,) = await one.decided()
+        assert pending.decision.check == "approval"
+        off = one.config.restart.model_copy(update={"mode": "off"})
+        one.follow(one.config.model_copy(update={"restart": off}))
+        for _ in range(400):
+            if pending.decision.check == "mode":
+                break
+            await asyncio.sleep(0.01)
+        assert pending.decision.text == "restarts are off (restart.mode)"

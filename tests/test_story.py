@@ -1,0 +1,102 @@
+"""Every kind of incident that is found has its words, its page and its test, and every cause too; what is missing is named."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from vllm_watch.detectors.needs import needs_of_all
+from vllm_watch.settings.notifications import Step
+from vllm_watch.story.base import CURES
+from vllm_watch.story.kinds import KINDS, STORIES, story_of
+from vllm_watch.story.restart_steps import STEPS, step_of
+
+ROOT = Path(__file__).parents[1]
+DETECTORS = tuple(needs_of_all())
+JUDGES = sorted(
+    file for name in ("detectors", "signals/holders") for file in (ROOT / "vllm_watch" / name).glob("*.py")
+)  # fmt: skip
+EVERY = [(kind, cause) for kind, story in STORIES.items() for cause in (*story.causes, "unknown")]
+SENTENCE = re.compile(r"[A-Z][^\n]*[^.]\.")
+
+
+def test_every_detector_has_its_words_its_page_and_its_test() -> None:
+    """A new one needs these files and no other."""
+    wanted = [f"vllm_watch/story/{slug}.py" for slug in DETECTORS if slug not in KINDS]
+    files = ("docs/detectors/{}.md", "tests/detectors/test_{}.py")
+    wanted += [name for slug in DETECTORS for file in files if not (ROOT / (name := file.format(slug))).exists()]  # fmt: skip
+    assert wanted == [], "missing"
+
+
+def test_every_kind_that_has_words_is_found_by_a_detector() -> None:
+    """What no detector finds any more is told by nobody."""
+    assert [kind for kind in KINDS if kind not in DETECTORS] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_page_has_every_cause(kind: str) -> None:
+    """And none that there is not; `unknown` where the kind has words of its own for it."""
+    page = (ROOT / f"docs/detectors/{kind}.md").read_text()
+    assert page.startswith(f"# {kind}\n")
+    told = page.partition("## What it is not")[0]
+    causes = set(re.findall(r"^\|? ?`(\w+)` \|", told, re.MULTILINE))
+    causes |= set(re.findall(r"[Cc]ause `(\w+)`", told))
+    assert causes == set(STORIES[kind].causes)
+
+
+@pytest.mark.parametrize(("kind", "cause"), EVERY)
+def test_every_cause_says_what_to_do_and_whether_a_restart_helps(kind: str, cause: str) -> None:
+    """One sentence each, short enough for a phone."""
+    story = STORIES[kind]
+    step, outcome = story.first_step_of(cause), story.restart_of(cause, advised=False)
+    assert SENTENCE.fullmatch(step)
+    assert len(step) <= 200
+    assert SENTENCE.fullmatch(outcome)
+    assert outcome != CURES
+    assert story.restart_of(cause, advised=True) == CURES
+    assert re.match(r"(is|has|uses|cannot|lost) ", story.says_of(cause))
+
+
+@pytest.mark.parametrize("file", JUDGES, ids=lambda file: file.stem)
+def test_a_cause_that_is_given_has_words(file: Path) -> None:
+    """Those that are written out where a verdict is made; tests/detectors/conftest.py hears the others."""
+    tree = ast.parse(file.read_text())
+    given = [
+        word.value
+        for word in ast.walk(tree)
+        if isinstance(word, ast.keyword) and word.arg == "cause"
+    ]
+    causes = {
+        each.value for value in given for each in ast.walk(value) if isinstance(each, ast.Constant)
+    }
+    told = {cause for story in STORIES.values() for cause in story.causes}
+    assert causes - told - {"unknown"} == set()
+
+
+def test_a_cause_that_has_words_is_given() -> None:
+    """Words for what no detector says any more are in the way."""
+    said = {
+        each.value
+        for file in JUDGES
+        for each in ast.walk(ast.parse(file.read_text()))
+        if isinstance(each, ast.Constant)
+    }
+    assert {cause for kind in KINDS for cause in STORIES[kind].causes} - said == set()
+
+
+def test_of_an_unknown_kind_no_more_is_said_than_its_name() -> None:
+    """A later watcher's incident, or one that was kept from an earlier one."""
+    story = story_of("new_kind")
+    assert story.title_of("odd_cause") == "New kind: odd cause"
+    assert story.says_of("unknown") == "has an incident (new kind): cause unknown"
+    assert "before you restart" in story.first_step_of("odd_cause")
+    assert story.restart_of("odd_cause", advised=False) == "Whether a restart helps is not known."
+
+
+def test_every_step_of_a_restart_has_its_words() -> None:
+    """Those that may be told, and of those that end it how it ended."""
+    assert set(STEPS) == set(Step.__args__)
+    ends = {"dry_run", "helped", "did_not_help", "failed", "uncertain", "cancelled"}
+    assert {name for name, step in STEPS.items() if step.ended} == ends
+    assert (step_of("odd_end").says, step_of("odd_end").ended) == ("odd end", "odd end")

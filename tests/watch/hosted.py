@@ -1,0 +1,98 @@
+"""A host with GPUs and the servers on it, judged as the daemon does: the GPUs once, each server by its own looks."""
+
+from dataclasses import replace
+
+from tests.detectors.looks import T, engine, seen, silent
+from tests.told import said
+from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.samples.process import ProcessSample
+from vllm_watch.watch.host_watch import HostWatch, ServerLook
+from vllm_watch.watch.watch import Watch
+
+GIB = 2**30
+STEP = 5
+
+
+def core(pid, parent, *, started=T - 86_300.0, gib=30, **fields):
+    """The engine core of a server, at work; `started` by the process `parent`."""
+    known = {"state": "S", "sm_utilization_ratio": 0.5, "cgroup": "/vllm.service", "uid": 1001}
+    return ProcessSample(
+        pid=pid, ppid=parent, name="VLLM::EngineCor", cmdline=("VLLM::EngineCore",), create_time=started,
+        used_bytes=gib * GIB, cpu_seconds=1.0, type="compute", **(known | fields),
+    )  # fmt: skip
+
+
+def notebook(pid=900, **fields):
+    """A kernel that does nothing, for hours."""
+    known = {
+        "cgroup": "/user.slice/user-1003.slice/session-4.scope",
+        "uid": 1003,
+        "sm_utilization_ratio": 0.0,
+    }
+    return replace(
+        core(pid, 1), name="python3", cmdline=("python3", "-m", "ipykernel_launcher"), **(known | fields)
+    )  # fmt: skip
+
+
+def gpu(index, *processes, **fields):
+    used = sum(each.used_bytes or 0 for each in processes)
+    return GpuSample(
+        index=index, uuid=f"GPU-{index}", memory_total_bytes=80 * GIB, memory_used_bytes=used,
+        processes=processes, **fields,
+    )  # fmt: skip
+
+
+class Hosted:
+    """Servers by name, each with its PIDs (none: not seen), all at work until told otherwise."""
+
+    def __init__(self, gpus, **pids):
+        self.gpus = gpus  # as at each look
+        self.pids = pids
+        self.host = HostWatch("h")
+        self.watches = {name: Watch(name) for name in pids}
+        self.down = {}  # name → how its looks end
+        self.second = 0
+        self.told = []
+
+    def servers(self):
+        return {
+            name: ServerLook.of(watch.signals, watch.incidents, frozenset(self.pids[name]))
+            for name, watch in self.watches.items()
+        }
+
+    def until(self, second):
+        """Look every five seconds, first at the servers, then at the GPUs; return what was told meanwhile."""
+        told = []
+        while self.second <= second:
+            for name, watch in self.watches.items():
+                beside = self.host.concerning(name)
+                told += said(watch.observe(self._look(name), beside=beside))
+            told += said(self.host.look(T + self.second, None, self.gpus, self.servers()))
+            self.second += STEP
+        assert self.host.failures == {}
+        self.told += told
+        return told
+
+    def _look(self, name):
+        if name in self.down:
+            look = silent(self.second, self.down[name])
+        else:
+            look = seen(self.second, engine(1000 + 10 * self.second), process_start_time=T - 86_400)
+        return replace(look, target=name)
+
+    def open(self, target):
+        """What is open of a server, or of the host: kind → incident."""
+        watch = self.host if target == "host:h" else self.watches[target]
+        return {each.kind: each for each in watch.incidents}
+
+
+def opened(told):
+    return [(e["target"], e["kind"], e["severity"]) for e in told if e["event"] == "opened"]
+
+
+def pages(told):
+    return [
+        (e["target"], e["kind"])
+        for e in told
+        if e["event"] != "resolved" and e["severity"] == "page"
+    ]

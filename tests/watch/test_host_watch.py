@@ -1,0 +1,260 @@
+"""The GPUs of a host are judged once: whom their trouble hits, who pages, and what another run takes up."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.detectors.looks import T, seen
+from tests.told import said
+from tests.watch.hosted import Hosted, core, gpu, notebook, opened, pages
+from vllm_watch.samples.target import host_target
+from vllm_watch.signals.holders.gpu_users import Place
+from vllm_watch.watch.host_watch import HostWatch, ServerLook
+from vllm_watch.watch.watch import Watch
+
+HOST = "host:h"
+A, B = core(11, 10), core(21, 20)
+KNOWN = {"a": {10, 11}, "b": {20, 21}}  # their processes are seen: so their GPUs are known
+UNKNOWN = {"a": (), "b": ()}  # and as they started at the same time, nobody can tell
+
+
+def two(first=(), second=(), **pids):
+    """Server a on GPU 0, server b on GPU 1; with these faults there."""
+    return Hosted((gpu(0, A, **dict(first)), gpu(1, B, **dict(second))), **pids)
+
+
+def test_an_xid_concerns_the_server_on_that_gpu_alone():
+    """Both crash; the one whose GPU had the error is a ticket beside it, and its restart is advised."""
+    one = two(**KNOWN)
+    one.until(300)
+    one.gpus = (gpu(0, A, xid_errors=(31,)), gpu(1, B))
+    one.down = {"a": "refused", "b": "refused"}
+    told = one.until(330)
+    fault = one.open(HOST)["gpu_fault"]
+    assert (fault.concerns, fault.restart_targets, fault.restart_advised) == (("a",), ("a",), True)
+    assert (fault.advises_restart_of("a"), fault.advises_restart_of("b")) == (True, False)
+    a, b = one.open("a")["engine_down"], one.open("b")["engine_down"]
+    assert (fault.related, a.related, b.related) == ((a.id,), (fault.id,), ())
+    assert fault.severity == "ticket"
+    assert [name for name, _ in pages(told)] == ["a", "b"], "a ticket beside it silences no page"
+
+
+def test_of_two_servers_whose_gpus_are_unknown_nobody_is_restarted_or_silenced():
+    """A GPU that must be reset pages for itself; a server that is down then is down for reasons that nobody knows."""
+    one = two(**UNKNOWN)
+    one.until(300)
+    one.gpus = (gpu(0, A, xid_errors=(95,)), gpu(1, B))
+    one.down = {"a": "refused"}
+    told = one.until(330)
+    fault, down = one.open(HOST)["gpu_fault"], one.open("a")["engine_down"]
+    assert (fault.concerns, fault.restart_targets, fault.restart_advised) == ((), (), False)
+    assert (fault.severity, down.severity, down.related) == ("page", "page", ())
+    assert sorted(set(pages(told))) == [("a", "engine_down"), (HOST, "gpu_fault")]
+
+
+@pytest.mark.parametrize(("pids", "advised"), [({10, 11}, True), ((), False)])
+def test_with_one_server_the_link_is_made_and_a_restart_advised_only_where_its_gpu_is_known(
+    pids, advised
+):
+    """Whose error it is goes without saying; to end a server for it takes more."""
+    on_host = (gpu(0, A),) if advised else (gpu(0),)
+    one = Hosted(on_host, a=pids)
+    one.until(300)
+    one.gpus = tuple(gpu(0, *each.processes, xid_errors=(31,)) for each in on_host)
+    one.down = {"a": "refused"}
+    one.until(330)
+    fault, down = one.open(HOST)["gpu_fault"], one.open("a")["engine_down"]
+    assert fault.concerns == ("a",)
+    assert (fault.restart_advised, fault.restart_targets) == (advised, ("a",) if advised else ())
+    assert (fault.related, down.related) == ((down.id,), (fault.id,))
+
+
+def test_a_lost_gpu_is_one_page_and_the_crash_a_ticket():
+    """Two incidents that know of each other; the other server on the host is not spoken of."""
+    one = two(**KNOWN)
+    one.until(300)
+    one.gpus = (gpu(1, B),)
+    one.down = {"a": "refused"}
+    told = one.until(400)
+    fault, down = one.open(HOST)["gpu_fault"], one.open("a")["engine_down"]
+    assert (fault.cause, fault.severity, fault.concerns) == ("gpu_lost", "page", ("a",))
+    assert (down.severity, fault.related, down.related) == ("ticket", (down.id,), (fault.id,))
+    assert [who for who, _ in pages(told)][-1] == HOST
+    assert opened(told).count((HOST, "gpu_fault", "page")) == 1
+    assert one.open("b") == {}
+
+
+def test_a_crash_that_is_seen_before_its_gpu_is_missed_is_taken_back():
+    """It paged, since nobody knew better; from then on one page holds for both."""
+    one = two(**KNOWN)
+    one.until(300)
+    one.down = {"a": "refused"}
+    assert pages(one.until(320)) == [("a", "engine_down")]
+    one.gpus = (gpu(1, B),)
+    told = one.until(400)
+    assert opened(told) == [(HOST, "gpu_fault", "page")]
+    milder = [e for e in told if e["target"] == "a"]
+    assert {(e["event"], e["severity"]) for e in milder} == {("updated", "ticket")}
+    assert milder[-1]["related"] == [one.open(HOST)["gpu_fault"].id]
+
+
+def test_one_notebook_beside_four_servers_is_one_incident_whatever_they_do():
+    """Opened once; that one of the four crashes again and again neither ends it nor opens it anew."""
+    cores = [core(10 * n + 1, 10 * n) for n in range(1, 5)]
+    pids = {f"s{n}": {10 * n, 10 * n + 1} for n in range(1, 5)}
+    held = notebook()
+    with_all = (gpu(0, cores[0], held), *(gpu(n, cores[n]) for n in range(1, 4)))
+    one = Hosted(with_all, **pids)
+    one.until(2400)
+    (stale,) = one.host.incidents
+    assert (stale.kind, stale.cause, stale.concerns) == ("stale_vram", "idle_notebook", ("s1",))
+    for crash in range(4):
+        one.down = {"s1": "refused"}
+        one.gpus = (gpu(0, held), *with_all[1:])
+        one.until(one.second + 120)
+        one.down.clear()
+        again = core(1000 + crash, 10, started=T + one.second)
+        one.pids["s1"] = {10, 1000 + crash}
+        one.gpus = (gpu(0, again, held), *with_all[1:])
+        one.until(one.second + 120)
+    of_host = [e for e in one.told if e["target"] == HOST]
+    assert [e["event"] for e in of_host if e["event"] != "updated"] == ["opened"]
+    assert {e["id"] for e in of_host} == {stale.id}
+    assert one.host.opened == {"stale_vram": 1}
+    (now,) = one.host.incidents
+    assert (now.id, now.concerns) == (stale.id, ("s1",))
+    assert "where s1 (VLLM::EngineCore, process 1003) runs" in now.summary
+
+
+def test_what_concerns_a_server_is_asked_by_its_name():
+    """What a target's judgement is told of beside its own looks."""
+    one = two(**KNOWN)
+    one.until(60)
+    one.gpus = (gpu(0, A, xid_errors=(31,)), gpu(1, B))
+    one.until(70)
+    assert one.host.concerning("a") == one.host.incidents
+    assert one.host.concerning("b") == one.host.concerning("never") == ()
+
+
+def test_a_host_without_servers_is_watched_too():
+    """What is wrong with its GPUs is a ticket: no engine that we know waits for it tonight."""
+    host = HostWatch("h")
+    looks = ((T + s, (gpu(0, lost=s > 30),)) for s in range(0, 60, 5))
+    events = [e for t, gpus in looks for e in said(host.look(t, None, gpus, {}))]
+    assert opened(events) == [(HOST, "gpu_fault", "ticket")]
+
+
+def busy_orphan(second):
+    """An engine core whose parent dies at 100 s, and that keeps its GPU busy."""
+    return gpu(0, replace(core(11, 10 if second < 100 else 1), cpu_seconds=1.0 + second))
+
+
+@pytest.mark.parametrize(("servers", "verdict"), [({}, "vllm"), ({"a": ServerLook()}, "stale")])
+def test_an_orphan_at_work_is_left_behind_only_where_a_server_was_asked_in_vain(servers, verdict):
+    """On a host of which no server is watched it may be anybody's, and serve."""
+    host = HostWatch("h")
+    for second in range(0, 1200, 5):
+        host.look(T + second, None, (busy_orphan(second),), servers)
+    ((holder,),) = (each.holders for each in host.holders)
+    assert holder.judged.verdict == verdict
+
+
+def test_a_look_that_comes_late_changes_nothing():
+    """Readings out of order are no fault that comes and goes."""
+    host = HostWatch("h")
+    host.look(T, 100.0, (gpu(0, A),), {})
+    host.look(T + 5, 105.0, (gpu(0, A),), {})
+    assert host.look(T + 2, 102.0, (gpu(0, A, lost=True),), {}) == []
+    assert host.incidents == ()
+
+
+class Breaks:
+    def update(self, view):
+        raise ValueError("no")
+
+
+def test_one_detectors_bug_does_not_blind_the_others():
+    """What broke is kept, by the detector's name; faults are found all the same."""
+    host = HostWatch("h")
+    host._detectors["stale_vram"] = Breaks()
+    (event,) = host.look(T, None, (gpu(0, A, lost=True),), {})
+    assert event.incident.kind == "gpu_fault"
+    assert host.failures == {"stale_vram": "ValueError: no"}
+
+
+def test_when_the_gpus_are_watched_no_more_its_incidents_end():
+    """As those of a target that is gone."""
+    host = HostWatch("h")
+    host.look(T, None, (gpu(0, A, lost=True),), {})
+    (end,) = host.close(T + 60)
+    assert (end.t, end.incident.resolution, host.incidents) == (T + 60, "target_gone", ())
+
+
+def test_a_server_look_is_made_of_its_last_signals():
+    """What a server that does not answer said before is not taken for its present."""
+    watch = Watch("a")
+    assert ServerLook.of(None, ()) == ServerLook()
+    watch.observe(seen(0, process_start_time=T - 5))
+    assert ServerLook.of(watch.signals, (), frozenset({7})) == ServerLook(
+        up=True, serves=True, start_time=T - 5, pids=frozenset({7})
+    )
+    one = two(**KNOWN)
+    one.down = {"a": "refused"}
+    one.until(60)
+    look = one.servers()["a"]
+    assert (look.up, look.serves, look.start_time, look.pids) == (False, False, None, frozenset())
+
+
+# --- another run of the watcher
+
+
+def kept(host):
+    return json.loads(json.dumps(host.export_state(), allow_nan=False))
+
+
+def test_another_run_goes_on_with_what_was_open_and_knows_who_runs_where():
+    """The same incident under the same id; the server that is down is still the one of that GPU."""
+    one = two(**KNOWN)
+    one.until(60)
+    one.gpus = (gpu(1, B),)
+    one.down = {"a": "refused"}
+    one.until(100)
+    before = one.host.incidents
+    again = HostWatch("h")
+    assert again.restore(kept(one.host)) == []
+    assert (again.incidents, again.opened) == (before, one.host.opened)
+    one.host = again
+    told = one.until(160)
+    assert [e for e in told if e["target"] == HOST and e["event"] == "opened"] == []
+    one.gpus = (gpu(0, xid_errors=(31,)), gpu(1, B))
+    one.until(170)
+    assert one.open(HOST)["gpu_fault"].concerns == ("a",)
+
+
+DAMAGES = {
+    "another version": lambda state: state | {"version": 99},
+    "no users": lambda state: {k: v for k, v in state.items() if k != "users"},
+    "users that are none": lambda state: state | {"users": {"a": 7}},
+    "incidents that are none": lambda state: state | {"lifecycle": {"version": 2, "followed": "x"}},
+    "nothing": lambda _: {},
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_what_is_damaged_is_named_and_watching_goes_on(damage):
+    one = two(**KNOWN)
+    one.gpus = (gpu(0, A, lost=True), gpu(1, B))
+    one.until(10)
+    again = HostWatch("h")
+    (lost,) = again.restore(damage(kept(one.host)))
+    assert lost.startswith("all: ")
+    assert again.incidents == ()
+    (event,) = again.look(T + 60, None, (gpu(0, A, lost=True),), {})
+    assert event.event == "opened"
+
+
+def test_before_the_first_look_there_is_nothing_to_keep():
+    assert HostWatch("h").export_state() is None
+    assert HostWatch("h").target == host_target("h") == HOST
+    assert Place() == Place(frozenset(), {})

@@ -1,0 +1,226 @@
+"""What a look has brought is shown before anybody is told of it, and told once."""
+
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from tests.detectors.looks import DEAD, T, engine, seen, silent
+from tests.told import made, told
+from tests.watch.hosted import core, gpu
+from vllm_watch.board.board import Board
+from vllm_watch.incidents.fleet import Fleet
+from vllm_watch.samples.gpu import GpuReading
+from vllm_watch.samples.target import WATCHER, Target
+from vllm_watch.sources.flight_recorder import FlightRecorder
+from vllm_watch.sources.vllm import Look
+from vllm_watch.watch.host_watch import HostWatch
+from vllm_watch.watch.memory import Memory
+from vllm_watch.watch.publishing import Publisher
+from vllm_watch.watch.watch import Watch
+
+HOST = "host:localhost"
+
+
+class Other:
+    """Another listener."""
+
+    def __init__(self):
+        self.heard = []
+
+    def saw(self, target, events):
+        self.heard.append([each.incident.id for each in events])
+
+
+class Desk:
+    """A publisher with all that is real behind it, and what its listener found on the board when it was told."""
+
+    def __init__(self, *names):
+        self.board = Board()
+        self.fleet = Fleet()
+        self.memory = Memory(None, self.board)
+        self.recorder = FlightRecorder()
+        self.other = Other()
+        self.publisher = Publisher(
+            self.board, self.fleet, self.recorder, self.memory, (self, self.other)
+        )
+        self.host = HostWatch("localhost")
+        self.targets = {name: Target(name=name, url=f"http://{name}:8000") for name in names}
+        self.watches = {name: Watch(name) for name in names}
+        for target in self.targets.values():
+            self.board.add_target(target, 5.0)
+        self.heard = []  # (target, [(event, id, was it so on the board?)])
+
+    def saw(self, target, events):
+        self.heard.append((target, [(e.event, e.incident.id, self.is_shown(e)) for e in events]))
+
+    def is_shown(self, event):
+        shown = self.board.incidents.find(event.incident.id)
+        return shown is not None and shown.open == event.incident.open
+
+    def look(self, name, observation, events=None, late_s=0.0):
+        """Judge an observation and show it; `events`: say that judgement led to these."""
+        watch, observation = self.watches[name], replace(observation, target=name)
+        found = watch.observe(observation)
+        look = Look(observation, None, (("metrics", observation.scrape),))
+        given = found if events is None else events
+        self.publisher.look(self.targets[name], watch, look, watch.signals, given, late_s)
+
+    def gpus(self, second, *gpus, servers=None):
+        reading = GpuReading(status="ok", t=T + second, gpus=gpus)
+        events = self.host.look(reading.t, None, gpus, servers or {})
+        self.publisher.host(reading, self.host, events)
+
+    def crash(self, name="a"):
+        for second in (0, 5, 10):
+            self.look(name, seen(second, engine(1000 + second)))
+        for second in (15, 20):
+            self.look(name, silent(second))
+
+
+def test_the_board_shows_an_incident_before_anybody_is_told():
+    """Who acts and who notifies read the board: the look's signals and calls stand there by then, too."""
+    desk = Desk("a")
+    desk.crash()
+    (incident,) = desk.board.targets["a"].incidents.open.values()
+    assert desk.heard[-1] == ("a", [("opened", incident.id, True)])
+    assert desk.board.targets["a"].signals.state == "down"
+    assert desk.board.targets["a"].sources["metrics"].calls == 5
+    assert desk.other.heard == [[], [], [], [], [incident.id]]
+
+
+def test_every_look_is_told_of_also_when_nothing_happened():
+    """A look that ends is what restarts wait for."""
+    desk = Desk("a")
+    desk.look("a", seen(0))
+    assert desk.heard == [("a", [])]
+
+
+def test_what_is_kept_is_on_its_way_to_the_disk_before_it_is_shown():
+    """What was told of is never less than what another run will know."""
+    desk, order = Desk("a"), []
+    keep, observe, publish = desk.memory.keep, desk.recorder.observe, desk.board.publish
+    desk.memory.keep = lambda *given: (order.append("memory"), keep(*given))
+    desk.recorder.observe = lambda *given: (order.append("recorder"), observe(*given))
+    desk.board.publish = lambda *given, **named: (order.append("board"), publish(*given, **named))
+    saw = desk.saw
+    desk.saw = lambda *given: (order.append("listener"), saw(*given))
+    desk.look("a", seen(0))
+    assert order == ["memory", "recorder", "board", "listener"]
+
+
+def test_an_open_incident_says_on_the_board_what_the_last_look_found():
+    """Without an event; as the fleet shows it."""
+    desk = Desk("a")
+    desk.crash()
+    desk.look("a", silent(60))
+    (incident,) = desk.board.targets["a"].incidents.open.values()
+    assert incident.updated_t == T + 60
+    assert desk.heard[-1] == ("a", [])
+
+
+def test_of_a_target_removed_meanwhile_nothing_is_shown_and_others_are():
+    """What was under way may not bring it back; what it led to for others is not lost."""
+    desk = Desk("a")
+    desk.board.remove_target("a")
+    common = told(id="common", target=WATCHER, engine=None, kind="engine_stalled")
+    desk.look("a", seen(0), made(told(id="mine", target="a"), common))
+    assert dict(desk.board.targets) == {}
+    assert [each.id for each in desk.board.incidents.listed()] == ["common"]
+    assert list(desk.board.own.incidents.open) == ["common"]
+
+
+def test_a_target_that_goes_ends_its_incidents_everywhere():
+    """On the board, in the log and for who listens; the fleet and the recorder forget it."""
+    desk = Desk("a", "b")
+    desk.crash()
+    (name,) = desk.board.targets["a"].incidents.open
+    with capture_logs() as logs:
+        desk.publisher.gone("a")
+    assert list(desk.board.targets) == ["b"]
+    assert desk.heard[-1] == ("a", [("resolved", name, True)])
+    (line,) = logs
+    assert (line["event"], line["id"], line["resolution"]) == (
+        "incident_resolved",
+        name,
+        "target_gone",
+    )
+    assert desk.fleet._targets.keys() == desk.fleet._singles.keys() == set()
+
+
+def test_an_incident_is_logged_when_it_opens_and_when_it_ends():
+    """One line when it opens (a warning where it pages) and one when it ends; what changes meanwhile is only shown."""
+    desk = Desk("chat")
+    events = [told(), told("updated"), told("resolved"), told(severity="ticket")]
+    with capture_logs() as logs:
+        desk.look("chat", seen(0), made(*events))
+    said = {
+        name: told()[name]
+        for name in ("id", "target", "engine", "kind", "cause", "severity", "summary")
+    }
+    assert logs == [
+        said | {"event": "incident_opened", "log_level": "warning"},
+        said | {"event": "incident_resolved", "log_level": "info", "resolution": "healthy"},
+        said | {"event": "incident_opened", "log_level": "info", "severity": "ticket"},
+    ]  # fmt: skip
+
+
+def test_ends_that_no_look_has_led_to_are_told_by_target():
+    """As after a restart of the watcher: each listener hears of each target once."""
+    desk = Desk("a", "b")
+    ends = [told("resolved", id=f"{name}{n}", target=name) for name in "ab" for n in (1, 2)]
+    desk.publisher.over(made(*ends))
+    assert {name: [each for _, each, _ in said] for name, said in desk.heard} == {
+        "a": ["a1", "a2"], "b": ["b1", "b2"],
+    }  # fmt: skip
+    assert len(desk.heard) == 2
+
+
+# --- the host
+
+
+def test_the_host_is_shown_and_told_of_as_a_target_is():
+    """Its reading, its holders and its incident, on an entry of its own."""
+    desk = Desk()
+    desk.gpus(0, gpu(0, core(11, 10)))
+    desk.gpus(5, gpu(0, core(11, 10), lost=True))
+    (incident,) = desk.board.host.incidents.open.values()
+    assert desk.heard == [(HOST, []), (HOST, [("opened", incident.id, True)])]
+    assert (desk.board.gpus.t, list(desk.board.holders)) == (T + 5, ["GPU-0"])
+    desk.publisher.end_host(desk.host)
+    assert desk.heard[-1] == (HOST, [("resolved", incident.id, True)])
+    assert desk.board.host.incidents.open == {}
+
+
+def fall_silent(desk, names):
+    for name in names:
+        desk.look(name, seen(0, engine(1000)))
+    for second in range(5, 40, 5):
+        for name in names:
+            desk.look(name, silent(second, "read_timeout"))
+
+
+@pytest.mark.parametrize(("severity", "suspected"), [("page", False), ("ticket", True)])
+def test_a_page_of_the_host_explains_the_silence_of_its_servers(severity, suspected):
+    """Three servers of three fall silent: their lost GPUs have paged for it, and no network is suspected."""
+    names = ("a", "b", "c")
+    desk = Desk(*names)
+    lost = told(
+        id="lost", target=HOST, engine=None, kind="gpu_fault", severity=severity, concerns=[*names]
+    )
+    desk.board.tell(made(lost))
+    fall_silent(desk, names)
+    assert (desk.fleet.incident is not None) is suspected
+    assert bool(desk.board.own.incidents.open) is suspected
+
+
+def test_an_engine_that_is_ill_while_all_are_silent_is_shown_as_the_fleet_says():
+    """Held as tickets while a common cause is suspected, also in what no event tells."""
+    names = ("a", "b", "c")
+    desk = Desk(*names)
+    fall_silent(desk, names)
+    shown = [i for name in names for i in desk.board.targets[name].incidents.open.values()]
+    assert {each.severity for each in shown} == {"ticket"}
+    assert {each.related for each in shown} == {(desk.fleet.incident.id,)}
+    desk.look("a", seen(60, engine(2000), health=DEAD))
+    assert desk.board.targets["a"].signals.up

@@ -1,0 +1,41 @@
+"""Where checkpoints lie on this machine: the hub's cache, its snapshots, and which files of a folder are weights."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+_WEIGHTS = ("*.safetensors", "*.bin", "*.pt", "*.gguf")  # the first kind that is there
+_FILES_MAX = 2000
+
+
+def hub_home(environment: Mapping[str, str]) -> Path:
+    """Where the hub's client keeps its files."""
+    cache = Path(environment.get("XDG_CACHE_HOME") or "~/.cache")
+    return Path(environment.get("HF_HOME") or cache / "huggingface").expanduser()
+
+
+def hub_cache(environment: Mapping[str, str]) -> Path:
+    """Where it keeps what was downloaded."""
+    return Path(environment.get("HF_HUB_CACHE") or hub_home(environment) / "hub").expanduser()
+
+
+def snapshot(
+    cache: Path, repository: str, revision: str | None = None, *, having: str = ""
+) -> Path | None:
+    """The snapshot of the revision ("main"), else the newest, of those that have the file `having`."""
+    entry = cache / f"models--{repository.replace('/', '--')}"
+    reference = entry / "refs" / (revision or "main")
+    names = [reference.read_text().strip()] if reference.is_file() else []
+    named = [entry / "snapshots" / name for name in (*names, revision) if name]
+    newest = sorted(entry.glob("snapshots/*"), key=lambda each: -each.stat().st_mtime)
+    return next((each for each in (*named, *newest) if each.is_dir() and (each / having).exists()), None)  # fmt: skip
+
+
+def weights(folder: Path) -> list[Path]:
+    """The files of weights; Mistral's own copy of them (`consolidated`) only where there is no other."""
+    for pattern in _WEIGHTS:
+        files = sorted(folder.glob(pattern))[:_FILES_MAX]
+        own = [each for each in files if not each.name.startswith("consolidated")] or files
+        if own:
+            return own
+    return []

@@ -1,0 +1,110 @@
+"""What the commands that ask a running daemon for something share: whom to ask, with which token, and the answer."""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+
+from vllm_watch.cli.helpers import connection, exit_status
+from vllm_watch.cli.helpers.connection import TOKEN_VARIABLE, Connection
+from vllm_watch.errors import WatchError
+
+TIMEOUT_SECONDS = 45.0
+"""The daemon itself asks its hook, blockers and lock for up to 30 s."""
+
+_REFUSED = 409
+_ANSWER_BYTES_MAX = 4 << 20
+
+EXIT = """
+exit status: 0 done, 1 refused, and why, 2 wrong usage, or the daemon could not be asked"""
+
+
+def add_daemon(parser: argparse.ArgumentParser) -> None:
+    """Declare whom to ask."""
+    connection.add_daemon(parser)
+    add = parser.add_argument
+    add("--token-file", metavar="FILE", type=Path,
+        help=f"file with your token, one of api.tokens (default: {TOKEN_VARIABLE})")  # fmt: skip
+    add("--json", action="store_true", help="print the daemon's answer as JSON")
+
+
+def path(*parts: str) -> str:
+    """Return a path of the API of these parts."""
+    return "/api/v1/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def ask(arguments: argparse.Namespace, where: str, body: Mapping[str, Any]) -> int:
+    """Ask, and print what came of it; return the exit status. Raises WatchError where it could not be asked."""
+    daemon = connection.of(arguments)
+    url, token = daemon.url, _token(arguments.token_file)
+    said = {key: value for key, value in body.items() if value is not None}
+    status, answer = asyncio.run(_post(daemon, where, token, said))
+    if status not in (200, 202, _REFUSED):
+        raise WatchError(
+            str(answer.get("error") or f"{url} answers with HTTP status {status}"),
+            str(answer.get("remedy") or "check the address"),
+        )
+    refused = status == _REFUSED
+    if arguments.json:
+        print(json.dumps(answer, ensure_ascii=False))
+    else:
+        stream = sys.stderr if refused else sys.stdout
+        print("\n".join(_lines(answer, refused=refused)), file=stream)
+    return exit_status.FOUND if refused else exit_status.FINE
+
+
+def _lines(answer: Mapping[str, Any], *, refused: bool) -> list[str]:
+    if not refused:
+        attempt = answer.get("attempt")
+        more = f"attempt {attempt} has begun: " if attempt else ""
+        return [more + str(answer.get("text", "done"))]
+    lines = [f"refused: {answer.get('error')}"]
+    gates = answer.get("gates") or []
+    if len(gates) > 1:
+        lines += [f"  {each['gate']}: {each['text']}" for each in gates]
+    return [*lines, f"  → {answer.get('remedy')}"]
+
+
+def _token(given: Path | None) -> str:
+    file = given or (Path(os.environ[TOKEN_VARIABLE]) if os.environ.get(TOKEN_VARIABLE) else None)
+    if file is None:
+        raise WatchError(
+            "this needs a token",
+            f"name the file that holds yours with --token-file, or in {TOKEN_VARIABLE}",
+        )
+    return connection.secret_of("--token-file", file)
+
+
+async def _post(
+    daemon: Connection, where: str, token: str, body: Mapping[str, Any]
+) -> tuple[int, dict[str, Any]]:
+    url = daemon.url + where
+    timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
+    headers = {"Authorization": f"Bearer {token}"}
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.post(
+                url, json=body, headers=headers, allow_redirects=False, ssl=daemon.tls()
+            ) as response,
+        ):
+            text = await response.content.read(_ANSWER_BYTES_MAX)
+            status = response.status
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        why = f"nothing within {TIMEOUT_SECONDS:g} s" if isinstance(error, TimeoutError) else error
+        raise WatchError(f"no answer from {url}: {why}", "is it running there?") from None
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        cause = f"{url} does not answer as vllm-watch does (HTTP status {status})"
+        raise WatchError(cause, "check the address")
+    return status, answer

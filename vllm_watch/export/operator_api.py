@@ -1,0 +1,191 @@
+"""The endpoints that change something: restart, approve, silence, pause, resume, Alertmanager's webhook.
+
+They exist only where there is a token. Each knows who asks and from where, takes small JSON bodies, and
+passes the request on; what comes of it, and the sentence that says so, is the guard's.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+from aiohttp import web
+
+from vllm_watch.errors import JournalError, WatchError
+from vllm_watch.export.answers import BODY_SECONDS, LARGE_BODIES_PATH, TimedResponse, refusal
+from vllm_watch.export.auth import Auth
+from vllm_watch.export.guarded import Guarded
+from vllm_watch.export.status import to_json
+from vllm_watch.support.caller import Caller
+from vllm_watch.support.redaction import redacted
+
+ALERTS_BYTES_MAX = 1 << 20
+"""A group of a thousand alerts with long annotations; Alertmanager sends whole groups."""
+
+TEXT_CHARACTERS_MAX = 500
+MINUTES_MAX = 60 * 24 * 30
+
+
+Reply = tuple[int, Mapping[str, Any]]
+"""An HTTP status and the document that is sent with it."""
+
+
+class Operators(Protocol):
+    """What the endpoints pass requests on to. WatchError refuses, JournalError is sent again."""
+
+    async def restart(
+        self, caller: Caller, target: str, reason: str, override_reason: str | None
+    ) -> Reply:
+        """A person wants a restart now."""
+
+    async def approve(self, caller: Caller, incident_id: str) -> Reply:
+        """A person confirms the restart that an incident waits for."""
+
+    async def silence(self, caller: Caller, incident_id: str, reason: str, minutes: float) -> Reply:
+        """No restart for this incident, for so long."""
+
+    async def pause(self, caller: Caller, reason: str, minutes: float | None) -> Reply:
+        """No restarts at all, for so long or until somebody resumes."""
+
+    async def resume(self, caller: Caller, reason: str) -> Reply:
+        """Ends a pause and closes every breaker."""
+
+    async def alerts(self, caller: Caller, document: Mapping[str, Any]) -> Reply:
+        """What Alertmanager sends to a webhook."""
+
+
+class OperatorApi:
+    """The handlers, over whoever carries the requests out."""
+
+    def __init__(self, auth: Auth, operators: Operators) -> None:
+        self._auth = auth
+        self._operators = operators
+
+    def routes(self) -> list[web.RouteDef]:
+        """Every route of this class; none without a token."""
+        if not self._auth.exists:
+            return []
+        return [
+            web.post("/api/v1/targets/{target}/restart", self._with("restart", self._restart)),
+            web.post("/api/v1/incidents/{id}/approve", self._with("approve", self._approve)),
+            web.post("/api/v1/incidents/{id}/silence", self._with("silence", self._silence)),
+            web.post("/api/v1/pause", self._with("pause", self._pause)),
+            web.post("/api/v1/resume", self._with("pause", self._resume)),
+            web.post(LARGE_BODIES_PATH, self._with("alertmanager", self._alerts)),
+        ]
+
+    def _with(
+        self,
+        right: str,
+        handle: Callable[[web.Request, Caller], Awaitable[Reply]],
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def answered(request: web.Request, caller: Caller) -> web.StreamResponse:
+            try:
+                status, said = await handle(request, caller)
+            except JournalError as error:  # it does not hold; Alertmanager sends it again
+                return refusal(503, error.cause, error.remedy)
+            except WatchError as error:
+                return refusal(400, error.cause, error.remedy)
+            return TimedResponse(
+                status=status, body=to_json(dict(said)).encode(), content_type="application/json"
+            )
+
+        return Guarded(self._auth, right, answered).handle
+
+    async def _restart(self, request: web.Request, caller: Caller) -> Reply:
+        body = _Body(await request.read())
+        reason, override = body.text("reason"), body.text("override_freeze", required=False)
+        body.done()
+        return await self._operators.restart(
+            caller, request.match_info["target"], reason, override or None
+        )
+
+    async def _approve(self, request: web.Request, caller: Caller) -> Reply:
+        _Body(await request.read()).done()
+        return await self._operators.approve(caller, request.match_info["id"])
+
+    async def _silence(self, request: web.Request, caller: Caller) -> Reply:
+        body = _Body(await request.read())
+        reason, minutes = body.text("reason"), body.minutes(default=60.0)
+        body.done()
+        return await self._operators.silence(
+            caller, request.match_info["id"], reason, minutes or 60.0
+        )
+
+    async def _pause(self, request: web.Request, caller: Caller) -> Reply:
+        body = _Body(await request.read())
+        reason, minutes = body.text("reason"), body.minutes(default=None)
+        body.done()
+        return await self._operators.pause(caller, reason, minutes)
+
+    async def _resume(self, request: web.Request, caller: Caller) -> Reply:
+        body = _Body(await request.read())
+        reason = body.text("reason", required=False)
+        body.done()
+        return await self._operators.resume(caller, reason)
+
+    async def _alerts(self, request: web.Request, caller: Caller) -> Reply:
+        return await self._operators.alerts(caller, _document(await _bounded(request)))
+
+
+class _Body:
+    """A small JSON object, of which every key must be known."""
+
+    def __init__(self, body: bytes) -> None:
+        self._left = dict(_document(body)) if body.strip() else {}
+
+    def text(self, key: str, *, required: bool = True) -> str:
+        value = self._left.pop(key, "")
+        if not isinstance(value, str) or len(value) > TEXT_CHARACTERS_MAX:
+            raise WatchError(
+                f"{key} is not a text of at most {TEXT_CHARACTERS_MAX} characters", "Shorten it"
+            )
+        line = " ".join(value.split())
+        # It is shown on terminals, where it could do more than say something; and half a character, which
+        # JSON's escapes can name, could be written into no journal.
+        if not line.isprintable():
+            raise WatchError(f"{key} holds control characters", "Send plain text")
+        if required and not line:
+            raise WatchError(f"{key} is missing", f'Say why: {{"{key}": "..."}}')
+        return redacted(line)
+
+    def minutes(self, default: float | None) -> float | None:
+        value = self._left.pop("minutes", default)
+        if value is None:
+            return None
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not number or not 0 < value <= MINUTES_MAX:
+            cause = f"minutes is not a number above 0 and up to {MINUTES_MAX}"
+            raise WatchError(cause, 'Write {"minutes": 60}')
+        return float(value)
+
+    def done(self) -> None:
+        if self._left:
+            raise WatchError(f"unknown key {next(iter(self._left))[:50]!r}", "Leave it out")
+
+
+def _document(body: bytes) -> Mapping[str, Any]:
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        raise WatchError("The body is not JSON", "Send a JSON object") from None
+    if not isinstance(document, dict):
+        raise WatchError("The body is not a JSON object", "Send a JSON object")
+    return document
+
+
+async def _bounded(request: web.Request) -> bytes:
+    """The body of the one caller that sends large ones, after it has shown its token."""
+    body = b""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.content.iter_chunked(1 << 16):
+                body += chunk
+                if len(body) > ALERTS_BYTES_MAX:
+                    raise WatchError(
+                        f"The body is larger than {ALERTS_BYTES_MAX >> 20} MiB",
+                        "Send smaller groups",
+                    )
+    except TimeoutError:
+        raise WatchError("The body did not come in time", "Send it again") from None
+    return body

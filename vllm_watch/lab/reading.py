@@ -1,0 +1,192 @@
+"""What /metrics of a simulated server says, as the records that reading its text would give."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from vllm_watch.samples.engine import EngineSample, Labelled
+from vllm_watch.samples.observation import Reading, ServerSample
+
+if TYPE_CHECKING:
+    from vllm_watch.lab.engine import Engine
+    from vllm_watch.lab.vllm import SimulatedVllm
+
+_IDLE_OPEN_FDS = 27
+_IDLE_CPU_SHARE = 0.02
+_CPU_SECONDS_PER_TOKEN = 4e-5  # detokenizing and streaming
+_RESIDENT_BYTES = 780_000_000.0
+_SLEEP_STATES = ("awake", "weights_offloaded", "discard_all")
+_SPEC_SHARES = (0.55, 0.3, 0.15)  # of the accepted tokens, by position in the draft
+
+
+def read(vllm: "SimulatedVllm") -> Reading:
+    """What /metrics, /version and /v1/models say together."""
+    sample = _sample_v1 if vllm.release.engine_kind == "V1" else _sample_v0
+    config = cache_config(vllm)
+    http = vllm.http.fields()
+    engines = [
+        sample(vllm, engine, str(index), config, http) for index, engine in enumerate(vllm.engines)
+    ]
+    if not vllm.release.engine_label:
+        engines = engines[:1]
+    return Reading(
+        vllm=True,
+        engine_kind=vllm.release.engine_kind,
+        engines=tuple(engines),
+        server=_server(vllm),
+    )
+
+
+def _server(vllm: "SimulatedVllm") -> ServerSample:
+    alone = not vllm.release.multiprocess
+    return ServerSample(
+        version=vllm.release.version,
+        models=(vllm.model_name,),
+        max_model_len=vllm.max_model_len,
+        sleeping=vllm.sleep_level > 0,
+        paused=vllm.paused,
+        process_start_time=vllm.epoch + vllm.process_start_t if alone else None,
+        process_open_fds=float(_IDLE_OPEN_FDS + vllm.outstanding) if alone else None,
+        process_cpu_seconds=_cpu_seconds(vllm) if alone else None,
+        process_resident_memory_bytes=_resident_bytes(vllm) if alone else None,
+    )
+
+
+def _resident_bytes(vllm: "SimulatedVllm") -> float:
+    return _RESIDENT_BYTES + vllm.host_leak_bytes_per_second * (vllm.t - vllm.process_start_t)
+
+
+def _cpu_seconds(vllm: "SimulatedVllm") -> float:
+    tokens = sum(e.ledger.generation_tokens for e in vllm.engines)
+    seconds = _IDLE_CPU_SHARE * (vllm.t - vllm.process_start_t) + _CPU_SECONDS_PER_TOKEN * tokens
+    return round(seconds, 2)  # as the kernel counts it, in ticks
+
+
+def cache_config(vllm: "SimulatedVllm") -> Mapping[str, str]:
+    """Labels of cache_config_info: blocks are summed over data-parallel engines, as vLLM does it."""
+    release, config = vllm.release, vllm.config
+    blocks = config.num_gpu_blocks * len(vllm.engines)
+    tokens = config.num_gpu_blocks * config.block_size
+    said = {
+        **release.cache_config,
+        "block_size": str(config.block_size),
+        "num_gpu_blocks": str(blocks),
+    }
+    if release.engine_kind == "V1":
+        said["kv_cache_size_tokens"] = str(tokens)
+        said["kv_cache_max_concurrency"] = str(tokens / vllm.max_model_len)
+    return said
+
+
+def _lora(vllm: "SimulatedVllm") -> Mapping[str, str] | None:
+    if not vllm.lora_sets:
+        return None
+    running, waiting = max(vllm.lora_sets, key=lambda key: vllm.lora_sets[key])
+    return lora_labels(vllm, running, waiting)
+
+
+def lora_labels(vllm: "SimulatedVllm", running: str, waiting: str) -> dict[str, str]:
+    """Labels of lora_requests_info; adapters are joined with commas, as vLLM does it."""
+    return {
+        "max_lora": str(vllm.max_loras),
+        "running_lora_adapters": running,
+        "waiting_lora_adapters": waiting,
+    }
+
+
+def _sample_v1(
+    vllm: "SimulatedVllm", engine: "Engine", label: str,
+    config: Mapping[str, str], http: Mapping[str, Labelled] | None,
+) -> EngineSample:  # fmt: skip
+    ledger = engine.ledger
+    waiting = float(engine.num_waiting)
+    prompt, cached = float(ledger.prompt_tokens), float(ledger.prompt_tokens_cached)
+    external = float(ledger.prompt_tokens_external)
+    single = not vllm.release.multiprocess
+    histograms: dict[str, Any] = ledger.histograms()
+    speculation: dict[str, Any] = _speculation(vllm, engine) if vllm.spec_tokens else {}
+    return EngineSample(
+        engine=label,
+        model_name=vllm.model_name,
+        requests_running=float(engine.num_running),
+        requests_waiting=waiting,
+        requests_waiting_by_reason={"capacity": waiting, "deferred": 0.0},
+        kv_cache_usage=engine.kv.usage_ratio,
+        preemptions=float(ledger.preemptions),
+        engine_sleep_state={
+            state: float(level == vllm.sleep_level) for level, state in enumerate(_SLEEP_STATES)
+        },
+        prompt_tokens=prompt,
+        generation_tokens=float(ledger.generation_tokens),
+        request_success=dict(ledger.success),
+        prompt_tokens_by_source={
+            "local_compute": prompt - cached - external,
+            "local_cache_hit": cached,
+            "external_kv_transfer": external,
+        },
+        prompt_tokens_cached=cached + external,
+        prompt_tokens_cached_by_source={
+            "device": float(ledger.prefix_hits),
+            "host": 0.0,
+            "p2p": 0.0,
+            "disk": 0.0,
+            "external_unspecified": float(ledger.external_hits),
+        },
+        admission_rejections={"max_num_queued_reqs": 0.0, "max_num_queued_tokens": 0.0},
+        prefix_cache_queries=float(ledger.prefix_queries),
+        prefix_cache_hits=float(ledger.prefix_hits),
+        external_prefix_cache_queries=float(ledger.external_queries),
+        external_prefix_cache_hits=float(ledger.external_hits),
+        mm_cache_queries=0.0,
+        mm_cache_hits=0.0,
+        estimated_flops_per_gpu=0.0,
+        estimated_read_bytes_per_gpu=0.0,
+        estimated_write_bytes_per_gpu=0.0,
+        cache_config_info=config,
+        lora_requests_info=_lora(vllm),
+        http=http,
+        process_start_time=vllm.epoch + vllm.process_start_t if single else None,
+        created_time=vllm.epoch + vllm.created_t if single else None,
+        **histograms,
+        **speculation,
+    )
+
+
+def _speculation(vllm: "SimulatedVllm", engine: "Engine") -> dict[str, float | Labelled]:
+    drafts = engine.ledger.drafts
+    accepted = drafts * (engine.config.step_tokens - 1)
+    later = [round(accepted * share) for share in _SPEC_SHARES[1 : vllm.spec_tokens]]
+    by_position = [accepted - sum(later), *later]
+    return {
+        "spec_num_drafts": float(drafts),
+        "spec_num_draft_tokens": float(drafts * vllm.spec_tokens),
+        "spec_num_accepted_tokens": float(accepted),
+        "spec_accepted_per_pos": {str(i): float(n) for i, n in enumerate(by_position)},
+    }
+
+
+def _sample_v0(
+    vllm: "SimulatedVllm", engine: "Engine", label: str,
+    config: Mapping[str, str], http: Mapping[str, Labelled] | None,
+) -> EngineSample:  # fmt: skip
+    ledger = engine.ledger
+    queries = ledger.prefix_queries
+    histograms: dict[str, Any] = ledger.histograms()
+    return EngineSample(
+        engine=label,
+        model_name=vllm.model_name,
+        requests_running=float(engine.num_running),
+        requests_waiting=float(engine.num_waiting),
+        requests_swapped=0.0,
+        kv_cache_usage=engine.kv.usage_ratio,
+        cpu_cache_usage=0.0,
+        preemptions=float(ledger.preemptions),
+        prompt_tokens=float(ledger.prompt_tokens),
+        generation_tokens=float(ledger.generation_tokens),
+        request_success=dict(ledger.success) or None,
+        prefix_cache_hit_rate=ledger.prefix_hits / queries if queries else 0.0,
+        cpu_prefix_cache_hit_rate=-1.0,
+        cache_config_info=config,
+        lora_requests_info=lora_labels(vllm, "", ""),
+        http=http,
+        **histograms,
+    )

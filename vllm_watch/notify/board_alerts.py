@@ -1,0 +1,190 @@
+"""What the board shows, as alerts: incidents, steps of restarts, targets that cannot be read."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from vllm_watch.board.board import Board, TargetEntry
+from vllm_watch.board.restarts import AttemptShown, RestartPlan, Waiting
+from vllm_watch.detectors.base import Evidence
+from vllm_watch.incidents.fleet import KIND as FLEET_KIND
+from vllm_watch.incidents.incident import Incident
+from vllm_watch.notify.alert import RESTART, UNREADABLE, Alert
+from vllm_watch.story.kinds import story_of
+
+BLIND_INTERVALS = 10.0
+"""A look is bounded by its interval: after ten without one it is the watcher that does not look."""
+
+FORGOTTEN_SECONDS = 600.0
+"""An incident that somebody was told of, and of which the board has known nothing since the start for so long,
+is over: a target that is still watched is found within two minutes."""
+
+_QUIET = frozenset(("starting", "sleeping", "down"))
+"""States in which nobody can read it, and that are no trouble or told as an incident."""
+
+_TICKETS = frozenset(("approval", "breaker", "did_not_help", "failed", "uncertain"))
+_ENDS = ("helped", "did_not_help", "failed", "uncertain", "cancelled", "dry_run")
+_STEP_OF_VERDICT = {"approve": "approval", "refuse": "refused", "wait": "refused"}
+
+
+class BoardAlerts:
+    """Reads the board. `silenced` says of an incident's id whether a person wants to hear no more of it."""
+
+    def __init__(
+        self, board: Board, silenced: Callable[[str], bool], unreadable_seconds: float
+    ) -> None:
+        self._board = board
+        self._silenced = silenced
+        self.unreadable_seconds = unreadable_seconds
+        self._began_t = time.time()
+
+    def now(self, lasting: Iterable[Alert]) -> list[Alert]:
+        """All that is so now. `lasting`: what somebody was told is open."""
+        now_t, board = time.time(), self._board
+        common = {each.id for each in board.own.incidents.open.values() if each.kind == FLEET_KIND}
+        unreadable = {
+            each.incident.target: each.incident for each in lasting if each.about == UNREADABLE
+        }
+        found = []
+        for entry in board.all_entries():
+            for each in entry.incidents.open.values():
+                inhibited = each.severity != "page" and not common.isdisjoint(each.related)
+                found.append(Alert(
+                    incident=each, group=entry.target.group, restart=self._restart(each),
+                    silenced=self._silenced(each.id), inhibited=inhibited,
+                ))  # fmt: skip
+        for name, entry in board.targets.items():
+            if entry.restart is not None:
+                found += _steps(entry, entry.restart, now_t)
+            found += self._unreadable(entry, unreadable.get(name), now_t)
+        return found
+
+    def ended(self, alert: Alert) -> Alert | None:
+        """How an alert that is not open stands; None: not known yet."""
+        now_t, incident = time.time(), alert.incident
+        old = now_t - self._began_t >= FORGOTTEN_SECONDS
+        if alert.about == UNREADABLE:
+            entry = self._board.targets.get(incident.target)
+            if (entry is None and not old) or (entry is not None and entry.signals is None):
+                return None  # not found, or not looked at, yet
+            resolution = "target_gone" if entry is None else "healthy"
+            return _over(alert, now_t, resolution, incident.summary)
+        known = self._board.incidents.find(alert.id)
+        if known is None:
+            return _over(alert, now_t, "unknown", incident.summary) if old else None
+        if known.resolved_t is None:
+            return None
+        return _over(alert, known.resolved_t, known.resolution or "", known.summary)
+
+    def _restart(self, incident: Incident) -> str:
+        """What there is to say of a restart: of the target, or of each that an incident on the host hits."""
+        names = incident.restart_targets or (incident.target,)
+        entries = {name: self._board.targets[name] for name in names if name in self._board.targets}
+        said = {name: _restart_words(incident, entry.restart) for name, entry in entries.items()}
+        if len(said) == 1:
+            return next(iter(said.values()))
+        return " ".join(f"{name}: {words}" for name, words in said.items())
+
+    def _unreadable(
+        self, entry: TargetEntry, told: Incident | None, now_t: float
+    ) -> Iterator[Alert]:
+        """The target that cannot be read for long, or at which nobody looks, without an incident that says why."""
+        why = _why_unreadable(entry, now_t)
+        if why is None or any(each.kind == FLEET_KIND for each in entry.incidents.open.values()):
+            return
+        metrics = entry.sources.get("metrics")
+        last_t = metrics.last_success_timestamp_seconds if metrics else None
+        since_t = told.opened_t if told is not None else last_t or self._began_t
+        if told is not None or now_t - since_t >= self.unreadable_seconds:
+            alert_id, (cause, summary) = f"unreadable-{since_t:.0f}-{entry.target.name}", why
+            incident = Incident(
+                id=alert_id, target=entry.target.name, engine=None, kind="target_unreadable",
+                cause=cause, severity="ticket", summary=summary, opened_t=since_t, updated_t=now_t, began_t=since_t,
+            )  # fmt: skip
+            yield Alert(incident=incident, about=UNREADABLE, group=entry.target.group)
+
+
+def _over(alert: Alert, t: float, resolution: str, summary: str) -> Alert:
+    """It ends as what it was told."""
+    over = replace(alert.incident, resolved_t=t, resolution=resolution, summary=summary)
+    return replace(alert, incident=over)
+
+
+def _why_unreadable(entry: TargetEntry, now_t: float) -> tuple[str, str] | None:
+    signals = entry.signals
+    seen_t = None if signals is None else signals.t
+    if seen_t is not None and now_t - seen_t > BLIND_INTERVALS * entry.interval_seconds:
+        return (
+            "not_looked_at",
+            "vllm-watch itself does not look at it: it hangs, fails or has no CPU",
+        )
+    if signals is None or signals.up or signals.state in _QUIET:
+        return None
+    return signals.outcome, f"its metrics cannot be read: {signals.state_text}"
+
+
+# --- restarts
+
+
+def _restart_words(incident: Incident, plan: RestartPlan | None) -> str:
+    """Is one advised, and what comes of it?"""
+    if plan is not None and plan.under_way is not None:
+        return f"one is under way: {plan.under_way.text}"
+    if not incident.restart_advised:
+        story = story_of(incident.kind, incident.target)
+        return story.restart_of(incident.cause, advised=False)
+    if plan is None:
+        return "advised. It is not done by itself: restarts are off."
+    wish = next((each for each in plan.waiting if each.incident_id == incident.id), None)
+    if wish is None or wish.verdict is None:
+        only = " Mode observe only says so." if plan.mode == "observe" else ""
+        return f"advised.{only}"
+    if wish.verdict == "approve":
+        return f"advised, and waits for a yes: vllm-watch approve {incident.id}"
+    return f"advised, and kept back by {wish.gate}: {wish.text}"
+
+
+def _steps(entry: TargetEntry, plan: RestartPlan, now_t: float) -> Iterator[Alert]:
+    """The steps that restarts of this target have come to; one that was told is known by its id."""
+    under_way, last = plan.under_way, plan.last
+    if under_way is not None and under_way.called_timestamp_seconds is not None:
+        t = under_way.called_timestamp_seconds
+        yield _step(entry, under_way.id, "begun", t, _of(under_way), under_way.incident_id)
+    if last is not None and last.state in _ENDS:
+        t = last.ended_timestamp_seconds or last.began_timestamp_seconds
+        step = last.state
+        yield _step(entry, last.id, step, t, f"{last.text} ({_of(last)})", last.incident_id)
+        if plan.breaker is not None and step in ("did_not_help", "failed", "uncertain"):
+            yield _step(entry, last.id, "breaker", t, plan.breaker, last.incident_id)
+    for wish in plan.waiting:
+        wished = _STEP_OF_VERDICT.get(wish.verdict or "")
+        if wished is not None:
+            name = f"{_wish(wish)}-{wish.gate}" if wished == "refused" else _wish(wish)
+            text = f"{wish.text} (asked by {wish.trigger}: {wish.reason})"
+            yield _step(entry, name, wished, now_t, text, wish.incident_id)
+
+
+def _step(
+    entry: TargetEntry, name: str, step: str, t: float, text: str, incident_id: str | None
+) -> Alert:
+    evidence = () if incident_id is None else (_evidence(incident_id),)
+    incident = Incident(
+        id=f"restart-{name}-{step}", target=entry.target.name, engine=None, kind="restart",
+        cause=step, severity="ticket" if step in _TICKETS else "info", summary=text,
+        evidence_for=evidence, related=() if incident_id is None else (incident_id,),
+        opened_t=t, updated_t=t, began_t=t,
+    )  # fmt: skip
+    return Alert(incident=incident, about=RESTART, group=entry.target.group)
+
+
+def _evidence(incident_id: str) -> Evidence:
+    text = f"incident {incident_id}"
+    return Evidence(name="incident", value=incident_id, unit="", expected=None, text=text)
+
+
+def _wish(wish: Waiting) -> str:
+    return wish.incident_id or f"{wish.schedule or wish.trigger}-{wish.asked_timestamp_seconds:.0f}"
+
+
+def _of(attempt: AttemptShown) -> str:
+    return f"asked by {attempt.trigger}, {attempt.actor}: {attempt.reason}"

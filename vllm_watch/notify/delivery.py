@@ -1,0 +1,177 @@
+"""One notifier's messages: put together, sent, tried again. Nobody waits for it, nor it for others."""
+
+import asyncio
+import hashlib
+import random
+import time
+from collections.abc import Iterable, Sequence
+
+import structlog
+
+from vllm_watch.notify import base, batches, policy
+from vllm_watch.notify.alert import Alert
+from vllm_watch.notify.base import DROPPED, FAILED, Notifier, Report, Sent, Tell
+from vllm_watch.notify.batches import Batch
+from vllm_watch.notify.ledger import Ledger
+from vllm_watch.notify.notification import Notification
+from vllm_watch.notify.words import Links, message
+from vllm_watch.settings.notifications import NotifierSettings
+
+_log = structlog.get_logger()
+
+AGAIN_SECONDS_FIRST, AGAIN_SECONDS_MAX = 1.0, 300.0
+"""From one try to the next: twice as long each time, between half of it and all of it, so that many watchers
+do not come back at one moment. A service that was away for a night is asked every five minutes."""
+
+RETRY_AFTER_SECONDS_MAX = 3600.0
+"""What a receiver may ask for."""
+
+GRACE_SECONDS = 5.0
+"""A notifier ends by itself within its timeout_seconds; one that does not is cut off so much later."""
+
+REFUSALS_MAX = 3
+"""So often a message that its receiver will not have as it is (400, 413, 415, 422) is tried: it must not hold
+up what comes after it."""
+
+
+class Delivery:
+    """One notifier at work."""
+
+    def __init__(
+        self, settings: NotifierSettings, notifier: Notifier, ledger: Ledger, links: Links, tell: Tell
+    ) -> None:  # fmt: skip
+        self._settings = settings
+        self._name = settings.name
+        self._notifier = notifier
+        self._ledger = ledger
+        self._links = links
+        self._tell = tell
+        self._woken = asyncio.Event()
+        self._tries = 0  # of the message that is tried now, in vain
+        self._refusals = 0
+        self._not_before_s = 0.0  # monotonic
+        self._failing: str | None = None  # as it was logged
+
+    def offer(self, alerts: Iterable[Alert], now_t: float) -> None:
+        """This is how things stand: take in what this notifier has yet to be told of."""
+        new = False
+        for alert in alerts:
+            known = self._ledger.known(self._name, alert.id)
+            phase = policy.due(self._settings, alert, known, now_t)
+            if phase is not None:
+                self._ledger.add(self._name, phase, alert, now_t)
+                new = True
+            elif known and (alert.silenced or alert.inhibited):
+                self._ledger.withdraw(self._name, alert.id)
+            elif known:
+                self._ledger.renew(self._name, alert)
+        if new:
+            self._report("", 0)
+            self._woken.set()
+
+    @property
+    def queue(self) -> int:
+        """Notifications that wait to be sent."""
+        return len(self._ledger.waiting(self._name))
+
+    async def run(self) -> None:
+        """Send what is due, until cancelled."""
+        while True:
+            try:
+                wait_seconds = await self._step()
+            except Exception:  # noqa: BLE001 - one notifier's bug must not end it, nor touch the others
+                _log.exception("notifier_broke", notifier=self._name)
+                wait_seconds = AGAIN_SECONDS_MAX
+            try:
+                async with asyncio.timeout(wait_seconds):
+                    await self._woken.wait()
+            except TimeoutError:
+                continue
+            self._woken.clear()
+
+    async def _step(self) -> float | None:
+        """Send one message, if it is time; return in how many seconds to look again (None: when woken)."""
+        now_t = time.time()
+        expired = batches.too_many(self._ledger.waiting(self._name), now_t)
+        if expired:
+            self._drop(expired)
+        await self._ledger.flush()
+        left_s = self._not_before_s - time.monotonic()
+        if left_s > 0:
+            self._woken.clear()
+            return left_s
+        waiting = self._ledger.waiting(self._name)
+        for begun in waiting:
+            if begun.message is not None:
+                of_it = [each for each in waiting if each.message == begun.message]
+                return await self._send(begun.message, of_it, batches.again(of_it))
+        sent_t = self._ledger.sent_t(self._name, now_t)
+        batch, again_t = batches.choose(self._settings, waiting, sent_t, now_t)
+        if batch is None:
+            return None if again_t is None else max(0.05, again_t - now_t)
+        return await self._send(_key(self._name, batch), batch.notifications, batch)
+
+    def _drop(self, notifications: Sequence[Notification]) -> None:
+        self._ledger.drop(notifications, time.time())
+        pages = sum(each.alert.severity == "page" for each in notifications)
+        count = len(notifications)
+        _log.error("notifications_dropped", notifier=self._name, count=count, pages=pages)
+        self._report(DROPPED, count)
+
+    async def _send(self, key: str, of_it: Sequence[Notification], batch: Batch) -> float:
+        dropped = self._ledger.dropped(self._name)
+        made = message(key, batch, self._links, dropped=len(dropped), t=time.time())
+        self._ledger.bind(of_it, key)
+        # On the disk before it is sent, behind the incidents that it tells of, or the disk is said to fail.
+        await self._ledger.flush()
+        try:
+            async with asyncio.timeout(self._settings.timeout_seconds + GRACE_SECONDS):
+                sent = await self._notifier.send(made)
+        except TimeoutError:
+            sent = Sent(outcome=base.UNSURE, text="it did not end in its time")
+        if sent.outcome == base.SENT:
+            self._ledger.sent(of_it, dropped, key, time.time())
+            await self._ledger.flush()
+            self._succeeded()  # what is counted as sent is on the disk
+            return 0.0
+        # Begun before: it may have been taken then, and stays as it was.
+        begun = any(each.message == key for each in of_it)
+        return await self._failed(sent, of_it, begun=begun)
+
+    def _succeeded(self) -> None:
+        self._tries = self._refusals = 0
+        self._not_before_s = 0.0
+        if self._failing is not None:
+            _log.info("notifier_works_again", notifier=self._name)
+        self._failing = None
+        self._report(base.SENT, 1)
+
+    async def _failed(self, sent: Sent, of_it: Sequence[Notification], *, begun: bool) -> float:
+        self._tries += 1
+        if sent.outcome == base.REFUSED:
+            self._refusals += 1
+        if self._refusals >= REFUSALS_MAX:
+            self._refusals = 0
+            self._drop(of_it)
+        elif sent.outcome == base.UNSENT and not begun:
+            self._ledger.bind(of_it, None)  # what comes meanwhile may join it
+        wait = min(AGAIN_SECONDS_FIRST * 2.0 ** min(self._tries - 1, 20), AGAIN_SECONDS_MAX)
+        wait *= random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+        wait = max(wait, min(sent.retry_after_seconds, RETRY_AFTER_SECONDS_MAX))
+        self._not_before_s = time.monotonic() + wait
+        if self._failing != sent.text:
+            _log.error("notifier_fails", notifier=self._name, because=sent.text)
+        self._failing = sent.text
+        self._report(FAILED, 1)
+        await self._ledger.flush()
+        return wait
+
+    def _report(self, outcome: str, count: int) -> None:
+        self._tell(Report(outcome, count, self.queue, self._failing, time.time()))
+
+
+def _key(notifier: str, batch: Batch) -> str:
+    """The same for the same notifications: who takes it twice can tell."""
+    names = sorted((each.alert.id, each.name) for each in batch.notifications)
+    what = "\n".join([notifier, *(f"{alert_id} {name}" for alert_id, name in names)])
+    return hashlib.sha256(what.encode()).hexdigest()[:32]

@@ -1,0 +1,207 @@
+"""Joins what is shown and who is told: the board's alerts go to the notifiers, their health goes to the board."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from vllm_watch.board.board import Board
+from vllm_watch.board.health import NotifierHealth
+from vllm_watch.incidents.incident import IncidentEvent, published
+from vllm_watch.notify import kinds
+from vllm_watch.notify.alert import RESTART, Alert
+from vllm_watch.notify.base import Report, Tools
+from vllm_watch.notify.board_alerts import BoardAlerts
+from vllm_watch.notify.delivery import Delivery
+from vllm_watch.notify.jsonl import Stream
+from vllm_watch.notify.ledger import Ledger
+from vllm_watch.notify.words import Links
+from vllm_watch.settings.notifications import JsonlStream, NotificationsSettings, NotifierSettings
+
+_log = structlog.get_logger()
+
+LOOK_SECONDS = 5.0
+"""From one look at the board to the next where nothing happens; an incident's event is looked at at once."""
+
+SETTLE_SECONDS = 0.2
+"""Several events at once are one look."""
+
+STEPS_MAX = 10_000
+"""Steps of restarts that are remembered as written to the streams."""
+
+PRUNE_SECONDS = 3600.0
+
+STOP_SECONDS = 2.0
+"""How long stopping may wait for a message that is being sent; it is sent again by the next run."""
+
+
+@dataclass(slots=True)
+class _Running:
+    """A notifier at work, and what it was made of."""
+
+    made_of: tuple[object, ...]
+    delivery: Delivery
+    task: asyncio.Task[None]
+
+
+class Notifications:
+    """One daemon's, from `start` to `stop`."""
+
+    def __init__(
+        self,
+        settings: NotificationsSettings,
+        board: Board,
+        silenced: Callable[[str], bool],
+        ledger: Ledger,
+        tools: Tools | None = None,
+    ) -> None:
+        self._settings = settings
+        self._board = board
+        self._alerts = BoardAlerts(board, silenced, settings.unreadable_seconds)
+        self._ledger = ledger
+        self._tools = tools or Tools()
+        self._running: dict[str, _Running] = {}
+        self._streams: dict[str, tuple[JsonlStream, Stream]] = {}
+        self._streamed: dict[str, None] = {}  # ids of steps
+        self._began_t = time.time()
+        self._pruned_s = time.monotonic()
+        self._woken = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Read who was told what, and begin; the targets must be known."""
+        await self._ledger.open()
+        await self.configure(self._settings)
+        self._task = asyncio.create_task(self._run(), name="notifications")
+
+    async def configure(self, settings: NotificationsSettings) -> None:
+        """Tell these from now on; a notifier that stays as it was goes on."""
+        self._settings = settings
+        self._alerts.unreadable_seconds = settings.unreadable_seconds
+        links = Links(settings.page_url, settings.runbooks_url)
+        wanted = {name: each for _, name, each in settings.each()}
+        changed = [n for n, old in self._running.items() if old.made_of != (wanted.get(n), links)]
+        await self._end(*(self._running.pop(name) for name in changed))
+        for name, (made_of, stream) in list(self._streams.items()):
+            if made_of != wanted.get(name):
+                del self._streams[name]
+                stream.close()
+        for name in self._board.notifiers.keys() - wanted:
+            del self._board.notifiers[name]
+        for kind, name, each in settings.each():
+            if name not in self._running and name not in self._streams:
+                known = self._board.notifiers.get(name)
+                if known is None or known.kind != kind:
+                    known = self._board.notifiers[name] = NotifierHealth(kind)
+                self._begin(name, each, links, known)
+        await asyncio.to_thread(self._check)
+
+    def _begin(
+        self, name: str, settings: NotifierSettings | JsonlStream, links: Links, health: NotifierHealth
+    ) -> None:  # fmt: skip
+        if isinstance(settings, JsonlStream):
+            self._streams[name] = settings, Stream(settings, _from_thread(health))
+            return
+        notifier = kinds.make(settings, self._tools)
+        delivery = Delivery(
+            settings, notifier, self._ledger, links, lambda report: health.count(*report)
+        )
+        health.queue = delivery.queue
+        task = asyncio.create_task(delivery.run(), name=f"notify {name}")
+        self._running[name] = _Running((settings, links), delivery, task)
+
+    def _check(self) -> None:
+        """Say at once what is wrong with a notifier, and not when somebody should have been told."""
+        for kind, name, settings in self._settings.each():
+            for finding in kinds.check(settings, self._tools):
+                if not finding.ok:
+                    _log.error(
+                        "notifier_unusable", notifier=name, kind=kind, cause=finding.text,
+                        remedy=finding.remedy,
+                    )  # fmt: skip
+
+    async def stop(self) -> None:
+        """End it soon; what waits is on the disk, and told by the next run."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._end(*self._running.values())
+        streams = [stream for _, stream in self._streams.values()]
+        await asyncio.gather(*(asyncio.to_thread(each.close) for each in streams))
+        await self._ledger.flush()
+
+    async def _end(self, *running: _Running) -> None:
+        for each in running:
+            each.task.cancel()
+        if running:
+            await asyncio.wait([each.task for each in running], timeout=STOP_SECONDS)
+
+    # --- what is to be told
+
+    def saw(self, events: Sequence[IncidentEvent]) -> None:
+        """Something was told of incidents: write it to the streams, and look at the board soon."""
+        for event in events:
+            self._stream(published(event))
+            self._woken.set()
+
+    async def _run(self) -> None:
+        while True:
+            self._woken.clear()
+            try:
+                self._look()
+            except Exception:  # noqa: BLE001 - what cannot be told now may be at the next look
+                _log.exception("notifications_not_looked")
+            await asyncio.sleep(SETTLE_SECONDS)
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._woken.wait()
+            except TimeoutError:
+                continue
+
+    def _look(self) -> None:
+        """Show each notifier all that is so now, and how what it knows as open has ended."""
+        now_t = time.time()
+        lasting = {name: self._ledger.lasting(name) for name in self._running}
+        alerts = self._alerts.now(alert for known in lasting.values() for alert in known)
+        here = {each.id for each in alerts}
+        for name, running in self._running.items():
+            gone = (self._alerts.ended(each) for each in lasting[name] if each.id not in here)
+            running.delivery.offer((*alerts, *(each for each in gone if each is not None)), now_t)
+        self._stream_steps(alerts)
+        if time.monotonic() - self._pruned_s >= PRUNE_SECONDS:
+            self._pruned_s = time.monotonic()
+            self._ledger.prune(here, self._running, now_t)
+
+    def _stream_steps(self, alerts: Iterable[Alert]) -> None:
+        for alert in alerts:
+            step = alert.incident
+            if alert.about != RESTART or step.id in self._streamed:
+                continue
+            self._streamed[step.id] = None
+            while len(self._streamed) > STEPS_MAX:
+                del self._streamed[next(iter(self._streamed))]
+            if step.opened_t >= self._began_t:  # else an earlier run has written it
+                self._stream({
+                    "t": step.opened_t, "event": "restart", "id": step.id, "target": step.target,
+                    "step": step.cause, "severity": step.severity, "summary": step.summary,
+                    "incident_id": next(iter(step.related), None),
+                })  # fmt: skip
+
+    def _stream(self, event: dict[str, object]) -> None:
+        for _, stream in self._streams.values():
+            stream.put(event)
+
+
+def _from_thread(health: NotifierHealth) -> Callable[[Report], None]:
+    """Count in the event loop what a thread reports."""
+    loop = asyncio.get_running_loop()
+
+    def tell(report: Report) -> None:
+        try:
+            loop.call_soon_threadsafe(health.count, *report)
+        except RuntimeError:  # the loop has ended: nobody listens any more
+            return
+
+    return tell

@@ -1,0 +1,59 @@
+"""Notifications, where a configuration names a notifier: a watcher without one loads and starts nothing of them."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from vllm_watch.board.board import Board
+from vllm_watch.config import Config
+from vllm_watch.incidents.incident import IncidentEvent
+
+if TYPE_CHECKING:
+    from vllm_watch.notify.notifications import Notifications
+    from vllm_watch.state.ledger import LedgerTable
+
+
+class NotifySwitch:
+    """Off until a configuration names a notifier; on from then until `stop`."""
+
+    def __init__(
+        self,
+        config: Config,
+        board: Board,
+        silenced: Callable[[str], bool],
+        table: "LedgerTable | None",
+    ) -> None:
+        """`table`: of the state folder; None: there is none, and what was told ends with the process."""
+        self._config = config
+        self._board = board
+        self._silenced = silenced
+        self._table = table
+        self._notifications: Notifications | None = None
+
+    async def start(self) -> None:
+        """Begin, where there is anybody to tell; the targets must be known."""
+        settings = self._config.notifications
+        if self._notifications is None and settings.each():
+            from vllm_watch.notify.ledger import Ledger  # noqa: PLC0415
+            from vllm_watch.notify.notifications import Notifications  # noqa: PLC0415
+
+            ledger = Ledger(self._table)
+            self._notifications = Notifications(settings, self._board, self._silenced, ledger)
+            await self._notifications.start()
+
+    async def configure(self, config: Config) -> None:
+        """Tell these from now on."""
+        self._config = config
+        if self._notifications is None:
+            await self.start()
+        else:
+            await self._notifications.configure(config.notifications)
+
+    async def stop(self) -> None:
+        """End it soon; what waits is told by the next run."""
+        if self._notifications is not None:
+            await self._notifications.stop()
+
+    def saw(self, _: str, events: Sequence[IncidentEvent]) -> None:
+        """Something was told of incidents."""
+        if self._notifications is not None:
+            self._notifications.saw(events)

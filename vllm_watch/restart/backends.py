@@ -1,0 +1,97 @@
+"""What restarts are carried out with, as configured: hooks, locks and blockers.
+
+Whatever cannot be made is None, which the guard takes for a no; the log says once why.
+"""
+
+import importlib
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import structlog
+
+from vllm_watch.clients.signed_post import new_session
+from vllm_watch.config import Config
+from vllm_watch.errors import WatchError
+from vllm_watch.restart import blockers, hook_kinds
+from vllm_watch.restart.facts import Answer
+from vllm_watch.restart.gates import Gates
+from vllm_watch.restart.hooks.base import Hook, Tools
+from vllm_watch.restart.locks.base import Lock
+from vllm_watch.settings.hooks import HookSettings
+from vllm_watch.settings.lock import LockSettings
+from vllm_watch.settings.restart import BlockersSettings
+
+_log = structlog.get_logger()
+
+_NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+
+
+class Backends:
+    """Made once; `configure` changes what it is made from. Each is asked for anew, so a reload holds at once."""
+
+    def __init__(self, config: Config, gates: Gates) -> None:
+        self.holder = f"{socket.gethostname()} process {os.getpid()}"
+        """Who we are among watchers."""
+        self._config = config
+        self._tools = Tools(
+            procfs=config.procfs, namespace=_own_namespace(), gates=gates, state_dir=config.state_dir
+        )  # fmt: skip
+        self._hooks: dict[str, tuple[tuple[str, HookSettings], Hook]] = {}  # by name
+        self._logged: set[tuple[str, str]] = set()
+        self._session: aiohttp.ClientSession | None = None
+
+    def configure(self, config: Config) -> None:
+        """Use this configuration from now on."""
+        self._config = config
+        self._logged.clear()
+
+    async def close(self) -> None:
+        """Close what was opened."""
+        if self._session is not None:
+            await self._session.close()
+
+    def hook(self, name: str) -> Hook | None:
+        """Return the hook of this name: one object as long as its settings are the same, since some keep state."""
+        wanted = self._config.hooks.by_name().get(name)
+        if wanted is None:
+            return None
+        if name not in self._hooks or self._hooks[name][0] != wanted:
+            try:
+                self._hooks[name] = wanted, hook_kinds.make(*wanted, self._tools)
+            except WatchError as error:
+                self._log_once("hook_not_made", name, error.cause)
+                return None
+        return self._hooks[name][1]
+
+    def lock(self, settings: LockSettings) -> Lock | None:
+        """Return a new lock for one attempt; None: none is configured, or it cannot be made."""
+        if settings.kind == "none":
+            return None
+        try:
+            module: Any = importlib.import_module(f"vllm_watch.restart.locks.{settings.kind}")
+            lock: Lock = module.make(settings, self._tools)
+        except (WatchError, ImportError, OSError) as error:
+            self._log_once("lock_not_made", settings.kind, str(error))
+            return None
+        return lock
+
+    async def ask_blockers(self, settings: BlockersSettings) -> tuple[Answer, ...]:
+        """Ask all of them; never raises."""
+        if self._session is None:
+            self._session = new_session()
+        return await blockers.ask(settings, self._session)
+
+    def _log_once(self, event: str, name: str, because: str) -> None:
+        if (event, name) not in self._logged:
+            self._logged.add((event, name))
+            _log.error(event, name=name, because=because)
+
+
+def _own_namespace() -> str:
+    try:
+        return _NAMESPACE_FILE.read_text().strip()
+    except (OSError, ValueError):
+        return ""

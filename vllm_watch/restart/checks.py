@@ -1,0 +1,301 @@
+"""The guard's checks: each says why a server must not be restarted now, or None. Pure.
+
+A check's function name is its slug: the metric label `blocker`, and `gate` in the API.
+Source of the parts: kured (windows, alerts that fail closed, lock), Home Assistant's supervisor (budget),
+medik8s (minimum healthy), NVSentinel (dry run, breaker).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from vllm_watch.restart.facts import Facts
+from vllm_watch.restart.request import RestartRequest
+from vllm_watch.settings import windows
+from vllm_watch.settings.restart import RestartSettings
+from vllm_watch.state.attempt import Attempt
+
+HOUR_SECONDS, DAY_SECONDS = 3600.0, 86400.0
+
+NOT_RESTARTABLE = {
+    "starting": "it is still loading; a restart would begin that anew",
+    "sleeping": "it was put to sleep on purpose",
+    "unknown": "its state is not known",
+}
+"""States in which a restart helps nobody; a person may override none of them but the last."""
+
+NOT_URGENT_KINDS = frozenset({"host_memory_growth"})
+"""Incidents that a restart cures and that cost nobody anything for hours: for these a restart at the wrong
+hour is worse than none, so they wait for a window."""
+
+_ENDED = {
+    "did_not_help": "did not help",
+    "failed": "failed",
+    "uncertain": "may not have happened",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What one check has against a restart."""
+
+    text: str  # a sentence
+    until_t: float | None = None  # when asking again makes sense; None: not by time alone
+
+
+Check = Callable[[RestartRequest, RestartSettings, Facts], Refusal | None]
+
+
+def mode(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
+    """Are restarts on, and is there a hook?"""
+    if settings.mode == "off":
+        return Refusal("restarts are off (restart.mode)")
+    if not settings.hook:
+        return Refusal("no hook is configured (restart.hook)")
+    return None
+
+
+def trigger(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
+    """May this trigger ask, and does its reason still hold?"""
+    text = None
+    if request.trigger != "manual" and request.trigger not in settings.triggers:
+        text = f"a restart by {request.trigger} is switched off (restart.triggers)"
+    elif request.trigger == "incident" or request.incident_id is not None:
+        text = _incident_refusal(request, facts)
+    return None if text is None else Refusal(text)
+
+
+def _incident_refusal(request: RestartRequest, facts: Facts) -> str | None:
+    incident = facts.incident
+    if incident is None:
+        return "the incident is not known any more"
+    if not incident.open:
+        return "the incident has ended"
+    if request.person is not None:
+        return None
+    if not incident.advises_restart_of(request.target):
+        return f"no restart is known to cure {_what(request)}"
+    if facts.silenced:
+        return "the incident was silenced by a person"
+    if incident.outlived:
+        return "another process has answered since, and the incident was not found in it"
+    return None
+
+
+def _what(request: RestartRequest) -> str:
+    return f"{request.kind or 'this'} ({request.cause or 'unknown cause'})"
+
+
+def pause(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
+    """Has a person paused restarts?"""
+    held = facts.pause
+    if held is None or (held.until_t is not None and held.until_t <= facts.t):
+        return None
+    return Refusal(f"paused by {held.actor}: {held.reason}", held.until_t)
+
+
+def freeze(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
+    """Freezes and deny_windows refuse all but a named person with a reason."""
+    if request.person is not None and request.override_reason:
+        return None
+    holding = (
+        (each.end.timestamp(), each.reason)
+        for each in settings.freezes
+        if each.begin.timestamp() <= facts.t < each.end.timestamp()
+    )
+    end_t, reason = max(holding, default=(None, ""))
+    if end_t is not None:
+        return Refusal(f"frozen until {clock(end_t)}: {reason or 'no reason given'}", end_t)
+    denied = tuple(map(windows.parse, settings.deny_windows))
+    end_t = windows.open_until(denied, settings.zone, facts.t, longer=True)
+    if end_t is not None:
+        return Refusal(f"no restarts in this window, until {clock(end_t)}", end_t)
+    return None
+
+
+def window(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
+    """Is this one of the hours in which restarts may happen?"""
+    if request.person is not None and request.override_reason:
+        return None
+    if not settings.windows:
+        return _not_urgent(request, settings)
+    allowed = tuple(map(windows.parse, settings.windows))
+    opens_t = windows.next_open(allowed, settings.zone, facts.t)
+    if opens_t is None:
+        return Refusal("no window for restarts ever opens")
+    if opens_t > facts.t:
+        text = f"outside the windows for restarts; the next opens {clock(opens_t)}"
+        return Refusal(text, opens_t)
+    return None
+
+
+def _not_urgent(request: RestartRequest, settings: RestartSettings) -> Refusal | None:
+    """What costs nobody anything yet is not cured at any hour: a restart costs users right now."""
+    by_itself = request.trigger == "incident" and request.person is None
+    if not by_itself or settings.mode == "approve" or request.kind not in NOT_URGENT_KINDS:
+        return None
+    text = f"{_what(request)} is no emergency: it waits for a window (restart.windows), and there is none"
+    return Refusal(text)
+
+
+def engine_state(
+    request: RestartRequest, settings: RestartSettings, facts: Facts
+) -> Refusal | None:
+    """Would a restart only begin anew what is under way, or undo what somebody wanted?"""
+    state = facts.state or "unknown"
+    if state not in NOT_RESTARTABLE or (state == "unknown" and request.person is not None):
+        return None
+    return Refusal(f"the engine is {state}: {NOT_RESTARTABLE[state]}")
+
+
+def journal(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
+    """What cannot be written down is not done."""
+    if facts.journal_refusal is not None:
+        return Refusal(f"the journal cannot be written: {facts.journal_refusal}")
+    if facts.attempts is None:
+        return Refusal("the journal of former attempts cannot be read")
+    return None
+
+
+def under_way(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
+    """One attempt at a time on one server, even if it is only being verified."""
+    if facts.busy is not None:
+        return Refusal(f"attempt {facts.busy} is not verified yet")
+    for attempt in facts.attempts or ():
+        if attempt.open and attempt.target == request.target:
+            return Refusal(f"attempt {attempt.id} is under way since {clock(attempt.began_t)}")
+    return None
+
+
+def cooldown(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
+    """Time for the last restart to show what it did, reckoned in this engine's own start-ups."""
+    last_t = max((each.acted_t for each in _counted(facts)), default=None)
+    if last_t is None:
+        return None
+    startups = settings.cooldown_load_times * (facts.startup_seconds or 0.0)
+    until_t = last_t + max(settings.cooldown_seconds, startups)
+    if facts.t >= until_t:
+        return None
+    return Refusal(f"last restarted {clock(last_t)}; the next may come {clock(until_t)}", until_t)
+
+
+def budget(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
+    """So many in an hour and in a day, whatever asks: a restart that is needed again is no cure."""
+    limits = (
+        (settings.budget_per_hour, HOUR_SECONDS, "hour"),
+        (settings.budget_per_day, DAY_SECONDS, "day"),
+    )
+    for limit, seconds, name in limits:
+        times = sorted(t for each in _counted(facts) if (t := each.acted_t) > facts.t - seconds)
+        if len(times) >= limit:
+            until_t = times[len(times) - limit] + seconds if limit else None
+            text = f"{len(times)} of {limit} restarts in the last {name} are spent"
+            return Refusal(text, until_t)
+    return None
+
+
+def breaker(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
+    """Did the last one help? Only a person may try again where it did not, or for the same incident."""
+    ended = [each for each in facts.attempts or () if each.spent and not each.open]
+    if not ended or request.person is not None:
+        return None
+    last = max(ended, key=lambda each: each.acted_t)
+    if last.opens_breaker and last.acted_t > facts.breaker_reset_t:
+        how = _ENDED[last.state] + (f" ({last.text})" if last.text else "")
+        return Refusal(f"the last restart ({clock(last.acted_t)}) {how}; a person must decide")
+    served = [each for each in ended if _served(request, each)]
+    if served and served[-1].acted_t > facts.breaker_reset_t:
+        text = f"this incident has had its restart ({clock(served[-1].acted_t)}); another is for a person"
+        return Refusal(text)
+    return None
+
+
+def _served(request: RestartRequest, attempt: Attempt) -> bool:
+    """Was this one made for the very incident that asks, and may it have touched the server?"""
+    same = (request.target, request.incident_id) == (attempt.target, attempt.incident_id)
+    return same and request.incident_id is not None and attempt.state != "failed"
+
+
+def start_failure(
+    request: RestartRequest, settings: RestartSettings, facts: Facts
+) -> Refusal | None:
+    """A start that cannot succeed is not tried again."""
+    if facts.start_failure is None:
+        return None
+    return Refusal(f"it cannot start as it is configured: {facts.start_failure}")
+
+
+def new_version(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
+    """A new version of the watcher only observes for a while before it acts by itself."""
+    if request.person is not None or settings.mode != "auto":
+        return None
+    if facts.version_first_t is None:
+        return Refusal("it is not known since when this version runs")
+    until_t = facts.version_first_t + settings.new_version_seconds
+    if facts.t >= until_t:
+        return None
+    text = f"this version of vllm-watch is new here and only looks on until {clock(until_t)}"
+    return Refusal(text, until_t)
+
+
+def protection(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
+    """Acting by itself needs something that keeps two engines from being restarted at once."""
+    if request.person is not None or settings.mode != "auto" or settings.protected:
+        return None
+    return Refusal("mode auto needs a blocker query, a lock, or an explicit peers: none")
+
+
+def peers(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
+    """Would enough of the group be left to serve?"""
+    if settings.peers == "none":
+        return None
+    seen = facts.peers
+    if seen is None:
+        return Refusal("it is not known how its peers are")
+    least = settings.peers_healthy_ratio_min
+    if seen.total <= 1 or seen.healthy >= least * seen.total:
+        return None
+    unknown = f", {seen.unknown} unknown" if seen.unknown else ""
+    text = f"{seen.healthy} of {seen.total} in the group would be left healthy{unknown}; {least:.0%} must be"
+    return Refusal(text)
+
+
+def hook(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
+    """Would the hook restart this very server, and would anything start it again?"""
+    answer = facts.hook
+    if answer is not None and answer.allows is not True:
+        return Refusal(f"the hook {answer.name} refuses: {answer.text}")
+    return None
+
+
+def blockers(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
+    """A blocker that could not be asked blocks."""
+    for answer in facts.blockers or ():
+        if answer.allows is not True:
+            return Refusal(f"{answer.name}: {answer.text}")
+    return None
+
+
+def lock(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
+    """Do the other watchers that share the lock let us be the one to restart now?"""
+    if facts.lock is not None and facts.lock.allows is not True:
+        return Refusal(f"{facts.lock.name}: {facts.lock.text}")
+    return None
+
+
+CHECKS: tuple[Check, ...] = (
+    mode, trigger, pause, freeze, window, engine_state, journal, under_way, cooldown, budget,
+    breaker, start_failure, new_version, protection, peers,
+)  # fmt: skip
+ASKED: tuple[Check, ...] = (hook, blockers, lock)
+"""The checks of what was asked only because all others had agreed."""
+
+
+def _counted(facts: Facts) -> list[Attempt]:
+    """What counts: an intent, too, until it is cancelled, or two of a group could pass at once."""
+    return [attempt for attempt in facts.attempts or () if attempt.spent or attempt.open]
+
+
+def clock(t: float) -> str:
+    """Return a Unix time as people write it, in UTC."""
+    return f"{datetime.fromtimestamp(t, UTC):%Y-%m-%d %H:%M:%S}Z"

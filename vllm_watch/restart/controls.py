@@ -1,0 +1,107 @@
+"""What operators have set, and what else outlives the watcher: pause, silences, breaker reset, versions seen.
+
+Kept in memory for the guard, and in the journal for the next start and for other programs: it is read again
+before each decision. While it cannot be read `known` is False, and the guard refuses for want of a journal.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from vllm_watch.errors import JournalError
+from vllm_watch.restart.facts import Pause
+from vllm_watch.state.journal import LOST, Journal
+
+SILENCES_MAX = 1000
+
+
+class Controls:
+    """The entries, read once and written through."""
+
+    def __init__(self, journal: Journal, version: str) -> None:
+        self._journal = journal
+        self._version = f"version {version}"
+        self._entries: dict[str, dict[str, Any]] = {}
+        self.known = False
+
+    async def load(self, now_t: float) -> None:
+        """Read what holds, and note since when this version runs here. Never raises."""
+        try:
+            entries = await self._journal.standing()
+            if LOST in entries and LOST not in self._entries:
+                # A damaged file was replaced while we ran: what operators have set still holds.
+                for name in [name for name in self._entries if name not in entries]:
+                    await self._set(name, self._entries[name])
+                    entries[name] = self._entries[name]
+            self._entries = entries
+            if self._version not in self._entries:
+                await self._set(self._version, {"t": now_t})
+        except JournalError:
+            self.known = False
+            return
+        self.known = True
+
+    async def _set(self, name: str, entry: Mapping[str, Any] | None) -> None:
+        await self._journal.set(name, entry)
+        if entry is None:
+            self._entries.pop(name, None)
+        else:
+            self._entries[name] = dict(entry)
+
+    def _number(self, name: str, key: str) -> float | None:
+        value = self._entries.get(name, {}).get(key)
+        return float(value) if isinstance(value, int | float) else None
+
+    @property
+    def version_first_t(self) -> float | None:
+        """Since when this version of the watcher runs here."""
+        return self._number(self._version, "t")
+
+    def pause(self, now_t: float) -> Pause | None:
+        """The pause that holds now."""
+        entry, until_t = self._entries.get("pause"), self._number("pause", "until_t")
+        if entry is None or (until_t is not None and until_t <= now_t):
+            return None
+        actor, reason = str(entry.get("actor", "?")), str(entry.get("reason", "?"))
+        return Pause(actor=actor, reason=reason, until_t=until_t)
+
+    async def set_pause(self, pause: Pause | None) -> None:
+        """Pause, or (None) resume. Raises JournalError: what is not written would not hold."""
+        entry = None if pause is None else {
+            "actor": pause.actor, "reason": pause.reason, "until_t": pause.until_t,
+        }  # fmt: skip
+        await self._set("pause", entry)
+
+    def silenced(self, incident_id: str, now_t: float) -> bool:
+        """Has a person silenced this incident, and does that still hold?"""
+        until_t = self._number(f"silence {incident_id}", "until_t")
+        return until_t is not None and now_t < until_t
+
+    async def silence(self, incident_id: str, actor: str, reason: str, until_t: float) -> None:
+        """No restart for this incident until then. Raises JournalError."""
+        name = f"silence {incident_id}"
+        others = [each for each in self._entries if each.startswith("silence ") and each != name]
+        others.sort(key=lambda each: self._number(each, "until_t") or 0.0)
+        for ends_first in others[: max(0, len(others) - SILENCES_MAX + 1)]:
+            await self._set(ends_first, None)
+        await self._set(name, {"actor": actor, "reason": reason, "until_t": until_t})
+
+    @property
+    def breaker_reset_t(self) -> float:
+        """When a person last resumed, which closes every breaker."""
+        return self._number("resumed", "t") or 0.0
+
+    async def reset_breakers(self, now_t: float) -> None:
+        """Close every breaker, and accept what a damaged journal has lost. Raises JournalError."""
+        await self._set("resumed", {"t": now_t})
+        if LOST in self._entries:
+            await self._set(LOST, None)
+
+    @property
+    def history_lost(self) -> str | None:
+        """Why the history of restarts is not known, in words."""
+        entry = self._entries.get(LOST)
+        if entry is None:
+            return None
+        return (
+            f"it was damaged ({entry.get('file')}), so what was spent is not known; resume to go on"
+        )

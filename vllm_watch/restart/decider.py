@@ -1,0 +1,140 @@
+"""Brings the guard what it decides on: the facts, and the answers of hook, blockers and lock."""
+
+import asyncio
+import time
+from dataclasses import replace
+
+import structlog
+
+from vllm_watch.errors import JournalError
+from vllm_watch.restart import guard
+from vllm_watch.restart.attempts import Attempts
+from vllm_watch.restart.backends import Backends
+from vllm_watch.restart.controls import Controls
+from vllm_watch.restart.facts import Answer, Facts
+from vllm_watch.restart.guard import Decision
+from vllm_watch.restart.hooks.base import HookCall
+from vllm_watch.restart.locks.base import Lock
+from vllm_watch.restart.request import RestartRequest
+from vllm_watch.restart.targets import ManagedTarget, Targets
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Journal
+
+_log = structlog.get_logger()
+
+ASK_HOOK_SECONDS = 15.0
+"""For a hook to say whether it can: it looks at processes and asks a supervisor, and changes nothing."""
+
+HISTORY_SECONDS = 7 * 86400.0
+"""What of the journal the guard is shown: budgets look back a day, breakers at the last attempt."""
+
+
+class Decider:
+    """Asks the guard about one request at a time, as often as it is told to."""
+
+    def __init__(
+        self, targets: Targets, journal: Journal, controls: Controls, backends: Backends,
+        attempts: Attempts,
+    ) -> None:  # fmt: skip
+        self._targets = targets
+        self._journal = journal
+        self._controls = controls
+        self._backends = backends
+        self._attempts = attempts
+
+    async def decide(
+        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None
+    ) -> Decision:
+        """Decide about a request that attempt `attempt_id` would carry out, and take `lock` for it if need be."""
+        facts = await self._facts(request, managed, attempt_id)
+        while True:
+            decision = guard.decide(request, managed.settings, facts)
+            if decision.verdict != guard.ASK:
+                return decision
+            if decision.check == "hook":
+                call = self.hook_call(request, managed, attempt_id)
+                facts = replace(facts, hook=await self._ask_hook(managed.settings.hook, call))
+            elif decision.check == "blockers":
+                answers = await self._backends.ask_blockers(managed.settings.blockers)
+                facts = replace(facts, blockers=answers)
+            else:
+                facts = replace(facts, lock=await self._take(lock, attempt_id))
+
+    def hook_call(
+        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str
+    ) -> HookCall:
+        """Return what the hook is told."""
+        target, signals = managed.target, self._targets.signals(request.target)
+        return HookCall(
+            attempt_id=attempt_id, target=target.name, url=target.url, group=target.group,
+            trigger=request.trigger, reason=request.reason, engine=request.engine,
+            incident_id=request.incident_id, kind=request.kind, cause=request.cause,
+            namespace=target.namespace or None, pod=target.pod or None, node=target.node or None,
+            process_start_time=None if signals is None else signals.process_start_time,
+        )  # fmt: skip
+
+    async def _facts(
+        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str
+    ) -> Facts:
+        now_t, name, controls = time.time(), request.target, self._controls
+        refusal = await self._journal_refusal(now_t)
+        attempts = await self._others(managed.target.group, now_t, attempt_id)
+        busy, signals = self._attempts.busy(name), self._targets.signals(name)
+        return Facts(
+            t=now_t,
+            state=None if signals is None else signals.state,
+            attempts=attempts,
+            busy=None if busy == attempt_id else busy,
+            breaker_reset_t=controls.breaker_reset_t,
+            journal_refusal=refusal,
+            pause=controls.pause(now_t),
+            incident=self._targets.incident(request.incident_id),
+            silenced=controls.silenced(request.incident_id or "", now_t),
+            startup_seconds=self._targets.startup_seconds(name),
+            start_failure=self._targets.start_failure(name),
+            peers=self._targets.peers(name),
+            version_first_t=controls.version_first_t,
+        )
+
+    async def _others(
+        self, group: str, now_t: float, attempt_id: str
+    ) -> tuple[Attempt, ...] | None:
+        """The group's attempts but this one; None: the journal cannot be read."""
+        try:
+            stored = await self._journal.attempts(group, now_t - HISTORY_SECONDS)
+        except JournalError:
+            return None
+        return self._attempts.newest(each for each in stored if each.id != attempt_id)
+
+    async def _journal_refusal(self, now_t: float) -> str | None:
+        """Why nothing can be written down, or what was written is not all known, in words."""
+        await self._controls.load(now_t)
+        if not self._attempts.resumed:
+            await self._attempts.resume()
+        if self._journal.trouble is not None:
+            await self._journal.probe()
+        if self._journal.trouble is not None:
+            return self._journal.trouble
+        if not (self._attempts.resumed and self._controls.known):
+            return "what was done and set before cannot be read"
+        return self._controls.history_lost
+
+    async def _ask_hook(self, name: str, call: HookCall) -> Answer:
+        hook = self._backends.hook(name)
+        if hook is None:
+            return Answer(name=name, allows=False, text="it is not configured (any more)")
+        try:
+            async with asyncio.timeout(ASK_HOOK_SECONDS):
+                refusal = await hook.refusal(call)
+        except TimeoutError:
+            return Answer(name=name, allows=None, text="it did not say in time whether it could")
+        except Exception as error:  # noqa: BLE001 - a hook that cannot even say so is not called
+            _log.exception("hook_broke", target=call.target, hook=name)
+            return Answer(name=name, allows=None, text=f"it broke: {type(error).__name__}")
+        return Answer(name=name, allows=refusal is None, text=refusal or "it can")
+
+    async def _take(self, lock: Lock | None, attempt_id: str) -> Answer:
+        if lock is None:
+            return Answer(name="lock", allows=None, text="it could not be made")
+        held = await lock.acquire(self._backends.holder, attempt_id)
+        return Answer(name="lock", allows=held.held, text=held.text)

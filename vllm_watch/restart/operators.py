@@ -1,0 +1,197 @@
+"""What operators ask for: restart, approve, silence, pause, resume.
+
+Each is answered with what came of it in words, and written down with who asked, from where, why, and what
+was before and after. What cannot be written down does not hold, and raises JournalError.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from vllm_watch.errors import JournalError
+from vllm_watch.restart import guard
+from vllm_watch.restart.alertmanager import AlertRequests
+from vllm_watch.restart.checks import clock
+from vllm_watch.restart.controls import Controls
+from vllm_watch.restart.dispatcher import Dispatcher
+from vllm_watch.restart.facts import Pause
+from vllm_watch.restart.guard import Decision
+from vllm_watch.restart.request import RestartRequest
+from vllm_watch.restart.targets import Targets
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Entry, Journal
+from vllm_watch.support.caller import Caller
+
+OK, ACCEPTED, NOT_FOUND, REFUSED = 200, 202, 404, 409
+
+_REMEDY = "See /api/v1/status for what is watched and waits"
+
+Reply = tuple[int, Mapping[str, Any]]
+"""An HTTP status and the document that is sent with it."""
+
+
+class Operators:
+    """Answers operators, and Alertmanager, over one dispatcher."""
+
+    def __init__(
+        self, targets: Targets, dispatcher: Dispatcher, controls: Controls, journal: Journal,
+        *, lasting: bool,
+    ) -> None:  # fmt: skip
+        """`lasting`: is the journal on a disk? Without one nothing is restarted."""
+        self._targets = targets
+        self._dispatcher = dispatcher
+        self._controls = controls
+        self._journal = journal
+        self._lasting = lasting
+        self._alerts = AlertRequests(targets, dispatcher, journal)
+
+    # --- restart and approve
+
+    async def restart(
+        self, caller: Caller, target: str, reason: str, override_reason: str | None
+    ) -> Reply:
+        managed = self._targets.managed.get(target)
+        if managed is None:
+            return _not_found("There is no target " + repr(target[:100]))
+        request = RestartRequest(
+            target=target, group=managed.target.group, trigger="manual", reason=reason,
+            actor=caller.actor, asked_t=time.time(), override_reason=override_reason,
+        )  # fmt: skip
+        why = reason if override_reason is None else f"{reason}; override: {override_reason}"
+        return await self._now(caller, "restart", request, why)
+
+    async def approve(self, caller: Caller, incident_id: str) -> Reply:
+        pending = self._dispatcher.waiting_for(incident_id)
+        if pending is None:
+            return self._nothing_to_approve(incident_id)
+        approved = replace(pending.request, approved_by=caller.actor)
+        status, reply = await self._now(caller, "approve", approved, approved.reason)
+        waits = reply.get("verdict") == guard.WAIT
+        if waits and self._dispatcher.waiting_for(incident_id) is pending:
+            pending.request = approved  # the yes holds until the check passes, or the incident ends
+            self._targets.mark_changed(approved.target)
+            return ACCEPTED, {**reply, "text": f"approved; it waits: {reply['text']}"}
+        return status, reply
+
+    def _nothing_to_approve(self, incident_id: str) -> Reply:
+        incident = self._targets.incident(incident_id)
+        if incident is None:
+            return _not_found("There is no incident " + repr(incident_id[:100]))
+        if not incident.open:
+            return _refused("The incident has ended", _REMEDY)
+        names = incident.restart_targets or (incident.target,)
+        remedy = f"To restart all the same: vllm-watch restart {names[0]}"
+        return _refused("No restart waits for this incident's approval", remedy)
+
+    async def _now(self, caller: Caller, action: str, request: RestartRequest, why: str) -> Reply:
+        if not self._lasting:
+            return _refused("Nothing is restarted without a journal on a disk", "Set state_dir")
+        signals = self._targets.signals(request.target)
+        before = (
+            "not looked at yet" if signals is None else f"{signals.state}: {signals.state_text}"
+        )
+        decision, attempt = await self._dispatcher.decide_now(request)
+        after = f"{decision.verdict}: {decision.text}"
+        must = attempt is None
+        await self._note(caller, action, request.target, why, before, after, must=must)
+        return _decided(decision, attempt)
+
+    # --- silence, pause, resume
+
+    async def silence(self, caller: Caller, incident_id: str, reason: str, minutes: float) -> Reply:
+        incident = self._targets.incident(incident_id)
+        if incident is None or not incident.open:
+            return _not_found(f"There is no open incident {incident_id[:100]!r}")
+        now_t = time.time()
+        until_t = now_t + minutes * 60.0
+        before = "silenced" if self._controls.silenced(incident_id, now_t) else "not silenced"
+        await self._controls.silence(incident_id, caller.actor, reason, until_t)
+        text = f"no restart for {incident_id} until {clock(until_t)}"
+        await self._note(caller, "silence", incident.target, reason, before, text)
+        self._changed(incident.restart_targets or (incident.target,))
+        return OK, {"text": text, "until_timestamp_seconds": until_t}
+
+    async def pause(self, caller: Caller, reason: str, minutes: float | None) -> Reply:
+        now_t = time.time()
+        until_t = None if minutes is None else now_t + minutes * 60.0
+        before = _paused(self._controls.pause(now_t))
+        pause = Pause(actor=caller.actor, reason=reason, until_t=until_t)
+        await self._controls.set_pause(pause)
+        await self._note(caller, "pause", "", reason, before, _paused(pause))
+        self._changed(self._targets.managed)
+        return OK, {"text": _paused(pause), "until_timestamp_seconds": until_t}
+
+    async def resume(self, caller: Caller, reason: str) -> Reply:
+        now_t = time.time()
+        before, lost = _paused(self._controls.pause(now_t)), self._controls.history_lost
+        await self._controls.set_pause(None)
+        await self._controls.reset_breakers(now_t)
+        after = "not paused; every breaker is closed"
+        if lost is not None:
+            before, after = f"{before}; {lost}", f"{after}; the lost history is accepted"
+        await self._note(caller, "resume", "", reason, before, after)
+        self._changed(self._targets.managed)
+        return OK, {"text": after, "before": before}
+
+    async def alerts(self, caller: Caller, document: Mapping[str, Any]) -> Reply:
+        return OK, await self._alerts.take(caller, document)
+
+    # ---
+
+    async def _note(
+        self, caller: Caller, action: str, target: str, reason: str, before: str, after: str,
+        *, must: bool = False,
+    ) -> None:  # fmt: skip
+        """Write it down; only with `must` it raises JournalError: what was set or begun holds already."""
+        try:
+            await self._journal.note(Entry(
+                t=time.time(), actor=caller.actor, source=caller.source, action=action,
+                target=target, reason=reason, before=before, after=after,
+            ))  # fmt: skip
+        except JournalError:
+            if must:
+                raise
+
+    def _changed(self, names: Iterable[str]) -> None:
+        self._dispatcher.wake()
+        for name in names:
+            self._targets.mark_changed(name)
+
+
+def _decided(decision: Decision, attempt: Attempt | None) -> Reply:
+    reply: dict[str, Any] = {
+        "verdict": decision.verdict, "gate": decision.check, "text": decision.text,
+        "until_timestamp_seconds": decision.until_t,
+        "gates": [
+            {"gate": check, "text": refusal.text, "until_timestamp_seconds": refusal.until_t}
+            for check, refusal in decision.refusals.items()
+        ],
+        "attempt": None if attempt is None else attempt.id,
+    }  # fmt: skip
+    if decision.verdict == guard.ACT:
+        return ACCEPTED, reply
+    return REFUSED, {**reply, "error": decision.text, "remedy": _remedy(decision)}
+
+
+def _remedy(decision: Decision) -> str:
+    if decision.check in ("freeze", "window"):
+        return "Wait until then, or say --override-freeze REASON"
+    if decision.until_t is not None:
+        return f"Ask again {clock(decision.until_t)}"
+    return "See its page, or /api/v1/status, for all that refuses"
+
+
+def _refused(error: str, remedy: str) -> Reply:
+    return REFUSED, {"error": error, "remedy": remedy}
+
+
+def _not_found(error: str) -> Reply:
+    return NOT_FOUND, {"error": error, "remedy": _REMEDY}
+
+
+def _paused(pause: Pause | None) -> str:
+    if pause is None:
+        return "not paused"
+    until = "until somebody resumes" if pause.until_t is None else f"until {clock(pause.until_t)}"
+    return f"paused by {pause.actor} {until}: {pause.reason}"

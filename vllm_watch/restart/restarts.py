@@ -1,0 +1,193 @@
+"""Restarts, wired: every object built once; incidents and schedules become requests.
+
+Nothing is decided here: the guard does, and the dispatcher asks it.
+"""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any
+
+import structlog
+
+from vllm_watch import __version__
+from vllm_watch.board.board import Board
+from vllm_watch.board.restarts import RestartState
+from vllm_watch.config import Config
+from vllm_watch.incidents.incident import Incident, IncidentEvent
+from vllm_watch.restart.backends import Backends
+from vllm_watch.restart.controls import Controls
+from vllm_watch.restart.dispatcher import Dispatcher
+from vllm_watch.restart.evidence import EvidenceSource, EvidenceStore
+from vllm_watch.restart.gates import Gates
+from vllm_watch.restart.operators import Operators
+from vllm_watch.restart.plan import PlanPublisher
+from vllm_watch.restart.request import RestartRequest
+from vllm_watch.restart.schedule import Schedule, condition
+from vllm_watch.restart.targets import Targets
+from vllm_watch.samples.target import Target
+from vllm_watch.settings.restart import RestartSettings
+from vllm_watch.settings.restart_times import ScheduleSettings
+from vllm_watch.state.journal import Journal, PassingJournal
+
+_log = structlog.get_logger()
+
+LOOK_SECONDS = 10.0
+"""From one look at the open incidents to the next."""
+
+STOP_SECONDS = 4.0
+"""How long stopping may wait for attempts to let go; what they did is in the journal."""
+
+
+class Restarts:
+    """One daemon's restarts, from `open` to `stop`."""
+
+    def __init__(
+        self, config: Config, board: Board, evidence: EvidenceSource, journal: Journal | None
+    ) -> None:
+        """`journal` is that of the state folder; None: there is none, and so nothing is ever done."""
+        self.journal = journal or PassingJournal()
+        self.gates = Gates(self.journal)
+        self.targets = Targets(board, self.gates)
+        self._config = config
+        self._passing = journal is None
+        self._controls = Controls(self.journal, __version__)
+        self._backends = Backends(config, self.gates)
+        folder = None if config.state_dir is None else config.state_dir / "evidence"
+        self.dispatcher = Dispatcher(
+            self.targets, self.journal, self._controls, self._backends,
+            EvidenceStore(folder, evidence),
+        )  # fmt: skip
+        self._schedule = Schedule(self._due)
+        self._plan = PlanPublisher(
+            board, self.targets, self.dispatcher, self._controls, self.journal, self._schedule
+        )
+        self.operators = Operators(
+            self.targets, self.dispatcher, self._controls, self.journal, lasting=not self._passing
+        )
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._opened = False
+        self.configure(config)
+        board.restarts = RestartState(people=self._plan.people)
+
+    # --- start and stop
+
+    async def open(self) -> None:
+        """Read what holds, once; before the first look, and after the state folder was taken."""
+        if self._opened:
+            return
+        self._opened = True
+        await self.journal.open()
+        await self._controls.load(time.time())
+        await self._plan.read_attempts()
+
+    async def start(self) -> None:
+        """Go on with what an earlier run left, and begin, once. The targets must be known."""
+        if self._tasks:
+            return
+        await self.open()
+        await self.dispatcher.resume()
+        self._schedule.start()
+        self._begin("restarts", self.dispatcher.run())
+        self._begin("restarts shown", self._plan.run())
+        self._begin("restarts wanted", self._look_on())
+
+    def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.add(asyncio.create_task(work, name=name))
+
+    async def stop(self) -> None:
+        """End everything within STOP_SECONDS; attempts under way are verified by the next run."""
+        self._schedule.stop()
+        for task in self._tasks:
+            task.cancel()
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+                await self.dispatcher.attempts.stop()
+        except TimeoutError:
+            _log.error("restarts_not_stopped", seconds=STOP_SECONDS)
+        await self._backends.close()
+        if self._passing:
+            await self.journal.close()
+
+    # --- what the daemon tells
+
+    def configure(self, config: Config) -> None:
+        """Use these hooks from now on; what holds for targets comes with them."""
+        self._config = config
+        self._plan.people = bool(config.api.tokens)
+        self._backends.configure(config)
+
+    def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:
+        """These are the targets from now on, and this is what holds for them."""
+        self.targets.follow(targets)
+        settings = {name: each.settings for name, each in self.targets.managed.items()}
+        folders = {each.name: each.kill_dir for each in self._config.hooks.gate if each.kill_dir}
+        self.gates.folders = {
+            name: folders[each.hook] for name, each in settings.items() if each.hook in folders
+        }
+        self._schedule.set(each for each in settings.items() if each[1].mode != "off")
+        self.dispatcher.wake()
+
+    def saw(self, name: str, events: Sequence[IncidentEvent]) -> None:
+        """A look at a target has ended, and led to these events."""
+        for event in events:
+            if event.incident.open:
+                self._ask_for(event.incident)
+            else:
+                self.dispatcher.incident_ended(event.incident.id)
+        self.targets.looked(name)
+
+    def silenced(self, incident_id: str) -> bool:
+        """Has a person silenced this incident?"""
+        return self._controls.silenced(incident_id, time.time())
+
+    # --- requests
+
+    def _ask_for(self, incident: Incident) -> None:
+        """An open incident whose restart is advised asks for it, once for each target."""
+        for name in incident.restart_targets or (incident.target,):
+            managed = self.targets.managed.get(name)
+            if managed is None or managed.restarting or not incident.advises_restart_of(name):
+                continue
+            mode = managed.settings.mode
+            if mode == "off" or (mode == "observe" and self._was_dry_run(incident.id)):
+                continue
+            self.dispatcher.submit(RestartRequest(
+                target=name, group=managed.target.group, trigger="incident", reason=incident.summary,
+                asked_t=time.time(), engine=incident.engine, incident_id=incident.id,
+                kind=incident.kind, cause=incident.cause,
+            ))  # fmt: skip
+
+    def _was_dry_run(self, incident_id: str) -> bool:
+        """Has a dry run said already what would be done for this incident?"""
+        known = self._plan.attempts or ()
+        return any(each.incident_id == incident_id and each.state == "dry_run" for each in known)
+
+    def _due(self, name: str, schedule: ScheduleSettings) -> None:
+        managed = self.targets.managed.get(name)
+        if managed is None:
+            return
+        against = condition(schedule, self.targets.signals(name))
+        if against is not None:
+            _log.info("schedule_left_out", target=name, schedule=schedule.name, because=against)
+            return
+        now_t = time.time()
+        self.dispatcher.submit(RestartRequest(
+            target=name, group=managed.target.group, trigger="schedule",
+            reason=f"the schedule {schedule.name} is due", schedule=schedule.name,
+            asked_t=now_t, expires_t=now_t + schedule.misfire_seconds,
+        ))  # fmt: skip
+
+    async def _look_on(self) -> None:
+        while True:
+            await self._look()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _look(self) -> None:
+        """What is open asks again: found before a restart of ours, or asked in vain."""
+        for incident in self.targets.incidents():
+            self._ask_for(incident)
+        if self.journal.trouble is not None:
+            # Only a write mends it, and without a request nobody writes: it would be shown for ever.
+            await self.journal.probe()

@@ -1,0 +1,212 @@
+"""The targets that may be restarted, as the board shows them, and what is being done to each.
+
+All of it is read from the board, that is from what people are shown: what is not known there is not known here.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from vllm_watch.board.board import Board, TargetEntry
+from vllm_watch.incidents.incident import Incident
+from vllm_watch.incidents.own_restart import RestartNews
+from vllm_watch.restart.checks import clock
+from vllm_watch.restart.facts import Peers
+from vllm_watch.restart.gates import Gates
+from vllm_watch.samples.target import Target
+from vllm_watch.settings.restart import RestartSettings
+from vllm_watch.signals.records import TargetSignals
+from vllm_watch.state.attempt import Attempt
+
+HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
+"""States in which an engine serves; one that is overloaded serves as much as it can."""
+
+FRESH_LOOKS, FRESH_SECONDS_MIN = 3.0, 30.0
+"""A peer's last look counts for so many of its intervals, and at least for so long; then it is unknown."""
+
+
+@dataclass(slots=True)
+class ManagedTarget:
+    """One target that is watched now."""
+
+    target: Target
+    settings: RestartSettings
+    draining: bool = False
+    restarting: bool = False
+
+
+class Targets:
+    """All targets that are watched now."""
+
+    def __init__(self, board: Board, gates: Gates) -> None:
+        self.managed: dict[str, ManagedTarget] = {}
+        self._board = board
+        self._gates = gates
+        self._next_looks: dict[str, asyncio.Event] = {}
+        self._changed: set[str] = set()
+        self._change = asyncio.Event()
+
+    def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:
+        """These, and no others, are watched from now on."""
+        before, self.managed = self.managed, {}
+        for target, settings in targets:
+            known = before.get(target.name) or ManagedTarget(target, settings)
+            known.target, known.settings = target, settings
+            self.managed[target.name] = known
+            self.mark_changed(target.name)
+        for gone in before.keys() - self.managed.keys():
+            self._gates.forget(gone)
+
+    def looked(self, name: str) -> None:
+        """A look at the target has ended."""
+        signals = self.signals(name)
+        if signals is not None:
+            self._gates.looked(signals)
+        event = self._next_looks.pop(name, None)
+        if event is not None:
+            event.set()
+
+    async def next_look(self, name: str, timeout_seconds: float) -> bool:
+        """Wait for the next look at it to end; False when none did in time."""
+        event = self._next_looks.setdefault(name, asyncio.Event())
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await event.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    # --- what the board shows
+
+    def signals(self, name: str) -> TargetSignals | None:
+        """The last look; None before the first."""
+        entry = self._board.targets.get(name)
+        return None if entry is None else entry.signals
+
+    def incident(self, incident_id: str | None) -> Incident | None:
+        """The incident of this id; None: there is none, or it ended too long ago."""
+        return None if incident_id is None else self._board.incidents.find(incident_id)
+
+    def incidents(self) -> list[Incident]:
+        """All that are open."""
+        return [
+            each for entry in self._board.all_entries() for each in entry.incidents.open.values()
+        ]
+
+    def firing_kinds(self, name: str) -> frozenset[str]:
+        """Kinds of the incidents that the last look still found: an open one may be about to end.
+
+        Of the host's incidents those count that a restart of this target is to cure.
+        """
+        return frozenset(
+            each.kind
+            for each in self.incidents()
+            if each.firing and (each.target == name or each.advises_restart_of(name))
+        )
+
+    def peers(self, name: str) -> Peers | None:
+        """How the target's group is. A server's data-parallel engines go down with it, healthy ones too."""
+        own = self.managed.get(name)
+        if own is None:
+            return None
+        healthy, unknown, total = 0, 0, max(1, self._engines(name).healthy)
+        for other, managed in self.managed.items():
+            if other == name or managed.target.group != own.target.group:
+                continue
+            engines = self._engines(other)
+            healthy += 0 if managed.restarting or managed.draining else engines.healthy
+            total += engines.total
+            unknown += engines.unknown
+        return Peers(healthy=healthy, total=total, unknown=unknown)
+
+    def _engines(self, name: str) -> Peers:
+        entry = self._board.targets.get(name)
+        signals = None if entry is None or not _is_fresh(entry) else entry.signals
+        if signals is None:
+            return Peers(healthy=0, total=1, unknown=1)
+        states = [engine.state for engine in signals.engines.values()] or [signals.state]
+        serves = signals.up and signals.health_status in (None, 200)
+        return Peers(
+            healthy=sum(state in HEALTHY for state in states) if serves else 0,
+            total=len(states),
+            unknown=states.count("unknown"),
+        )
+
+    def startup_seconds(self, name: str) -> float | None:
+        """The longest of the target's last starts, else of its group's; None: none was seen."""
+        own, signals = self.managed.get(name), self.signals(name)
+        if own is None:
+            return None
+        if signals is not None and signals.startup_seconds is not None:
+            return signals.startup_seconds
+        group = (
+            self.signals(other)
+            for other, each in self.managed.items()
+            if each.target.group == own.target.group
+        )
+        seen = (signals.startup_seconds for signals in group if signals is not None)
+        return max((seconds for seconds in seen if seconds is not None), default=None)
+
+    def start_failure(self, name: str) -> str | None:
+        """Why a start of it cannot succeed, in words; None: nothing says so."""
+        signals = self.signals(name)
+        found = None if signals is None else signals.start_failure
+        if found is not None and found.deterministic:
+            return found.sentence or found.explanation or found.failure
+        entry = self._board.targets.get(name)
+        loops = (
+            each.summary
+            for each in (entry.incidents.open.values() if entry else ())
+            if each.cause == "crash_loop"
+        )
+        return next(loops, None)
+
+    # --- what is being done
+
+    def restarting(self, name: str, attempt: Attempt | None = None) -> None:
+        """A restart of it begins; with `attempt`, that one has ended."""
+        managed, entry = self.managed.get(name), self._board.targets.get(name)
+        if managed is not None:
+            managed.restarting = attempt is None
+        if managed is not None and entry is not None:
+            missing = None if attempt is None else _missing(attempt)
+            entry.restart_news = RestartNews(under_way=attempt is None, missing=missing)
+
+    def draining(self, name: str, *, on: bool) -> None:
+        """From now on its readiness gate says no, or no more."""
+        managed = self.managed.get(name)
+        if managed is not None and managed.draining != on:
+            managed.draining = on
+            self._gates.draining(name, on=on)
+            self.mark_changed(name)
+
+    def mark_changed(self, name: str) -> None:
+        """What is decided or done for it has changed: it is to be shown."""
+        self._changed.add(name)
+        self._change.set()
+
+    async def changes(self, timeout_seconds: float) -> set[str]:
+        """Wait for changes and return whose they are; every target's after the timeout."""
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._change.wait()
+        except TimeoutError:
+            return set(self.managed)
+        self._change.clear()
+        changed, self._changed = self._changed, set()
+        return changed
+
+
+def _is_fresh(entry: TargetEntry) -> bool:
+    if entry.signals is None:
+        return False
+    age_s = time.time() - entry.signals.t
+    return age_s <= max(FRESH_SECONDS_MIN, FRESH_LOOKS * entry.interval_seconds)
+
+
+def _missing(attempt: Attempt) -> str | None:
+    """Why the server should be back by now, after an attempt that ended like this."""
+    if attempt.state != "did_not_help":
+        return None
+    return f"vllm-watch restarted it {clock(attempt.acted_t)}, and it did not come back"

@@ -1,0 +1,135 @@
+"""How engines are asked over TLS: whom to trust, as whom to come, by which name. Keys as of Prometheus' `tls_config`."""
+
+import re
+import ssl
+import stat
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, model_validator
+
+from vllm_watch.settings.base import FilePath, Problem, Settings, problem, problems, quoted
+
+FILE_BYTES_MAX = 4 << 20
+"""Of each file: all authorities of a system are a quarter of a megabyte."""
+
+_CA_REMEDY = "name a file with the certificates of authorities, in PEM, readable by vllm-watch"
+_PAIR_REMEDY = "name a certificate and its own key, without a passphrase, both in PEM and readable by vllm-watch"
+
+
+class TlsFileError(Exception):
+    """A file that TLS needs cannot be used."""
+
+    def __init__(self, key: str, cause: str, remedy: str, os_error: OSError | None = None) -> None:
+        super().__init__(f"tls_config.{key}: {cause}")
+        self.key = key  # of `tls_config`
+        self.cause = cause
+        self.remedy = remedy
+        self.os_error = os_error
+
+
+_LABEL = "[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
+
+
+def _host(value: str) -> str:
+    if value and not _NAME.fullmatch(value):
+        remedy = "write the name that the server's certificate has, without a port"
+        raise problem(f"{quoted(value)} is not the name of a host", remedy)
+    return value
+
+
+class TlsConfig(Settings):
+    """How a server with an `https` URL is asked."""
+
+    ca_file: FilePath | None = None
+    """Authorities that sign the server's certificate, in PEM.
+    Default: those that this host trusts"""
+
+    cert_file: FilePath | None = None
+    """The certificate that is shown to the server, with those between it and its authority, in PEM.
+    Default: none
+    Why: Few servers ask for one."""
+
+    key_file: FilePath | None = None
+    """The key of `cert_file`, in PEM, without a passphrase.
+    Default: none"""
+
+    server_name: Annotated[str, AfterValidator(_host)] = Field("", max_length=253)
+    """The name that the server's certificate must have, and that the server is told (SNI).
+    Default: the host of the URL"""
+
+    insecure_skip_verify: bool = False
+    """Take any certificate. Whoever stands between could then answer in the engine's place, and reads the
+    key of `api_key_file`.
+    Why: Name the authority in `ca_file` instead, also where it is your own."""
+
+    @model_validator(mode="after")
+    def _a_pair(self) -> "TlsConfig":
+        if (self.cert_file is None) != (self.key_file is None):
+            there, missing = (
+                ("cert_file", "key_file") if self.cert_file else ("key_file", "cert_file")
+            )
+            cause = f"{there} is set without {missing}"
+            raise problems([Problem((missing,), cause, f"set both, or leave out {there}")])
+        return self
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Those that are named."""
+        return tuple(each for each in (self.ca_file, self.cert_file, self.key_file) if each)
+
+    def context(self) -> ssl.SSLContext:
+        """Read the files, and make of them what a connection begins with. Raises TlsFileError."""
+        made = self._trusting()
+        made.set_alpn_protocols(["http/1.1"])
+        if self.insecure_skip_verify:
+            made.check_hostname = False
+            made.verify_mode = ssl.CERT_NONE
+        if self.cert_file is not None and self.key_file is not None:
+            _certify(made, self.cert_file, self.key_file)
+        return made
+
+    def _trusting(self) -> ssl.SSLContext:
+        if self.ca_file is None:
+            return ssl.create_default_context()
+        # What stands between certificates may be in any language, and ssl takes ASCII.
+        text = _read("ca_file", self.ca_file, _CA_REMEDY).decode("ascii", "ignore")
+        try:
+            return ssl.create_default_context(cadata=text)
+        except (OSError, ValueError) as error:
+            cause = f"{quoted(str(self.ca_file))} holds no certificates that can be used: {error}"
+            raise TlsFileError("ca_file", cause, _CA_REMEDY) from None
+
+
+def _certify(made: ssl.SSLContext, cert_file: Path, key_file: Path) -> None:
+    _read("cert_file", cert_file, _PAIR_REMEDY)
+    if b"ENCRYPTED" in _read("key_file", key_file, _PAIR_REMEDY):
+        raise TlsFileError("key_file", f"{quoted(str(key_file))} has a passphrase", _PAIR_REMEDY)
+    try:
+        # Should it have one all the same, it would be asked for on a terminal; nobody sits there.
+        made.load_cert_chain(cert_file, key_file, password=lambda: b"")
+    except (OSError, ValueError) as error:
+        mismatch = getattr(error, "reason", None) == "KEY_VALUES_MISMATCH"
+        why = "the key is not that of the certificate" if mismatch else f"cannot be used: {error}"
+        cause = f"{quoted(str(cert_file))} with {quoted(str(key_file))}: {why}"
+        raise TlsFileError("cert_file", cause, _PAIR_REMEDY) from None
+
+
+def _read(key: str, file: Path, remedy: str) -> bytes:
+    """Return what the file holds, so much at most; no device and no pipe, which may never end."""
+    # Some write a key in place of the file that holds it.
+    shown = "the value (not shown)" if key == "key_file" else quoted(str(file))
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise TlsFileError(key, f"{shown} is no file", remedy)
+        with file.open("rb") as opened:
+            held = opened.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        cause = f"{shown} names no file that can be read: {error.strerror or error}"
+        raise TlsFileError(key, cause, remedy, error) from None
+    if len(held) > FILE_BYTES_MAX:
+        raise TlsFileError(key, f"{shown} is longer than {FILE_BYTES_MAX >> 20} MiB", remedy)
+    if b"-----BEGIN " not in held:  # of no authorities, ssl would take the system's
+        raise TlsFileError(key, f"{shown} holds no PEM", remedy)
+    return held

@@ -1,0 +1,40 @@
+"""The last rows of a few numbers each, in memory that is taken once: it must not grow for an hour."""
+
+from array import array
+from collections.abc import Iterator, Sequence
+
+
+class RingBuffer:
+    """At most `length` rows of `width` floats, oldest first; the oldest gives way to a new one."""
+
+    __slots__ = ("_added", "_length", "_values", "_width")
+
+    def __init__(self, length: int, width: int) -> None:
+        self._length, self._width, self._added = length, width, 0
+        self._values = array("d", bytes(8 * length * width))
+
+    def __len__(self) -> int:
+        return min(self._added, self._length)
+
+    def __iter__(self) -> Iterator[tuple[float, ...]]:
+        return map(self._row, range(self._added - len(self), self._added))
+
+    def __reversed__(self) -> Iterator[tuple[float, ...]]:
+        return map(self._row, range(self._added - 1, self._added - len(self) - 1, -1))
+
+    @property
+    def last(self) -> tuple[float, ...] | None:
+        """The newest; None: there is none."""
+        return self._row(self._added - 1) if self._added else None
+
+    def append(self, row: Sequence[float]) -> None:
+        """Raises ValueError for a row of another width."""
+        if len(row) != self._width:
+            raise ValueError(f"{len(row)} numbers for a row of {self._width}")
+        at = self._added % self._length * self._width
+        self._values[at : at + self._width] = array("d", row)
+        self._added += 1
+
+    def _row(self, number: int) -> tuple[float, ...]:
+        at = number % self._length * self._width
+        return tuple(self._values[at : at + self._width])

@@ -1,0 +1,74 @@
+"""Takes out of a reading what can be no count (NaN, negative, endless): unknown to all that judges. Pure."""
+
+from collections.abc import Iterable
+from operator import attrgetter, is_
+
+from vllm_watch.samples.engine import EngineSample, Histogram
+from vllm_watch.samples.observation import Observation, ServerSample
+from vllm_watch.samples.record import changed
+from vllm_watch.signals.window import COUNTERS, HISTOGRAMS
+
+COUNT_MAX = 2.0**53
+"""Beyond it a float counts by ones no more, and its squares may have no end: 9e15 tokens are centuries of work."""
+
+_COUNTS = (
+    *COUNTERS,
+    "requests_running",
+    "requests_waiting",
+    "requests_swapped",
+    "kv_cache_usage",
+    "created_time",
+    "process_start_time",
+)
+_OF_PROCESS = (
+    "process_start_time",
+    "process_open_fds",
+    "process_cpu_seconds",
+    "process_resident_memory_bytes",
+)
+_process_of = attrgetter(*_OF_PROCESS)
+_counts_of, _histograms_of = attrgetter(*_COUNTS), attrgetter(*HISTOGRAMS)
+
+
+def sanitized(observation: Observation) -> Observation:
+    """The observation without what is no count: NaN, negative and endless values are unknown.
+
+    The same object where all can be believed, which is nearly always.
+    """
+    reading = observation.reading
+    if reading is None:
+        return observation
+    engines = tuple([_of_engine(sample) for sample in reading.engines])
+    server = _of_server(reading.server)
+    if server is reading.server and all(map(is_, engines, reading.engines)):
+        return observation
+    return changed(observation, reading=changed(reading, engines=engines, server=server))
+
+
+def _of_server(sample: ServerSample) -> ServerSample:
+    wrong = _no_counts(_OF_PROCESS, _process_of(sample))
+    return changed(sample, **wrong) if wrong else sample
+
+
+def _of_engine(sample: EngineSample) -> EngineSample:
+    wrong: dict[str, Histogram | None] = {**_no_counts(_COUNTS, _counts_of(sample))}
+    histogram: Histogram | None
+    for name, histogram in zip(HISTOGRAMS, _histograms_of(sample), strict=True):
+        if histogram is None:
+            continue
+        if not 0 <= histogram.count < COUNT_MAX:
+            wrong[name] = None
+        elif histogram.sum is not None and not -COUNT_MAX < histogram.sum < COUNT_MAX:
+            wrong[name] = changed(histogram, sum=None)
+    success = sample.request_success
+    if success is not None and not 0 <= sum(success.values()) < COUNT_MAX:
+        wrong["request_success"] = None
+    return changed(sample, **wrong) if wrong else sample
+
+
+def _no_counts(names: Iterable[str], values: Iterable[float | None]) -> dict[str, None]:
+    return {
+        name: None
+        for name, value in zip(names, values, strict=True)
+        if value is not None and not 0 <= value < COUNT_MAX
+    }

@@ -1,0 +1,61 @@
+"""The loads that an engine has met when well, and the longest step that they allow at another load.
+
+Whatever a step's time is made of, each part of it grows no faster than what causes it: a step with twice the
+tokens and three times the KV cache in use takes at most three times as long. So every load that was met puts
+a limit on the steps at any other, without a fit. Beyond that limit an engine is slow, however new the load.
+"""
+
+from collections.abc import Sequence
+from math import floor, log
+
+from vllm_watch.signals import stored
+
+GRAIN = log(1.5)
+"""Loads within so much (log) of each other are one: their mean is what was met."""
+
+BLOCKS_MIN = 2
+"""A load was met when it was seen twice."""
+
+LOADS_MAX = 64
+"""Kept at most; a grid of eight by eight spans loads that differ by a factor of 25 in either way."""
+
+USAGE_MIN, TOKENS_MIN = 0.01, 1.0
+"""Less than a hundredth of the cache, or than a token a step, costs no time that could be seen."""
+
+
+class SeenLoads:
+    """Means of step time, tokens per step and KV usage, by load."""
+
+    def __init__(self) -> None:
+        self._met: dict[tuple[int, int], list[float]] = {}  # blocks, seconds, tokens, usage
+
+    def export_state(self) -> list[list[float]]:
+        """Return the means as plain values."""
+        return [[*key, *met] for key, met in self._met.items()]
+
+    def restore(self, state: Sequence[Sequence[float]]) -> None:
+        """Go on with the means. Raises one of stored.DAMAGE."""
+        rows = [stored.numbers(row, 6) for row in state[:LOADS_MAX]]
+        self._met = {(int(row[0]), int(row[1])): row[2:] for row in rows}
+
+    def learn(self, step_seconds: float, tokens_per_step: float, kv_usage: float) -> None:
+        """Take a healthy block in."""
+        tokens, usage = max(TOKENS_MIN, tokens_per_step), max(USAGE_MIN, kv_usage)
+        key = floor(log(tokens) / GRAIN), floor(log(usage) / GRAIN)
+        met = self._met.get(key)
+        if met is None:
+            if len(self._met) < LOADS_MAX:
+                self._met[key] = [1.0, step_seconds, tokens, usage]
+            return
+        met[0] += 1.0
+        for index, value in enumerate((step_seconds, tokens, usage), 1):
+            met[index] += (value - met[index]) / met[0]
+
+    def longest_seconds(self, tokens_per_step: float, kv_usage: float) -> float | None:
+        """A healthy step at this load takes no longer than this; None while no load was met."""
+        limits = [
+            seconds * max(1.0, tokens_per_step / tokens, kv_usage / usage)
+            for blocks, seconds, tokens, usage in self._met.values()
+            if blocks >= BLOCKS_MIN
+        ]
+        return min(limits, default=None)

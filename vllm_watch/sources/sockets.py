@@ -1,0 +1,87 @@
+"""Which TCP sockets listen in a network namespace, and which sockets a process holds: from /proc alone.
+
+Source: proc(5), Linux Documentation/networking/proc_net_tcp.rst.
+"""
+
+import ipaddress
+import os
+import re
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+_LISTEN = "0A"  # TCP_LISTEN in the column "st"
+_INODE_COLUMN = 9
+_TABLE_BYTES_MAX = 64 << 20  # a host with 400,000 sockets
+_FDS_MAX = 65536
+_BYTES_OF_WORD = 4
+_SOCKET = re.compile(r"socket:\[(\d+)\]")
+
+
+class Listening(NamedTuple):
+    """One socket that takes connections."""
+
+    address: str
+    port: int
+    inode: int
+
+
+def listening(net: Path) -> list[Listening]:
+    """The sockets of a folder like /proc/net or /proc/PID/net; none where it is gone.
+
+    Raises:
+        PermissionError: where it may not be read.
+    """
+    found = []
+    for table in ("tcp", "tcp6"):
+        for line in lines(net / table)[1:]:
+            columns = line.split()
+            if len(columns) > _INODE_COLUMN and columns[3] == _LISTEN:
+                address, _, port = columns[1].rpartition(":")
+                found.append(Listening(_address(address), int(port, 16), int(columns[_INODE_COLUMN])))  # fmt: skip
+    return found
+
+
+def held(procfs: Path, pid: int) -> set[int]:
+    """The inodes of the sockets that a process holds open; empty where it is gone.
+
+    Raises:
+        PermissionError: where its descriptors may not be read.
+    """
+    found = set()
+    try:
+        with os.scandir(procfs / str(pid) / "fd") as entries:
+            for entry in islice(entries, _FDS_MAX):
+                if match := _SOCKET.fullmatch(_link(entry.path)):
+                    found.add(int(match[1]))
+    except (FileNotFoundError, ProcessLookupError):
+        pass
+    return found
+
+
+def lines(path: Path) -> list[str]:
+    """The lines of a file of the kernel's; none where it is not there. Raises PermissionError."""
+    try:
+        with path.open() as file:
+            return file.read(_TABLE_BYTES_MAX).splitlines()
+    except PermissionError:
+        raise
+    except OSError:  # no IPv6, or gone
+        return []
+
+
+def _address(text: str) -> str:
+    """The kernel writes 32-bit words in the machine's own order."""
+    raw = bytes.fromhex(text)
+    if sys.byteorder == "little":
+        words = [raw[at : at + _BYTES_OF_WORD] for at in range(0, len(raw), _BYTES_OF_WORD)]
+        raw = b"".join(word[::-1] for word in words)
+    return str(ipaddress.ip_address(raw))
+
+
+def _link(path: str) -> str:
+    try:
+        return os.readlink(path)
+    except (FileNotFoundError, ProcessLookupError):
+        return ""

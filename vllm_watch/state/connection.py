@@ -1,0 +1,95 @@
+"""A connection to one folder's file, which holds only as long as that is the file. For one thread."""
+
+import contextlib
+import sqlite3
+import time
+from pathlib import Path
+
+import structlog
+
+from vllm_watch.errors import StateError
+from vllm_watch.state import file, schema
+
+_log = structlog.get_logger()
+
+HELD_SECONDS = 6.0
+"""For so long after the start a folder that another process holds is asked for again: a watcher that is just being
+replaced needs up to five seconds to let it go."""
+
+
+class Connection:
+    """Made when it is needed, and anew after a failure."""
+
+    def __init__(self, folder: Path | None, *, own: bool) -> None:
+        """`folder` None: a file in memory. `own`: the folder is locked for this process."""
+        self.folder = folder or Path(":memory:")
+        self.files = 0  # grows when the file was moved away: what was written is gone then
+        self.closing = False  # no lock is waited for any more
+        self._memory = folder is None
+        self._own = own and folder is not None
+        self._db: sqlite3.Connection | None = None
+        self._inode: int | None = None
+        self._lock: int | None = None
+        self._lock_until_s: float | None = None
+
+    def open(self) -> tuple[sqlite3.Connection, bool]:
+        """Return it, and whether it is a new one. Raises StateError, OSError or sqlite3.Error."""
+        if self._db is not None and self._inode != self._file_inode():
+            self.close()  # it was moved aside, or removed
+            self.files += 1
+        if self._db is not None:
+            return self._db, False
+        if self._own and self._lock is None:
+            self._lock = self._locked()
+        self._db = self._connected()
+        self._db.execute("PRAGMA synchronous = FULL")
+        self._inode = self._file_inode()
+        return self._db, True
+
+    def close(self) -> None:
+        """A failure leaves nothing half done behind: the next try has a connection of its own."""
+        connection, self._db = self._db, None
+        if connection is not None:
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+    def let_go(self) -> None:
+        """Close it, and let another process have the folder."""
+        self.close()
+        if self._lock is not None:
+            file.unlock(self._lock)
+
+    def move_aside(self, error: Exception) -> bool:
+        """Move the file aside if it is ours and this error says that it is damaged."""
+        if self._lock is None or not file.is_damage(error):
+            return False
+        self.close()
+        self.files += 1
+        with contextlib.suppress(OSError):
+            aside = file.move_aside(self.folder, time.time())
+            _log.warning("state_moved_aside", file=str(aside))
+        return True
+
+    def _connected(self) -> sqlite3.Connection:
+        if not self._memory:
+            return file.connect(self.folder)
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        schema.migrate(connection)
+        return connection
+
+    def _locked(self) -> int:
+        if self._lock_until_s is None:
+            self._lock_until_s = time.monotonic() + HELD_SECONDS
+        while True:
+            try:
+                return file.lock(self.folder)
+            except StateError:
+                if self.closing or time.monotonic() >= self._lock_until_s:
+                    raise
+                time.sleep(0.2)
+
+    def _file_inode(self) -> int | None:
+        try:
+            return None if self._memory else (self.folder / file.NAME).stat().st_ino
+        except FileNotFoundError:
+            return None

@@ -1,0 +1,171 @@
+"""Incidents as they were last told, and what was learnt of their targets: read at the start, and put as they change."""
+
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from vllm_watch.errors import StateError
+from vllm_watch.incidents.incident import (
+    RESOLVED,
+    UPDATED,
+    Incident,
+    IncidentEvent,
+    ended,
+    from_published,
+    published,
+)
+from vllm_watch.signals import stored
+from vllm_watch.state.columns import packed, unpacked
+from vllm_watch.state.learnt import Learnt
+from vllm_watch.state.troubles import Trouble
+from vllm_watch.state.worker import Worker
+
+OPEN_SECONDS = 10.0
+"""How long the start waits for what was kept: reading 20,000 incidents takes a second, and a watcher that
+is just being replaced needs up to five to let the folder go."""
+
+ENDED_PER_TARGET_MAX = 1000
+ENDED_MAX = 20_000
+"""Incidents that ended: so many are kept of one target, and of all together: some 2 KB each."""
+
+ENDED_SECONDS_MAX = 30 * 86400.0
+"""... and for so long: the month that a report looks back over."""
+
+LEARNT_SECONDS_MAX = 30 * 86400.0
+"""What was learnt of a target that has not been seen for so long is removed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What could be read."""
+
+    open: tuple[Incident, ...] = ()
+    ended: tuple[Incident, ...] = ()  # the last ones, oldest end first
+    learnt: tuple[Learnt, ...] = ()
+
+
+class IncidentTable:
+    """The tables `incident` and `watch`."""
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._open: dict[
+            str, IncidentEvent
+        ] = {}  # by id: the last event of each that has not ended
+        worker.tables.append(self)
+
+    async def open(self, ended_max: int) -> Contents:
+        """Return what an earlier run has kept; nothing where it cannot be had in time, which the worker tells."""
+        read = partial(self._read, ended_max)
+        try:
+            found = await self._worker.do(read, seconds=OPEN_SECONDS, writes=False)
+        except StateError:
+            # Before any row of ours: nobody goes on with what is open in a file that can be read only later.
+            self._worker.put("strangers", self._end_strangers)
+            return Contents()
+        self._open = {each.id: IncidentEvent(UPDATED, each.updated_t, each) for each in found.open}
+        return found
+
+    def put(self, events: Iterable[IncidentEvent] = (), learnt: Learnt | None = None) -> None:
+        """Have these written soon: incidents before anything that is asked for from now on."""
+        for event in events:
+            self._open.pop(event.incident.id, None)
+            if event.incident.open:
+                self._open[event.incident.id] = event
+            self._put(event)
+        if learnt is not None:
+            key = ("learnt", learnt.target)
+            self._worker.put(key, partial(_write_learnt, learnt), learnt=True)
+
+    def _put(self, event: IncidentEvent) -> None:
+        self._worker.put(("incident", event.incident.id), partial(_write_incident, event))
+
+    # --- in the worker's thread
+
+    def begin(self, _: sqlite3.Connection) -> None:
+        """The file may be new, in the place of a damaged one: what is open is written again."""
+        for event in list(self._open.values()):
+            self._put(event)
+
+    def prune(self, db: sqlite3.Connection, t: float) -> None:
+        """Open incidents are never removed."""
+        db.execute(
+            "DELETE FROM incident WHERE resolved_t IS NOT NULL AND resolved_t < ?",
+            (t - ENDED_SECONDS_MAX,),
+        )
+        for part, kept_max in (("PARTITION BY target", ENDED_PER_TARGET_MAX), ("", ENDED_MAX)):
+            db.execute(_TOO_MANY.format(part=part), (kept_max,))
+        db.execute("DELETE FROM watch WHERE saved_t < ?", (t - LEARNT_SECONDS_MAX,))
+
+    def _read(self, ended_max: int, db: sqlite3.Connection) -> Contents:
+        learnt = []
+        for target, group, saved_t, state in db.execute(
+            "SELECT target, group_name, saved_t, state FROM watch"
+        ):
+            try:
+                found = unpacked(state)
+            except stored.DAMAGE as error:
+                self._damaged(f"state of target {target}", error)
+                continue
+            learnt.append(Learnt(target=target, group=group, saved_t=saved_t, state=found))
+        last = db.execute(_ENDED, (ended_max,)).fetchall()
+        return Contents(
+            open=tuple(self._parsed(db.execute(_OPEN))),
+            ended=tuple(self._parsed(reversed(last))),
+            learnt=tuple(learnt),
+        )
+
+    def _parsed(self, rows: Iterable[tuple[str, float | None, str]]) -> Iterator[Incident]:
+        for name, opened_t, event in rows:
+            try:
+                yield from_published(unpacked(event), opened_t)
+            except stored.DAMAGE as error:
+                self._damaged(f"incident {name}", error)
+
+    def _damaged(self, what: str, error: Exception) -> None:
+        cause = f"a kept entry is damaged: {what}: {error!r}"
+        self._worker.report(Trouble("entry", cause, "It is left out; the rest is used."))
+
+    def _end_strangers(self, db: sqlite3.Connection) -> None:
+        """What is open was never taken up; rows of ours are written after this."""
+        now = time.time()
+        for incident in self._parsed(db.execute(_OPEN).fetchall()):
+            over = ended(incident, now, "superseded")
+            _write_incident(IncidentEvent(RESOLVED, now, over), db)
+
+
+def _write_incident(event: IncidentEvent, db: sqlite3.Connection) -> None:
+    incident = event.incident
+    times = (incident.opened_t, event.t, incident.resolved_t)
+    row = (incident.id, incident.target, incident.kind, *times, packed(published(event)))
+    db.execute(_PUT_INCIDENT, row)
+
+
+def _write_learnt(learnt: Learnt, db: sqlite3.Connection) -> None:
+    row: tuple[Any, ...] = (learnt.target, learnt.group, learnt.saved_t, packed(learnt.state))
+    db.execute(
+        "INSERT OR REPLACE INTO watch (target, group_name, saved_t, state) VALUES (?, ?, ?, ?)", row
+    )
+
+
+_PUT_INCIDENT = """
+    INSERT INTO incident (id, target, kind, opened_t, updated_t, resolved_t, event)
+    VALUES (?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET updated_t = excluded.updated_t, resolved_t = excluded.resolved_t,
+        event = excluded.event, opened_t = coalesce(incident.opened_t, excluded.opened_t)
+"""
+_OPEN = "SELECT id, opened_t, event FROM incident WHERE resolved_t IS NULL ORDER BY updated_t"
+_ENDED = """
+    SELECT id, opened_t, event FROM incident WHERE resolved_t IS NOT NULL ORDER BY updated_t DESC LIMIT ?
+"""
+_TOO_MANY = """
+    DELETE FROM incident WHERE id IN (
+        SELECT id FROM (
+            SELECT id, row_number() OVER ({part} ORDER BY resolved_t DESC) AS number
+            FROM incident WHERE resolved_t IS NOT NULL
+        ) WHERE number > ?
+    )
+"""

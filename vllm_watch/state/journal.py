@@ -1,0 +1,179 @@
+"""The restart journal: every attempt, every wish of a person, and what holds until somebody ends it.
+
+Each write is on the disk before it returns. Whatever cannot be written or read raises JournalError, and the guard then
+refuses: without a journal nothing is restarted.
+"""
+
+import contextlib
+import sqlite3
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from vllm_watch.errors import JournalError, StateError
+from vllm_watch.state import file
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.columns import packed, unpacked
+from vllm_watch.state.worker import Worker
+
+_T = TypeVar("_T")
+
+ANSWER_SECONDS = 10.0
+"""A disk that takes longer to flush one row is not one to rely on."""
+
+KEPT_SECONDS = 400 * 86400.0
+"""Attempts and wishes are kept for a year and a month: what an audit asks for."""
+
+KEPT_MAX = 20_000
+"""... and at most so many of each, of some 1 KB."""
+
+LOST = "history_lost"
+"""Standing entry: a damaged file was replaced, so nobody knows what was spent; a person must resume."""
+
+_BEGUN = "begun"
+"""Standing entry: since when this file is kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One thing that somebody wanted or changed, and what came of it."""
+
+    t: float  # Unix seconds
+    actor: str
+    source: str  # address, "cli", "schedule", "alertmanager" or "watcher"
+    action: (
+        str  # "restart", "approve", "silence", "pause", "resume", "decision", "reload", "reclaim_…"
+    )
+    target: str = ""
+    reason: str = ""
+    before: str = ""
+    after: str = ""
+
+
+class Journal:
+    """The tables `attempt`, `audit` and `standing`."""
+
+    def __init__(self, where: Worker | Path | None) -> None:
+        """`where`: the worker of our own state folder, or the folder of another process; None: in memory."""
+        self._worker = where if isinstance(where, Worker) else Worker(where)
+        self._closes = self._worker is not where
+        self._worker.tables.append(self)
+        self.trouble: str | None = "it was not opened yet"  # why nothing can be written, in words
+
+    async def open(self) -> None:
+        """Write and read; a trouble is kept in `trouble` and mended by a later write that succeeds."""
+        await self.probe()
+
+    async def probe(self) -> None:
+        """Write what is there already, for nothing but to learn whether the disk takes it. Never raises."""
+        with contextlib.suppress(JournalError):
+            await self._write("UPDATE standing SET said = said WHERE name = ?", _BEGUN)
+
+    async def close(self) -> None:
+        """Finish what is under way, within a moment, where the folder is another's; ours goes on."""
+        if self._closes:
+            await self._worker.close()
+
+    async def write(self, attempt: Attempt) -> None:
+        """Insert the attempt, or replace what is known of its id."""
+        await self._write(
+            "INSERT OR REPLACE INTO attempt VALUES (?, ?, ?, ?, ?, ?)",
+            attempt.id, attempt.target, attempt.group, attempt.state, attempt.began_t, asdict(attempt),
+        )  # fmt: skip
+
+    async def note(self, entry: Entry) -> None:
+        """Write down what somebody wanted."""
+        await self._write("INSERT INTO audit (t, said) VALUES (?, ?)", entry.t, asdict(entry))
+
+    async def set(self, name: str, said: Mapping[str, Any] | None) -> None:
+        """Have this hold from now on; None ends it."""
+        if said is None:
+            await self._write("DELETE FROM standing WHERE name = ?", name)
+        else:
+            await self._write("INSERT OR REPLACE INTO standing VALUES (?, ?)", name, said)
+
+    async def standing(self) -> dict[str, dict[str, Any]]:
+        """All that holds, by name."""
+        rows = await self._rows("SELECT name, said FROM standing ORDER BY rowid")
+        return {name: self._read(said, dict) for name, said in rows}
+
+    async def attempts(self, group: str | None = None, since_t: float = 0.0) -> tuple[Attempt, ...]:
+        """The attempts that began since then, of one group or of all, oldest first."""
+        rows = await self._rows(
+            "SELECT said FROM attempt WHERE began_t >= ? AND group_name = coalesce(?, group_name)"
+            " ORDER BY began_t, rowid", since_t, group,
+        )  # fmt: skip
+        return tuple(self._read(said, Attempt) for (said,) in rows)
+
+    async def entries(self, since_t: float = 0.0, limit: int = 1000) -> tuple[Entry, ...]:
+        """The last wishes since then, oldest first."""
+        rows = await self._rows(
+            "SELECT said FROM audit WHERE t >= ? ORDER BY number DESC LIMIT ?", since_t, limit
+        )
+        return tuple(self._read(said, Entry) for (said,) in reversed(rows))
+
+    def _read(self, said: object, make: Callable[..., _T]) -> _T:
+        """An entry that is not ours makes what was spent unknown."""
+        try:
+            return make(**unpacked(said))
+        except (ValueError, TypeError) as error:
+            cause = f"an entry in {self._worker.folder} cannot be read: {error}"
+            remedy = "It was changed by something else, or written by a newer version: move the file away"
+            raise JournalError(cause, remedy) from error
+
+    async def _rows(self, select: str, *values: object) -> list[Any]:
+        return await self._do(lambda db: db.execute(select, values).fetchall(), writes=False)
+
+    async def _write(self, statement: str, *values: object) -> None:
+        def write(db: sqlite3.Connection) -> None:
+            columns = [packed(each) if isinstance(each, Mapping) else each for each in values]
+            db.execute(statement, columns)
+
+        await self._do(write)
+
+    async def _do(self, work: Callable[[sqlite3.Connection], _T], *, writes: bool = True) -> _T:
+        try:
+            done = await self._worker.do(work, seconds=ANSWER_SECONDS, writes=writes)
+        except StateError as error:
+            self.trouble = error.cause
+            raise JournalError(error.cause, error.remedy) from error
+        except (ValueError, TypeError) as error:
+            self.trouble = f"an entry cannot be written: {error}"
+            raise JournalError(self.trouble, "Report it") from error
+        if writes:  # a disk that is full, or read-only, is still read
+            self.trouble = None
+        return done
+
+    # --- in the worker's thread
+
+    def begin(self, db: sqlite3.Connection) -> None:
+        """A file that took the place of a damaged one knows nothing of what was spent."""
+        (known,) = db.execute("SELECT count(*) FROM standing WHERE name = ?", (_BEGUN,)).fetchone()
+        if known:
+            return
+        folder, insert = self._worker.folder, "INSERT OR REPLACE INTO standing VALUES (?, ?)"
+        damaged = sorted(folder.glob(f"{file.NAME}.damaged-*"))
+        if damaged:
+            said = {"t": time.time(), "file": str(damaged[-1])}
+            db.execute(insert, (LOST, packed(said)))
+        db.execute(insert, (_BEGUN, packed({"t": time.time()})))
+
+    def prune(self, db: sqlite3.Connection, t: float) -> None:
+        """What is older or more than an audit asks for goes."""
+        for table, column in (("attempt", "began_t"), ("audit", "t")):
+            # S608: names of our own tables
+            db.execute(f"DELETE FROM {table} WHERE {column} < ?", (t - KEPT_SECONDS,))  # noqa: S608
+            db.execute(
+                f"DELETE FROM {table} WHERE rowid NOT IN"  # noqa: S608
+                f" (SELECT rowid FROM {table} ORDER BY {column} DESC LIMIT ?)",
+                (KEPT_MAX,),
+            )
+
+
+class PassingJournal(Journal):
+    """For mode observe without a state folder: it ends with the process. Nothing may be done on it."""
+
+    def __init__(self) -> None:
+        super().__init__(None)

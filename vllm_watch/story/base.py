@@ -1,0 +1,62 @@
+"""The contract of every story: how one kind of incident and its causes are told.
+
+A story is a module of this folder, named as its kind, with a `STORY`. Page, terminal, notifications, alert rules
+and docs take their words from here and have none of their own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+UNKNOWN = "unknown"
+CURES = "A restart is known to cure this."
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """How one cause of a kind is told."""
+
+    title: str  # behind the kind's title: "Stalled: hang"
+    seen: str  # a clause, what the watcher saw: "requests run and no step ends"
+    first_step: str = ""  # one sentence to act on at 3 a.m., imperative; empty: that of the kind
+    restart: str = ""  # a sentence, why no restart is advised (yet); empty: that of the kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """How one kind of incident is told."""
+
+    title: str  # "Stalled"
+    says: str  # of its target: "is stalled"
+    about: str  # one sentence: what is wrong, and what that means for users
+    is_not: str  # a noun phrase, what looks alike: "a long prefill or a warm-up"
+    first_step: str  # where the cause has none of its own, or is not known
+    restart: str = (
+        "Whether a restart helps is not known."  # as first_step; said while none is advised
+    )
+    causes: Mapping[str, Cause] = field(default_factory=dict)  # by slug
+    severities: tuple[str, ...] = ("page", "ticket")  # that it may have, the worst first
+    runbook: str = ""  # a page of docs/; empty: detectors/KIND.md
+    charts: tuple[str, ...] = ()  # the signals in which it shows, for the page
+    of_gpus: bool = False  # is it about a host's GPUs?
+    detected: bool = True  # False: it is told, but no detector finds it
+
+    def title_of(self, cause: str) -> str:
+        """Kind and cause: "Stalled: hang"."""
+        return f"{self.title}: {self._cause(cause).title}"
+
+    def says_of(self, cause: str) -> str:
+        """Kind and cause as what is said of its target: "is stalled: hang"."""
+        return f"{self.says}: {self._cause(cause).title}"
+
+    def first_step_of(self, cause: str) -> str:
+        """What to do first, in one sentence."""
+        return self._cause(cause).first_step or self.first_step
+
+    def restart_of(self, cause: str, *, advised: bool) -> str:
+        """Whether a restart helps; never more than is known."""
+        return CURES if advised else self._cause(cause).restart or self.restart
+
+    def _cause(self, cause: str) -> Cause:
+        known = self.causes.get(cause)
+        words = "cause unknown" if cause == UNKNOWN else cause.replace("_", " ")
+        return known or Cause(title=words, seen=words)

@@ -1,0 +1,40 @@
+"""How it is told that a server does not answer."""
+
+from vllm_watch.story.base import Cause, Story
+
+STORY = Story(
+    title="Down",
+    says="is down",
+    about="The server does not answer.",
+    is_not="a server that loads its weights, was drained, or was scaled to zero",
+    first_step="Check whether its process is alive, and read its log: vllm-watch diagnose LOG.",
+    causes={
+        "crash": Cause(
+            "crash", "nothing listens on its port any more",
+            first_step="Leave the restart to its supervisor; find out why it died: vllm-watch diagnose LOG.",
+            restart="No restart is advised: its supervisor starts it again.",
+        ),
+        "api_hang": Cause(
+            "API hang", "it accepts connections but answers none",
+            first_step="Dump the API server's stack (py-spy dump --pid PID), then restart it if a restart is advised.",
+            restart="No restart is advised yet: it may recover by itself.",
+        ),
+        "unreachable": Cause(
+            "unreachable", "it cannot be reached",
+            first_step="Query it from its own host: if it answers there, the network is at fault.",
+            restart="No restart is advised: it may be the network between us.",
+        ),
+        "engine_dead": Cause(
+            "engine dead behind a live API server", "its API server reports a dead engine",
+            first_step="Restart it unless a GPU is lost: the API server does not bring its engine back.",
+            restart="No restart is advised: a GPU needs repair first.",
+        ),
+        "crash_loop": Cause(
+            "crash loop", "it keeps restarting and does not stay up",
+            first_step="Do not restart it: fix the first error in its log, vllm-watch diagnose LOG.",
+            restart="A restart does not help: it crashes each time; its log says why.",
+        ),
+        "unknown": Cause("cause unknown", "it has never answered"),
+    },
+    charts=("generation_tokens_per_second", "requests_running", "requests_waiting"),
+)  # fmt: skip

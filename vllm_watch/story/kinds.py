@@ -1,0 +1,35 @@
+"""Which kinds of incidents there are: those that have a story."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from vllm_watch.samples.target import WATCHER
+from vllm_watch.story.base import Story
+from vllm_watch.story.many_at_once import MANY_AT_ONCE
+from vllm_watch.support import plugins
+
+
+def _found() -> dict[str, Story]:
+    stories = {plugins.slug(m): m.STORY for m in plugins.modules("vllm_watch.story", ("STORY",))}
+    return {
+        kind: replace(story, runbook=story.runbook or f"detectors/{kind}.md")
+        for kind, story in stories.items()
+    }
+
+
+STORIES: Mapping[str, Story] = _found()
+"""By kind, all that may be told of a target."""
+
+KINDS = tuple(kind for kind, story in STORIES.items() if story.detected)
+"""The kinds that detectors find."""
+
+
+def story_of(kind: str, target: str = "") -> Story:
+    """The story of an incident of `kind`; of a kind that is not known one that says no more than its name."""
+    if target == WATCHER:
+        return MANY_AT_ONCE
+    words = kind.replace("_", " ")
+    return STORIES.get(kind) or Story(
+        title=words[:1].upper() + words[1:], says=f"has an incident ({words})", about="", is_not="",
+        first_step="Read its evidence on the status page before you restart anything.", runbook=f"detectors/{kind}.md",
+    )  # fmt: skip

@@ -1,0 +1,20 @@
+"""How it is told that an engine has more work than it can do."""
+
+from vllm_watch.story.base import Cause, Story
+
+STORY = Story(
+    title="Overloaded",
+    says="is overloaded",
+    about="The engine is healthy, but it does not work off its queue.",
+    is_not="a stall or a collapse",
+    first_step="Add replicas, or shed load at the gateway.",
+    restart="A restart does not help: it only lengthens the queue.",
+    causes={
+        "demand": Cause(
+            "more demand than it can serve",
+            "more requests arrive than it can serve at its usual pace",
+        ),
+    },
+    severities=("ticket",),
+    charts=("requests_waiting", "generation_tokens_per_second", "time_to_first_token_p95_seconds"),
+)

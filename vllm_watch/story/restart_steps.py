@@ -1,0 +1,40 @@
+"""How the steps of a restart are told."""
+
+from dataclasses import dataclass
+
+RUNBOOK = "restart.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step."""
+
+    says: str  # of the target
+    first_step: str
+    ended: str = ""  # of the restart, where the step is its end
+
+
+STEPS = {
+    "dry_run": Step("would be restarted (dry run)", "Nothing to do: in mode auto it would have been restarted.",
+                    "would have been done now (mode observe)"),
+    "approval": Step("waits for approval of its restart", "Check it, then approve the restart on the status page or with vllm-watch "
+                     "approve INCIDENT (vllm-watch silence refuses it)."),
+    "refused": Step("is not restarted", "See the status page for every gate that refuses it."),
+    "breaker": Step("is not restarted automatically any more",
+                    "See how the last attempt ended (vllm-watch journal); vllm-watch resume allows another one."),
+    "begun": Step("is being restarted", "Nothing to do yet: you will be told how it ends."),
+    "helped": Step("was restarted, and it helped", "Nothing to do.", "helped"),
+    "did_not_help": Step("was restarted, and it did not help",
+                         "Do not restart it again: read the evidence that the attempt kept (vllm-watch journal).", "did not help"),
+    "failed": Step("could not be restarted", "Run vllm-watch hook test NAME: it says why the hook failed.", "failed"),
+    "uncertain": Step("may or may not have been restarted", "Check whether the server was restarted and whether anything was left "
+                      "half done, then run vllm-watch resume.", "may not have happened"),
+    "cancelled": Step("was not restarted after all", "Nothing to do: the hook was not called.",
+                      "was given up before anything was done"),
+}  # fmt: skip
+
+
+def step_of(name: str) -> Step:
+    """The step of this name; of one that is not known, no more than its name."""
+    words = name.replace("_", " ")
+    return STEPS.get(name) or Step(words, "See the status page.", words)

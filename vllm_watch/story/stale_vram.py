@@ -1,0 +1,36 @@
+"""How it is told that GPU memory is held by what does nothing with it."""
+
+from vllm_watch.story.base import Cause, Story
+
+_ASK = "Ask whose it is before you end it: unsaved work is lost."
+
+STORY = Story(
+    title="Stale GPU memory",
+    says="has stale GPU memory",
+    about="GPU memory is held but not used: users notice nothing yet, but the next start of an engine fails on it.",
+    is_not="memory that a sleeping, loading or idle vLLM has reserved",
+    first_step="Run vllm-watch gpus: it names who holds the memory, and the command for each.",
+    restart="A restart does not help: what holds the memory must go.",
+    causes={
+        "orphaned_worker": Cause(
+            "an orphaned worker", "a vLLM worker whose server is gone holds it",
+            first_step="End it with vllm-watch gpus --reclaim PID: nothing can reach it, so nothing is lost.",
+        ),
+        "zombie_context": Cause(
+            "a process that has ended or is stuck", "a process that is dead or stuck in the kernel holds it",
+            first_step="End its parent process; if the memory stays, reset the GPU or reboot the host.",
+        ),
+        "idle_notebook": Cause("an idle notebook", "a notebook that nobody uses holds it", first_step=_ASK),
+        "idle_process": Cause("an idle process", "a process that does nothing holds it", first_step=_ASK),
+        "container_gone": Cause(
+            "a process whose container is gone", "a process whose container was removed holds it",
+            first_step="End it with vllm-watch gpus --reclaim PID: its container was removed without it.",
+        ),
+        "unaccounted": Cause(
+            "no visible process", "no process that can be seen holds it",
+            first_step="Run fuser -v /dev/nvidia* to see who has the GPU open; if nobody has, reset it when it is idle.",
+        ),
+    },
+    severities=("ticket",),
+    of_gpus=True,
+)  # fmt: skip

@@ -1,0 +1,14 @@
+"""A target whose metrics cannot be read, without an incident that says why: told by notifications."""
+
+from vllm_watch.story.base import Story
+
+STORY = Story(
+    title="Unreadable",
+    says="cannot be read",
+    about="The watcher cannot read a target's metrics.",
+    is_not="proof that users are not served",
+    first_step="Run curl URL/metrics on the watcher's host; users may be served all the same.",
+    severities=("ticket",),
+    runbook="alerts.md#vllmwatchtargetunreadable",
+    detected=False,
+)

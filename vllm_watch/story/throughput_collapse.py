@@ -1,0 +1,46 @@
+"""How it is told that an engine does far less than when it was fresh."""
+
+from vllm_watch.story.base import Cause, Story
+
+STORY = Story(
+    title="Collapsed",
+    says="has collapsed",
+    about="At equal load the engine delivers far less than when it was fresh.",
+    is_not="a drop in load, a burst, longer requests, or a full KV cache that serves as many requests as ever",
+    first_step="Compare it with its peers on the status page before you restart it.",
+    causes={
+        "kv_pinning": Cause(
+            "few requests hold the KV cache", "a few requests, or none, hold the KV cache",
+            first_step="Find the long requests in the API log and abort them; then limit max_tokens and prompt length.",
+            restart="No restart is advised: the long requests would come back.",
+        ),
+        "preemption_thrash": Cause(
+            "preemption thrash", "long requests preempt each other",
+            first_step="Lower --max-num-seqs or the length limits, or add KV cache or replicas.",
+            restart="A restart does not help: the long requests come back.",
+        ),
+        "kv_leak": Cause(
+            "KV cache leak", "pages of the KV cache leak",
+            first_step="Restart it at a quiet moment, ideally before requests queue up.",
+            restart="No restart is advised at the moment.",
+        ),
+        "slow_engine": Cause(
+            "slow steps", "each step takes longer",
+            first_step="Restart it; if it stays slow, check the host: CPU frequency, other tenants, PCIe, NCCL.",
+            restart="No restart is advised at the moment.",
+        ),
+        "thermal_throttle": Cause(
+            "GPU slowed by heat or power", "a GPU throttles for heat or power",
+            first_step="Run nvidia-smi -q -d PERFORMANCE,TEMPERATURE; check fans, airflow, power supply and power limit.",
+            restart="A restart does not help: it does not cool the GPU.",
+        ),
+        "neighbour_contention": Cause(
+            "a neighbour takes the GPU or the CPU", "another process computes on its GPU, or it waits for a CPU",
+            first_step="Stop or move what the evidence names (vllm-watch gpus shows who uses its GPU), or give the engine more CPUs "
+            "if it waits for one.",
+            restart="A restart does not help: the neighbour stays.",
+        ),
+        "unknown": Cause("cause unknown", "the cause is not known yet"),
+    },
+    charts=("generation_tokens_per_second", "kv_cache_usage_ratio", "step_time_seconds"),
+)  # fmt: skip

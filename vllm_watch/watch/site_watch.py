@@ -1,0 +1,54 @@
+"""All targets of a recording and the hosts that they run on, judged look by look as the daemon judges them. Pure."""
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from vllm_watch.incidents.incident import IncidentEvent
+from vllm_watch.samples.observation import Observation
+from vllm_watch.watch.host_watch import HostWatch, ServerLook
+from vllm_watch.watch.watch import Watch
+
+
+def host_of(url: str) -> str:
+    """The host of a target's address: targets of one host share its GPUs."""
+    return urlsplit(url).hostname or url
+
+
+class SiteWatch:
+    """Follows many targets, by the target that their observations name."""
+
+    def __init__(
+        self,
+        make_watch: Callable[[str], Watch] = Watch,
+        host_of: Callable[[str], str] = host_of,
+    ) -> None:
+        """`make_watch` makes the Watch of a target that is new; `host_of` names its host."""
+        self._make_watch = make_watch
+        self._host_of = host_of
+        self.watches: dict[str, Watch] = {}
+        self.hosts: dict[str, HostWatch] = {}
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """A detector's slug → the error it last broke with."""
+        every: list[Watch | HostWatch] = [*self.watches.values(), *self.hosts.values()]
+        return {slug: error for each in every for slug, error in each.failures.items()}
+
+    def look(self, observation: Observation) -> list[IncidentEvent]:
+        """Judge the GPUs that an observation carries, then its target; return the events in order."""
+        target = observation.target
+        if target not in self.watches:
+            self.watches[target] = self._make_watch(target)
+        name, watch = self._host_of(target), self.watches[target]
+        if name not in self.hosts:
+            self.hosts[name] = HostWatch(name)
+        host, events = self.hosts[name], []
+        if observation.gpus is not None:
+            servers = {
+                each.target: ServerLook.of(each.signals, each.incidents)
+                for url, each in self.watches.items()
+                if self._host_of(url) == name
+            }
+            t, monotonic_s = observation.t, observation.monotonic_s
+            events = host.look(t, monotonic_s, observation.gpus, servers)
+        return events + watch.observe(observation, beside=host.concerning(watch.target))
