@@ -203,7 +203,8 @@ def test_without_counters_nothing_is_known():
 def busy(start, end, rate):
     """At work, with `rate` requests finished a second; what is between two looks may leave none running."""
     return [
-        seen(s, engine(1000 + 10 * s, request_success={"stop": rate * s})) for s in range(start, end, 5)
+        seen(s, engine(1000 + 10 * s, request_success={"stop": rate * s}))
+        for s in range(start, end, 5)
     ]
 
 
