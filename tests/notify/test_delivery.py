@@ -87,11 +87,11 @@ async def test_retry_after_is_waited_for():
     """A receiver that asks for time is given it."""
     async with receiver() as it, desk(settings(it.url)) as one:
         it.statuses, it.headers = [429, 200], {"Retry-After": "2"}
+        began = time.monotonic()
         one.offer(now())
         await one.heard("failed")
-        began = time.monotonic()
         await one.heard("sent")
-        assert 1.5 < time.monotonic() - began < 15
+        assert time.monotonic() - began >= 2
 
 
 async def test_a_receiver_that_is_away_comes_back():
