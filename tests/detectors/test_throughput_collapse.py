@@ -259,6 +259,8 @@ def test_a_process_that_was_there_before_is_not_the_cause():
     told.gpus = (gpu(processes=(ENGINE, HIDDEN)),)
     told.part(600, **FRESH)
     assert told.part(60, **FRESH, slow=3.0).verdict.cause == "slow_engine"
+    told.gpus = (gpu(processes=(ENGINE, HIDDEN, TRAIN)),)
+    assert told.part(60, **FRESH, slow=3.0).verdict.cause == "neighbour_contention"
 
 
 def test_the_cause_stays_while_the_engine_recovers():

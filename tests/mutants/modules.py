@@ -50,7 +50,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "state/journal.py": ("state/test_journal.py", "state/test_restarts.py"),
     "notify/ledger.py": ("notify/test_ledger.py", "notify/test_notifications.py"),
     "export/passwords.py": ("export/test_passwords.py",),
-    "support/redaction.py": ("support/test_logs.py", "test_secrets_stay_secret.py"),
+    "support/redaction.py": ("support/test_redaction.py", "support/test_logs.py", "test_secrets_stay_secret.py"),
 }  # fmt: skip
 
 

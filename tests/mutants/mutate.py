@@ -21,6 +21,7 @@ _OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.BitOr: ast.BitAnd,
 }  # fmt: skip
 _NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
+_COUNT_MAX = 10  # one more of a larger number is no change that anybody means
 _LOGS = ("_log.", "log(", "print(")
 
 
@@ -66,8 +67,9 @@ class _Finder:
                 yield self._changed(statement.value, repr(value * 2 or 1))
 
     def _below(self, node: ast.AST) -> Iterator[Mutant]:
+        decorators = getattr(node, "decorator_list", [])
         for child in ast.iter_child_nodes(node):
-            if _left_alone(child):
+            if _left_alone(child) or child in decorators:
                 continue
             if isinstance(node, ast.Module) and isinstance(child, ast.Assign | ast.AnnAssign):
                 continue  # thresholds, above, and tables of texts
@@ -106,7 +108,7 @@ class _Finder:
             case ast.Constant(value=bool()):
                 yield self._changed(node, repr(not node.value))
             case ast.Constant(value=int() | float() as number):
-                yield self._changed(node, repr(number + 1))
+                yield self._changed(node, repr(number + 1 if number < _COUNT_MAX else number * 2))
             case ast.Call(func=ast.Name(id=name)) if name in _NAMES:
                 yield self._changed(node.func, _NAMES[name])
 
@@ -138,6 +140,8 @@ def _left_alone(node: ast.AST) -> bool:
         case ast.JoinedStr() | ast.arg() | ast.Assert() | ast.pattern() | ast.Import():
             return True
         case ast.Expr(value=ast.Constant() | ast.Yield() | ast.YieldFrom()):
+            return True
+        case ast.Call(func=ast.Name(id="Field")):  # settings: what they default to is a table
             return True
         case ast.Expr():
             return ast.unparse(node).removeprefix("await ").startswith(_LOGS)
