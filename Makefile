@@ -27,7 +27,7 @@ TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prome
 	curl:curl nsenter:util-linux systemd-analyze:systemd
 PACKAGES := prometheus prometheus-alertmanager chromium gcc libc6-dev etcd-server kubernetes-client curl util-linux systemd python3-venv
 
-.PHONY: help demo test test-short hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection fault-removals soak soak-healthy fuzz screenshots dist lock sbom supply docs deps tools clean
+.PHONY: help demo test test-short hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection fault-removals soak soak-healthy fuzz mutants screenshots dist lock sbom supply docs deps tools clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,6 +99,9 @@ bench-long: $(DEV)/.installed  ## ... over 24 simulated hours, 20 real minutes, 
 
 fault-removals: $(DEV)/.installed  ## take the handling of each fault out of a copy: one of its tests must fail (ROW='disk full'; a quarter of an hour, on a quiet machine)
 	$(BIN)/python -m tests.faults.removals $(if $(ROW),'$(ROW)')
+
+mutants: $(DEV)/.installed  ## change the behaviour of dangerous modules, one change at a time: a test must notice it (300 by a seed; MUTANTS='--seed 7 --sample 20 window')
+	$(BIN)/python -m tests.mutants.run $(MUTANTS)
 
 soak: $(DEV)/.installed  ## 30 seeds of 24 h in virtual time under faults (hours; goes on where it was; SOAK_ARGS='--seeds 3 --hours 2')
 	$(BIN)/python -m benchmarks.soak $(SOAK_ARGS)

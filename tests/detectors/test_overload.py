@@ -26,6 +26,15 @@ def test_a_long_queue_that_does_not_shrink_is_overload(interval):
     assert verdict.evidence_for[0].text in verdict.summary
 
 
+def test_a_queue_that_the_next_run_of_the_watcher_finds():
+    """How much work the engine does is known from before: no minute is needed to learn it anew."""
+    before, after = calm(), Told(Detector(Settings()))
+    after.detector.restore(before.detector.export_state(before.engine.at_s), 0.0)
+    after.engine = before.engine
+    assert after.part(60, **FULL, waiting=3000.0).first is not None
+    assert after.first[0] <= 30
+
+
 QUIET = {
     "no queue": {**FULL, "waiting": 0.0},
     "a queue of a second": {**FULL, "waiting": 20.0},

@@ -97,6 +97,38 @@ def test_a_leak_is_told_from_pinned_pages_by_how_slowly_it_came():
     assert told.verdict.restart_advised
 
 
+class Uncounted(Told):
+    """An old vLLM: what finished requests had for tokens is not counted, so nobody can book them out."""
+
+    def part(self, seconds, **load):
+        for _ in range(round(seconds / self.interval)):
+            sample = self.engine.run(self.interval, **load)
+            sample = replace(sample, request_prompt_tokens=None, request_generation_tokens=None)
+            (self.verdict,) = self.detector.update(view(self.engine.at_s, sample))
+        return self
+
+
+@pytest.mark.parametrize(
+    ("minutes", "cause", "said"),
+    [(30, "kv_leak", "it came over "), (0, "kv_pinning", "and came at once")],
+)
+def test_without_tokens_a_leak_is_told_by_how_slowly_usage_rose_until_it_starved(
+    minutes, cause, said
+):
+    """How it came is settled when it begins to starve: an hour of starving changes nothing."""
+    told = Uncounted(Detector(Settings())).part(600, **FRESH)
+    for minute in range(minutes):
+        rise = minute / minutes  # leaked pages are not read, and leave room for fewer
+        told.part(60, running=40.0 - 20.0 * rise, kv=0.3 + 0.6 * rise, read=0.5)
+        assert told.verdict.state == "clear"
+    starving = {"running": 4.0, "kv": 0.99, "waiting": 80.0}
+    for seconds in (120, 5400):
+        told.part(seconds, **starving)
+        assert (told.verdict.state, told.verdict.cause) == ("firing", cause)
+        (text,) = [e.text for e in told.verdict.evidence_for if e.name == "kv_unexplained_ratio"]
+        assert said in text
+
+
 def test_a_slowdown_that_creeps_in_does_not_become_the_norm():
     """One per cent more each half minute, for an hour."""
     told = fresh()
@@ -227,6 +259,8 @@ def test_a_process_that_was_there_before_is_not_the_cause():
     told.gpus = (gpu(processes=(ENGINE, HIDDEN)),)
     told.part(600, **FRESH)
     assert told.part(60, **FRESH, slow=3.0).verdict.cause == "slow_engine"
+    told.gpus = (gpu(processes=(ENGINE, HIDDEN, TRAIN)),)
+    assert told.part(60, **FRESH, slow=3.0).verdict.cause == "neighbour_contention"
 
 
 def test_the_cause_stays_while_the_engine_recovers():

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from dataclasses import replace
 
 import aiohttp
@@ -142,7 +141,7 @@ async def test_news_do_not_keep_the_beats_away():
 
 async def test_an_incident_does_not_wait_for_the_next_batch(monkeypatch):
     """Other news gather for a second; one that opens, changes or ends is told at once."""
-    monkeypatch.setattr(events, "BATCH_SECONDS", 3.0)
+    monkeypatch.setattr(events, "BATCH_SECONDS", 3600.0)
     monkeypatch.setattr(events, "URGENT_SECONDS", 0.02)
     board = small_board()
     async with (
@@ -154,15 +153,11 @@ async def test_an_incident_does_not_wait_for_the_next_batch(monkeypatch):
         await stream.next()
         board.publish(SERVING)
         assert (await stream.next())[0] == "target"
-        began = time.monotonic()
-        board.tell(made(told()))
-        assert (await stream.next())[0] == "incident"
-        assert time.monotonic() - began < 1.5
-        assert (await stream.next())[0] == "target"
-        began = time.monotonic()
-        board.publish(SERVING)
-        assert (await stream.next())[0] == "target"
-        assert time.monotonic() - began > 1.5
+        for name in "ab":
+            board.publish(SERVING)
+            board.tell(made(told(id=name)))
+            assert (await stream.next())[0] == "incident"
+            assert (await stream.next())[0] == "target"
 
 
 async def test_page_that_goes_away_is_forgotten():

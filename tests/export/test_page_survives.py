@@ -121,6 +121,30 @@ async def test_a_browser_whose_clock_is_wrong(browser, ahead_hours):
         await context.close()
 
 
+KNOWS = """async ([name, state]) => {
+  const { page } = await import("./page/app.js");
+  while (page.targets.get(name).data.signals.state !== state) await new Promise(requestAnimationFrame);
+  for (let frame = 0; frame < 3; frame++) await new Promise(requestAnimationFrame);
+}"""
+
+
+async def test_news_between_press_and_release_lose_no_click(opened):
+    """The row would be drawn anew, and move to the top, beneath the finger: it waits, and then does."""
+    board = well(3)
+    async with serving(board) as server:
+        tab = await opened(server)
+        row = tab.row("chat-2")
+        await expect(row).to_have_js_property("open", False)
+        await row.locator("summary > .badge").hover()
+        await tab.page.mouse.down()
+        board.publish(signals("chat-2", "stalled", "No step for 90 s.", time.time()))
+        await tab.page.evaluate(KNOWS, ["chat-2", "stalled"])
+        await tab.page.mouse.up()
+        await expect(row).to_have_js_property("open", True)
+        await expect(row.locator("summary > .badge")).to_have_text("stalled")
+        await expect(tab.page.locator("details.target").first).to_have_id("target-chat-2")
+
+
 async def test_a_watcher_whose_clock_is_set_back(opened):
     """The charts go on; they do not wait an hour for the old time to come again."""
     board = well(1)

@@ -12,18 +12,17 @@ from tests.export.slow_callers import scrape_seconds, slow_callers
 from tests.export.small_board import small_board
 from vllm_watch.export import listener
 
-SCRAPE_SECONDS_MAX = 15.0
-"""Alone it takes milliseconds (benchmarks/bench_slow_callers.py says how many); this machine may be busy."""
-
 
 async def test_slow_callers_do_not_keep_a_scrape_waiting():
     """Heads that drip, bodies that drip, answers that nobody reads, and silence: fifty of each."""
     board = small_board()
     fill(board, extra=60, now=1_763_700_000.0, back_seconds=5)
     async with serving(board) as server, slow_callers(server.port, 50):
-        await asyncio.sleep(1.0)
-        took = [await asyncio.to_thread(scrape_seconds, server.port) for _ in range(20)]
-        assert max(took) < SCRAPE_SECONDS_MAX
+        async with asyncio.timeout(30):
+            while server.connections < listener.CONNECTIONS_PER_CALLER_MAX // 2:
+                await asyncio.sleep(0.01)
+        for _ in range(20):
+            await asyncio.to_thread(scrape_seconds, server.port)  # or raises
         assert server.connections <= listener.CONNECTIONS_PER_CALLER_MAX
 
 
@@ -35,7 +34,7 @@ async def test_idle_connections_make_room_for_newcomers():
                 one = held.enter_context(socket.socket())
                 one.setblocking(False)
                 await asyncio.get_running_loop().sock_connect(one, ("127.0.0.1", server.port))
-            assert await asyncio.to_thread(scrape_seconds, server.port) < SCRAPE_SECONDS_MAX
+            await asyncio.to_thread(scrape_seconds, server.port)
             assert server.connections <= listener.CONNECTIONS_PER_CALLER_MAX
 
 
@@ -48,7 +47,7 @@ async def test_connections_that_have_asked_make_room_too():
             async with session.get(url) as answer:
                 assert await answer.read() == b"healthy\n"
         assert server.connections <= listener.CONNECTIONS_PER_CALLER_MAX
-        assert await asyncio.to_thread(scrape_seconds, server.port) < SCRAPE_SECONDS_MAX
+        await asyncio.to_thread(scrape_seconds, server.port)
 
 
 async def test_pages_that_are_watched_are_not_thrown_out(monkeypatch):
@@ -63,7 +62,7 @@ async def test_pages_that_are_watched_are_not_thrown_out(monkeypatch):
                     one = held.enter_context(socket.socket())
                     one.setblocking(False)
                     await asyncio.get_running_loop().sock_connect(one, ("127.0.0.1", server.port))
-                assert await asyncio.to_thread(scrape_seconds, server.port) < SCRAPE_SECONDS_MAX
+                await asyncio.to_thread(scrape_seconds, server.port)
             server._board.publish_gpus(server._board.gpus)
             async with asyncio.timeout(10):
                 while b"event: gpus" not in await page.content.readline():
@@ -85,7 +84,7 @@ async def test_the_system_without_a_descriptor_left_is_outlasted(monkeypatch, ca
         monkeypatch.setattr(loop, "sock_accept", full)
         with contextlib.suppress(OSError):
             await asyncio.to_thread(scrape_seconds, server.port)  # wakes the accept that waits
-        assert await asyncio.to_thread(scrape_seconds, server.port) < SCRAPE_SECONDS_MAX
+        await asyncio.to_thread(scrape_seconds, server.port)
         assert failing == [0]
 
 

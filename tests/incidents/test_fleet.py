@@ -112,6 +112,17 @@ def test_who_pages(count, way, paged):
     assert pages(many.until(200)) == paged
 
 
+def test_what_is_said_of_mixed_outages():
+    """Only where every connection is refused does something there live for sure."""
+    many = Many()
+    many.until(100)
+    many.lose(3, "refused")
+    many.lose(way="read_timeout", names=many.names[3:])
+    told = many.until(200)
+    assert texts(told, "for")[1] == "how their last looks ended: 5 read_timeout, 3 refused"
+    assert texts(told, "against") == []
+
+
 def test_of_many_each_is_a_ticket_without_advice_and_linked():
     """Nothing that restarts may act on it, and nobody has to look for what belongs together."""
     many = Many()
@@ -346,6 +357,23 @@ def test_what_was_scaled_down_before_is_not_counted():
     told_before = len(many.told)
     many.lose(names=["t6", "t7", "t8", "t9"])
     many.until(1000)
+    assert pages(many.told[told_before:]) == [WATCHER]
+
+
+def test_looks_that_the_watcher_could_not_make_are_no_answers():
+    """Who was scaled down long before a trouble of the watcher's own has not answered because of it."""
+    many = Many(count=12)
+    many.until(100)
+    many.lose(6, "refused")
+    many.until(900)
+    many.lose(12, "watcher")
+    many.until(920)
+    many.ways.clear()
+    many.lose(6, "refused")
+    many.until(1060)
+    told_before = len(many.told)
+    many.lose(names=["t6", "t7", "t8", "t9"])
+    many.until(1160)
     assert pages(many.told[told_before:]) == [WATCHER]
 
 

@@ -273,10 +273,9 @@ async def test_stopping_a_silent_server_does_not_wait_for_its_clients():
     """A client that hangs on a hung API server is cut off when the lab ends."""
     async with Bench() as bench:
         bench.vllm.fault("api_hang")
-        waiting = asyncio.create_task(bench.get("/health", seconds=60.0))
+        waiting = asyncio.create_task(bench.get("/health", seconds=3600.0))
         await asyncio.sleep(0.1)
-        begin_s = time.monotonic()
-        await bench.live.stop()
-        assert time.monotonic() - begin_s < 1
+        async with asyncio.timeout(30):
+            await bench.live.stop()
         with pytest.raises(aiohttp.ClientError):
             await waiting

@@ -87,11 +87,11 @@ async def test_retry_after_is_waited_for():
     """A receiver that asks for time is given it."""
     async with receiver() as it, desk(settings(it.url)) as one:
         it.statuses, it.headers = [429, 200], {"Retry-After": "2"}
+        began = time.monotonic()
         one.offer(now())
         await one.heard("failed")
-        began = time.monotonic()
         await one.heard("sent")
-        assert 1.5 < time.monotonic() - began < 15
+        assert time.monotonic() - began >= 2
 
 
 async def test_a_receiver_that_is_away_comes_back():
@@ -218,11 +218,9 @@ async def test_what_turns_out_to_be_part_of_a_greater_one_is_not_told():
         common = now(name="c", target="vllm-watch", group="", kind="engine_down", engine=None)
         one.offer(*held, common)
         await one.heard("sent")
-        await asyncio.sleep(1)
-        assert [each["ids"] for each in it.got] == [["c"]]
         one.offer(*held[1:], singles[0], common)  # one of them stays away when the others are back
         await one.heard("sent", times=2)
-        assert it.got[1]["ids"] == ["d0"]
+        assert [each["ids"] for each in it.got] == [["c"], ["d0"]]
 
 
 async def test_what_is_silenced_before_it_is_told_is_not_told():
@@ -230,8 +228,9 @@ async def test_what_is_silenced_before_it_is_told_is_not_told():
     async with receiver() as it, desk(settings(it.url, group_seconds=0.5)) as one:
         one.offer(now())
         one.offer(now(silenced=True))
-        await asyncio.sleep(1)
-        assert (it.got, one.delivery.queue) == ([], 0)
+        one.offer(now(name="later", target="chat-1", group="other"))
+        await one.heard("sent")
+        assert ([each["ids"] for each in it.got], one.delivery.queue) == ([["later"]], 0)
 
 
 async def test_steps_of_a_restart_are_told():
@@ -317,7 +316,11 @@ async def test_the_hours_messages_are_counted_across_runs(tmp_path):
         for run in range(4):
             async with desk(settings(it.url, messages_per_hour_max=2), tmp_path) as one:
                 one.offer(now(name=f"s{run}", group=f"g{run}", severity="ticket"))
-                await asyncio.sleep(0.3)
+                if run < 2:
+                    await one.heard("sent")
+                else:
+                    assert await one.delivery._step() > 1  # second until there is a message again
+                    assert one.delivery.queue == run - 1
         assert len(it.got) == 2
 
 
@@ -331,5 +334,6 @@ async def test_another_notifier_knows_nothing_of_it(tmp_path):
         async with desk(other, tmp_path) as one:
             assert one.ledger.lasting("b") == []
             one.offer(now(ended_t=time.time(), resolution="healthy"))
-            await asyncio.sleep(0.2)
-        assert len(it.got) == 1
+            one.offer(now(name="later"))
+            await one.heard("sent")
+        assert [each["ids"] for each in it.got[1:]] == [["later"]]

@@ -195,9 +195,9 @@ def test_a_secret_that_is_cut_off_is_no_secret_in_part():
 @pytest.mark.parametrize("word", ["a-", "sk-", "key=", "--a ", "a:", "token", "://", "@", "eyJ"])
 def test_no_text_takes_long(word):
     """The square of a long text's length would hold up the event loop; a bound for a busy machine."""
-    began = time.perf_counter()
+    began = time.process_time()
     clean(word * 2000, 4000)
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_what_is_no_secret_stays():

@@ -59,6 +59,14 @@ def test_what_has_ended_is_not_pinned(left):
     assert pin(process.pid, create_time) is None
 
 
+def test_a_process_that_ends_before_proc_is_read_is_not_pinned(left, tmp_path):
+    """Alive when its pidfd was opened, gone from /proc a moment later: not pinned, and the pidfd is closed."""
+    pid = left.start("sleep", "600").pid
+    before = os.listdir("/proc/self/fd")
+    assert pin(pid, started(pid), procfs=tmp_path) is None
+    assert os.listdir("/proc/self/fd") == before
+
+
 REUSED = """
 import signal, subprocess
 from vllm_watch.reclaim.ending import pin

@@ -101,4 +101,4 @@ async def test_it_waits_until_it_is_so():
 
     found = await wait(never, wanted, deadline_seconds=0.1, interval_seconds=0.01)
     assert found.released is False
-    assert 0.05 < found.waited_seconds < 5
+    assert found.waited_seconds > 0.05

@@ -240,6 +240,26 @@ async def test_resumed(
     await run.close()
 
 
+CALLED: dict[str, tuple[float, str]] = {
+    # seconds from its call to the watcher's start: what its verification says of a server that is gone
+    "an hour ago": (3600.0, "nothing answers 3600 s after the restart"),
+    "in the future, by a clock that was set back": (-3600.0, "nothing answers 2 s after the restart"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("ago_s", "words"), CALLED.values(), ids=CALLED)
+async def test_resumed_verification_counts_from_the_call(
+    run: Run, ago_s: float, words: str
+) -> None:
+    """The time that a start may take went on while no watcher ran, and never runs backwards."""
+    before = verify.before(run.server.signals(), ("engine_stalled",))
+    run.server.end_all()
+    await run.journal.write(left("verifying", before, called_t=time.time() - ago_s))
+    await run.attempts.resume()
+    ended = await run.ended()
+    assert (ended.state, ended.text.partition(";")[0]) == ("did_not_help", words)
+
+
 async def test_only_the_last_one_is_verified(run: Run) -> None:
     """An older one that never ended is left as uncertain: what came since is not its doing."""
     before = verify.before(run.server.signals(), ("engine_stalled",))

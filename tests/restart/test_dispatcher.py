@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.restart.dispatching import PERSON, Story
-from tests.restart.world import REQUEST, TARGET, Server
+from tests.restart.world import REQUEST, SETTINGS, TARGET, Server
 from vllm_watch.restart import decider, guard, verify
 from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart import restart as restart_module
@@ -19,6 +19,7 @@ from vllm_watch.state.attempt import Attempt
 
 FREE = Answer(name="prometheus", allows=True, text="none fires")
 FIRES = Answer(name="prometheus", allows=False, text="NodeDown fires")
+OFF = SETTINGS.model_copy(update={"mode": "off"})
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +49,21 @@ async def test_request_is_fulfilled_once_however_often_it_is_asked(server: Serve
             )
         )
         assert server.lines("ended") == [(await story.journal.attempts())[0].id]
+
+
+async def test_fulfilled_request_is_gone_though_one_of_another_target_stands_first(
+    server: Server,
+) -> None:
+    """Asked for again it is a new request; the other target's still waits."""
+    async with Story(server) as story:
+        story.world.watch(replace(TARGET, name="chat-1", group="other"), OFF)
+        story.dispatcher.submit(replace(REQUEST, target="chat-1", group="other"))
+        story.dispatcher.submit(REQUEST)
+        await story.until(lambda: story.dispatcher.attempts.outcomes)
+        await story.over()
+        story.dispatcher.submit(REQUEST)
+        assert len(story.dispatcher.waiting("chat-0")) == 1
+        assert len(story.dispatcher.waiting("chat-1")) == 1
 
 
 async def test_two_reasons_at_once_are_one_restart(server: Server) -> None:

@@ -179,6 +179,11 @@ def test_refuses(change: dict[str, Any], check: str, words: str) -> None:
     assert list(decision.refusals) == [check]
 
 
+def test_a_group_of_one_has_no_peers() -> None:
+    """Nobody else would be left to serve, with it or without."""
+    assert asked(facts={"peers": Peers(healthy=0, total=1)}).verdict == guard.ACT
+
+
 def test_every_check_has_a_row() -> None:
     """No check is left untried."""
     assert {check for _, check, _ in REFUSALS.values()} | {"approval"} == set(guard.CHECK_NAMES)

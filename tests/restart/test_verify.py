@@ -101,6 +101,16 @@ def test_counters_that_began_anew_tell_a_new_process_where_its_start_time_is_unk
     assert verification.update(60, anew, ()).outcome == verify.HELPED
 
 
+def test_server_that_stops_showing_its_start_time_is_not_a_new_process_for_that() -> None:
+    """Known before, unknown after, or the other way round: then the counters tell."""
+    blind = replace(up(OLD), process_start_time=None)
+    for was, now in ((STUCK, blind), (replace(STUCK, process_start_time=None), up(OLD))):
+        verification = Verification(verify.before(was, ()), SETTINGS)
+        assert verification.update(5, now, ()).text == "the old process still answers"
+        anew = replace(now, engines={"0": replace(FRESH, restarts=1)})
+        assert verification.update(60, anew, ()).outcome == verify.HELPED
+
+
 PAYOFFS: dict[str, tuple[TargetSignals, float | None, float | None]] = {
     "from nothing to all": (STUCK, 1.0, 1.0),
     "from half to nearly all": (replace(up(OLD, 0.5), state="collapsed"), 0.9, 0.4),

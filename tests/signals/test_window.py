@@ -84,6 +84,27 @@ def test_growth_of_a_histogram_across_a_restart():
     assert (grown.count, grown.cumulative) == (5, (2, 3, 5))
 
 
+def test_growth_of_a_histogram_across_two_restarts():
+    """Both old lives count, sums too; where one of them had no sum, none is known."""
+    first, second = (0, ttft(1, 2, 3, total=3.0)), (5, ttft(2, 4, 6, total=7.0))
+    again, last = (10, ttft(1, 1, 2, total=2.0)), (15, ttft(0, 1, 1, total=0.5))
+    grown = window(first, second, again, last).histogram("ttft")
+    assert (grown.count, grown.sum, grown.cumulative) == (6, 6.5, (2, 4, 6))
+    without = window(first, second, (10, ttft(1, 1, 2)), last).histogram("ttft")
+    assert (without.count, without.sum) == (6, None)
+
+
+def test_what_was_carried_in_other_buckets_is_left_out():
+    """A restart, an upgrade with other buckets, a restart: only what was counted in these buckets is added."""
+    other = (0.5, 2.0, inf)
+    made = window(
+        (0, ttft(5, 6, 7)), (5, ttft(1, 1, 1)), (10, ttft(6, 7, 8, bounds=other)),
+        (15, ttft(1, 2, 3, bounds=other)),
+    )  # fmt: skip
+    grown = made.histogram("ttft")
+    assert (grown.count, grown.cumulative, grown.seconds) == (3, (1, 2, 3), 5)
+
+
 def test_a_histogram_with_other_buckets_begins_anew():
     """After an upgrade buckets may differ; only looks with the same ones are compared."""
     other = (0.5, 2.0, inf)

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import time
 
 import pytest
 
@@ -116,9 +115,7 @@ def test_not_there_yet(log, capsys):
 def test_a_pipe_is_refused_and_does_not_block(log):
     """Opening a pipe nobody writes to would wait for ever."""
     os.mkfifo(log.path)
-    began_s = time.monotonic()
     assert failure(log) is None
-    assert time.monotonic() - began_s < 1.0
 
 
 def test_a_long_log_is_read_in_bounded_pieces_from_near_its_end(log, monkeypatch):

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -153,12 +152,10 @@ async def test_command_ends_with_a_watcher_that_is_killed(tmp_path):
 async def test_what_a_command_leaves_running_lives_on(tmp_path):
     """A script that starts vLLM in the background returns when the script does, and vLLM can still write."""
     script = f"(echo began; sleep 1; echo more && touch {tmp_path}/wrote; exec sleep 300) & echo $! > {tmp_path}/pid"
-    began = time.monotonic()
     result = await run(script, timeout_seconds=60)
     pid = int((tmp_path / "pid").read_text())
     try:
         assert result.outcome == "done"
-        assert time.monotonic() - began < 30
         assert await asyncio.to_thread(until, (tmp_path / "wrote").exists)
         assert alive(pid)
     finally:

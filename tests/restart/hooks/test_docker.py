@@ -1,7 +1,6 @@
 """The docker hook against an Engine API on a real unix socket; test_podman.py has it against Podman's own."""
 
 import asyncio
-import time
 from datetime import datetime
 
 import pytest
@@ -59,7 +58,6 @@ async def test_daemon_that_does_not_answer_is_uncertain(daemon):
         await asyncio.sleep(60)
 
     daemon.behaviour = hang
-    began = time.monotonic()
     settings = DockerHook(name="a", container="vllm", socket=daemon.path)
     impatient = settings.model_copy(update={"timeout_seconds": 1.5})
     result = await docker_hook.Hook(impatient, base.Tools()).restart(CALL)
@@ -67,7 +65,6 @@ async def test_daemon_that_does_not_answer_is_uncertain(daemon):
         "uncertain",
         "the daemon has not answered within 1.5 s",
     )
-    assert time.monotonic() - began < 30
 
 
 async def test_daemon_that_breaks_off_is_uncertain(daemon):

@@ -100,6 +100,19 @@ async def test_engines_that_stay_behind_are_killed(serve):
     assert [pid for pid in (vllm.engine, vllm.worker) if alive(pid)] == []
 
 
+async def test_server_that_survives_sigkill_is_uncertain(serve, monkeypatch):
+    """Stuck in the kernel it may end later. No process here can be: the wait for its end is told that it goes on."""
+    vllm = serve()
+
+    async def stays(processes, seconds):
+        return list(processes)
+
+    monkeypatch.setattr(signal_hook, "_left", stays)
+    result = await hook(terminate_seconds=0.5).restart(vllm.call())
+    assert result.outcome == "uncertain"
+    assert "does not end by SIGKILL" in result.text
+
+
 async def test_stopped_server_is_ended(serve):
     """SIGTERM waits for a stopped process for ever, SIGKILL does not."""
     vllm = serve()

@@ -207,6 +207,25 @@ async def test_answer_that_was_lost_is_made_up_for(tmp_path: Path) -> None:
         assert await here.keys() == ["hour/0000", "slot/0000"]
 
 
+async def test_restart_whose_slot_could_not_be_given_back_counts_for_its_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is tidied up later is the slot of it, and not the hour."""
+    async with servers(tmp_path) as here:
+        (member,) = here.members
+        watcher = here.watcher()
+        mine = here.lock(watcher, per_hour=1)
+        assert (await mine.acquire("w1", "a1")).held is True
+        monkeypatch.setattr(kind, "ASK_SECONDS", 0.5)
+        member.send(signal.SIGSTOP)
+        await mine.release(used=True)
+        member.send(signal.SIGCONT)
+        monkeypatch.undo()
+        await answers(here.client())
+        refused = await here.lock(watcher, per_hour=1).acquire("w1", "a3")
+        assert (refused.held, refused.text[:36]) == (False, "1 of 1 restarts in an hour are spent")
+
+
 async def test_leader_of_three_is_killed(tmp_path: Path) -> None:
     """The others elect one within seconds; the lock is held all the while, and one endpoint is away."""
     async with servers(tmp_path, 3) as here:

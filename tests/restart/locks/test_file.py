@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.restart.locks.clock import Clock
+from vllm_watch.restart.locks import file
 from vllm_watch.restart.locks.base import Held
 from vllm_watch.restart.locks.file import Lock
 
@@ -48,18 +50,22 @@ async def test_twice_under_one_attempt_is_once(tmp_path: Path) -> None:
     assert (await lock(tmp_path).acquire("w1", "a1")).held is True
 
 
-async def test_lease_ends_without_a_sign_of_its_holder(tmp_path: Path) -> None:
+async def test_lease_ends_without_a_sign_of_its_holder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A holder that does not renew stops believing two TTLs before others may have it; renewing prolongs."""
-    first, second = lock(tmp_path, ttl_seconds=0.6), lock(tmp_path)
+    clock = Clock(monkeypatch, file)
+    first, second = lock(tmp_path, ttl_seconds=6000), lock(tmp_path)
     await first.acquire("w1", "a1")
-    await asyncio.sleep(0.4)
+    clock.passes(4000)
     assert (await first.renew()).held is True
-    await asyncio.sleep(0.4)
+    clock.passes(4000)
     assert first.still_ours()
-    await asyncio.sleep(0.3)
+    clock.passes(2000)
     assert not first.still_ours()
+    clock.passes(11_000)
     assert (await second.acquire("w2", "a2")).held is False
-    await asyncio.sleep(1.2)
+    clock.passes(1000)
     assert (await second.acquire("w2", "a2")).held is True
     lost = await first.renew()
     assert (lost.held, lost.text) == (False, "it was lost")
@@ -77,32 +83,34 @@ async def test_so_many_in_an_hour(tmp_path: Path) -> None:
     refused = await lock(tmp_path, per_hour=1).acquire("w2", "a3")
     assert (refused.held, refused.text[:36]) == (False, "1 of 1 restarts in an hour are spent")
 
-    file = tmp_path / "gpu.lock.json"
-    document = json.loads(file.read_text())
+    path = tmp_path / "gpu.lock.json"
+    document = json.loads(path.read_text())
     (spent,) = document["spent"]
     left_s = spent["expires_s"] - time.clock_gettime(time.CLOCK_BOOTTIME)
     assert 3590 < left_s <= 3600
     spent["expires_s"] -= 3601
-    file.write_text(json.dumps(document))
+    path.write_text(json.dumps(document))
     assert (await lock(tmp_path, per_hour=1).acquire("w2", "a3")).held is True
 
 
-async def test_release_delay(tmp_path: Path) -> None:
+async def test_release_delay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next one waits that long."""
+    clock = Clock(monkeypatch, file)
     first, second = lock(tmp_path), lock(tmp_path)
     await first.acquire("w1", "a1")
-    await first.release(delay_seconds=0.5)
+    await first.release(delay_seconds=5000)
+    clock.passes(4000)
     assert (await second.acquire("w2", "a2")).held is False
-    await asyncio.sleep(1.2)
+    clock.passes(1000)
     assert (await second.acquire("w2", "a2")).held is True
 
 
 async def test_reboot_frees_it(tmp_path: Path) -> None:
     """What was held before a reboot is held by nobody."""
     await lock(tmp_path).acquire("w1", "a1")
-    file = tmp_path / "gpu.lock.json"
-    document = json.loads(file.read_text())
-    file.write_text(json.dumps(document | {"boot_id": "another"}))
+    path = tmp_path / "gpu.lock.json"
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps(document | {"boot_id": "another"}))
     assert (await lock(tmp_path).acquire("w2", "a2")).held is True
 
 
@@ -135,8 +143,8 @@ async def test_folder_that_is_gone_is_never_a_yes(tmp_path: Path) -> None:
     folder.mkdir()
     held = lock(folder)
     assert (await held.acquire("w1", "a1")).held is True
-    for file in folder.iterdir():
-        file.unlink()
+    for path in folder.iterdir():
+        path.unlink()
     folder.rmdir()
     assert (await held.renew()).held is None
     assert (await lock(folder).acquire("w2", "a2")).held is None

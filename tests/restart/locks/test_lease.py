@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from tests.kubernetes_api import NAMESPACE, FakeKubernetes, busy, certified, status
+from tests.restart.locks.clock import Clock
 from vllm_watch.clients import kubernetes as kubernetes_api
 from vllm_watch.clients.kubernetes import Access, Api, KubernetesError, in_cluster
 from vllm_watch.restart.hooks.base import Tools
@@ -108,14 +109,18 @@ async def test_next_run_of_a_watcher_takes_up_what_it_held(tmp_path: Path) -> No
         assert (await here.lock(per_hour=1).acquire("w2", "a2")).held is True
 
 
-async def test_dead_holder_is_waited_for_and_then_succeeded(tmp_path: Path) -> None:
+async def test_dead_holder_is_waited_for_and_then_succeeded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Who has watched the silence takes over; who comes late must watch it first; the dead one has lost."""
     async with cluster(tmp_path) as here:
-        dead = here.lock(ttl_seconds=0.5)
+        clock, dead = Clock(monkeypatch, lease), here.lock(ttl_seconds=5000)
         await dead.acquire("w1", "a1")
         early, late = here.watcher(), here.watcher()
         assert (await here.lock(early).acquire("w2", "a2")).held is False
-        await asyncio.sleep(1.7)
+        clock.passes(14_000)
+        assert (await here.lock(early).acquire("w2", "a2")).held is False
+        clock.passes(1000)
         assert not dead.still_ours()
         assert (await here.lock(late).acquire("w3", "a3")).held is False
         assert (await here.lock(early).acquire("w2", "a4")).held is True
@@ -124,13 +129,14 @@ async def test_dead_holder_is_waited_for_and_then_succeeded(tmp_path: Path) -> N
         assert "it was lost" in lost.text
 
 
-async def test_renewing_keeps_it(tmp_path: Path) -> None:
+async def test_renewing_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long, and whatever others see."""
     async with cluster(tmp_path) as here:
-        mine, watcher = here.lock(ttl_seconds=2.0), here.watcher()
+        clock = Clock(monkeypatch, lease)
+        mine, watcher = here.lock(ttl_seconds=5000), here.watcher()
         await mine.acquire("w1", "a1")
         for _ in range(10):
-            await asyncio.sleep(0.5)
+            clock.passes(4000)
             assert (await mine.renew()).held is True
             assert (await here.lock(watcher).acquire("w2", "a2")).held is False
         assert mine.still_ours()
@@ -181,14 +187,17 @@ async def test_wrong_token_is_never_a_yes(tmp_path: Path) -> None:
         assert "HTTP 401" in answer.text
 
 
-async def test_server_that_is_away_is_never_a_yes(tmp_path: Path) -> None:
+async def test_server_that_is_away_is_never_a_yes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Neither when taking nor when renewing; a lease that is not renewed ends for its holder first."""
     async with cluster(tmp_path) as here:
-        mine = here.lock(ttl_seconds=1.0)
+        clock, mine = Clock(monkeypatch, lease), here.lock(ttl_seconds=5000)
         assert (await mine.acquire("w1", "a1")).held is True
     assert (await mine.renew()).held is None
     assert (await here.lock().acquire("w2", "a2")).held is None
-    await asyncio.sleep(1.0)
+    assert mine.still_ours()
+    clock.passes(5000)
     assert not mine.still_ours()
     await mine.release()
 

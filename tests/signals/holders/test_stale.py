@@ -234,6 +234,25 @@ def test_a_clock_that_stands_still_or_sparse_looks_change_nothing():
     assert only(look_on(reparented(), seconds=300, step=60)) == ORPHAN
 
 
+def gap(seconds, **fields):
+    """A kernel idle for 25 minutes, then no look for so long: the first look after it."""
+    judge = HolderJudge()
+    at = lambda s: gpu(kernel(**fields))  # noqa: E731
+    look_on(at, seconds=1500, judge=judge)
+    return judge, look_on(at, seconds=0, start=1500 + seconds, judge=judge)
+
+
+def test_nobody_knows_what_a_holder_did_in_a_long_gap_without_its_cpu_time():
+    """Its idleness begins anew where no CPU time shows that it went on."""
+    assert only(gap(305)[1]) == ("stale", "idle_notebook")
+    assert only(gap(300, cpu_seconds=None)[1]) == ("stale", "idle_notebook")
+    judge, first = gap(305, cpu_seconds=None)
+    assert only(first)[0] != "stale"
+    at = lambda s: gpu(kernel(cpu_seconds=None))  # noqa: E731
+    assert only(look_on(at, seconds=1790, start=1810, judge=judge))[0] != "stale"
+    assert only(look_on(at, seconds=20, start=3605, judge=judge)) == ("stale", "idle_notebook")
+
+
 def test_one_missing_look_does_not_begin_anew():
     """NVML left the process out once."""
     judge = HolderJudge()

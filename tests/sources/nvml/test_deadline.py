@@ -16,7 +16,6 @@ from tests.sources.test_processes import Row
 
 DEADLINE_SECONDS = 0.3
 PATIENCE_SECONDS = 20  # of a busy machine, with what is due at the deadline
-AT_ONCE_SECONDS = 0.2  # a busy machine may take this long for nothing
 FOREVER = 600  # seconds that a call hangs unless released
 
 
@@ -79,9 +78,9 @@ async def test_while_it_hangs_reads_answer_at_once_from_one_thread(stub, make_so
     with capture_logs() as lines:
         await source.read()
         asked = stub.library.stub_calls(b"nvmlDeviceGetPowerUsage")
-        begun_s = time.monotonic()
-        readings = await asyncio.gather(*(source.read() for _ in range(100)))
-    assert time.monotonic() - begun_s < AT_ONCE_SECONDS
+        source._settings = source._settings.model_copy(update={"deadline_seconds": FOREVER})
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            readings = await asyncio.gather(*(source.read() for _ in range(100)))
     assert {reading.status for reading in readings} == {"hung"}
     assert len(nvml_threads()) == 1
     assert stub.library.stub_calls(b"nvmlDeviceGetPowerUsage") == asked
@@ -155,9 +154,8 @@ async def test_closing_does_not_wait_for_a_call_that_hangs(stub, make_source):
     stub.set_state(gpus={0: h200()}, hang__nvmlDeviceGetPowerUsage=FOREVER)
     source = make_source(deadline_seconds=DEADLINE_SECONDS)
     await source.read()
-    begun_s = time.monotonic()
-    await source.close()
-    assert time.monotonic() - begun_s < AT_ONCE_SECONDS
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await source.close()
     (thread,) = nvml_threads()
     stub.patch(hang__nvmlDeviceGetPowerUsage=None)
     await asyncio.to_thread(thread.join, 20)
@@ -207,16 +205,15 @@ asyncio.run(main())
 
 
 def run(env, *arguments):
-    """Its output, exit status, and the seconds it took."""
+    """Its output, exit status, and errors; a call that hangs does so for far longer than this waits."""
     clean = {
         key: value for key, value in os.environ.items() if not key.startswith(("NVML_", "LD_"))
     }
-    begun_s = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments],
         env=clean | {"PYTHONPATH": "."} | env, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
-    return done.stdout.strip(), done.returncode, done.stderr, time.monotonic() - begun_s
+    return done.stdout.strip(), done.returncode, done.stderr
 
 
 @pytest.mark.parametrize("library", ["absent", "damaged"])
@@ -224,7 +221,7 @@ def test_a_machine_without_the_library_is_a_normal_machine(tmp_path, library):
     """Said in words, no GPU, no error, and pynvml is not even imported. (Absent as on this machine.)"""
     if library == "damaged":
         (tmp_path / "libnvidia-ml.so.1").write_bytes(b"no library")
-    out, status, err, _ = run({"LD_LIBRARY_PATH": str(tmp_path)}, "close")
+    out, status, err = run({"LD_LIBRARY_PATH": str(tmp_path)}, "close")
     assert (out, status) == ("no_driver no_driver () False", 0)
     assert "libnvidia-ml.so.1" in err
 
@@ -232,7 +229,7 @@ def test_a_machine_without_the_library_is_a_normal_machine(tmp_path, library):
 def test_a_new_process_finds_the_driver_on_its_library_path(stub):
     """As in production: dlopen by name."""
     stub.set_state(gpus={0: h200(), 1: h200(1)})
-    out, status, _, _ = run(stub.env(), "close")
+    out, status, _ = run(stub.env(), "close")
     assert (out, status) == ("ok ok 2 True", 0)
 
 
@@ -261,16 +258,14 @@ def test_a_driver_that_is_installed_later_is_found_without_a_restart(tmp_path):
 def test_a_process_ends_while_a_call_hangs(stub, call, arguments):
     """At once, with status 0 and nothing on stderr but what it says itself."""
     stub.set_state(gpus={0: h200()}, **{f"hang__{call}": FOREVER})
-    out, status, err, seconds = run(stub.env(), *arguments)
+    out, status, err = run(stub.env(), *arguments)
     assert (out, status) == ("hung hung None True", 0)
     assert err.count("\n") == 1, err
-    assert seconds < 20
 
 
 @pytest.mark.parametrize("seconds", [1, FOREVER])
 def test_a_process_ends_while_shutting_nvml_down_hangs(stub, seconds):
     """close() waits a bounded time for it, and the process ends."""
     stub.set_state(gpus={0: h200()}, hang__nvmlShutdown=seconds)
-    out, status, err, took_s = run(stub.env(), "close")
+    out, status, err = run(stub.env(), "close")
     assert (out, status, err.count("\n")) == ("ok ok 1 True", 0, 1)
-    assert took_s < 20

@@ -17,6 +17,7 @@ import { learn, OF_THE_WATCHER, RESOLUTIONS, shownState } from "./words.js";
 
 const OPEN_UP_TO = 2; // so few targets are shown opened: there is room, and nothing to choose from
 const HIDDEN_MS = 1000; // a tab in the background still says on its title what is wrong
+const HELD_MS = 2000; // a button that is held for longer is no click
 const RELOAD_MS = 60000; // a page that has just loaded itself anew does not do so again: behind a balancer two versions may take turns
 
 const PAUSE = { path: "api/v1/pause", title: "Pause all restarts?", text: "Nothing that this watcher watches is restarted, a person's request included, until the time is over or somebody resumes.", reason: true, minutes: null, act: "Pause" };
@@ -38,6 +39,7 @@ class Page {
     this.span = 600;
     this.clock = new Clock();
     this.connection = "connecting";
+    this.heldSince = null; // when a pointer's button went down, by our own steady clock
     this.updated = null; // when news came last, by our own steady clock
     this.before = { text: "Looking …", count: 0 }; // the last verdict
     this.changed = new Set(); // targets with new results
@@ -60,12 +62,19 @@ class Page {
     $("restarts-pause").addEventListener("click", () => ask(this, PAUSE));
     $("restarts-resume").addEventListener("click", () => ask(this, RESUME));
     document.addEventListener("keydown", (event) => this.key(event));
+    document.addEventListener("pointerdown", () => { this.heldSince = performance.now(); }, true);
+    for (const end of ["pointerup", "pointercancel"]) document.addEventListener(end, () => { this.heldSince = null; }, true);
     document.addEventListener("visibilitychange", () => this.schedule());
     window.addEventListener("hashchange", () => this.follow());
   }
 
   now() {
     return this.clock.now();
+  }
+
+  /** Is a click under way? What is drawn anew or moves beneath it then would lose it. */
+  held() {
+    return this.heldSince !== null && performance.now() - this.heldSince < HELD_MS;
   }
 
   news(apply) {
@@ -85,7 +94,7 @@ class Page {
 
   /** Load itself anew: the watcher was upgraded. Not while somebody writes, and not again and again. */
   renew() {
-    const writing = isOpen() || document.activeElement === $("search");
+    const writing = this.held() || isOpen() || document.activeElement === $("search");
     const again = performance.getEntriesByType("navigation")[0]?.type === "reload" && performance.now() < RELOAD_MS;
     if (!writing && !again) location.reload();
   }
@@ -187,7 +196,7 @@ class Page {
       row.visible = isIntersecting;
       if (isIntersecting) {
         row.load();
-        row.draw(this.now());
+        this.redraw(row.name);
       } else if (!row.wanted()) row.forget();
     }
   }
@@ -202,7 +211,8 @@ class Page {
     cancelAnimationFrame(this.frame);
     this.later = null;
     this.frame = null;
-    this.draw();
+    if (this.held()) this.schedule();
+    else this.draw();
   }
 
   redraw(name) {
@@ -278,7 +288,7 @@ class Page {
 
   /** Everything that ages by itself. */
   tick() {
-    if (document.hidden) return;
+    if (document.hidden || this.held()) return;
     const now = this.now();
     const silence = this.silence();
     setAttribute($("live"), "data-state", this.connection);

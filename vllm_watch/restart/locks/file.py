@@ -17,8 +17,7 @@ from pathlib import Path
 
 from vllm_watch.errors import WatchError
 from vllm_watch.restart.hooks.base import Tools
-from vllm_watch.restart.locks.base import Held
-from vllm_watch.restart.locks.base import boottime_s as _now_s
+from vllm_watch.restart.locks.base import Held, boottime_s
 from vllm_watch.restart.locks.record import EXPIRY_TTLS, HOUR_SECONDS, SPENT_MAX, Limits
 from vllm_watch.settings.lock import LockSettings
 
@@ -85,7 +84,7 @@ class Lock:
         return await asyncio.to_thread(self._change, mine.holder, mine.attempt_id, only_renew=True)
 
     def still_ours(self) -> bool:
-        return self._mine is not None and _now_s() < self._until_s
+        return self._mine is not None and boottime_s() < self._until_s
 
     async def release(self, delay_seconds: float = 0.0, *, used: bool = True) -> None:
         mine, self._mine = self._mine, None
@@ -113,7 +112,7 @@ class Lock:
             if refusal is not None:
                 return Held(held=False, text=refusal)
         # Counted from before the write: what others read is never earlier than what we believe.
-        now_s = _now_s()
+        now_s = boottime_s()
         mine = _Slot(holder, attempt_id, now_s + EXPIRY_TTLS * self.ttl_seconds)
         spent = [each for each in spent if each.attempt_id != attempt_id]
         spent.append(_Spent(attempt_id, mine.expires_s + HOUR_SECONDS))
@@ -137,9 +136,11 @@ class Lock:
             others = [slot for slot in kept.slots if slot.attempt_id != mine.attempt_id]
             spent = [each for each in kept.spent if each.attempt_id != mine.attempt_id]
             if used:
-                spent.append(_Spent(mine.attempt_id, _now_s() + HOUR_SECONDS))
+                spent.append(_Spent(mine.attempt_id, boottime_s() + HOUR_SECONDS))
             if used and delay_seconds > 0:
-                resting = _Slot(mine.holder, f"after {mine.attempt_id}", _now_s() + delay_seconds)
+                resting = _Slot(
+                    mine.holder, f"after {mine.attempt_id}", boottime_s() + delay_seconds
+                )
                 others.append(resting)
             self._write(_Kept(others, spent))
 
@@ -179,7 +180,7 @@ class Lock:
             spent = [_Spent(**each) for each in document["spent"] if same_boot]
         except (ValueError, KeyError, TypeError) as error:
             raise ValueError(f"is damaged ({error}); {_REMEDY}") from error
-        now_s = _now_s()
+        now_s = boottime_s()
         return _Kept(
             [slot for slot in slots if slot.expires_s > now_s],
             [each for each in spent if each.expires_s > now_s],
@@ -201,7 +202,7 @@ class Lock:
 def _who(slots: list[_Slot]) -> str:
     first = min(slots, key=lambda slot: slot.expires_s)
     rest = f" and {len(slots) - 1} more" if len(slots) > 1 else ""
-    left_s = first.expires_s - _now_s()
+    left_s = first.expires_s - boottime_s()
     return f"held by {first.holder} ({first.attempt_id}) for {left_s:.0f} s more{rest}"
 
 

@@ -1,0 +1,67 @@
+"""What is mutated, the tests that belong to it, and the changes that no test can see."""
+
+from dataclasses import dataclass
+
+_LOCKS, _HOOKS = "restart/locks", "restart/hooks"
+_HOLDERS = (
+    "signals/holders/test_stale.py", "signals/holders/test_look_alikes.py", "signals/holders/test_groups.py",
+    "signals/holders/test_gpu_users.py", "signals/holders/test_place.py", "detectors/test_stale_vram.py",
+)  # fmt: skip
+
+TESTS: dict[str, tuple[str, ...]] = {
+    # a module → its tests, the quickest first
+    "restart/guard.py": ("restart/test_guard.py",),
+    "restart/checks.py": ("restart/test_guard.py", "restart/test_dispatcher.py"),
+    "restart/gates.py": (f"{_HOOKS}/test_gate.py", f"{_HOOKS}/test_gate_probes.py"),
+    "restart/attempts.py": ("restart/test_attempts.py", "restart/test_dispatcher.py", "restart/test_restarts.py"),
+    "restart/dispatcher.py": ("restart/test_dispatcher.py", "restart/test_restarts.py"),
+    "restart/verify.py": ("restart/test_verify.py",),
+    f"{_LOCKS}/file.py": (f"{_LOCKS}/test_file.py",),
+    f"{_LOCKS}/record.py": (f"{_LOCKS}/test_record.py", f"{_LOCKS}/test_file.py", f"{_LOCKS}/test_lease.py"),
+    f"{_LOCKS}/lease.py": (f"{_LOCKS}/test_lease.py",),
+    f"{_LOCKS}/etcd.py": (f"{_LOCKS}/test_etcd.py",),
+    f"{_HOOKS}/command.py": (f"{_HOOKS}/test_command.py",),
+    f"{_HOOKS}/signal.py": (f"{_HOOKS}/test_signal.py",),
+    f"{_HOOKS}/systemd.py": (f"{_HOOKS}/test_systemd.py",),
+    f"{_HOOKS}/docker.py": (f"{_HOOKS}/test_docker.py",),
+    f"{_HOOKS}/kubernetes.py": (f"{_HOOKS}/test_kubernetes.py",),
+    f"{_HOOKS}/webhook.py": (f"{_HOOKS}/test_webhook.py",),
+    "reclaim/ending.py": ("reclaim/test_ending.py",),
+    "reclaim/plan.py": ("reclaim/test_reclaim_plan.py",),
+    "detectors/engine_down.py": ("detectors/test_engine_down.py", "detectors/test_engine_down_earlier.py"),
+    "detectors/engine_stalled.py": ("detectors/test_engine_stalled.py",),
+    "detectors/gpu_fault.py": ("detectors/test_gpu_fault.py",),
+    "detectors/host_memory_growth.py": ("detectors/test_host_memory_growth.py",),
+    "detectors/overload.py": ("detectors/test_overload.py",),
+    "detectors/stale_vram.py": _HOLDERS,
+    "detectors/throughput_collapse.py": ("detectors/test_throughput_collapse.py", "detectors/test_collapse_host.py"),
+    "detectors/collapse_causes.py": ("detectors/test_throughput_collapse.py", "detectors/test_collapse_host.py"),
+    "incidents/lifecycle.py": ("incidents/test_lifecycle.py", "incidents/test_incident.py"),
+    "incidents/fleet.py": ("incidents/test_fleet.py",),
+    "signals/holders/track.py": _HOLDERS,
+    "signals/holders/judge.py": _HOLDERS,
+    "signals/holders/idle.py": _HOLDERS,
+    "signals/holders/orphans.py": _HOLDERS,
+    "signals/holders/unaccounted.py": _HOLDERS,
+    "signals/window.py": ("signals/test_window.py", "signals/test_throughput.py", "signals/test_engine.py"),
+    "sources/exposition.py": ("sources/test_exposition.py",),
+    "state/ledger.py": ("notify/test_ledger.py", "state/test_worker.py", "notify/test_notifications.py"),
+    "state/worker.py": ("state/test_worker.py", "state/test_file.py"),
+    "state/journal.py": ("state/test_journal.py", "state/test_restarts.py"),
+    "notify/ledger.py": ("notify/test_ledger.py", "notify/test_notifications.py"),
+    "export/passwords.py": ("export/test_passwords.py",),
+    "support/redaction.py": ("support/test_redaction.py", "support/test_logs.py", "test_secrets_stay_secret.py"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Equivalent:
+    """A change after which everything observable is as before."""
+
+    module: str
+    was: str
+    now: str
+    reason: str
+
+
+EQUIVALENT: tuple[Equivalent, ...] = ()
