@@ -289,6 +289,7 @@ class Daemon:
         found = await self._discovery.refresh(time.monotonic())
         if found is not None:
             self._targets = found
+            self.board.nothing_watched = self._discovery.nothing_found
         elif not even_if_unchanged:
             return
         if self._targets is not None:

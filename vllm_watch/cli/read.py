@@ -18,14 +18,17 @@ from vllm_watch.errors import WatchError
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import Reading
 from vllm_watch.settings.tls import TlsConfig
-from vllm_watch.sources import http
+from vllm_watch.sources import discovery_host, http
+from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.reading import Reader
 
 HELP = """\
 Reads one /metrics body, from a file, from a URL or from standard input (-), and shows what vLLM says
-in it, in our fields. A field that this vLLM does not offer is null: unknown, not zero.
+in it, in our fields. A field that this vLLM does not offer is null: unknown, not zero. Without a source
+it reads the vLLM servers of this host, one after another.
 
 examples:
+  vllm-watch read
   vllm-watch read http://127.0.0.1:8000
   vllm-watch read https://10.0.0.7:8000 --ca-file authority.pem --server-name llm.example.org
   curl -s http://127.0.0.1:8000/metrics | vllm-watch read - --json"""
@@ -37,14 +40,28 @@ FIELD_NAMES = tuple(f.name for f in fields(EngineSample) if f.name not in _NOT_F
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("source", metavar="FILE|URL", help="a file, '-', or a vLLM server's URL")
+    parser.add_argument(
+        "source", metavar="FILE|URL", nargs="?", help="a file, '-', or a vLLM server's URL (default: this host's servers)"
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON object, every field present")
     engine_tls.add(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the body; print the fields."""
-    source = arguments.source
+    """Read each body; print the fields."""
+    if arguments.source is not None:
+        return _read(arguments.source, arguments)
+    found = asyncio.run(discovery_host.servers(ProcessListing(), Path("/proc")))
+    if not found:
+        raise WatchError(discovery_host.NONE_FOUND, "start vLLM, or name its URL")
+    for server in found:
+        if not arguments.json:
+            print(f"{server.url}  {server.model}".rstrip())
+        _read(server.url, arguments)
+    return 0
+
+
+def _read(source: str, arguments: argparse.Namespace) -> int:
     if source.startswith(("http://", "https://")):
         tls = load(None, environ={}, tls=engine_tls.said(arguments)).scrape.tls_config
         body, openmetrics = asyncio.run(_fetch(source, tls))

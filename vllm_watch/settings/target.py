@@ -185,6 +185,12 @@ class DiscoverySettings(Sections):
     """Time from one look at the files and names to the next.
     Why: A new server is found while it still loads its weights."""
 
+    host: bool = False
+    """Find the vLLM servers of this host, by their processes and sockets; one that was found stays a target
+    when its process is gone.
+    Default: no; `run` without any target looks for them
+    Why: Who names targets does not want others."""
+
     file_sd: tuple[FilePattern, ...] = Field((), max_length=100)
     """Prometheus `file_sd` files, JSON or YAML, `*` allowed; relative to the folder of this file."""
 
@@ -205,7 +211,7 @@ class DiscoverySettings(Sections):
     @property
     def any(self) -> bool:
         """Is anything looked for?"""
-        return bool(self.file_sd or self.dns or self.kubernetes)
+        return bool(self.host or self.file_sd or self.dns or self.kubernetes)
 
 
 def name_of(url: str) -> str:
