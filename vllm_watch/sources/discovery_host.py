@@ -6,12 +6,14 @@ the configuration forgets it.
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import structlog
 
 from vllm_watch.errors import ExpositionError
+from vllm_watch.samples.observation import Call
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.sources import host_servers, http
 from vllm_watch.sources.engine_processes import PORT_DEFAULT
@@ -29,6 +31,7 @@ REMEDY = "start vLLM, or name a server: vllm-watch run --target HOST:PORT"
 _LOOK_SECONDS = (
     5.0  # a process that is stuck in the kernel may block whoever asks for its command line
 )
+_NEIGHBOURS_SECONDS = 30.0
 _ASK = http.Limits(1.0, 3.0, 8 << 20)
 
 
@@ -54,19 +57,53 @@ class HostTargets:
         return [_target(url) for url in self._found]
 
 
+class Neighbours:
+    """What of vLLM runs on this host beside a target that refuses connections. Looked for twice a minute at most."""
+
+    def __init__(self, listing: ProcessListing, procfs: Path) -> None:
+        self._listing, self._procfs = listing, procfs
+        self._due_s = float("-inf")
+        self._seen: list[HostServer] | None = None
+
+    async def told(self, call: Call, url: str) -> Call:
+        """The call, with what else runs here; as it is where the target's own process is seen."""
+        now_s = time.monotonic()
+        if now_s >= self._due_s:
+            self._due_s = now_s + _NEIGHBOURS_SECONDS
+            self._seen = await _look(self._listing, self._procfs)
+        if self._seen is None:
+            return call
+        sure = [each for each in self._seen if each.sure]
+        port = urlsplit(url).port
+        if any(urlsplit(each.url).port == port for each in sure):
+            return call
+        seen = f"vLLM runs on this host at {', '.join(map(_shown, sure))}" if sure else "no vLLM process is seen on this host"  # fmt: skip
+        return replace(call, error=f"{call.error} ({seen})")
+
+
 async def servers(
     listing: ProcessListing, procfs: Path, known: dict[str, HostServer] | None = None
 ) -> list[HostServer]:
     """Return those that run now; where it is not sure that one is vLLM's, it is asked (`known` ones are not)."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[list[HostServer]] = loop.create_future()
+    found = await _look(listing, procfs) or []
+    async with http.new_session() as session:
+        yes = await asyncio.gather(
+            *(_believed(each, session) for each in found if each.url not in (known or {}))
+        )
+    return [each for each in yes if each is not None]
 
-    def settle(found: list[HostServer]) -> None:
+
+async def _look(listing: ProcessListing, procfs: Path) -> list[HostServer] | None:
+    """What the processes show; None where they could not be looked through in time."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[list[HostServer] | None] = loop.create_future()
+
+    def settle(found: list[HostServer] | None) -> None:
         if not done.done():
             done.set_result(found)
 
     def look() -> None:
-        found: list[HostServer] = []
+        found: list[HostServer] | None = None
         try:
             found = host_servers.find(listing.processes(time.monotonic()), procfs)
         finally:
@@ -74,16 +111,11 @@ async def servers(
                 loop.call_soon_threadsafe(settle, found)
 
     if not threads.begin(look):
-        return []
+        return None
     try:
-        found = await asyncio.wait_for(done, _LOOK_SECONDS)
+        return await asyncio.wait_for(done, _LOOK_SECONDS)
     except TimeoutError:
-        return []
-    async with http.new_session() as session:
-        yes = await asyncio.gather(
-            *(_believed(each, session) for each in found if each.url not in (known or {}))
-        )
-    return [each for each in yes if each is not None]
+        return None
 
 
 async def _believed(server: HostServer, session: Session) -> HostServer | None:
