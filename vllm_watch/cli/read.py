@@ -78,7 +78,9 @@ def _read(source: str, arguments: argparse.Namespace) -> int:
 
 
 def _is_url(source: str) -> bool:
-    return source.startswith(("http://", "https://"))
+    return source.startswith(("http://", "https://")) or (
+        ":" in source and not Path(source).exists()
+    )
 
 
 def _of_file(source: str) -> Reading:
