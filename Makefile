@@ -26,7 +26,6 @@ CODE := vllm_watch tests benchmarks dashboards alerts docs deploy
 TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prometheus-alertmanager \
 	amtool:prometheus-alertmanager chromium:chromium gcc:gcc etcd:etcd-server kubectl:kubernetes-client \
 	curl:curl nsenter:util-linux systemd-analyze:systemd
-PACKAGES = $(shell for tool in $(TOOLS); do command -v "$${tool%%:*}" > /dev/null || echo "$${tool\#\#*:}"; done | sort -u) libc6-dev python3-venv
 
 .PHONY: help demo test test-short hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection fault-removals soak soak-healthy fuzz screenshots dist lock sbom supply docs deps tools clean
 
@@ -149,9 +148,11 @@ docs: $(DOCS)/.installed  ## build the documentation as a site in build/site, st
 	$(DOCS)/bin/pytest -q -m site tests/deploy/test_site.py $(PYTEST_ARGS)
 
 deps:  ## install the Debian packages that the tests drive and that are missing (as root)
-	@if [ "$$(id -u)" != 0 ]; then echo "make deps installs Debian packages: run it as root, or: apt-get install $(PACKAGES)" >&2; exit 1; fi
-	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES)
+	@packages="libc6-dev python3-venv"; for tool in $(TOOLS); do \
+		command -v "$${tool%%:*}" > /dev/null || packages="$$packages $${tool##*:}"; done; \
+	if [ "$$(id -u)" != 0 ]; then echo "make deps installs Debian packages: run it as root, or: apt-get install $$packages" >&2; exit 1; fi; \
+	apt-get update -qq; \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$packages
 
 tools:
 	@missing=""; for tool in $(TOOLS); do \
