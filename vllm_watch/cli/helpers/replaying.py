@@ -20,7 +20,7 @@ from vllm_watch.cli.helpers.replay_summary import Summary
 from vllm_watch.cli.read import reading_to_json
 from vllm_watch.incidents.incident import published
 from vllm_watch.samples.observation import Observation, Reading
-from vllm_watch.sources import recording
+from vllm_watch.sources import log_history, recording
 from vllm_watch.sources.reading import Reader
 from vllm_watch.watch.site_watch import SiteWatch
 from vllm_watch.watch.watch import Watch
@@ -62,6 +62,9 @@ def _watch(config: configuration.Config, url: str) -> Watch:
 
 
 def _observations(trace: Path) -> Iterator[Observation]:
+    if log_history.is_log(trace):
+        yield from log_history.observations(trace)
+        return
     readers: dict[str, Reader] = {}
     progress = Progress()
     for number, raw in enumerate(recording.read(trace)):
