@@ -21,11 +21,11 @@ SUPPLY := .venv-supply
 DOCS := .venv-docs
 CODE := vllm_watch tests benchmarks dashboards alerts docs deploy
 
-# command:Debian package, of what tests drive that pip cannot bring; make deps installs them.
+# command:Debian package, of what tests drive that pip cannot bring; make deps installs those that are missing.
+# A kubectl of Google's packages conflicts with Debian's, and will do.
 TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prometheus-alertmanager \
 	amtool:prometheus-alertmanager chromium:chromium gcc:gcc etcd:etcd-server kubectl:kubernetes-client \
 	curl:curl nsenter:util-linux systemd-analyze:systemd
-PACKAGES := prometheus prometheus-alertmanager chromium gcc libc6-dev etcd-server kubernetes-client curl util-linux systemd python3-venv
 
 .PHONY: help demo test test-short hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection fault-removals soak soak-healthy fuzz mutants screenshots dist lock sbom supply docs deps tools clean
 
@@ -150,10 +150,12 @@ docs: $(DOCS)/.installed  ## build the documentation as a site in build/site, st
 	NO_MKDOCS_2_WARNING=1 $(DOCS)/bin/mkdocs build --strict
 	$(DOCS)/bin/pytest -q -m site tests/deploy/test_site.py $(PYTEST_ARGS)
 
-deps:  ## install the Debian packages that the tests drive (as root)
-	@if [ "$$(id -u)" != 0 ]; then echo "make deps installs Debian packages: run it as root, or: apt-get install $(PACKAGES)" >&2; exit 1; fi
-	apt-get update -qq
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(PACKAGES)
+deps:  ## install the Debian packages that the tests drive and that are missing (as root)
+	@packages="libc6-dev python3-venv"; for tool in $(TOOLS); do \
+		command -v "$${tool%%:*}" > /dev/null || packages="$$packages $${tool##*:}"; done; \
+	if [ "$$(id -u)" != 0 ]; then echo "make deps installs Debian packages: run it as root, or: apt-get install $$packages" >&2; exit 1; fi; \
+	apt-get update -qq; \
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$packages
 
 tools:
 	@missing=""; for tool in $(TOOLS); do \

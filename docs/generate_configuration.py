@@ -58,7 +58,7 @@ HEAD = f"""\
 
 <!-- Made by docs/generate_configuration.py from the models in vllm_watch/settings/. Do not edit. -->
 
-No file is needed: `vllm-watch run --target http://127.0.0.1:8000` watches with the defaults below.
+No file is needed: `vllm-watch run` finds the vLLM servers of this host and watches them with the defaults below.
 A file is YAML, named by `--config FILE` or `VLLM_WATCH_CONFIG`:
 
 ```yaml

@@ -72,8 +72,8 @@ WRONG_ENVIRONMENT = {
         "did you mean VLLM_WATCH_SCRAPE__INTERVAL_SECONDS? Keys are joined with two underscores: VLLM_WATCH_SCRAPE__INTERVAL_SECONDS",
     ),
     "VLLM_WATCH_TARGETS": (
-        "chat=b:8000",
-        "VLLM_WATCH_TARGETS chat: 'b:8000' does not begin with http:// or https://",
+        "chat=b",
+        "VLLM_WATCH_TARGETS chat: 'b' does not begin with http:// or https://",
         "write http://HOST:PORT (or https://)",
     ),
 }
@@ -236,11 +236,11 @@ def test_a_wrong_argument_is_told_by_its_name(tmp_path):
     """Each mistake of the command line is told as such, beside those of the file."""
     file = written(tmp_path, "slo: {e2e_latency_seconds: 0}\n")
 
-    told = errors_of(lambda: load(file, environ={}, targets=["chat=b:8000"], listen="9470"))
+    told = errors_of(lambda: load(file, environ={}, targets=["chat=b"], listen="9470"))
 
     assert [line for line in told if not line.startswith("  →")] == [
         "--listen: '9470' is not an address to listen on",
-        "--target chat: 'b:8000' does not begin with http:// or https://",
+        "--target chat: 'b' does not begin with http:// or https://",
         f"{file}: slo.e2e_latency_seconds: 0 is not above 0",
     ]
 
@@ -474,3 +474,19 @@ def written(folder, text):
     file = folder / "vllm-watch.yaml"
     file.write_text(text)
     return file
+
+
+def test_what_people_type_is_taken(tmp_path):
+    """Addresses without a scheme, model ids as names, and a list of nothing but URLs."""
+    file = written(tmp_path, "targets:\n- http://a:1\n- b:2/prefix\n- Org/Model-7B=[::1]:3\n- {name: Chat.Prod v2, url: d:4}\n")  # fmt: skip
+
+    config = load(file, environ={}, targets=["meta-llama/Llama-3.1=e:5", "https://f"])
+
+    assert [(each.name, each.url) for each in config.targets] == [
+        ("a-1", "http://a:1"),
+        ("b-2-prefix", "http://b:2/prefix"),
+        ("org-model-7b", "http://[::1]:3"),
+        ("chat.prod-v2", "http://d:4"),
+        ("meta-llama-llama-3.1", "http://e:5"),
+        ("f-443", "https://f"),
+    ]

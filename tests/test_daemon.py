@@ -12,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.daemon_process import ROOT, daemon
+from tests.fake_vllm import vllm_serve
 from tests.nvml_stub import NvmlStub, h200
 from tests.sources.wire import wire
 
@@ -109,11 +110,23 @@ async def test_sigterm_ends_it_while_a_target_hangs_and_a_viewer_watches():
         await asyncio.gather(stream, return_exceptions=True)
 
 
-async def test_without_a_target_it_watches_the_usual_place():
-    """`vllm-watch run` alone looks at where `vllm serve` listens."""
-    async with daemon() as process:
-        status = await process.until(lambda status: status["targets"])
-    assert target(status, "vllm")["url"] == "http://127.0.0.1:8000"
+async def test_without_a_target_it_finds_the_servers_of_this_host(tmp_path):
+    """`vllm-watch run` alone: the page shows the vLLM on another port than the usual one, and the log says it."""
+    serve = ("serve", "org/model-8b", "--port", "{port}")
+    async with vllm_serve(tmp_path, *serve) as (_, port), daemon() as process:
+        status = await process.until(lambda status: is_up(status, f"vllm-{port}"))
+        said = [line["text"] for line in process.events("vllm_found")]
+    assert target(status, f"vllm-{port}")["url"] == f"http://127.0.0.1:{port}"
+    assert any(f":{port} model-8b" in text for text in said)
+
+
+async def test_without_a_server_on_this_host_it_says_so(tmp_path):
+    """No target that seems to start: the status, the page and the log say that there is none."""
+    async with daemon("--procfs", tmp_path) as process:
+        status = await process.until(lambda status: status["nothing_watched"])
+        assert process.events("no_vllm_found")
+    assert status["targets"] == []
+    assert status["nothing_watched"].startswith("no vLLM server runs on this host")
 
 
 async def test_a_taken_port_is_said_in_two_lines():

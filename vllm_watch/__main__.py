@@ -52,6 +52,9 @@ exit status: 0 fine, 1 found what it looks for, 2 wrong usage or configuration, 
 """
 
 
+_ALIKE_MAX = 3  # of mistakes that are mended alike
+
+
 class Command(Protocol):
     """What a module in vllm_watch/cli offers."""
 
@@ -69,6 +72,10 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise WatchError(message, f"see {self.prog} --help")
+
+    @property
+    def options(self) -> list[str]:
+        return [word for action in self._actions for word in action.option_strings]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -95,11 +102,15 @@ def _run(argv: list[str]) -> int:
         remedy = f"did you mean {close[0]}?" if close else "see vllm-watch --help"
         raise WatchError(f"there is no command '{name}'", remedy)
     command = _load(name) if name is not None else None
-    parser = _parser(name, command)
+    parser, known = _parser(name, command)
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
         help_of = f"{parser.prog} {name}" if name else parser.prog
-        raise WatchError(f"there is no argument '{unknown[0]}' here", f"see {help_of} --help")
+        close = get_close_matches(unknown[0].partition("=")[0], known, n=1)
+        meant = f"did you mean {close[0]}? " if close else ""
+        raise WatchError(
+            f"there is no argument '{unknown[0]}' here", f"{meant}see {help_of} --help"
+        )
     if command is None:
         parser.print_help(sys.stderr)
         return exit_status.WRONG_USAGE
@@ -115,7 +126,8 @@ def _load(name: str) -> Command:
     return cast("Command", module)
 
 
-def _parser(name: str | None, command: Command | None) -> argparse.ArgumentParser:
+def _parser(name: str | None, command: Command | None) -> tuple[_Parser, list[str]]:
+    """The parser, and the options of this command."""
     raw = argparse.RawDescriptionHelpFormatter
     listed = "".join(f"  {each:14}{summary}\n" for each, summary in COMMANDS.items())
     parser = _Parser(
@@ -137,17 +149,22 @@ def _parser(name: str | None, command: Command | None) -> argparse.ArgumentParse
             allow_abbrev=False,
         )
         command.add_arguments(sub)
-    return parser
+        return parser, sub.options
+    return parser, parser.options
 
 
 def _tell(error: WatchError, stream: TextIO) -> None:
     coloured = terminal.takes_colours(stream)
     bold, dim, plain = ("\033[1;31m", "\033[2m", "\033[0m") if coloured else ("", "", "")
     # A configuration tells all that is wrong at once, each with its own remedy.
-    stream.writelines(
-        f"{bold}vllm-watch:{plain} {redacted(each.cause)}\n{dim}  → {redacted(each.remedy)}{plain}\n"
-        for each in getattr(error, "problems", (error,))
-    )
+    by_remedy: dict[str, list[str]] = {}
+    for each in getattr(error, "problems", (error,)):
+        by_remedy.setdefault(redacted(each.remedy), []).append(redacted(each.cause))
+    for remedy, causes in by_remedy.items():
+        stream.writelines(f"{bold}vllm-watch:{plain} {cause}\n" for cause in causes[:_ALIKE_MAX])
+        left = len(causes) - _ALIKE_MAX
+        more = f" (the same for {left} more)" if left > 0 else ""
+        stream.write(f"{dim}  → {remedy}{more}{plain}\n")
 
 
 if __name__ == "__main__":

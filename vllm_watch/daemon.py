@@ -29,6 +29,7 @@ from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.sources import cpu_waits, http
 from vllm_watch.sources.canary import CanarySource
+from vllm_watch.sources.discovery_host import Neighbours
 from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.http_session import Session
@@ -91,6 +92,7 @@ class Daemon:
         self._session: Session | None = None
         self._discovery = Discovery(config)
         self._processes = ProcessListing(config.procfs)
+        self._neighbours = Neighbours(self._processes, config.procfs)
         self.board = Board(window_seconds=config.signals.window_seconds, host=socket.gethostname())
         state = self._state = self._state_folder()
         self._memory = Memory(state.incidents if state else None, self.board)
@@ -295,6 +297,7 @@ class Daemon:
         found = await self._discovery.refresh(time.monotonic())
         if found is not None:
             self._targets = found
+            self.board.nothing_watched = self._discovery.nothing_found
         elif not even_if_unchanged:
             return
         if self._targets is not None:
@@ -324,7 +327,7 @@ class Daemon:
     def _begin(self, target: TargetConfig, *, spread: bool) -> None:
         assert self._session is not None  # noqa: S101 - begun in start()
         identity, scrape = target.identity(), self._config.scrape_for(target)
-        source = VllmSource(identity, scrape, self._session)
+        source = VllmSource(identity, scrape, self._session, self._neighbours)
         watch = Watch(
             identity.name, self._config.signals, self._config.slo_for(target),
             thresholds=self._config.detectors_for(target),

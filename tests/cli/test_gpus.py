@@ -85,12 +85,12 @@ def test_a_table_fits_its_width(trace, capsys, monkeypatch, columns):
 
 
 def test_a_host_without_a_driver(tmp_path):
-    """Says so and is fine: nothing is stale there."""
+    """Says so, with a status of its own: nothing was looked at, so nothing is known to be free."""
     done = gpus_process({"LD_LIBRARY_PATH": str(tmp_path)})
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (3, "")
     assert done.stdout.startswith("no GPUs: no NVIDIA driver")
     done = gpus_process({"LD_LIBRARY_PATH": str(tmp_path)}, "--json")
-    assert (done.returncode, json.loads(done.stdout)) == (0, {"gpus": [], "remarks": []})
+    assert (done.returncode, json.loads(done.stdout)) == (3, {"gpus": [], "remarks": []})
 
 
 def test_a_live_zombie(tmp_path):

@@ -29,10 +29,10 @@ MISTAKES = {
     ),
     "no such argument": (
         ["check-config", "x.yaml", "--jason"],
-        "vllm-watch: there is no argument '--jason' here\n  → see vllm-watch check-config --help\n",
+        "vllm-watch: there is no argument '--jason' here\n  → did you mean --json? see vllm-watch check-config --help\n",
     ),
     "no such argument at all": (
-        ["--verison"], "vllm-watch: there is no argument '--verison' here\n  → see vllm-watch --help\n",
+        ["--verison"], "vllm-watch: there is no argument '--verison' here\n  → did you mean --version? see vllm-watch --help\n",
     ),
     "an argument is missing": (
         ["check-config"],
@@ -237,6 +237,37 @@ def test_a_terminal_sees_colour_unless_told_otherwise(environment, coloured):
 
     assert (b"\x1b[" in told.getvalue()) is coloured
     assert b"there is no command 'tops'" in told.getvalue()
+
+
+def test_long_work_says_how_far_it_is_on_a_terminal_alone():
+    """Over two seconds, over itself, and gone at the end; nothing in a pipe."""
+    code = (
+        "from vllm_watch.cli.helpers import progress\n"
+        "progress.AFTER_SECONDS = 0.0\n"
+        "import time\n"
+        "with progress.waiting('asking the hub'): time.sleep(0.3)\n"
+    )
+    master, slave = pty.openpty()
+    subprocess.run([sys.executable, "-c", code], stderr=slave, timeout=60, check=True)
+    os.close(slave)
+    assert os.read(master, 4096) == b"\r\x1b[Kasking the hub\r\x1b[K"
+    os.close(master)
+    piped = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, timeout=60, check=True
+    )
+    assert (piped.stdout, piped.stderr) == (b"", b"")
+
+
+def test_mistakes_that_are_mended_alike_are_grouped(tmp_path, capsys):
+    """Thirty targets with the same mistake are four lines, and not sixty."""
+    file = tmp_path / "watch.yaml"
+    file.write_text("targets:\n" + "".join(f"- {{url: 'h{n}:1', grupo: x}}\n" for n in range(30)))
+    assert main(["check-config", str(file)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split("targets")[-1] for line in lines] == [
+        *(f"[{n}].grupo: unknown key" for n in range(3)),
+        "  → did you mean group? (the same for 27 more)",
+    ]
 
 
 def _forget_environment(monkeypatch):

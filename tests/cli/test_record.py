@@ -161,7 +161,7 @@ def test_a_terminal_sees_how_it_goes(url, tmp_path):
 @pytest.mark.parametrize(
     ("more", "cause"),
     [
-        (["--target", "127.0.0.1:1"], "'127.0.0.1:1' does not begin with http:// or https://"),
+        (["--target", "127.0.0.1"], "'127.0.0.1' does not begin with http:// or https://"),
         (["--target", "http://a:b@h"], "carries credentials"),
         (["--interval", "0"], "argument --interval: 0 is not 0.1 seconds or more"),
         (["--interval", "soon"], "argument --interval: 'soon' is not a number of seconds"),

@@ -176,6 +176,17 @@ async def test_in_a_pipe_it_is_told_once_as_plain_text(server, board, arguments)
     assert lines[-1].startswith("watcher 2 of 2 targets answer")
 
 
+async def test_in_a_pipe_nothing_is_cut_off(server, board):
+    """Without a terminal and without COLUMNS there is no width to cut at."""
+    name, text = "chat-" + "x" * 50, "no step for 20 s, " + "which is long, " * 20
+    add(board, name, engine("0", "stalled", state_text=text.strip()))
+    _, out, _ = await top("--url", url_of(server), "--once", COLUMNS="")
+    assert name in out
+    assert text.strip() in " ".join(out.split())
+    assert "…" not in out
+    assert max(map(len, out.splitlines())) < 1000
+
+
 async def test_for_a_program_it_is_one_object(server, board):
     """What is wrong, the engines, stale memory, restarts, the watcher: null is unknown."""
     add(board, "sick", engine("0", "stalled"))

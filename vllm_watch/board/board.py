@@ -56,6 +56,7 @@ class Board:
         self.host_sources: dict[str, SourceHealth] = {}
         self.store: StoreHealth | None = None  # None: there is no state folder
         self.web: WebHealth | None = None  # None: there is no web configuration
+        self.nothing_watched: str | None = None  # why there is no target, in words
         self.restarts: RestartState | None = None  # None: restarts are off everywhere
         self.notifiers: dict[str, NotifierHealth] = {}  # by name; empty: none is configured
         self.xid_errors: dict[str, dict[int, int]] = {}  # GPU's UUID → Xid code → times seen

@@ -1,8 +1,10 @@
 """check-config: what a configuration means, target by target, or all that is wrong with it."""
 
 import argparse
+import asyncio
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,20 +16,26 @@ from vllm_watch.notify import base, kinds
 from vllm_watch.settings.errors import InvalidConfigError
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.settings.tls import TlsConfig
+from vllm_watch.sources import http
+from vllm_watch.sources.discovery_host import Neighbours
+from vllm_watch.sources.process_listing import ProcessListing
+from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.support.redaction import redacted
 
 HELP = """\
 Say what a configuration means: every target with what holds for it, and all that is not a default.
-Reads the file and VLLM_WATCH_* variables just as `run` would; asks no server. Of notifiers it looks whether
+Reads the file and VLLM_WATCH_* variables just as `run` would; asks no server, unless --ask is given. Of notifiers it looks whether
 what they need is here: files, variables, the library.
 
 examples:
   vllm-watch check-config /etc/vllm-watch.yaml
+  vllm-watch check-config vllm-watch.yaml --ask
   vllm-watch check-config vllm-watch.yaml --json | jq '.targets[].url'
 
-exit status: 0 usable, 2 not usable (all that is wrong is on stderr)
+exit status: 0 usable, 1 usable, but a target did not answer as vLLM does (--ask), 2 not usable (all that is wrong is on stderr)
 """
 
+_ASKED_AT_ONCE = 50
 _COLUMNS = ("TARGET", "GROUP", "URL", "INTERVAL", "TIMEOUT", "API KEY", "TLS", "OBJECTIVES")
 _OBJECTIVES = {
     "time_to_first_token_seconds": "TTFT",
@@ -39,6 +47,11 @@ _OBJECTIVES = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the file and the form of the output."""
     parser.add_argument("file", metavar="FILE", type=Path, help="the configuration (YAML)")
+    parser.add_argument(
+        "--ask",
+        action="store_true",
+        help="ask each target that is written out, and say what answers",
+    )
     parser.add_argument("--json", action="store_true", help="print all effective settings as JSON")
 
 
@@ -53,7 +66,26 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps(_redacted(_effective(config)), indent=2))
     else:
         print(redacted("\n\n".join(filter(None, (_in_words(arguments.file, config), notifiers)))))
+    if arguments.ask and not asyncio.run(_answers(config)):
+        return exit_status.FOUND
     return exit_status.FINE
+
+
+async def _answers(config: Config) -> bool:
+    """Print what answers at each target, to stderr; is it vLLM everywhere?"""
+    neighbours = Neighbours(ProcessListing(config.procfs), config.procfs)
+    once = asyncio.Semaphore(_ASKED_AT_ONCE)
+    async with http.new_session() as session:
+
+        async def ask(target: TargetConfig) -> bool:
+            source = VllmSource(target.identity(), config.scrape_for(target), session, neighbours)
+            async with once:
+                look = (await source.observe()).observation
+            why_not = look.scrape.error if look.reading is None else look.reading.why_not
+            print(redacted(f"{target.name}: {why_not or 'vLLM answers'}"), file=sys.stderr)
+            return why_not is None
+
+        return all(await asyncio.gather(*map(ask, config.targets)))
 
 
 def _effective(config: Config) -> dict[str, Any]:

@@ -22,7 +22,7 @@ HELP = """\
 Shows who holds the memory of this host's GPUs, with a verdict and its reasons for each holder:
 vllm (of a living engine), active, stale (with what to do about it) or unknown. It looks for a few
 seconds, to see who works; what is told only by a long silence (an idle notebook) needs --watch, the
-daemon, or a recording. The exit status is 1 if something is stale.
+daemon, or a recording. The exit status is 1 if something is stale, and 3 if there is no NVIDIA driver to ask.
 
 With --reclaim it ends one stale process and the stale ones that it started: it looks again, says what
 would be freed and whose it is, asks, sends SIGTERM, after a while SIGKILL, and asks the driver whether the
@@ -63,14 +63,16 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.reclaim is not None:
         return _reclaim(arguments)
     _refuse_without_reclaim(arguments)
-    stale = gpus_judging.show(
+    judgement = gpus_judging.show(
         as_json=arguments.json,
         watch=arguments.watch,
         trace=arguments.trace,
         at=arguments.at,
         procfs=arguments.procfs,
     )
-    return exit_status.FOUND if stale else exit_status.FINE
+    if judgement.no_driver:
+        return exit_status.NO_GO
+    return exit_status.FOUND if judgement.stale else exit_status.FINE
 
 
 def _reclaim(arguments: argparse.Namespace) -> int:

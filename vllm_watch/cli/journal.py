@@ -4,16 +4,14 @@ import argparse
 import asyncio
 import json
 import os
-import re
 import sys
 import textwrap
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
-from vllm_watch.cli.helpers import exit_status, state_folder, terminal
+from vllm_watch.cli.helpers import exit_status, moments, state_folder, terminal
 from vllm_watch.errors import WatchError
 from vllm_watch.state import file
 from vllm_watch.state.attempt import Attempt
@@ -31,8 +29,6 @@ examples:
 
 ENTRIES_MAX = 20_000  # all that is kept
 
-_AGO = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
-_UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _COLUMNS_MIN, _COLUMNS_MAX = 60, 160
 
 
@@ -40,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add = parser.add_argument
     add("--json", action="store_true", help="one JSON object an entry")
-    add("--since", metavar="T", type=_since, default=0.0,
+    add("--since", metavar="T", type=moments.moment, default=0.0,
         help="from then on: 90s, 30m, 2h or 7d ago, a date (2026-03-01T12:00, local time), or Unix seconds")  # fmt: skip
     add("--state-dir", metavar="DIR", type=Path,
         help="where it is (default: the state_dir of the configuration that VLLM_WATCH_CONFIG names, else ~/.local/state/vllm-watch)")  # fmt: skip
@@ -112,18 +108,3 @@ def _text(entries: Sequence[Entry], folder: Path) -> str:
                 text, columns, initial_indent=" " * 4, subsequent_indent=" " * 6, break_on_hyphens=False
             )  # fmt: skip
     return "\n".join(lines)
-
-
-def _since(text: str) -> float:
-    if ago := _AGO.fullmatch(text):
-        return time.time() - float(ago[1]) * _UNIT_SECONDS[ago[2]]
-    try:
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is no time: write 30m, 2h, 7d, 2026-03-01 or Unix seconds"
-        ) from None

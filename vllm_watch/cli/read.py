@@ -11,53 +11,99 @@ from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from vllm_watch.cli.helpers import engine_tls
+from vllm_watch.cli.helpers import engine_tls, exit_status
 from vllm_watch.config import load
 from vllm_watch.errors import WatchError
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import Reading
 from vllm_watch.settings.tls import TlsConfig
-from vllm_watch.sources import http
+from vllm_watch.sources import discovery_host, http, what_answered
+from vllm_watch.sources.discovery_host import Neighbours
+from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.reading import Reader
 
 HELP = """\
 Reads one /metrics body, from a file, from a URL or from standard input (-), and shows what vLLM says
-in it, in our fields. A field that this vLLM does not offer is null: unknown, not zero.
+in it, in our fields. A field that this vLLM does not offer is null: unknown, not zero. Without a source
+it reads the vLLM servers of this host, one after another.
 
 examples:
+  vllm-watch read
   vllm-watch read http://127.0.0.1:8000
   vllm-watch read https://10.0.0.7:8000 --ca-file authority.pem --server-name llm.example.org
-  curl -s http://127.0.0.1:8000/metrics | vllm-watch read - --json"""
+  curl -s http://127.0.0.1:8000/metrics | vllm-watch read - --json
+
+exit status: 0 vLLM's metrics, 1 something else answered (it says what), 2 nobody answered, or wrong usage"""
 
 _BODY_BYTES_MAX = 64 << 20
+_HERE = ("localhost", "127.0.0.1", "::1")
 _NOT_FIELDS = frozenset(("engine", "model_name", "created_time"))
 FIELD_NAMES = tuple(f.name for f in fields(EngineSample) if f.name not in _NOT_FIELDS)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("source", metavar="FILE|URL", help="a file, '-', or a vLLM server's URL")
+    parser.add_argument(
+        "source", metavar="FILE|URL", nargs="?", help="a file, '-', or a vLLM server's URL (default: this host's servers)"
+    )  # fmt: skip
     parser.add_argument("--json", action="store_true", help="one JSON object, every field present")
+    parser.add_argument("--api-key-file", metavar="FILE", type=Path, help="file with the key, where /metrics wants one")  # fmt: skip
     engine_tls.add(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read the body; print the fields."""
-    source = arguments.source
-    if source.startswith(("http://", "https://")):
-        tls = load(None, environ={}, tls=engine_tls.said(arguments)).scrape.tls_config
-        body, openmetrics = asyncio.run(_fetch(source, tls))
-    else:
-        body = _from_file(source)
-        openmetrics = body.rstrip().endswith("# EOF")
-    reading = Reader().read(body, openmetrics=openmetrics)
+    """Read each body; print the fields."""
+    if arguments.source is not None:
+        return _read(arguments.source, arguments)
+    found = asyncio.run(discovery_host.servers(ProcessListing(), Path("/proc")))
+    if not found:
+        raise WatchError(discovery_host.NONE_FOUND, "start vLLM, or name its URL")
+    for server in found:
+        if not arguments.json:
+            print(f"{server.url}  {server.model}".rstrip())
+        _read(server.url, arguments)
+    return exit_status.FINE
+
+
+def _read(source: str, arguments: argparse.Namespace) -> int:
+    reading = _of_server(source, arguments) if _is_url(source) else _of_file(source)
     if arguments.json:
         json.dump(reading_to_json(reading), sys.stdout)
         sys.stdout.write("\n")
     else:
         print("\n".join(_lines(reading)))
-    return 0
+    return exit_status.FINE if reading.vllm else exit_status.FOUND
+
+
+def _is_url(source: str) -> bool:
+    return source.startswith(("http://", "https://")) or (
+        ":" in source and not Path(source).exists()
+    )
+
+
+def _of_file(source: str) -> Reading:
+    body = _from_file(source)
+    return Reader().read(body, openmetrics=body.rstrip().endswith("# EOF"))
+
+
+def _of_server(url: str, arguments: argparse.Namespace) -> Reading:
+    """What it says, or what answered in its place. Raises WatchError where nobody answered."""
+    config = load(None, environ={}, targets=[url], tls=engine_tls.said(arguments))
+    url, key = config.targets[0].url, arguments.api_key_file
+    answer = asyncio.run(_fetch(url, config.scrape.tls_config, key))
+    if answer.call.outcome != "ok":
+        if answer.call.status is not None:
+            return Reading(vllm=False, why_not=answer.call.error)
+        cause = f"{url}/metrics cannot be read: {answer.call.error}"
+        raise WatchError(cause, "check the URL, and that vLLM has finished loading")
+    try:
+        openmetrics = "openmetrics-text" in answer.content_type
+        return Reader().read(_text(answer.body, url), openmetrics=openmetrics)
+    except WatchError as error:
+        why_not = what_answered.page(answer.content_type, answer.body) or error.cause
+        return Reading(vllm=False, why_not=why_not)
 
 
 def reading_to_json(reading: Reading) -> dict[str, Any]:
@@ -84,18 +130,15 @@ def _plain(value: Any) -> Any:
     return value
 
 
-async def _fetch(url: str, tls: TlsConfig) -> tuple[str, bool]:
-    url = url.rstrip("/")
-    url = url if url.endswith("/metrics") else url + "/metrics"
+async def _fetch(url: str, tls: TlsConfig, key: Path | None) -> http.Answer:
     limits = http.Limits(5.0, 15.0, _BODY_BYTES_MAX, tls)
+    headers = {"Accept": what_answered.ACCEPT_TEXT}
     async with http.new_session() as session:
-        answer = await http.get(session, url, limits, {"Accept": "text/plain;version=0.0.4"})
-    if answer.call.outcome != "ok":
-        raise WatchError(
-            f"{url} cannot be read: {answer.call.error}",
-            "check the URL, and that vLLM has finished loading",
-        )
-    return _text(answer.body, url), "openmetrics-text" in answer.content_type
+        answer = await what_answered.ask(session, f"{url}/metrics", limits, headers, key)
+        if answer.call.outcome == "refused" and urlsplit(url).hostname in _HERE:
+            neighbours = Neighbours(ProcessListing(), Path("/proc"))
+            answer.call = await neighbours.told(answer.call, url)
+    return answer
 
 
 def _from_file(name: str) -> str:

@@ -1,37 +1,103 @@
-"""`vllm-watch replay`: run a recording through the same judgement as live."""
+"""`vllm-watch replay`: run a recording, a log, or what a Prometheus has stored, through the same judgement as live."""
 
 import argparse
+import time
 from pathlib import Path
 
-from vllm_watch.cli.helpers import exit_status
+from vllm_watch.cli.helpers import connection, exit_status, moments
 from vllm_watch.cli.helpers.replaying import replay
+from vllm_watch.errors import WatchError
 
 HELP = """\
 Run a recording through the same judgement as live, as fast as it goes, and say what it holds. The
 exit status is 0 whatever that is; a recording that cannot be read is an error (2).
 
+A log of vLLM's is judged by its lines about throughput, one every ten seconds: load, hangs, what it may show. Why it
+died is what `vllm-watch diagnose` says.
+
+With --prometheus it judges what a Prometheus (Thanos, Mimir, VictoriaMetrics) has stored of every vLLM that
+it scrapes: incidents with their times, what its alerts said at those times and at healthy ones, and what
+scrapes that far apart cannot show. --report writes the same as one HTML file.
+
 examples:
   vllm-watch replay incident.jsonl.gz                  a summary for people
   vllm-watch replay incident.jsonl.gz --json           its incidents, one JSON object per line
-  vllm-watch replay incident.jsonl.gz --state --json   the state at its end, one object per target"""
+  vllm-watch replay incident.jsonl.gz --state --json   the state at its end, one object per target
+  vllm-watch replay vllm.log                           what its lines about throughput show
+  vllm-watch replay --prometheus http://prometheus:9090 --since 7d
+  vllm-watch replay --prometheus https://mimir/prometheus --header 'X-Scope-OrgID: llm' --match '{namespace="chat"}' --report week.html"""
+
+_ONLY_PROMETHEUS = ("since", "until", "match", "report", "ca_file", "cert_file", "credentials_file")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("trace", metavar="TRACE", type=Path, help="a .jsonl.gz or .jsonl recording")
-    parser.add_argument(
+    add = parser.add_argument
+    add(
+        "trace",
+        metavar="TRACE",
+        type=Path,
+        nargs="?",
+        help="a .jsonl.gz or .jsonl recording, or a log of vLLM's",
+    )
+    add(
         "--config", metavar="FILE", type=Path, help="windows, objectives and thresholds to judge by"
     )
-    parser.add_argument(
-        "--json", action="store_true", help="print incidents as JSON lines, nothing else"
+    add("--json", action="store_true", help="print incidents as JSON lines, nothing else")
+    add("--state", action="store_true", help="print the state at the end, always as JSON")
+    group = parser.add_argument_group("what a Prometheus has stored")
+    add = group.add_argument
+    add("--prometheus", metavar="URL", help="its address, with its path if it has one")
+    add("--since", metavar="T", type=moments.moment, help="from then on: 12h or 7d ago, a date (local time), or Unix seconds (default: 7d)")  # fmt: skip
+    add("--until", metavar="T", type=moments.moment, help="up to then (default: now)")
+    add("--match", metavar="SELECTOR", help="only servers with these labels, such as '{namespace=\"chat\"}'")  # fmt: skip
+    add("--report", metavar="FILE", type=Path, help="write one HTML file")
+    add("--header", metavar="NAME: VALUE", action="append", default=[], help="send this header; may be given again")  # fmt: skip
+    add(
+        "--ca-file", metavar="FILE", type=Path, help="authorities that sign its certificate, in PEM"
     )
-    parser.add_argument(
-        "--state", action="store_true", help="print the state at the end, always as JSON"
-    )
+    add("--cert-file", metavar="FILE", type=Path, help="your certificate with its key, in PEM")
+    add("--credentials-file", metavar="FILE", type=Path, help="file with USER:PASSWORD")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay; the exit status is 0 whatever the recording holds."""
+    if arguments.prometheus is not None:
+        _of_prometheus(arguments)
+        return exit_status.FINE
+    given = next((name for name in _ONLY_PROMETHEUS if getattr(arguments, name) is not None), None)
+    if given is not None:
+        option = f"--{given.replace('_', '-')}"
+        raise WatchError(f"{option} without --prometheus", "name the Prometheus that is meant")
+    if arguments.trace is None:
+        raise WatchError("nothing is named to replay", "name a recording, or --prometheus URL")
     prints = "incidents" if arguments.json else "summary"
     replay(arguments.trace, arguments.config, "state" if arguments.state else prints)
     return exit_status.FINE
+
+
+def _of_prometheus(arguments: argparse.Namespace) -> None:
+    from vllm_watch.cli.helpers.history.judging import Order, judge  # noqa: PLC0415 - brings aiohttp
+
+    if arguments.trace is not None or arguments.state:
+        raise WatchError("--prometheus beside a recording or --state", "leave one out")
+    if "://" not in arguments.prometheus:
+        arguments.prometheus = f"http://{arguments.prometheus}"
+    arguments.url = arguments.prometheus
+    there = connection.of(arguments)
+    until_t = time.time() if arguments.until is None else arguments.until
+    since_t = moments.moment("7d") if arguments.since is None else arguments.since
+    if since_t >= until_t:
+        raise WatchError("--since is not before --until", "write an earlier moment: --since 7d")
+    headers = dict(map(_header, arguments.header))
+    judge(Order(
+        url=there.url, since_t=since_t, until_t=until_t, match=arguments.match or "", headers=headers | there.headers(),
+        tls=there.tls(), config_file=arguments.config, as_json=arguments.json, report=arguments.report,
+    ))  # fmt: skip
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip() or not value.strip().isprintable():
+        raise WatchError("--header: what is given is no header", "write 'NAME: VALUE'")
+    return name.strip(), value.strip()

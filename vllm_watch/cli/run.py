@@ -21,8 +21,8 @@ from vllm_watch.watch.host_loop import GpuSource
 
 HELP = """\
 Watches vLLM servers and this host's GPUs; serves metrics, an API and a page. Needs no configuration:
-without any target it watches http://127.0.0.1:8000, where `vllm serve` listens. SIGHUP reads the
-configuration again; SIGTERM ends it.
+without any target it finds the vLLM servers of this host, by their processes and sockets, says which, and
+follows new ones. SIGHUP reads the configuration again; SIGTERM ends it.
 
 examples:
   vllm-watch run
@@ -81,9 +81,11 @@ def run(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
         if config.targets or config.discovery.any:
             return config
-        return config.model_copy(
-            update={"targets": (TargetConfig(name="vllm", url=DEFAULT_URL, group="vllm"),)}
-        )
+        if config.engine_log is not None:  # of one server, so it is not any that is found
+            only = TargetConfig(name="vllm", url=DEFAULT_URL, group="vllm")
+            return config.model_copy(update={"targets": (only,)})
+        discovery = config.discovery.model_copy(update={"host": True})
+        return config.model_copy(update={"discovery": discovery})
 
     def load_again() -> Config:
         _refuse_empty(arguments.config or Path(os.environ.get(CONFIG_VARIABLE) or os.devnull))

@@ -98,6 +98,7 @@ class Status:
             "uptime_seconds": time.monotonic() - self._started_monotonic,
             "window_seconds": self._board.window_seconds,
             "history_seconds": self._board.history_seconds,
+            "nothing_watched": self._board.nothing_watched,
             "store": self._board.store,
             "notifiers": self._board.notifiers,
             "restarts": self._board.restarts,

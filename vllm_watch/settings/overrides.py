@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from vllm_watch.errors import ConfigError
 from vllm_watch.settings.errors import KeyPath, dotted, model_at
+from vllm_watch.settings.target import named_url
 
 PREFIX = "VLLM_WATCH_"
 CONFIG_VARIABLE = "VLLM_WATCH_CONFIG"
@@ -107,9 +108,9 @@ class Overrides:
             return  # a wrong `targets` in the file is reported as such
         listed = list(listed or ())
         for text in texts:
-            name, _, url = text.rpartition("=") if _has_name(text) else ("", "", text)
-            self._origins["targets", len(listed)] = f"{origin} {name or ''}".strip()
-            listed.append({"name": name, "url": url} if name else {"url": url})
+            target = named_url(text)
+            self._origins["targets", len(listed)] = f"{origin} {target.get('name', '')}".strip()
+            listed.append(target)
         self.data["targets"] = listed
 
     def _unknown(self, variable: str, known: Sequence[str]) -> None:
@@ -119,10 +120,6 @@ class Overrides:
             f"{meant} Keys are joined with two underscores: VLLM_WATCH_SCRAPE__INTERVAL_SECONDS"
         )
         self.errors.append(ConfigError(f"{variable}: is no variable of vllm-watch", remedy))
-
-
-def _has_name(text: str) -> bool:
-    return bool(re.match(r"[^:/?=]*=", text))
 
 
 def _variable(path: KeyPath) -> str:

@@ -60,7 +60,7 @@ class ScrapeSettings(Settings):
     api_key_file: FilePath | None = None
     """File with the bearer key of vLLM's `--api-key`, read again when it changes; a relative path starts at
     the folder of this file.
-    Why: `/metrics` needs no key; `/v1/models` does where vLLM was given one."""
+    Why: `/v1/models` wants it where vLLM was given one. `/metrics` does not; where a proxy asks for a key it is shown this."""
 
     tls_config: TlsConfig = TlsConfig()
 

@@ -4,7 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from ipaddress import ip_network
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -13,7 +13,6 @@ from vllm_watch.samples.target import WATCHER, Target
 from vllm_watch.settings.base import (
     FilePath,
     FilePattern,
-    Name,
     Port,
     Problem,
     Seconds,
@@ -33,11 +32,16 @@ TARGETS_MAX = (
     10_000  # a name and a few windows each; one process keeps up with some hundreds, see docs
 )
 _NAME_CHARACTERS_MAX = 63  # a DNS label: names become paths, labels and Kubernetes names
+_HOST_PORT = re.compile(
+    r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}(/[^?#@\s]*)?"
+)  # as people write it
 _PORT_OF_SCHEME = {"http": 80, "https": 443}
 
 
 def _base_url(value: str) -> str:
     text = value.strip()
+    if _HOST_PORT.fullmatch(text):
+        text = f"http://{text}"
     parts, port = _split(text)
     host = parts.hostname or ""
     shown = f"[{host}]" if ":" in host else host
@@ -68,21 +72,34 @@ def _split(text: str) -> tuple[SplitResult, int | None]:
     return parts, port
 
 
-def _not_the_watcher(value: str) -> str:
+def _target_name(value: str) -> str:
+    """As people call it: of a model's id, say, a slug is made."""
+    name = slug(value)
+    if value and not name:
+        remedy = "use letters and digits; other characters become '-'"
+        raise problem(f"{quoted(value)} is not a name", remedy)
     if value == WATCHER:
         raise problem(f"{quoted(value)} is the watcher's own name", "choose another name")
-    return value
+    return name
 
 
 BaseUrl = Annotated[str, AfterValidator(_base_url)]
-TargetName = Annotated[Name, AfterValidator(_not_the_watcher)]
+TargetName = Annotated[str, AfterValidator(_target_name)]
+
+
+def named_url(text: str) -> dict[str, str]:
+    """`[NAME=]URL`, as on the command line."""
+    name, given, url = text.partition("=")
+    if not given or re.match(r"https?:", text) or "?" in name:
+        return {"url": text}
+    return {"name": name, "url": url}
 
 
 class TargetConfig(Settings):
-    """One vLLM server."""
+    """One vLLM server; `[NAME=]URL` alone will do."""
 
     name: TargetName = ""
-    """What it is called in labels, paths and logs: a slug, unique.
+    """What it is called in labels, paths and logs, unique; of `Org/Model 1` is made `org-model-1`.
     Default: host and port of its URL
     Why: Unique and recognisable without being told."""
 
@@ -123,6 +140,11 @@ class TargetConfig(Settings):
     """The file that this server's output is written to: what it fails of is then told with its incidents.
     Default: none
     Why: Most logs go elsewhere than to a file here."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _just_a_url(cls, value: Any) -> Any:
+        return named_url(value) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _tls_where_it_is_spoken(self) -> "TargetConfig":
@@ -189,6 +211,12 @@ class DiscoverySettings(Sections):
     """Time from one look at the files and names to the next.
     Why: A new server is found while it still loads its weights."""
 
+    host: bool = False
+    """Find the vLLM servers of this host, by their processes and sockets; one that was found stays a target
+    when its process is gone.
+    Default: no; `run` without any target looks for them
+    Why: Who names targets does not want others."""
+
     file_sd: tuple[FilePattern, ...] = Field((), max_length=100)
     """Prometheus `file_sd` files, JSON or YAML, `*` allowed; relative to the folder of this file."""
 
@@ -209,7 +237,7 @@ class DiscoverySettings(Sections):
     @property
     def any(self) -> bool:
         """Is anything looked for?"""
-        return bool(self.file_sd or self.dns or self.kubernetes)
+        return bool(self.host or self.file_sd or self.dns or self.kubernetes)
 
 
 def name_of(url: str) -> str:

@@ -20,7 +20,7 @@ from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import CanarySettings, ScrapeSettings
 from vllm_watch.sources import http
 from vllm_watch.sources.http_session import Session
-from vllm_watch.sources.vllm import read_key
+from vllm_watch.sources.what_answered import read_key
 from vllm_watch.support.redaction import redacted
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"

@@ -39,7 +39,7 @@ def find(
     server = _server(all_, started, port)
     if server is None:
         return {}
-    parts = [each for each in _descendants(server.pid, all_) if each.state not in _GONE]
+    parts = [each for each in descendants(server.pid, all_) if each.state not in _GONE]
     cores = [(each, match[1]) for each in parts if (match := _CORE.match(_title(each)))]
     if cores:
         return _titled(cores, all_, engines)
@@ -58,7 +58,7 @@ def _titled(
         engine = next(iter(engines)) if len(cores) == len(engines) == 1 else rank
         if engine is None or engine not in engines or engine in found:
             return {}
-        workers = [each for each in _descendants(core.pid, all_) if each.state not in _GONE]
+        workers = [each for each in descendants(core.pid, all_) if each.state not in _GONE]
         found[engine] = (core, *workers)
     return found
 
@@ -82,7 +82,7 @@ def _narrowed(
 
 
 def _has_core(facts: ProcessFacts, all_: Processes) -> bool:
-    return any(_CORE.match(_title(part)) for part in _descendants(facts.pid, all_))
+    return any(_CORE.match(_title(part)) for part in descendants(facts.pid, all_))
 
 
 def _is_near(facts: ProcessFacts, started: float, seconds: float) -> bool:
@@ -126,8 +126,8 @@ def _ancestors(facts: ProcessFacts, all_: Processes) -> set[int]:
     return found
 
 
-def _descendants(pid: int, all_: Processes) -> list[ProcessFacts]:
-    """The nearest first."""
+def descendants(pid: int, all_: Processes) -> list[ProcessFacts]:
+    """All that a process has started, and they in turn; the nearest first."""
     children: dict[int | None, list[ProcessFacts]] = {}
     for facts in all_.values():
         children.setdefault(facts.ppid, []).append(facts)

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from vllm_watch.samples.engine import JUDGED, EngineSample
 from vllm_watch.samples.observation import Reading, ServerSample
-from vllm_watch.sources import vllm_names
+from vllm_watch.sources import products, vllm_names
 from vllm_watch.sources.body_deltas import Lines
 from vllm_watch.sources.exposition import Exposition, Layout, Parser
 from vllm_watch.sources.picking import (
@@ -37,11 +37,6 @@ _HISTOGRAM_SUFFIXES = ("_bucket", "_sum", "_count")
 _INFO = frozenset(
     name for field in FIELDS.values() if field.kind is Kind.INFO for name in field.names
 )
-_OTHER_SERVERS = {
-    "sglang:": "SGLang",
-    "tgi_": "Text Generation Inference",
-    "nv_inference_": "Triton",
-}
 
 
 class Reader:
@@ -347,9 +342,9 @@ def _serves_openai(by_name: Mapping[str, list[Row]]) -> bool:
 def _why_not_vllm(by_name: Mapping[str, list[Row]]) -> str:
     if not by_name:
         return "the body has no series at all"
-    for prefix, product in _OTHER_SERVERS.items():
-        if any(name.startswith(prefix) for name in by_name):
-            return f"these are the metrics of {product}, not of vLLM"
+    if (who := products.whose(by_name)) is not None:
+        engine = ": name the engine that it watches" if who == products.OURS else ""
+        return f"these are the metrics of {who}, not of vLLM{engine}"
     if _serves_openai(by_name):
         return (
             "an API server answers, but no vllm: series are there: vLLM runs with "

@@ -1,6 +1,6 @@
 """Which TCP sockets listen in a network namespace, and which sockets a process holds: from /proc alone.
 
-Source: proc(5), Linux Documentation/networking/proc_net_tcp.rst.
+Source: proc(5), Linux Documentation/networking/proc_net_tcp.rst, net/ipv4/fib_trie.c (fib_trie_seq_show).
 """
 
 import ipaddress
@@ -69,6 +69,19 @@ def lines(path: Path) -> list[str]:
         raise
     except OSError:  # no IPv6, or gone
         return []
+
+
+def local_v4(net: Path) -> set[str]:
+    """The IPv4 addresses of the network namespace itself. Raises PermissionError."""
+    found: set[str] = set()
+    last = ""
+    for line in lines(net / "fib_trie"):
+        text = line.strip()
+        if text.startswith("|-- "):
+            last = text.removeprefix("|-- ")
+        elif text == "/32 host LOCAL":
+            found.add(last)
+    return found
 
 
 def _address(text: str) -> str:

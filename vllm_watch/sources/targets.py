@@ -1,4 +1,4 @@
-"""Which targets there are: those written out, and those of file_sd files, DNS names and Kubernetes, joined.
+"""Which targets there are: those written out, and those of this host, file_sd files, DNS names and Kubernetes, joined.
 
 The daemon calls `refresh` at its own pace; what it gets is a whole list or nothing new. What goes
 wrong is said once, and never makes a list shorter that was good.
@@ -18,12 +18,14 @@ from vllm_watch.settings.target import TARGETS_MAX, TargetConfig, named
 from vllm_watch.sources import discovery_dns, discovery_scope
 from vllm_watch.sources.discovery_dns import DnsTargets, Resolve
 from vllm_watch.sources.discovery_files import FileTargets
+from vllm_watch.sources.discovery_host import NONE_FOUND, REMEDY, HostTargets
 
 if TYPE_CHECKING:
     from vllm_watch.sources.discovery_kubernetes import KubernetesTargets
 
 _log = structlog.get_logger()
 
+_NONE_SECONDS = 5.0  # who has just started vLLM looks at the page
 _CLOSE_SECONDS = 2.0  # a watch that is cancelled ends at once
 # Pods come and go in crowds. An engine that is told to end takes longer to close its port.
 _CROWD_SECONDS = 0.1
@@ -40,6 +42,7 @@ class Discovery:
         self._config = config
         self._files: FileTargets | None = None
         self._names: list[DnsTargets] = []
+        self._host: HostTargets | None = None
         self._pods: list[KubernetesTargets] = []
         self._ending: list[asyncio.Task[None]] = []
         self._news = asyncio.Event()  # of pods
@@ -64,6 +67,7 @@ class Discovery:
         self._ending += [task for each in left for task in followed[each].close()]
         self._config = config
         self._files = self._read_files(settings.file_sd)
+        self._host = HostTargets(config.procfs) if settings.host else None
         self._names = [
             remembered.get(dns) or DnsTargets(dns, self._resolve) for dns in settings.dns
         ]
@@ -86,6 +90,11 @@ class Discovery:
     def problems(self) -> Mapping[str, str]:
         """What is wrong now, in words, by file or host name; empty when all is well."""
         return self._problems
+
+    @property
+    def nothing_found(self) -> str | None:
+        """Why nothing is watched, in words, where this host's servers are looked for and none was found."""
+        return f"{NONE_FOUND}: {REMEDY}" if self._host and self._targets == () else None
 
     async def wait(self, seconds: float) -> None:
         """Wait so long, or until pods have come or gone: one that is deleted falls silent the next moment."""
@@ -112,7 +121,11 @@ class Discovery:
             return None
         config = self._config
         if due:
-            self._due_s = now_monotonic + config.discovery.refresh_seconds
+            waits_for_one = config.discovery.host and not self._targets
+            seconds = config.discovery.refresh_seconds
+            self._due_s = now_monotonic + (
+                min(seconds, _NONE_SECONDS) if waits_for_one else seconds
+            )
             self._seen = await self._looked(now_monotonic)
         found, problems = await self._found()
         if config is not self._config:
@@ -142,6 +155,8 @@ class Discovery:
         if self._files is not None:
             found, problems = await asyncio.to_thread(self._files.read)
             found = self._without_key(found)
+        if self._host is not None:
+            found += await self._host.read()
         names = self._names
         looked_up = await asyncio.gather(*(name.read(now_monotonic) for name in names))
         for name, targets in zip(names, looked_up, strict=True):

@@ -10,7 +10,6 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -19,21 +18,19 @@ from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.samples.record import changed
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
-from vllm_watch.sources import http, own_trouble
+from vllm_watch.sources import http, own_trouble, what_answered
 from vllm_watch.sources.body_deltas import Lines
+from vllm_watch.sources.discovery_host import Neighbours
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.reading import Reader
-from vllm_watch.support.redaction import never_show, redacted
+from vllm_watch.support.redaction import redacted
 
 IDENTIFY_SECONDS = 600.0
 """How often version and models are asked again: LoRA adapters may come and go without a restart."""
 
-_API_KEY_BYTES_MAX = 8192
 _JSON_BYTES_MAX = 1 << 20
 _MODELS_MAX = 100
 _LOOPBACK = ("localhost", "127.", "::1")
-# Only this: up to vLLM 0.8.4 a word of OpenMetrics brings OpenMetrics, which costs more to write.
-_ACCEPT_TEXT = "text/plain;version=0.0.4"
 
 
 class Look(NamedTuple):
@@ -48,7 +45,10 @@ class Look(NamedTuple):
 class VllmSource:
     """Asks one server. Looks must not overlap; the session is shared and belongs to the caller."""
 
-    def __init__(self, target: Target, settings: ScrapeSettings, session: Session) -> None:
+    def __init__(
+        self, target: Target, settings: ScrapeSettings, session: Session, neighbours: Neighbours | None = None
+    ) -> None:  # fmt: skip
+        """`neighbours` are told of where a target on this host refuses."""
         self.target = target
         self._settings = settings
         self._session = session
@@ -62,7 +62,9 @@ class VllmSource:
         # Between machines a body of 50 kB is worth packing; on one machine it only costs the engine.
         self.local = host.startswith(_LOOPBACK)  # are this host's GPUs those it may run on?
         packed = "identity" if self.local else "gzip"
-        self._headers = {"Accept": _ACCEPT_TEXT, "Accept-Encoding": packed}
+        self._headers = {"Accept": what_answered.ACCEPT_TEXT, "Accept-Encoding": packed}
+        self._neighbours = neighbours
+        self._answered = False
         self._arrived = (0.0, 0.0)
         self._next_health_s = float("-inf")
         self._next_identify_s = float("-inf")
@@ -100,12 +102,18 @@ class VllmSource:
         return Look(observation, body, tuple(calls), lines if body is not None else None)
 
     async def _metrics(self) -> http.Answer:
-        answer = await http.get(self._session, self._metrics_url, self._limits, self._headers)
+        answer = await what_answered.ask(
+            self._session, self._metrics_url, self._limits, self._headers, self._settings.api_key_file,
+            known=self._answered,
+        )  # fmt: skip
+        if answer.call.outcome == "refused" and self.local and self._neighbours is not None:
+            answer.call = await self._neighbours.told(answer.call, self.target.url)
         # Counters are as old as the answer, not as the question: a busy server answers late. Nor as old as
         # this moment: with many targets an answer may wait for its turn.
         arrived_s = answer.arrived_monotonic_s
         self._arrived = time.time() - (time.monotonic() - arrived_s), arrived_s
         if answer.call.outcome == "ok":
+            self._answered = True
             self._metrics_url = answer.url  # so that an old vLLM's redirect is followed once
         else:  # by the next answer it may be another vLLM
             self._metrics_url = f"{self.target.url}/metrics"
@@ -126,8 +134,7 @@ class VllmSource:
             cause = f"byte {error.start} of the body is not UTF-8"
         except ExpositionError as error:
             cause = error.cause
-        if "html" in answer.content_type:
-            cause = f"an HTML page was sent, not metrics ({cause})"
+        cause = what_answered.page(answer.content_type, answer.body) or cause
         return replace(call, outcome="garbled", error=redacted(cause)), None, None
 
     async def _health(self) -> Call:
@@ -156,7 +163,7 @@ class VllmSource:
         headers = {}
         if self._settings.api_key_file is not None:
             try:
-                key = await asyncio.to_thread(read_key, self._settings.api_key_file)
+                key = await asyncio.to_thread(what_answered.read_key, self._settings.api_key_file)
             except OSError as error:
                 said = f"the API key file cannot be read: {error.strerror}"
                 return Call(outcome="http", error=said)
@@ -210,11 +217,3 @@ def _models(said: Any) -> Mapping[str, Any]:
 
 def _switch(name: str) -> Callable[[Any], Mapping[str, Any]]:
     return lambda said: {name: bool(said[f"is_{name}"])}
-
-
-def read_key(path: Path) -> str:
-    """Read a bearer key; it is in a file so that it can be changed while we run. Raises OSError."""
-    with path.open() as file:
-        key = file.read(_API_KEY_BYTES_MAX).strip()
-    never_show(key)
-    return key

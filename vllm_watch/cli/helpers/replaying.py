@@ -7,6 +7,7 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -14,15 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from vllm_watch import config as configuration
+from vllm_watch.cli.helpers.progress import Progress
 from vllm_watch.cli.helpers.replay_summary import Summary
 from vllm_watch.cli.read import reading_to_json
 from vllm_watch.incidents.incident import published
 from vllm_watch.samples.observation import Observation, Reading
-from vllm_watch.sources import recording
+from vllm_watch.sources import log_history, recording
 from vllm_watch.sources.reading import Reader
 from vllm_watch.watch.host_watch import HostWatch
 from vllm_watch.watch.site_watch import SiteWatch
 from vllm_watch.watch.watch import Watch
+
+_TOLD_EVERY = 200  # looks
 
 
 def replay(trace: Path, config_file: Path | None, prints: str) -> None:
@@ -63,12 +67,21 @@ def _watch(config: configuration.Config, url: str) -> Watch:
 
 
 def _observations(trace: Path) -> Iterator[Observation]:
+    if log_history.is_log(trace):
+        yield from log_history.observations(trace)
+        return
     readers: dict[str, Reader] = {}
-    for raw in recording.read(trace):
+    progress = Progress()
+    for number, raw in enumerate(recording.read(trace)):
+        if not number % _TOLD_EVERY:
+            progress.tell(
+                f"{trace.name}: {number} looks, up to {time.strftime('%Y-%m-%d %H:%M', time.gmtime(raw.t))} UTC"
+            )
         reader = readers.get(raw.target)
         if reader is None:
             reader = readers[raw.target] = Reader()
         yield recording.to_observation(raw, reader)
+    progress.close()
 
 
 def _state(watch: Watch) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import TextIO
 _COLUMNS, _LINES = 100, 24  # where the output is no terminal
 
 
-def columns(low: int = 1, high: int = 10_000) -> int:
-    """Its width, within bounds between which a text can be read."""
-    return min(max(shutil.get_terminal_size((_COLUMNS, _LINES)).columns, low), high)
+def columns(low: int = 1, high: int = 10_000, *, elsewhere: int = _COLUMNS) -> int:
+    """Its width, or `elsewhere` in a pipe (COLUMNS says otherwise), within bounds between which a text can be read."""
+    return min(max(shutil.get_terminal_size((elsewhere, _LINES)).columns, low), high)
 
 
 def takes_colours(stream: TextIO) -> bool:

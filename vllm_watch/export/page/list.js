@@ -55,7 +55,7 @@ export class List {
     $("more").hidden = left === 0;
     setText($("more"), `Show ${Math.min(left, ROWS_MORE)} more${left > ROWS_MORE ? ` of ${format.count(left)}` : ""}${ill ? `; ${format.count(ill)} of them need attention` : left === 1 ? " that is well" : " that are well"}`);
     $("empty").hidden = found.length > 0 || this.page.watcher === null;
-    setText($("empty"), this.rows.size ? "No target matches." : "No target is watched. Start with --target http://HOST:8000, or name them in the configuration.");
+    setText($("empty"), this.rows.size ? "No target matches." : this.page.watcher?.nothing_watched ?? "No target is watched. Start with --target HOST:8000, or name them in the configuration.");
     $("columns-head").hidden = shown.length === 0;
     $("search-label").hidden = this.rows.size < SEARCH_FROM;
     this.drawFilters(rows);

@@ -2,14 +2,13 @@
 
 Every process has its own view, /proc/PID/net: that of its network namespace. So a server in a container is
 found by its port too, and is not taken for one of another container.
-Source: Linux net/ipv4/fib_trie.c (fib_trie_seq_show).
 """
 
 import os
 from ipaddress import ip_address
 from pathlib import Path
 
-from vllm_watch.sources.sockets import lines, listening
+from vllm_watch.sources.sockets import lines, listening, local_v4
 
 
 def sockets(procfs: Path, pid: int, port: int) -> set[int]:
@@ -32,20 +31,8 @@ def same_network(procfs: Path, pid: int) -> bool:
 def is_local(addresses: frozenset[str], procfs: Path, pid: int | None) -> bool:
     """Is one of them an address of the process's network namespace? None: of our own."""
     folder = Path("/proc/self/net") if pid is None else procfs / str(pid) / "net"
-    local = _local_v4(folder) | _local_v6(folder)
+    local = local_v4(folder) | _local_v6(folder)
     return any(ip_address(each).is_loopback or each in local for each in addresses)
-
-
-def _local_v4(folder: Path) -> set[str]:
-    found: set[str] = set()
-    last = ""
-    for line in lines(folder / "fib_trie"):
-        text = line.strip()
-        if text.startswith("|-- "):
-            last = text.removeprefix("|-- ")
-        elif text == "/32 host LOCAL":
-            found.add(last)
-    return found
 
 
 def _local_v6(folder: Path) -> set[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from vllm_watch.capacity.plan import Checkpoint
-from vllm_watch.cli.helpers import checkpoints
+from vllm_watch.cli.helpers import checkpoints, progress
 from vllm_watch.errors import WatchError
 
 _CONFIG_BYTES_MAX = 16 << 20  # an index of a checkpoint of a trillion parameters has 8 MB
@@ -46,7 +46,8 @@ def find_checkpoint(
         here = path if path.is_dir() else _in_cache(named, environment)
         if here is None:
             if from_hub and _REPOSITORY.fullmatch(named):
-                return _of_hub(named, environment, weights_gib)
+                with progress.waiting(f"asking the hub for {named}"):
+                    return _of_hub(named, environment, weights_gib)
             where = checkpoints.hub_cache(environment)
             raise WatchError(
                 f"{named}: there is no such file or folder, nor is it in the hub's cache ({where})",

@@ -41,14 +41,17 @@ class Judgement:
     t: float  # Unix seconds
     gpus: tuple[GpuHolders, ...]
     note: str = ""  # why there are none, in words
+    no_driver: bool = False
 
     @property
     def stale(self) -> bool:
         return any(each.has_stale for each in self.gpus)
 
 
-def show(*, as_json: bool, watch: bool, trace: Path | None, at: float | None, procfs: Path) -> bool:
-    """Judge and print; return whether something is stale.
+def show(
+    *, as_json: bool, watch: bool, trace: Path | None, at: float | None, procfs: Path
+) -> Judgement:
+    """Judge and print.
 
     Raises:
         WatchError: the arguments do not go together, or nothing can be read.
@@ -60,14 +63,14 @@ def show(*, as_json: bool, watch: bool, trace: Path | None, at: float | None, pr
             raise WatchError("--watch with --trace", "a recording does not change: leave one out")
         judgement = of_recording(trace, at)
         _print(judgement, as_json=as_json, local=False)
-        return judgement.stale
+        return judgement
     if not procfs.is_dir():
         raise WatchError(f"--procfs {procfs}: no such folder", "give the host's /proc as mounted")
     printed = lambda now: _print(now, as_json=as_json, local=True, clear=watch)  # noqa: E731
     judgement = asyncio.run(_of_host(procfs, printed if watch else None))
     if not watch:
         _print(judgement, as_json=as_json, local=True)
-    return judgement.stale
+    return judgement
 
 
 def of_recording(trace: Path, at: float | None) -> Judgement:
@@ -106,7 +109,7 @@ async def _of_host(procfs: Path, each: Callable[[Judgement], None] | None) -> Ju
             reading = await source.read()
             number += 1
             found = judge.look(time.monotonic(), reading.t, _gpus(reading))
-            judgement = Judgement(t=reading.t, gpus=found, note=_note(reading))
+            judgement = Judgement(t=reading.t, gpus=found, note=_note(reading), no_driver=reading.status == "no_driver")  # fmt: skip
             if each is not None:
                 each(judgement)
             elif number >= LOOKS or not found:

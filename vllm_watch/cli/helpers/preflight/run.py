@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import NoReturn
 
-from vllm_watch.cli.helpers import exit_status, terminal
+from vllm_watch.cli.helpers import exit_status, progress, terminal
 from vllm_watch.cli.helpers.preflight import text as preflight_text
 from vllm_watch.cli.helpers.preflight.facts import gather
 from vllm_watch.cli.helpers.preflight.gpus import GpuLooks, with_gpus
@@ -34,7 +34,11 @@ def preflight(order: Order) -> int:
     # As a container's first process we would not be ended by SIGTERM without a handler of our own.
     signal.signal(signal.SIGTERM, _ended)
     known = gather(order.words, dict(os.environ), will_exec=order.execute)
-    facts = asyncio.run(_with_gpus(known, order.wait_seconds))
+    if order.wait_seconds:  # it tells what it waits for itself
+        facts = asyncio.run(_with_gpus(known, order.wait_seconds))
+    else:
+        with progress.waiting("looking at who uses the GPUs"):
+            facts = asyncio.run(_with_gpus(known, 0.0))
     verdict = judge(facts)
     _say(order, facts, verdict)
     if not verdict.go:

@@ -178,7 +178,7 @@ class TopApp(App[None]):
             return "waiting for the first answer"
         if self._rows:
             return f"nothing contains '{self._wanted}' (escape shows all)"
-        return self._status.not_ready or "no target is watched"
+        return self._status.not_ready or self._status.nothing_watched or "no target is watched"
 
     def _cursor(self) -> int:
         names = [row.name for row in self._shown]

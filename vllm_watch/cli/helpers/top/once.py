@@ -17,6 +17,8 @@ from vllm_watch.cli.helpers.top import story as top_story
 from vllm_watch.cli.helpers.top.status import Daemon, Status
 from vllm_watch.signals.holders.records import STALE
 
+_PIPE_COLUMNS = 2000  # nothing is cut off for a file or a mail
+_HEADER_COLUMNS = 160  # and rules: they fill the width
 _HEIGHT = 200  # lines: nothing scrolls, so what is wrong is told whole
 _ENGINES_MAX = 40  # of those that are well; what is ill is all told
 
@@ -35,12 +37,15 @@ def show(daemon: Daemon, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(as_data(status), separators=(",", ":")))
         return
-    width, colours = terminal.columns(), terminal.takes_colours(sys.stdout)
+    width = terminal.columns(elsewhere=_PIPE_COLUMNS)
+    colours = terminal.takes_colours(sys.stdout)
     console = Console(width=width, no_color=not colours, force_terminal=colours, highlight=False)
     for part in parts(daemon.url, status, width):
         # A line is as wide as its text: blanks behind it are only in the way of a log.
         for line in part.split("\n"):
             line.rstrip()
+            if line.plain.endswith("───"):
+                line.right_crop(max(0, len(line) - _HEADER_COLUMNS))
             console.print(line, no_wrap=True, overflow="crop", crop=True)
 
 
@@ -56,7 +61,7 @@ def parts(url: str, status: Status, width: int) -> list[Text]:
         engines.append(top_rows.folded(rows[len(shown) :]))
     told = [row for row in rows if row.target.incidents] or rows[:1]
     found = [
-        top_panels.header(url, status, None, 0.0, width),
+        top_panels.header(url, status, None, 0.0, min(width, _HEADER_COLUMNS)),
         top_story.wrong(status, width, _HEIGHT),
         Text("\n", no_wrap=True).join(engines),
         top_panels.gpus(status.gpus, width, _HEIGHT),

@@ -188,7 +188,7 @@ def columns_for(width: int, rows: Sequence[Row]) -> list[Column]:
     while len(chosen) > 1 and _width(chosen) > width:
         chosen.remove(max(chosen, key=lambda column: column.rank))
     longest = max((len(row.name) for row in rows), default=0)
-    chosen = _grown(chosen, "ENGINE", min(longest, _NAME_MAX), width)
+    chosen = _grown(chosen, "ENGINE", min(longest, max(_NAME_MAX, width // 4)), width)
     return _grown(chosen, "", POINTS_MAX, width)
 
 

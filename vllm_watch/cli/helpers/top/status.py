@@ -138,6 +138,7 @@ class Status(BaseModel):
     t: float  # Unix seconds, by the daemon's clock
     window_seconds: float
     not_ready: str | None = None
+    nothing_watched: str | None = None
     uptime_seconds: float | None = None
     sources: dict[str, SourceStatus] = {}  # of the daemon's host
     store: StoreStatus | None = None  # None: there is no state folder

@@ -202,8 +202,7 @@ def watcher(status: Status | None, width: int) -> Text:
 
 def watcher_troubles(status: Status) -> Iterable[str]:
     """Yield what keeps the watcher from seeing, keeping or doing what it should."""
-    if status.not_ready:
-        yield status.not_ready
+    yield from filter(None, (status.not_ready, status.nothing_watched))
     late = sum(_late(target, status.t) for target in status.targets)
     if late:
         yield f"{_targets(late)} not looked at lately"

@@ -1,0 +1,104 @@
+"""This host's vLLM servers, found in /proc: real processes with real sockets, and command lines that only look so."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.fake_vllm import vllm_serve
+from vllm_watch.config import Config
+from vllm_watch.settings.target import DiscoverySettings
+from vllm_watch.sources import host_servers
+from vllm_watch.sources.discovery_host import servers
+from vllm_watch.sources.process_listing import ProcessListing
+from vllm_watch.sources.targets import Discovery
+
+PROC = Path("/proc")
+
+
+async def found():
+    return {each.url: each for each in await servers(ProcessListing(), PROC)}
+
+
+@pytest.mark.parametrize(
+    ("command", "after"),
+    [
+        ("vllm serve m --port 8001", ("m", "--port", "8001")),
+        ("/usr/bin/python3 /opt/bin/vllm serve m", ("m",)),
+        ("python3.12 -m vllm.entrypoints.openai.api_server --model m", ("--model", "m")),
+        ("python -u -m vllm.entrypoints.cli.main serve m", ("m",)),
+        ("python /src/vllm/entrypoints/openai/api_server.py --model m", ("--model", "m")),
+        ("vllm bench serve", None),
+        ("vllm-watch preflight -- vllm serve m", None),
+        ("docker run image vllm serve m", None),
+        ("grep -r vllm serve", None),
+        ("ssh gpu-7 vllm serve m", None),
+        ("bash -c vllm serve m", None),
+        ("", None),
+    ],
+)
+def test_only_the_server_itself_is_one(command, after):
+    """Who starts it, looks for it or mentions it is none."""
+    assert host_servers.arguments(command.split()) == after
+
+
+async def test_servers_are_found_by_command_line_and_socket(tmp_path):
+    """Each at its own port, with the model that its command line names."""
+    async with (
+        vllm_serve(tmp_path / "a", "serve", "meta/llama", "--port", "{port}") as (_, first),
+        vllm_serve(tmp_path / "b", "serve", "x", "--served-model-name", "qwen", "--port={port}") as (_, second),
+    ):  # fmt: skip
+        here = await found()
+    assert here[f"http://127.0.0.1:{first}"].model == "llama"
+    assert here[f"http://127.0.0.1:{second}"].model == "qwen"
+
+
+async def test_a_port_that_the_command_line_does_not_tell_is_asked(tmp_path):
+    """--config may name any port: the sockets say which, and the answer that it is vLLM's."""
+    async with vllm_serve(tmp_path, "serve", "--config", "serve.yaml") as (_, port):
+        here = await found()
+    assert here[f"http://127.0.0.1:{port}"].model == "model-8b"
+
+
+async def test_one_that_loads_is_found_before_it_listens(tmp_path):
+    """vLLM listens once its weights are loaded; it is watched as starting until then."""
+    script = tmp_path / "vllm"
+    script.write_text("import time\ntime.sleep(600)\n")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(script), "serve", "m", "--port", "18437"
+    )
+    try:
+        async with asyncio.timeout(20):
+            while "http://127.0.0.1:18437" not in await found():
+                await asyncio.sleep(0.1)
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def test_what_was_found_stays_and_new_ones_are_followed(tmp_path):
+    """A server whose process is gone has crashed, and has not left."""
+    config = Config(discovery=DiscoverySettings(host=True, refresh_seconds=1))
+    discovery = Discovery(config)
+
+    def urls(targets):
+        return {each.url for each in targets or ()}
+
+    async with vllm_serve(tmp_path / "a", "serve", "m", "--port", "{port}") as (_, first):
+        assert f"http://127.0.0.1:{first}" in urls(await discovery.refresh(0))
+    async with vllm_serve(tmp_path / "b", "serve", "m", "--port", "{port}") as (_, second):
+        now_s, both = 0.0, set()
+        async with asyncio.timeout(20):
+            while f"http://127.0.0.1:{second}" not in both:
+                both |= urls(await discovery.refresh(now_s := now_s + 60))
+                await asyncio.sleep(0.1)
+    assert f"http://127.0.0.1:{first}" in both
+
+
+async def test_without_any_server_it_is_said(tmp_path):
+    """A procfs without processes, and nothing on the usual port of ours."""
+    discovery = Discovery(Config(discovery=DiscoverySettings(host=True), procfs=tmp_path))
+    assert await discovery.refresh(0) == ()
+    assert "no vLLM server runs on this host" in discovery.nothing_found
+    assert "--target HOST:PORT" in discovery.nothing_found

@@ -1,0 +1,184 @@
+"""What answered in the place of vLLM, each as a real small server: the sentence, in `read` and as `run` says it."""
+
+import asyncio
+import json
+import ssl
+import sys
+
+import pytest
+
+from tests.daemon_process import daemon
+from tests.export.certificates import Authority
+from tests.fake_vllm import BODY, free_port
+from tests.sources.wire import wire
+from vllm_watch.samples.target import Target
+from vllm_watch.settings.stages import ScrapeSettings
+from vllm_watch.sources import http
+from vllm_watch.sources.vllm import VllmSource
+
+HTML = "<!DOCTYPE html><html><head><title>Sign in</title></head><body></body></html>"
+
+
+def answers(body="", **said):
+    async def handler(request):
+        await request.answer(body, **said)
+
+    return handler
+
+
+def only_with(key):
+    async def handler(request):
+        if request.headers.get("authorization") == f"Bearer {key}":
+            await request.answer(BODY.read_text())
+        else:
+            await request.answer(status="401 Unauthorized")
+
+    return handler
+
+
+async def look(url, **settings):
+    scrape = ScrapeSettings.model_validate({"timeout_seconds": 20, **settings})
+    async with http.new_session() as session:
+        return (await VllmSource(Target(name="t", url=url), scrape, session).observe()).observation
+
+
+async def read(*arguments):
+    """(exit status, stdout, stderr) of `vllm-watch read`."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "vllm_watch", "read", *map(str, arguments), stdout=-1, stderr=-1
+    )
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    return process.returncode, out.decode(), err.decode()
+
+
+ANSWERS = [
+    (answers(status="401 Unauthorized"), "HTTP 401: it wants a key: put it into a file, and name that in scrape.api_key_file"),
+    (answers(status="403 Forbidden"), "HTTP 403: it wants a key"),
+    (answers(status="302 Found", headers={"Location": "https://sso.example.org/login"}),
+     "HTTP 302: it redirects to https://sso.example.org/login"),
+    (answers(HTML, headers={"Content-Type": "text/html"}), "an HTML page titled 'Sign in' was sent, not metrics"),
+    (answers(HTML), "an HTML page titled 'Sign in' was sent, not metrics"),
+    (answers(status="404 Not Found"), "HTTP 404: nothing at /metrics"),
+    (answers('{"detail": "x"}\n'), "line 1"),
+]  # fmt: skip
+BODIES = [
+    ("vllm_watch_build_info{version=\"1\"} 1\n", "vllm-watch, not of vLLM: name the engine"),
+    ("go_goroutines 3\nprometheus_build_info{version=\"3\"} 1\n", "the metrics of Prometheus"),
+    ("sglang:num_running_reqs 1\n", "the metrics of SGLang"),
+    ("tgi_queue_size 1\n", "the metrics of Text Generation Inference"),
+    ("llamacpp:requests_processing 1\n", "the metrics of llama.cpp"),
+    ("nv_inference_count 1\n", "the metrics of Triton"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("handler", "sentence"), ANSWERS)
+async def test_an_answer_that_is_no_metrics(handler, sentence):
+    """The daemon's look and `read` say the same; `read` exits 1, for something did answer."""
+    async with wire(metrics=handler) as server:
+        seen = await look(server.url)
+        status, out, _ = await read(server.url, "--json")
+    assert seen.reading is None
+    assert sentence in seen.scrape.error
+    assert (status, json.loads(out)["vllm"]) == (1, False)
+    assert sentence in json.loads(out)["why_not"]
+
+
+@pytest.mark.parametrize(("body", "sentence"), BODIES)
+async def test_metrics_of_another_program(body, sentence):
+    """It is called by its name."""
+    async with wire(metrics=body) as server:
+        seen = await look(server.url)
+        status, out, _ = await read(server.url)
+    assert sentence in seen.reading.why_not
+    assert status == 1
+    assert sentence in out
+
+
+async def test_a_key_is_shown_to_who_asks_for_one(tmp_path):
+    """Asked without first; a wrong key is said to be wrong."""
+    right, wrong = tmp_path / "right", tmp_path / "wrong"
+    right.write_text("one\n")
+    wrong.write_text("two\n")
+    async with wire(metrics=only_with("one")) as server:
+        assert (await look(server.url, api_key_file=right)).reading.vllm
+        shown = [r.headers.get("authorization") for r in server.requests if r.path == "/metrics"]
+        refused = await look(server.url, api_key_file=wrong)
+        status, _, _ = await read(server.url, "--api-key-file", right)
+    assert shown == [None, "Bearer one"]
+    assert refused.scrape.error == "HTTP 401: it refuses the key of scrape.api_key_file"
+    assert status == 0
+
+
+async def test_plain_http_to_a_port_of_tls(tmp_path):
+    """It ends the connection without a word; that it speaks TLS shows in a handshake. No engine that is down."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*Authority(tmp_path).signs("server").as_strings)
+    server = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", 0, ssl=context)
+    async with server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        seen = await look(url)
+        status, _, err = await read(url)
+    assert seen.scrape.outcome == "tls"
+    assert (
+        seen.scrape.error == "it speaks TLS, and was asked in plain HTTP: write https:// in its URL"
+    )
+    assert status == 2
+    assert "write https:// in its URL" in err
+
+
+async def test_tls_to_a_port_of_plain_http():
+    """OpenSSL's words for it ("wrong version number") help nobody."""
+
+    async def refuse(reader, writer):
+        await reader.read(100)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        seen = await look(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    assert seen.scrape.outcome == "tls"
+    assert (
+        seen.scrape.error == "it speaks plain HTTP, and was asked in TLS: write http:// in its URL"
+    )
+
+
+async def test_the_address_of_the_openai_api_is_refused():
+    """/v1 too much: said before anything is asked, by `read` as by a configuration."""
+    status, _, err = await read("http://127.0.0.1:8000/v1")
+    assert status == 2
+    assert "leave /v1 out" in err
+
+
+async def test_a_name_that_is_not_known():
+    status, _, err = await read("http://no-such-host.invalid:8000")
+    assert status == 2
+    assert "the host name does not resolve" in err
+
+
+async def test_a_refusal_says_whether_any_vllm_runs_here(tmp_path):
+    """Nothing listens: is it the wrong port, or is there no vLLM at all? The daemon and its page say it."""
+    url = f"http://127.0.0.1:{free_port()}"
+    async with daemon("--target", f"a={url}", "--procfs", tmp_path) as process:
+        status = await process.until(lambda status: status["targets"][0]["signals"])
+    said = status["targets"][0]["signals"]["state_text"]
+    assert "connection refused" in said
+    assert "no vLLM process is seen on this host" in said
+    code, _, err = await read(url)
+    assert code == 2
+    assert "on this host" in err
+
+
+async def test_check_config_asks_each_target(tmp_path):
+    """--ask: exit status 1 where one is not vLLM, and what it is."""
+    async with wire(metrics="sglang:num_running_reqs 1\n") as other, wire(metrics=BODY.read_text()) as engine:  # fmt: skip
+        file = tmp_path / "watch.yaml"
+        file.write_text(f"targets:\n- {{name: a, url: '{engine.url}'}}\n- {{name: b, url: '{other.url}'}}\n")  # fmt: skip
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "vllm_watch", "check-config", str(file), "--ask", stdout=-1, stderr=-1
+        )  # fmt: skip
+        _, err = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 1
+    assert sorted(err.decode().splitlines()) == [
+        "a: vLLM answers",
+        "b: these are the metrics of SGLang, not of vLLM",
+    ]

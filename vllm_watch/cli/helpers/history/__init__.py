@@ -1,0 +1,1 @@
+"""What a Prometheus has stored, judged: replay --prometheus."""

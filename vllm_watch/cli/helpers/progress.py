@@ -1,0 +1,54 @@
+"""A line on the terminal about work that takes over two seconds; it is gone when the work is done.
+
+Where stderr is no terminal nothing is said: a log or a pipe wants results alone.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+AFTER_SECONDS = 2.0
+_EVERY_SECONDS = 0.25
+_CLEAR = "\r\033[K"
+
+
+class Progress:
+    """Says how far it is, over itself. Close it before anything else is printed."""
+
+    def __init__(self) -> None:
+        self._due_s = time.monotonic() + AFTER_SECONDS
+        self._shown = False
+        self._on = sys.stderr.isatty()
+
+    def tell(self, text: str) -> None:
+        """Say it, where it is time to."""
+        now_s = time.monotonic()
+        if not self._on or now_s < self._due_s:
+            return
+        self._due_s, self._shown = now_s + _EVERY_SECONDS, True
+        sys.stderr.write(_CLEAR + text)
+        sys.stderr.flush()
+
+    def close(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            sys.stderr.write(_CLEAR)
+            sys.stderr.flush()
+        self._on = self._shown = False
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """Say what is waited for while the body runs."""
+    progress = Progress()
+    timer = threading.Timer(AFTER_SECONDS, progress.tell, (text,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        progress.close()

@@ -1,0 +1,166 @@
+"""The vLLM servers of this host, from /proc alone: command lines, and the sockets on which they listen.
+
+A server in a container is found by the processes that are seen, and asked at its container's address. One
+whose port the command line does not tell, or whose process is hidden (a sidecar shares the network, and
+not the processes), is `sure` only once it was asked. A program that embeds vLLM is known by its engine core.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePath
+from typing import NamedTuple
+
+from vllm_watch.sources import sockets
+from vllm_watch.sources.engine_processes import PORT_DEFAULT, Processes, descendants
+from vllm_watch.sources.processes import ProcessFacts
+
+SERVERS_MAX = 64  # a host has 16 GPUs, and a server needs a part of one
+
+_MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
+_CLI_MODULES = ("vllm", "vllm.entrypoints.cli.main")
+_TITLE = re.compile(r"VLLM::(APIServer|EngineCore)")
+_GONE = ("Z", "X")
+_ANY = ("0.0.0.0", "::")  # noqa: S104 - as the kernel writes them
+
+
+class HostServer(NamedTuple):
+    """One server: where to ask it, its model as the command line names it, and whether it is vLLM's for sure."""
+
+    url: str
+    model: str = ""
+    sure: bool = True
+
+
+def find(all_: Processes, procfs: Path) -> list[HostServer]:
+    """Return the servers, each URL once, by port."""
+    here = _listening(Path("/proc/self/net"))
+    found: dict[str, HostServer] = {}
+    for facts in _topmost(all_):
+        for server in _servers(facts, all_, procfs, here):
+            found.setdefault(server.url, server)
+    usual = _url("127.0.0.1", PORT_DEFAULT)
+    if any(each.port == PORT_DEFAULT for each in here):
+        found.setdefault(usual, HostServer(usual, sure=False))
+    by_port = sorted(found.values(), key=lambda each: (int(each.url.rpartition(":")[2]), each.url))
+    return by_port[:SERVERS_MAX]
+
+
+def arguments(argv: Iterable[str]) -> tuple[str, ...] | None:
+    """What follows `vllm serve` or its module; None where the command is no server of vLLM's."""
+    words = tuple(argv)
+    named = [PurePath(word).name for word in words[:2]]
+    runs_python = named[:1] != [] and named[0].startswith("python")
+    for at in (0, 1) if runs_python else (0,):
+        if named[at : at + 1] == ["vllm"] and words[at + 1 : at + 2] == ("serve",):
+            return words[at + 2 :]
+    if not runs_python:
+        return None
+    if "-m" in words:
+        at = words.index("-m")
+        module, rest = "".join(words[at + 1 : at + 2]), words[at + 2 :]
+        if module in _MODULES:
+            return rest
+        return rest[1:] if module in _CLI_MODULES and rest[:1] == ("serve",) else None
+    path = "".join(words[1:2]).removesuffix(".py").replace("/", ".")
+    return words[2:] if path.endswith(_MODULES) else None
+
+
+def _topmost(all_: Processes) -> list[ProcessFacts]:
+    """Each server once: of one that has started others, the first; of an engine core, who started it."""
+    fits = {}
+    for pid, facts in all_.items():
+        command = facts.cmdline or ()
+        title = _TITLE.match(command[0]) if command else None
+        owner = all_.get(facts.ppid or 0, facts) if title else facts
+        if facts.state not in _GONE and (title or arguments(command) is not None):
+            fits[owner.pid if title else pid] = owner
+    below = {each.pid for facts in fits.values() for each in descendants(facts.pid, all_)}
+    return [facts for pid, facts in fits.items() if pid not in below]
+
+
+def _servers(
+    facts: ProcessFacts, all_: Processes, procfs: Path, here: list[sockets.Listening]
+) -> list[HostServer]:
+    words = arguments(facts.cmdline or ())
+    flags = _flags(words or ())
+    if "uds" in flags:
+        return []
+    model = flags.get("served-model-name") or flags.get("model") or _positional(words or ())
+    secure = "ssl-certfile" in flags or "ssl-keyfile" in flags
+    told = words is not None and ("port" in flags or "config" not in flags)
+    port = flags.get("port", str(PORT_DEFAULT))
+    held = _held(facts, all_, procfs)
+    at_port = [each for each in held if told and str(each.port) == port]
+    if told and not at_port and port.isdecimal():  # it loads, or its descriptors may not be read
+        network = _listening(procfs / str(facts.pid) / "net")
+        at_port = [each for each in network if str(each.port) == port][:1]
+        at_port = at_port or [sockets.Listening(flags.get("host", "127.0.0.1"), int(port), 0)]
+    ours = _same_network(facts.pid, procfs, {each.inode for each in here}, at_port or held)
+    urls = (_address(each, facts.pid, procfs, ours=ours) for each in at_port or held)
+    made = dict.fromkeys(_url(host, number, secure=secure) for host, number in filter(None, urls))
+    return [HostServer(url, PurePath(model).name, sure=bool(at_port)) for url in made]
+
+
+def _held(facts: ProcessFacts, all_: Processes, procfs: Path) -> list[sockets.Listening]:
+    """The sockets on which it, or an API server that it has started, listens."""
+    try:
+        inodes = sockets.held(procfs, facts.pid)
+        for part in descendants(facts.pid, all_):
+            if "EngineCore" not in "".join((part.cmdline or ())[:1]):
+                inodes |= sockets.held(procfs, part.pid)
+    except OSError:
+        return []
+    return [each for each in _listening(procfs / str(facts.pid) / "net") if each.inode in inodes]
+
+
+def _listening(net: Path) -> list[sockets.Listening]:
+    try:
+        return sockets.listening(net)
+    except OSError:
+        return []
+
+
+def _same_network(
+    pid: int, procfs: Path, here: set[int], listening: list[sockets.Listening]
+) -> bool:
+    """Is it in our own network namespace? Where that may not be asked: is its socket among ours?"""
+    try:
+        own = os.stat("/proc/self/ns/net").st_ino
+        return os.stat(procfs / str(pid) / "ns" / "net").st_ino == own
+    except OSError:
+        return not any(each.inode for each in listening) or any(
+            each.inode in here for each in listening
+        )
+
+
+def _address(
+    listening: sockets.Listening, pid: int, procfs: Path, *, ours: bool
+) -> tuple[str, int] | None:
+    """Where we reach the socket; None: nowhere, as of one that listens on a container's loopback alone."""
+    address, port = listening.address, listening.port
+    if address not in _ANY:
+        reachable = ours or not address.startswith(("127.", "::1"))
+        return (address, port) if reachable else None
+    if ours:
+        return "127.0.0.1", port
+    outside = sorted(each for each in sockets.local_v4(procfs / str(pid) / "net") if not each.startswith("127."))  # fmt: skip
+    return (outside[0], port) if outside else None
+
+
+def _flags(words: tuple[str, ...]) -> Mapping[str, str]:
+    """--NAME VALUE and --NAME=VALUE, by names with dashes; a switch is empty."""
+    found: dict[str, str] = {}
+    for word, after in zip(words, (*words[1:], "--"), strict=True):
+        if word.startswith("--"):
+            name, given, value = word[2:].partition("=")
+            found[name.replace("_", "-")] = value if given or after.startswith("--") else after
+    return found
+
+
+def _positional(words: tuple[str, ...]) -> str:
+    return words[0] if words and not words[0].startswith("-") else ""
+
+
+def _url(host: str, port: int, *, secure: bool = False) -> str:
+    return f"http{'s' * secure}://{f'[{host}]' if ':' in host else host}:{port}"

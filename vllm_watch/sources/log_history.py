@@ -1,0 +1,149 @@
+"""The engine's own log as observations: its line about throughput, which it writes every ten seconds.
+
+Counters are the rates of these lines added up. vLLM V1 writes the line no more while nothing is done, also
+while requests stand still: so between lines the last one holds, for as long as anything else is logged. The
+year is not in a line: the newest in which it is not in the future is taken. Times are read as UTC.
+Source: vllm/v1/metrics/loggers.py (LoggingStatLogger.log), vllm/engine/metrics.py (V0).
+"""
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from vllm_watch.diagnosis.lines import LINE_BYTES_MAX, clean
+from vllm_watch.errors import RecordingError
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
+
+STEP_SECONDS = 10.0
+"""vLLM's interval of the line (VLLM_LOG_STATS_INTERVAL)."""
+
+QUIET_SECONDS_MAX = 3600.0
+"""For so long the last line is believed; a log with a longer gap was not written on."""
+
+_FIRST_LINES = 20
+_TIME = re.compile(r"\b(\d\d)-(\d\d) (\d\d):(\d\d):(\d\d)\b")
+_LINE = re.compile(
+    r"(?:Engine (?P<engine>\d+): )?Avg prompt throughput: (?P<prompt>[\d.]+) ?tokens/s, "
+    r"Avg generation throughput: (?P<generation>[\d.]+) ?tokens/s, Running: (?P<running>\d+) reqs, "
+    r"(?:Swapped: (?P<swapped>\d+) reqs, )?(?:Waiting|Pending): (?P<waiting>\d+) reqs"
+    r"(?:.*?KV cache usage: (?P<kv>[\d.]+)%)?"
+)
+_STARTED = re.compile(r"vLLM API server version|Started server process|Initializing an? (?:V\d )?LLM engine")  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Engine:
+    sample: EngineSample
+    t: float
+    kind: str
+
+
+def is_log(path: Path) -> bool:
+    """Is the file a log, and no recording (of JSON lines that begin with a time)? An unreadable one is not."""
+    try:
+        with _opened(path) as file:
+            lines = (line.strip() for line in islice(file, _FIRST_LINES))
+            first = next(filter(None, lines), b"{")
+    except (OSError, EOFError, zlib.error):
+        return False
+    return not first.startswith(b"{") or first.startswith(b'{"log":')
+
+
+def observations(path: Path, now: datetime | None = None) -> Iterator[Observation]:
+    """Read the log. Raises RecordingError where it cannot be read, or has no such line."""
+    history, found = _History(path.name, now or datetime.now(UTC)), False
+    try:
+        with _opened(path) as file:
+            while raw := file.readline(LINE_BYTES_MAX):
+                for each in history.line(clean(raw)):
+                    found = True
+                    yield each
+    except (OSError, EOFError, zlib.error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise RecordingError(f"{path}: {why}", "name a log that can be read") from error
+    if not found:
+        remedy = "vllm-watch diagnose reads other logs; with --disable-log-stats vLLM writes none"
+        raise RecordingError(f"{path} has no line of vLLM's about its throughput", remedy)
+
+
+class _History:
+    def __init__(self, name: str, now: datetime) -> None:
+        self._name, self._now = name, now
+        self._engines: dict[str, _Engine] = {}
+        self._last_t = 0.0  # of the last observation
+        self._started_t: float | None = None
+
+    def line(self, text: str) -> Iterator[Observation]:
+        t = self._time(text)
+        if t is None:
+            return
+        if _STARTED.search(text):
+            self._engines.clear()
+            self._started_t = t
+        said = _LINE.search(text)
+        yield from self._meanwhile(t)
+        if said is not None:
+            self._learn(t, said)
+            yield self._look(t)
+
+    def _meanwhile(self, t: float) -> Iterator[Observation]:
+        """Looks at the same numbers: no line came, so nothing was done."""
+        if not self._engines or t - self._last_t > QUIET_SECONDS_MAX:
+            return
+        while t - self._last_t >= 2 * STEP_SECONDS:
+            yield self._look(self._last_t + STEP_SECONDS)
+
+    def _look(self, t: float) -> Observation:
+        self._last_t = t
+        engines = tuple(self._engines[key].sample for key in sorted(self._engines))
+        reading = Reading(
+            vllm=True, engine_kind=next(iter(self._engines.values())).kind, engines=engines,
+            server=ServerSample(process_start_time=self._started_t),
+        )  # fmt: skip
+        return Observation(t=t, target=self._name, scrape=Call(outcome="ok"), reading=reading)
+
+    def _learn(self, t: float, said: re.Match[str]) -> None:
+        key = str(int(said["engine"] or 0))
+        known = self._engines.get(key)
+        # The rates are of the ten seconds before the line; longer ago there was no line, so no work.
+        seconds = STEP_SECONDS if known is None else min(max(t - known.t, 0.0), STEP_SECONDS * 1.5)
+        before = known.sample if known else EngineSample(engine=key, prompt_tokens=0.0, generation_tokens=0.0)  # fmt: skip
+        kv = said["kv"]
+        sample = EngineSample(
+            engine=key,
+            requests_running=float(said["running"]),
+            requests_waiting=float(said["waiting"]),
+            requests_swapped=None if said["swapped"] is None else float(said["swapped"]),
+            kv_cache_usage=None if kv is None else float(kv) / 100,
+            prompt_tokens=(before.prompt_tokens or 0.0) + float(said["prompt"]) * seconds,
+            generation_tokens=(before.generation_tokens or 0.0) + float(said["generation"]) * seconds,
+            process_start_time=self._started_t,
+        )  # fmt: skip
+        self._engines[key] = _Engine(sample, t, "V1" if said["engine"] else "V0")
+
+    def _time(self, text: str) -> float | None:
+        found = _TIME.search(text)
+        if found is None:
+            return None
+        month, day, hour, minute, second = map(int, found.groups())
+        for year in (self._now.year, self._now.year - 1):
+            try:
+                moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+            except ValueError:  # the 29th of February
+                continue
+            if (moment - self._now).total_seconds() < 86400:  # noqa: PLR2004 - its zone may be another
+                return moment.timestamp()
+        return None
+
+
+def _opened(path: Path) -> BinaryIO:
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return cast("BinaryIO", gzip.open(path, "rb")) if packed else path.open("rb")
