@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from vllm_watch.export.answers import refusal
-from vllm_watch.support.redaction import redacted
+from vllm_watch.support.redaction import excerpt
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
@@ -81,7 +81,7 @@ def _foreign(request: web.Request) -> web.Response | None:
     if (origin and not own) or site not in ("same-origin", "none"):
         return refusal(
             403,
-            f"A page of {redacted(origin)[:100] or 'another site'} may not do this",
+            f"A page of {excerpt(origin, 100) or 'another site'} may not do this",
             "Ask from the watcher's own page, or from a shell",
         )
     if request.can_read_body and request.content_type in _FORMS and request.headers.get("Content-Type"):  # fmt: skip

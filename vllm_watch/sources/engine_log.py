@@ -17,7 +17,7 @@ import structlog
 
 from vllm_watch.samples.engine_log import StartFailure
 from vllm_watch.support import threads
-from vllm_watch.support.redaction import redacted
+from vllm_watch.support.redaction import excerpt, redacted
 
 if TYPE_CHECKING:
     from vllm_watch.diagnosis.report import Diagnosis
@@ -173,7 +173,7 @@ def _start_failure(diagnosis: "Diagnosis") -> StartFailure | None:
     return StartFailure(
         failure=diagnosis.failure,
         deterministic=diagnosis.deterministic_start_failure,
-        root_cause_line=None if line is None else redacted(line[:LINE_CHARACTERS_MAX]),
+        root_cause_line=None if line is None else excerpt(line, LINE_CHARACTERS_MAX),
         explanation=redacted(diagnosis.explanation),
         sentence=diagnosis.sentence,
     )
