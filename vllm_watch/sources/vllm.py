@@ -23,10 +23,14 @@ from vllm_watch.sources import http, own_trouble
 from vllm_watch.sources.body_deltas import Lines
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.reading import Reader
+from vllm_watch.support import threads
 from vllm_watch.support.redaction import never_show, redacted
 
 IDENTIFY_SECONDS = 600.0
 """How often version and models are asked again: LoRA adapters may come and go without a restart."""
+
+LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000
+"""A longer body is read beside the event loop: to learn its series may take half a second, at each look anew."""
 
 _API_KEY_BYTES_MAX = 8192
 _JSON_BYTES_MAX = 1 << 20
@@ -84,7 +88,10 @@ class VllmSource:
         else:
             metrics, health = await self._metrics(), None
         t, monotonic_s = self._arrived
-        scrape, reading, body = self._read(metrics)
+        if len(metrics.body) > LOOP_BYTES_MAX or metrics.body.count(b"\n") > LOOP_LINES_MAX:
+            scrape, reading, body = await threads.computed(lambda: self._read(metrics))
+        else:
+            scrape, reading, body = self._read(metrics)
         calls.insert(0, ("metrics", scrape))
         if reading is None:
             self._next_identify_s = float("-inf")
