@@ -19,6 +19,15 @@ _FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", 
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
+def is_this_host(request: web.Request) -> bool:
+    """Does the caller run where we do, unless a proxy here speaks for others?"""
+    if any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "Via")):
+        return False
+    own = request.transport and request.transport.get_extra_info("sockname")
+    remote = request.remote or ""
+    return is_loopback(remote) or bool(own and own[0] == remote)
+
+
 def is_loopback(host: str) -> bool:
     """Is this the name or address of our own machine?"""
     if host == "localhost":
@@ -62,7 +71,8 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
                 f"This watcher {where} does not answer to the name {host[:100]!r}",
                 f"Open it as localhost:{port()}, or add the name to api.hosts",
             )
-        if request.method in _READING:
+        # A probe's question is noted: what a page of another site asks is not.
+        if request.method in _READING and not request.path.startswith("/gate/"):
             return await handler(request)
         return _foreign(request) or await handler(request)
 
