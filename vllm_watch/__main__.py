@@ -13,6 +13,7 @@ from vllm_watch import __version__
 from vllm_watch.cli.helpers import exit_status, terminal
 from vllm_watch.errors import WatchError
 from vllm_watch.support.redaction import redacted
+from vllm_watch.support.visible import visible_lines
 
 # Here and not in the modules, so that --help loads none of them.
 COMMANDS = {
@@ -145,7 +146,7 @@ def _tell(error: WatchError, stream: TextIO) -> None:
     bold, dim, plain = ("\033[1;31m", "\033[2m", "\033[0m") if coloured else ("", "", "")
     # A configuration tells all that is wrong at once, each with its own remedy.
     stream.writelines(
-        f"{bold}vllm-watch:{plain} {redacted(each.cause)}\n{dim}  → {redacted(each.remedy)}{plain}\n"
+        f"{bold}vllm-watch:{plain} {visible_lines(redacted(each.cause))}\n{dim}  → {visible_lines(redacted(each.remedy))}{plain}\n"
         for each in getattr(error, "problems", (error,))
     )
 

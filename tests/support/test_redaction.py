@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from vllm_watch.support.redaction import HIDDEN, excerpt, redacted
+from vllm_watch.support.redaction import HIDDEN, excerpt, redacted, without_path
 
 HOSTILE = (
     "a-", "sk-", "key=", "--a ", "a:", "://", "https://", "http://a@", "?", "token=[", 'token="', "'token':", "eyJ-", "eyJa.",
@@ -67,3 +67,12 @@ def test_an_excerpt_is_cut_before_it_is_redacted() -> None:
     assert excerpt("a " * 100 + f"https://me:s3cret{'x' * 300}@host/", 100).endswith("…")
     assert excerpt("s3cret" * 1000, 100) == "…"
     assert excerpt("said token=s3cret", 100) == f"said token={HIDDEN}"
+
+
+def test_the_path_of_a_webhook_is_hidden() -> None:
+    """Whoever knows it may post there."""
+    assert (
+        without_path("https://chat.example/services/T0/B0/XyZ?a=b")
+        == f"https://chat.example/{HIDDEN}"
+    )
+    assert without_path("https://u:p@chat.example:8443") == "https://chat.example:8443"

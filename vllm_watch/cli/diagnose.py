@@ -15,6 +15,7 @@ from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.diagnosis.report import Diagnosis, to_json
 from vllm_watch.errors import WatchError
 from vllm_watch.support.redaction import redacted
+from vllm_watch.support.visible import visible_lines
 
 HELP = """\
 Reads a log of vLLM, of its start or of its end, and says what failed, which line shows it, why, and what
@@ -54,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         json.dump(to_json(diagnosis), sys.stdout)
         sys.stdout.write("\n")
     else:
-        print("\n".join(_lines(diagnosis)))
+        print(visible_lines("\n".join(_lines(diagnosis))))
     return exit_status.FOUND if diagnosis.failed else exit_status.FINE
 
 

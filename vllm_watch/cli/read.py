@@ -20,6 +20,7 @@ from vllm_watch.samples.observation import Reading
 from vllm_watch.settings.tls import TlsConfig
 from vllm_watch.sources import http
 from vllm_watch.sources.reading import Reader
+from vllm_watch.support.visible import visible_lines
 
 HELP = """\
 Reads one /metrics body, from a file, from a URL or from standard input (-), and shows what vLLM says
@@ -56,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
         json.dump(reading_to_json(reading), sys.stdout)
         sys.stdout.write("\n")
     else:
-        print("\n".join(_lines(reading)))
+        print(visible_lines("\n".join(_lines(reading))))
     return 0
 
 

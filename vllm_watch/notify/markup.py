@@ -3,17 +3,16 @@
 import re
 
 from vllm_watch.support.redaction import beginning, redacted
+from vllm_watch.support.visible import visible_lines
 
 # What begins anything in CommonMark or in the dialects of chats (~~struck~~, ||hidden||, <!channel>).
 _MARKS = re.compile(r"([\\`*_\[\]<>#|~&])")
-# Control characters, those that turn the direction of writing, and those that are not seen.
-_UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]+")
 _MENTION = re.compile(r"@(?=\w)")
 
 
 def clean(text: str, characters_max: int) -> str:
     """Return the text as one line without secrets, cut to so many characters."""
-    words = redacted(" ".join(_UNSEEN.sub(" ", beginning(text, 2 * characters_max + 200)).split()))
+    words = redacted(" ".join(visible_lines(beginning(text, 2 * characters_max + 200)).split()))
     line = " ".join(map(_without_tail, words.split(" ")))
     return line if len(line) <= characters_max else line[: characters_max - 1].rstrip() + "…"
 

@@ -93,6 +93,13 @@ def redacted(text: str) -> str:
     return text
 
 
+def without_path(url: str) -> str:
+    """Return a URL of which the path is the secret, as a chat's webhook has one, without it."""
+    scheme, mark, rest = url.partition("://")
+    host, slash, path = rest.rpartition("@")[2].partition("/")
+    return f"{scheme}{mark}{host}{slash}{HIDDEN if path else ''}"
+
+
 def _without_value(found: re.Match[str]) -> str:
     name, between, value = found.groups()
     secret = is_secret_name(name) and not value.startswith(HIDDEN[0])
