@@ -273,3 +273,20 @@ def test_what_is_far_beyond_an_engine_is_refused_in_a_sentence(body, words):
     """Before it takes memory and time: each line of a body may be new at each look."""
     with pytest.raises(ExpositionError, match=words):
         Parser().parse(body)
+
+
+NATIVE = """\
+# TYPE a histogram
+a {count:24,sum:100,schema:0,zero_threshold:0.001,zero_count:4,positive_spans:[0:2,1:2],positive_deltas:[2,1,-3,3]}
+# TYPE b gauge
+b 7
+# EOF
+"""
+
+
+def test_a_native_histogram_hides_none_of_the_others():
+    """It has no number of its own; what stands beside it is read."""
+    read = Parser().parse(NATIVE, openmetrics=True)
+    assert [
+        (each.name, value) for each, value in zip(read.layout.series, read.values, strict=True)
+    ] == [("b", 7.0)]

@@ -319,3 +319,29 @@ async def test_what_computes_beside_the_loop_leaves_it_free_and_comes_one_by_one
     assert await asyncio.gather(*tasks) == [0, 1, 2, 3]
     with pytest.raises(ZeroDivisionError):
         await computed(lambda: 1 / 0)
+
+
+@pytest.mark.parametrize("length", ["1e999", "-1e999", "NaN", "1" + "0" * 4000, "1" + "0" * 5000])
+async def test_a_length_that_no_model_has_is_unknown(length):
+    """Neither an error nor a number that nobody can print."""
+    async with wire(metrics=BODY, version=VERSION) as server:
+        server.on("/v1/models", f'{{"data": [{{"id": "m", "max_model_len": {length}}}]}}')
+        seen = (await look(server)).observation
+    assert seen.reading.server.max_model_len is None
+    assert seen.reading.server.version == "0.33.0"
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        ("localhost", True),
+        ("127.1.2.3", True),
+        ("[::1]", True),
+        ("localhost.evil", False),
+        ("127.evil.example", False),
+    ],
+)
+def test_what_only_begins_like_this_host_is_another(host, local):
+    """It would be judged with this host's GPUs."""
+    source = VllmSource(Target(name="t", url=f"http://{host}:8000"), ScrapeSettings(), None)
+    assert source.local is local

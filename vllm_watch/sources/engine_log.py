@@ -82,7 +82,15 @@ class EngineLog:
         loop = asyncio.get_running_loop()
 
         def work() -> None:
-            found = self.read()
+            found = self._found
+            try:
+                found = self.read()
+            except Exception as error:  # noqa: BLE001 - one line must not end the following for good
+                _log.error(
+                    "engine_log_not_understood",
+                    target=self._target,
+                    error=repr(error)[:LINE_CHARACTERS_MAX],
+                )
             if self._closed and self._file is not None:
                 self._file.close()
             with suppress(RuntimeError):  # the loop has ended meanwhile

@@ -285,9 +285,13 @@ def _with_prometheus_client(
             metrics = list(om.text_string_to_metric_families(body))  # type: ignore[no-untyped-call]
         else:
             metrics = list(parser.text_string_to_metric_families(body))
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # a library of others, over a stranger's text
         said = f" ({error})" if str(error) else ""
         if openmetrics:
             raise ExpositionError(f"the body is not OpenMetrics{said[:200]}", remedy) from error
         raise ExpositionError(f"{where} is not the Prometheus text format", remedy) from error
-    return [(Series(s.name, s.labels), float(s.value)) for m in metrics for s in m.samples]
+    # A native histogram has no number; the others of the body have theirs.
+    samples = [each for metric in metrics for each in metric.samples if each.value is not None]
+    return [(Series(each.name, each.labels), float(each.value)) for each in samples]
