@@ -106,11 +106,7 @@ def _refuse_bombs(text: str, file: str) -> None:
             raise ConfigError(
                 cause, "write the value out; what holds for all targets goes under scrape or slo"
             )
-        if (
-            isinstance(event, yaml.ScalarEvent)
-            and event.style is None
-            and _LONG_NUMBER(event.value)
-        ):
+        if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and _LONG_NUMBER(event.value):
             cause = f"{file}: {_where(event.start_mark)}a number of {len(event.value)} digits"
             raise ConfigError(cause, "quote it if it is meant as text")
         depth += isinstance(event, yaml.CollectionStartEvent)
