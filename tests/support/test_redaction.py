@@ -32,7 +32,7 @@ SHOWN_AS = {
     "http://h/x?a=b&c=d": f"http://h/x?a={HIDDEN}&c={HIDDEN}",
 }
 STAYS = (
-    "generation tokens: 5000 of 8192", "the key is missing", "api.token: is missing, add it", "Token is missing",
+    "generation tokens: 5000 of 8192", "the key is missing", "write KEY: VALUE lines there", "api.token: is missing, add it", "Token is missing",
     "--max-model-len 8192 --served-model-name chat", "http://10.0.0.7:8000/metrics answered 503",
 )  # fmt: skip
 

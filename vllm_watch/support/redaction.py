@@ -28,7 +28,8 @@ _MAPPED = re.compile(
     re.IGNORECASE,
 )
 _PAIR = re.compile(
-    r"((?<![\w.'\"-])(?!Authorization)\w[\w-]*+)(\s*+:\s*+)([^\s,;\"']{4,}+)", re.IGNORECASE
+    r"((?<![\w.'\"-])(?!Authorization|key\b(?!-))\w[\w-]*+)(\s*+:\s*+)([^\s,;\"']{4,}+)",
+    re.IGNORECASE,
 )
 _OPTION = re.compile(r"((?<![\w-])--[\w-]++)(\s++)((?!\[hidden\])[^\s-]\S*+)")
 _HEADER = re.compile(
