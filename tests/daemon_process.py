@@ -104,13 +104,24 @@ class DaemonProcess:
 
 
 @asynccontextmanager
-async def daemon(*arguments, environ=None, command="run", listen="127.0.0.1:0", tree=ROOT):
-    """`vllm-watch run` (or another command that serves) with a target looked at every 0.2 seconds; the code of `tree`."""
+async def daemon(
+    *arguments,
+    environ=None,
+    command="run",
+    listen="127.0.0.1:0",
+    tree=ROOT,
+    python=sys.executable,
+    **more,
+):
+    """`vllm-watch run` (or another command that serves) with a target looked at every 0.2 seconds; the code of `tree`.
+
+    `more` goes to the process: its user, say.
+    """
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "vllm_watch", command, "--listen", listen, *map(str, arguments),
+        python, "-m", "vllm_watch", command, "--listen", listen, *map(str, arguments),
         cwd=tree, stderr=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL,
         env={k: v for k, v in os.environ.items() if not k.startswith("VLLM_")}
-        | SETTINGS | (environ or {}),
+        | SETTINGS | (environ or {}), **more,
     )  # fmt: skip
     running = DaemonProcess(process)
     try:

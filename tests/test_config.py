@@ -189,7 +189,15 @@ def test_what_a_hook_is_told_is_no_setting():
     environment = told.environment()
 
     assert set(environment) == overrides.HOOK_VARIABLES
+    assert not set(environment) & overrides.CLIENT_VARIABLES
+    assert environment["VLLM_WATCH_TARGET_URL"] == "u"
     assert load(None, environ=environment) == Config()
+
+
+def test_what_only_commands_read_that_ask_a_daemon_is_no_mistake():
+    """The page of the container names VLLM_WATCH_URL for its health check: the daemon is told it, too."""
+    environ = dict.fromkeys(overrides.CLIENT_VARIABLES, "http://127.0.0.1:9471")
+    assert load(None, environ=environ) == load(None, environ={})
 
 
 def test_variable_of_a_hook_is_a_mistake_outside_of_one():

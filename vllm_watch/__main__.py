@@ -13,6 +13,7 @@ from vllm_watch import __version__
 from vllm_watch.cli.helpers import exit_status, terminal
 from vllm_watch.errors import WatchError
 from vllm_watch.support.redaction import redacted
+from vllm_watch.support.visible import visible_lines
 
 # Here and not in the modules, so that --help loads none of them.
 COMMANDS = {
@@ -159,7 +160,10 @@ def _tell(error: WatchError, stream: TextIO) -> None:
     # A configuration tells all that is wrong at once, each with its own remedy.
     by_remedy: dict[str, list[str]] = {}
     for each in getattr(error, "problems", (error,)):
-        by_remedy.setdefault(redacted(each.remedy), []).append(redacted(each.cause))
+        remedy, cause = (
+            visible_lines(redacted(each_text)) for each_text in (each.remedy, each.cause)
+        )
+        by_remedy.setdefault(remedy, []).append(cause)
     for remedy, causes in by_remedy.items():
         stream.writelines(f"{bold}vllm-watch:{plain} {cause}\n" for cause in causes[:_ALIKE_MAX])
         left = len(causes) - _ALIKE_MAX

@@ -176,15 +176,16 @@ class Daemon:
         serving = asyncio.create_task(self._serve(), name="serving")
         self._tasks = [serving]
         self._session = http.new_session()
-        await self._memory.open()
-        self._memory.recall_host(self._host.watch)
-        self._publisher.over(self._memory.show(self._host.watch))
-        if self._restarts is not None:
-            await self._restarts.open()
-        await self._notify.start()
-        await self._discover()
-        if self._restarts is not None:
-            await self._restarts.start()
+        async with self._reloading:  # it is served already: who reloads now waits
+            await self._memory.open()
+            self._memory.recall_host(self._host.watch)
+            self._publisher.over(self._memory.show(self._host.watch))
+            if self._restarts is not None:
+                await self._restarts.open()
+            await self._notify.start()
+            await self._discover()
+            if self._restarts is not None:
+                await self._restarts.start()
         self._tasks += [
             asyncio.create_task(self._discover_on(), name="discovery"),
             asyncio.create_task(self._host.run(), name="gpus"),

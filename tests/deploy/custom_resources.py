@@ -30,10 +30,13 @@ def resource(group_version: str, kind: str, spec: Schema) -> Schema:
 
 
 MONITORING = "monitoring.coreos.com/v1"
+_RELABELINGS = of(
+    keys(sourceLabels=of(TEXT), targetLabel=TEXT, replacement=TEXT, regex=TEXT, action=TEXT)
+)
 _ENDPOINT = keys(
     "port", port=TEXT, interval=DURATION, scrapeTimeout=DURATION, path=TEXT, scheme={"enum": ["http", "https"]},
     honorLabels={"type": "boolean"},
-    relabelings=of(keys(sourceLabels=of(TEXT), targetLabel=TEXT, replacement=TEXT, regex=TEXT, action=TEXT)),
+    relabelings=_RELABELINGS, metricRelabelings=_RELABELINGS,
 )  # fmt: skip
 _MONITOR = {
     "selector": keys("matchLabels", matchLabels=TEXTS),

@@ -2,18 +2,23 @@
 
 import copy
 import json
+import os
+import re
+import site
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import aiohttp
 import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
 
-from tests.daemon_process import ROOT
+from tests.daemon_process import ROOT, daemon
 from tests.deploy.custom_resources import SCHEMAS, as_pod
 from tests.deploy.rendered import (
     ALL,
@@ -33,7 +38,7 @@ from vllm_watch.settings.restart import LockSettings
 
 KUBERNETES = "1.32"
 SIDECARS = ("sidecar", "sidecar-kserve", "sidecar-production-stack")
-OF_ITS_OWN = ("fleet", "fleet-evict", "node", "node-host-pid")
+OF_ITS_OWN = ("fleet", "fleet-evict", "fleet-secure", "node", "node-host-pid")
 CONFIG = "vllm-watch-config"
 
 
@@ -199,7 +204,10 @@ def test_watcher_is_shut_tight(folder: str) -> None:
     assert "memory" in container["resources"]["limits"]
     assert container["resources"]["requests"].keys() == {"cpu", "memory"}
     kinds = {next(key for key in each if key != "name"): each for each in spec["volumes"]}
-    assert kinds.keys() <= {"configMap", "emptyDir", "persistentVolumeClaim"}
+    assert kinds.keys() <= {"configMap", "emptyDir", "persistentVolumeClaim", "projected"}
+    assert all(
+        each["projected"]["defaultMode"] == 0o440 for each in spec["volumes"] if "projected" in each
+    )
     assert all("sizeLimit" in each["emptyDir"] for each in spec["volumes"] if "emptyDir" in each)
     assert {"hostPID", "hostNetwork", "hostIPC"} & spec.keys() <= {"hostPID"}
     assert ("hostPID" in spec) == (folder == "node-host-pid")
@@ -217,7 +225,11 @@ def test_watcher_is_started_as_it_is_configured(folder: str) -> None:
     assert str(config.state_dir) in mounts
     [port] = container["ports"]
     assert config.listen_address == ("0.0.0.0", port["containerPort"])
-    assert container["livenessProbe"]["httpGet"] == {"path": "/-/healthy", "port": port["name"]}
+    scheme = {"scheme": "HTTPS"} if config.web_config else {}
+    assert (
+        container["livenessProbe"]["httpGet"]
+        == {"path": "/-/healthy", "port": port["name"]} | scheme
+    )
     assert config.targets or config.discovery.any
     if config.restart.hook:
         assert config.restart.hook in config.hooks.by_name()
@@ -275,7 +287,110 @@ def test_prometheus_finds_every_watcher_once() -> None:
             assert port == pods["spec"]["podMetricsEndpoints"][0]["port"]
     [end] = pods["spec"]["podMetricsEndpoints"]
     assert end["relabelings"] == [{"targetLabel": "job", "replacement": "vllm-watch"}]
-    assert all(each["honorLabels"] for each in [end, *service["spec"]["endpoints"]])
+    for each in [end, *service["spec"]["endpoints"]]:
+        # What a series says of job and instance is dropped: they are Prometheus' own.
+        assert "honorLabels" not in each
+        assert [rule["action"] for rule in each["metricRelabelings"]] == ["labelmap", "labeldrop"]
+        assert not re.fullmatch(each["metricRelabelings"][0]["regex"], "exported_job")
+    assert all(
+        each["spec"]["namespaceSelector"].keys() == {"matchNames"} for each in (service, pods)
+    )
+
+
+@pytest.mark.parametrize("folder", SIDECARS)
+def test_policy_beside_an_engine_shuts_the_watchers_port_alone(folder: str) -> None:
+    [policy] = of_kind(folder, "NetworkPolicy")
+    spec, [made] = policy["spec"], of_kind(folder, "Deployment", "InferenceService")
+    template = as_pod(made) if made["kind"] == "InferenceService" else made["spec"]["template"]
+    assert spec["podSelector"]["matchLabels"].items() <= template["metadata"]["labels"].items()
+    assert spec["policyTypes"] == ["Ingress"]
+    mine, others = spec["ingress"]
+    assert mine["from"]
+    assert [each["port"] for each in mine["ports"]] == [9470]
+    open_to_all = {
+        port for each in others["ports"] for port in range(each["port"], each["endPort"] + 1)
+    }
+    assert open_to_all == set(range(1, 65536)) - {9470}
+
+
+def test_only_who_is_to_see_gpus_is_given_them() -> None:
+    """The image says `all`, which NVIDIA's runtime would take for a request; a node's watcher stays on a full node."""
+    env = {each["name"]: each.get("value") for each in watcher("fleet")["env"]}
+    assert env["NVIDIA_VISIBLE_DEVICES"] == "void"
+    [priority] = of_kind("node", "PriorityClass")
+    assert pod_spec("node")["priorityClassName"] == priority["metadata"]["name"]
+    assert "namespace" not in priority["metadata"]
+
+
+@pytest.mark.parametrize("folder", WAYS)
+def test_no_image_is_the_latest(folder: str) -> None:
+    assert "@sha256:" in watcher(folder)["image"]
+
+
+@pytest.mark.podman  # it needs root, for files that are root's
+async def test_files_of_the_secret_serve_with_the_modes_that_they_get() -> None:
+    """As the pod's user and group, over files of root that the group may read; one that everybody may read is no token."""
+    with TemporaryDirectory() as made:  # pytest's own is for root alone
+        folder = Path(made)
+        folder.chmod(0o755)
+        secret, state = folder / "secret", folder / "state"
+        secret.mkdir()
+        state.mkdir()
+        os.chown(state, 65532, 65532)
+        certificate(secret)
+        [web] = [
+            each for each in of_kind("fleet-secure", "ConfigMap") if "web.yaml" in each["data"]
+        ]
+        (secret / "web.yaml").write_text(web["data"]["web.yaml"])
+        (secret / "token").write_text("0123456789abcdef0123456789abcdef\n")
+        for file in secret.iterdir():
+            os.chown(file, 0, 65532)
+            file.chmod(0o440)
+        [found] = [
+            each for each in of_kind("fleet-secure", "ConfigMap") if "config.yaml" in each["data"]
+        ]
+        text = found["data"]["config.yaml"].replace("/etc/vllm-watch-secret", str(secret))
+        text = text.replace("/var/lib/vllm-watch", str(state)).replace(
+            "0.0.0.0:9470", "127.0.0.1:0"
+        )
+        config = folder / "config.yaml"
+        config.write_text(
+            re.sub(
+                r"discovery:\n.*?(?=gpu:)",
+                "targets: [{url: http://127.0.0.1:9}]\n",
+                text,
+                flags=re.DOTALL,
+            )
+        )
+        # The system's Python: an environment's may lie in root's home.
+        path = {"PYTHONPATH": os.pathsep.join([str(ROOT), *site.getsitepackages()])}
+        async with daemon(
+            "--config", config, environ=path, python="/usr/bin/python3", user=65532, group=65532, extra_groups=[]
+        ) as process:  # fmt: skip
+            assert process.url.startswith("https:"), process.lines
+            said = await reload(process.url)
+            assert said == 200, process.lines
+            (secret / "token").chmod(0o444)
+            os.utime(secret / "token")
+            assert await reload(process.url) == 401
+
+
+def certificate(folder: Path) -> None:
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
+         "-subj", "/CN=localhost", "-keyout", "tls.key", "-out", "tls.crt"],
+        cwd=folder, check=True, capture_output=True,
+    )  # fmt: skip
+
+
+async def reload(url: str) -> int:
+    """What the daemon says to the token's owner."""
+    headers = {"Authorization": "Bearer 0123456789abcdef0123456789abcdef"}
+    async with (
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session,
+        session.post(f"{url}/-/reload", headers=headers) as answer,
+    ):
+        return answer.status if answer.status in (200, 401) else await answer.text()
 
 
 def test_every_dashboard_is_a_config_map() -> None:

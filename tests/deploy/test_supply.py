@@ -15,9 +15,14 @@ pytestmark = pytest.mark.supply
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 WORKFLOW = ROOT / ".github/workflows/release.yml"
+ON_CHANGES = ROOT / ".github/workflows/ci.yml"
+UPDATES = ROOT / ".github/dependabot.yml"
 COMPOSE = ROOT / "deploy/compose.yaml"
 LOCKS = ("requirements.lock", "requirements-build.lock")
-SCHEMAS = {COMPOSE: "vendor.compose-spec", WORKFLOW: "vendor.github-workflows"}
+SCHEMAS = {
+    COMPOSE: "vendor.compose-spec", WORKFLOW: "vendor.github-workflows", ON_CHANGES: "vendor.github-workflows",
+    UPDATES: "vendor.dependabot",
+}  # fmt: skip
 BROKEN = {
     "a service key that compose does not know": (COMPOSE, "    mem_limit: 64m", "    memory_limit: 64m"),
     "a health check that is no list or text": (COMPOSE, "interval: 30s", "interval: [30]"),
@@ -56,9 +61,10 @@ def test_a_broken_file_is_found_out(file: Path, old: str, new: str, tmp_path: Pa
     assert run("check-jsonschema", "--builtin-schema", SCHEMAS[file], broken)[0] == 1
 
 
-def test_workflow_gives_an_attacker_nothing() -> None:
+@pytest.mark.parametrize("workflow", [WORKFLOW, ON_CHANGES, UPDATES], ids=lambda each: each.name)
+def test_workflow_gives_an_attacker_nothing(workflow: Path) -> None:
     """Pinned actions, no secret that is kept, no text of others in a script, least rights."""
-    status, said = run("zizmor", "--offline", "--no-progress", WORKFLOW)
+    status, said = run("zizmor", "--offline", "--no-progress", workflow)
     assert status == 0, said
 
 

@@ -28,11 +28,35 @@ async def site():
     keeper = Keeper()
     board = Board(window_seconds=30)
     board.add_target(Target(name="llama", url="http://127.0.0.1:1"), 5.0)
+    board.add_target(Target(name="away", url="http://192.0.2.1:1"), 5.0)
     server = Server(board, host="127.0.0.1", port=0, ready=lambda: None, gatekeeper=keeper)
     await server.start()
     async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
         yield keeper, session
     await server.stop()
+
+
+STRANGERS = {
+    "another address": ({"X-Forwarded-For": "10.0.0.1"}, "away", 200, False),
+    "the engine's address": ({"X-Forwarded-For": "10.0.0.1"}, "llama", 200, True),
+    "this host": ({}, "away", 200, True),
+    "a page of another site": ({"Sec-Fetch-Site": "cross-site"}, "llama", 403, False),
+    "a page of another origin": ({"Origin": "http://evil.example"}, "llama", 403, False),
+}
+
+
+@pytest.mark.parametrize(
+    ("headers", "target", "status", "heard"), STRANGERS.values(), ids=STRANGERS
+)
+async def test_only_what_may_be_a_probe_is_heard(site, headers, target, status, heard):
+    """It counts as a probe, is written down, and says when its container began: that is not for everybody."""
+    keeper, session = site
+    keeper.meant = 1795000000.4
+    response = await session.get(f"/gate/liveness?target={target}", headers=headers)
+    assert response.status == status
+    assert bool(keeper.asked) is heard
+    if status == 200:
+        assert await response.text() == ("kill 1795000000\n" if heard else "ok\n")
 
 
 @pytest.mark.parametrize(

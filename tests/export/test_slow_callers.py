@@ -7,10 +7,12 @@ import socket
 import aiohttp
 
 from tests.export.demo_board import fill
+from tests.export.raw_http import request, send
 from tests.export.serving import serving
 from tests.export.slow_callers import scrape_seconds, slow_callers
 from tests.export.small_board import small_board
 from vllm_watch.export import listener
+from vllm_watch.export.server import HEAD_FIELDS_MAX, HEAD_LINE_BYTES_MAX
 
 
 async def test_slow_callers_do_not_keep_a_scrape_waiting():
@@ -100,3 +102,28 @@ async def test_a_connection_that_is_thrown_out_before_it_began_is_closed():
             assert ours.fileno() == -1
             theirs.settimeout(5)
             assert await asyncio.to_thread(theirs.recv, 1) == b""
+
+
+async def test_a_head_has_so_many_fields_of_so_many_bytes():
+    """They are kept until the head is whole, before any password: 250 of a megabyte took 500 MB."""
+    async with serving(small_board()) as server:
+        for lines in (
+            [f"X-{i}: {'y' * 100}" for i in range(HEAD_FIELDS_MAX + 1)],
+            [f"X: {'y' * (HEAD_LINE_BYTES_MAX + 1)}"],
+        ):
+            half = request("GET", "/-/healthy", *lines)[:-2]  # its end never comes
+            said = await send(server.port, half, quiet_s=8.0)
+            assert (said.statuses, said.closed) == ([400], True)
+        usual = [f"X-{i}: {'y' * 100}" for i in range(HEAD_FIELDS_MAX - 5)]
+        said = await send(server.port, request("GET", "/-/healthy", *usual, "Connection: close"))
+        assert said.statuses == [200]
+
+
+async def test_one_request_buys_no_half_sent_one(monkeypatch):
+    """A head that does not end is ended on a connection that has asked before, too."""
+    monkeypatch.setattr(listener, "IDLE_SECONDS", 0.5)
+    monkeypatch.setattr(listener, "SWEEP_SECONDS", 0.1)
+    async with serving(small_board()) as server:
+        whole = request("GET", "/-/healthy")
+        said = await send(server.port, whole, whole[:-2], pause_s=0.1, quiet_s=30.0)
+        assert (said.statuses, said.closed) == ([200], True)

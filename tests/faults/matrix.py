@@ -22,7 +22,7 @@ What happens to vllm-watch when an engine, its host, the driver or the process i
 the tests that it names, against real processes, sockets and files; the third column names what handles it, or what was
 so before that was there. The last one names a piece of that without which at least one of these tests fails:
 `make fault-removals` takes each out of a copy of the project, runs its row's tests there, and ends with an error
-where they all pass (2026-11-22: 33 of 33 rows have one that fails).
+where they all pass (2026-11-22: 33 of 33 rows of then have one that fails).
 What was *acknowledged* (an incident in the log or the API, an attempt to restart, a notification) is never lost: it is
 on the disk (an incident's write begins before it is shown, and takes milliseconds), or the state folder is said not to
 be kept.
@@ -129,13 +129,38 @@ PROCESS = (
         "the next start goes on with the same incidents, notifications and attempts; no hook is called twice", "the write before the word", ("state/test_restarts.py::test_an_open_incident_goes_on_under_its_id", "restart/test_daemon_restarts.py::test_a_killed_daemon_does_not_call_the_hook_again", "notify/test_killed.py::test_killed_at", "state/test_journal.py::test_killed_at_any_moment", "state/test_worker.py::test_killed_after_something_was_done")),
     Row("storms of SIGHUP", ALL, "`reloaded` for the few that they become", NOTHING,
         "the last of them reads the newest text", "the signals that one waiting reload answers", ("faults/test_reload_faults.py::test_a_storm_of_sighups",)),
+    Row("a reload while it starts", ALL, "`reloaded`, once it has started", NOTHING,
+        "nothing to recover", "the lock that start and reload share: the scheduler was begun twice, and the start failed", ("faults/test_reload_faults.py::test_a_reload_while_it_starts",)),
     Row("its port is taken", "nothing: it does not start", "cause and remedy in two lines; exit status 2", NOTHING,
         "by its supervisor's next start", "the error's words", ("test_daemon.py::test_a_taken_port_is_said_in_two_lines", "export/test_server.py::test_port_that_is_taken_is_said_with_a_way_out")),
     Row("two instances with one state folder", "both watch", "the second: `state_not_kept`, another vllm-watch uses it; no restart by it", "nothing of the first; the second keeps nothing",
         "when the first ends, the second keeps its own", "the lock on the folder", ("state/test_restarts.py::test_two_watchers_with_one_folder", "state/test_worker.py::test_two_with_one_folder")),
 )  # fmt: skip
 
-PARTS = {"Targets": TARGET, "Host": HOST, "NVML": NVML, "Process": PROCESS}
+STRANGER = (
+    Row("an engine logs a prompt of 256 KB", ALL, "the log's end, without secrets", NOTHING,
+        "nothing to recover", "expressions that take time in proportion to the text", ("support/test_redaction.py::test_no_text_costs_the_square_of_its_length", "support/test_redaction.py::test_an_excerpt_is_cut_before_it_is_redacted")),
+    Row("sends 4 MB of new series at each look", "all other targets", "as of any engine; over 25,000 lines, or one of over 16 KiB or 128 labels, `garbled`", NOTHING,
+        "nothing to recover", "a parser beside the event loop, one body at a time", ("sources/test_vllm.py::test_a_large_body_is_read_beside_the_event_loop[many bytes]", "sources/test_vllm.py::test_a_large_body_is_read_beside_the_event_loop[many lines]", "sources/test_vllm.py::test_what_computes_beside_the_loop_leaves_it_free_and_comes_one_by_one", "sources/test_exposition.py::test_what_is_far_beyond_an_engine_is_refused_in_a_sentence")),
+    Row("writes JSON that nests without end into its log", ALL, "what the other lines say", "that line",
+        "at the next line", "an error of one line that is one line", ("sources/test_engine_log.py::test_a_line_that_cannot_be_understood_ends_nothing",)),
+    Row("names things with control characters", ALL, "escapes such as `\\x1b`", NOTHING,
+        "nothing to recover", "the function that all text for people goes through", ("support/test_visible.py::test_controls_show_as_escapes", "support/test_visible.py::test_commands_show_them", "support/test_visible.py::test_the_log_shows_them")),
+    Row("250 half-sent requests with large heads", ALL, "status 400", NOTHING,
+        "nothing to recover", "the bounds of a head", ("export/test_slow_callers.py::test_a_head_has_so_many_fields_of_so_many_bytes", "export/test_slow_callers.py::test_one_request_buys_no_half_sent_one")),
+    Row("a recording or a log of 2 MB that unpacks to gigabytes", "–", "cause and remedy in two lines; exit status 2", NOTHING,
+        "nothing to recover", "the bounds of a file's targets, lines and growth", ("cli/test_hostile_files.py::test_a_recording_that_unpacks_to_much_is_refused", "cli/test_hostile_files.py::test_a_log_that_unpacks_to_much_is_refused")),
+    Row("numbers of thousands of digits, and infinities", ALL, "a sentence with the line", "that value",
+        "nothing to recover", "the bounds of all numbers", ("sources/test_recording.py::test_numbers_beyond_all_observations_are_damage", "sources/test_vllm.py::test_a_length_that_no_model_has_is_unknown", "sources/test_targets.py::test_a_bad_file_keeps_its_last_good_targets[a long number]")),
+    Row("somebody asks at the gate who is no probe", ALL, "`ok`, and nothing is noted", NOTHING,
+        "nothing to recover", "the address that a probe comes from", ("export/test_gate.py::test_only_what_may_be_a_probe_is_heard",)),
+    Row("a bearer where passwords are asked for", ALL, "status 401", NOTHING,
+        "nothing to recover", "that a token stands for a password only where there are tokens", ("export/test_passwords.py::test_without_tokens_a_bearer_stands_for_no_password",)),
+    Row("a password is guessed from the operator's address", ALL, "status 429 to the guesser", NOTHING,
+        "nothing to recover", "a check of each password before it is refused", ("export/test_passwords.py::test_guessing_is_slowed_down_and_locks_nobody_out",)),
+)  # fmt: skip
+
+PARTS = {"Targets": TARGET, "Host": HOST, "NVML": NVML, "Process": PROCESS, "Strangers": STRANGER}
 
 
 def page() -> str:

@@ -185,6 +185,10 @@ PROCESS = {
         "the signals that one waiting reload answers: each has its own",
         (Cut("daemon.py", "if self._signalled:", "if False:"),),
     ),
+    "a reload while it starts": Removal(
+        "the lock that start and reload share",
+        (Cut("daemon.py", "async with self._reloading:  # it is served already", "async with asyncio.Lock():  # it is served already"),),
+    ),
     "its port is taken": Removal(
         "the error's words: it is raised as it comes",
         (Cut("export/address.py", "        bound.close()\n        raise _cannot(host, port, error) from error", "        bound.close()\n        raise"),),
@@ -195,7 +199,50 @@ PROCESS = {
     ),
 }  # fmt: skip
 
-REMOVALS = TARGET | HOST | NVML | PROCESS
+STRANGER = {
+    "an engine logs a prompt of 256 KB": Removal(
+        "the words of a URL one by one: the expression before took the square of the text's length",
+        (Cut("support/redaction.py", "text = _WORD.sub(_safe_word, text)", "text = re.sub(r\"(https?://[^ ?#]*\\?)([^ ]+)\", HIDDEN, text)"),),
+    ),
+    "sends 4 MB of new series at each look": Removal(
+        "the parser beside the event loop",
+        (Cut(VLLM, "LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000", "LOOP_BYTES_MAX = LOOP_LINES_MAX = 1 << 40"),),
+    ),
+    "writes JSON that nests without end into its log": Removal(
+        "the error of one line",
+        (Cut("diagnosis/lines.py", "    except (ValueError, RecursionError):\n        return text\n    log", "    except ValueError:\n        return text\n    log"),),
+    ),
+    "names things with control characters": Removal(
+        "the escapes",
+        (Cut("support/visible.py", "return text.translate(_IN_LINES)", "return text"),),
+    ),
+    "250 half-sent requests with large heads": Removal(
+        "the bounds of a head",
+        (Cut("export/server.py", "HEAD_FIELDS_MAX, HEAD_LINE_BYTES_MAX = 64, 4 << 10", "HEAD_FIELDS_MAX, HEAD_LINE_BYTES_MAX = 1 << 10, 1 << 20"),),
+    ),
+    "a recording or a log of 2 MB that unpacks to gigabytes": Removal(
+        "the bound of a recording's targets",
+        (Cut("sources/recording.py", "TARGETS_MAX = 1000", "TARGETS_MAX = 1 << 40"),),
+    ),
+    "numbers of thousands of digits, and infinities": Removal(
+        "the bound of a recording's numbers",
+        (Cut("sources/trace_line.py", "and not abs(value) < _NUMBER_MAX:", "and False:"),),
+    ),
+    "somebody asks at the gate who is no probe": Removal(
+        "the address that a probe comes from",
+        (Cut("export/gate.py", "    return request.remote in {address[0] for *_, address in found}", "    return True"),),
+    ),
+    "a bearer where passwords are asked for": Removal(
+        "that there are tokens",
+        (Cut("export/signed_in.py", " and guard is not None and guard.takes_tokens", " and guard is not None"),),
+    ),
+    "a password is guessed from the operator's address": Removal(
+        "the check before the refusal",
+        (Cut("export/passwords.py", "                await asyncio.sleep(PAUSE_SECONDS)", "                raise TooManyError"),),
+    ),
+}  # fmt: skip
+
+REMOVALS = TARGET | HOST | NVML | PROCESS | STRANGER
 
 
 if __name__ == "__main__":

@@ -122,3 +122,17 @@ async def test_a_storm_of_sighups(tmp_path):
         assert process.events("reload_refused") == []
         assert await process.end() == 0
     await engine.stop()
+
+
+async def test_a_reload_while_it_starts(tmp_path):
+    """It serves before all has begun: whoever reloads then waits for that, and nothing is begun twice."""
+    config, token, engine = tmp_path / "watch.yaml", tmp_path / "token", Engine()
+    await engine.start()
+    token.write_text("0123456789abcdef0123456789abcdef")
+    token.chmod(0o600)
+    tokens = f"api:\n  tokens: [{{name: ana, file: {token}, may: [reload]}}]\n"
+    config.write_text(CONFIG.format(port=engine.port) + tokens)
+    async with daemon("--config", config, environ=ENVIRON) as process:
+        codes = [(await process.get("/-/reload", "POST"))[0] for _ in range(3)]
+        assert codes == [200] * 3, process.lines
+        await process.until(lambda status: names(status) == ["one", "two"], PATIENCE_SECONDS)

@@ -156,7 +156,7 @@ async def test_a_service_that_hangs_holds_up_nobody(tmp_path):
 
 
 WRONG = {
-    "others may read it": (lambda f: f.chmod(0o640), "others may read urls_file"),
+    "others may read it": (lambda f: f.chmod(0o604), "others may read urls_file"),
     "it is gone": (lambda f: f.unlink(), "urls_file cannot be read: No such file or directory"),
     "it is empty": (lambda f: f.write_text("# nothing\n"), "urls_file holds no URL"),
     "it is no text": (lambda f: f.write_bytes(b"\xff\xfe\x00"), "urls_file is no text"),

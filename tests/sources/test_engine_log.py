@@ -138,3 +138,24 @@ async def test_beside_the_loop(log):
         while log.start_failure is None:
             await asyncio.sleep(0.01)
     assert log.start_failure.failure == "oom_kv_alloc_or_profiling"
+
+
+async def test_a_line_that_cannot_be_understood_ends_nothing(log, monkeypatch):
+    """JSON nested so deep that no parser follows, as docker would wrap a line; and whatever else goes wrong."""
+    append(log, BANNER + '{"log":"x","a":' + "[" * 15_000 + "\n" + NO_ROOM)
+    assert failure(log) == "oom_kv_alloc_or_profiling"
+
+    read, broken = log.read, [True]
+
+    def breaks_once():
+        if broken:
+            raise RuntimeError(broken.pop())
+        return read()
+
+    monkeypatch.setattr(log, "read", breaks_once)
+    for _ in range(2):
+        log.read_on()
+        while log._busy:
+            await asyncio.sleep(0.01)
+    assert not broken
+    assert log.start_failure.failure == "oom_kv_alloc_or_profiling"

@@ -243,8 +243,8 @@ def test_an_openmetrics_body_without_its_end_is_refused():
 
 def test_bodies_beyond_all_reason_are_refused_before_they_are_parsed():
     """A body of too many lines, or of strange lines in a long body, would stop the event loop."""
-    with pytest.raises(ExpositionError, match="has 50002 lines, more than 50000"):
-        Parser().parse("x 1\n" * 50_001)
+    with pytest.raises(ExpositionError, match="has 25002 lines, more than 25000"):
+        Parser().parse("x 1\n" * 25_001)
     with pytest.raises(ExpositionError, match="line 1: .* is beyond the plain text format"):
         Parser().parse("x 1 1700000000\n" * 20_000)
 
@@ -257,3 +257,36 @@ def test_a_layout_with_timestamps_is_kept_while_its_series_stay():
 
     assert first.layout is second.layout
     assert second.values == [2.0]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("x 1\n" * 25_001, "25002 lines, more than 25000"),
+        ("x 1\ny{" + ",".join(f'a{i}="1"' for i in range(129)) + "} 1\n", "line 2 has 129 labels"),
+        (f'x 1\ny{{a="{"z" * (16 << 10)}"}} 1\n', "line 2 has 16393 characters"),
+        (f"# HELP x {'z' * (16 << 10)}\nx 1\n", "line 1 has 16393 characters"),
+    ],
+    ids=["lines", "labels", "a long label", "a long comment"],
+)
+def test_what_is_far_beyond_an_engine_is_refused_in_a_sentence(body, words):
+    """Before it takes memory and time: each line of a body may be new at each look."""
+    with pytest.raises(ExpositionError, match=words):
+        Parser().parse(body)
+
+
+NATIVE = """\
+# TYPE a histogram
+a {count:24,sum:100,schema:0,zero_threshold:0.001,zero_count:4,positive_spans:[0:2,1:2],positive_deltas:[2,1,-3,3]}
+# TYPE b gauge
+b 7
+# EOF
+"""
+
+
+def test_a_native_histogram_hides_none_of_the_others():
+    """It has no number of its own; what stands beside it is read."""
+    read = Parser().parse(NATIVE, openmetrics=True)
+    assert [
+        (each.name, value) for each, value in zip(read.layout.series, read.values, strict=True)
+    ] == [("b", 7.0)]

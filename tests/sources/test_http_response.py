@@ -207,7 +207,7 @@ def test_chunks_that_are_mostly_framing_are_refused():
     assert reading.body() == b"a"
     for _ in range(1 + http_response.FRAMING_BYTES_MAX // len(chunk[1:]) // 1000):
         reading.feed(chunk * 1000)
-    assert reading.wrong == ("garbled", "the answer is not HTTP: over 1048576 bytes of chunk sizes and trailers")  # fmt: skip
+    assert reading.wrong == ("garbled", "the answer is not HTTP: over 262144 bytes of chunk sizes and trailers")  # fmt: skip
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -484,3 +484,19 @@ def test_every_field_of_gpus_and_processes_is_carried(tmp_path):
 
     assert raw.gpus == (gpu,)
     assert None not in [getattr(gpu, each.name) for each in fields(gpu)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '"monotonic_s": Infinity', '"latency_s": 1e999', '"monotonic_s": NaN', '"max_model_len": 1' + "0" * 4000,
+        '"gpus": [{"power_watts": Infinity}]', '"gpus": [{"memory_used_bytes": 1' + "0" * 4000 + "}]", '"status": 1' + "0" * 5000,
+        '"process": {"pid": 1, "start_time": -1e300}', '"canary": {"ok": true, "latency_s": Infinity}',
+    ],
+)  # fmt: skip
+def test_numbers_beyond_all_observations_are_damage(tmp_path, said):
+    """Each in a sentence with its line."""
+    path = tmp_path / "trace.jsonl"
+    path.write_text(f'{line(t=1)}\n{{"t": 2, "target": "{URL}", {said}}}\n{line(t=3)}\n')
+    with pytest.raises(RecordingError, match="line 2: "):
+        list(read(path))

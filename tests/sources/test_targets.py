@@ -56,6 +56,11 @@ BAD_FILES = {
     ),
     "bad YAML": ("t.yaml", "- targets: [a", "line 2, column 1: did not find expected ',' or ']'"),
     "too large": ("t.json", " " * (4 << 20) + "[]", "is larger than 4 MiB"),
+    "a long number": (
+        "t.yaml",
+        "- targets: [0x" + "f" * 5000 + "]\n",
+        "line 1, column 13: a number of 5002 digits",
+    ),
     "nested": ("t.json", "[" * 100_000, "is nested too deep"),
 }
 

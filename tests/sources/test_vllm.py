@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,9 @@ from tests.sources.wire import wire
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http
+from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.vllm import VllmSource
+from vllm_watch.support.threads import computed
 
 CAPTURES = Path(__file__).parent / "captures"
 BODY = (CAPTURES / "0.33.0-v1.txt").read_text()
@@ -271,3 +275,73 @@ async def test_time_is_not_that_at_which_its_turn_came():
     # Whichever was last has waited for three others.
     assert max(unix_s for unix_s, _ in waited) >= 0.15
     assert max(monotonic_s for _, monotonic_s in waited) >= 0.15
+
+
+@pytest.mark.parametrize(
+    ("body", "beside"),
+    [
+        (BODY, False),
+        (BODY + "# a comment\n" * 5000, True),
+        (BODY + "".join(f'vllm:x{{a="{i:0100}"}} 1\n' for i in range(1000)), True),
+    ],
+    ids=["a usual body", "many lines", "many bytes"],
+)
+async def test_a_large_body_is_read_beside_the_event_loop(body, beside, monkeypatch):
+    """Its series may be new at each look, and to learn them takes up to a quarter of a second."""
+    threads = []
+    read = Reader.read
+
+    def watched(*args, **more):
+        threads.append(threading.get_ident())
+        return read(*args, **more)
+
+    monkeypatch.setattr(Reader, "read", watched)
+    async with wire(metrics=body) as server:
+        result = await look(server)
+    assert result.observation.reading is not None
+    assert (threads != [threading.get_ident()]) is beside
+
+
+async def test_what_computes_beside_the_loop_leaves_it_free_and_comes_one_by_one():
+    """Four engines that send all they may would otherwise leave the loop one turn of five."""
+    begun, go_on = [], threading.Event()
+
+    def work(name):
+        begun.append(name)
+        assert go_on.wait(30)
+        return name
+
+    tasks = [asyncio.create_task(computed(partial(work, name))) for name in range(4)]
+    while not begun:
+        await asyncio.sleep(0.01)
+    assert len(begun) == 1
+    go_on.set()  # by the loop, which runs meanwhile
+    assert await asyncio.gather(*tasks) == [0, 1, 2, 3]
+    with pytest.raises(ZeroDivisionError):
+        await computed(lambda: 1 / 0)
+
+
+@pytest.mark.parametrize("length", ["1e999", "-1e999", "NaN", "1" + "0" * 4000, "1" + "0" * 5000])
+async def test_a_length_that_no_model_has_is_unknown(length):
+    """Neither an error nor a number that nobody can print."""
+    async with wire(metrics=BODY, version=VERSION) as server:
+        server.on("/v1/models", f'{{"data": [{{"id": "m", "max_model_len": {length}}}]}}')
+        seen = (await look(server)).observation
+    assert seen.reading.server.max_model_len is None
+    assert seen.reading.server.version == "0.33.0"
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [
+        ("localhost", True),
+        ("127.1.2.3", True),
+        ("[::1]", True),
+        ("localhost.evil", False),
+        ("127.evil.example", False),
+    ],
+)
+def test_what_only_begins_like_this_host_is_another(host, local):
+    """It would be judged with this host's GPUs."""
+    source = VllmSource(Target(name="t", url=f"http://{host}:8000"), ScrapeSettings(), None)
+    assert source.local is local

@@ -1,8 +1,82 @@
-"""Command lines of strangers, in which secrets stand in every form that vLLM takes."""
+"""What hides secrets: one list for all that is shown, in time that grows with the text and not with its square."""
+
+import resource
+import subprocess
+import sys
 
 import pytest
 
-from vllm_watch.support.redaction import HIDDEN, safe_arguments
+from vllm_watch.support.redaction import HIDDEN, excerpt, redacted, safe_arguments, without_path
+
+HOSTILE = (
+    "a-", "sk-", "key=", "--a ", "a:", "://", "https://", "http://a@", "?", "token=[", 'token="', "'token':", "eyJ-", "eyJa.",
+    "Bearer ", "Token a", "--api-key ", "'token' ", "token:  ", " ",
+)  # fmt: skip
+CPU_SECONDS_MAX = 60  # 256 KB of each take four; the square of their length took minutes for one
+
+SHOWN_AS = {
+    "--api-key s3cretvalue next": f"--api-key {HIDDEN} next",
+    "--api-key=s3cret --model=Qwen/Qwen3-8B --x=y": f"--api-key={HIDDEN} --model=Qwen/Qwen3-8B --x=y",
+    "Authorization: Token s3cret": f"Authorization: Token {HIDDEN}",
+    "'Authorization': 'Bearer s3cret', 'a': 1": f"'Authorization': {HIDDEN}, 'a': 1",
+    "Token 9944b09199c62bcf9418": f"Token {HIDDEN}",
+    "seen AKIAIOSFODNN7EXAMPLE there": f"seen {HIDDEN} there",
+    "seen ASIAIOSFODNN7EXAMPLE there": f"seen {HIDDEN} there",
+    "AIzaSyDdI0hCZtE6vySjMm-WEfRq3CPzqKqqsHI": HIDDEN,
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmN": HIDDEN,
+    "github_pat_11ABCDEFG0abcdefghij": HIDDEN,
+    "password: hunter2x": f"password: {HIDDEN}",
+    "api_key='it was cut in the mid": f"api_key={HIDDEN}",
+    "{'api_key': ['s3cret', 'b'], 'x': 1}": f"{{'api_key': {HIDDEN}, 'x': 1}}",
+    "https://h:1/-/x, http://u:p/w@b:8000?tok": f"https://h:1/-/x, http://{HIDDEN}@b:8000?{HIDDEN}",
+    "http://h/x?a=b&c=d": f"http://h/x?a={HIDDEN}&c={HIDDEN}",
+}
+STAYS = (
+    "generation tokens: 5000 of 8192", "the key is missing", "write KEY: VALUE lines there", "api.token: is missing, add it", "Token is missing",
+    "--max-model-len 8192 --served-model-name chat", "http://10.0.0.7:8000/metrics answered 503",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SHOWN_AS)
+def test_secrets_are_hidden_by_one_list(text: str) -> None:
+    assert redacted(text) == redacted(redacted(text)) == SHOWN_AS[text]
+
+
+@pytest.mark.parametrize("text", STAYS)
+def test_what_is_no_secret_stays_readable(text: str) -> None:
+    assert redacted(text) == text
+
+
+def test_no_text_costs_the_square_of_its_length() -> None:
+    """A prompt of 200 KB in an engine's log stopped the daemon for half a minute."""
+    program = f"""
+from vllm_watch.support.redaction import redacted
+for word in {HOSTILE!r}:
+    redacted(word * ((256 << 10) // len(word)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS_MAX, CPU_SECONDS_MAX)),
+    )  # fmt: skip
+    assert done.returncode == 0, f"it did not end within {CPU_SECONDS_MAX} s of CPU: {done.stderr}"
+
+
+def test_an_excerpt_is_cut_before_it_is_redacted() -> None:
+    """What is cut in the middle of a word is left out: it may be half a secret."""
+    assert excerpt("x " * 1000, 10) == "x x x x x…"
+    assert excerpt("a " * 100 + f"https://me:s3cret{'x' * 300}@host/", 100).endswith("…")
+    assert excerpt("s3cret" * 1000, 100) == "…"
+    assert excerpt("said token=s3cret", 100) == f"said token={HIDDEN}"
+
+
+def test_the_path_of_a_webhook_is_hidden() -> None:
+    """Whoever knows it may post there."""
+    assert (
+        without_path("https://chat.example/services/T0/B0/XyZ?a=b")
+        == f"https://chat.example/{HIDDEN}"
+    )
+    assert without_path("https://u:p@chat.example:8443") == "https://chat.example:8443"
+
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "none": ("vllm serve m --port 8000", "vllm serve m --port 8000"),

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from vllm_watch.cli.helpers import connection, exit_status
+from vllm_watch.cli.helpers import exit_status
 from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError
 from vllm_watch.export.web_config import check
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what the file means."""
-    config = load(arguments.file, environ=connection.without(os.environ))
+    config = load(arguments.file, environ=os.environ)
     if config.web_config is not None:
         check(config.web_config)
     notifiers = _notifiers(arguments.file, config)

@@ -8,13 +8,14 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, BinaryIO, cast
 
 from vllm_watch.cli.helpers import exit_status
 from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.diagnosis.report import Diagnosis, to_json
 from vllm_watch.errors import WatchError
 from vllm_watch.support.redaction import redacted
+from vllm_watch.support.visible import visible_lines
 
 HELP = """\
 Reads a log of vLLM, of its start or of its end, and says what failed, which line shows it, why, and what
@@ -29,6 +30,8 @@ examples:
 exit status: 0 no failure found, 1 a failure found, 2 the log cannot be read"""
 
 _PIECE_BYTES = 256 << 10
+_UNPACKED_RATIO_MAX, _UNPACKED_BYTES_MIN = 300, 64 << 20
+"""Logs shrink to a thirtieth; a gzip file of 2 MB can hold 2 GB of line feeds, which nobody wants read."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         json.dump(to_json(diagnosis), sys.stdout)
         sys.stdout.write("\n")
     else:
-        print("\n".join(_lines(diagnosis)))
+        print(visible_lines("\n".join(_lines(diagnosis))))
     return exit_status.FOUND if diagnosis.failed else exit_status.FINE
 
 
@@ -74,7 +77,7 @@ def _pieces(name: str) -> Iterator[bytes]:
         with Path(name).open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
-            yield from _read(cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if packed else file)
+            yield from _unpacked(name, file) if packed else _read(file)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise WatchError(
             f"{name} is damaged gzip", "copy it again, or unpack what there is"
@@ -82,6 +85,16 @@ def _pieces(name: str) -> Iterator[bytes]:
     except OSError as error:
         cause = f"{name} cannot be read: {error.strerror or error}"
         raise WatchError(cause, "name a file that can be read, or '-' for standard input") from None
+
+
+def _unpacked(name: str, file: BinaryIO) -> Iterator[bytes]:
+    unpacked_bytes = 0
+    for piece in _read(cast("IO[bytes]", gzip.GzipFile(fileobj=file))):
+        unpacked_bytes += len(piece)
+        if unpacked_bytes > max(_UNPACKED_BYTES_MIN, _UNPACKED_RATIO_MAX * file.tell()):
+            cause = f"{name} unpacks to over {_UNPACKED_RATIO_MAX} times its size, as no log does"
+            raise WatchError(cause, "unpack it with gunzip, and give what of it is a log")
+        yield piece
 
 
 def _read(file: IO[bytes]) -> Iterator[bytes]:

@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Rehearse; the exit status says whether all is well."""
-    config = load(arguments.config, environ=connection.without(os.environ))
+    config = load(arguments.config, environ=os.environ)
     targets = _targets(config, arguments.name, arguments.target)
     daemon = connection.of(arguments, _watcher_url(config))
     results = asyncio.run(_rehearse(config, arguments.name, targets, daemon))

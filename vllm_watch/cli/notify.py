@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from vllm_watch.cli.helpers import connection, exit_status
+from vllm_watch.cli.helpers import exit_status
 from vllm_watch.config import Config, load
 from vllm_watch.errors import WatchError
 from vllm_watch.notify import base, jsonl, kinds
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Look, send, and say how it went."""
-    config = load(arguments.config, environ=connection.without(os.environ))
+    config = load(arguments.config, environ=os.environ)
     kind, settings = _settings(config, arguments.name)
     findings = asyncio.run(_test(config, settings))
     ok = all(each.ok for each in findings)

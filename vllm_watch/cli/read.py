@@ -23,6 +23,7 @@ from vllm_watch.sources import discovery_host, http, what_answered
 from vllm_watch.sources.discovery_host import Neighbours
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.reading import Reader
+from vllm_watch.support.visible import visible_lines
 
 HELP = """\
 Reads one /metrics body, from a file, from a URL or from standard input (-), and shows what vLLM says
@@ -73,7 +74,7 @@ def _read(source: str, arguments: argparse.Namespace) -> int:
         json.dump(reading_to_json(reading), sys.stdout)
         sys.stdout.write("\n")
     else:
-        print("\n".join(_lines(reading)))
+        print(visible_lines("\n".join(_lines(reading))))
     return exit_status.FINE if reading.vllm else exit_status.FOUND
 
 

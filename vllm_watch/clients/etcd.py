@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import aiohttp
 
 from vllm_watch.errors import WatchError
-from vllm_watch.support.redaction import redacted
+from vllm_watch.support.redaction import excerpt, redacted
 
 CALL_SECONDS = 4.0
 """For one call of one endpoint: etcd answers in milliseconds, and elects a new leader within about two seconds."""
@@ -119,7 +119,7 @@ class Etcd:
             try:
                 return await self._post(url, document, secure)
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-                why = redacted(str(error))[:200] or f"no answer within {CALL_SECONDS:g} s"
+                why = excerpt(str(error), 200) or f"no answer within {CALL_SECONDS:g} s"
                 troubles.append(f"{endpoint}: {why}")
         cause = f"etcd cannot be asked: {'; '.join(troubles)}"
         raise EtcdError(cause, "check restart.lock.endpoints, and etcdctl endpoint health")
@@ -164,7 +164,7 @@ class Etcd:
 def _refused(status: int, said: dict[str, Any]) -> None:
     """Raise what etcd says; without a leader another endpoint is asked, as after no answer."""
     error = said.get("error") or said.get("message") or ""
-    text = redacted(str(error.get("message", "") if isinstance(error, dict) else error))[:200]
+    text = excerpt(str(error.get("message", "") if isinstance(error, dict) else error), 200)
     code = said.get("code") or (error.get("grpc_code") if isinstance(error, dict) else None)
     if status in (500, 503, 504) and code != NOT_FOUND:
         raise ValueError(f"HTTP {status} {text}")

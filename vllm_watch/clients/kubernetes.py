@@ -18,7 +18,7 @@ import aiohttp
 
 from vllm_watch import __version__
 from vllm_watch.errors import WatchError
-from vllm_watch.support.redaction import redacted
+from vllm_watch.support.redaction import excerpt, redacted
 
 CALL_SECONDS = 10.0
 """For one call, connecting included: the API server answers in milliseconds, and is retried by who asks."""
@@ -64,8 +64,8 @@ class Answer(NamedTuple):
 
     def said(self) -> str:
         """Return its own words, in one line: of a Status object its message."""
-        message = " ".join(redacted(str(self.document.get("message", ""))).split())
-        return f"HTTP {self.status} {message[:_SAID_CHARACTERS_MAX]}".strip()
+        message = excerpt(str(self.document.get("message", "")), _SAID_CHARACTERS_MAX)
+        return f"HTTP {self.status} {' '.join(message.split())}".strip()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

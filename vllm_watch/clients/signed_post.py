@@ -19,7 +19,7 @@ import aiohttp
 
 from vllm_watch import __version__
 from vllm_watch.errors import WatchError
-from vllm_watch.support.redaction import never_show, redacted
+from vllm_watch.support.redaction import excerpt, never_show, redacted
 
 CONNECT_SECONDS = 10.0  # three SYNs; who does not answer these is away
 REPLAY_SECONDS = 300
@@ -117,7 +117,7 @@ async def post(
         text = f"{place} was asked and has not answered within {seconds:.0f} s"
         return Posted(NO_ANSWER, text)
     except (aiohttp.ClientError, OSError, ValueError) as error:
-        said = redacted(str(error) or type(error).__name__)[:_SAID_BYTES_MAX]
+        said = excerpt(str(error) or type(error).__name__, _SAID_BYTES_MAX)
         return Posted(CUT_OFF, f"{place} was asked; its answer was cut off: {said}")
 
 

@@ -37,7 +37,7 @@ def uncoloured(text: str) -> str:
 def _unwrapped(text: str) -> str:
     try:
         said = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
     log = said.get("log") if isinstance(said, dict) else None
     return log if isinstance(log, str) else text

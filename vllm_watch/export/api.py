@@ -10,7 +10,7 @@ from vllm_watch.board.board import Board
 from vllm_watch.errors import WatchError
 from vllm_watch.export.answers import answer, json_answer, refusal
 from vllm_watch.export.auth import Auth
-from vllm_watch.export.callers import is_loopback
+from vllm_watch.export.callers import is_this_host
 from vllm_watch.export.guarded import Guarded
 from vllm_watch.export.status import Status
 from vllm_watch.export.text import OPENMETRICS_TYPE, TEXT_TYPE, render, wants_openmetrics
@@ -154,10 +154,7 @@ class Api:
 
 def _on_this_host(request: web.Request) -> str | None:
     """Whoever is on this machine may have the file read again, unless a proxy there speaks for others."""
-    proxied = any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "Via"))
-    if request.remote is None or proxied or not is_loopback(request.remote):
-        return None
-    return "whoever is on this host"
+    return "whoever is on this host" if is_this_host(request) else None
 
 
 def _no_target(name: str) -> web.Response:

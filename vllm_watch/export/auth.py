@@ -8,7 +8,7 @@ because a token is too long to be guessed, and comparing one takes microseconds.
 
 import hashlib
 import hmac
-import stat
+import os
 import time
 from collections import OrderedDict, deque
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ from aiohttp import web
 
 from vllm_watch.export.answers import refusal
 from vllm_watch.settings.api import TokenSettings
+from vllm_watch.support.private_files import too_open
 from vllm_watch.support.redaction import never_show
 
 _log = structlog.get_logger()
@@ -58,7 +59,7 @@ class _Token:
             stamp = (found.st_mtime_ns, found.st_size, found.st_ino)
             if stamp != self._stamp:
                 self._stamp, self._digest = stamp, None
-                self._digest = _digest_of(self.settings.file, found.st_mode)
+                self._digest = _digest_of(self.settings.file, found)
         except (OSError, ValueError) as error:
             self._digest = None
             if str(error) != self._told:
@@ -67,9 +68,11 @@ class _Token:
         return self._digest
 
 
-def _digest_of(file: Path, mode: int) -> bytes:
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ValueError(f"others may read {file}: chmod 600 it")
+def _digest_of(file: Path, status: os.stat_result) -> bytes:
+    if too_open(status):
+        raise ValueError(
+            f"others may read {file}: chmod 600 it, or mount the Secret with defaultMode: 0440"
+        )
     with file.open("rb") as opened:
         token = opened.read(TOKEN_BYTES_MAX + 1).strip()
     if len(token) > TOKEN_BYTES_MAX or len(token) < TOKEN_CHARACTERS_MIN:

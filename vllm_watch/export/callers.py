@@ -12,11 +12,20 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from vllm_watch.export.answers import refusal
-from vllm_watch.support.redaction import redacted
+from vllm_watch.support.redaction import excerpt
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", "text/plain"})
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+def is_this_host(request: web.Request) -> bool:
+    """Does the caller run where we do, unless a proxy here speaks for others?"""
+    if any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "Via")):
+        return False
+    own = request.transport and request.transport.get_extra_info("sockname")
+    remote = request.remote or ""
+    return is_loopback(remote) or bool(own and own[0] == remote)
 
 
 def is_loopback(host: str) -> bool:
@@ -62,7 +71,8 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
                 f"This watcher {where} does not answer to the name {host[:100]!r}",
                 f"Open it as localhost:{port()}, or add the name to api.hosts",
             )
-        if request.method in _READING:
+        # A probe's question is noted: what a page of another site asks is not.
+        if request.method in _READING and not request.path.startswith("/gate/"):
             return await handler(request)
         return _foreign(request) or await handler(request)
 
@@ -81,7 +91,7 @@ def _foreign(request: web.Request) -> web.Response | None:
     if (origin and not own) or site not in ("same-origin", "none"):
         return refusal(
             403,
-            f"A page of {redacted(origin)[:100] or 'another site'} may not do this",
+            f"A page of {excerpt(origin, 100) or 'another site'} may not do this",
             "Ask from the watcher's own page, or from a shell",
         )
     if request.can_read_body and request.content_type in _FORMS and request.headers.get("Content-Type"):  # fmt: skip

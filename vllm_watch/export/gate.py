@@ -5,14 +5,18 @@ meant; a probe must compare both, and takes anything else, and no answer, for "o
 can never restart an engine on our word, and none must be made: it would when the watcher is away.
 """
 
+import asyncio
 import math
 import re
-from collections.abc import Container
+from collections.abc import Mapping
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from vllm_watch.board.board import TargetEntry
 from vllm_watch.export.answers import TimedResponse, refusal
+from vllm_watch.export.callers import is_this_host
 from vllm_watch.export.status import to_json
 
 # The words are the contract with the probes, see docs/hooks/gate.md.
@@ -20,6 +24,7 @@ WORDS = {"liveness": "kill", "readiness": "no"}
 
 _ASKED = re.compile(r"[0-9A-Za-z.-]{0,40}")
 _STARTED_MAX = 1e11
+_NAME_SECONDS = 1.0  # for the address of the engine; a probe waits for 2 s
 
 
 class Probes(Protocol):
@@ -47,9 +52,9 @@ class Gatekeeper(Protocol):
 
 
 class GateApi:
-    """The handlers, over who knows the answers; `targets` are the names of those that are watched."""
+    """The handlers, over who knows the answers; `targets` are those that are watched, by name."""
 
-    def __init__(self, gatekeeper: Gatekeeper, targets: Container[str]) -> None:
+    def __init__(self, gatekeeper: Gatekeeper, targets: Mapping[str, TargetEntry]) -> None:
         self._gatekeeper = gatekeeper
         self._targets = targets
 
@@ -69,9 +74,11 @@ class GateApi:
             return refusal(
                 400, "asked is no short word", "Send letters and digits, or leave it out"
             )
-        meant_t = await self._gatekeeper.answer(
-            target, which, _unix(request.query.get("started", "")), request.remote or "unknown"
-        )
+        meant_t = None
+        if await _stands_beside(request, self._targets[target].target.url):
+            meant_t = await self._gatekeeper.answer(
+                target, which, _unix(request.query.get("started", "")), request.remote or "unknown"
+            )
         said = "ok" if meant_t is None else f"{WORDS[which]} {meant_t:.0f}"
         return TimedResponse(text=f"{said} {asked}".strip() + "\n", content_type="text/plain")
 
@@ -85,6 +92,19 @@ class GateApi:
             "starts": list(probes.starts),
         }
         return TimedResponse(body=to_json(document).encode(), content_type="application/json")
+
+
+async def _stands_beside(request: web.Request, url: str) -> bool:
+    """Does it come from the engine's own address, or from this host? What others ask is no probe, and is not noted."""
+    if is_this_host(request):
+        return True
+    loop, host = asyncio.get_running_loop(), urlsplit(url).hostname
+    try:
+        async with asyncio.timeout(_NAME_SECONDS):
+            found = await loop.getaddrinfo(host, None)
+    except (OSError, UnicodeError):  # a time-out is one
+        return False
+    return request.remote in {address[0] for *_, address in found}
 
 
 def _not_watched(target: str) -> web.Response:

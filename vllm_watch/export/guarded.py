@@ -34,6 +34,11 @@ class Guarded:
         self._inner = inner
         self._known = known
 
+    @property
+    def takes_tokens(self) -> bool:
+        """Is there any? Where there is none, a token stands for nothing."""
+        return self._auth.exists
+
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Refuse, or do it; and write down who asked, from where, for what, and what came of it."""
         source = request.remote or "unknown"

@@ -23,6 +23,9 @@ CONNECTIONS_PER_CALLER_MAX = 256
 """One address, or all behind one proxy, leaves room for a scrape from elsewhere."""
 
 FIRST_REQUEST_SECONDS = 10.0  # to send a whole request head after connecting
+IDLE_SECONDS = (
+    90.0  # from one answer to the next request's end; the server closes idle connections before
+)
 HANDSHAKE_SECONDS = 10.0  # for TLS: three round trips, and a machine that is busy
 SWEEP_SECONDS = 2.5
 _NO_ROOM_SECONDS = 0.2  # until it is tried again after the system had no descriptor left
@@ -185,7 +188,8 @@ class Listener:
             await asyncio.sleep(SWEEP_SECONDS)
             self._forget_closed()
             for one in list(self._all):
-                if not one.asked and loop.time() - one.since_s > FIRST_REQUEST_SECONDS:
+                seconds = IDLE_SECONDS if one.asked else FIRST_REQUEST_SECONDS
+                if not one.answering and loop.time() - one.since_s > seconds:
                     self._end(one)
 
     def _tell_no_room(self, error: OSError) -> None:

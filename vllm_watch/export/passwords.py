@@ -1,9 +1,9 @@
 """Basic auth: who may read, by the users of the web configuration.
 
 bcrypt is slow on purpose, so what was verified is remembered (as a keyed digest, never the password) and a
-scrape every few seconds costs nothing. A hash is computed in a thread, one at a time, and an address
-whose passwords are wrong gets one try a second: a guesser costs us little, and never locks out who has the
-right password.
+scrape every few seconds costs nothing. A hash is computed in a thread, one at a time, and the tries of an
+address come one after another, with a pause between once its passwords were wrong: a guesser costs us little, and
+a right password waits for its turn, but is always taken.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
+from weakref import WeakValueDictionary
 
 import bcrypt
 import structlog
@@ -22,23 +23,23 @@ import structlog
 _log = structlog.get_logger()
 
 FAILURES_MAX, FAILURES_SECONDS = 10, 60.0
-"""So many wrong passwords of one address in a minute are a mistake; from then on it waits for its turn."""
+"""So many wrong passwords of one address in a minute are a mistake; from then on each try waits."""
 
-TRY_AGAIN_SECONDS = 1.0
+TRY_AGAIN_SECONDS = 1.0  # said to whoever was wrong too often
+PAUSE_SECONDS = 0.2
+"""Before each further try of such an address, of which there are as many at once as it has connections."""
+
 VERIFIED_MAX = 100
 """Remembered, as exporter-toolkit does; a scraper or two and some people are far fewer."""
 
 CALLERS_MAX = 1024
-WAITING_MAX = 20
-"""Checks that wait for the thread: a second or two of work."""
-
 HEADER_CHARACTERS_MAX = 1024
 _PASSWORD_BYTES_MAX = 72  # bcrypt looks at no more
 _NOBODY = "$2b$10$PvVXdGv/Kb6Sa0J.gT3GW.ozQcxvh4t1o4r.W/fraAlqBVgWmQt9K"  # of a random password
 
 
 class TooManyError(Exception):
-    """This address has to wait."""
+    """The password is wrong, as many of this address were."""
 
 
 class Passwords:
@@ -49,7 +50,7 @@ class Passwords:
         self._verified: OrderedDict[bytes, None] = OrderedDict()
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
         self._thread = asyncio.Lock()
-        self._waiting = 0
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by address
 
     async def user(self, users: Mapping[str, str], header: str, caller: str) -> str | None:
         """Return whose credentials these are; None: nobody's. Raises TooManyError."""
@@ -62,14 +63,20 @@ class Passwords:
         if digest in self._verified:
             self._verified.move_to_end(digest)
             return name
-        self._take_turn(caller)
-        # As long for a name that nobody has: time tells nothing of names.
-        if await self._matches(password, known or _like(users)) and known is not None:
-            self._verified[digest] = None
-            while len(self._verified) > VERIFIED_MAX:
-                self._verified.popitem(last=False)
-            return name
-        self._count(caller)
+        turn = self._turns.setdefault(caller, asyncio.Lock())
+        async with turn:
+            too_many = len(self._recent(caller)) >= FAILURES_MAX
+            if too_many:
+                await asyncio.sleep(PAUSE_SECONDS)
+            # As long for a name that nobody has: time tells nothing of names.
+            if await self._matches(password, known or _like(users)) and known is not None:
+                self._verified[digest] = None
+                while len(self._verified) > VERIFIED_MAX:
+                    self._verified.popitem(last=False)
+                return name
+            self._count(caller)
+        if too_many:
+            raise TooManyError
         return None
 
     def _digest(self, name: str, known: str, password: bytes) -> bytes:
@@ -78,19 +85,8 @@ class Passwords:
         return hmac.new(self._key, said, hashlib.sha256).digest()
 
     async def _matches(self, password: bytes, known: str) -> bool:
-        if self._waiting >= WAITING_MAX:
-            raise TooManyError
-        self._waiting += 1
-        try:
-            async with self._thread:
-                return await asyncio.to_thread(_check, password, known)
-        finally:
-            self._waiting -= 1
-
-    def _take_turn(self, caller: str) -> None:
-        recent = self._recent(caller)
-        if len(recent) >= FAILURES_MAX and time.monotonic() - recent[-1] < TRY_AGAIN_SECONDS:
-            raise TooManyError
+        async with self._thread:
+            return await asyncio.to_thread(_check, password, known)
 
     def _recent(self, caller: str) -> list[float]:
         now_s = time.monotonic()

@@ -29,6 +29,10 @@ from vllm_watch.settings.api import TokenSettings
 KEEP_ALIVE_SECONDS = (
     75.0  # longer than the common scrape intervals, so that Prometheus keeps its connection
 )
+HEAD_FIELDS_MAX, HEAD_LINE_BYTES_MAX = 64, 4 << 10
+"""Of a request's head: browsers behind two proxies send 30 fields of up to 2 kB. aiohttp keeps each twice until the
+head is whole, before any password."""
+
 SHUTDOWN_SECONDS = 2.0  # what remains then is a reader that we need not wait for
 
 
@@ -114,6 +118,7 @@ class Server:
         self._runner = web.AppRunner(
             app, access_log=None, logger=_log, handle_signals=False,
             keepalive_timeout=KEEP_ALIVE_SECONDS, shutdown_timeout=SHUTDOWN_SECONDS, lingering_time=1.0,
+            max_line_size=HEAD_LINE_BYTES_MAX, max_field_size=HEAD_LINE_BYTES_MAX, max_headers=HEAD_FIELDS_MAX,
         )  # fmt: skip
         await self._runner.setup()
         assert self._runner.server is not None  # noqa: S101 - set up just now

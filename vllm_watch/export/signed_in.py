@@ -49,7 +49,8 @@ def signed_in(config: WebConfig) -> Middleware:
 def _brings_token(request: web.Request) -> bool:
     """A request has one Authorization: what changes something takes the token, which says more, and checks it."""
     scheme = request.headers.get("Authorization", "").partition(" ")[0]
-    return scheme.lower() == "bearer" and guard_of(request) is not None
+    guard = guard_of(request)
+    return scheme.lower() == "bearer" and guard is not None and guard.takes_tokens
 
 
 def _certificate(request: web.Request) -> dict[str, object]:

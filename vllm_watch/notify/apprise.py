@@ -10,7 +10,6 @@ import contextlib
 import importlib.util
 import logging
 import re
-import stat
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,6 +20,7 @@ from vllm_watch.notify import base
 from vllm_watch.notify.markup import clean
 from vllm_watch.notify.words import Message
 from vllm_watch.settings.notifications import AppriseNotifier
+from vllm_watch.support.private_files import too_open
 from vllm_watch.support.redaction import HIDDEN, never_show
 
 if TYPE_CHECKING:
@@ -147,8 +147,7 @@ class Notifier:
         file = self._settings.urls_file
         assert file is not None  # noqa: S101 - asked before
         try:
-            mode = file.stat().st_mode
-            if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            if too_open(file.stat()):
                 raise WatchError("others may read urls_file", f"chmod 600 {file}")
             with file.open("rb") as opened:
                 return opened.read(URLS_BYTES_MAX).decode()

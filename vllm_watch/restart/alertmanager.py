@@ -19,6 +19,7 @@ from vllm_watch.restart.targets import Targets
 from vllm_watch.samples.target import Target
 from vllm_watch.state.journal import Entry, Journal
 from vllm_watch.support.caller import Caller
+from vllm_watch.support.visible import visible
 
 VERSION = "4"
 ALERTS_MAX = 10_000
@@ -77,9 +78,7 @@ def _alert(sent: Any) -> Alert:
 
 
 def _line(text: str) -> str:
-    """It is shown on terminals, where control characters could do more than say something."""
-    text = text[:_TEXT_CHARACTERS_MAX]
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    return visible(text[:_TEXT_CHARACTERS_MAX])
 
 
 def target_of(alert: Alert, targets: Iterable[Target]) -> Target | None:

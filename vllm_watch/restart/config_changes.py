@@ -9,7 +9,7 @@ import structlog
 from vllm_watch.config import Config
 from vllm_watch.errors import JournalError
 from vllm_watch.state.journal import Entry, Journal
-from vllm_watch.support.redaction import redacted
+from vllm_watch.support.redaction import excerpt
 
 _log = structlog.get_logger()
 
@@ -50,7 +50,7 @@ def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
         for key, below in value.items():
             yield from _leaves(below, f"{path}.{key}" if path else str(key))
     else:
-        yield path, redacted(str(value))[:_VALUE_CHARACTERS_MAX]
+        yield path, excerpt(str(value), _VALUE_CHARACTERS_MAX)
 
 
 def _text(values: Mapping[str, str], keys: list[str]) -> str:

@@ -265,8 +265,6 @@ def _heard(gate: _Gate, started_t: float) -> None:
     gate.starts[known] = time.monotonic()
     if len(gate.starts) > _PROBES_MAX:
         del gate.starts[min(gate.starts, key=lambda each: gate.starts[each])]
-    if gate.kill is not None and _newer(started_t, gate.kill.started_t):
-        gate.kill.ended.set()  # its container was begun anew
 
 
 def _meant(gate: _Gate, which: str) -> float | None:

@@ -16,12 +16,13 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainSerializer,
     ValidationInfo,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
 
-from vllm_watch.support.redaction import redacted
+from vllm_watch.support.redaction import redacted, without_path
 
 _QUOTED_CHARACTERS_MAX = 80  # enough to recognise a value by, little enough for one line
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")  # a DNS label: it becomes paths, labels, objects
@@ -141,6 +142,8 @@ def _http_url(value: Any) -> Any:
 
 Name = Annotated[str, AfterValidator(_name)]
 HttpUrl = Annotated[str, BeforeValidator(_http_url)]
+# Whoever knows the path of a chat's webhook may post there.
+WebhookUrl = Annotated[HttpUrl, PlainSerializer(without_path, when_used="json")]
 Seconds = Annotated[float, BeforeValidator(_seconds), Field(gt=0, allow_inf_nan=False)]
 Minutes = Annotated[float, BeforeValidator(_number), Field(gt=0, allow_inf_nan=False)]
 Bytes = Annotated[int, BeforeValidator(_bytes), Field(gt=0)]

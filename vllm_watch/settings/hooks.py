@@ -8,13 +8,13 @@ from pydantic import AfterValidator, Field, model_validator
 
 from vllm_watch.settings.base import (
     FilePath,
-    HttpUrl,
     Name,
     Port,
     Problem,
     Seconds,
     Sections,
     Settings,
+    WebhookUrl,
     problem,
     problems,
     quoted,
@@ -79,7 +79,7 @@ class CommandHook(HookSettings):
 class WebhookHook(HookSettings):
     """A POST of JSON, signed, to whatever can restart."""
 
-    url: HttpUrl
+    url: WebhookUrl
     """Where to send it."""
 
     secret_file: FilePath | None = None

@@ -15,6 +15,7 @@ from vllm_watch.settings.base import (
     Seconds,
     Sections,
     Settings,
+    WebhookUrl,
     problem,
     problems,
     quoted,
@@ -110,7 +111,7 @@ class NotifierSettings(Settings):
 class WebhookNotifier(NotifierSettings):
     """A POST of JSON, signed, to whatever you like."""
 
-    url: HttpUrl
+    url: WebhookUrl
     """Where to send it."""
 
     secret_file: FilePath | None = None

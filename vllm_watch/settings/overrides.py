@@ -21,10 +21,14 @@ CONFIG_VARIABLE = "VLLM_WATCH_CONFIG"
 HOOK_VARIABLES = frozenset(
     f"{PREFIX}{word}"
     for word in (
-        "ATTEMPT_ID", "TARGET", "URL", "GROUP", "TRIGGER", "REASON", "ENGINE", "INCIDENT_ID", "KIND", "CAUSE",
+        "ATTEMPT_ID", "TARGET", "TARGET_URL", "GROUP", "TRIGGER", "REASON", "ENGINE", "INCIDENT_ID", "KIND", "CAUSE",
         "EVIDENCE_PATH", "NAMESPACE", "POD", "NODE", "PROCESS_START_TIME",
     )
 )  # fmt: skip
+# What commands read that ask a daemon; in one environment with it they are not meant for it.
+CLIENT_VARIABLES = frozenset(
+    f"{PREFIX}{word}" for word in ("URL", "TOKEN_FILE", "CA_FILE", "CERT_FILE", "CREDENTIALS_FILE")
+)
 _IN_A_HOOK = (
     f"{PREFIX}ATTEMPT_ID"  # without it, VLLM_WATCH_TARGET is a mistake for VLLM_WATCH_TARGETS
 )
@@ -55,9 +59,13 @@ class Overrides:
     def environment(self, model: type[BaseModel], environ: Mapping[str, str]) -> None:
         """Lay every `VLLM_WATCH_SECTION__KEY` over the file."""
         known = {_variable(path): path for path in _scalar_paths(model)}
-        told = HOOK_VARIABLES if _IN_A_HOOK in environ else frozenset()
+        others = (
+            {CONFIG_VARIABLE}
+            | CLIENT_VARIABLES
+            | (HOOK_VARIABLES if _IN_A_HOOK in environ else set())
+        )
         for variable in sorted(environ):
-            if not variable.startswith(PREFIX) or variable == CONFIG_VARIABLE or variable in told:
+            if not variable.startswith(PREFIX) or variable in others:
                 continue
             if variable == f"{PREFIX}TARGETS":
                 self._add_targets(variable, environ[variable].replace(",", " ").split())

@@ -4,6 +4,7 @@ PyYAML lets the last of two equal keys win without a word, and expands aliases o
 memory ends; both are refused here.
 """
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from vllm_watch.settings.base import quoted
 _DEPTH_MAX = 20  # the configuration is 4 deep
 # libyaml where PyYAML was built with it: ten times faster, and its scanner does not recurse
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+# Python prints no number of over 4,300 digits, and makes one of hexadecimals all the same.
+_LONG_NUMBER = re.compile(r"[-+]?[0-9][0-9a-fA-FxXob_:]{100,}+").fullmatch
 
 Found = tuple[str, str]  # what is wrong (from the key's path or the line on) and its remedy
 
@@ -102,6 +106,9 @@ def _refuse_bombs(text: str, file: str) -> None:
             raise ConfigError(
                 cause, "write the value out; what holds for all targets goes under scrape or slo"
             )
+        if isinstance(event, yaml.ScalarEvent) and event.implicit[0] and _LONG_NUMBER(event.value):
+            cause = f"{file}: {_where(event.start_mark)}a number of {len(event.value)} digits"
+            raise ConfigError(cause, "quote it if it is meant as text")
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEPTH_MAX:

@@ -21,7 +21,7 @@ from vllm_watch.settings.stages import CanarySettings, ScrapeSettings
 from vllm_watch.sources import http
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.what_answered import read_key
-from vllm_watch.support.redaction import redacted
+from vllm_watch.support.redaction import excerpt
 
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
 PROMPT = "Hello"
@@ -186,7 +186,7 @@ def _why(said: dict[str, Any]) -> str:
     """The server's own words: vLLM nests them, older and other servers do not."""
     inner = said.get("error")
     why = inner.get("message") if isinstance(inner, dict) else inner or said.get("message")
-    return redacted(str(why or ""))[:_CAUSE_CHARS_MAX]  # some repeat the key that they refuse
+    return excerpt(str(why or ""), _CAUSE_CHARS_MAX)  # some repeat the key that they refuse
 
 
 def _object(body: bytes) -> dict[str, Any]:

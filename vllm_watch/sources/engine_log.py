@@ -17,7 +17,7 @@ import structlog
 
 from vllm_watch.samples.engine_log import StartFailure
 from vllm_watch.support import threads
-from vllm_watch.support.redaction import redacted
+from vllm_watch.support.redaction import excerpt, redacted
 
 if TYPE_CHECKING:
     from vllm_watch.diagnosis.report import Diagnosis
@@ -82,7 +82,15 @@ class EngineLog:
         loop = asyncio.get_running_loop()
 
         def work() -> None:
-            found = self.read()
+            found = self._found
+            try:
+                found = self.read()
+            except Exception as error:  # noqa: BLE001 - one line must not end the following for good
+                _log.error(
+                    "engine_log_not_understood",
+                    target=self._target,
+                    error=repr(error)[:LINE_CHARACTERS_MAX],
+                )
             if self._closed and self._file is not None:
                 self._file.close()
             with suppress(RuntimeError):  # the loop has ended meanwhile
@@ -173,7 +181,7 @@ def _start_failure(diagnosis: "Diagnosis") -> StartFailure | None:
     return StartFailure(
         failure=diagnosis.failure,
         deterministic=diagnosis.deterministic_start_failure,
-        root_cause_line=None if line is None else redacted(line[:LINE_CHARACTERS_MAX]),
+        root_cause_line=None if line is None else excerpt(line, LINE_CHARACTERS_MAX),
         explanation=redacted(diagnosis.explanation),
         sentence=diagnosis.sentence,
     )

@@ -21,15 +21,17 @@ from prometheus_client.openmetrics import parser as om
 
 from vllm_watch.errors import ExpositionError
 
-SERIES_MAX = 50_000
-"""Most lines a body may have: four times a vLLM with 16 engines. Learning so many takes about half a
-second, in which the event loop stands still."""
+SERIES_MAX = 25_000
+"""Most lines a body may have: twice a vLLM with 16 engines. Learning so many takes a quarter of a second, and 40 MB."""
+
+LINE_CHARACTERS_MAX, LABELS_MAX = 16 << 10, 128
+"""Of a line: vLLM's longest, the configuration of its cache, has 1,000 characters and 40 labels."""
 
 FOREIGN_BODY_CHARS_MAX = 256 * 2**10
-"""Longest body that is given to prometheus_client's parser: five times a vLLM's, and again about half
-a second of standing still."""
+"""Longest body that is given to prometheus_client's parser: five times a vLLM's, and again about half a second."""
 
 _EXCERPT_CHARS = 80
+_NO_AGGREGATOR = "Check that the URL is a vLLM server's and not an aggregator's."
 
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 _LABEL = r'(?!__)[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\]++|\\.)*+"'
@@ -168,15 +170,21 @@ class Parser:
 
         `lazily`: see `Layout.read`.
         """
+        count = (
+            body.count("\n") + 1
+        )  # before it is split: 16 MB of short lines would be 300 MB of texts
+        if count > SERIES_MAX:
+            raise ExpositionError(
+                f"the body has {count} lines, more than {SERIES_MAX}", _NO_AGGREGATOR
+            )
         known = None if self._layout is None else self._layout.read(body, lazily=lazily)
         if known is not None:
             return known
         lines = body.split("\n")
-        if len(lines) > SERIES_MAX:
-            raise ExpositionError(
-                f"the body has {len(lines)} lines, more than {SERIES_MAX}",
-                "Check that the URL is a vLLM server's and not an aggregator's.",
-            )
+        longest = max(lines, key=len)
+        if len(longest) > LINE_CHARACTERS_MAX:
+            cause = f"line {lines.index(longest) + 1} has {len(longest)} characters, more than {LINE_CHARACTERS_MAX}"
+            raise ExpositionError(cause, _NO_AGGREGATOR)
         theirs = _with_prometheus_client(body, None, openmetrics=True) if openmetrics else None
         try:
             exposition = _learn(lines)
@@ -217,7 +225,7 @@ def _learn(lines: list[str]) -> Exposition:
 
 def _split_sample(index: int, line: str) -> tuple[str, float]:
     match = _HEAD.match(line)
-    if match is None or (match[2] and _has_duplicate_label(match[2])):
+    if match is None or (match[2] and _has_duplicate_label(index, match[2])):
         raise _BeyondGrammarError(index, line)
     tail = line[match.end() :]
     if "_" in tail:
@@ -228,8 +236,11 @@ def _split_sample(index: int, line: str) -> tuple[str, float]:
         raise _BeyondGrammarError(index, line) from None
 
 
-def _has_duplicate_label(labels: str) -> bool:
+def _has_duplicate_label(index: int, labels: str) -> bool:
     names = [name for name, _ in _LABELS.findall(labels)]
+    if len(names) > LABELS_MAX:
+        cause = f"line {index + 1} has {len(names)} labels, more than {LABELS_MAX}"
+        raise ExpositionError(cause, _NO_AGGREGATOR)
     return len(names) != len(set(names))
 
 
@@ -274,9 +285,13 @@ def _with_prometheus_client(
             metrics = list(om.text_string_to_metric_families(body))  # type: ignore[no-untyped-call]
         else:
             metrics = list(parser.text_string_to_metric_families(body))
-    except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # a library of others, over a stranger's text
         said = f" ({error})" if str(error) else ""
         if openmetrics:
             raise ExpositionError(f"the body is not OpenMetrics{said[:200]}", remedy) from error
         raise ExpositionError(f"{where} is not the Prometheus text format", remedy) from error
-    return [(Series(s.name, s.labels), float(s.value)) for m in metrics for s in m.samples]
+    # A native histogram has no number; the others of the body have theirs.
+    samples = [each for metric in metrics for each in metric.samples if each.value is not None]
+    return [(Series(each.name, each.labels), float(each.value)) for each in samples]

@@ -21,7 +21,7 @@ HEADERS_MAX = 128  # trailers with them
 INFORMATIONAL_MAX = 16
 """Heads of status 1xx before the answer; one is usual (103), and an endless row of them is no answer."""
 
-FRAMING_BYTES_MAX = 1 << 20
+FRAMING_BYTES_MAX = 256 << 10
 """Of all that is not body: chunk sizes, extensions, trailers. A body in chunks of a byte each would cost us much
 more than its sender: 40 bytes of memory for each of its bytes."""
 

@@ -23,7 +23,13 @@ from vllm_watch.sources.trace_line import RawObservation, from_line
 from vllm_watch.support.private_files import opener
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_LINE_BYTES_MAX = 64 << 20  # a body may have 16 MiB, and JSON doubles some of its characters
+_LINE_BYTES_MAX = 16 << 20  # a body has up to 4 MiB, and JSON doubles some of its characters
+BLANK_LINES_MAX = 10_000
+"""A few kilobytes of gzip unpack to millions of them."""
+
+TARGETS_MAX = 1000
+"""Of one recording: each costs some 20 kB of memory, however little is said of it."""
+
 _GZIP_MEMBER = 31  # zlib's word for "a 32 KB window, with a gzip header and trailer around it"
 _MEMBERS = 16  # of a full file: the older half is cut to within 1/16 of the bound
 _LEVEL = 6  # 0.5 ms for a body of 55 KB: `record` has a whole interval for it
@@ -35,10 +41,21 @@ def read(path: Path) -> Iterator[RawObservation]:
     Raises:
         RecordingError: the file cannot be read, or a line is damaged.
     """
-    number, line = 0, b""
+    number, line, blank, targets = 0, b"", 0, set[str]()
     for following in _lines(path):
         if number:
-            yield from _parsed(path, number, line)
+            for observation in _parsed(path, number, line):
+                targets.add(observation.target)
+                yield observation
+            blank += line.isspace()
+            if blank > BLANK_LINES_MAX or len(targets) > TARGETS_MAX:
+                much = (
+                    f"{len(targets)} targets"
+                    if blank <= BLANK_LINES_MAX
+                    else f"{blank} empty lines"
+                )
+                cause = f"{path}, line {number}: the recording has {much} up to here"
+                raise RecordingError(cause, "give a file that `vllm-watch record` wrote")
         number, line = number + 1, following
     if number:
         yield from _parsed(path, number, line, is_last=True)

@@ -15,6 +15,7 @@ _LETTERS = {"compute": "C", "graphics": "G", "mps": "M"}
 _WORDS = {letter: word for word, letter in _LETTERS.items()}
 
 Convert = Callable[[Any], Any]
+_NUMBER_MAX = 1e21  # bytes, hertz, Unix seconds, all in base units
 
 
 def known(reading: GpuReading) -> tuple[GpuSample, ...] | None:
@@ -25,6 +26,8 @@ def known(reading: GpuReading) -> tuple[GpuSample, ...] | None:
 def _number(value: Any) -> float | int:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError("not a number")
+    if not abs(value) < _NUMBER_MAX:  # infinities and NaN, too
+        raise ValueError("beyond all numbers of a GPU")
     return value
 
 

@@ -63,6 +63,9 @@ class RawObservation:
 _UNIX_SECONDS_MAX = 1e11  # the year 5138; beyond, no calendar of Python's can name the time
 
 
+_NUMBER_MAX = 1e18
+
+
 def from_line(line: bytes) -> RawObservation:
     """Read one line.
 
@@ -105,6 +108,8 @@ def _typed(said: dict[str, Any], name: str, kinds: type | tuple[type, ...]) -> A
         return None
     if not isinstance(value, kinds) or (value.__class__ is bool and kinds is not bool):
         raise ValueError(f"{name}: {str(value)[:40]!r} is not its kind of value")
+    if isinstance(value, int | float) and not abs(value) < _NUMBER_MAX:  # infinities and NaN, too
+        raise ValueError(f"{name}: {str(value)[:40]!r} is beyond all numbers of an observation")
     return value
 
 

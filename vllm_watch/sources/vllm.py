@@ -6,6 +6,7 @@ seen, when its process begins anew, and every ten minutes.
 """
 
 import asyncio
+import ipaddress
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -23,14 +24,18 @@ from vllm_watch.sources.body_deltas import Lines
 from vllm_watch.sources.discovery_host import Neighbours
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.reading import Reader
+from vllm_watch.support import threads
 from vllm_watch.support.redaction import redacted
 
 IDENTIFY_SECONDS = 600.0
 """How often version and models are asked again: LoRA adapters may come and go without a restart."""
 
+LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000
+"""A longer body is read beside the event loop: to learn its series may take half a second, at each look anew."""
+
 _JSON_BYTES_MAX = 1 << 20
 _MODELS_MAX = 100
-_LOOPBACK = ("localhost", "127.", "::1")
+_TOKENS_MAX = 1e12
 
 
 class Look(NamedTuple):
@@ -58,9 +63,8 @@ class VllmSource:
         )  # fmt: skip
         self._small = replace(self._limits, body_bytes_max=_JSON_BYTES_MAX)
         self._metrics_url = f"{target.url}/metrics"
-        host = urlsplit(target.url).hostname or ""
         # Between machines a body of 50 kB is worth packing; on one machine it only costs the engine.
-        self.local = host.startswith(_LOOPBACK)  # are this host's GPUs those it may run on?
+        self.local = _is_loopback(target.url)  # are this host's GPUs those it may run on?
         packed = "identity" if self.local else "gzip"
         self._headers = {"Accept": what_answered.ACCEPT_TEXT, "Accept-Encoding": packed}
         self._neighbours = neighbours
@@ -86,7 +90,10 @@ class VllmSource:
         else:
             metrics, health = await self._metrics(), None
         t, monotonic_s = self._arrived
-        scrape, reading, body = self._read(metrics)
+        if len(metrics.body) > LOOP_BYTES_MAX or metrics.body.count(b"\n") > LOOP_LINES_MAX:
+            scrape, reading, body = await threads.computed(lambda: self._read(metrics))
+        else:
+            scrape, reading, body = self._read(metrics)
         calls.insert(0, ("metrics", scrape))
         if reading is None:
             self._next_identify_s = float("-inf")
@@ -191,9 +198,17 @@ class VllmSource:
             return answer.call
         try:
             self._known.update(understand(json.loads(answer.body)))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
             return replace(answer.call, outcome="garbled", error=f"{path} is not the JSON of vLLM")
         return answer.call
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:  # a name, such as localhost.example
+        return False
 
 
 def _whole(body: str) -> str:
@@ -211,7 +226,7 @@ def _models(said: Any) -> Mapping[str, Any]:
     lengths = [card["max_model_len"] for card in cards if card.get("max_model_len") is not None]
     return {
         "models": tuple(str(card["id"])[:256] for card in cards),
-        "max_model_len": int(lengths[0]) if lengths else None,
+        "max_model_len": int(lengths[0]) if lengths and abs(lengths[0]) < _TOKENS_MAX else None,
     }
 
 

@@ -16,14 +16,13 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from vllm_watch.settings.stages import LogSettings
 from vllm_watch.support.redaction import HIDDEN, is_secret_name, redacted
+from vllm_watch.support.visible import visible, visible_lines
 
 _DEPTH_MAX = 4  # deeper values are shown as text; nothing we log is nested deeper
 # aiohttp writes one line per request: that would be a line per scrape of ourselves.
 _QUIET_LOGGERS = ("aiohttp.access",)
-# A foreign message may carry bytes of a server that was asked; they must not move the cursor.
 _PRIORITIES = {"critical": 2, "error": 3, "warning": 4, "info": 6, "debug": 7}
 """syslog's, as sd-daemon(3) wants them at the beginning of a line: <4>."""
-_CONTROL_CHARACTERS = {code: f"\\x{code:02x}" for code in (*range(32), 127)}
 
 
 def configure(settings: LogSettings, stream: TextIO | None = None) -> None:
@@ -92,7 +91,7 @@ def _hide_secrets(_logger: WrappedLogger, _method: str, event: EventDict) -> Eve
     text = event.get("event")
     clean = {key: _without_secrets(key, value, 0) for key, value in event.items() if key[:1] != "_"}
     if isinstance(text, str):
-        clean["event"] = redacted(text).translate(_CONTROL_CHARACTERS)
+        clean["event"] = visible(redacted(text))
     return {**event, **clean}
 
 
@@ -100,7 +99,7 @@ def _without_secrets(name: str, value: Any, depth: int) -> Any:
     if is_secret_name(name):
         return HIDDEN
     if isinstance(value, str):
-        return redacted(value)
+        return visible_lines(redacted(value))
     if isinstance(value, bool | int | float) or value is None:
         return value
     if depth < _DEPTH_MAX and isinstance(value, Mapping):
@@ -109,4 +108,4 @@ def _without_secrets(name: str, value: Any, depth: int) -> Any:
         }
     if depth < _DEPTH_MAX and isinstance(value, list | tuple | set | frozenset):
         return [_without_secrets("", inner, depth + 1) for inner in value]
-    return redacted(str(value))
+    return visible_lines(redacted(str(value)))

@@ -8,6 +8,13 @@ from pathlib import Path
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
 
 
+def too_open(status: os.stat_result) -> bool:
+    """May others read this secret? A group may where the file is root's: so Kubernetes mounts one, by fsGroup."""
+    mode = stat.S_IMODE(status.st_mode)
+    by_group = 0 if status.st_uid != 0 else stat.S_IRGRP
+    return bool(mode & (stat.S_IRWXG | stat.S_IRWXO) & ~by_group)
+
+
 def own_folder(folder: Path) -> None:
     """Make the folder if it is missing. Raises OSError, also where a link stands in its place."""
     folder.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)

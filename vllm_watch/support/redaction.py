@@ -1,7 +1,10 @@
-"""Keeps secrets out of what people read: logs, configuration errors, recordings, printed settings.
+"""Keeps secrets out of what people read: logs, configuration errors, recordings, notifications, printed settings.
 
 Twice: by what looks like a secret, and by value: what was read from a file of keys is known, and is hidden
 wherever it turns up, such as in the words of a server that repeats the key that it refuses.
+
+A stranger writes the text, so every expression takes time in proportion to its length: each begins at the
+beginning of a word only, gives nothing back that it took, and ends where what it opened is never closed.
 """
 
 import re
@@ -13,26 +16,32 @@ HIDDEN = "[hidden]"
 _SECRET_WORDS = frozenset(
     {"apikey", "authorization", "credential", "credentials", "key", "passwd", "password", "secret", "token"}
 )  # fmt: skip
-_NAME = r"[\w-]*(?:token|key|passwd|password|secret|credentials?)"
-_VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s&'",;)\]}]+)"""
-_USERINFO = re.compile(r"(?<=://)[^\s'\"]+@")  # up to the last @: a password may hold / and @
-# What a query is called is told, what it holds is not: it may be a signature, or a key by any name.
-_QUERY = re.compile(r"(https?://[^\s'\"?#]*\?)([^\s'\"]+)")
-_QUERY_VALUE = re.compile(r"=[^&#]*")
-# From a name's beginning only: a long word of a stranger must not cost the square of its length.
-_ASSIGNED = re.compile(rf"((?<![\w-]){_NAME})=(?!\[hidden\])(?:\[[^\]]*\]|{_VALUE})", re.IGNORECASE)
-# As Python and JSON write mappings: 'api_key': ['...'], "token": "...".
+_NAME = r"[\w-]*(?:token|key|passwd|password|secret|credentials?|authorization)"
+# What is opened and never closed was cut: it is hidden to the end of the line, of a list to the end.
+_VALUE = r"""(?:\[[^\]]*+\]?|"[^"\n]*+"?|'[^'\n]*+'?|[^\s&'",;)\]}]++)"""
+_WORD = re.compile(r"[^\s'\"]++")
+_QUERY_VALUE = re.compile(r"=[^&#]*+")
+_ASSIGNED = re.compile(rf"((?<![\w-]){_NAME})=(?!\[hidden\]){_VALUE}", re.IGNORECASE)
+# As Python, JSON and YAML write mappings: 'api_key': ['...'], "token": "...", token: ...
 _MAPPED = re.compile(
-    rf"""(['"]{_NAME}['"]\s*:\s*)(?!None\b|null\b|True\b|true\b|False\b|false\b)(?:\[[^\]]*\]|{_VALUE})""",
+    rf"""(['"]{_NAME}['"]\s*+:\s*+)(?!\[hidden\]|None\b|null\b|True\b|true\b|False\b|false\b){_VALUE}""",
     re.IGNORECASE,
 )
-_HEADER = re.compile(
-    r"\b(X-API-Key|API-Key|Authorization)\s*:\s*(?!Bearer|Basic)[^\s'\",]+", re.IGNORECASE
+_PAIR = re.compile(
+    r"((?<![\w.'\"-])(?!Authorization|key\b(?!-))\w[\w-]*+)(\s*+:\s*+)([^\s,;\"']{4,}+)",
+    re.IGNORECASE,
 )
-_BEARER = re.compile(r"\b(Bearer|Basic)\s+[^\s'\"]+", re.IGNORECASE)
+_OPTION = re.compile(r"((?<![\w-])--[\w-]++)(\s++)((?!\[hidden\])[^\s-]\S*+)")
+_HEADER = re.compile(
+    r"\b(X-API-Key|API-Key|Authorization)\s*+:\s*+((?:Bearer|Basic|Token|ApiKey)\s++)?[^\s'\",]++", re.IGNORECASE
+)  # fmt: skip
+_BEARER = re.compile(r"\b(Bearer|Basic)\s++[^\s'\"]++", re.IGNORECASE)
+_TOKEN = re.compile(r"\bToken\s++(?=[\w.~+/=-]*\d)[\w.~+/=-]{8,}+")  # in words a token has no digit
 _ISSUED = re.compile(
-    r"\b(?:sk-|hf_|ghp_|xox[bp]-)[A-Za-z0-9_-]{16,}"
-)  # shapes that keys are issued in
+    r"\b(?:sk-|hf_|gh[oprsu]_|github_pat_|glpat-|xox[abeprs]-|nvapi-|ya29\.)[\w.-]{8,}+"
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{12,}+|\bAIza[\w-]{30,}+|(?<![\w-])eyJ[\w-]++\.[\w.-]{8,}+"
+)
+"""Shapes that keys are issued in: OpenAI, Hugging Face, GitHub, GitLab, Slack, NVIDIA, AWS, Google, and JWTs."""
 
 _KNOWN_MAX, _KNOWN_CHARACTERS_MIN = 1000, 8
 """Shorter ones would turn up by chance."""
@@ -53,21 +62,63 @@ def is_secret_name(name: str) -> bool:
     return re.split(r"[._\-\s]+", name.lower())[-1] in _SECRET_WORDS
 
 
+def excerpt(text: str, characters_max: int) -> str:
+    """Return the beginning of a stranger's text, redacted. It is cut first: however long it was, that costs nothing."""
+    shown = redacted(beginning(text, 2 * characters_max + 200))
+    return shown if len(shown) <= characters_max else shown[: characters_max - 1].rstrip() + "…"
+
+
+def beginning(text: str, characters_max: int) -> str:
+    """Return whole words of the beginning: what is cut in the middle may be a secret that is not known as one."""
+    if len(text) <= characters_max:
+        return text
+    words = text[:characters_max].rsplit(None, 1)
+    return words[0] if len(words) > 1 else "…"
+
+
 def redacted(text: str) -> str:
     """Return the text without userinfo and queries of URLs, credentials, `token=…`, and what is known."""
     for secret in _known:
         if secret in text:
             text = text.replace(secret, HIDDEN)
-    text = _USERINFO.sub(f"{HIDDEN}@", text)
-    text = _QUERY.sub(lambda match: match[1] + _without_values(match[2]), text)
+    if "://" in text:
+        text = _WORD.sub(_safe_word, text)
     text = _ASSIGNED.sub(rf"\1={HIDDEN}", text)
     text = _MAPPED.sub(rf"\1{HIDDEN}", text)
-    text = _HEADER.sub(rf"\1: {HIDDEN}", text)
-    return _ISSUED.sub(HIDDEN, _BEARER.sub(rf"\1 {HIDDEN}", text))
+    text = _HEADER.sub(rf"\1: \2{HIDDEN}", text)
+    text = _BEARER.sub(rf"\1 {HIDDEN}", text)
+    text = _TOKEN.sub(f"Token {HIDDEN}", text)
+    text = _ISSUED.sub(HIDDEN, text)
+    for pattern in (_OPTION, _PAIR):
+        text = pattern.sub(_without_value, text)
+    return text
 
 
-def _without_values(query: str) -> str:
-    return _QUERY_VALUE.sub(f"={HIDDEN}", query) if "=" in query else HIDDEN
+def without_path(url: str) -> str:
+    """Return a URL of which the path is the secret, as a chat's webhook has one, without it."""
+    scheme, mark, rest = url.partition("://")
+    host, slash, path = rest.rpartition("@")[2].partition("/")
+    return f"{scheme}{mark}{host}{slash}{HIDDEN if path else ''}"
+
+
+def _without_value(found: re.Match[str]) -> str:
+    name, between, value = found.groups()
+    secret = is_secret_name(name) and not value.startswith(HIDDEN[0])
+    return f"{name}{between}{HIDDEN}" if secret else found[0]
+
+
+def _safe_word(found: re.Match[str]) -> str:
+    """A URL, or several: without userinfo, and without what its query holds; how a query is called is told."""
+    word = found[0]
+    scheme, mark, rest = word.partition("://")
+    if not mark:
+        return word
+    if "@" in rest:  # up to the last: a password may hold / and @
+        rest = f"{HIDDEN}@{rest.rpartition('@')[2]}"
+    path, mark, query = rest.partition("?")
+    if mark:
+        rest = f"{path}?{_QUERY_VALUE.sub(f'={HIDDEN}', query) if '=' in query else HIDDEN}"
+    return f"{scheme}://{rest}"
 
 
 @lru_cache(maxsize=4096)  # the processes that hold GPUs, at every look the same

@@ -5,7 +5,15 @@ can die before it says so, and the event loop would then wait for ever. This one
 """
 
 import _thread
+import asyncio
+import threading
 from collections.abc import Callable
+from contextlib import suppress
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_one_computes = threading.Lock()
 
 
 def begin(work: Callable[[], None]) -> bool:
@@ -15,3 +23,35 @@ def begin(work: Callable[[], None]) -> bool:
     except (RuntimeError, MemoryError):
         return False
     return True
+
+
+async def computed(work: Callable[[], T]) -> T:
+    """Return what `work` returns, computed beside the event loop, one such work at a time.
+
+    Several at once would leave the loop one turn of several. Raises what `work` raises, and MemoryError where no
+    thread can be had.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def end(result: T | None, error: Exception | None) -> None:
+        if done.done():  # nobody waits any more
+            return
+        if error is None:
+            done.set_result(result)  # type: ignore[arg-type] # one of the two is there
+        else:
+            done.set_exception(error)
+
+    def run() -> None:
+        result, failed = None, None
+        try:
+            with _one_computes:
+                result = work()
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            failed = error
+        with suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(end, result, failed)
+
+    if not begin(run):
+        raise MemoryError
+    return await done

@@ -4,7 +4,6 @@ import argparse
 import os
 import ssl
 from base64 import b64encode
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +13,6 @@ from vllm_watch.support.redaction import never_show, redacted
 URL_VARIABLE, TOKEN_VARIABLE = "VLLM_WATCH_URL", "VLLM_WATCH_TOKEN_FILE"
 CA_VARIABLE, CERT_VARIABLE = "VLLM_WATCH_CA_FILE", "VLLM_WATCH_CERT_FILE"
 CREDENTIALS_VARIABLE = "VLLM_WATCH_CREDENTIALS_FILE"
-_VARIABLES = frozenset(
-    {URL_VARIABLE, TOKEN_VARIABLE, CA_VARIABLE, CERT_VARIABLE, CREDENTIALS_VARIABLE}
-)
 DEFAULT_URL = "http://127.0.0.1:9470"
 _FILE_BYTES_MAX = 4096
 
@@ -98,11 +94,6 @@ def secret_of(argument: str, file: Path) -> str:
         raise WatchError(f"{argument}: {file} does not hold one line of text", "write it on one line")  # fmt: skip
     never_show(text)
     return text
-
-
-def without(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a command that reads a configuration, without what is said of a daemon."""
-    return {name: value for name, value in environ.items() if name not in _VARIABLES}
 
 
 def _path(variable: str) -> Path | None:

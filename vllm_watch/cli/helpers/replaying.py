@@ -22,6 +22,7 @@ from vllm_watch.incidents.incident import published
 from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.sources import log_history, recording
 from vllm_watch.sources.reading import Reader
+from vllm_watch.support.visible import visible_lines
 from vllm_watch.watch.host_watch import HostWatch
 from vllm_watch.watch.site_watch import SiteWatch
 from vllm_watch.watch.watch import Watch
@@ -55,7 +56,7 @@ def replay(trace: Path, config_file: Path | None, prints: str) -> None:
         if prints == "state":
             print(json.dumps(_state(watch)))
         elif prints == "summary":
-            print(summaries[url].text(watch.signals))
+            print(visible_lines(summaries[url].text(watch.signals)))
 
 
 def _watch(config: configuration.Config, url: str) -> Watch:

@@ -4,7 +4,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from vllm_watch.cli.helpers import connection
 from vllm_watch.config import load
 from vllm_watch.errors import JournalError
 from vllm_watch.state import file, troubles
@@ -18,7 +17,7 @@ def find(given: Path | None, environ: Mapping[str, str]) -> Path:
     """
     if given is not None:
         return given
-    configured = load(None, environ=connection.without(environ)).state_dir
+    configured = load(None, environ=environ).state_dir
     if configured is not None:
         return configured
     home = environ.get("XDG_STATE_HOME") or Path(environ.get("HOME", "/root")) / ".local/state"

@@ -62,13 +62,18 @@ class HookCall:
 
     def payload(self) -> dict[str, str | float | None]:
         """Return all as JSON holds it."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        told = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {**told, "target_url": self.url}
 
     def environment(self) -> dict[str, str]:
-        """Return all as a command's environment: VLLM_WATCH_ATTEMPT_ID and so on."""
+        """Return all as a command's environment: VLLM_WATCH_ATTEMPT_ID and so on.
+
+        VLLM_WATCH_URL would send a vllm-watch that the command runs to the engine: it is the daemon's.
+        """
         return {
             ENVIRONMENT_PREFIX + name.upper(): "" if value is None else str(value)
             for name, value in self.payload().items()
+            if name != "url"
         }
 
 

@@ -16,7 +16,7 @@ import aiohttp
 
 from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base
-from vllm_watch.support.redaction import redacted
+from vllm_watch.support.redaction import excerpt
 
 ASK_SECONDS = 10.0  # a look takes milliseconds
 _ANSWER_BYTES_MAX = 1 << 20  # of an inspection: some 10 KB, more with many labels and mounts
@@ -79,7 +79,7 @@ def said(status: int, body: bytes) -> str:
         message = str(json.loads(body)["message"])
     except (ValueError, KeyError, TypeError):
         message = body.decode(errors="replace")
-    return f"{status} {redacted(message.strip())[:300]}".strip()
+    return f"{status} {excerpt(message.strip(), 300)}".strip()
 
 
 async def _call(

@@ -7,6 +7,7 @@ from typing import Any
 from vllm_watch.export.status import public_arguments
 from vllm_watch.signals.holders import groups
 from vllm_watch.signals.holders.records import STALE, GpuHolders, Holder
+from vllm_watch.support.visible import visible
 
 
 def report(gpus: Sequence[GpuHolders], *, local: bool) -> dict[str, Any]:
@@ -71,4 +72,5 @@ def user(holder: Holder, *, local: bool) -> str | None:
 
 def command(holder: Holder) -> str | None:
     """Command line without secrets, or the title; None where neither is known."""
-    return " ".join(public_arguments(holder.process.cmdline) or ()) or holder.process.name
+    shown = " ".join(public_arguments(holder.process.cmdline) or ()) or holder.process.name
+    return shown and visible(shown)

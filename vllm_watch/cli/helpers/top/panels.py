@@ -8,6 +8,7 @@ from rich.text import Text
 from vllm_watch.cli.helpers.top import text
 from vllm_watch.cli.helpers.top.status import JudgedGpu, JudgedProcess, JudgedReading, Status
 from vllm_watch.signals.holders.records import STALE
+from vllm_watch.support.visible import visible
 
 _OLD_SECONDS = 6.0  # three answers missed
 _HOLDERS_MAX = 4  # named on a GPU's line; the others are counted
@@ -21,7 +22,7 @@ def header(
     shown = Text("vllm-watch ", "bold", no_wrap=True)
     if problem is not None:
         old = "" if age_seconds is None else f"; this is {text.age(age_seconds)} old"
-        shown.append(f"{text.clean(problem)}{old}; asking again", "yellow")
+        shown.append(f"{visible(problem)}{old}; asking again", "yellow")
         shown.truncate(width, overflow="ellipsis")
         return shown
     if status is None:
@@ -30,7 +31,7 @@ def header(
     for state in text.STATES_BY_URGENCY:
         if states[state]:
             shown.append(f" {states[state]} {state} ", text.STATE_STYLES[state])
-    shown.append(f"  {url}  {text.clean(status.version)}", "dim")
+    shown.append(f"  {url}  {visible(status.version)}", "dim")
     stale = age_seconds is not None and age_seconds > _OLD_SECONDS
     shown_age = text.age(age_seconds)
     age = Text(
@@ -57,7 +58,7 @@ def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
     if not reading.gpus:
         return Text("GPUs: none visible", "dim")
     with_holders = 2 * len(reading.gpus) < lines_max
-    lines = [_rule(f" GPUs  driver {text.clean(reading.driver_version or text.UNKNOWN)} ", width)]
+    lines = [_rule(f" GPUs  driver {visible(reading.driver_version or text.UNKNOWN)} ", width)]
     shown = 0
     # Those that are lost and those with stale memory first: there may be room for few.
     for gpu in sorted(reading.gpus, key=lambda gpu: (not gpu.lost, -gpu.lost_bytes, gpu.index)):
@@ -75,7 +76,7 @@ def gpus(reading: JudgedReading | None, width: int, lines_max: int) -> Text:
 def _unreadable(reading: JudgedReading) -> Text:
     style = "dim" if reading.status == "no_driver" else "bold yellow"
     words = {"no_driver": "no GPU driver here", "hung": "the GPU driver does not answer"}
-    why = f" ({text.clean(reading.text)})" if reading.text else ""
+    why = f" ({visible(reading.text)})" if reading.text else ""
     said = f"GPUs: {words.get(reading.status, 'not readable')}{why}"
     return Text(said, style, no_wrap=True, overflow="ellipsis")
 
@@ -109,8 +110,8 @@ def _remedy(process: JudgedProcess) -> Text:
 
 
 def _stale_line(who: str, remedy: str) -> Text:
-    said = Text(f"   stale  {text.clean(who)}: ", "yellow", no_wrap=True)
-    return said.append(text.clean(remedy), "dim")
+    said = Text(f"   stale  {visible(who)}: ", "yellow", no_wrap=True)
+    return said.append(visible(remedy), "dim")
 
 
 def _rule(title: str, width: int) -> Text:
@@ -148,7 +149,7 @@ def _warnings(gpu: JudgedGpu) -> list[str]:
     found = [reason for reason in gpu.throttle_reasons or () if reason not in ("gpu_idle", "none")]
     if gpu.ecc_uncorrected:
         found.append(f"{gpu.ecc_uncorrected} ECC errors")
-    return [text.clean(one) for one in found]
+    return [visible(one) for one in found]
 
 
 def _holders(processes: Sequence[JudgedProcess] | None, width: int) -> Text:
@@ -158,7 +159,7 @@ def _holders(processes: Sequence[JudgedProcess] | None, width: int) -> Text:
         return Text("   nobody holds memory", "dim")
     ordered = sorted(processes, key=lambda process: -(process.used_bytes or 0))
     named = [
-        f"{text.clean(_command(process))} {process.pid} {text.gib(process.used_bytes)} GiB"
+        f"{visible(_command(process))} {process.pid} {text.gib(process.used_bytes)} GiB"
         for process in ordered[:_HOLDERS_MAX]
     ]
     if len(ordered) > _HOLDERS_MAX:
@@ -184,6 +185,6 @@ def keys(sort: str, wanted: str, rows: int, width: int) -> Text:
     ):
         shown.append(f" {key} ", "reverse").append(f" {does}  ")
     if wanted:
-        shown.append(f"'{text.clean(wanted)}': {rows}", "yellow")
+        shown.append(f"'{visible(wanted)}': {rows}", "yellow")
     shown.truncate(width)
     return shown

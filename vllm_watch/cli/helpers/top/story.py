@@ -12,6 +12,7 @@ from vllm_watch.cli.helpers.top.rows import Row
 from vllm_watch.cli.helpers.top.status import Status, TargetStatus, ToldIncident
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents.incident import SEVERITIES, in_order
+from vllm_watch.support.visible import visible
 
 _WRONG_SHARE = (
     5  # incidents take at most this part (a fifth) of the height, what is known of one a quarter
@@ -61,14 +62,14 @@ def _incident(incident: ToldIncident, t: float, width: int) -> Text:
     lasts = text.age(max(0.0, t - incident.began_t))
     engine = f"/{incident.engine}" if incident.engine else ""
     if incident.recovering:
-        told = f" ended   {text.clean(incident.target)}{engine}  {recovery(incident, t)}"
+        told = f" ended   {visible(incident.target)}{engine}  {recovery(incident, t)}"
         shown = Text(told, "dim", no_wrap=True)
         shown.truncate(width, overflow="ellipsis")
         return shown
     shown = Text(f" {incident.severity:6} ", text.SEVERITY_STYLES.get(incident.severity, ""), no_wrap=True)  # fmt: skip
-    shown.append(f" {text.clean(incident.target)}{engine}", "bold")
-    shown.append(f"  {text.clean(incident.title)}", "")
-    shown.append(f"  {lasts}  ", "dim").append(text.clean(incident.summary), "dim")
+    shown.append(f" {visible(incident.target)}{engine}", "bold")
+    shown.append(f"  {visible(incident.title)}", "")
+    shown.append(f"  {lasts}  ", "dim").append(visible(incident.summary), "dim")
     shown.truncate(width, overflow="ellipsis")
     return shown
 
@@ -102,7 +103,7 @@ def recovery(incident: ToldIncident, t: float) -> str:
     """Return what is told of an incident whose trouble is gone: what it was, for how long, since when it is gone."""
     ended_t = incident.updated_t if incident.ended_t is None else incident.ended_t
     lasted, ago = (text.age(max(0.0, each)) for each in (ended_t - incident.began_t, t - ended_t))
-    told = f"Recovered {ago} ago ({text.clean(incident.title)} for {lasted})"
+    told = f"Recovered {ago} ago ({visible(incident.title)} for {lasted})"
     if incident.closes_t is None:
         return told
     return f"{told}; closes in {text.age(max(0.0, incident.closes_t - t))} if it stays so"
@@ -113,13 +114,11 @@ def _sentence(row: Row, t: float) -> Text:
     incidents = incidents_of(row)
     if incidents:
         sentence = recovery(incidents[0], t) if incidents[0].recovering else incidents[0].summary
-    sentence = text.clean(
-        sentence or (row.target.signals and row.target.signals.why_not) or row.state
-    )
+    sentence = visible(sentence or (row.target.signals and row.target.signals.why_not) or row.state)
     if row.stale:
         sentence = f"not seen for {text.age(row.age_seconds)}: {sentence}"
     style = text.STATE_STYLES.get(row.state, "").replace(" on red", "").replace("white", "red")
-    return Text(f"{text.clean(row.name)}: ", "bold", no_wrap=True).append(sentence, style)
+    return Text(f"{visible(row.name)}: ", "bold", no_wrap=True).append(sentence, style)
 
 
 def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
@@ -152,15 +151,15 @@ def incidents_of(row: Row) -> list[ToldIncident]:
 
 
 def _said(item: Evidence) -> str:
-    said, expected = text.clean(item.text or item.name), item.expected
+    said, expected = visible(item.text or item.name), item.expected
     if expected is None:
         return said
-    number = f"{expected:g}" if isinstance(expected, int | float) else text.clean(expected)
-    return f"{said} (expected {number}{' ' + text.clean(item.unit) if item.unit else ''})"
+    number = f"{expected:g}" if isinstance(expected, int | float) else visible(expected)
+    return f"{said} (expected {number}{' ' + visible(item.unit) if item.unit else ''})"
 
 
 def _labelled(label: str, said: str) -> Text:
-    return Text(f"  {label:{_LABEL_WIDTH - 2}}", "dim", no_wrap=True).append(text.clean(said))
+    return Text(f"  {label:{_LABEL_WIDTH - 2}}", "dim", no_wrap=True).append(visible(said))
 
 
 def facts(row: Row, width: int) -> Text:
@@ -177,7 +176,7 @@ def facts(row: Row, width: int) -> Text:
         found.append(f"{engine.restarts} restarts seen")
     if row.target.restart is not None:
         found.append(f"restarts: {row.target.restart.mode}")
-    shown = Text(" · ".join(map(text.clean, found)), "dim", no_wrap=True)
+    shown = Text(" · ".join(map(visible, found)), "dim", no_wrap=True)
     shown.truncate(width, overflow="ellipsis")
     return shown
 
@@ -194,7 +193,7 @@ def watcher(status: Status | None, width: int) -> Text:
     fine += ["state kept"] if status.store and status.store.ok else []
     shown = Text("watcher ", "dim", no_wrap=True)
     if troubles:
-        shown.append(text.clean(" · ".join(troubles)), "yellow").append(" · ", "dim")
+        shown.append(visible(" · ".join(troubles)), "yellow").append(" · ", "dim")
     shown.append(" · ".join(fine), "dim")
     shown.truncate(width, overflow="ellipsis")
     return shown

@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from vllm_watch.support.visible import visible
+
 STATE_STYLES = {
     "down": "bold white on red", "stalled": "bold red", "collapsed": "bold red", "overloaded": "bold yellow",
     "unknown": "bright_black", "starting": "cyan", "prefilling": "blue", "serving": "green",
@@ -16,20 +18,13 @@ UNKNOWN = "-"
 _HIGH_RATIO, _FULL_RATIO = 0.8, 0.95  # where a bar turns yellow, and red
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SPARKS = "▁▂▃▄▅▆▇█"
-# What another program says is shown, but may not move the cursor.
-_CONTROL_CHARACTERS = dict.fromkeys((*range(32), *range(127, 160)), "�")
 _KILO, _TEN, _HUNDRED, _MINUTE = 1000, 10, 100, 60
 _GIB = 1 << 30
 
 
-def clean(text: str) -> str:
-    """Return the text in one line, without control characters."""
-    return text.translate(_CONTROL_CHARACTERS)
-
-
 def fit(text: str, width: int) -> str:
     """Return the text in exactly `width` characters, cut in the middle: both ends tell names apart."""
-    text = clean(text)
+    text = visible(text)
     if len(text) > width:
         head = (width - 1) // 2
         text = (
