@@ -8,16 +8,15 @@ Runbook: docs/detectors/throughput_collapse.md
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import exp
-from statistics import median
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from vllm_watch.detectors import collapse_causes as causes
-from vllm_watch.detectors import collapse_host
+from vllm_watch.detectors import collapse_gpus, collapse_host, collapse_siblings
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.detectors.collapse_bar import Bar
 from vllm_watch.detectors.finished import LATE_REQUESTS_MIN, Finished, LongPrompts, late_seconds
 from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.samples.gpu import GpuSample
@@ -42,16 +41,11 @@ CAUSE_HOLD_SECONDS = 20.0
 """A cause is replaced when another one has been found for so long: one long request that ends among few
 others looks like long requests all around."""
 
-ALIKE = 1.2
-"""Step time ratio from which an engine counts as slow beside its siblings: request mixes differ by so much."""
-
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 """Thrash pages when the queue has doubled since it began (five requests count as none)."""
 
 NORMAL_BLOCKS = 2
 """So many blocks in a row without a loss, and it is not there any more: a single one may be luck."""
-
-_RESTART = frozenset((causes.KV_LEAK, causes.SLOW_ENGINE))
 
 
 class Settings(BaseModel):
@@ -70,7 +64,8 @@ class EngineJudge:
         self._cause: causes.Cause | None = None  # of the alarm that holds
         self._other_seconds = 0.0  # for how long another cause was found
         self._restart = False
-        self._pids: frozenset[int] = frozenset()
+        self._fresh = collapse_gpus.Fresh()
+        self._server_start: float | None = None
         self._queue_grew = False
         self._begin()
         self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
@@ -79,6 +74,7 @@ class EngineJudge:
         """What is kept of one life of the engine."""
         self._past = self.baseline.throughput
         self._pages = Pages()
+        self._bar = Bar()
         self._waits, self._outlived = StepWaits(), collapse_host.Outlived()
         self._creep = causes.Creep()
         self._capacity_tokens: float | None = None
@@ -101,6 +97,7 @@ class EngineJudge:
         comparison = self.baseline.update(look.at_s, look.sample, known=look.known)
         if self.baseline.throughput is not self._past:
             self._begin()
+        self._server_start = look.sample.process_start_time
         self._waits.look(look.at_s, look.cpu, known=look.known)
         if comparison is not None:
             size = capacity.kv_cache_tokens(look.sample.cache_config_info, look.engines)
@@ -115,6 +112,7 @@ class EngineJudge:
         return {
             "baseline": self.baseline.export_state(),
             "pages": self._pages.export_state(),
+            "bar": self._bar.export_state(),
             "waits": self._waits.export_state(),
             "creep": self._creep.export_state(),
             "long_prompts": self._long_prompts.export_state(),
@@ -127,7 +125,8 @@ class EngineJudge:
             "starving": self._starving,
             "starving_since_s": self._starving_since_s,
             "quiet_ratio": self.quiet_ratio,
-            "pids": sorted(self._pids),
+            "pids": sorted(self._fresh.pids),
+            "clocks": dict(self._fresh.clocks),
             "waiting_first": self._waiting_first,
             "unread_seconds": self._unread_seconds,
             "queue_grew": self._queue_grew,
@@ -141,6 +140,8 @@ class EngineJudge:
         self._pages.restore(state["pages"])
         if "waits" in state:  # kept since it is counted
             self._waits.restore(state["waits"])
+        if "bar" in state:
+            self._bar.restore(state["bar"])
         self._creep.restore(state["creep"])
         self._long_prompts.restore(state["long_prompts"])
         self._finished.restore(state["finished"])
@@ -153,7 +154,7 @@ class EngineJudge:
         self._starving = stored.flag(state["starving"])
         self._starving_since_s = stored.number(state["starving_since_s"])
         self.quiet_ratio = stored.number(state["quiet_ratio"])
-        self._pids = frozenset(stored.count(pid) for pid in state["pids"])
+        self._fresh = collapse_gpus.Fresh.restored(state["pids"], state.get("clocks", {}))
         self._waiting_first = stored.number(state["waiting_first"])
         self._unread_seconds = stored.number(state["unread_seconds"])
         self._queue_grew = stored.flag(state["queue_grew"])
@@ -182,6 +183,10 @@ class EngineJudge:
             self._finished_late.add(block)
         if comparison.slow_log_ratio is not None:
             self.quiet_ratio += 0.3 * (comparison.slow_log_ratio - self.quiet_ratio)
+            self._bar.follow(
+                comparison.slow_log_ratio, block.seconds,
+                alarm=comparison.slow, doubt=doubt > 0.0, sure=comparison.sure,
+            )  # fmt: skip
         unexplained = self._unexplained(comparison)
         if unexplained is not None:
             self._creep.note(at_s, unexplained)
@@ -196,7 +201,7 @@ class EngineJudge:
         if starving:
             self._follow_unread(comparison)
         if gpus is not None and doubt <= 0.0:
-            self._pids = causes.pids_of(gpus)
+            self._fresh = collapse_gpus.Fresh.of(gpus, self._fresh)
 
     def _follow_unread(self, comparison: Comparison) -> None:
         """For how long have most pages in use been held by nobody who runs?"""
@@ -227,7 +232,8 @@ class EngineJudge:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         if comparison.slow:
             found = collapse_host.judged(
-                causes.of_slow_steps(gpus, self._pids), self._waits.judge()
+                collapse_gpus.of_slow_steps(gpus, self._fresh, self._server_start),
+                self._waits.judge(),
             )
             # Who lacks pages is not slow for that: few requests with long contexts take long steps.
             if not comparison.starved or found.name not in causes.VAGUE:
@@ -249,6 +255,8 @@ class EngineJudge:
         if self._cause is None or sharper:
             self._cause = found
         cause = self._cause
+        if cause.name not in causes.VAGUE:
+            self._bar.excuse()
         times = exp(self.quiet_ratio)
         text = f"steps take {times:.1f} times as long as they took at this load when the engine was fresh"
         slow = Evidence(name="step_time_ratio", value=times, expected=1.0, text=text)
@@ -257,6 +265,8 @@ class EngineJudge:
             f"Engine {self.engine}: {text}{collapse_host.in_short(cause)}",
             (slow, *cause.evidence_for),
             cause.evidence_against,
+            page=cause.name not in causes.VAGUE or self._bar.page,
+            restart=cause.name == causes.SLOW_ENGINE and self._bar.restart,
             at_s=comparison.block.at_s,
             measure=times,
         )
@@ -283,6 +293,10 @@ class EngineJudge:
             f"Engine {self.engine}: {text}",
             (ratio, few, *cause.evidence_for),
             cause.evidence_against,
+            page=cause.name != causes.PREEMPTION_THRASH or self._queue_grew,
+            restart=self._restart
+            if cause.name == causes.KV_PINNING
+            else cause.name == causes.KV_LEAK,
             at_s=block.at_s,
             measure=1.0 / max(done, 1e-3),
         )
@@ -344,11 +358,11 @@ class EngineJudge:
         evidence_for: tuple[Evidence, ...],
         evidence_against: tuple[Evidence, ...],
         *,
+        page: bool,
+        restart: bool,
         at_s: float,
         measure: float,
     ) -> Verdict:
-        restart = self._restart if cause == causes.KV_PINNING else cause in _RESTART
-        page = cause != causes.PREEMPTION_THRASH or self._queue_grew
         return Verdict(
             state=FIRING,
             kind=KIND,
@@ -374,32 +388,16 @@ class Detector(PerEngine[EngineJudge]):
     def update(self, view: View) -> Sequence[Verdict]:
         """See `detectors.base.Detector`."""
         verdicts = super().update(view)
-        return [self._beside_siblings(verdict) for verdict in verdicts]
+        return [collapse_siblings.beside(verdict, self._ratios()) for verdict in verdicts]
 
-    def _beside_siblings(self, verdict: Verdict) -> Verdict:
-        """Is it this rank, or all of them? Ranks of one server are the same hardware with the same model."""
-        if verdict.state != FIRING or verdict.engine is None:
-            return verdict
-        ratios = {
+    def _ratios(self) -> dict[str, float]:
+        """Step time ÷ fresh of every engine that is known, by engine."""
+        return {
             engine: exp(judge.quiet_ratio)
             for engine, judge in self.judges.items()
             if judge.baseline.comparison is not None
             and judge.baseline.comparison.slow_log_ratio is not None
         }
-        own = ratios.pop(verdict.engine, None)
-        if own is None or not ratios or own < ALIKE:
-            return verdict
-        usual = median(ratios.values())
-        alike = usual >= ALIKE
-        said = Evidence(
-            name="siblings_step_time_ratio", value=usual, expected=1.0,
-            text=f"steps of its {len(ratios)} sibling engines take {usual:.1f} times as long as when fresh: "
-            + ("what they share is slow (host, power, network), or they wait for each other"
-               if alike else "it is this engine alone"),
-        )  # fmt: skip
-        if alike:
-            return replace(verdict, evidence_against=(*verdict.evidence_against, said))
-        return replace(verdict, evidence_for=(*verdict.evidence_for, said))
 
     def throughput_ratio(self, engine: str) -> float | None:
         """What the engine does now ÷ what it did when fresh at equal load; None until known."""
