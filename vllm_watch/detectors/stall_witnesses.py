@@ -211,6 +211,13 @@ def work(sample: EngineSample) -> float:
     )
 
 
+def awaits_blocks(sample: EngineSample) -> bool:
+    """Do most of those who wait wait for KV blocks from another host? Only an engine with a connector does."""
+    reasons = sample.requests_waiting_by_reason or {}
+    deferred = reasons.get("deferred", 0.0)
+    return bool(sample.external_prefix_cache_queries) and deferred > 0.5 * known(sample, "waiting")
+
+
 def is_young(view: View, sample: EngineSample) -> bool:
     """May it still be compiling, shape by shape?"""
     started = view.signals.process_start_time

@@ -94,7 +94,9 @@ class EngineJudge:
         """Take a look in; the verdict changes at the end of a block only."""
         if not look.known:
             self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
-        comparison = self.baseline.update(look.at_s, look.sample, known=look.known)
+        comparison = self.baseline.update(
+            look.at_s, look.sample, known=look.known, engines=look.engines
+        )
         if self.baseline.throughput is not self._past:
             self._begin()
         self._server_start = look.sample.process_start_time
@@ -183,8 +185,9 @@ class EngineJudge:
             self._finished_late.add(block)
         if comparison.slow_log_ratio is not None:
             self.quiet_ratio += 0.3 * (comparison.slow_log_ratio - self.quiet_ratio)
-            self._bar.follow(
-                comparison.slow_log_ratio, block.seconds,
+            if not block.long_prompts:
+                self._bar.follow(
+                    comparison.slow_log_ratio, block.seconds,
                 alarm=comparison.slow, doubt=doubt > 0.0, sure=comparison.sure,
             )  # fmt: skip
         unexplained = self._unexplained(comparison)
