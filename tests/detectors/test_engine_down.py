@@ -436,7 +436,7 @@ def test_an_api_server_that_is_busy_for_seconds_pages_nobody():
     paged = [
         s for s, (verdict,) in said if verdict.severity == "page" and verdict.state == "firing"
     ]
-    assert (paged[0], [s for s in paged if s > 100][0]) == (85, 205)
+    assert (paged[0], next(s for s in paged if s > 100)) == (85, 205)
 
 
 def test_a_restart_of_a_silent_server_is_advised_late():

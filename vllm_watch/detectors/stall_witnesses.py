@@ -212,10 +212,10 @@ def work(sample: EngineSample) -> float:
 
 
 def awaits_blocks(sample: EngineSample) -> bool:
-    """Do most of those who wait wait for KV blocks from another host? Only an engine with a connector does."""
+    """Does anybody wait for KV blocks from another host? Only an engine with a connector does; while none arrive,
+    those who come later wait for pages that the first ones hold."""
     reasons = sample.requests_waiting_by_reason or {}
-    deferred = reasons.get("deferred", 0.0)
-    return bool(sample.external_prefix_cache_queries) and deferred > 0.5 * known(sample, "waiting")
+    return bool(sample.external_prefix_cache_queries) and reasons.get("deferred", 0.0) > 0.0
 
 
 def is_young(view: View, sample: EngineSample) -> bool:

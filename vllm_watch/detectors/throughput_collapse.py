@@ -14,28 +14,22 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from vllm_watch.detectors import collapse_causes as causes
-from vllm_watch.detectors import collapse_gpus, collapse_host, collapse_siblings
+from vllm_watch.detectors import collapse_gpus, collapse_host
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.detectors.collapse_bar import Bar
+from vllm_watch.detectors.collapse_siblings import Siblings
+from vllm_watch.detectors.collapse_stuck import Stuck
+from vllm_watch.detectors.collapse_unread import Unread
 from vllm_watch.detectors.finished import LATE_REQUESTS_MIN, Finished, LongPrompts, late_seconds
 from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals import capacity, stored
-from vllm_watch.signals.baseline import DOUBT, SLOW_TOLERANCE, Baseline, Comparison
+from vllm_watch.signals.baseline import DOUBT, Baseline, Comparison
 from vllm_watch.signals.cpu_waits import StepWaits
-from vllm_watch.signals.pages import Pages, none_prefilling
+from vllm_watch.signals.pages import Pages
 
 KIND = "throughput_collapse"
 NEEDS = causes.NEEDS
-
-UNHELD_SECONDS = 15.0
-"""For so long no request must account for the pages in use, while none is being prefilled, to advise a restart."""
-
-UNREAD_LOG_RATIO = 0.1
-"""Where tokens of finished requests are not counted: steps must be that much shorter (log) than the pages in use would make them, for the claim to be sure,"""
-
-UNREAD_DEVIATIONS = 1.5
-"""... and so many standard deviations of the model at this load, which it may never have met."""
 
 CAUSE_HOLD_SECONDS = 20.0
 """A cause is replaced when another one has been found for so long: one long request that ends among few
@@ -75,6 +69,7 @@ class EngineJudge:
         self._past = self.baseline.throughput
         self._pages = Pages()
         self._bar = Bar()
+        self._stuck = Stuck()
         self._waits, self._outlived = StepWaits(), collapse_host.Outlived()
         self._creep = causes.Creep()
         self._capacity_tokens: float | None = None
@@ -88,7 +83,7 @@ class EngineJudge:
         self._waiting_first = 0.0  # ... then, too
         self._since_s: float | None = None  # when what led to the alarm began
         self._normal_blocks = 0  # in a row, as of the last
-        self._unread_seconds = 0.0  # for how long pages in use were held by nobody
+        self._unread = Unread()
 
     def update(self, look: EngineLook) -> Verdict:
         """Take a look in; the verdict changes at the end of a block only."""
@@ -130,7 +125,7 @@ class EngineJudge:
             "pids": sorted(self._fresh.pids),
             "clocks": dict(self._fresh.clocks),
             "waiting_first": self._waiting_first,
-            "unread_seconds": self._unread_seconds,
+            "unread_seconds": self._unread.seconds,
             "queue_grew": self._queue_grew,
             "restart": self._restart,
         }
@@ -158,7 +153,7 @@ class EngineJudge:
         self.quiet_ratio = stored.number(state["quiet_ratio"])
         self._fresh = collapse_gpus.Fresh.restored(state["pids"], state.get("clocks", {}))
         self._waiting_first = stored.number(state["waiting_first"])
-        self._unread_seconds = stored.number(state["unread_seconds"])
+        self._unread.seconds = stored.number(state["unread_seconds"])
         self._queue_grew = stored.flag(state["queue_grew"])
         self._restart = stored.flag(state["restart"])
 
@@ -175,6 +170,7 @@ class EngineJudge:
             self._since_s = None
         elif self._since_s is None:
             self._since_s = block.at_s - block.seconds
+        self._stuck.add(block)
         ill = comparison.slow_now or comparison.starved_now
         self._normal_blocks = 0 if ill else self._normal_blocks + 1
         self._waits.take(block, comparison.expected_step_seconds, well=doubt < DOUBT)
@@ -199,25 +195,13 @@ class EngineJudge:
             self._rise_seconds = self._creep.rise_seconds(unexplained or 0.0)
             self._finished, self._finished_late = Finished(), Finished()
             self._starving_since_s, self._waiting_first = at_s, block.waiting
-            self._unread_seconds = 0.0
+            self._unread = Unread()
         self._starving = starving
         if starving:
-            self._follow_unread(comparison)
+            model = self.baseline.model
+            self._unread.follow(comparison, model, self._pages.unheld(), self.quiet_ratio)
         if gpus is not None and doubt <= 0.0:
             self._fresh = collapse_gpus.Fresh.of(gpus, self._fresh)
-
-    def _follow_unread(self, comparison: Comparison) -> None:
-        """For how long have most pages in use been held by nobody who runs?"""
-        block, slow, unheld = comparison.block, comparison.slow_log_ratio, self._pages.unheld()
-        if unheld is None:
-            unread = self._unread(comparison)
-        elif unheld < causes.LEAK_SHARE_MIN:
-            unread = False
-        elif none_prefilling(block) and slow is not None and slow < SLOW_TOLERANCE:
-            unread = True
-        else:
-            return  # perhaps a prompt under way, which makes steps long: neither said nor denied
-        self._unread_seconds = self._unread_seconds + block.seconds if unread else 0.0
 
     def _unexplained(self, comparison: Comparison) -> float | None:
         """Share of the KV cache in use beyond what as many running requests used when fresh."""
@@ -243,6 +227,12 @@ class EngineJudge:
                 return self._slow(comparison, found)
         if comparison.starved:
             return self._starved(comparison)
+        stuck = self._stuck.found()
+        if stuck is not None:
+            return Verdict(
+                state=FIRING, kind=KIND, engine=self.engine, summary=f"Engine {self.engine}: {stuck.text}",
+                evidence_for=(stuck,), measure=float(stuck.value or 0.0),
+            )  # fmt: skip
         if not comparison.known:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         return Verdict(state=CLEAR, kind=KIND, engine=self.engine)
@@ -278,7 +268,7 @@ class EngineJudge:
         block = comparison.block
         facts = self._facts(comparison)
         most = facts.unheld is None or facts.unheld >= causes.UNREAD_SHARE * facts.usage
-        self._restart = self._restart or (most and self._unread_seconds >= UNHELD_SECONDS)
+        self._restart = self._restart or (most and self._unread.surely)
         grown = QUEUE_GROWTH * (self._waiting_first + QUEUE_REQUESTS_MIN)
         # A queue while the alarm drains is of the recovery: those who come back are being served.
         self._queue_grew |= comparison.starved_now and block.waiting >= grown
@@ -335,24 +325,8 @@ class EngineJudge:
             rise_seconds=self._rise_seconds,
             unheld=self._pages.unheld(),
             unheld_rise_seconds=self._unheld_rise_seconds,
-            unheld_surely=self._unread_seconds >= UNHELD_SECONDS,
+            unheld_surely=self._unread.surely,
         )
-
-    def _unread(self, comparison: Comparison) -> bool:
-        """Do steps not take the time to read most pages in use? Then nobody who runs holds them."""
-        block, model = comparison.block, self.baseline.model
-        a, b, c = model.coefficients
-        sure = max(UNREAD_LOG_RATIO, UNREAD_DEVIATIONS * (comparison.deviation or 0.0))
-        if (
-            comparison.slow_log_ratio is None
-            or -self.quiet_ratio < sure
-            or not block.kv_usage
-            or c <= 0.0
-        ):
-            return False
-        expected = comparison.expected_step_seconds or 0.0
-        read = (expected * exp(self.quiet_ratio) - a - b * (block.tokens_per_step or 0.0)) / c
-        return read < (1.0 - causes.UNREAD_SHARE) * block.kv_usage
 
     def _verdict(
         self,
@@ -387,11 +361,13 @@ class Detector(PerEngine[EngineJudge]):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, EngineJudge)
+        self._siblings = Siblings()
 
     def update(self, view: View) -> Sequence[Verdict]:
         """See `detectors.base.Detector`."""
         verdicts = super().update(view)
-        return [collapse_siblings.beside(verdict, self._ratios()) for verdict in verdicts]
+        self._siblings.look({name: judge.baseline for name, judge in self.judges.items()})
+        return [self._siblings.judge(verdict, self._ratios()) for verdict in verdicts]
 
     def _ratios(self) -> dict[str, float]:
         """Step time ÷ fresh of every engine that is known, by engine."""

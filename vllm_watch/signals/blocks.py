@@ -52,6 +52,7 @@ class Block:
     finished_tokens: float | None  # sum of the finished requests' prompt and output tokens
     preempted: float | None  # times
     prompts: float | None = None  # requests whose first token came
+    first_token_seconds: float | None = None  # times to first token of those prompts, sum
     kv_usage_end: float | None = None  # ratio, at its end
     tokens_in_flight: float | None = None  # at its end: came in less finished, from an unknown zero
     long_prompts: bool = False  # were prompts computed in chunks that are counted elsewhere?
@@ -139,6 +140,7 @@ class Blocks:
             finished_tokens=_finished_tokens(a, b),
             preempted=_grown(a.preemptions, b.preemptions),
             prompts=_grown(_count(a.ttft), _count(b.ttft)),
+            first_token_seconds=_sum_grown(a.ttft, b.ttft),
             kv_usage_end=b.kv_cache_usage,
             tokens_in_flight=_tokens_in_flight(b),
             long_prompts=self._note_prompts(at_s, a, b, engines),
