@@ -99,7 +99,8 @@ class Siblings:
         ]
         if beside is None or beside.seconds < KNOWN_SECONDS or not others:
             return verdict
-        beyond = beside.log_ratio - median(others)
+        # One that is slow makes the others look fast: that is not held against it twice.
+        beyond = beside.log_ratio - max(0.0, median(others))
         limit = _limit(others) * (1.0 if beside.since_s is None else 0.5)
         if beyond < limit:
             beside.since_s = None

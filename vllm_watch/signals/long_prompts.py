@@ -30,16 +30,16 @@ class LongPrompts:
         """
         self._gained = max(0.0, self._gained + gained - counted)
         began = self._gained >= LONG_TOKENS
+        if not began and not self._under_way:
+            return False
         if self._under_way:
-            if began:
-                self._since_s = at_s
             self._under_way += gained - counted + finished
-            self._most = max(self._most, self._under_way)
-            late = at_s - self._since_s > LONGEST_SECONDS
-            if late or self._under_way <= DONE_SHARE * self._most:
-                self._under_way = self._most = self._gained = 0.0
-            return True
+        else:
+            self._under_way = self._gained
         if began:
-            self._under_way = self._most = self._gained
-            self._since_s = at_s
-        return began
+            self._since_s, self._gained = at_s, 0.0
+        self._most = max(self._most, self._under_way)
+        late = at_s - self._since_s > LONGEST_SECONDS
+        if late or self._under_way <= DONE_SHARE * self._most:
+            self._under_way = self._most = self._gained = 0.0
+        return True
