@@ -39,7 +39,7 @@ def test_one_that_takes_twice_as_long_from_the_first_look_pages():
     assert (last.state, last.severity, last.restart_advised) == ("firing", "page", False)
 
 
-@pytest.mark.parametrize(("count", "slow"), [(8, 1.05), (2, 1.15), (1, 2.0)])
+@pytest.mark.parametrize(("count", "slow"), [(8, 1.05), (2, 1.15), (2, 1.5), (1, 2.0)])
 def test_what_is_no_loss_or_cannot_be_told(count, slow):
     """A twentieth; one of two, of whom either may be the slow one; and one without siblings."""
     assert all(each.state != "firing" for each in said(count, slow, until_s=1500.0))

@@ -229,6 +229,32 @@ def test_a_process_that_was_there_before_is_not_the_cause():
     assert told.part(60, **FRESH, slow=3.0).verdict.cause == "slow_engine"
 
 
+def test_a_small_loss_that_stays_is_a_ticket_within_the_hour():
+    """A fifth longer is below every sudden threshold; after twenty minutes of it nobody calls it chance."""
+    told = fresh(3600)
+    told.part(3600, **FRESH, slow=1.2)
+    assert told.first is not None
+    seconds, verdict = told.first
+    assert 1200 <= seconds <= 1500
+    assert (verdict.cause, verdict.severity, verdict.restart_advised) == (
+        "slow_engine",
+        "ticket",
+        False,
+    )
+    assert told.part(1800, **FRESH).verdict.state == "clear"
+
+
+def test_a_slowdown_that_went_by_itself_is_no_reason_to_restart_when_it_comes_again():
+    """The first time it is; a restart then would not have been needed."""
+    told = fresh()
+    advised = []
+    for _ in range(3):
+        told.part(180, **FRESH, slow=2.0)
+        advised.append(told.verdict.restart_advised)
+        told.part(600, **FRESH)
+    assert advised == [True, False, False]
+
+
 def test_the_cause_stays_while_the_engine_recovers():
     """The GPU has cooled down, the alarm still holds."""
     told = fresh()

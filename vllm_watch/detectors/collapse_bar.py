@@ -4,10 +4,13 @@ A ticket is said as soon as steps are longer than this load's usually are. Neith
 on that alone: load has a composition that no counter tells (adapters, grammars, images), and step times wander.
 """
 
+from collections import deque
 from math import log
+from statistics import mean
 from typing import Any
 
 from vllm_watch.signals import stored
+from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.wander import Wander
 
 PAGE_LOG_RATIO = log(1.45)
@@ -23,22 +26,64 @@ RECOVERED_MARGIN = log(1.2)
 """A restart is advised only where steps are longer by so much than in any slowdown that went by itself."""
 
 
+LASTING_LOG_RATIO = log(1.12)
+"""Steps that take so much longer for LASTING_MINUTES are a ticket, though no block of them is odd."""
+
+LASTING_MINUTES = 20
+"""Of work at loads that the engine has met; in each of them."""
+
+LASTING_DEVIATIONS = 3.0
+"""... and beyond so many deviations of its minutes, known from KNOWN_MINUTES."""
+
+KNOWN_MINUTES = 30.0
+
+_MINUTE_SECONDS = 60.0
+
+
+class Lasting:
+    """Small losses that stay, minute by minute."""
+
+    def __init__(self) -> None:
+        self._sum = self._seconds = 0.0
+        self._minutes: deque[float] = deque(maxlen=LASTING_MINUTES)
+
+    def add(self, log_ratio: float, seconds: float) -> None:
+        """Take a block of a familiar load in."""
+        self._sum += log_ratio * seconds
+        self._seconds += seconds
+        if self._seconds >= _MINUTE_SECONDS:
+            self._minutes.append(self._sum / self._seconds)
+            self._sum = self._seconds = 0.0
+
+    def found(self, wander: Wander) -> float | None:
+        """By how much steps have been longer (log ratio); None: they were not, or not for so long."""
+        if len(self._minutes) < LASTING_MINUTES or wander.minutes < KNOWN_MINUTES:
+            return None
+        least = max(LASTING_LOG_RATIO, LASTING_DEVIATIONS * wander.stray)
+        middle = mean(self._minutes)
+        return middle if middle >= least and min(self._minutes) >= 0.5 * least else None
+
+
 class Bar:
     """Follows one life of an engine."""
 
     def __init__(self) -> None:
         self.wander = Wander()
+        self.lasting = Lasting()
         self.page = False  # has the slowdown that lasts now earned one?
         self.restart = False
         self._seconds = 0.0  # for how long it has been beyond the bar
         self._worst = 0.0  # of the slowdown that lasts now
         self._recovered = 0.0  # worst slowdown that went by itself
 
-    def follow(
-        self, log_ratio: float, seconds: float, *, alarm: bool, doubt: bool, sure: bool
-    ) -> None:
-        """Take a block in. `sure`: the engine has met such a load; `doubt`: something may be wrong."""
-        self.wander.add(log_ratio, seconds, well=not (doubt or alarm))
+    def follow(self, comparison: Comparison, *, doubt: bool, familiar: bool) -> None:
+        """Take a block in. `familiar`: the engine has met such a load; `doubt`: something may be wrong."""
+        block, log_ratio, alarm = comparison.block, comparison.slow_log_ratio, comparison.slow
+        if log_ratio is None or block.long_prompts:
+            return
+        self.wander.add(log_ratio, block.seconds, well=not (doubt or alarm))
+        if familiar:
+            self.lasting.add(log_ratio, block.seconds)
         if not alarm:
             self._recovered = max(self._recovered, self._worst)
             self.page = self.restart = False
@@ -46,10 +91,9 @@ class Bar:
             return
         now = self.wander.now
         self._worst = max(self._worst, now)
-        beyond = (
-            now >= PAGE_LOG_RATIO if self.page else sure and self.wander.exceeded(PAGE_LOG_RATIO)
-        )
-        self._seconds = self._seconds + seconds if beyond else 0.0
+        exceeded = comparison.sure and self.wander.exceeded(PAGE_LOG_RATIO)
+        beyond = now >= PAGE_LOG_RATIO if self.page else exceeded
+        self._seconds = self._seconds + block.seconds if beyond else 0.0
         self.page = self.page or self._seconds >= PAGE_SECONDS
         out_of_reach = now >= self._recovered + RECOVERED_MARGIN
         self.restart = self.restart or (out_of_reach and self._seconds >= RESTART_SECONDS)

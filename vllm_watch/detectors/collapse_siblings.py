@@ -11,6 +11,7 @@ from statistics import median
 
 from vllm_watch.detectors.base import FIRING, Evidence, Verdict
 from vllm_watch.signals.baseline import Baseline
+from vllm_watch.signals.step_model import StepModel
 
 ALIKE = 1.2
 """Step time ratio from which an engine counts as slow beside its siblings: request mixes differ by so much."""
@@ -18,8 +19,8 @@ ALIKE = 1.2
 LOSS_LOG_RATIO = log(1.12)
 """Longer than siblings' steps by so much for minutes is a loss; ..."""
 
-LOSS_OF_TWO_LOG_RATIO = log(1.25)
-"""... of two, where nobody else says who of them is right, by so much."""
+SIBLINGS_MIN = 2
+"""Of two engines alone nobody can say which is as it should be."""
 
 SPREAD_DEVIATIONS = 5.0
 """... and beyond so many deviations of the siblings among themselves."""
@@ -57,7 +58,7 @@ class Siblings:
         """Take the blocks in that this look has completed."""
         for gone in self._known.keys() - baselines.keys():
             del self._known[gone]
-        if len(baselines) < 2:  # noqa: PLR2004 - nobody to compare with
+        if len(baselines) <= SIBLINGS_MIN:
             return
         for engine, baseline in baselines.items():
             self._compare(self._known.setdefault(engine, _Beside()), engine, baseline, baselines)
@@ -71,13 +72,13 @@ class Siblings:
         beside.at_s = block.at_s
         if not block.step_seconds or block.tokens_per_step is None:
             return
-        theirs = [
-            each.model.seconds_of(block.tokens_per_step, block.kv_usage or 0.0)
+        load = block.tokens_per_step, block.kv_usage or 0.0
+        known = [
+            seconds
             for name, each in baselines.items()
-            if name != engine and each.model.ready
+            if name != engine and (seconds := _seconds_at(each.model, load)) is not None
         ]
-        known = [seconds for seconds in theirs if seconds]
-        if not known:
+        if len(known) < SIBLINGS_MIN:
             return
         ratio = log(block.step_seconds / median(known))
         share = max(
@@ -97,7 +98,7 @@ class Siblings:
             for engine, each in self._known.items()
             if engine != verdict.engine and each.seconds >= KNOWN_SECONDS
         ]
-        if beside is None or beside.seconds < KNOWN_SECONDS or not others:
+        if beside is None or beside.seconds < KNOWN_SECONDS or len(others) < SIBLINGS_MIN:
             return verdict
         # One that is slow makes the others look fast: that is not held against it twice.
         beyond = beside.log_ratio - max(0.0, median(others))
@@ -110,9 +111,14 @@ class Siblings:
         return _slower(verdict, beside, beyond, len(others))
 
 
+def _seconds_at(model: StepModel, load: tuple[float, float]) -> float | None:
+    """How long a step at this load takes by a sibling's model; None: it never met such a load."""
+    if not model.ready or not model.familiar(model.doubt(model.deviation(*load))):
+        return None
+    return model.seconds_of(*load)
+
+
 def _limit(others: Sequence[float]) -> float:
-    if len(others) == 1:
-        return LOSS_OF_TWO_LOG_RATIO
     middle = median(others)
     spread = _NORMAL * median(abs(each - middle) for each in others)
     return max(LOSS_LOG_RATIO, SPREAD_DEVIATIONS * max(_SPREAD_MIN, spread))

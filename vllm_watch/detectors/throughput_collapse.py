@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from vllm_watch.detectors import collapse_causes as causes
 from vllm_watch.detectors import collapse_gpus, collapse_host
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
-from vllm_watch.detectors.collapse_bar import Bar
+from vllm_watch.detectors.collapse_bar import LASTING_MINUTES, Bar
 from vllm_watch.detectors.collapse_siblings import Siblings
 from vllm_watch.detectors.collapse_stuck import Stuck
 from vllm_watch.detectors.collapse_unread import Unread
@@ -181,11 +181,8 @@ class EngineJudge:
             self._finished_late.add(block)
         if comparison.slow_log_ratio is not None:
             self.quiet_ratio += 0.3 * (comparison.slow_log_ratio - self.quiet_ratio)
-            if not block.long_prompts:
-                self._bar.follow(
-                    comparison.slow_log_ratio, block.seconds,
-                alarm=comparison.slow, doubt=doubt > 0.0, sure=comparison.sure,
-            )  # fmt: skip
+            familiar = self.baseline.is_familiar(comparison)
+            self._bar.follow(comparison, doubt=doubt > 0.0, familiar=familiar)
         unexplained = self._unexplained(comparison)
         if unexplained is not None:
             self._creep.note(at_s, unexplained)
@@ -227,6 +224,9 @@ class EngineJudge:
                 return self._slow(comparison, found)
         if comparison.starved:
             return self._starved(comparison)
+        lasting = self._bar.lasting.found(self._bar.wander)
+        if lasting is not None:
+            return self._lasting(comparison, lasting)
         stuck = self._stuck.found()
         if stuck is not None:
             return Verdict(
@@ -263,6 +263,15 @@ class EngineJudge:
             at_s=comparison.block.at_s,
             measure=times,
         )
+
+    def _lasting(self, comparison: Comparison, log_ratio: float) -> Verdict:
+        times = exp(log_ratio)
+        text = f"steps have taken {times:.2f} times as long as when fresh for {LASTING_MINUTES} minutes of work at loads that it knows"
+        slow = Evidence(name="step_time_ratio", value=times, expected=1.0, text=text)
+        return self._verdict(
+            causes.SLOW_ENGINE, f"Engine {self.engine}: {text}", (slow,), (),
+            page=False, restart=False, at_s=comparison.block.at_s, measure=times,
+        )  # fmt: skip
 
     def _starved(self, comparison: Comparison) -> Verdict:
         block = comparison.block

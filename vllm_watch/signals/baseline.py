@@ -155,6 +155,11 @@ class Baseline:
         self.comparison = self._compare(block)
         return self.comparison
 
+    def is_familiar(self, comparison: Comparison) -> bool:
+        """Has the engine met the load of this, its last block?"""
+        deviation = comparison.deviation
+        return deviation is not None and self.model.familiar(self.model.doubt(deviation))
+
     def export_state(self) -> dict[str, Any]:
         """Return what was learnt, and what is in doubt, as plain values."""
         lacks = max(self._models, key=lambda each: self._models[each].blocks)

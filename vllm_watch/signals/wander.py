@@ -80,11 +80,21 @@ class Wander:
         """Standard deviation of the change from one minute to the next."""
         return sqrt(self._square)
 
+    @property
+    def stray(self) -> float:
+        """Standard deviation of a minute's level."""
+        return sqrt(self._level_square)
+
+    @property
+    def minutes(self) -> float:
+        """Of work from which that is known."""
+        return self._count
+
     def exceeded(self, at_least: float) -> bool:
         """Has the step time grown by more than wander explains, and to `at_least` (log ratio)?"""
         if self.now < at_least:
             return False
-        stray = STRAY_DEVIATIONS * max(STRAY_FIRST, sqrt(self._level_square))
+        stray = STRAY_DEVIATIONS * max(STRAY_FIRST, self.stray)
         if self._count >= STRAY_MINUTES_MIN and self.now >= stray:
             return True
         limit = DEVIATIONS * self.a_minute
