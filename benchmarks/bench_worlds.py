@@ -74,6 +74,10 @@ def tell(slug: str, seed: int) -> Told:
     )
 
 
+def _tell(job: tuple[str, int]) -> Told:
+    return tell(*job)
+
+
 def rows(told: list[Told]) -> bool:
     """Print both tables; return whether all is well."""
     ill = [each for each in told if WORLDS[each.slug].kinds]
@@ -120,7 +124,10 @@ def main() -> int:
     slugs = asked.only.split(",") if asked.only else list(WORLDS)
     jobs = [(slug, asked.seed + number) for slug in slugs for number in range(asked.seeds)]
     with Pool(asked.jobs) as pool:
-        told = pool.starmap(tell, jobs, chunksize=1)
+        told = []
+        for each in pool.imap(_tell, jobs):
+            told.append(each)
+            print(*each[:-1], file=sys.stderr, flush=True)
     for each in told if asked.v else []:
         print("==", each.slug, *each.lines, sep="\n  ")
     return 0 if rows(told) else 1

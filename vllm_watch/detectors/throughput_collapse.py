@@ -24,7 +24,7 @@ from vllm_watch.detectors.finished import LATE_REQUESTS_MIN, Finished, LongPromp
 from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals import capacity, stored
-from vllm_watch.signals.baseline import DOUBT, Baseline, Comparison
+from vllm_watch.signals.baseline import DOUBT, DRIFT, Baseline, Comparison
 from vllm_watch.signals.cpu_waits import StepWaits
 from vllm_watch.signals.pages import Pages
 
@@ -182,7 +182,8 @@ class EngineJudge:
         if comparison.slow_log_ratio is not None:
             self.quiet_ratio += 0.3 * (comparison.slow_log_ratio - self.quiet_ratio)
             familiar = self.baseline.is_familiar(comparison)
-            self._bar.follow(comparison, doubt=doubt > 0.0, familiar=familiar)
+            odd = doubt > 0.0 or self.baseline.drift >= DRIFT
+            self._bar.follow(comparison, doubt=odd, familiar=familiar)
         unexplained = self._unexplained(comparison)
         if unexplained is not None:
             self._creep.note(at_s, unexplained)
