@@ -43,6 +43,7 @@ SHAPES: dict[str, tuple[int, int, float]] = {
     "chat": (400, 160, 0.4),
     "rag": (2500, 200, 0.5),
     "write": (300, 600, 0.2),
+    "embed": (300, 0, 0.0),
 }
 """Median prompt tokens, median output tokens, share of the prompt that others have too."""
 
@@ -100,6 +101,7 @@ class Stage:
     gpu_guests: tuple[Any, ...] = ()
     clock_offset_s: float = 0.0
     blackout: bool = False  # nobody looks
+    change: Callable[[Observation], Observation] | None = None  # what a look shows otherwise
     _effect: Callable[[], bool] | None = None
 
     @contextmanager
@@ -164,6 +166,8 @@ class Run:
     old: bool  # a V0 engine
     monotonic: bool  # does the recording carry the monotonic clock?
     engines: int = 1
+    seconds: float = RUN_SECONDS
+    first_look_s: float = 0.0  # the watcher came so long after the engine
 
     @property
     def name(self) -> str:
@@ -234,8 +238,8 @@ def play(run: Run, script: Script, *, with_bodies: bool = False) -> Played:
     jitter = Random(crc32(run.name.encode()) + 1)
     writer = Writer(stage.vllm)
     seen, bodies = [], []
-    t = jitter.random() * run.interval_s
-    while t < RUN_SECONDS:
+    t = run.first_look_s + jitter.random() * run.interval_s
+    while t < run.seconds:
         stage.scene.advance(t)
         stage.looked()
         if not stage.blackout:
@@ -250,6 +254,8 @@ def _look(stage: Stage, run: Run) -> Observation:
     rack = stage.scene.rack
     gpus = None if rack is None else tuple(_changed(stage, each) for each in rack.sample())
     seen = observe(stage.vllm, gpus)
+    if stage.change is not None:
+        seen = stage.change(seen)
     return replace(
         seen,
         t=seen.t + stage.clock_offset_s,
@@ -276,8 +282,8 @@ def _truth(run: Run, stage: Stage) -> dict[str, Any]:
         "name": run.name,
         "scenario": run.scenario,
         "interval_s": run.interval_s,
-        "t0": EPOCH,
-        "t1": EPOCH + RUN_SECONDS,
+        "t0": EPOCH + run.first_look_s,
+        "t1": EPOCH + run.seconds,
         "events": [told(each) for each in stage.events],
         "notes": [told(each) for each in stage.notes],
         "confuser": not stage.events,

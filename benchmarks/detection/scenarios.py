@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from math import cos, pi
 
-from benchmarks.detection.runs import HARDWARE, INTERVALS, LOADS, SHAPES, Run, Script, Stage
+from benchmarks.detection.runs import HARDWARE, INTERVALS, LOADS, Run, Script, Stage
 from vllm_watch.samples.process import ProcessSample
 
 HEALTH_SECONDS = 1500.0
@@ -356,7 +356,7 @@ def runs(seed: int = 0) -> list[Run]:
 
 def _run(place: int, scenario: str, number: int) -> Run:
     turn = place + number
-    usual = tuple(HARDWARE), tuple(SHAPES), LOADS
+    usual = tuple(HARDWARE), ("chat", "rag", "write"), LOADS
     hardware, shapes, loads = _CRAMPED.get(scenario, usual)
     return Run(
         scenario=scenario, number=number,

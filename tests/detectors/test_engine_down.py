@@ -52,7 +52,7 @@ STORIES = {
     ),
     "never seen to answer, and silent": (gone("read_timeout", 0, 300), None),
     "no answer twice": ([*UP, *gone("read_timeout", 60, 70), seen(70)], None),
-    "no answer three times": ([*UP, *gone("read_timeout", 60, 90)], (70, "api_hang", "page")),
+    "no answer three times": ([*UP, *gone("read_timeout", 60, 90)], (70, "api_hang", "ticket")),
     "no answer, but /health does": ([*UP, *gone("read_timeout", 60, 300, health=OK)], None),
     "no answer from a server with thousands waiting": (
         [*UP[:-1], seen(55, engine(2000, waiting=1700.0)), *gone("read_timeout", 60, 110)],
@@ -68,7 +68,7 @@ STORIES = {
     ),
     "its backlog fills up: still accepted at first": (
         [*UP, *gone("read_timeout", 60, 70), *gone("connect_timeout", 70, 90)],
-        (70, "api_hang", "page"),
+        (70, "api_hang", "ticket"),
     ),
     "the way there breaks while an answer is under way": (
         [*UP, silent(60, "read_timeout"), *gone("connect_timeout", 65, 120)],
@@ -428,6 +428,16 @@ def test_a_loop_is_over_when_it_lives():
     states = {round(s - now): (verdict.state, verdict.present) for s, (verdict,) in said}
     assert states[0] == states[115] == ("firing", False)
     assert states[120][0] == "clear"
+
+
+def test_an_api_server_that_is_busy_for_seconds_pages_nobody():
+    """Half a minute is granted; where it came back from longer silences by itself, twice as long."""
+    first = [*UP, *gone("read_timeout", 60, 100), *[seen(s) for s in range(100, 130, 5)]]
+    said = downs([*first, *gone("read_timeout", 130, 300)])
+    paged = [
+        s for s, (verdict,) in said if verdict.severity == "page" and verdict.state == "firing"
+    ]
+    assert (paged[0], next(s for s in paged if s > 100)) == (85, 205)
 
 
 def test_a_restart_of_a_silent_server_is_advised_late():

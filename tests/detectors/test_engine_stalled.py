@@ -31,6 +31,11 @@ def frozen(start, end, step=5, **fields):
     ]
 
 
+DEFERRED = {
+    "requests_waiting_by_reason": {"capacity": 1.0, "deferred": 4.0},
+    "external_prefix_cache_queries": 9000.0,
+}
+
 STORIES = {
     "steps go on": (HEALTHY, None),
     "no step for less than the notice": ([*HEALTHY, *frozen(60, 66)], None),
@@ -78,6 +83,20 @@ STORIES = {
     "none running, some waiting, cache full: not that": (
         [*HEALTHY, *frozen(60, 180, running=0.0, waiting=5.0, kv=0.9)],
         (120, "hang"),
+    ),
+    "those who wait hang up, and those who run get no token": (
+        [
+            *HEALTHY,
+            *[
+                seen(s, engine(1600, waiting=200.0 - s, request_success={"abort": float(s)}))
+                for s in range(60, 120, 5)
+            ],
+        ],
+        (70, "hang"),
+    ),
+    "they wait for KV blocks from another host": (
+        [*HEALTHY, *frozen(60, 180, running=0.0, waiting=5.0, kv=0.5, **DEFERRED)],
+        (120, "kv_transfer"),
     ),
     "requests wait, and others are finished": (
         [seen(s, engine(1000 + s, running=0.0, waiting=3.0, kv=0.0)) for s in range(0, 300, 5)],
@@ -127,6 +146,12 @@ def test_a_restart_is_advised_only_later():
     said = stalls([*HEALTHY, *frozen(60, 180)])
     advised = next(s for s, (verdict,) in said if verdict.restart_advised)
     assert (first_firing(said, "0")[0], advised) == (70, 120)
+
+
+def test_no_restart_brings_kv_blocks_from_another_host():
+    said = stalls([*HEALTHY, *frozen(60, 900, running=0.0, waiting=5.0, **DEFERRED)])
+    assert not any(verdict.restart_advised for _, (verdict,) in said)
+    assert last(said, "0").severity == "page"
 
 
 def test_what_it_has_survived_puts_the_advice_off():

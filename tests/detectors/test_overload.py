@@ -64,6 +64,14 @@ def test_a_burst_that_is_worked_off_is_no_overload():
         assert told.first is None
 
 
+def test_a_queue_that_stays_just_under_its_first_peak_is_overload():
+    """It swings around a minute's worth of work, and never reaches the first look's again."""
+    told = calm().part(5, **FULL, waiting=3000.0)
+    for _ in range(20):
+        told.part(5, **FULL, waiting=2800.0).part(5, **FULL, waiting=2900.0)
+    assert told.verdict.state == "firing"
+
+
 def test_it_is_over_when_the_queue_is_short():
     """At 30 per cent of the delay that began it."""
     told = calm().part(120, **FULL, waiting=3000.0)

@@ -4,8 +4,7 @@ Starved of KV pages:
 preemption_thrash: the requests themselves became long (finished ones are several times their old
 length) and push each other out; kv_leak: usage that no running request explains grew over minutes;
 kv_pinning: it was there within a moment, held by a few requests, or by none.
-Slow steps: the GPU says so (clock lowered for heat or power; another process computes on it), else it
-is the engine itself.
+Slow steps: see collapse_gpus.py and collapse_host.py; else it is the engine itself.
 """
 
 from collections.abc import Sequence
@@ -13,8 +12,6 @@ from dataclasses import dataclass
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.detectors.needs import Need, Needs
-from vllm_watch.samples.gpu import GpuSample
-from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals import stored
 from vllm_watch.signals.ring_buffer import RingBuffer
 
@@ -76,17 +73,6 @@ PREEMPTED_SHARE_MIN = 0.1
 LONG_PROMPTS_SHARE = 0.4
 """... when they fill so much of the cache, they are what the others lack."""
 
-THROTTLES = frozenset(
-    ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown", "hw_power_brake_slowdown")
-)
-"""NVML's clock event reasons that mean trouble. The software power cap is normal on a busy GPU."""
-
-CLOCK_SHARE_MAX = 0.8
-"""SM clock below this share of its maximum is low: boost clocks of a busy GPU vary by a tenth."""
-
-NEIGHBOUR_SHARE_MIN = 0.1
-"""SM share from which another process is felt; desktops and exporters stay at a per cent or two."""
-
 
 class Creep:
     """How KV usage that no running request explained came about, over the last hour."""
@@ -130,98 +116,11 @@ class Cause:
     evidence_against: tuple[Evidence, ...] = ()
 
 
-def of_slow_steps(gpus: Sequence[GpuSample] | None, known_pids: frozenset[int]) -> Cause:
-    """Why steps are slow. `known_pids`: processes that were on the GPUs when the engine was well."""
-    if not gpus:
-        unseen = Evidence(
-            name="gpu",
-            value=None,
-            text="no GPU is visible here, so neither heat nor a neighbour can be excluded",
-        )
-        return Cause(SLOW_ENGINE, (), (unseen,))
-    for gpu in gpus:
-        hot = _throttled(gpu)
-        if hot is not None:
-            return Cause(THERMAL, (hot,))
-    for gpu in gpus:
-        beside = _neighbour(gpu, known_pids)
-        if beside is not None:
-            return Cause(NEIGHBOUR, (beside,))
-    return Cause(
-        SLOW_ENGINE,
-        (
-            Evidence(
-                name="gpu",
-                value="clear",
-                text="no clock is lowered and no other process computes on the GPU",
-            ),
-        ),
-    )
-
-
 def of_strange_load(found: Cause) -> Cause:
     """Steps are long, but at a load that this engine never had before: its long contexts may be why."""
     text = "the engine never ran at such a load, so what its steps should take there is a guess"
     strange = Evidence(name="load", value="not met before", text=text)
     return Cause(UNKNOWN, found.evidence_for, (*found.evidence_against, strange))
-
-
-def _throttled(gpu: GpuSample) -> Evidence | None:
-    reasons = THROTTLES.intersection(gpu.throttle_reasons or ())
-    clock, top = gpu.sm_clock_hz, gpu.sm_clock_max_hz
-    low = clock is not None and bool(top) and clock < CLOCK_SHARE_MAX * (top or 0.0)
-    if not reasons and not (low and "sw_power_cap" in (gpu.throttle_reasons or ())):
-        return None
-    if clock is not None and top and not low:
-        return None
-    heat = "" if gpu.temperature_celsius is None else f" at {gpu.temperature_celsius:.0f} °C"
-    speed = (
-        "" if clock is None or not top else f", SM clock {clock / 1e6:.0f} of {top / 1e6:.0f} MHz"
-    )
-    return Evidence(
-        name="throttle_reasons",
-        value=",".join(sorted(reasons)) or "sw_power_cap",
-        text=f"GPU {gpu.index} is throttled{heat}: {', '.join(sorted(reasons)) or 'sw_power_cap'}{speed}",
-    )
-
-
-def own_pids(gpu: GpuSample) -> set[int]:
-    """The engine's processes on a GPU: those with vLLM's names; else the one that holds most memory."""
-    processes = [p for p in gpu.processes or () if p.type != "graphics"]
-    named = {p.pid for p in processes if _is_vllm(p)}
-    if named or not processes:
-        return named
-    return {max(processes, key=lambda p: p.used_bytes or 0).pid}
-
-
-def _is_vllm(process: ProcessSample) -> bool:
-    words = ((process.name or ""), *(process.cmdline or ()))
-    return any("vllm" in word.lower() for word in words)
-
-
-def _neighbour(gpu: GpuSample, known_pids: frozenset[int]) -> Evidence | None:
-    own = own_pids(gpu)
-    for process in gpu.processes or ():
-        if process.pid in own or process.type == "graphics":
-            continue
-        share = process.sm_utilization_ratio
-        if share is None and process.pid in known_pids:
-            continue
-        if share is not None and share < NEIGHBOUR_SHARE_MIN:
-            continue
-        name = process.name or "a process"
-        takes = "appeared beside it" if share is None else f"takes {share:.0%} of the SMs"
-        return Evidence(
-            name="neighbour",
-            value=name,
-            text=f"GPU {gpu.index}: {name} (PID {process.pid}) {takes}",
-        )
-    return None
-
-
-def pids_of(gpus: Sequence[GpuSample] | None) -> frozenset[int]:
-    """All processes on these GPUs."""
-    return frozenset(p.pid for gpu in gpus or () for p in gpu.processes or ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,6 +59,13 @@ class Settings(BaseModel):
     silent_busy_seconds: float = Field(60.0, gt=0)
     """A server with a thousand connections has been seen silent for 16 s, and it recovered."""
 
+    silent_page_seconds: float = Field(30.0, gt=0)
+    """Until then it is a ticket: an API server that tokenizes a large prompt or writes megabytes of JSON answers
+    nobody for some seconds. It pages later where it recovered from longer silences: after twice as long."""
+
+    silent_page_seconds_max: float = Field(120.0, gt=0)
+    """... but no later than this: vLLM's clients have given up."""
+
     unreachable_looks: int = Field(3, ge=1)
     unreachable_seconds: float = Field(15.0, gt=0)
     """A lost route comes back within seconds when a switch or a name server fails over; TCP sends its
@@ -380,13 +387,17 @@ class Detector:
         if run.mute < looks or silent_s < seconds:
             summary = f"no answer for {silent_s:.0f} s: {run.said}"
             return unknown(summary)
-        limit_s = max(settings.advise_seconds, 2.0 * max(self._silences, default=0.0))
+        survived_s = 2.0 * max(self._silences, default=0.0)
+        limit_s = max(settings.advise_seconds, survived_s)
+        page_s = max(
+            settings.silent_page_seconds, min(survived_s, settings.silent_page_seconds_max)
+        )
         what = "connections are taken and not answered" if hang else "it is not reached"
         return Verdict(
             state=FIRING,
             kind=KIND,
             cause="api_hang" if hang else "unreachable",
-            severity="page",
+            severity="ticket" if hang and silent_s < page_s else "page",
             restart_advised=hang and silent_s >= limit_s,
             summary=f"{what} for {silent_s:.0f} s ({run.looks} looks in a row)",
             since_seconds=silent_s,

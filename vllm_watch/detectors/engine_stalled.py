@@ -89,6 +89,8 @@ class Settings(BaseModel):
     is granted to one request without a step, so that a warm-up or a long prefill ahead is no wedge."""
 
 
+KV_TRANSFER = "kv_transfer"
+
 STATE_VERSION = 2
 """Of the form in which its memory is kept: what was kept in another one is left out."""
 
@@ -165,7 +167,11 @@ class Detector:
         served = counters != engine.counters
         if served:
             stall_witnesses.served(engine, view, sample.engine)
-        moved = served or gauges != engine.gauges or waiting < engine.waiting
+        moved = (
+            served
+            or gauges != engine.gauges
+            or (waiting < engine.waiting and not sample.requests_running)
+        )
         if moved:
             stall_witnesses.learn(engine, young=stall_witnesses.is_young(view, sample))
             stall_witnesses.begin(engine, view)
@@ -252,6 +258,8 @@ class Detector:
         queued_s = view.at_s - engine.queued_s
         if queued_s < self._settings.notice_waiting_seconds:
             return None
+        if stall_witnesses.awaits_blocks(sample):
+            return KV_TRANSFER, queued_s
         usage = sample.kv_cache_usage
         empty = usage is None or usage <= self._settings.kv_empty_ratio
         return ("admission_deadlock" if empty else "hang"), queued_s
@@ -332,7 +340,10 @@ class Detector:
             cause=cause,
             severity="page",
             # A GPU that is lost, or must be reset, does not come back with a process.
-            restart_advised=still_s >= limit_s and not self._gpus.needs_hands,
+            # Nor do KV blocks from another host.
+            restart_advised=still_s >= limit_s
+            and not self._gpus.needs_hands
+            and cause != KV_TRANSFER,
             summary=_summary(engine, sample, cause, still_s),
             since_seconds=still_s,
             measure=still_s,

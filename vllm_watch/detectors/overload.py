@@ -34,6 +34,9 @@ USUAL_SECONDS = 3600.0
 """... and the usual rate, while requests run, over this: after an idle time the rate of the last minute
 says too little."""
 
+STANDS_SECONDS, SHRINKS_SECONDS = 60.0, 600.0
+"""A queue that shrinks, but in a minute by so little that ten more would not end it, stands."""
+
 DRAIN_SHARE = 0.3
 """It is over when the queue would be worked off in this share of the delay that began it."""
 
@@ -111,10 +114,18 @@ class EngineJudge:
             return Verdict(state=CLEAR, kind=KIND, engine=self.engine)
         if self._since_s is None:
             self._since_s, self._since_waiting = block.at_s - block.seconds, block.waiting
-        held = block.at_s - self._since_s >= self._settings.hold_seconds
-        if not firing and not (held and block.waiting >= self._since_waiting):
+        held_s = block.at_s - self._since_s
+        held = held_s >= self._settings.hold_seconds
+        if not firing and not (held and self._stands(block.waiting, held_s)):
             return Verdict(state=CLEAR, kind=KIND, engine=self.engine)
         return self._overloaded(block, delay)
+
+    def _stands(self, waiting: float, held_s: float) -> bool:
+        """Does the queue not shrink, or so slowly that it will be there for long?"""
+        shrunk = self._since_waiting - waiting
+        if shrunk <= 0.0:
+            return True
+        return held_s >= STANDS_SECONDS and waiting * held_s / shrunk >= SHRINKS_SECONDS
 
     def _delay(self, block: Block) -> float | None:
         """Seconds until the queue would be worked off at the usual rate; None while that is not known."""

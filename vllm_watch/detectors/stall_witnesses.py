@@ -218,6 +218,13 @@ def work(sample: EngineSample) -> float:
     )
 
 
+def awaits_blocks(sample: EngineSample) -> bool:
+    """Does anybody wait for KV blocks from another host? Only an engine with a connector does; while none arrive,
+    those who come later wait for pages that the first ones hold."""
+    reasons = sample.requests_waiting_by_reason or {}
+    return bool(sample.external_prefix_cache_queries) and reasons.get("deferred", 0.0) > 0.0
+
+
 def is_young(view: View, sample: EngineSample) -> bool:
     """May it still be compiling, shape by shape?"""
     started = view.signals.process_start_time

@@ -8,50 +8,38 @@ Runbook: docs/detectors/throughput_collapse.md
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import exp
-from statistics import median
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from vllm_watch.detectors import collapse_causes as causes
-from vllm_watch.detectors import collapse_host
+from vllm_watch.detectors import collapse_gpus, collapse_host
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.detectors.collapse_bar import LASTING_MINUTES, Bar
+from vllm_watch.detectors.collapse_siblings import Siblings
+from vllm_watch.detectors.collapse_stuck import Stuck
+from vllm_watch.detectors.collapse_unread import Unread
 from vllm_watch.detectors.finished import LATE_REQUESTS_MIN, Finished, LongPrompts, late_seconds
 from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals import capacity, stored
-from vllm_watch.signals.baseline import DOUBT, SLOW_TOLERANCE, Baseline, Comparison
+from vllm_watch.signals.baseline import DOUBT, DRIFT, Baseline, Comparison
 from vllm_watch.signals.cpu_waits import StepWaits
-from vllm_watch.signals.pages import Pages, none_prefilling
+from vllm_watch.signals.pages import Pages
 
 KIND = "throughput_collapse"
 NEEDS = causes.NEEDS
 
-UNHELD_SECONDS = 15.0
-"""For so long no request must account for the pages in use, while none is being prefilled, to advise a restart."""
-
-UNREAD_LOG_RATIO = 0.1
-"""Where tokens of finished requests are not counted: steps must be that much shorter (log) than the pages in use would make them, for the claim to be sure,"""
-
-UNREAD_DEVIATIONS = 1.5
-"""... and so many standard deviations of the model at this load, which it may never have met."""
-
 CAUSE_HOLD_SECONDS = 20.0
 """A cause is replaced when another one has been found for so long: one long request that ends among few
 others looks like long requests all around."""
-
-ALIKE = 1.2
-"""Step time ratio from which an engine counts as slow beside its siblings: request mixes differ by so much."""
 
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 """Thrash pages when the queue has doubled since it began (five requests count as none)."""
 
 NORMAL_BLOCKS = 2
 """So many blocks in a row without a loss, and it is not there any more: a single one may be luck."""
-
-_RESTART = frozenset((causes.KV_LEAK, causes.SLOW_ENGINE))
 
 
 class Settings(BaseModel):
@@ -70,7 +58,8 @@ class EngineJudge:
         self._cause: causes.Cause | None = None  # of the alarm that holds
         self._other_seconds = 0.0  # for how long another cause was found
         self._restart = False
-        self._pids: frozenset[int] = frozenset()
+        self._fresh = collapse_gpus.Fresh()
+        self._server_start: float | None = None
         self._queue_grew = False
         self._begin()
         self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
@@ -79,6 +68,8 @@ class EngineJudge:
         """What is kept of one life of the engine."""
         self._past = self.baseline.throughput
         self._pages = Pages()
+        self._bar = Bar()
+        self._stuck = Stuck()
         self._waits, self._outlived = StepWaits(), collapse_host.Outlived()
         self._creep = causes.Creep()
         self._capacity_tokens: float | None = None
@@ -92,15 +83,18 @@ class EngineJudge:
         self._waiting_first = 0.0  # ... then, too
         self._since_s: float | None = None  # when what led to the alarm began
         self._normal_blocks = 0  # in a row, as of the last
-        self._unread_seconds = 0.0  # for how long pages in use were held by nobody
+        self._unread = Unread()
 
     def update(self, look: EngineLook) -> Verdict:
         """Take a look in; the verdict changes at the end of a block only."""
         if not look.known:
             self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
-        comparison = self.baseline.update(look.at_s, look.sample, known=look.known)
+        comparison = self.baseline.update(
+            look.at_s, look.sample, known=look.known, engines=look.engines
+        )
         if self.baseline.throughput is not self._past:
             self._begin()
+        self._server_start = look.sample.process_start_time
         self._waits.look(look.at_s, look.cpu, known=look.known)
         if comparison is not None:
             size = capacity.kv_cache_tokens(look.sample.cache_config_info, look.engines)
@@ -115,6 +109,7 @@ class EngineJudge:
         return {
             "baseline": self.baseline.export_state(),
             "pages": self._pages.export_state(),
+            "bar": self._bar.export_state(),
             "waits": self._waits.export_state(),
             "creep": self._creep.export_state(),
             "long_prompts": self._long_prompts.export_state(),
@@ -127,9 +122,10 @@ class EngineJudge:
             "starving": self._starving,
             "starving_since_s": self._starving_since_s,
             "quiet_ratio": self.quiet_ratio,
-            "pids": sorted(self._pids),
+            "pids": sorted(self._fresh.pids),
+            "clocks": dict(self._fresh.clocks),
             "waiting_first": self._waiting_first,
-            "unread_seconds": self._unread_seconds,
+            "unread_seconds": self._unread.seconds,
             "queue_grew": self._queue_grew,
             "restart": self._restart,
         }
@@ -141,6 +137,8 @@ class EngineJudge:
         self._pages.restore(state["pages"])
         if "waits" in state:  # kept since it is counted
             self._waits.restore(state["waits"])
+        if "bar" in state:
+            self._bar.restore(state["bar"])
         self._creep.restore(state["creep"])
         self._long_prompts.restore(state["long_prompts"])
         self._finished.restore(state["finished"])
@@ -153,9 +151,9 @@ class EngineJudge:
         self._starving = stored.flag(state["starving"])
         self._starving_since_s = stored.number(state["starving_since_s"])
         self.quiet_ratio = stored.number(state["quiet_ratio"])
-        self._pids = frozenset(stored.count(pid) for pid in state["pids"])
+        self._fresh = collapse_gpus.Fresh.restored(state["pids"], state.get("clocks", {}))
         self._waiting_first = stored.number(state["waiting_first"])
-        self._unread_seconds = stored.number(state["unread_seconds"])
+        self._unread.seconds = stored.number(state["unread_seconds"])
         self._queue_grew = stored.flag(state["queue_grew"])
         self._restart = stored.flag(state["restart"])
 
@@ -172,6 +170,7 @@ class EngineJudge:
             self._since_s = None
         elif self._since_s is None:
             self._since_s = block.at_s - block.seconds
+        self._stuck.add(block)
         ill = comparison.slow_now or comparison.starved_now
         self._normal_blocks = 0 if ill else self._normal_blocks + 1
         self._waits.take(block, comparison.expected_step_seconds, well=doubt < DOUBT)
@@ -182,6 +181,9 @@ class EngineJudge:
             self._finished_late.add(block)
         if comparison.slow_log_ratio is not None:
             self.quiet_ratio += 0.3 * (comparison.slow_log_ratio - self.quiet_ratio)
+            familiar = self.baseline.is_familiar(comparison)
+            odd = doubt > 0.0 or self.baseline.drift >= DRIFT
+            self._bar.follow(comparison, doubt=odd, familiar=familiar)
         unexplained = self._unexplained(comparison)
         if unexplained is not None:
             self._creep.note(at_s, unexplained)
@@ -191,25 +193,13 @@ class EngineJudge:
             self._rise_seconds = self._creep.rise_seconds(unexplained or 0.0)
             self._finished, self._finished_late = Finished(), Finished()
             self._starving_since_s, self._waiting_first = at_s, block.waiting
-            self._unread_seconds = 0.0
+            self._unread = Unread()
         self._starving = starving
         if starving:
-            self._follow_unread(comparison)
+            model = self.baseline.model
+            self._unread.follow(comparison, model, self._pages.unheld(), self.quiet_ratio)
         if gpus is not None and doubt <= 0.0:
-            self._pids = causes.pids_of(gpus)
-
-    def _follow_unread(self, comparison: Comparison) -> None:
-        """For how long have most pages in use been held by nobody who runs?"""
-        block, slow, unheld = comparison.block, comparison.slow_log_ratio, self._pages.unheld()
-        if unheld is None:
-            unread = self._unread(comparison)
-        elif unheld < causes.LEAK_SHARE_MIN:
-            unread = False
-        elif none_prefilling(block) and slow is not None and slow < SLOW_TOLERANCE:
-            unread = True
-        else:
-            return  # perhaps a prompt under way, which makes steps long: neither said nor denied
-        self._unread_seconds = self._unread_seconds + block.seconds if unread else 0.0
+            self._fresh = collapse_gpus.Fresh.of(gpus, self._fresh)
 
     def _unexplained(self, comparison: Comparison) -> float | None:
         """Share of the KV cache in use beyond what as many running requests used when fresh."""
@@ -227,13 +217,23 @@ class EngineJudge:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         if comparison.slow:
             found = collapse_host.judged(
-                causes.of_slow_steps(gpus, self._pids), self._waits.judge()
+                collapse_gpus.of_slow_steps(gpus, self._fresh, self._server_start),
+                self._waits.judge(),
             )
             # Who lacks pages is not slow for that: few requests with long contexts take long steps.
             if not comparison.starved or found.name not in causes.VAGUE:
                 return self._slow(comparison, found)
         if comparison.starved:
             return self._starved(comparison)
+        lasting = self._bar.lasting.found(self._bar.wander)
+        if lasting is not None:
+            return self._lasting(comparison, lasting)
+        stuck = self._stuck.found()
+        if stuck is not None:
+            return Verdict(
+                state=FIRING, kind=KIND, engine=self.engine, summary=f"Engine {self.engine}: {stuck.text}",
+                evidence_for=(stuck,), measure=float(stuck.value or 0.0),
+            )  # fmt: skip
         if not comparison.known:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         return Verdict(state=CLEAR, kind=KIND, engine=self.engine)
@@ -249,6 +249,8 @@ class EngineJudge:
         if self._cause is None or sharper:
             self._cause = found
         cause = self._cause
+        if cause.name not in causes.VAGUE:
+            self._bar.excuse()
         times = exp(self.quiet_ratio)
         text = f"steps take {times:.1f} times as long as they took at this load when the engine was fresh"
         slow = Evidence(name="step_time_ratio", value=times, expected=1.0, text=text)
@@ -257,15 +259,26 @@ class EngineJudge:
             f"Engine {self.engine}: {text}{collapse_host.in_short(cause)}",
             (slow, *cause.evidence_for),
             cause.evidence_against,
+            page=cause.name not in causes.VAGUE or self._bar.page,
+            restart=cause.name == causes.SLOW_ENGINE and self._bar.restart,
             at_s=comparison.block.at_s,
             measure=times,
         )
+
+    def _lasting(self, comparison: Comparison, log_ratio: float) -> Verdict:
+        times = exp(log_ratio)
+        text = f"steps have taken {times:.2f} times as long as when fresh for {LASTING_MINUTES} minutes of work at loads that it knows"
+        slow = Evidence(name="step_time_ratio", value=times, expected=1.0, text=text)
+        return self._verdict(
+            causes.SLOW_ENGINE, f"Engine {self.engine}: {text}", (slow,), (),
+            page=False, restart=False, at_s=comparison.block.at_s, measure=times,
+        )  # fmt: skip
 
     def _starved(self, comparison: Comparison) -> Verdict:
         block = comparison.block
         facts = self._facts(comparison)
         most = facts.unheld is None or facts.unheld >= causes.UNREAD_SHARE * facts.usage
-        self._restart = self._restart or (most and self._unread_seconds >= UNHELD_SECONDS)
+        self._restart = self._restart or (most and self._unread.surely)
         grown = QUEUE_GROWTH * (self._waiting_first + QUEUE_REQUESTS_MIN)
         # A queue while the alarm drains is of the recovery: those who come back are being served.
         self._queue_grew |= comparison.starved_now and block.waiting >= grown
@@ -283,6 +296,10 @@ class EngineJudge:
             f"Engine {self.engine}: {text}",
             (ratio, few, *cause.evidence_for),
             cause.evidence_against,
+            page=cause.name != causes.PREEMPTION_THRASH or self._queue_grew,
+            restart=self._restart
+            if cause.name == causes.KV_PINNING
+            else cause.name == causes.KV_LEAK,
             at_s=block.at_s,
             measure=1.0 / max(done, 1e-3),
         )
@@ -318,24 +335,8 @@ class EngineJudge:
             rise_seconds=self._rise_seconds,
             unheld=self._pages.unheld(),
             unheld_rise_seconds=self._unheld_rise_seconds,
-            unheld_surely=self._unread_seconds >= UNHELD_SECONDS,
+            unheld_surely=self._unread.surely,
         )
-
-    def _unread(self, comparison: Comparison) -> bool:
-        """Do steps not take the time to read most pages in use? Then nobody who runs holds them."""
-        block, model = comparison.block, self.baseline.model
-        a, b, c = model.coefficients
-        sure = max(UNREAD_LOG_RATIO, UNREAD_DEVIATIONS * (comparison.deviation or 0.0))
-        if (
-            comparison.slow_log_ratio is None
-            or -self.quiet_ratio < sure
-            or not block.kv_usage
-            or c <= 0.0
-        ):
-            return False
-        expected = comparison.expected_step_seconds or 0.0
-        read = (expected * exp(self.quiet_ratio) - a - b * (block.tokens_per_step or 0.0)) / c
-        return read < (1.0 - causes.UNREAD_SHARE) * block.kv_usage
 
     def _verdict(
         self,
@@ -344,11 +345,11 @@ class EngineJudge:
         evidence_for: tuple[Evidence, ...],
         evidence_against: tuple[Evidence, ...],
         *,
+        page: bool,
+        restart: bool,
         at_s: float,
         measure: float,
     ) -> Verdict:
-        restart = self._restart if cause == causes.KV_PINNING else cause in _RESTART
-        page = cause != causes.PREEMPTION_THRASH or self._queue_grew
         return Verdict(
             state=FIRING,
             kind=KIND,
@@ -370,36 +371,22 @@ class Detector(PerEngine[EngineJudge]):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, EngineJudge)
+        self._siblings = Siblings()
 
     def update(self, view: View) -> Sequence[Verdict]:
         """See `detectors.base.Detector`."""
         verdicts = super().update(view)
-        return [self._beside_siblings(verdict) for verdict in verdicts]
+        self._siblings.look({name: judge.baseline for name, judge in self.judges.items()})
+        return [self._siblings.judge(verdict, self._ratios()) for verdict in verdicts]
 
-    def _beside_siblings(self, verdict: Verdict) -> Verdict:
-        """Is it this rank, or all of them? Ranks of one server are the same hardware with the same model."""
-        if verdict.state != FIRING or verdict.engine is None:
-            return verdict
-        ratios = {
+    def _ratios(self) -> dict[str, float]:
+        """Step time ÷ fresh of every engine that is known, by engine."""
+        return {
             engine: exp(judge.quiet_ratio)
             for engine, judge in self.judges.items()
             if judge.baseline.comparison is not None
             and judge.baseline.comparison.slow_log_ratio is not None
         }
-        own = ratios.pop(verdict.engine, None)
-        if own is None or not ratios or own < ALIKE:
-            return verdict
-        usual = median(ratios.values())
-        alike = usual >= ALIKE
-        said = Evidence(
-            name="siblings_step_time_ratio", value=usual, expected=1.0,
-            text=f"steps of its {len(ratios)} sibling engines take {usual:.1f} times as long as when fresh: "
-            + ("what they share is slow (host, power, network), or they wait for each other"
-               if alike else "it is this engine alone"),
-        )  # fmt: skip
-        if alike:
-            return replace(verdict, evidence_against=(*verdict.evidence_against, said))
-        return replace(verdict, evidence_for=(*verdict.evidence_for, said))
 
     def throughput_ratio(self, engine: str) -> float | None:
         """What the engine does now ÷ what it did when fresh at equal load; None until known."""

@@ -66,8 +66,12 @@ below every sudden threshold for minutes, and must not teach the model that it i
 DRIFT_BLOCKS = 8.0
 """Blocks over which that is smoothed."""
 
-EXCURSION_BLOCKS_MAX = 30
-"""Blocks of an excursion that are kept until it is known whether it heals."""
+EXCURSION_BLOCKS_MAX = 240
+"""Blocks of an excursion that are kept until it is known whether it heals: 20 minutes at 5 s."""
+
+LONG_PROMPTS = "long_prompts"
+"""Steps of a block in which long prompts were under way say too little of what they computed: like looks that do not
+tell the load, they are learnt apart and judged by their like."""
 
 _LOAD = frozenset(LOAD)
 
@@ -133,7 +137,9 @@ class Baseline:
         """What is known of steps, from blocks that carried what the last one did."""
         return self._models[self._lacks]
 
-    def update(self, at_s: float, sample: EngineSample, *, known: bool) -> Comparison | None:
+    def update(
+        self, at_s: float, sample: EngineSample, *, known: bool, engines: int = 1
+    ) -> Comparison | None:
         """Take a look in; return the comparison of the block that it completes, else None."""
         if not tells_load(sample):
             self.comparison = None
@@ -143,17 +149,23 @@ class Baseline:
             self.reset()
             known = False
         self._last, self._fingerprint = sample, fingerprint
-        block = self._blocks.add(at_s, sample, anew=not known)
+        block = self._blocks.add(at_s, sample, anew=not known, engines=engines)
         if block is None:
             return None
         self.comparison = self._compare(block)
         return self.comparison
 
+    def is_familiar(self, comparison: Comparison) -> bool:
+        """Has the engine met the load of this, its last block?"""
+        deviation = comparison.deviation
+        return deviation is not None and self.model.familiar(self.model.doubt(deviation))
+
     def export_state(self) -> dict[str, Any]:
         """Return what was learnt, and what is in doubt, as plain values."""
+        lacks = max(self._models, key=lambda each: self._models[each].blocks)
         return {
-            "lacks": sorted(self._lacks),
-            "model": self.model.export_state(),
+            "lacks": sorted(lacks),
+            "model": self._models[lacks].export_state(),
             "throughput": self.throughput.export_state(),
             "slow": self.slow.export_state(),
             "starved": self.starved.export_state(),
@@ -168,7 +180,7 @@ class Baseline:
         """
         level_max = CEILING if away_seconds <= ALARM_KEPT_SECONDS else RESTORED_LEVEL_MAX
         try:
-            self._lacks = _LOAD.intersection(stored.texts(state["lacks"]))
+            self._lacks = (_LOAD | {LONG_PROMPTS}).intersection(stored.texts(state["lacks"]))
             self._models = {self._lacks: StepModel()}
             self.model.restore(state["model"])
             self.throughput.restore(state["throughput"], away_seconds)
@@ -181,7 +193,7 @@ class Baseline:
 
     def _compare(self, block: Block) -> Comparison:
         self.throughput.see(block)
-        self._lacks = block.lacks & _LOAD
+        self._lacks = (block.lacks & _LOAD) | ({LONG_PROMPTS} if block.long_prompts else set())
         if self._lacks not in self._models:
             self._models[self._lacks] = StepModel()
         ratio, expected, tolerated = self._slowness(block)
@@ -220,15 +232,16 @@ class Baseline:
         score = (ratio - tolerated) / deviation
         hurried = score < 0.0 or block.waiting > 0.0
         self.slow.add(score, block.seconds * (1.0 if hurried else UNHURRIED))
-        above = ratio - self.drift  # a slow drift is no excursion
-        self.drift += above / DRIFT_BLOCKS
-        if self.slow.level <= 0.0:
+        self.drift += (ratio - self.drift) / DRIFT_BLOCKS
+        if self.slow.level <= 0.0 and self.drift < DRIFT:
             self.model.widen(self._excursion)
             self._excursion = []
-        elif self.slow.alarm:
+        elif (
+            self.slow.alarm
+        ):  # what was told is a trouble, not a habit: see detectors/collapse_bar.py
             self._excursion = []
         elif len(self._excursion) < EXCURSION_BLOCKS_MAX:
-            self._excursion.append(above)
+            self._excursion.append(ratio)
 
     def _slowness(self, block: Block) -> tuple[float | None, float | None, float | None]:
         """(log ratio of step time to the expected, the expected, what is tolerated) of a block."""

@@ -9,6 +9,8 @@ from operator import attrgetter
 
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.record import record
+from vllm_watch.signals import capacity
+from vllm_watch.signals.long_prompts import LongPrompts
 
 BLOCK_SECONDS_MIN = 1.9
 """A block lasts at least two looks at one a second: prompt tokens are counted when a prefill ends."""
@@ -50,8 +52,10 @@ class Block:
     finished_tokens: float | None  # sum of the finished requests' prompt and output tokens
     preempted: float | None  # times
     prompts: float | None = None  # requests whose first token came
+    first_token_seconds: float | None = None  # times to first token of those prompts, sum
     kv_usage_end: float | None = None  # ratio, at its end
     tokens_in_flight: float | None = None  # at its end: came in less finished, from an unknown zero
+    long_prompts: bool = False  # were prompts computed in chunks that are counted elsewhere?
     lacks: frozenset[str] = _NOTHING  # of LOAD and requests_waiting, what some look did not carry
 
 
@@ -65,9 +69,13 @@ class Blocks:
         self._sums = [0.0, 0.0, 0.0, 0.0]  # looks, running, waiting, usage
         self._lows = [0.0, 0.0]  # running, waiting
         self._lacks = _NOTHING
+        self._long_prompts = LongPrompts()
 
-    def add(self, at_s: float, sample: EngineSample, *, anew: bool) -> Block | None:
+    def add(
+        self, at_s: float, sample: EngineSample, *, anew: bool, engines: int = 1
+    ) -> Block | None:
         """Take a look in; return the block that it completes. `anew`: what was before is not comparable.
+        `engines`: of the server that answered.
 
         A look that does not tell the load ends what was begun; the next one begins anew.
         """
@@ -75,6 +83,7 @@ class Blocks:
             self._first = None
             return None
         if anew or self._first is None or began_anew(self._first, sample):
+            self._long_prompts = LongPrompts()
             self._begin(at_s, sample)
             return None
         self._note(sample)
@@ -83,7 +92,7 @@ class Blocks:
             return None
         if seconds < BLOCK_SECONDS_MAX and not _enough(self._first, sample):
             return None
-        block = self._block(at_s, seconds, self._first, sample)
+        block = self._block(at_s, seconds, self._first, sample, engines)
         self._begin(at_s, sample)
         return block
 
@@ -105,7 +114,9 @@ class Blocks:
         lows[0] = min(lows[0], running)
         lows[1] = min(lows[1], waiting)
 
-    def _block(self, at_s: float, seconds: float, a: EngineSample, b: EngineSample) -> Block:
+    def _block(
+        self, at_s: float, seconds: float, a: EngineSample, b: EngineSample, engines: int
+    ) -> Block:
         looks, running, waiting, usage = self._sums
         generated = _grown(a.generation_tokens, b.generation_tokens) or 0.0
         prompted = _computed_prompt(a, b)
@@ -129,10 +140,21 @@ class Blocks:
             finished_tokens=_finished_tokens(a, b),
             preempted=_grown(a.preemptions, b.preemptions),
             prompts=_grown(_count(a.ttft), _count(b.ttft)),
+            first_token_seconds=_sum_grown(a.ttft, b.ttft),
             kv_usage_end=b.kv_cache_usage,
             tokens_in_flight=_tokens_in_flight(b),
+            long_prompts=self._note_prompts(at_s, a, b, engines),
             lacks=self._lacks,
         )
+
+    def _note_prompts(self, at_s: float, a: EngineSample, b: EngineSample, engines: int) -> bool:
+        size = capacity.kv_cache_tokens(b.cache_config_info, engines)
+        if size is None or a.kv_cache_usage is None or b.kv_cache_usage is None:
+            return False
+        gained = (b.kv_cache_usage - a.kv_cache_usage) * size
+        prompted = _grown(a.prompt_tokens, b.prompt_tokens) or 0.0
+        counted = prompted + (_grown(a.generation_tokens, b.generation_tokens) or 0.0)
+        return self._long_prompts.note(at_s, gained, counted, _finished_tokens(a, b) or 0.0)
 
 
 def began_anew(before: EngineSample, now: EngineSample) -> bool:

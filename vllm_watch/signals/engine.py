@@ -270,12 +270,12 @@ _NEVER_FALLING: tuple[Callable[[EngineSample], float | None], ...] = (
 def work_done(sample: EngineSample) -> tuple[float | None, ...]:
     """The counters that grow when an engine does anything for anybody; its steps first.
 
-    A client that hangs up is no work: vLLM counts no abort while its engine core hangs.
+    A client that hangs up is no work, be it counted as an abort.
     """
     success = sample.request_success
     return (
         *(take(sample) for take in _NEVER_FALLING),
-        None if success is None else sum(success.values()),
+        None if success is None else sum(n for why, n in success.items() if why != "abort"),
         sample.preemptions,
     )
 

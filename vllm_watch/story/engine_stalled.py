@@ -13,6 +13,11 @@ STORY = Story(
     causes={
         "hang": Cause("hang", "the engine core does not step"),
         "admission_deadlock": Cause("admission deadlock", "the scheduler admits nothing"),
+        "kv_transfer": Cause(
+            "no KV blocks arrive", "requests wait for KV blocks from another host, and none arrive",
+            first_step="Look at what computes the KV blocks: the prefill instance, the KV store, the network between.",
+            restart="No restart is advised: it would wait as well.",
+        ),
         "idle_wedged": Cause("wedged while it looks idle", "it looks idle and does not answer"),
     },
     charts=("generation_tokens_per_second", "requests_running", "requests_waiting"),

@@ -1,0 +1,85 @@
+"""How far step times wander by themselves, and what is more than that."""
+
+import json
+from math import exp, log, sqrt
+from random import Random
+
+import pytest
+
+from vllm_watch.signals import stored
+from vllm_watch.signals.wander import Wander
+
+LOOK_S = 5.0
+
+
+def wandering(sigma, minutes, hours, seed=1):
+    """An engine whose step times wander: log ratios at each look, correlated over so many minutes."""
+    rng, level, keep = Random(seed), 0.0, exp(-LOOK_S / (60.0 * minutes))
+    for _ in range(int(hours * 3600.0 / LOOK_S)):
+        level = keep * level + rng.gauss(0.0, sigma * sqrt(1.0 - keep * keep))
+        yield level
+
+
+def quiet(minutes=30.0):
+    wander = Wander()
+    for _ in range(int(minutes * 60.0 / LOOK_S)):
+        wander.add(0.0, LOOK_S, well=True)
+    return wander
+
+
+def test_a_change_at_once_is_told_within_a_minute():
+    wander, seconds = quiet(), 0.0
+    while not wander.exceeded(log(1.45)):
+        wander.add(log(2.0), LOOK_S, well=False)
+        seconds += LOOK_S
+    assert seconds <= 60.0
+
+
+@pytest.mark.parametrize("hours", [0.2, 8.0])
+def test_so_is_one_that_creeps_in(hours):
+    """Up to three times as long: the quicker it comes, the sooner a lag sees it; else its level does."""
+    wander, looks = quiet(150.0), int(hours * 3600.0 / LOOK_S)
+    found = [
+        exp(log(3.0) * look / looks)
+        for look in range(looks)
+        if wander.add(log(3.0) * look / looks, LOOK_S, well=False) or wander.exceeded(log(1.45))
+    ]
+    assert found[0] <= 2.0
+
+
+@pytest.mark.parametrize(("sigma", "minutes"), [(0.3, 3.0), (0.3, 10.0), (0.5, 5.0), (0.5, 20.0)])
+def test_what_wanders_is_no_change(sigma, minutes):
+    """Once half an hour has shown how it wanders, hours of it exceed nothing."""
+    wander, looks = Wander(), list(wandering(sigma, minutes, 12.0))
+    begun = int(1800.0 / LOOK_S)
+    for level in looks[:begun]:
+        wander.add(level, LOOK_S, well=True)
+    exceeded = 0
+    for level in looks[begun:]:
+        wander.add(level, LOOK_S, well=True)
+        exceeded += wander.exceeded(log(1.45))
+    assert exceeded == 0
+
+
+def test_an_excursion_is_learnt_once_it_has_healed():
+    """... and never while it lasts: an engine that stays slow teaches nothing."""
+    wander = quiet()
+    before = wander.a_minute
+    for _ in range(60):
+        wander.add(log(2.0), LOOK_S, well=False)
+    assert wander.a_minute == before
+    for _ in range(24):
+        wander.add(0.0, LOOK_S, well=True)
+    assert wander.a_minute > 2.0 * before
+
+
+def test_it_goes_on_where_it_was():
+    wander = quiet()
+    for _ in range(20):
+        wander.add(log(2.0), LOOK_S, well=False)
+    kept = json.loads(json.dumps(wander.export_state()))
+    other = Wander()
+    other.restore(kept)
+    assert other.export_state() == kept
+    with pytest.raises(stored.DAMAGE):
+        Wander().restore({**kept, "count": "many"})

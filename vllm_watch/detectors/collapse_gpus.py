@@ -1,0 +1,202 @@
+"""Are steps slow because of the GPU: heat, power, a clock that somebody lowered, another process? Pure helpers.
+
+No restart cures any of these. Whose a process is follows from its tree: two vLLM on one GPU bear the same names.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+
+from vllm_watch.detectors.base import Evidence
+from vllm_watch.detectors.collapse_causes import NEIGHBOUR, SLOW_ENGINE, THERMAL, UNKNOWN, Cause
+from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.samples.process import ProcessSample
+from vllm_watch.samples.record import record
+from vllm_watch.signals import stored
+
+THROTTLES = frozenset(
+    ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown", "hw_power_brake_slowdown")
+)
+"""NVML's clock event reasons that mean trouble. The software power cap is normal on a busy GPU."""
+
+CLOCK_SHARE_MAX = 0.8
+"""SM clock below this share of its maximum is low: boost clocks of a busy GPU vary by a tenth."""
+
+NEIGHBOUR_SHARE_MIN = 0.1
+"""SM share from which another process is felt; desktops and exporters stay at a per cent or two."""
+
+START_SECONDS_MAX = 900.0
+"""An engine core begins no later than this after its server: of two trees the one that did so is its own."""
+
+SKEW_SECONDS = 5.0
+"""The two clocks that say so are of one host, and count ticks."""
+
+_UNSEEN = Evidence(
+    name="gpu",
+    value=None,
+    text="no GPU is visible here, so neither heat nor a neighbour can be excluded",
+)
+_CLEAR = Evidence(
+    name="gpu",
+    value="clear",
+    text="no clock is lowered and no other process computes on the GPU",
+)
+
+
+@record
+class Fresh:
+    """The GPUs of an engine when it was well."""
+
+    pids: frozenset[int] = frozenset()
+    clocks: Mapping[str, float] = field(
+        default_factory=dict
+    )  # UUID → share of its maximum, while busy
+
+    @classmethod
+    def of(cls, gpus: Sequence[GpuSample], before: "Fresh") -> "Fresh":
+        """As they are now; an idle GPU's clock says nothing."""
+        pids = frozenset(p.pid for gpu in gpus for p in gpu.processes or ())
+        clocks = {gpu.uuid: share for gpu in gpus if (share := _clock_share(gpu)) is not None}
+        return cls(pids=pids, clocks={**before.clocks, **clocks})
+
+    @classmethod
+    def restored(cls, pids: Sequence[object], clocks: stored.Stored) -> "Fresh":
+        """Go on as it was kept. Raises one of stored.DAMAGE."""
+        shares = {stored.text(uuid): stored.number(share) for uuid, share in clocks.items()}
+        return cls(pids=frozenset(stored.count(pid) for pid in pids), clocks=shares)
+
+
+def of_slow_steps(
+    gpus: Sequence[GpuSample] | None, fresh: Fresh, server_start: float | None
+) -> Cause:
+    """Why steps are slow. `server_start`: Unix time at which the API server's process began."""
+    if not gpus:
+        return Cause(SLOW_ENGINE, (), (_UNSEEN,))
+    for gpu in gpus:
+        hot = _throttled(gpu)
+        if hot is not None:
+            return Cause(THERMAL, (hot,))
+    besides = [each for gpu in gpus for each in _strangers(gpu, server_start)]
+    for gpu, process in besides:
+        beside = _felt(gpu, process, fresh.pids)
+        if beside is not None:
+            return Cause(NEIGHBOUR, (beside,))
+    for gpu in gpus:
+        lowered = _lowered(gpu, fresh.clocks.get(gpu.uuid))
+        if lowered is not None:
+            return Cause(UNKNOWN, (), (lowered,))
+    shared = [each for each in besides if _is_vllm(each[1])]
+    if shared:
+        gpu, process = shared[0]
+        text = f"GPU {gpu.index}: another vLLM (PID {process.pid}) holds memory there, too; what it computes is not seen"
+        return Cause(
+            UNKNOWN, (), (Evidence(name="neighbour", value=process.name or "", text=text),)
+        )
+    return Cause(SLOW_ENGINE, (_CLEAR,))
+
+
+def _throttled(gpu: GpuSample) -> Evidence | None:
+    reasons = THROTTLES.intersection(gpu.throttle_reasons or ())
+    clock, top = gpu.sm_clock_hz, gpu.sm_clock_max_hz
+    low = clock is not None and bool(top) and clock < CLOCK_SHARE_MAX * (top or 0.0)
+    if not reasons and not (low and "sw_power_cap" in (gpu.throttle_reasons or ())):
+        return None
+    if clock is not None and top and not low:
+        return None
+    heat = "" if gpu.temperature_celsius is None else f" at {gpu.temperature_celsius:.0f} °C"
+    speed = (
+        "" if clock is None or not top else f", SM clock {clock / 1e6:.0f} of {top / 1e6:.0f} MHz"
+    )
+    return Evidence(
+        name="throttle_reasons",
+        value=",".join(sorted(reasons)) or "sw_power_cap",
+        text=f"GPU {gpu.index} is throttled{heat}: {', '.join(sorted(reasons)) or 'sw_power_cap'}{speed}",
+    )
+
+
+def _clock_share(gpu: GpuSample) -> float | None:
+    """SM clock ÷ its maximum while the GPU works; None: not known."""
+    idle = "gpu_idle" in (gpu.throttle_reasons or ()) or not gpu.utilization_ratio
+    if idle or gpu.sm_clock_hz is None or not gpu.sm_clock_max_hz:
+        return None
+    return gpu.sm_clock_hz / gpu.sm_clock_max_hz
+
+
+def _lowered(gpu: GpuSample, fresh: float | None) -> Evidence | None:
+    """Is the clock low, and lower than when the engine was well, without heat or a power cap? Then somebody set it."""
+    share = _clock_share(gpu)
+    if share is None or share >= CLOCK_SHARE_MAX * (1.0 if fresh is None else fresh):
+        return None
+    text = (
+        f"GPU {gpu.index} runs at {share:.0%} of its SM clock without heat or a power cap: it was set so "
+        "(nvidia-smi -q -d CLOCK; nvidia-smi -rgc and -rac undo it)"
+    )
+    return Evidence(
+        name="sm_clock_ratio", value=round(share, 2), unit="ratio", expected=fresh, text=text
+    )
+
+
+def _strangers(gpu: GpuSample, server_start: float | None) -> list[tuple[GpuSample, ProcessSample]]:
+    processes = [p for p in gpu.processes or () if p.type != "graphics"]
+    own = {p.pid for p in _own(processes, server_start)}
+    return [(gpu, p) for p in processes if p.pid not in own]
+
+
+def _own(processes: Sequence[ProcessSample], server_start: float | None) -> Sequence[ProcessSample]:
+    """The engine's: of those with vLLM's names one tree; without such names the one that holds most memory."""
+    trees = _trees([p for p in processes if _is_vllm(p)] or list(processes))
+    if not trees:
+        return ()
+    if server_start is not None:
+        late = {id(tree): _late_seconds(tree, server_start) for tree in trees}
+        near = [tree for tree in trees if late[id(tree)] is not None]
+        if near:
+            return min(near, key=lambda tree: late[id(tree)] or 0.0)
+    return max(trees, key=lambda tree: sum(p.used_bytes or 0 for p in tree))
+
+
+def _late_seconds(tree: Sequence[ProcessSample], server_start: float) -> float | None:
+    """How long after the server it began; None: not known, or it cannot be its."""
+    began = [p.create_time - server_start for p in tree if p.create_time is not None]
+    return min(began) if began and -SKEW_SECONDS <= min(began) <= START_SECONDS_MAX else None
+
+
+def _trees(processes: Sequence[ProcessSample]) -> list[list[ProcessSample]]:
+    """Processes by tree: kin of each other, or in one container or service."""
+    trees: list[list[ProcessSample]] = []
+    for process in processes:
+        kin = [tree for tree in trees if any(_are_kin(process, each) for each in tree)]
+        trees = [tree for tree in trees if tree not in kin]
+        trees.append([process, *(each for tree in kin for each in tree)])
+    return trees
+
+
+def _are_kin(a: ProcessSample, b: ProcessSample) -> bool:
+    """Are they of one engine? Where nothing is known of their parents, names must do."""
+    if a.cgroup is not None and b.cgroup is not None:
+        if a.cgroup != b.cgroup:
+            return False
+        if _is_vllm(a):
+            return True
+    if a.ppid is None or b.ppid is None:
+        return _is_vllm(a)
+    return a.ppid == b.pid or b.ppid == a.pid or (a.ppid == b.ppid and a.ppid > 1)
+
+
+def _is_vllm(process: ProcessSample) -> bool:
+    words = ((process.name or ""), *(process.cmdline or ()))
+    return any("vllm" in word.lower() for word in words)
+
+
+def _felt(gpu: GpuSample, process: ProcessSample, known_pids: frozenset[int]) -> Evidence | None:
+    share = process.sm_utilization_ratio
+    if share is None and process.pid in known_pids:
+        return None
+    if share is not None and share < NEIGHBOUR_SHARE_MIN:
+        return None
+    name = process.name or "a process"
+    takes = "appeared beside it" if share is None else f"takes {share:.0%} of the SMs"
+    return Evidence(
+        name="neighbour",
+        value=name,
+        text=f"GPU {gpu.index}: {name} (PID {process.pid}) {takes}",
+    )

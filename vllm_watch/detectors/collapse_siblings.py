@@ -1,0 +1,162 @@
+"""Is it this engine, or all of its server's? They are the same hardware with the same model.
+
+What an engine was when fresh says nothing of one that was slow from the first look, and a small loss is lost in the
+wander of its own steps. Its siblings are the yardstick then: how long would their steps take at its load?
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import exp, log
+from statistics import median
+
+from vllm_watch.detectors.base import FIRING, Evidence, Verdict
+from vllm_watch.signals.baseline import Baseline
+from vllm_watch.signals.step_model import StepModel
+
+ALIKE = 1.2
+"""Step time ratio from which an engine counts as slow beside its siblings: request mixes differ by so much."""
+
+LOSS_LOG_RATIO = log(1.12)
+"""Longer than siblings' steps by so much for minutes is a loss; ..."""
+
+SIBLINGS_MIN = 2
+"""Of two engines alone nobody can say which is as it should be."""
+
+SPREAD_DEVIATIONS = 5.0
+"""... and beyond so many deviations of the siblings among themselves."""
+
+SMOOTH_SECONDS = 300.0
+"""Over which steps are compared: what requests differ by is averaged out."""
+
+KNOWN_SECONDS = 600.0
+"""Of work until it is said."""
+
+PAGE_LOG_RATIO = log(1.45)
+"""As for an engine beside its own past."""
+
+_SPREAD_MIN = 0.015
+_NORMAL = 1.48  # median absolute deviation → standard deviation
+
+
+@dataclass
+class _Beside:
+    """One engine beside its siblings."""
+
+    log_ratio: float = 0.0  # of its steps to theirs at its load, smoothed
+    seconds: float = 0.0  # of work that this rests on
+    at_s: float = 0.0  # of the last block
+    since_s: float | None = None  # when it was found to be slow
+
+
+class Siblings:
+    """Follows the engines of one server."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Beside] = {}
+
+    def look(self, baselines: Mapping[str, Baseline]) -> None:
+        """Take the blocks in that this look has completed."""
+        for gone in self._known.keys() - baselines.keys():
+            del self._known[gone]
+        if len(baselines) <= SIBLINGS_MIN:
+            return
+        for engine, baseline in baselines.items():
+            self._compare(self._known.setdefault(engine, _Beside()), engine, baseline, baselines)
+
+    def _compare(
+        self, beside: _Beside, engine: str, own: Baseline, baselines: Mapping[str, Baseline]
+    ) -> None:
+        block = None if own.comparison is None else own.comparison.block
+        if block is None or block.at_s <= beside.at_s or block.long_prompts:
+            return
+        beside.at_s = block.at_s
+        if not block.step_seconds or block.tokens_per_step is None:
+            return
+        load = block.tokens_per_step, block.kv_usage or 0.0
+        known = [
+            seconds
+            for name, each in baselines.items()
+            if name != engine and (seconds := _seconds_at(each.model, load)) is not None
+        ]
+        if len(known) < SIBLINGS_MIN:
+            return
+        ratio = log(block.step_seconds / median(known))
+        share = max(
+            1.0 - exp(-block.seconds / SMOOTH_SECONDS),
+            block.seconds / (beside.seconds + block.seconds),
+        )
+        beside.log_ratio += share * (ratio - beside.log_ratio)
+        beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
+
+    def judge(self, verdict: Verdict, ratios: Mapping[str, float]) -> Verdict:
+        """The verdict on one engine with what its siblings do. `ratios`: step time ÷ fresh, by engine."""
+        if verdict.state == FIRING:
+            return _beside(verdict, ratios)
+        beside = self._known.get(verdict.engine or "")
+        others = [
+            each.log_ratio
+            for engine, each in self._known.items()
+            if engine != verdict.engine and each.seconds >= KNOWN_SECONDS
+        ]
+        if beside is None or beside.seconds < KNOWN_SECONDS or len(others) < SIBLINGS_MIN:
+            return verdict
+        # One that is slow makes the others look fast: that is not held against it twice.
+        beyond = beside.log_ratio - max(0.0, median(others))
+        limit = _limit(others) * (1.0 if beside.since_s is None else 0.5)
+        if beyond < limit:
+            beside.since_s = None
+            return verdict
+        if beside.since_s is None:
+            beside.since_s = beside.at_s
+        return _slower(verdict, beside, beyond, len(others))
+
+
+def _seconds_at(model: StepModel, load: tuple[float, float]) -> float | None:
+    """How long a step at this load takes by a sibling's model; None: it never met such a load."""
+    if not model.ready or not model.familiar(model.doubt(model.deviation(*load))):
+        return None
+    return model.seconds_of(*load)
+
+
+def _limit(others: Sequence[float]) -> float:
+    middle = median(others)
+    spread = _NORMAL * median(abs(each - middle) for each in others)
+    return max(LOSS_LOG_RATIO, SPREAD_DEVIATIONS * max(_SPREAD_MIN, spread))
+
+
+def _slower(verdict: Verdict, beside: _Beside, beyond: float, count: int) -> Verdict:
+    times = exp(beyond)
+    text = f"at equal load its steps take {times:.2f} times as long as those of its {count} sibling engines"
+    said = Evidence(name="siblings_step_time_ratio", value=times, expected=1.0, text=text)
+    past = (
+        "it was never seen to be as fast as they are, or lost too little to show in its own steps"
+    )
+    return replace(
+        verdict,
+        state=FIRING,
+        cause="slow_engine",
+        severity="page" if beyond >= PAGE_LOG_RATIO else "ticket",
+        summary=f"Engine {verdict.engine}: {text}",
+        evidence_for=(said,),
+        evidence_against=(Evidence(name="own_past", value=None, text=past),),
+        since_seconds=beside.at_s - (beside.since_s or beside.at_s),
+        measure=times,
+    )
+
+
+def _beside(verdict: Verdict, ratios: Mapping[str, float]) -> Verdict:
+    own = ratios.get(verdict.engine or "")
+    others = [ratio for engine, ratio in ratios.items() if engine != verdict.engine]
+    if own is None or not others or own < ALIKE:
+        return verdict
+    usual = median(others)
+    alike = usual >= ALIKE
+    said = Evidence(
+        name="siblings_step_time_ratio", value=usual, expected=1.0,
+        text=f"steps of its {len(others)} sibling engines take {usual:.1f} times as long as when fresh: "
+        + ("what they share is slow (host, power, network), or they wait for each other"
+           if alike else "it is this engine alone"),
+    )  # fmt: skip
+    if alike:
+        return replace(verdict, evidence_against=(*verdict.evidence_against, said))
+    return replace(verdict, evidence_for=(*verdict.evidence_for, said))

@@ -1,0 +1,84 @@
+"""Requests that run and never get a token, while others come and go.
+
+Of those who run, as many decode as there are tokens in a step, and as many are still being prefilled as Little's
+law says: the times to first token that add up in a second. Whoever is left over for minutes is stuck.
+"""
+
+from collections import deque
+from statistics import median
+
+from vllm_watch.detectors.base import Evidence
+from vllm_watch.signals.blocks import Block
+
+STUCK_MIN, STUCK_SHARE_MIN = 3.0, 0.2
+"""So many requests, and so much more of those who run than usually: gauges are read between steps, and long steps
+have more in them than short ones."""
+
+USUAL_MINUTES_MIN, USUAL_MINUTES = 10, 60
+"""What is usually left over is the median of the last hour's minutes, and known after so many."""
+
+MINUTES = 10
+"""In each of so many minutes: nobody waits as long for a token, and a long prompt is computed by then."""
+
+TOKENS_MAX = 1.1
+"""With more tokens than that a step for each that runs it is speculative decoding, whose yield changes: not judged."""
+
+_MINUTE_SECONDS = 60.0
+
+
+class Stuck:
+    """Follows one engine."""
+
+    def __init__(self) -> None:
+        self._sums = [
+            0.0,
+            0.0,
+            0.0,
+            0.0,
+        ]  # of the minute under way: seconds, running, decoding, prefilling
+        self._tokens: deque[float] = deque(maxlen=USUAL_MINUTES)  # in a step, of each that runs
+        self._usual: deque[float] = deque(maxlen=USUAL_MINUTES)  # shares left over
+        self._minutes: deque[tuple[float, float]] = deque(
+            maxlen=MINUTES
+        )  # share beyond it, running
+
+    def add(self, block: Block) -> None:
+        """Take a block in."""
+        if not block.steps or block.first_token_seconds is None or block.generated <= 0.0:
+            self._minutes.clear()
+            self._sums = [0.0, 0.0, 0.0, 0.0]
+            return
+        decoding = block.generated * block.seconds / block.steps
+        prefilling = block.first_token_seconds / block.seconds
+        for index, value in enumerate((1.0, block.running, decoding, prefilling)):
+            self._sums[index] += value * block.seconds
+        seconds, running, decoding, prefilling = self._sums
+        if seconds >= _MINUTE_SECONDS:
+            self._sums = [0.0, 0.0, 0.0, 0.0]
+            if running > 0.0:
+                self._close(running / seconds, decoding / running, prefilling / running)
+
+    def _close(self, running: float, decoding: float, prefilling: float) -> None:
+        """A minute is over; of the `running` so many got a token in a step, and so many computed their prompt."""
+        self._tokens.append(decoding)
+        if median(self._tokens) > TOKENS_MAX:
+            self._minutes.clear()
+            return
+        share = max(0.0, 1.0 - decoding - prefilling)
+        beyond = share - median(self._usual) if self._usual else 0.0
+        if len(self._usual) >= USUAL_MINUTES_MIN:
+            self._minutes.append((beyond, running))
+        if beyond < 0.5 * STUCK_SHARE_MIN:
+            self._usual.append(share)
+
+    def found(self) -> Evidence | None:
+        """How many are stuck; None: nobody, as far as is seen."""
+        if len(self._minutes) < MINUTES:
+            return None
+        share = min(beyond for beyond, _ in self._minutes)
+        running = self._minutes[-1][1]
+        count = share * running
+        if share < STUCK_SHARE_MIN or count < STUCK_MIN:
+            return None
+        text = f"{count:.0f} of {running:.0f} requests that run have got no token for {MINUTES} minutes, while others come and go"
+        return Evidence(name="requests_stuck", value=round(count), expected=0.0, text=text)
