@@ -17,6 +17,7 @@ from vllm_watch.detectors import collapse_causes as causes
 from vllm_watch.detectors import collapse_gpus, collapse_host
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
 from vllm_watch.detectors.collapse_bar import LASTING_MINUTES, Bar
+from vllm_watch.detectors.collapse_former import FormerLives
 from vllm_watch.detectors.collapse_siblings import Siblings
 from vllm_watch.detectors.collapse_stuck import Stuck
 from vllm_watch.detectors.collapse_unread import Unread
@@ -371,13 +372,19 @@ class Detector(PerEngine[EngineJudge]):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, EngineJudge)
-        self._siblings = Siblings()
+        self._siblings, self._former = Siblings(), FormerLives()
 
     def update(self, view: View) -> Sequence[Verdict]:
         """See `detectors.base.Detector`."""
         verdicts = super().update(view)
-        self._siblings.look({name: judge.baseline for name, judge in self.judges.items()})
-        return [self._siblings.judge(verdict, self._ratios()) for verdict in verdicts]
+        baselines = {name: judge.baseline for name, judge in self.judges.items()}
+        self._siblings.look(baselines)
+        self._former.look(view.at_s, baselines)
+        ratios = self._ratios()
+        return [
+            self._former.judge(self._siblings.judge(verdict, ratios), view.at_s)
+            for verdict in verdicts
+        ]
 
     def _ratios(self) -> dict[str, float]:
         """Step time ÷ fresh of every engine that is known, by engine."""

@@ -82,6 +82,8 @@ RESTORED_LEVEL_MAX = 0.5
 """After longer, half the way to an alarm is left: nothing is learnt until blocks of today have cleared the
 doubt, and only blocks of today can make an alarm."""
 
+_FOUND_OUT = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
+
 Fingerprint = tuple[str | None, Mapping[str, str] | None]
 """Model and configuration; None is unknown."""
 
@@ -119,6 +121,7 @@ class Baseline:
         self._blocks = Blocks()
         self._last: EngineSample | None = None
         self._fingerprint: Fingerprint = (None, None)
+        self.former: StepModel | None = None  # of the process before, where it was set up alike
         self.reset()
 
     def reset(self) -> None:
@@ -146,6 +149,7 @@ class Baseline:
         fingerprint = _fingerprint(sample, self._fingerprint)
         restarted = self._last is not None and began_anew(self._last, sample)
         if restarted or _differ(fingerprint, self._fingerprint):
+            self._remember_former(fingerprint)
             self.reset()
             known = False
         self._last, self._fingerprint = sample, fingerprint
@@ -154,6 +158,13 @@ class Baseline:
             return None
         self.comparison = self._compare(block)
         return self.comparison
+
+    def _remember_former(self, fingerprint: Fingerprint) -> None:
+        learnt = self._models.get(frozenset())
+        if learnt is not None and learnt.ready:
+            self.former = learnt
+        if _differ(_setup(fingerprint), _setup(self._fingerprint)):
+            self.former = None
 
     def is_familiar(self, comparison: Comparison) -> bool:
         """Has the engine met the load of this, its last block?"""
@@ -348,6 +359,21 @@ class Baseline:
 def _fingerprint(sample: EngineSample, before: Fingerprint) -> Fingerprint:
     """What the engine serves; what this look does not say is as it was."""
     return sample.model_name or before[0], sample.cache_config_info or before[1]
+
+
+def _setup(fingerprint: Fingerprint) -> Fingerprint:
+    """What was asked for. How many blocks fit is found out at each start and differs by a few: two digits are enough."""
+    model, info = fingerprint
+    if info is None:
+        return fingerprint
+    return model, {k: _rounded(v) if k in _FOUND_OUT else v for k, v in info.items()}
+
+
+def _rounded(count: str) -> str:
+    try:
+        return f"{float(count):.1e}"
+    except ValueError:
+        return count
 
 
 def _differ(now: Fingerprint, before: Fingerprint) -> bool:

@@ -1,0 +1,82 @@
+"""Slow from the first minutes of a new process: told beside what the process before it did."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from benchmarks.lab.virtual import EPOCH, observe
+from vllm_watch.lab.scene import Scene
+from vllm_watch.lab.scripts import L40S
+from vllm_watch.lab.stories import load
+from vllm_watch.lab.vllm import SimulatedVllm
+from vllm_watch.watch.watch import Watch
+
+
+def told(script, seconds=1500.0, seed=3, **server):
+    """[(second, kind, cause, severity, advised)] of what was active at each look, 5 s apart."""
+    vllm = SimulatedVllm("vllm", workload=load(Random(seed)), config=L40S, **server)
+    scene, watch, seen = Scene([vllm], None, script), Watch("vllm"), []
+    scene.begin_at(EPOCH)
+    for second in range(0, int(seconds), 5):
+        scene.advance(float(second))
+        watch.observe(observe(vllm))
+        seen += [
+            (second, each.kind, each.cause, each.severity, each.restart_advised)
+            for each in watch.incidents
+            if each.phase == "active"
+        ]
+    assert watch.failures == {}
+    return [each for each in seen if each[1] == "throughput_collapse"]
+
+
+def restarted(then):
+    def script(scene):
+        vllm = scene["vllm"]
+        yield 900.0
+        vllm.fault("crash")
+        yield 30.0
+        vllm.clear("crash")
+        while not vllm.serving:
+            yield 1.0
+        yield from then(vllm)
+
+    return script
+
+
+def slow_at_once(vllm):
+    yield 5.0
+    vllm.fault("slow", factor=3.0)
+    yield 240.0
+    vllm.clear("slow")
+
+
+def test_slow_from_the_first_minute_of_a_new_process():
+    """A ticket within a minute and a half, without advice, and over when the engine is as it was before."""
+    found = told(restarted(slow_at_once))
+    assert found
+    begins, ends = found[0][0], found[-1][0]
+    assert 940 < begins < 1060
+    assert ends < 1210
+    assert {each[2:] for each in found} == {("slow_engine", "ticket", False)}
+
+
+def well(vllm):
+    yield 500.0
+
+
+def another_model(vllm):
+
+    vllm.stop()
+    yield 10.0
+    vllm.replace_model(replace(L40S, num_gpu_blocks=7000, step_base_seconds=0.08))
+    vllm.start(load_seconds=60.0)
+    yield 500.0
+
+
+QUIET = {"as fast as before": well, "another model in its place": another_model}
+
+
+@pytest.mark.parametrize("then", QUIET.values(), ids=QUIET)
+def test_nothing_is_said_of(then):
+    assert told(restarted(then)) == []

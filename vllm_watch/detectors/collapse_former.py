@@ -1,0 +1,113 @@
+"""Slow from the first minutes of a new process: beside what the process before it did at equal load.
+
+A new process has no fresh self yet. With the same model and configuration in the same place it is as fast as the one
+before. What differs unseen (another GPU, a flag that /metrics does not tell) is told, too, so this is a ticket, and no
+reason for another restart.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import exp, log
+
+from vllm_watch.detectors.base import FIRING, Evidence, Verdict
+from vllm_watch.signals.baseline import Baseline
+from vllm_watch.signals.step_model import StepModel
+
+SLOW_LOG_RATIO = log(1.6)
+"""Steps must take so much longer: caches are cold, and kernels are chosen anew."""
+
+SLOW_SECONDS = 15.0
+"""... in blocks that add up to so many seconds of work, without one between that is normal."""
+
+DEVIATIONS = 2.0
+"""... and beyond so many deviations of what the process before knew of this load."""
+
+NORMAL_LOG_RATIO = log(1.25)
+"""A block below is normal."""
+
+WARM_SECONDS = 20.0
+"""The first seconds of work are left out: the first request of each shape compiles or loads something."""
+
+FORMER_SECONDS = 3600.0
+"""After so long the process is compared with itself alone."""
+
+
+@dataclass
+class _Life:
+    """One process beside the one before it."""
+
+    former: StepModel
+    began_s: float
+    at_s: float = 0.0  # of the last block
+    worked_s: float = 0.0
+    slow_s: float = 0.0
+    since_s: float | None = None  # when the slow blocks began
+    log_ratio: float = 0.0
+    normal_blocks: int = 0
+
+
+class FormerLives:
+    """Follows the engines of one server."""
+
+    def __init__(self) -> None:
+        self._lives: dict[str, _Life] = {}
+
+    def look(self, at_s: float, baselines: Mapping[str, Baseline]) -> None:
+        """Take the blocks in that this look has completed."""
+        for engine, baseline in baselines.items():
+            life = self._lives.get(engine)
+            if baseline.former is not (life and life.former):
+                self._lives.pop(engine, None)
+                if baseline.former is not None:
+                    self._lives[engine] = _Life(baseline.former, at_s)
+            elif life is not None:
+                _compare(life, baseline)
+        for gone in self._lives.keys() - baselines.keys():
+            del self._lives[gone]
+
+    def judge(self, verdict: Verdict, at_s: float) -> Verdict:
+        """The verdict on one engine with what the process before it did."""
+        life = self._lives.get(verdict.engine or "")
+        if life is None or verdict.state == FIRING or at_s - life.began_s > FORMER_SECONDS:
+            return verdict
+        if life.slow_s < SLOW_SECONDS:
+            return verdict
+        times = exp(life.log_ratio)
+        text = f"steps take {times:.1f} times as long as in the process before the restart, at equal load"
+        return replace(
+            verdict, state=FIRING, cause="slow_engine", severity="ticket",
+            summary=f"Engine {verdict.engine}: {text}",
+            evidence_for=(Evidence(name="former_step_time_ratio", value=times, expected=1.0, text=text),),
+            evidence_against=(
+                Evidence(name="own_past", value=None, text="this process was never seen to be faster"),
+            ),
+            present=life.normal_blocks < 2,  # noqa: PLR2004 - one may be luck
+            since_seconds=max(0.0, at_s - (life.since_s or at_s)), measure=times,
+        )  # fmt: skip
+
+
+def _compare(life: _Life, baseline: Baseline) -> None:
+    block = None if baseline.comparison is None else baseline.comparison.block
+    if block is None or block.at_s <= life.at_s or block.long_prompts:
+        return
+    life.at_s = block.at_s
+    tokens, usage = block.tokens_per_step, block.kv_usage or 0.0
+    if not block.step_seconds or tokens is None:
+        return
+    life.worked_s += block.seconds
+    expected, deviation = (
+        life.former.seconds_of(tokens, usage),
+        life.former.deviation(tokens, usage),
+    )
+    met = life.former.familiar(life.former.doubt(deviation))
+    if expected is None or not met or life.worked_s < WARM_SECONDS:
+        return
+    ratio = log(block.step_seconds / expected)
+    if ratio > max(SLOW_LOG_RATIO, DEVIATIONS * deviation):
+        life.since_s = block.at_s - block.seconds if life.since_s is None else life.since_s
+        life.slow_s, life.normal_blocks = life.slow_s + block.seconds, 0
+        life.log_ratio = ratio
+    elif ratio < NORMAL_LOG_RATIO:
+        life.normal_blocks += 1
+        if life.normal_blocks > 1 or life.slow_s < SLOW_SECONDS:
+            life.slow_s, life.since_s = 0.0, None
