@@ -187,6 +187,14 @@ class Config(Sections):
         own = target.slo.model_dump(exclude_unset=True)
         return self.slo.model_copy(update=own) if own else self.slo
 
+    def needs_a_start(self, other: "Config") -> list[str]:
+        """Return the keys in which `other` differs and that only a start of the watcher takes up."""
+        names = ("listen", "state_dir", "recorder", "procfs", "fleet", "api", "web_config")
+        found = [name for name in names if getattr(self, name) != getattr(other, name)]
+        of_hosts = ("gpu_fault", "stale_vram")
+        changed = [each for each in of_hosts if self.detectors.of(each) != other.detectors.of(each)]
+        return found + [f"detectors.{each}" for each in changed]
+
     def detectors_for(self, target: TargetConfig) -> DetectorsSettings:
         """Return what holds for this target: its own keys over those of its group, those over those of `detectors`."""
         group = self.groups.get(target.group, GroupSettings())

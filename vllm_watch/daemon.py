@@ -260,14 +260,7 @@ class Daemon:
         self._tasks = [task for task in self._tasks if not task.done()]
 
     async def _change_to(self, config: Config) -> None:
-        names = ("listen", "state_dir", "recorder", "procfs", "fleet", "api", "web_config")
-        fixed = [k for k in names if getattr(config, k) != getattr(self._config, k)]
-        of_host = [
-            s
-            for s in ("gpu_fault", "stale_vram")
-            if config.detectors.of(s) != self._config.detectors.of(s)
-        ]
-        fixed += [f"detectors.{slug}" for slug in of_host]
+        fixed = self._config.needs_a_start(config)
         if fixed:
             because = "these take effect when vllm-watch starts anew"
             _log.warning("needs_a_restart", changed=fixed, because=because)

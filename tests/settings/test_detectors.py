@@ -44,7 +44,8 @@ def test_nothing_said_is_the_default(tmp_path):
 
 
 def test_every_detector_has_its_section():
-    modules = plugins.modules("vllm_watch.detectors", ("Settings",))
+    kinds = (("Settings", "Detector"), ("Settings", "HostDetector"))
+    modules = [each for needs in kinds for each in plugins.modules("vllm_watch.detectors", needs)]
     sections = {name: field.annotation for name, field in DetectorsSettings.model_fields.items()}
     assert sections == {plugins.slug(module): module.Settings for module in modules}
     assert all(issubclass(each, BaseModel) for each in sections.values())

@@ -105,6 +105,12 @@ class EngineJudge:
             self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
         return self.verdict
 
+    @property
+    def compared(self) -> bool:
+        """Could the steps of the last block be compared with fresh ones?"""
+        last = self.baseline.comparison
+        return last is not None and last.slow_log_ratio is not None
+
     def export_state(self) -> dict[str, Any]:
         """Return what was learnt of this engine as plain values."""
         return {
@@ -380,20 +386,13 @@ class Detector(PerEngine[EngineJudge]):
         baselines = {name: judge.baseline for name, judge in self.judges.items()}
         self._siblings.look(baselines)
         self._former.look(view.at_s, baselines)
-        ratios = self._ratios()
+        ratios = {
+            name: exp(each.quiet_ratio) for name, each in self.judges.items() if each.compared
+        }
         return [
             self._former.judge(self._siblings.judge(verdict, ratios), view.at_s)
             for verdict in verdicts
         ]
-
-    def _ratios(self) -> dict[str, float]:
-        """Step time ÷ fresh of every engine that is known, by engine."""
-        return {
-            engine: exp(judge.quiet_ratio)
-            for engine, judge in self.judges.items()
-            if judge.baseline.comparison is not None
-            and judge.baseline.comparison.slow_log_ratio is not None
-        }
 
     def throughput_ratio(self, engine: str) -> float | None:
         """What the engine does now ÷ what it did when fresh at equal load; None until known."""

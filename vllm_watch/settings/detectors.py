@@ -30,9 +30,11 @@ class _Thresholds(Sections):
 
 
 def _with_detectors() -> type[_Thresholds]:
-    found = plugins.modules("vllm_watch.detectors", ("Settings",))
+    kinds = (("Settings", "Detector"), ("Settings", "HostDetector"))
+    found = [module for needs in kinds for module in plugins.modules("vllm_watch.detectors", needs)]
     sections: Mapping[str, Any] = {
-        plugins.slug(module): (module.Settings, module.Settings()) for module in found
+        plugins.slug(module): (module.Settings, module.Settings())
+        for module in sorted(found, key=plugins.slug)
     }
     made = create_model("DetectorsSettings", __base__=_Thresholds, **sections)
     made.__doc__ = _Thresholds.__doc__
