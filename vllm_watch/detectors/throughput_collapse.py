@@ -107,7 +107,7 @@ class EngineJudge:
 
     @property
     def compared(self) -> bool:
-        """Could the steps of the last block be compared with fresh ones?"""
+        """Could the last block's steps be compared with fresh ones?"""
         last = self.baseline.comparison
         return last is not None and last.slow_log_ratio is not None
 
@@ -396,6 +396,5 @@ class Detector(PerEngine[EngineJudge]):
 
     def throughput_ratio(self, engine: str) -> float | None:
         """What the engine does now ÷ what it did when fresh at equal load; None until known."""
-        judge = self.judges.get(engine)
-        comparison = judge.baseline.comparison if judge else None
+        comparison = self.judges[engine].baseline.comparison if engine in self.judges else None
         return comparison.throughput_ratio if comparison else None
