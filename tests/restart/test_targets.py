@@ -76,6 +76,8 @@ async def test_what_judgement_is_told_of_a_restart(tmp_path):
             ("helped", None), ("did_not_help", "vllm-watch restarted it 1970-01-01 00:00:02Z, and it did not come back"),
         ):  # fmt: skip
             targets.restarting("a")
+            assert not entry.restart_news.under_way  # nothing was done to it yet
+            targets.acting("a", on=True)
             assert entry.restart_news == RestartNews(under_way=True)
             targets.restarting("a", replace(ATTEMPT, state=end, called_t=2.0))
             assert entry.restart_news == RestartNews(missing=missing)
@@ -163,6 +165,7 @@ async def test_a_fault_of_the_host_fires_for_what_it_is_to_restart(tmp_path):
     fault = Incident(
         id="f", target=host_target("h"), engine=None, kind="gpu_fault", cause="xid", severity="page",
         summary="Xid 31", restart_advised=True, concerns=("a", "b"), restart_targets=("b",), opened_t=1.0, updated_t=1.0,
+        began_t=1.0,
     )  # fmt: skip
     async with station(tmp_path, targets=("a", "b"), start=False) as one:
         one.board.host.target = Target(name=host_target("h"), url="")

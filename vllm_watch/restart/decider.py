@@ -80,6 +80,7 @@ class Decider:
         refusal = await self._journal_refusal(now_t)
         attempts = await self._others(managed.target.group, now_t, attempt_id)
         busy, signals = self._attempts.busy(name), self._targets.signals(name)
+        incident = self._targets.incident(request.incident_id)
         return Facts(
             t=now_t,
             state=None if signals is None else signals.state,
@@ -88,7 +89,8 @@ class Decider:
             breaker_reset_t=controls.breaker_reset_t,
             journal_refusal=refusal,
             pause=controls.pause(now_t),
-            incident=self._targets.incident(request.incident_id),
+            incident=incident,
+            stale=self._targets.stale(name, incident),
             silenced=controls.silenced(request.incident_id or "", now_t),
             startup_seconds=self._targets.startup_seconds(name),
             start_failure=self._targets.start_failure(name),

@@ -12,7 +12,7 @@ from typing import Any
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import guard
 from vllm_watch.restart.alertmanager import AlertRequests
-from vllm_watch.restart.checks import clock
+from vllm_watch.restart.checks import clock, trouble_over
 from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.dispatcher import Dispatcher
 from vllm_watch.restart.facts import Pause
@@ -59,7 +59,17 @@ class Operators:
             actor=caller.actor, asked_t=time.time(), override_reason=override_reason,
         )  # fmt: skip
         why = reason if override_reason is None else f"{reason}; override: {override_reason}"
-        return await self._now(caller, "restart", request, why)
+        status, reply = await self._now(caller, "restart", request, why)
+        over = self._trouble_over(target)
+        if status == ACCEPTED and over is not None:
+            return status, {**reply, "text": f"{reply['text']}; but {over}"}
+        return status, reply
+
+    def _trouble_over(self, target: str) -> str | None:
+        """Is what was wrong with the target over?"""
+        own = [each for each in self._targets.incidents() if each.target == target]
+        found = [trouble_over(each) for each in own]
+        return found[0] if found and None not in found else None
 
     async def approve(self, caller: Caller, incident_id: str) -> Reply:
         pending = self._dispatcher.waiting_for(incident_id)
@@ -78,8 +88,9 @@ class Operators:
         incident = self._targets.incident(incident_id)
         if incident is None:
             return _not_found("There is no incident " + repr(incident_id[:100]))
-        if not incident.open:
-            return _refused("The incident has ended", _REMEDY)
+        over = trouble_over(incident)
+        if over is not None:
+            return _refused(over[0].upper() + over[1:], "Nothing is to be done; see its page")
         names = incident.restart_targets or (incident.target,)
         remedy = f"To restart all the same: vllm-watch restart {names[0]}"
         return _refused("No restart waits for this incident's approval", remedy)

@@ -107,6 +107,7 @@ class Restart:
 
     async def resume(self, before: verify.Before, since_s: float) -> Attempt:
         """Go on verifying what an earlier run of the watcher has begun; the hook is not called again."""
+        self._targets.acting(self.attempt.target, on=True)
         return await self._verify(before, time.monotonic() - since_s)
 
     async def give_up(self, text: str) -> Attempt:
@@ -162,12 +163,16 @@ class Restart:
 
     async def _call_hook(self, call: HookCall, hook: Hook, objection: Objection) -> HookResult:
         result = HookResult(outcome=FAILED, text="the hook was not called")
+        name = self.attempt.target
         for retry in range(RETRIES_MAX + 1):
             if retry:
+                self._targets.acting(name, on=False)
                 await asyncio.sleep(RETRY_SECONDS)
+                await self._targets.next_look(name, LOOK_SECONDS)
                 against = await self._object(objection)
                 if against is not None:
                     return replace(result, text=f"{result.text}; not called again: {against}")
+            self._targets.acting(name, on=True)
             limit = hook.timeout_seconds + HOOK_GRACE_SECONDS
             try:
                 async with asyncio.timeout(limit):

@@ -14,7 +14,7 @@ from vllm_watch import __version__
 from vllm_watch.board.board import Board
 from vllm_watch.board.restarts import RestartState
 from vllm_watch.config import Config
-from vllm_watch.incidents.incident import Incident, IncidentEvent
+from vllm_watch.incidents.incident import ACTIVE, Incident, IncidentEvent
 from vllm_watch.restart.backends import Backends
 from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.dispatcher import Dispatcher
@@ -66,7 +66,7 @@ class Restarts:
             self.targets, self.dispatcher, self._controls, self.journal, lasting=not self._passing
         )
         self._tasks: set[asyncio.Task[None]] = set()
-        self._opened = False
+        self._opened = self._started = False
         self.configure(config)
         board.restarts = RestartState(people=self._plan.people)
 
@@ -83,11 +83,13 @@ class Restarts:
 
     async def start(self) -> None:
         """Go on with what an earlier run left, and begin, once. The targets must be known."""
-        if self._tasks:
+        if self._started:
             return
+        self._started = True  # a reload may ask while the disk is read
         await self.open()
         await self.dispatcher.resume()
         self._schedule.start()
+        self._begin("suspension noticed", self.targets.tick())
         self._begin("restarts", self.dispatcher.run())
         self._begin("restarts shown", self._plan.run())
         self._begin("restarts wanted", self._look_on())
@@ -132,10 +134,10 @@ class Restarts:
     def saw(self, name: str, events: Sequence[IncidentEvent]) -> None:
         """A look at a target has ended, and led to these events."""
         for event in events:
-            if event.incident.open:
+            if event.incident.phase == ACTIVE and event.incident.open:
                 self._ask_for(event.incident)
             else:
-                self.dispatcher.incident_ended(event.incident.id)
+                self.dispatcher.trouble_over(event.incident.id)
         self.targets.looked(name)
 
     def silenced(self, incident_id: str) -> bool:

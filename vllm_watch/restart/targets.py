@@ -26,6 +26,10 @@ FRESH_LOOKS, FRESH_SECONDS_MIN = 3.0, 30.0
 """A peer's last look counts for so many of its intervals, and at least for so long; then it is unknown."""
 
 
+TICK_SECONDS, SUSPENDED_SECONDS = 0.5, 2.5
+"""The event loop says so often that it runs; silent for that long, the process was suspended."""
+
+
 @dataclass(slots=True)
 class ManagedTarget:
     """One target that is watched now."""
@@ -46,6 +50,8 @@ class Targets:
         self._next_looks: dict[str, asyncio.Event] = {}
         self._changed: set[str] = set()
         self._change = asyncio.Event()
+        self._ticked_s: float | None = None  # monotonic; None: nobody ticks
+        self._resumed_s = float("-inf")  # monotonic: when the last suspension of this process ended
 
     def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:
         """These, and no others, are watched from now on."""
@@ -83,6 +89,35 @@ class Targets:
         """The last look; None before the first."""
         entry = self._board.targets.get(name)
         return None if entry is None else entry.signals
+
+    async def tick(self) -> None:
+        """Notice when this process is suspended, until cancelled."""
+        while True:
+            self._notice_suspension()
+            self._ticked_s = time.monotonic()
+            await asyncio.sleep(TICK_SECONDS)
+
+    def _notice_suspension(self) -> None:
+        now_s = time.monotonic()
+        if self._ticked_s is not None and now_s - self._ticked_s > SUSPENDED_SECONDS:
+            self._resumed_s = now_s
+
+    def stale(self, name: str, incident: Incident | None) -> str | None:
+        """Why the last look at the target, or at what the incident is of, says nothing of now; None: it does."""
+        self._notice_suspension()
+        entries = [self._board.targets.get(name)]
+        if incident is not None:
+            entries.append(self._board.entry(incident.target))
+        for entry in entries:
+            looked = None if entry is None else entry.looked
+            if looked is None:
+                return "there was no look since vllm-watch started"
+            if looked.monotonic_s < self._resumed_s:
+                return "there was no look since vllm-watch was suspended"
+            against = looked.stale()
+            if against is not None:
+                return against
+        return None
 
     def incident(self, incident_id: str | None) -> Incident | None:
         """The incident of this id; None: there is none, or it ended too long ago."""
@@ -166,12 +201,20 @@ class Targets:
 
     def restarting(self, name: str, attempt: Attempt | None = None) -> None:
         """A restart of it begins; with `attempt`, that one has ended."""
-        managed, entry = self.managed.get(name), self._board.targets.get(name)
+        managed = self.managed.get(name)
         if managed is not None:
             managed.restarting = attempt is None
-        if managed is not None and entry is not None:
-            missing = None if attempt is None else _missing(attempt)
-            entry.restart_news = RestartNews(under_way=attempt is None, missing=missing)
+        if attempt is not None:
+            self._tell_judgement(name, RestartNews(missing=_missing(attempt)))
+
+    def acting(self, name: str, *, on: bool) -> None:
+        """From now on the hook ends it, and its silence is no trouble; or the hook did nothing."""
+        self._tell_judgement(name, RestartNews(under_way=on))
+
+    def _tell_judgement(self, name: str, news: RestartNews) -> None:
+        entry = self._board.targets.get(name)
+        if name in self.managed and entry is not None:
+            entry.restart_news = news
 
     def draining(self, name: str, *, on: bool) -> None:
         """From now on its readiness gate says no, or no more."""
