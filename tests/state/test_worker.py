@@ -38,7 +38,7 @@ def incident(name="i", *, target="a", opened_t=NOW, t=None, resolved=False):
     one = Incident(
         id=name, target=target, engine=None, kind="engine_down", cause="crash", severity="page",
         summary="größer", evidence_for=(Evidence(name="up", value=0.0, unit="", expected=1.0, text="it is away"),),
-        opened_t=opened_t, updated_t=t,
+        opened_t=opened_t, updated_t=t, began_t=opened_t,
     )  # fmt: skip
     over = ended(one, t, "healthy") if resolved else one
     return IncidentEvent(RESOLVED if resolved else OPENED, t, over)
@@ -138,7 +138,7 @@ async def test_it_is_for_its_owner_only(tmp_path):
             modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
     finally:
         os.umask(before)
-    assert len(modes) == 4  # the file, its -wal and -shm, and the lock
+    assert len(modes) == 5  # the file, its -wal and -shm, the lock, and the marker
     assert set(modes.values()) == {0o600}
 
 

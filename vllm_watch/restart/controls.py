@@ -102,6 +102,5 @@ class Controls:
         entry = self._entries.get(LOST)
         if entry is None:
             return None
-        return (
-            f"it was damaged ({entry.get('file')}), so what was spent is not known; resume to go on"
-        )
+        why = entry.get("why") or f"damaged: {entry.get('file')}"
+        return f"what was spent is not known ({why}); vllm-watch journal accept-loss, or resume to go on"

@@ -190,6 +190,9 @@ class Restarts:
         """What is open asks again: found before a restart of ours, or asked in vain."""
         for incident in self.targets.incidents():
             self._ask_for(incident)
+        await self._controls.load(
+            time.time()
+        )  # another program may have written; the file may be another
         if self.journal.trouble is not None:
             # Only a write mends it, and without a request nobody writes: it would be shown for ever.
             await self.journal.probe()
