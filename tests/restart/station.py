@@ -66,13 +66,20 @@ class Station:
         self.restarts.saw(name, events)
 
     def incident(
-        self, event="opened", name="a", *, advised=True, kind="engine_stalled", cause="hang"
+        self,
+        event="opened",
+        name="a",
+        *,
+        advised=True,
+        kind="engine_stalled",
+        cause="hang",
+        began_t=None,
     ):
         """A look has led to the event of an incident."""
         now_t = time.time()
         incident = Incident(
             id=f"{kind}-{name}", target=name, engine=None, kind=kind, cause=cause, severity="page",
-            summary="no step for 40 s", restart_advised=advised, opened_t=now_t, began_t=now_t, updated_t=now_t,
+            summary="no step for 40 s", restart_advised=advised, opened_t=began_t or now_t, began_t=began_t or now_t, updated_t=now_t,
         )  # fmt: skip
         if event == "resolved":
             incident = ended(incident, now_t, "healthy")

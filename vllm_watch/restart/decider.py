@@ -25,9 +25,6 @@ _log = structlog.get_logger()
 ASK_HOOK_SECONDS = 15.0
 """For a hook to say whether it can: it looks at processes and asks a supervisor, and changes nothing."""
 
-HISTORY_SECONDS = 7 * 86400.0
-"""What of the journal the guard is shown: budgets look back a day, breakers at the last attempt."""
-
 
 class Decider:
     """Asks the guard about one request at a time, as often as it is told to."""
@@ -78,8 +75,10 @@ class Decider:
     ) -> Facts:
         now_t, name, controls = time.time(), request.target, self._controls
         refusal = await self._journal_refusal(now_t)
-        attempts = await self._others(managed.target.group, now_t, attempt_id)
-        busy, signals = self._attempts.busy(name), self._targets.signals(name)
+        attempts = await self._others(name, now_t, attempt_id)
+        busies = map(self._attempts.busy, self._targets.same_engine(name))
+        busy = next((each for each in busies if each is not None), None)
+        signals = self._targets.signals(name)
         incident = self._targets.incident(request.incident_id)
         return Facts(
             t=now_t,
@@ -98,15 +97,14 @@ class Decider:
             version_first_t=controls.version_first_t,
         )
 
-    async def _others(
-        self, group: str, now_t: float, attempt_id: str
-    ) -> tuple[Attempt, ...] | None:
-        """The group's attempts but this one; None: the journal cannot be read."""
+    async def _others(self, name: str, now_t: float, attempt_id: str) -> tuple[Attempt, ...] | None:
+        """The history of a target but for this attempt; None: the journal cannot be read."""
         try:
-            stored = await self._journal.attempts(group, now_t - HISTORY_SECONDS)
+            stored = await self._journal.attempts(None, self._targets.history_since_t(now_t))
         except JournalError:
             return None
-        return self._attempts.newest(each for each in stored if each.id != attempt_id)
+        newest = self._attempts.newest(each for each in stored if each.id != attempt_id)
+        return self._targets.history(name, newest)
 
     async def _journal_refusal(self, now_t: float) -> str | None:
         """Why nothing can be written down, or what was written is not all known, in words."""

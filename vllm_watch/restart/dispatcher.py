@@ -217,7 +217,8 @@ class Dispatcher:
             decision = await self._decider.decide(request, managed, attempt_id, lock)
             return None if decision.verdict == guard.ACT else f"{decision.check}: {decision.text}"
 
-        attempt = request.attempt(attempt_id, "intent", settings.hook, time.time())
+        address = managed.target.address
+        attempt = request.attempt(attempt_id, "intent", settings.hook, time.time(), address)
         call = self._decider.hook_call(request, managed, attempt_id)
         await self.attempts.begin(attempt, call, settings, hook, lock, objection)
         if pending is not None:

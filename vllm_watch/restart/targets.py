@@ -6,7 +6,7 @@ All of it is read from the board, that is from what people are shown: what is no
 import asyncio
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vllm_watch.board.board import Board, TargetEntry
 from vllm_watch.incidents.incident import Incident
@@ -25,6 +25,10 @@ HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
 FRESH_LOOKS, FRESH_SECONDS_MIN = 3.0, 30.0
 """A peer's last look counts for so many of its intervals, and at least for so long; then it is unknown."""
 
+
+HISTORY_SECONDS = 7 * 86400.0
+"""What of the journal the guard is shown: budgets look back a day, breakers at the last attempt. Further back where
+an incident has been open for longer: what was tried for it is not forgotten."""
 
 TICK_SECONDS, SUSPENDED_SECONDS = 0.5, 2.5
 """The event loop says so often that it runs; silent for that long, the process was suspended."""
@@ -145,9 +149,10 @@ class Targets:
         own = self.managed.get(name)
         if own is None:
             return None
+        engine = self.same_engine(name)
         healthy, unknown, total = 0, 0, max(1, self._engines(name).healthy)
         for other, managed in self.managed.items():
-            if other == name or managed.target.group != own.target.group:
+            if other in engine or managed.target.group != own.target.group:
                 continue
             engines = self._engines(other)
             healthy += 0 if managed.restarting or managed.draining else engines.healthy
@@ -196,6 +201,56 @@ class Targets:
             if each.cause == "crash_loop"
         )
         return next(loops, None)
+
+    # --- who is who
+
+    def same_engine(self, name: str) -> frozenset[str]:
+        """The names under which the target's engine is watched: of one address, or of one process."""
+        own = self.managed.get(name)
+        if own is None:
+            return frozenset((name,))
+        address, process = own.target.address, self._process(name)
+        return frozenset(
+            other
+            for other, managed in self.managed.items()
+            if other == name
+            or (address and managed.target.address == address)
+            or (process is not None and self._process(other) == process)
+        )
+
+    def _process(self, name: str) -> tuple[object, ...] | None:
+        """When its process started, to 10 ms, and what it serves. Two pods are two: in a large fleet some start together."""
+        signals, managed = self.signals(name), self.managed[name]
+        if signals is None or not signals.up or managed.target.pod:
+            return None
+        known = signals.process_start_time is not None and signals.models
+        return (signals.process_start_time, signals.version, signals.models) if known else None
+
+    def history_since_t(self, now_t: float) -> float:
+        """From when on attempts still count, in Unix seconds."""
+        opened = (each.opened_t for each in self.incidents())
+        return min((now_t, *opened)) - HISTORY_SECONDS
+
+    def history(self, name: str, attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
+        """Those that count for the target: of its group, whatever that was called, or of its engine under another name.
+
+        The latter are returned under its own name.
+        """
+        own, engine = self.managed.get(name), self.same_engine(name)
+        if own is None:
+            return ()
+        group = own.target.group
+        members = engine.union(
+            other for other, managed in self.managed.items() if managed.target.group == group
+        )
+        addresses = {self.managed[each].target.address for each in members if each in self.managed}
+        return tuple(
+            replace(each, target=name)
+            if each.target in engine or (each.address and each.address == own.target.address)
+            else each
+            for each in attempts
+            if each.group == group or each.target in members or each.address in addresses - {""}
+        )
 
     # --- what is being done
 
