@@ -92,6 +92,7 @@ class Dispatcher:
 
     def trouble_over(self, incident_id: str) -> None:
         """Withdraw what the incident has asked for, an approved request too."""
+        self._controls.void_approvals(incident_id)
         for pending in list(self._requests.values()):
             if pending.request.incident_id == incident_id:
                 self.withdraw(pending.request)
@@ -227,6 +228,8 @@ class Dispatcher:
 
     def _attempt_ended(self, attempt: Attempt) -> None:
         """One that was given up before the call has done nothing: its request waits on."""
+        if attempt.spent and attempt.incident_id is not None:
+            self._controls.void_approvals(attempt.incident_id, attempt.target)
         for pending in list(self._requests.values()):
             if pending.attempt_id != attempt.id:
                 continue

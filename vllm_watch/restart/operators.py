@@ -76,12 +76,19 @@ class Operators:
         if pending is None:
             return self._nothing_to_approve(incident_id)
         approved = replace(pending.request, approved_by=caller.actor)
+        # Before it is decided: the call that it leads to uses it up, and a yes that is answered outlives this process.
+        await self._controls.approve(incident_id, approved.target, caller.actor, time.time())
         status, reply = await self._now(caller, "approve", approved, approved.reason)
         waits = reply.get("verdict") == guard.WAIT
         if waits and self._dispatcher.waiting_for(incident_id) is pending:
-            pending.request = approved  # the yes holds until the check passes, or the incident ends
+            status, reply = ACCEPTED, {**reply, "text": f"approved; it waits: {reply['text']}"}
+        if status == ACCEPTED:
+            pending.request = (
+                approved  # the yes holds until the hook is called, or the trouble is over
+            )
             self._targets.mark_changed(approved.target)
-            return ACCEPTED, {**reply, "text": f"approved; it waits: {reply['text']}"}
+        else:
+            self._controls.void_approvals(incident_id, approved.target)
         return status, reply
 
     def _nothing_to_approve(self, incident_id: str) -> Reply:

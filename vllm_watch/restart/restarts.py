@@ -159,6 +159,7 @@ class Restarts:
                 target=name, group=managed.target.group, trigger="incident", reason=incident.summary,
                 asked_t=time.time(), engine=incident.engine, incident_id=incident.id,
                 kind=incident.kind, cause=incident.cause,
+                approved_by=self._controls.approved_by(incident.id, name),
             ))  # fmt: skip
 
     def _was_dry_run(self, incident_id: str) -> bool:
@@ -188,11 +189,10 @@ class Restarts:
 
     async def _look(self) -> None:
         """What is open asks again: found before a restart of ours, or asked in vain."""
+        # Another program may have written meanwhile, and the file may be another.
+        await self._controls.load(time.time())
         for incident in self.targets.incidents():
             self._ask_for(incident)
-        await self._controls.load(
-            time.time()
-        )  # another program may have written; the file may be another
         if self.journal.trouble is not None:
             # Only a write mends it, and without a request nobody writes: it would be shown for ever.
             await self.journal.probe()

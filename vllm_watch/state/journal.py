@@ -36,6 +36,11 @@ _BEGUN = "begun"
 """Standing entry: since when this file is kept."""
 
 
+def approval(incident_id: str, target: str) -> str:
+    """The standing entry of a person's yes to a restart."""
+    return f"approval {incident_id} {target}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
     """One thing that somebody wanted or changed, and what came of it."""
@@ -77,10 +82,18 @@ class Journal:
             await self._worker.close()
 
     async def write(self, attempt: Attempt) -> None:
-        """Insert the attempt, or replace what is known of its id."""
+        """Insert the attempt, or replace what is known of its id. Its call uses up the yes that it had."""
+        spent = approval(attempt.incident_id or "", attempt.target) if attempt.spent else None
+
+        def changed(db: sqlite3.Connection) -> None:
+            if spent is not None:
+                db.execute("DELETE FROM standing WHERE name = ?", (spent,))
+            seal.renew(db)
+
         await self._write(
             "INSERT OR REPLACE INTO attempt VALUES (?, ?, ?, ?, ?, ?)",
             attempt.id, attempt.target, attempt.group, attempt.state, attempt.began_t, asdict(attempt),
+            changed=changed,
         )  # fmt: skip
 
     async def note(self, entry: Entry) -> None:
