@@ -112,6 +112,14 @@ class Controls:
                 await self._set(name, None)
             self._void.discard(name)
 
+    def scheduled_t(self, target: str, schedule: str) -> float | None:
+        """The last time at which this schedule fell due."""
+        return self._number(f"schedule {schedule} {target}", "t")
+
+    async def set_scheduled(self, target: str, schedule: str, due_t: float) -> None:
+        """It has fallen due. Raises JournalError."""
+        await self._set(f"schedule {schedule} {target}", {"t": due_t})
+
     @property
     def breaker_reset_t(self) -> float:
         """When a person last resumed, which closes every breaker."""

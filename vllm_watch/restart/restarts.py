@@ -24,6 +24,7 @@ from vllm_watch.restart.operators import Operators
 from vllm_watch.restart.plan import PlanPublisher
 from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.schedule import Schedule, condition
+from vllm_watch.restart.scheduled import Scheduled, reason
 from vllm_watch.restart.targets import Targets
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings
@@ -58,7 +59,8 @@ class Restarts:
             self.targets, self.journal, self._controls, self._backends,
             EvidenceStore(folder, evidence),
         )  # fmt: skip
-        self._schedule = Schedule(self._due)
+        self._scheduled = Scheduled(self._controls, self.journal)
+        self._schedule = Schedule(self._due, self._since)
         self._plan = PlanPublisher(
             board, self.targets, self.dispatcher, self._controls, self.journal, self._schedule
         )
@@ -171,16 +173,33 @@ class Restarts:
         managed = self.targets.managed.get(name)
         if managed is None:
             return
+        now_t = time.time()
+        due_t = self._schedule.fell_due.get((name, schedule.name), now_t)
+        self._spawn(self._scheduled.note(name, schedule, due_t, now_t))
+        if now_t - due_t > schedule.misfire_seconds:
+            return
         against = condition(schedule, self.targets.signals(name))
         if against is not None:
             _log.info("schedule_left_out", target=name, schedule=schedule.name, because=against)
             return
-        now_t = time.time()
         self.dispatcher.submit(RestartRequest(
             target=name, group=managed.target.group, trigger="schedule",
-            reason=f"the schedule {schedule.name} is due", schedule=schedule.name,
-            asked_t=now_t, expires_t=now_t + schedule.misfire_seconds,
+            reason=reason(schedule), schedule=schedule.name,
+            asked_t=now_t, expires_t=due_t + schedule.misfire_seconds,
         ))  # fmt: skip
+
+    def _since(self, name: str, schedule: ScheduleSettings) -> float:
+        now_t = time.time()
+        if self._controls.known and self._controls.scheduled_t(name, schedule.name) is None:
+            self._spawn(
+                self._scheduled.note(name, schedule, now_t, now_t)
+            )  # from now on it can be missed
+        return self._scheduled.since_t(name, schedule, self._plan.attempts or (), now_t)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _look_on(self) -> None:
         while True:
