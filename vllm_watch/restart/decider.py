@@ -19,6 +19,7 @@ from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.targets import ManagedTarget, Targets
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
+from vllm_watch.support.printable import printable
 
 _log = structlog.get_logger()
 
@@ -104,7 +105,7 @@ class Decider:
         except JournalError:
             return None
         newest = self._attempts.newest(each for each in stored if each.id != attempt_id)
-        return self._targets.history(name, newest)
+        return self._targets.history(name, await self._attempts.of_now(newest, now_t))
 
     async def _journal_refusal(self, now_t: float) -> str | None:
         """Why nothing can be written down, or what was written is not all known, in words."""
@@ -131,7 +132,7 @@ class Decider:
         except Exception as error:  # noqa: BLE001 - a hook that cannot even say so is not called
             _log.exception("hook_broke", target=call.target, hook=name)
             return Answer(name=name, allows=None, text=f"it broke: {type(error).__name__}")
-        return Answer(name=name, allows=refusal is None, text=refusal or "it can")
+        return Answer(name=name, allows=refusal is None, text=printable(refusal or "it can"))
 
     async def _take(self, lock: Lock | None, attempt_id: str) -> Answer:
         if lock is None:

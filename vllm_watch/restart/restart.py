@@ -35,6 +35,7 @@ from vllm_watch.settings.lock import HOOK_GRACE_SECONDS
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.state.attempt import Attempt
+from vllm_watch.support.printable import printable
 
 _log = structlog.get_logger()
 
@@ -184,6 +185,7 @@ class Restart:
                 _log.exception("hook_broke", attempt=self.attempt.id, hook=self.attempt.hook)
                 text = f"the hook broke: {type(error).__name__}"
                 result = HookResult(outcome=UNCERTAIN, text=text)
+            result = replace(result, text=printable(result.text))
             self._show(result.text)
             if result.outcome != FAILED:
                 break
