@@ -17,7 +17,7 @@ from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError
 from vllm_watch.restart.hooks.base import HookCall
 from vllm_watch.settings import overrides
-from vllm_watch.settings.errors import model_at
+from vllm_watch.settings.errors import InvalidConfigError, model_at
 from vllm_watch.settings.target import name_of, slug
 from vllm_watch.settings.tls import TlsConfig
 from vllm_watch.story.kinds import STORIES
@@ -498,3 +498,16 @@ def test_what_people_type_is_taken(tmp_path):
         ("meta-llama-llama-3.1", "http://e:5"),
         ("f-443", "https://f"),
     ]
+
+
+def test_a_command_in_one_word_is_refused(tmp_path):
+    """No shell takes it apart: it would be found to be missing when it is needed."""
+    file = tmp_path / "config.yaml"
+    file.write_text("""\
+targets: [{name: a, url: http://10.0.0.1:8000}]
+restart: {mode: observe, hook: h}
+hooks: {command: [{name: h, argv: ["systemctl restart vllm"]}]}
+""")
+    with pytest.raises(InvalidConfigError, match="is one word, and no program") as raised:
+        load(file, environ={})
+    assert '["systemctl", "restart", "vllm"]' in str(raised.value)

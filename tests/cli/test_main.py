@@ -147,6 +147,26 @@ def test_check_config_says_what_a_file_means(tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().out == CHECKED.format(file=file)
 
 
+def test_check_config_says_when_a_schedule_falls_due(tmp_path, capsys, monkeypatch):
+    """In which zone its hour is, and when it can happen first."""
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        """\
+targets: [{name: chat-0, url: http://10.0.0.1:8000}]
+restart:
+  mode: observe
+  time_zone: Asia/Kolkata
+  windows: ["Mon-Sun 04:00-05:00"]
+  schedules: [{name: nightly, cron: "30 2 * * *", misfire_seconds: 9000}]
+"""
+    )
+    assert main(["check-config", str(file)]) == 0
+    shown = capsys.readouterr().out
+    line = next(line for line in shown.splitlines() if "nightly falls due" in line)
+    assert "02:30+05:30, the hours are those of Asia/Kolkata; its window opens" in line
+    assert line.endswith("04:00+05:30")
+
+
 def test_check_config_as_json_has_effective_settings(tmp_path, capsys, monkeypatch):
     """Machines get every setting, at every target the ones that hold there."""
     _forget_environment(monkeypatch)

@@ -20,6 +20,13 @@ def gone(outcome, start, end, **fields):
     return [silent(s, outcome, **fields) for s in range(start, end, 5)]
 
 
+def inside(start, end):
+    """Its core is dead: /health fails, and not a token moves."""
+    return [
+        seen(s, engine(2195 if start > 60 else 1550), health=DEAD) for s in range(start, end, 5)
+    ]
+
+
 STORIES = {
     "up": (UP, None),
     "refused twice": ([*UP, *gone("refused", 60, 80)], (65, "crash", "page")),
@@ -77,8 +84,20 @@ STORIES = {
     "no way there": ([*UP, *gone("connect_timeout", 60, 120)], (70, "unreachable", "page")),
     "no way there for some seconds": ([*UP, *gone("dns", 60, 70), seen(70)], None),
     "dead inside": (
-        [*UP, seen(60, health=DEAD), seen(65, health=DEAD)],
+        [*UP, *inside(60, 70)],
         (65, "engine_dead", "page"),
+    ),
+    "/health says 503 while it serves": (
+        [*UP, *[seen(s, health=DEAD) for s in range(60, 300, 5)]],
+        (70, "health_failing", "ticket"),
+    ),
+    "... and the last tokens arrive just after": (
+        [*UP, seen(60, health=DEAD), *inside(65, 80)],
+        (75, "engine_dead", "page"),
+    ),
+    "... and health is asked less often": (
+        [*UP, *[seen(s, health=DEAD if s % 30 == 0 else None) for s in range(60, 300, 5)]],
+        (70, "health_failing", "ticket"),
     ),
     "dead inside, /metrics broken too": (
         [*UP, *gone("http", 60, 75, status=500, health=DEAD)],
@@ -452,7 +471,36 @@ def test_a_restart_of_a_silent_server_is_advised_late():
 
 def test_a_dead_engine_is_to_be_restarted():
     """No fresh crash: the API server stays, and nothing restarts it."""
-    assert last(downs([*UP, *[seen(s, health=DEAD) for s in (60, 65)]])).restart_advised
+    assert last(downs([*UP, *inside(60, 70)])).restart_advised
+
+
+def test_an_engine_whose_tokens_flow_is_not_to_be_restarted():
+    """Whatever /health says; once it stands still with work for a minute it is."""
+    serves = [seen(s, health=DEAD) for s in range(60, 120, 5)]
+    said = downs([*UP, *serves, *inside(120, 240)])
+    advised = [s for s, (verdict,) in said if verdict.restart_advised]
+    assert advised[0] == 180
+    said = downs(
+        [
+            *UP,
+            *serves,
+            *[seen(s, engine(2195, running=0.0), health=DEAD) for s in range(120, 400, 5)],
+        ]
+    )
+    assert not any(verdict.restart_advised for _, (verdict,) in said)
+
+
+def test_a_dead_engine_that_serves_again():
+    """At the first look with tokens the trouble is not there; at the next it is a ticket."""
+    said = downs([*UP, *inside(60, 90), *[seen(s, health=DEAD) for s in range(90, 120, 5)]])
+    found = {s: verdict for s, (verdict,) in said}
+    assert (found[85].cause, found[85].present) == ("engine_dead", True)
+    assert not found[90].present
+    assert (found[95].cause, found[95].severity, found[95].restart_advised) == (
+        "health_failing",
+        "ticket",
+        False,
+    )
 
 
 def test_a_failed_look_by_itself_is_neither_clear_nor_firing():

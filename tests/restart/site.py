@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from urllib.request import urlopen
 
 import aiohttp
 import yaml
@@ -47,17 +48,35 @@ class Site:
         self.token_file = token
 
     def __enter__(self):
-        self._first = subprocess.Popen(
+        self._begun = [self._start()]
+        return self
+
+    def _start(self):
+        return subprocess.Popen(
             [sys.executable, SERVER, self.folder, str(self.port)],
             cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
         )  # fmt: skip
-        return self
+
+    def heal(self):
+        """Replace the server by another, as its own supervisor would; return once that one answers."""
+        self.send(signal.SIGKILL)
+        self._begun.append(self._start())
+        wait_for(self._answers)
+
+    def _answers(self):
+        with (
+            suppress(OSError),
+            urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5) as answer,
+        ):
+            return answer.status == 200
+        return False
 
     def __exit__(self, *_):
         for pid in self.lines("starts"):
             with suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
-        self._first.wait(10)
+        for each in self._begun:
+            each.wait(10)
 
     def configure(self, mode="approve", **restart):
         """Write the configuration of a daemon that may restart the server; returns its path."""

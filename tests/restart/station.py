@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 
 from vllm_watch.board.board import Board
+from vllm_watch.board.looked import Looked
 from vllm_watch.config import Config
 from vllm_watch.export.evidence import Evidence
 from vllm_watch.export.server import Server
@@ -60,17 +61,25 @@ class Station:
             process_start_time=start,
             engines={str(n): EngineSignals(engine=str(n), state=state) for n in range(engines)},
         )  # fmt: skip
-        self.board.publish(signals, events=events)
+        looked = Looked.now().ended(5.0, 4.0)
+        self.board.publish(signals, events=events, looked=looked)
         self.restarts.saw(name, events)
 
     def incident(
-        self, event="opened", name="a", *, advised=True, kind="engine_stalled", cause="hang"
+        self,
+        event="opened",
+        name="a",
+        *,
+        advised=True,
+        kind="engine_stalled",
+        cause="hang",
+        began_t=None,
     ):
         """A look has led to the event of an incident."""
         now_t = time.time()
         incident = Incident(
             id=f"{kind}-{name}", target=name, engine=None, kind=kind, cause=cause, severity="page",
-            summary="no step for 40 s", restart_advised=advised, opened_t=now_t, began_t=now_t, updated_t=now_t,
+            summary="no step for 40 s", restart_advised=advised, opened_t=began_t or now_t, began_t=began_t or now_t, updated_t=now_t,
         )  # fmt: skip
         if event == "resolved":
             incident = ended(incident, now_t, "healthy")

@@ -377,3 +377,15 @@ async def test_what_the_disk_would_not_take_is_known_and_written_later(
     await run.attempts.go_on()
     assert await run.on_disk() == {"a1": "helped"}
     assert run.attempts.newest([replace(ended, id="other")])[0].id == "other"
+
+
+async def test_attempt_from_the_future_counts_from_now_on(run: Run) -> None:
+    """A clock that was a year ahead: one cooldown, and not a year of them; it stays so on the disk."""
+    ahead_t = time.time() + 365 * 86400.0
+    made = REQUEST.attempt("a1", "did_not_help", "script", ahead_t)
+    await run.journal.write(replace(made, called_t=ahead_t))
+    await run.attempts.resume()
+    (known,) = await run.journal.attempts()
+    assert abs(known.acted_t - time.time()) < 60.0
+    assert "s ahead)" in known.text
+    assert await run.attempts.of_now((known,), time.time()) == (known,)

@@ -131,6 +131,9 @@ BAD = {
     "not an object": (_says("[1]"), "TypeError"),
     "another API": (_says('{"ok": true}'), "KeyError"),
     "no success": (_says('{"status": "error"}'), "does not answer with success"),
+    "a partial response": (
+        _says('{"status": "success", "warnings": ["store-1 is away"], "data": {"resultType": "vector", "result": []}}'),
+        "answers in part: ['store-1 is away']"),
     "empty data": (_says('{"status": "success", "data": null}'), "TypeError"),
     "odd result": (
         _says('{"status": "success", "data": {"resultType": "vector", "result": "x"}}'), "no list"),

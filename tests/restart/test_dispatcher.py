@@ -82,7 +82,7 @@ async def test_two_reasons_at_once_are_one_restart(server: Server) -> None:
 
 
 ENDS = {
-    "said so": lambda story: story.dispatcher.incident_ended("i1"),
+    "said so": lambda story: story.dispatcher.trouble_over("i1"),
     "closed": lambda story: story.incident(resolved_t=2.0),
     "forgotten": lambda story: story.world.no_incidents(),
     "the target is gone": lambda story: story.world.targets.managed.clear(),
@@ -335,7 +335,7 @@ async def test_request_that_is_withdrawn_during_the_drain_cancels(server: Server
         keep = story.world.evidence.keep
 
         async def evidence(attempt: Attempt) -> str | None:
-            story.dispatcher.incident_ended("i1")
+            story.dispatcher.trouble_over("i1")
             return await keep(attempt)
 
         story.world.evidence.keep = evidence  # type: ignore[method-assign]

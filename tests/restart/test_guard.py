@@ -33,7 +33,7 @@ ON_HOST = replace(
     restart_targets=("chat-1",),
 )  # fmt: skip
 FACTS = Facts(
-    t=NOW, state="stalled", attempts=(), incident=INCIDENT,
+    t=NOW, stale=None, state="stalled", attempts=(), incident=INCIDENT,
     peers=Peers(healthy=3, total=4), version_first_t=NOW - 7200, startup_seconds=600,
     hook=Answer(name="systemd", allows=True, text=""),
     blockers=(Answer(name="prometheus", allows=True, text="no alert fires"),),
@@ -94,6 +94,22 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
     "silenced": (
         {"facts": {"silenced": True}},
         "trigger", "silenced"),
+    "the trouble is over": (
+        {"facts": {"incident": replace(INCIDENT, phase="recovering", firing=False, ended_t=NOW - 16)}},
+        "trigger", "the trouble is over since 2026-09-21 14:13:04Z; the incident only recovers"),
+    "the last look did not find it": (
+        {"facts": {"incident": replace(INCIDENT, firing=False)}}, "trigger", "the last look did not find it"),
+    "the last look is old": (
+        {"facts": {"stale": "the last look is 45 s old"}}, "trigger", "the last look is 45 s old"),
+    "a schedule, and the last look is old": (
+        {"facts": {"stale": "the last look is 45 s old"}, "request": {"trigger": "schedule", "incident_id": None}},
+        "trigger", "the last look is 45 s old"),
+    "a yes to trouble that is over": (
+        {"facts": {"incident": replace(INCIDENT, phase="recovering", firing=False)},
+         "request": {"approved_by": "ana"}}, "trigger", "the trouble is over"),
+    "a yes to what another process had": (
+        {"facts": {"incident": replace(INCIDENT, outlived=True)}, "request": {"approved_by": "ana"}},
+        "trigger", "another process has answered"),
     "another process answers by now": (
         {"facts": {"incident": replace(INCIDENT, outlived=True)}},
         "trigger", "another process has answered since, and the incident was not found in it"),
@@ -253,6 +269,7 @@ PERSONS: dict[str, tuple[dict[str, Any], str | None]] = {
     "in mode observe too": ({"settings": {"mode": "observe"}}, None),
     "not when off": ({"settings": {"mode": "off"}}, "mode"),
     "after a failure": ({"facts": {"attempts": (attempt(40_000, "did_not_help"),)}}, None),
+    "after an old look": ({"facts": {"stale": "the last look is 45 s old"}}, None),
     "in an unknown state": ({"facts": {"state": "unknown"}}, None),
     "not while it starts": ({"facts": {"state": "starting"}}, "engine_state"),
     "not in a freeze": ({"settings": frozen(NOW - 5, NOW + 60)}, "freeze"),

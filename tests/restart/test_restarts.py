@@ -49,7 +49,7 @@ async def test_an_incident_found_before_a_start_asks_again(tmp_path):
     """No event tells of it any more: what is open is looked at."""
     async with station(tmp_path, start=False) as one:
         one.incident()
-        one.restarts.dispatcher.incident_ended("engine_stalled-a")
+        one.restarts.dispatcher.trouble_over("engine_stalled-a")
         await one.restarts._look()
         assert [each.request.incident_id for each in one.restarts.dispatcher.waiting("a")] == [
             "engine_stalled-a"

@@ -9,6 +9,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from tests.restart.station import station
+from vllm_watch.restart.due_times import last_due, next_due
 from vllm_watch.restart.schedule import Schedule, condition
 from vllm_watch.settings.restart import RestartSettings, ScheduleSettings
 from vllm_watch.signals.records import EngineSignals, TargetSignals
@@ -128,3 +130,104 @@ def test_condition(keys: dict[str, Any], signals: TargetSignals | None, words: s
     said = condition(nightly(**keys), signals)
     assert (said is None) == (words is None)
     assert words is None or words in str(said)
+
+
+def berlin(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+NIGHTS = {
+    "it goes back, and half past two comes twice": (
+        "2026-10-24T12:00+02:00",
+        "2026-10-25T02:30+02:00",
+    ),
+    "... asked between the two": ("2026-10-25T02:45+02:00", "2026-10-26T02:30+01:00"),
+    "... asked in the hour that comes again": ("2026-10-25T02:15+01:00", "2026-10-26T02:30+01:00"),
+    "it goes forward, and there is no half past two": (
+        "2026-03-28T12:00+01:00",
+        "2026-03-29T03:30+02:00",
+    ),
+    "... asked after the hour that is missing began": (
+        "2026-03-29T03:10+02:00",
+        "2026-03-29T03:30+02:00",
+    ),
+    "... asked just after it": ("2026-03-29T03:30+02:00", "2026-03-30T02:30+02:00"),
+}
+
+
+@pytest.mark.parametrize(("after", "due"), NIGHTS.values(), ids=NIGHTS)
+def test_night_of_a_clock_change(after: str, due: str) -> None:
+    """It falls due once."""
+    assert next_due(nightly(cron="30 2 * * *"), "Europe/Berlin", berlin(after)) == berlin(due)
+
+
+def test_a_year_of_nights() -> None:
+    """Once each, in order, whatever the zone does."""
+    for zone in ("Europe/Berlin", "Australia/Lord_Howe", "America/New_York", "UTC"):
+        t, days = berlin("2026-01-01T00:00+00:00"), set()
+        for _ in range(365):
+            due_t = next_due(nightly(cron="15 2 * * *"), zone, t)
+            assert due_t is not None
+            assert due_t > t
+            t = due_t
+            days.add(datetime.fromtimestamp(t, ZoneInfo(zone)).date())
+        assert len(days) == 365, zone
+
+
+async def test_a_clock_that_is_set_forward_wakes_what_is_due() -> None:
+    """The last of the times that were passed over; the next one is after now."""
+    told: list[str] = []
+    schedule = Schedule(lambda target, each: told.append(each.name))
+    hourly = nightly(cron="0 * * * *")
+    schedule.set([("chat-0", settings(hourly))])
+    (timer,) = schedule._timers.values()
+    assert timer.due_t is not None
+    first_t = timer.due_t
+    schedule._look(timer, first_t - 1.0)
+    assert told == []
+    schedule._look(timer, first_t + 5 * 3600.0 + 600.0)
+    assert told == ["nightly"]
+    assert schedule.fell_due["chat-0", "nightly"] == first_t + 5 * 3600.0
+    assert timer.due_t == first_t + 6 * 3600.0
+
+
+def test_what_was_missed_for_long_is_found_at_once() -> None:
+    """A year of minutes is not gone through; what is too late stays as it was."""
+    t = berlin("2026-01-01T00:00+00:00")
+    minutely = nightly(cron="* * * * *")
+    assert last_due(minutely, "UTC", t, t + 366 * 86400.0) == t + 366 * 86400.0
+    weekly = nightly(misfire_seconds=60)
+    assert last_due(weekly, "UTC", t, t + 10.0) == t
+
+
+MISSED = {
+    "in time to be made up for": (1800.0, "asked for now", 1),
+    "too late": (5400.0, "left out: later than 3600 s", 0),
+}
+
+
+@pytest.mark.parametrize(("late_s", "after", "asked"), MISSED.values(), ids=MISSED)
+async def test_a_time_that_was_missed(tmp_path: Any, late_s: float, after: str, asked: int) -> None:
+    """The watcher was down: it is done late or left out, and the journal says which."""
+    due = datetime.fromtimestamp(time.time() - late_s, UTC)
+    daily = {"name": "nightly", "cron": f"{due.minute} {due.hour} * * *"}
+    async with station(tmp_path, schedules=[daily], start=False) as one:
+        schedule = one.config.restart.schedules[0]
+        await one.restarts._controls.set_scheduled("a", "nightly", time.time() - 86_000.0)
+        one.restarts.follow([])
+        one.follow()
+        await one.restarts.start()
+        for _ in range(400):
+            (said,) = await one.entries("missed") or (None,)
+            if said is not None:
+                break
+            await asyncio.sleep(0.05)
+        assert said is not None
+        assert said.after == after
+        assert "the schedule nightly is due since" in said.reason
+        assert len(one.restarts.dispatcher.waiting("a")) == asked
+        # The next watcher knows of it; what still waits, it takes up.
+        since_t = one.restarts._since("a", schedule)
+        due_t = next_due(schedule, "UTC", since_t)
+        assert due_t is not None
+        assert (due_t < time.time()) == bool(asked)

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import time
 from dataclasses import replace
 
 import pytest
@@ -76,6 +77,8 @@ async def test_what_judgement_is_told_of_a_restart(tmp_path):
             ("helped", None), ("did_not_help", "vllm-watch restarted it 1970-01-01 00:00:02Z, and it did not come back"),
         ):  # fmt: skip
             targets.restarting("a")
+            assert not entry.restart_news.under_way  # nothing was done to it yet
+            targets.acting("a", on=True)
             assert entry.restart_news == RestartNews(under_way=True)
             targets.restarting("a", replace(ATTEMPT, state=end, called_t=2.0))
             assert entry.restart_news == RestartNews(missing=missing)
@@ -218,3 +221,52 @@ async def test_a_reload_holds_at_once(tmp_path):
                 break
             await asyncio.sleep(0.01)
         assert pending.decision.text == "restarts are off (restart.mode)"
+
+
+async def test_one_engine_under_two_names(tmp_path):
+    """Of one address, however it is written, or of one process: its history is one, and it is no peer of its own."""
+    async with station(tmp_path, targets=("a", "b", "c"), start=False) as one:
+        managed, targets = one.restarts.targets.managed, one.restarts.targets
+        assert targets.same_engine("a") == {"a"}
+        for name, url in (("a", "http://LOCALHOST:8000"), ("b", "http://127.0.0.1:8000")):
+            managed[name].target = replace(managed[name].target, url=url, group=name)
+        one.look("a", start=7.0)
+        one.look("c", start=7.0)
+        assert targets.same_engine("a") == {"a", "b"}
+        for name in "ac":
+            one.board.targets[name].signals = replace(targets.signals(name), models=("m",))
+        assert targets.same_engine("c") == {"a", "c"}
+        (known,) = targets.history("b", [replace(ATTEMPT, target="a", group="a")])
+        assert known.target == "b"
+        managed["b"].target = replace(managed["b"].target, group="a")
+        assert targets.peers("b") == Peers(healthy=0, total=1)
+
+
+async def test_a_group_that_is_renamed_keeps_its_history(tmp_path):
+    """By its targets, and by their addresses where these are renamed, too."""
+    async with station(tmp_path, targets=("a", "b"), start=False, cooldown_seconds=600) as one:
+        targets = one.restarts.targets
+        for name in "ab":
+            target = targets.managed[name].target
+            targets.managed[name].target = replace(target, group="renamed")
+        past = replace(ATTEMPT, group="g", target="b")
+        assert targets.history("a", [past]) == (past,)
+        moved = replace(ATTEMPT, group="g", target="gone", address="10.0.0.1:8000")
+        assert [each.target for each in targets.history("a", [moved])] == ["a"]
+        assert targets.history("a", [replace(moved, address="")]) == ()
+
+
+async def test_what_was_tried_for_an_open_incident_is_never_forgotten(tmp_path):
+    """An incident that has been open for a month has had its restart then, and gets no other."""
+    month_s = 31 * 86400.0
+    async with station(tmp_path, start=False) as one:
+        began_t = time.time() - month_s
+        name = one.incident(began_t=began_t)
+        await one.journal.write(replace(
+            ATTEMPT, target="a", group="g", trigger="incident", incident_id=name, state="helped",
+            began_t=began_t + 60.0, called_t=began_t + 60.0,
+        ))  # fmt: skip
+        await one.restarts.start()
+        (waiting,) = await one.decided()
+        assert waiting.decision.check == "breaker"
+        assert "has had its restart" in waiting.decision.text

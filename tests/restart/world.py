@@ -18,6 +18,7 @@ from typing import Any
 from tests.restart.hooks.calls import alive, started
 from vllm_watch.board.board import Board
 from vllm_watch.board.incidents import Incidents
+from vllm_watch.board.looked import Looked
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.restart.evidence import EvidenceStore
 from vllm_watch.restart.facts import Answer
@@ -51,9 +52,6 @@ STALL = Incident(
     id="i1", target="chat-0", engine="0", kind="engine_stalled", cause="hang", severity="page",
     summary="no step for 90 s", restart_advised=True, opened_t=1.0, began_t=1.0, updated_t=1.0,
 )  # fmt: skip
-
-QUIET = replace(STALL, firing=False)
-"""The last look did not find it, but it is open: what the server does now is other incidents'."""
 
 START = "setsid sleep 600 > /dev/null 2>&1 & echo $! >> pids; echo $! > server.pid"
 END = 'kill -9 "$(cat server.pid)"; echo "$VLLM_WATCH_ATTEMPT_ID" >> ended'
@@ -165,7 +163,7 @@ class World:
 
     def incident(self, name: str = "i1", **changed: Any) -> None:
         """Show an incident as it is now; `changed` is what differs from one whose restart is advised."""
-        self.board.tell([IncidentEvent("updated", 1.0, replace(QUIET, id=name, **changed))])
+        self.board.tell([IncidentEvent("updated", 1.0, replace(STALL, id=name, **changed))])
 
     def crash_loops(self, why: str) -> None:
         """It ends again and again as it starts."""
@@ -185,11 +183,11 @@ class World:
         if entry is None:
             return
         if not self.seen:
-            entry.signals = None
+            entry.signals = entry.looked = None
             return
         signals = replace(self.server.signals(self.fresh_ratio), target=name)
         fires = {"stalled": "engine_stalled", "down": "engine_down"}.get(signals.state)
-        self.board.publish(signals)
+        self.board.publish(signals, looked=Looked.now().ended(5.0, 4.0))
         self.gates.looked(signals)
         for kind in ("engine_stalled", "engine_down"):
             found = replace(
@@ -212,8 +210,10 @@ class LookedAt(Targets):
         return super().signals(name)
 
     def firing_kinds(self, name: str) -> frozenset[str]:
+        """Of what the server does; the incident that asks fires as long as the test says so."""
         self._world.look(name)
-        return super().firing_kinds(name)
+        ours = (each for each in self.incidents() if each.id == f"{each.kind} {name}")
+        return frozenset(each.kind for each in ours if each.firing)
 
     async def next_look(self, name: str, timeout_seconds: float) -> bool:
         await asyncio.sleep(self._world.look_seconds)

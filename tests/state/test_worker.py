@@ -138,7 +138,7 @@ async def test_it_is_for_its_owner_only(tmp_path):
             modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
     finally:
         os.umask(before)
-    assert len(modes) == 4  # the file, its -wal and -shm, and the lock
+    assert len(modes) == 5  # the file, its -wal and -shm, the lock, and the marker
     assert set(modes.values()) == {0o600}
 
 

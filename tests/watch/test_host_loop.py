@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from tests.watch.hosted import core, gpu
 from vllm_watch.board.board import Board
+from vllm_watch.board.looked import Looked
 from vllm_watch.config import Config
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.samples.gpu import GpuReading
@@ -120,7 +121,7 @@ async def test_a_detector_that_breaks_is_said_once():
     site.loop.watch._detectors["stale_vram"] = Breaks()
     with capture_logs() as logs:
         for _ in range(3):
-            site.loop._take(await site.sources[0].read())
+            site.loop._take(await site.sources[0].read(), Looked.now())
     (line,) = logs
     assert (line["event"], line["target"], line["detector"]) == (
         "detector_failed",
@@ -145,5 +146,7 @@ async def test_switched_off_its_incidents_end_and_nothing_old_is_shown():
         assert site.board.host.incidents.open == {}
         assert "nvml" not in site.board.host_sources
         assert site.loop.gpus is None
-        site.loop._take(GpuReading(status="ok", t=2e9, gpus=(LOST,)))  # one that was under way
+        site.loop._take(
+            GpuReading(status="ok", t=2e9, gpus=(LOST,)), Looked.now()
+        )  # one that was under way
         assert (site.loop.gpus, len(site.board.host.incidents.open)) == (None, 0)

@@ -9,6 +9,7 @@ from tests.detectors.looks import DEAD, T, engine, seen, silent
 from tests.told import made, told
 from tests.watch.hosted import core, gpu
 from vllm_watch.board.board import Board
+from vllm_watch.board.looked import Looked
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.target import WATCHER, Target
@@ -64,12 +65,13 @@ class Desk:
         found = watch.observe(observation)
         look = Look(observation, None, (("metrics", observation.scrape),))
         given = found if events is None else events
-        self.publisher.look(self.targets[name], watch, look, watch.signals, given, late_s)
+        looked = Looked.now().ended(5.0, 4.0)
+        self.publisher.look(self.targets[name], watch, look, watch.signals, given, looked, late_s)
 
     def gpus(self, second, *gpus, servers=None):
         reading = GpuReading(status="ok", t=T + second, gpus=gpus)
         events = self.host.look(reading.t, None, gpus, servers or {})
-        self.publisher.host(reading, self.host, events)
+        self.publisher.host(reading, self.host, events, Looked.now().ended(5.0, 5.0))
 
     def crash(self, name="a"):
         for second in (0, 5, 10):

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from vllm_watch.board.health import NotifierHealth, SourceHealth, StoreHealth, WebHealth
 from vllm_watch.board.history import History
 from vllm_watch.board.incidents import Incidents, TargetIncidents
+from vllm_watch.board.looked import Looked
 from vllm_watch.board.restarts import RestartCounts, RestartPlan, RestartState
 from vllm_watch.board.updates import Listeners, Updates
 from vllm_watch.incidents.incident import Incident, IncidentEvent
@@ -29,6 +30,7 @@ class TargetEntry:
     target: Target
     interval_seconds: float
     signals: TargetSignals | None = None  # None: not looked at yet
+    looked: Looked | None = None  # the last look by this run of the watcher
     late_seconds: float | None = None  # how much later than planned the last look began
     sources: dict[str, SourceHealth] = field(default_factory=dict)
     history: dict[str, History] = field(default_factory=dict)  # by engine label
@@ -101,19 +103,20 @@ class Board:
         incidents: Iterable[Incident] = (),
         events: Iterable[IncidentEvent] = (),
         calls: Iterable[tuple[str, Call]] = (),
+        looked: Looked | None = None,
         late_seconds: float | None = None,
     ) -> None:
         """Show all that one look at a target brought. What is of a target removed meanwhile is dropped.
 
         `incidents` are the target's open ones; `events` may be of other targets, too, and of the watcher itself.
-        `calls` are the sources that were asked. `late_seconds`: how much later than planned the look began; None:
+        `calls` are the sources that were asked, `looked` when. `late_seconds`: how much later than planned the look began; None:
         nobody planned it.
         """
         entry = self._targets.get(signals.target)
         if entry is not None:
             for source, call in calls:
                 self.call(source, signals.target, call.outcome, call.latency_s, signals.t)
-            entry.signals, entry.late_seconds = signals, late_seconds
+            entry.signals, entry.looked, entry.late_seconds = signals, looked, late_seconds
             entry.revision += 1
             self._remember(entry, signals)
             self.listeners.mark(changed=signals.target)
@@ -189,6 +192,7 @@ class Board:
         *,
         incidents: Iterable[Incident] = (),
         events: Iterable[IncidentEvent] = (),
+        looked: Looked | None = None,
     ) -> None:
         """Show a new reading and what was judged of it; a GPU that is not in it is gone, its counts too.
 
@@ -196,7 +200,7 @@ class Board:
 
         A reading without GPUs (`gpus` is None) says nothing about which exist: counts are kept.
         """
-        self.gpus = reading
+        self.gpus, self.host.looked = reading, looked
         self.holders = {each.gpu.uuid: each for each in holders}
         if reading.gpus is not None:
             seen = {gpu.uuid: self.xid_errors.get(gpu.uuid, {}) for gpu in reading.gpus}

@@ -5,6 +5,8 @@ import asyncio
 import json
 import os
 import sys
+import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ from vllm_watch.config import Config, load
 from vllm_watch.errors import ConfigError
 from vllm_watch.export.web_config import check
 from vllm_watch.notify import base, kinds
+from vllm_watch.restart.due_times import next_due
+from vllm_watch.settings import windows
 from vllm_watch.settings.errors import InvalidConfigError
+from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.settings.tls import TlsConfig
 from vllm_watch.sources import http
@@ -133,8 +138,40 @@ def _in_words(file: Path, config: Config) -> str:
     if found:
         every = f"looked for every {config.discovery.refresh_seconds:g} s"
         blocks.append("\n".join([f"discovered targets, {every}:", *found]))
-    blocks.append(_set(config))
+    blocks += [_schedules(config), _set(config)]
     return "\n\n".join(block for block in blocks if block)
+
+
+def _schedules(config: Config) -> str:
+    """In which zone the hours are, and when each target's next restart falls due and may happen."""
+    lines, now_t = [], time.time()
+    for target in config.targets:
+        restart = config.restart_for(target)
+        for each in restart.schedules if restart.mode != "off" else ():
+            due_t = next_due(each, restart.time_zone, now_t)
+            if due_t is None:
+                lines.append(f"  {target.name}: {each.name} never falls due")
+                continue
+            zone = (
+                f"the hours are those of {restart.time_zone}" if each.cron else "whatever the zone"
+            )
+            lines.append(
+                f"  {target.name}: {each.name} falls due {_moment(due_t, restart)}, {zone}{_opens(due_t, restart)}"
+            )
+    return "\n".join(["restarts at set times:", *lines]) if lines else ""
+
+
+def _opens(due_t: float, restart: RestartSettings) -> str:
+    """When the first window opens that it may use, where that is later."""
+    allowed = tuple(map(windows.parse, restart.windows))
+    opens_t = windows.next_open(allowed, restart.zone, due_t) if allowed else due_t
+    if opens_t is None:
+        return "; no window ever opens: it never happens"
+    return "" if opens_t == due_t else f"; its window opens {_moment(opens_t, restart)}"
+
+
+def _moment(t: float, restart: RestartSettings) -> str:
+    return datetime.fromtimestamp(t, restart.zone).isoformat(" ", "minutes")
 
 
 def _targets(config: Config) -> str:

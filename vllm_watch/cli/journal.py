@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import getpass
 import json
 import os
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from vllm_watch.cli.helpers import exit_status, moments, state_folder, terminal
 from vllm_watch.errors import WatchError
-from vllm_watch.state import file
+from vllm_watch.state import file, seal
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Entry, Journal
 
@@ -22,9 +23,13 @@ Shows the journal: every attempt to restart a server and how it ended; what peop
 decided; every reload; every step that was taken to end a process (gpus --reclaim). Each with who wanted it,
 from where, why, and what came of it. Oldest first.
 
+Where something of it was lost (files that were cut, removed or damaged), it says so, and nothing is restarted
+until a person has looked and accepts that: accept-loss.
+
 examples:
   vllm-watch journal --since 2h
   vllm-watch journal --since 2026-03-01 --json
+  vllm-watch journal accept-loss --reason "the disk was replaced"
   vllm-watch journal --state-dir /var/lib/vllm-watch"""
 
 ENTRIES_MAX = 20_000  # all that is kept
@@ -35,6 +40,9 @@ _COLUMNS_MIN, _COLUMNS_MAX = 60, 160
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add = parser.add_argument
+    add("action", nargs="?", choices=("accept-loss",),
+        help="go on without what was lost: restarts are possible again")  # fmt: skip
+    add("--reason", metavar="TEXT", default="", help="why it is accepted; it stands in the journal")
     add("--json", action="store_true", help="one JSON object an entry")
     add("--since", metavar="T", type=moments.moment, default=0.0,
         help="from then on: 90s, 30m, 2h or 7d ago, a date (2026-03-01T12:00, local time), or Unix seconds")  # fmt: skip
@@ -45,12 +53,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the entries."""
     folder = state_folder.find(arguments.state_dir, os.environ)
-    if not (folder / file.NAME).exists():
+    if not (folder / file.NAME).exists() and not (folder / seal.NAME).exists():
         raise WatchError(
             f"there is no journal in {folder}",
             "name the folder with --state-dir; where nothing was ever done, there is none",
         )
-    entries = asyncio.run(_read(folder, arguments.since))
+    if arguments.action is not None:
+        lost = asyncio.run(_accept_loss(folder, arguments.reason))
+        print(f"accepted: {lost}" if lost else "nothing was lost")
+        return exit_status.FINE
+    entries, lost = asyncio.run(_read(folder, arguments.since))
+    if lost is not None:
+        print(
+            f"a part of the history is lost: {lost}; vllm-watch journal accept-loss to go on",
+            file=sys.stderr,
+        )
     if arguments.json:
         for entry in entries:
             print(json.dumps(asdict(entry), ensure_ascii=False))
@@ -59,14 +76,24 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_status.FINE
 
 
-async def _read(folder: Path, since_t: float) -> list[Entry]:
+async def _accept_loss(folder: Path, reason: str) -> str | None:
     journal = Journal(folder)
     try:
+        return await journal.accept_loss(getpass.getuser(), reason)
+    finally:
+        await journal.close()
+
+
+async def _read(folder: Path, since_t: float) -> tuple[list[Entry], str | None]:
+    journal = Journal(folder)
+    try:
+        lost = await journal.loss()
         entries = await journal.entries(since_t, ENTRIES_MAX)
         attempts = await journal.attempts(None, since_t)
     finally:
         await journal.close()
-    return sorted([*entries, *map(_Attempted.of, attempts)], key=lambda entry: entry.t)
+    told = sorted([*entries, *map(_Attempted.of, attempts)], key=lambda entry: entry.t)
+    return told, lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

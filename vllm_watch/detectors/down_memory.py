@@ -12,6 +12,7 @@ from typing import Any
 
 from vllm_watch.detectors.demand import Demand
 from vllm_watch.detectors.down_earlier import Earlier
+from vllm_watch.detectors.down_health import Health
 from vllm_watch.detectors.down_witnesses import Run
 from vllm_watch.signals import stored
 from vllm_watch.signals.loading import Loading
@@ -33,7 +34,7 @@ SILENCES_KEPT = 8
 OF_ADDRESS = ("earlier",)
 """What holds for the address at which the server was, and for no other."""
 
-_TIMES = ("began_s", "answered_s", "up_since_s", "dead_s")
+_TIMES = ("began_s", "answered_s", "up_since_s")
 _FLAGS = ("busy", "crashed", "looping")
 
 
@@ -43,6 +44,7 @@ def export_state(of: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "version": STATE_VERSION,
         **{name: of["_" + name] for name in (*_TIMES, *_FLAGS)},
+        "dead_s": of["_health"].failed_s,
         "lives": list(of["_lives"]),
         "demand": of["_demand"].export_state(),
         "loading": of["_loading"].export_state(),
@@ -61,6 +63,7 @@ def restored(state: stored.Stored, away_seconds: float) -> dict[str, Any]:
     followed: dict[str, Any] = {
         **{"_" + name: stored.number_or_none(state[name]) for name in _TIMES},
         **{"_" + name: stored.flag(state[name]) for name in _FLAGS},
+        "_health": Health(failed_s=stored.number_or_none(state["dead_s"])),
         "_lives": deque(stored.numbers(state["lives"]), maxlen=LIVES_KEPT),
         "_run": run,
         "_demand": demand,

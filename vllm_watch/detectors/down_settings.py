@@ -35,7 +35,8 @@ class Settings(BaseModel):
     first packet again after 1, 2, 4 and 8 s."""
 
     dead_looks: int = Field(2, ge=1)
-    """/health says 503 when the engine core is dead; usually the server exits within a second of it."""
+    """/health says 503 when the engine core is dead; usually the server exits within a second of it. So many
+    failed checks in a row without a token are a dead engine; so many looks at which tokens moved are none."""
 
     page_after_seconds: float = Field(180.0, gt=0)
     """A server that went while (almost) nobody used it may have been restarted on purpose: loading takes

@@ -37,6 +37,32 @@ def never_up(waited_s: float, said: str) -> Verdict:
     )
 
 
+def alive_after_all(failed_looks: int) -> Verdict:
+    """It was called dead, and a token moved."""
+    return Verdict(
+        state=FIRING,
+        kind=KIND,
+        cause="engine_dead",
+        severity="page",
+        present=False,
+        summary=f"/health failed {failed_looks} times in a row, and tokens moved",
+    )
+
+
+def health_failing(failed_looks: int) -> Verdict:
+    """/health fails while users are served."""
+    evidence = down_witnesses.health_failed(failed_looks)
+    text = "tokens were generated while /health failed"
+    return Verdict(
+        state=FIRING,
+        kind=KIND,
+        cause="health_failing",
+        severity="ticket",
+        summary=f"/health says 503 while it serves: {evidence.text}",
+        evidence_for=(evidence, Evidence(name="tokens_moved", value=1.0, expected=0.0, text=text)),
+    )
+
+
 def dead(looks: int, of_gpus: tuple[Evidence, ...], *, needs_hands: bool) -> Verdict:
     """/health has failed at so many looks in a row; `needs_hands`: what is wrong with a GPU no restart cures."""
     evidence = down_witnesses.health_failed(looks)

@@ -17,6 +17,7 @@ from vllm_watch.detectors import down_memory, down_verdicts, down_witnesses
 from vllm_watch.detectors.base import CLEAR, FIRING, Evidence, Verdict, View
 from vllm_watch.detectors.demand import Demand
 from vllm_watch.detectors.down_earlier import Earlier
+from vllm_watch.detectors.down_health import Health
 from vllm_watch.detectors.down_memory import (
     ABSENCE_SECONDS_MAX,
     AWAY_SECONDS_MAX,
@@ -41,8 +42,6 @@ what it leaves out is not taken for its word."""
 IN_FLIGHT_MIN = 2.0
 """A crash that cut off so many requests cost users something; below that the server was idle or nearly."""
 
-_SERVER_ERROR = 500
-
 
 class Detector:
     """Follows whether one server answers."""
@@ -59,8 +58,7 @@ class Detector:
         self._demand = Demand()
         self._loading = Loading()
         self._busy = False
-        self._dead_looks = 0
-        self._dead_s: float | None = None  # the last failed health check
+        self._health = Health()
         self._crashed = False  # was the present run called a crash?
         self._looping = False
         self._lives: deque[float] = deque(maxlen=LIVES_KEPT)  # seconds up before each crash
@@ -80,7 +78,7 @@ class Detector:
         if self._began_s is None:
             self._began_s = view.at_s
         self._gpus.look(view.observation.gpus)
-        self._hear_health(view)
+        self._health.look(view)
         self._loading.look(view.at_s, view.observation)
         observation = view.observation
         if observation.reading is not None or down_witnesses.healthy(observation.health):
@@ -89,21 +87,10 @@ class Detector:
             return (unknown(f"{observation.scrape.error}"),)
         if self._run is None:
             self._demand.missed(view)
-        if self._dead_looks >= self._settings.dead_looks and not down_witnesses.turned_away(
-            observation
-        ):
-            return (self._dead(),)
+        looks = self._settings.dead_looks
+        if self._health.failed_looks >= looks and not down_witnesses.turned_away(observation):
+            return (self._unhealthy(view),)
         return (self._unanswered(view, observation.scrape),)
-
-    def _hear_health(self, view: View) -> None:
-        health = view.observation.health
-        if health is None:
-            return
-        if (health.status or 0) >= _SERVER_ERROR:
-            self._dead_looks += 1
-            self._dead_s = view.at_s
-        else:
-            self._dead_looks = 0
 
     def _answered(self, view: View, reading: Reading | None) -> Verdict:
         run, self._answered_s = self._run, view.at_s
@@ -118,8 +105,8 @@ class Detector:
             self._up_since_s = view.at_s
         if reading is not None:
             self._remember(view, reading)
-        if self._dead_looks:
-            return self._dead()
+        if self._health.failed_looks:
+            return self._unhealthy(view)
         if self._looping and view.at_s - self._up_since_s < self._settings.loop_over_seconds:
             return self._up_in_a_loop(view)
         self._looping = False
@@ -193,7 +180,7 @@ class Detector:
             why = f"refused for {down_s:.0f} s; its process lives: it starts, or ends in its time"
             return unknown(why)
         gone = process is not None and process.alive is False
-        signs = (*down_witnesses.signs(view, self._dead_s), *self._gpus.evidence)
+        signs = (*down_witnesses.signs(view, self._health.failed_s), *self._gpus.evidence)
         if run.looks < self._settings.refused_looks and not (signs or gone):
             return unknown("refused at one look")
         if loading.attempts >= self._settings.loop_starts:
@@ -359,10 +346,14 @@ class Detector:
             ),
         )
 
-    def _dead(self) -> Verdict:
-        if self._dead_looks < self._settings.dead_looks:
-            return unknown("/health failed once")
-        gpus = self._gpus
-        return down_verdicts.dead(
-            self._dead_looks, tuple(gpus.evidence), needs_hands=gpus.needs_hands
-        )
+    def _unhealthy(self, view: View) -> Verdict:
+        health, looks, gpus = self._health, self._settings.dead_looks, self._gpus
+        if health.dead(view.at_s, looks, self._settings.silent_busy_seconds):
+            return down_verdicts.dead(
+                health.failed_looks, tuple(gpus.evidence), needs_hands=gpus.needs_hands
+            )
+        if health.serves(looks):
+            return down_verdicts.health_failing(health.failed_looks)
+        if health.told_dead:
+            return down_verdicts.alive_after_all(health.failed_looks)
+        return unknown(f"/health failed {health.failed_looks} times")

@@ -49,7 +49,7 @@ NAMES_SHOWN = 8
 
 _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
 
-_ANSWERS = frozenset(("engine_dead", "crash_loop"))
+_ANSWERS = frozenset(("engine_dead", "health_failing", "crash_loop"))
 """Causes of which only a server that has answered since can tell: no way to it does not explain them."""
 
 

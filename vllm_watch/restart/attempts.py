@@ -30,6 +30,9 @@ RENEW_SHARE = 1 / 3
 UNCERTAIN_SECONDS = 86400.0
 """How long after its call an uncertain attempt is verified again by each new start of the watcher."""
 
+AHEAD_SECONDS = 60.0
+"""An attempt that is later than that was made with another clock."""
+
 UNWATCHED_SECONDS = 3600.0
 """How long a resumed attempt waits for its target to be found: discovery takes seconds to minutes, and a pod
 that was evicted never comes back."""
@@ -75,6 +78,24 @@ class Attempts:
         """Return these attempts from the journal, each as it stands: the disk may not have taken it."""
         return self._pending.newest(stored)
 
+    async def of_now(self, attempts: Iterable[Attempt], now_t: float) -> tuple[Attempt, ...]:
+        """Return them, and set right what ended in the future: a clock that was a year ahead blocks for no year.
+
+        Such an attempt counts from now on, once; a person's resume after that ends it as any other.
+        """
+        known = []
+        for attempt in attempts:
+            ahead_s = attempt.acted_t - now_t
+            if ahead_s > AHEAD_SECONDS and not attempt.open and attempt.state != "dry_run":
+                text = f"{attempt.text} (the clock was {ahead_s:.0f} s ahead)".strip()
+                attempt = replace(  # noqa: PLW2901 - as it is from now on
+                    attempt, began_t=now_t, ended_t=now_t, text=text,
+                    called_t=None if attempt.called_t is None else now_t,
+                )  # fmt: skip
+                await self._put(attempt)
+            known.append(attempt)
+        return tuple(known)
+
     async def stop(self) -> None:
         """Stop waiting for them: what they did and have yet to show is in the journal."""
         tasks = [task for _, task in self._running.values()]
@@ -118,6 +139,7 @@ class Attempts:
                 self._not_resumed = error.cause
                 _log.error("journal_not_resumed", cause=error.cause, remedy=error.remedy)
             return
+        stored = await self.of_now(stored, time.time())
         seen = set(self._last)
         for attempt in reversed(stored):
             if attempt.id in self._ours or attempt.state == "dry_run":

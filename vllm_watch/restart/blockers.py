@@ -82,6 +82,10 @@ async def _get(
     document = json.loads(body)
     if document["status"] != "success":
         raise ValueError("does not answer with success")
+    if document.get(
+        "warnings"
+    ):  # Thanos and its like: a store did not answer, and may hold what blocks
+        raise ValueError(f"answers in part: {document['warnings']}")
     data: dict[str, Any] = document["data"]
     return data
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from vllm_watch.incidents.incident import ACTIVE, Incident
 from vllm_watch.restart.facts import Facts
 from vllm_watch.restart.request import RestartRequest
 from vllm_watch.settings import windows
@@ -56,12 +57,14 @@ def mode(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Re
 
 
 def trigger(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
-    """May this trigger ask, and does its reason still hold?"""
-    text = None
-    if request.trigger != "manual" and request.trigger not in settings.triggers:
+    """May this trigger ask, and is its reason there now?"""
+    if request.trigger == "manual":
+        return None
+    text = facts.stale
+    if request.trigger not in settings.triggers:
         text = f"a restart by {request.trigger} is switched off (restart.triggers)"
     elif request.trigger == "incident" or request.incident_id is not None:
-        text = _incident_refusal(request, facts)
+        text = _incident_refusal(request, facts) or text
     return None if text is None else Refusal(text)
 
 
@@ -69,17 +72,30 @@ def _incident_refusal(request: RestartRequest, facts: Facts) -> str | None:
     incident = facts.incident
     if incident is None:
         return "the incident is not known any more"
-    if not incident.open:
-        return "the incident has ended"
+    over = trouble_over(incident)
+    if over is not None:
+        return over
+    if incident.outlived:
+        return "another process has answered since, and the incident was not found in it"
+    if not incident.firing:
+        return "the last look did not find it"
     if request.person is not None:
         return None
     if not incident.advises_restart_of(request.target):
         return f"no restart is known to cure {_what(request)}"
     if facts.silenced:
         return "the incident was silenced by a person"
-    if incident.outlived:
-        return "another process has answered since, and the incident was not found in it"
     return None
+
+
+def trouble_over(incident: Incident) -> str | None:
+    """Say that there is nothing left to cure; None: there is."""
+    if not incident.open:
+        return "the incident has ended"
+    if incident.phase == ACTIVE:
+        return None
+    since = "" if incident.ended_t is None else f" since {clock(incident.ended_t)}"
+    return f"the trouble is over{since}; the incident only recovers"
 
 
 def _what(request: RestartRequest) -> str:

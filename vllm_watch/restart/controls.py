@@ -9,7 +9,7 @@ from typing import Any
 
 from vllm_watch.errors import JournalError
 from vllm_watch.restart.facts import Pause
-from vllm_watch.state.journal import LOST, Journal
+from vllm_watch.state.journal import LOST, Journal, approval
 
 SILENCES_MAX = 1000
 
@@ -21,6 +21,7 @@ class Controls:
         self._journal = journal
         self._version = f"version {version}"
         self._entries: dict[str, dict[str, Any]] = {}
+        self._void: set[str] = set()  # approvals that do not hold, and that the journal still has
         self.known = False
 
     async def load(self, now_t: float) -> None:
@@ -35,6 +36,7 @@ class Controls:
             self._entries = entries
             if self._version not in self._entries:
                 await self._set(self._version, {"t": now_t})
+            await self._forget_void()
         except JournalError:
             self.known = False
             return
@@ -85,6 +87,39 @@ class Controls:
             await self._set(ends_first, None)
         await self._set(name, {"actor": actor, "reason": reason, "until_t": until_t})
 
+    def approved_by(self, incident_id: str, target: str) -> str | None:
+        """Who has said yes to this restart, while that holds: until the hook is called, or the trouble is over."""
+        name = approval(incident_id, target)
+        actor = self._entries.get(name, {}).get("actor")
+        return str(actor) if actor is not None and name not in self._void else None
+
+    async def approve(self, incident_id: str, target: str, actor: str, now_t: float) -> None:
+        """A person's yes. Raises JournalError."""
+        name = approval(incident_id, target)
+        self._void.discard(name)
+        await self._set(name, {"actor": actor, "t": now_t})
+
+    def void_approvals(self, incident_id: str, target: str | None = None) -> None:
+        """No yes to this incident holds any more; the journal is told of it at the next load."""
+        names = [approval(incident_id, target or "")]
+        if target is None:
+            names = [each for each in self._entries if each.startswith(names[0])]
+        self._void.update(names)
+
+    async def _forget_void(self) -> None:
+        for name in list(self._void):
+            if name in self._entries:
+                await self._set(name, None)
+            self._void.discard(name)
+
+    def scheduled_t(self, target: str, schedule: str) -> float | None:
+        """The last time at which this schedule fell due."""
+        return self._number(f"schedule {schedule} {target}", "t")
+
+    async def set_scheduled(self, target: str, schedule: str, due_t: float) -> None:
+        """It has fallen due. Raises JournalError."""
+        await self._set(f"schedule {schedule} {target}", {"t": due_t})
+
     @property
     def breaker_reset_t(self) -> float:
         """When a person last resumed, which closes every breaker."""
@@ -102,6 +137,5 @@ class Controls:
         entry = self._entries.get(LOST)
         if entry is None:
             return None
-        return (
-            f"it was damaged ({entry.get('file')}), so what was spent is not known; resume to go on"
-        )
+        why = entry.get("why") or f"damaged: {entry.get('file')}"
+        return f"what was spent is not known ({why}); vllm-watch journal accept-loss, or resume to go on"

@@ -19,14 +19,12 @@ from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.targets import ManagedTarget, Targets
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
+from vllm_watch.support.printable import printable
 
 _log = structlog.get_logger()
 
 ASK_HOOK_SECONDS = 15.0
 """For a hook to say whether it can: it looks at processes and asks a supervisor, and changes nothing."""
-
-HISTORY_SECONDS = 7 * 86400.0
-"""What of the journal the guard is shown: budgets look back a day, breakers at the last attempt."""
 
 
 class Decider:
@@ -78,8 +76,11 @@ class Decider:
     ) -> Facts:
         now_t, name, controls = time.time(), request.target, self._controls
         refusal = await self._journal_refusal(now_t)
-        attempts = await self._others(managed.target.group, now_t, attempt_id)
-        busy, signals = self._attempts.busy(name), self._targets.signals(name)
+        attempts = await self._others(name, now_t, attempt_id)
+        busies = map(self._attempts.busy, self._targets.same_engine(name))
+        busy = next((each for each in busies if each is not None), None)
+        signals = self._targets.signals(name)
+        incident = self._targets.incident(request.incident_id)
         return Facts(
             t=now_t,
             state=None if signals is None else signals.state,
@@ -88,7 +89,8 @@ class Decider:
             breaker_reset_t=controls.breaker_reset_t,
             journal_refusal=refusal,
             pause=controls.pause(now_t),
-            incident=self._targets.incident(request.incident_id),
+            incident=incident,
+            stale=self._targets.stale(name, incident),
             silenced=controls.silenced(request.incident_id or "", now_t),
             startup_seconds=self._targets.startup_seconds(name),
             start_failure=self._targets.start_failure(name),
@@ -96,15 +98,14 @@ class Decider:
             version_first_t=controls.version_first_t,
         )
 
-    async def _others(
-        self, group: str, now_t: float, attempt_id: str
-    ) -> tuple[Attempt, ...] | None:
-        """The group's attempts but this one; None: the journal cannot be read."""
+    async def _others(self, name: str, now_t: float, attempt_id: str) -> tuple[Attempt, ...] | None:
+        """The history of a target but for this attempt; None: the journal cannot be read."""
         try:
-            stored = await self._journal.attempts(group, now_t - HISTORY_SECONDS)
+            stored = await self._journal.attempts(None, self._targets.history_since_t(now_t))
         except JournalError:
             return None
-        return self._attempts.newest(each for each in stored if each.id != attempt_id)
+        newest = self._attempts.newest(each for each in stored if each.id != attempt_id)
+        return self._targets.history(name, await self._attempts.of_now(newest, now_t))
 
     async def _journal_refusal(self, now_t: float) -> str | None:
         """Why nothing can be written down, or what was written is not all known, in words."""
@@ -131,7 +132,7 @@ class Decider:
         except Exception as error:  # noqa: BLE001 - a hook that cannot even say so is not called
             _log.exception("hook_broke", target=call.target, hook=name)
             return Answer(name=name, allows=None, text=f"it broke: {type(error).__name__}")
-        return Answer(name=name, allows=refusal is None, text=refusal or "it can")
+        return Answer(name=name, allows=refusal is None, text=printable(refusal or "it can"))
 
     async def _take(self, lock: Lock | None, attempt_id: str) -> Answer:
         if lock is None:

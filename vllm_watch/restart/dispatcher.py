@@ -17,7 +17,7 @@ from vllm_watch.errors import JournalError
 from vllm_watch.restart import guard
 from vllm_watch.restart.attempts import Attempts
 from vllm_watch.restart.backends import Backends
-from vllm_watch.restart.checks import clock
+from vllm_watch.restart.checks import clock, trouble_over
 from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.decider import Decider
 from vllm_watch.restart.evidence import EvidenceStore
@@ -37,6 +37,9 @@ AGAIN_SECONDS = 60.0
 """From an attempt that was given up before the call, or could not be written down, to the next asking:
 what was against it, and a readiness gate that was closed for nothing, must not come and go every few
 seconds."""
+
+NEXT_LOOK_SECONDS = 10.0
+"""How long a look that is due is waited for before a call is given up because the last one is old."""
 
 REQUESTS_MAX = 1000
 
@@ -87,8 +90,9 @@ class Dispatcher:
         if self._requests.pop(request.key, None) is not None:
             self._targets.mark_changed(request.target)
 
-    def incident_ended(self, incident_id: str) -> None:
-        """Withdraw what the incident has asked for."""
+    def trouble_over(self, incident_id: str) -> None:
+        """Withdraw what the incident has asked for, an approved request too."""
+        self._controls.void_approvals(incident_id)
         for pending in list(self._requests.values()):
             if pending.request.incident_id == incident_id:
                 self.withdraw(pending.request)
@@ -163,8 +167,10 @@ class Dispatcher:
         else:
             decision, attempt = await self._decide_and_begin(pending, managed)
             incident = self._targets.incident(request.incident_id)
-            ended = request.incident_id is not None and (incident is None or not incident.open)
-            void = decision.verdict == guard.OBSERVE or ended
+            over = request.incident_id is not None and (
+                incident is None or trouble_over(incident) is not None
+            )
+            void = decision.verdict == guard.OBSERVE or over
         if void:
             self._requests.pop(request.key, None)
         self._targets.mark_changed(request.target)
@@ -207,10 +213,13 @@ class Dispatcher:
                 held = await lock.renew()
                 if held.held is not True or not lock.still_ours():
                     return f"the lock was lost: {held.text}"
+            if self._targets.stale(request.target, None) is not None:
+                await self._targets.next_look(request.target, NEXT_LOOK_SECONDS)
             decision = await self._decider.decide(request, managed, attempt_id, lock)
             return None if decision.verdict == guard.ACT else f"{decision.check}: {decision.text}"
 
-        attempt = request.attempt(attempt_id, "intent", settings.hook, time.time())
+        address = managed.target.address
+        attempt = request.attempt(attempt_id, "intent", settings.hook, time.time(), address)
         call = self._decider.hook_call(request, managed, attempt_id)
         await self.attempts.begin(attempt, call, settings, hook, lock, objection)
         if pending is not None:
@@ -219,6 +228,8 @@ class Dispatcher:
 
     def _attempt_ended(self, attempt: Attempt) -> None:
         """One that was given up before the call has done nothing: its request waits on."""
+        if attempt.spent and attempt.incident_id is not None:
+            self._controls.void_approvals(attempt.incident_id, attempt.target)
         for pending in list(self._requests.values()):
             if pending.attempt_id != attempt.id:
                 continue

@@ -12,7 +12,7 @@ from typing import Any
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import guard
 from vllm_watch.restart.alertmanager import AlertRequests
-from vllm_watch.restart.checks import clock
+from vllm_watch.restart.checks import clock, trouble_over
 from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.dispatcher import Dispatcher
 from vllm_watch.restart.facts import Pause
@@ -59,27 +59,45 @@ class Operators:
             actor=caller.actor, asked_t=time.time(), override_reason=override_reason,
         )  # fmt: skip
         why = reason if override_reason is None else f"{reason}; override: {override_reason}"
-        return await self._now(caller, "restart", request, why)
+        status, reply = await self._now(caller, "restart", request, why)
+        over = self._trouble_over(target)
+        if status == ACCEPTED and over is not None:
+            return status, {**reply, "text": f"{reply['text']}; but {over}"}
+        return status, reply
+
+    def _trouble_over(self, target: str) -> str | None:
+        """Is what was wrong with the target over?"""
+        own = [each for each in self._targets.incidents() if each.target == target]
+        found = [trouble_over(each) for each in own]
+        return found[0] if found and None not in found else None
 
     async def approve(self, caller: Caller, incident_id: str) -> Reply:
         pending = self._dispatcher.waiting_for(incident_id)
         if pending is None:
             return self._nothing_to_approve(incident_id)
         approved = replace(pending.request, approved_by=caller.actor)
+        # Before it is decided: the call that it leads to uses it up, and a yes that is answered outlives this process.
+        await self._controls.approve(incident_id, approved.target, caller.actor, time.time())
         status, reply = await self._now(caller, "approve", approved, approved.reason)
         waits = reply.get("verdict") == guard.WAIT
         if waits and self._dispatcher.waiting_for(incident_id) is pending:
-            pending.request = approved  # the yes holds until the check passes, or the incident ends
+            status, reply = ACCEPTED, {**reply, "text": f"approved; it waits: {reply['text']}"}
+        if status == ACCEPTED:
+            pending.request = (
+                approved  # the yes holds until the hook is called, or the trouble is over
+            )
             self._targets.mark_changed(approved.target)
-            return ACCEPTED, {**reply, "text": f"approved; it waits: {reply['text']}"}
+        else:
+            self._controls.void_approvals(incident_id, approved.target)
         return status, reply
 
     def _nothing_to_approve(self, incident_id: str) -> Reply:
         incident = self._targets.incident(incident_id)
         if incident is None:
             return _not_found("There is no incident " + repr(incident_id[:100]))
-        if not incident.open:
-            return _refused("The incident has ended", _REMEDY)
+        over = trouble_over(incident)
+        if over is not None:
+            return _refused(over[0].upper() + over[1:], "Nothing is to be done; see its page")
         names = incident.restart_targets or (incident.target,)
         remedy = f"To restart all the same: vllm-watch restart {names[0]}"
         return _refused("No restart waits for this incident's approval", remedy)

@@ -22,7 +22,6 @@ from vllm_watch.errors import JournalError
 from vllm_watch.restart import checks
 from vllm_watch.restart.checks import DAY_SECONDS, HOUR_SECONDS
 from vllm_watch.restart.controls import Controls
-from vllm_watch.restart.decider import HISTORY_SECONDS
 from vllm_watch.restart.dispatcher import Dispatcher, PendingRequest
 from vllm_watch.restart.facts import Facts, Pause
 from vllm_watch.restart.request import RestartRequest
@@ -76,7 +75,8 @@ class PlanPublisher:
     async def read_attempts(self) -> None:
         """Read the journal's, each as it stands."""
         try:
-            stored = await self._journal.attempts(None, time.time() - HISTORY_SECONDS)
+            since_t = self._targets.history_since_t(time.time())
+            stored = await self._journal.attempts(None, since_t)
             self.attempts = self._dispatcher.attempts.newest(stored)
             trouble = self._journal.trouble or self._controls.history_lost
         except JournalError as error:
@@ -105,9 +105,7 @@ class PlanPublisher:
 
     def _plan(self, name: str, managed: ManagedTarget) -> RestartPlan:
         now_t, settings = time.time(), managed.settings
-        group = None if self.attempts is None else [
-            each for each in self.attempts if each.group == managed.target.group
-        ]  # fmt: skip
+        group = None if self.attempts is None else self._targets.history(name, self.attempts)
         own = [each for each in group or () if each.target == name]
         past = [_shown(each, each.text) for each in reversed(own) if not each.open][:PAST_MAX]
         payoffs = [each.payoff_ratio for each in own if each.payoff_ratio is not None]

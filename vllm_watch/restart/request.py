@@ -40,10 +40,12 @@ class RestartRequest:
         what = self.incident_id or self.schedule or self.trigger
         return f"{self.target} {self.trigger} {what}"
 
-    def attempt(self, attempt_id: str, state: str, hook: str, t: float) -> Attempt:
-        """Return the attempt that begins at Unix time `t` to do what was requested."""
+    def attempt(
+        self, attempt_id: str, state: str, hook: str, t: float, address: str = ""
+    ) -> Attempt:
+        """Return the attempt that begins at Unix time `t` to do what was requested; `address`: of the target."""
         return Attempt(
             id=attempt_id, target=self.target, group=self.group, trigger=self.trigger,
             hook=hook, reason=self.reason, actor=self.person or self.actor, state=state,
-            began_t=t, incident_id=self.incident_id,
+            began_t=t, incident_id=self.incident_id, address=address,
         )  # fmt: skip

@@ -35,6 +35,7 @@ from vllm_watch.settings.lock import HOOK_GRACE_SECONDS
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.state.attempt import Attempt
+from vllm_watch.support.printable import printable
 
 _log = structlog.get_logger()
 
@@ -107,6 +108,7 @@ class Restart:
 
     async def resume(self, before: verify.Before, since_s: float) -> Attempt:
         """Go on verifying what an earlier run of the watcher has begun; the hook is not called again."""
+        self._targets.acting(self.attempt.target, on=True)
         return await self._verify(before, time.monotonic() - since_s)
 
     async def give_up(self, text: str) -> Attempt:
@@ -162,12 +164,16 @@ class Restart:
 
     async def _call_hook(self, call: HookCall, hook: Hook, objection: Objection) -> HookResult:
         result = HookResult(outcome=FAILED, text="the hook was not called")
+        name = self.attempt.target
         for retry in range(RETRIES_MAX + 1):
             if retry:
+                self._targets.acting(name, on=False)
                 await asyncio.sleep(RETRY_SECONDS)
+                await self._targets.next_look(name, LOOK_SECONDS)
                 against = await self._object(objection)
                 if against is not None:
                     return replace(result, text=f"{result.text}; not called again: {against}")
+            self._targets.acting(name, on=True)
             limit = hook.timeout_seconds + HOOK_GRACE_SECONDS
             try:
                 async with asyncio.timeout(limit):
@@ -179,6 +185,7 @@ class Restart:
                 _log.exception("hook_broke", attempt=self.attempt.id, hook=self.attempt.hook)
                 text = f"the hook broke: {type(error).__name__}"
                 result = HookResult(outcome=UNCERTAIN, text=text)
+            result = replace(result, text=printable(result.text))
             self._show(result.text)
             if result.outcome != FAILED:
                 break

@@ -14,7 +14,7 @@ from vllm_watch import __version__
 from vllm_watch.board.board import Board
 from vllm_watch.board.restarts import RestartState
 from vllm_watch.config import Config
-from vllm_watch.incidents.incident import Incident, IncidentEvent
+from vllm_watch.incidents.incident import ACTIVE, Incident, IncidentEvent
 from vllm_watch.restart.backends import Backends
 from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.dispatcher import Dispatcher
@@ -24,6 +24,7 @@ from vllm_watch.restart.operators import Operators
 from vllm_watch.restart.plan import PlanPublisher
 from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.schedule import Schedule, condition
+from vllm_watch.restart.scheduled import Scheduled, reason
 from vllm_watch.restart.targets import Targets
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings
@@ -58,7 +59,8 @@ class Restarts:
             self.targets, self.journal, self._controls, self._backends,
             EvidenceStore(folder, evidence),
         )  # fmt: skip
-        self._schedule = Schedule(self._due)
+        self._scheduled = Scheduled(self._controls, self.journal)
+        self._schedule = Schedule(self._due, self._since)
         self._plan = PlanPublisher(
             board, self.targets, self.dispatcher, self._controls, self.journal, self._schedule
         )
@@ -66,7 +68,7 @@ class Restarts:
             self.targets, self.dispatcher, self._controls, self.journal, lasting=not self._passing
         )
         self._tasks: set[asyncio.Task[None]] = set()
-        self._opened = False
+        self._opened = self._started = False
         self.configure(config)
         board.restarts = RestartState(people=self._plan.people)
 
@@ -83,11 +85,13 @@ class Restarts:
 
     async def start(self) -> None:
         """Go on with what an earlier run left, and begin, once. The targets must be known."""
-        if self._tasks:
+        if self._started:
             return
+        self._started = True  # a reload may ask while the disk is read
         await self.open()
         await self.dispatcher.resume()
         self._schedule.start()
+        self._begin("suspension noticed", self.targets.tick())
         self._begin("restarts", self.dispatcher.run())
         self._begin("restarts shown", self._plan.run())
         self._begin("restarts wanted", self._look_on())
@@ -132,10 +136,10 @@ class Restarts:
     def saw(self, name: str, events: Sequence[IncidentEvent]) -> None:
         """A look at a target has ended, and led to these events."""
         for event in events:
-            if event.incident.open:
+            if event.incident.phase == ACTIVE and event.incident.open:
                 self._ask_for(event.incident)
             else:
-                self.dispatcher.incident_ended(event.incident.id)
+                self.dispatcher.trouble_over(event.incident.id)
         self.targets.looked(name)
 
     def silenced(self, incident_id: str) -> bool:
@@ -157,6 +161,7 @@ class Restarts:
                 target=name, group=managed.target.group, trigger="incident", reason=incident.summary,
                 asked_t=time.time(), engine=incident.engine, incident_id=incident.id,
                 kind=incident.kind, cause=incident.cause,
+                approved_by=self._controls.approved_by(incident.id, name),
             ))  # fmt: skip
 
     def _was_dry_run(self, incident_id: str) -> bool:
@@ -168,16 +173,33 @@ class Restarts:
         managed = self.targets.managed.get(name)
         if managed is None:
             return
+        now_t = time.time()
+        due_t = self._schedule.fell_due.get((name, schedule.name), now_t)
+        self._spawn(self._scheduled.note(name, schedule, due_t, now_t))
+        if now_t - due_t > schedule.misfire_seconds:
+            return
         against = condition(schedule, self.targets.signals(name))
         if against is not None:
             _log.info("schedule_left_out", target=name, schedule=schedule.name, because=against)
             return
-        now_t = time.time()
         self.dispatcher.submit(RestartRequest(
             target=name, group=managed.target.group, trigger="schedule",
-            reason=f"the schedule {schedule.name} is due", schedule=schedule.name,
-            asked_t=now_t, expires_t=now_t + schedule.misfire_seconds,
+            reason=reason(schedule), schedule=schedule.name,
+            asked_t=now_t, expires_t=due_t + schedule.misfire_seconds,
         ))  # fmt: skip
+
+    def _since(self, name: str, schedule: ScheduleSettings) -> float:
+        now_t = time.time()
+        if self._controls.known and self._controls.scheduled_t(name, schedule.name) is None:
+            self._spawn(
+                self._scheduled.note(name, schedule, now_t, now_t)
+            )  # from now on it can be missed
+        return self._scheduled.since_t(name, schedule, self._plan.attempts or (), now_t)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _look_on(self) -> None:
         while True:
@@ -186,6 +208,8 @@ class Restarts:
 
     async def _look(self) -> None:
         """What is open asks again: found before a restart of ours, or asked in vain."""
+        # Another program may have written meanwhile, and the file may be another.
+        await self._controls.load(time.time())
         for incident in self.targets.incidents():
             self._ask_for(incident)
         if self.journal.trouble is not None:

@@ -1,88 +1,104 @@
-"""Restarts at set times: when they fall due, and whether their conditions hold then.
+"""Restarts at set times: what falls due is told, and whether its conditions hold then.
 
-APScheduler keeps the times; it decides nothing: what falls due is a request that goes through the guard.
-An interval is counted from a fixed moment and not from our own start, so that a watcher that is
-restarted often does not put it off for ever.
+Nothing is decided here: what falls due is a request that goes through the guard. The clock on the wall is read every
+second, so that a clock that is set wakes what is due.
 """
 
+import asyncio
+import random
+import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
+from dataclasses import dataclass
 
-from apscheduler.job import Job
-from apscheduler.schedulers.asyncio import AsyncIOScheduler
-from apscheduler.triggers.base import BaseTrigger
-from apscheduler.triggers.cron import CronTrigger
-from apscheduler.triggers.interval import IntervalTrigger
+import structlog
 
+from vllm_watch.restart.due_times import last_due, next_due
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.restart_times import ScheduleSettings
 from vllm_watch.signals.records import TargetSignals
 
-_ANCHOR = datetime(2026, 1, 5, tzinfo=UTC)  # a Monday; every interval is counted from here
+_log = structlog.get_logger()
+
+TICK_SECONDS = 1.0
 
 Due = Callable[[str, ScheduleSettings], None]  # target's name, what fell due
+Since = Callable[[str, ScheduleSettings], float]  # from when on its times count, in Unix seconds
+
+
+@dataclass(slots=True)
+class _Timer:
+    target: str
+    schedule: ScheduleSettings
+    zone: str
+    due_t: float | None = None  # the next time; None: it never falls due again
+    at_t: float = 0.0  # ... with its jitter
+
+    def wait_for_next(self, after_t: float) -> None:
+        """The next time is the first one after this."""
+        self.due_t = next_due(self.schedule, self.zone, after_t)
+        jitter_s = random.uniform(0.0, self.schedule.jitter_seconds)  # noqa: S311 - it spreads a fleet
+        self.at_t = (self.due_t or 0.0) + jitter_s
 
 
 class Schedule:
     """The times of all targets' schedules. Times pass only between `start` and `stop`."""
 
-    def __init__(self, due: Due) -> None:
+    def __init__(self, due: Due, since: Since = lambda *_: time.time()) -> None:
         """`due` is called on the event loop; it must not block."""
+        self.fell_due: dict[
+            tuple[str, str], float
+        ] = {}  # target, schedule: the time that fell due last
         self._due = due
-        self._scheduler = AsyncIOScheduler(timezone=UTC)
+        self._since = since
+        self._timers: dict[str, _Timer] = {}
+        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Begin. Needs a running event loop."""
-        self._scheduler.start()
+        self._task = asyncio.create_task(self._run(), name="schedules")
 
     def stop(self) -> None:
         """End; nothing falls due any more."""
-        if self._scheduler.running:
-            self._scheduler.shutdown(wait=False)
+        if self._task is not None:
+            self._task.cancel()
 
     def set(self, targets: Iterable[tuple[str, RestartSettings]]) -> None:
         """Take these in place of all that was set before; a time that did not change goes on."""
-        wanted: set[str] = set()
+        before, self._timers = self._timers, {}
         for target, restart in targets:
             for each in restart.schedules:
                 made_of = f"{target}\n{each.model_dump_json()}\n{restart.time_zone}"
-                wanted.add(made_of)
-                if self._scheduler.get_job(made_of) is None:
-                    self._add(made_of, target, restart.time_zone, each)
-        for job in self._scheduler.get_jobs():
-            if job.id not in wanted:
-                job.remove()
-
-    def _add(self, made_of: str, target: str, zone: str, schedule: ScheduleSettings) -> None:
-        self._scheduler.add_job(
-            self._fall_due, _trigger(schedule, zone), args=(target, schedule), id=made_of, name=target,
-            coalesce=True, max_instances=1, misfire_grace_time=max(1, int(schedule.misfire_seconds)),
-        )  # fmt: skip
-
-    async def _fall_due(self, target: str, schedule: ScheduleSettings) -> None:
-        self._due(target, schedule)
+                timer = before.get(made_of)
+                if timer is None:
+                    timer = _Timer(target, each, restart.time_zone)
+                    timer.wait_for_next(self._since(target, each))
+                self._timers[made_of] = timer
 
     def next_t(self, target: str) -> float | None:
         """Return when the target's next restart falls due (Unix seconds); None: never."""
-        times = [_next(job) for job in self._scheduler.get_jobs() if job.name == target]
-        return min((t for t in times if t is not None), default=None)
+        times = [
+            each.at_t for each in self._timers.values() if each.target == target and each.due_t
+        ]
+        return min(times, default=None)
 
+    async def _run(self) -> None:
+        while True:
+            for timer in list(self._timers.values()):
+                try:
+                    self._look(timer, time.time())
+                except Exception:  # noqa: BLE001 - the other schedules go on
+                    _log.exception(
+                        "schedule_broke", target=timer.target, schedule=timer.schedule.name
+                    )
+            await asyncio.sleep(TICK_SECONDS)
 
-def _next(job: Job) -> float | None:
-    moment: datetime | None = getattr(job, "next_run_time", None)  # absent before the start
-    return None if moment is None else moment.timestamp()
-
-
-def _trigger(schedule: ScheduleSettings, zone: str) -> BaseTrigger:
-    jitter = int(schedule.jitter_seconds) or None
-    if schedule.interval_seconds is not None:
-        return IntervalTrigger(
-            seconds=int(schedule.interval_seconds), start_date=_ANCHOR, timezone=UTC, jitter=jitter
-        )
-    trigger = CronTrigger.from_crontab(schedule.cron, timezone=ZoneInfo(zone))
-    trigger.jitter = jitter
-    return trigger
+    def _look(self, timer: _Timer, now_t: float) -> None:
+        if timer.due_t is None or now_t < timer.at_t:
+            return
+        due_t = last_due(timer.schedule, timer.zone, timer.due_t, now_t)
+        timer.wait_for_next(max(now_t, due_t))
+        self.fell_due[timer.target, timer.schedule.name] = due_t
+        self._due(timer.target, timer.schedule)
 
 
 def condition(schedule: ScheduleSettings, signals: TargetSignals | None) -> str | None:

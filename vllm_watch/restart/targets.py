@@ -6,7 +6,7 @@ All of it is read from the board, that is from what people are shown: what is no
 import asyncio
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vllm_watch.board.board import Board, TargetEntry
 from vllm_watch.incidents.incident import Incident
@@ -24,6 +24,14 @@ HEALTHY = frozenset(("idle", "serving", "prefilling", "overloaded"))
 
 FRESH_LOOKS, FRESH_SECONDS_MIN = 3.0, 30.0
 """A peer's last look counts for so many of its intervals, and at least for so long; then it is unknown."""
+
+
+HISTORY_SECONDS = 7 * 86400.0
+"""What of the journal the guard is shown: budgets look back a day, breakers at the last attempt. Further back where
+an incident has been open for longer: what was tried for it is not forgotten."""
+
+TICK_SECONDS, SUSPENDED_SECONDS = 0.5, 2.5
+"""The event loop says so often that it runs; silent for that long, the process was suspended."""
 
 
 @dataclass(slots=True)
@@ -46,6 +54,8 @@ class Targets:
         self._next_looks: dict[str, asyncio.Event] = {}
         self._changed: set[str] = set()
         self._change = asyncio.Event()
+        self._ticked_s: float | None = None  # monotonic; None: nobody ticks
+        self._resumed_s = float("-inf")  # monotonic: when the last suspension of this process ended
 
     def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:
         """These, and no others, are watched from now on."""
@@ -84,6 +94,35 @@ class Targets:
         entry = self._board.targets.get(name)
         return None if entry is None else entry.signals
 
+    async def tick(self) -> None:
+        """Notice when this process is suspended, until cancelled."""
+        while True:
+            self._notice_suspension()
+            self._ticked_s = time.monotonic()
+            await asyncio.sleep(TICK_SECONDS)
+
+    def _notice_suspension(self) -> None:
+        now_s = time.monotonic()
+        if self._ticked_s is not None and now_s - self._ticked_s > SUSPENDED_SECONDS:
+            self._resumed_s = now_s
+
+    def stale(self, name: str, incident: Incident | None) -> str | None:
+        """Why the last look at the target, or at what the incident is of, says nothing of now; None: it does."""
+        self._notice_suspension()
+        entries = [self._board.targets.get(name)]
+        if incident is not None:
+            entries.append(self._board.entry(incident.target))
+        for entry in entries:
+            looked = None if entry is None else entry.looked
+            if looked is None:
+                return "there was no look since vllm-watch started"
+            if looked.monotonic_s < self._resumed_s:
+                return "there was no look since vllm-watch was suspended"
+            against = looked.stale()
+            if against is not None:
+                return against
+        return None
+
     def incident(self, incident_id: str | None) -> Incident | None:
         """The incident of this id; None: there is none, or it ended too long ago."""
         return None if incident_id is None else self._board.incidents.find(incident_id)
@@ -110,9 +149,10 @@ class Targets:
         own = self.managed.get(name)
         if own is None:
             return None
+        engine = self.same_engine(name)
         healthy, unknown, total = 0, 0, max(1, self._engines(name).healthy)
         for other, managed in self.managed.items():
-            if other == name or managed.target.group != own.target.group:
+            if other in engine or managed.target.group != own.target.group:
                 continue
             engines = self._engines(other)
             healthy += 0 if managed.restarting or managed.draining else engines.healthy
@@ -162,16 +202,74 @@ class Targets:
         )
         return next(loops, None)
 
+    # --- who is who
+
+    def same_engine(self, name: str) -> frozenset[str]:
+        """The names under which the target's engine is watched: of one address, or of one process."""
+        own = self.managed.get(name)
+        if own is None:
+            return frozenset((name,))
+        address, process = own.target.address, self._process(name)
+        return frozenset(
+            other
+            for other, managed in self.managed.items()
+            if other == name
+            or (address and managed.target.address == address)
+            or (process is not None and self._process(other) == process)
+        )
+
+    def _process(self, name: str) -> tuple[object, ...] | None:
+        """When its process started, to 10 ms, and what it serves. Two pods are two: in a large fleet some start together."""
+        signals, managed = self.signals(name), self.managed[name]
+        if signals is None or not signals.up or managed.target.pod:
+            return None
+        known = signals.process_start_time is not None and signals.models
+        return (signals.process_start_time, signals.version, signals.models) if known else None
+
+    def history_since_t(self, now_t: float) -> float:
+        """From when on attempts still count, in Unix seconds."""
+        opened = (each.opened_t for each in self.incidents())
+        return min((now_t, *opened)) - HISTORY_SECONDS
+
+    def history(self, name: str, attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
+        """Those that count for the target: of its group, whatever that was called, or of its engine under another name.
+
+        The latter are returned under its own name.
+        """
+        own, engine = self.managed.get(name), self.same_engine(name)
+        if own is None:
+            return ()
+        group = own.target.group
+        members = engine.union(
+            other for other, managed in self.managed.items() if managed.target.group == group
+        )
+        addresses = {self.managed[each].target.address for each in members if each in self.managed}
+        return tuple(
+            replace(each, target=name)
+            if each.target in engine or (each.address and each.address == own.target.address)
+            else each
+            for each in attempts
+            if each.group == group or each.target in members or each.address in addresses - {""}
+        )
+
     # --- what is being done
 
     def restarting(self, name: str, attempt: Attempt | None = None) -> None:
         """A restart of it begins; with `attempt`, that one has ended."""
-        managed, entry = self.managed.get(name), self._board.targets.get(name)
+        managed = self.managed.get(name)
         if managed is not None:
             managed.restarting = attempt is None
-        if managed is not None and entry is not None:
-            missing = None if attempt is None else _missing(attempt)
-            entry.restart_news = RestartNews(under_way=attempt is None, missing=missing)
+        if attempt is not None:
+            self._tell_judgement(name, RestartNews(missing=_missing(attempt)))
+
+    def acting(self, name: str, *, on: bool) -> None:
+        """From now on the hook ends it, and its silence is no trouble; or the hook did nothing."""
+        self._tell_judgement(name, RestartNews(under_way=on))
+
+    def _tell_judgement(self, name: str, news: RestartNews) -> None:
+        entry = self._board.targets.get(name)
+        if name in self.managed and entry is not None:
+            entry.restart_news = news
 
     def draining(self, name: str, *, on: bool) -> None:
         """From now on its readiness gate says no, or no more."""

@@ -1,6 +1,9 @@
 """Which server is watched: the identity that labels, paths and hooks carry."""
 
 from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 WATCHER = "vllm-watch"
 """The name under which the watcher reports what is wrong with itself or with what all targets share; no
@@ -24,3 +27,13 @@ class Target:
     namespace: str = ""
     pod: str = ""
     node: str = ""
+
+    @property
+    def address(self) -> str:
+        """Host and port, the same for every way to write this host; "" for a pod, whose address another takes over."""
+        if self.pod:
+            return ""
+        parts = urlsplit(self.url)
+        host = (parts.hostname or "").lower()
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        return f"{'localhost' if host in _LOOPBACK else host}:{port}"

@@ -1,6 +1,8 @@
 """The restart hooks that can be configured: one list per kind, one model per kind."""
 
+import json
 import re
+import shutil
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -50,6 +52,17 @@ def _too_short(key: str, seconds: float, more: float, timeout: float) -> Problem
     return Problem((key,), cause, remedy)
 
 
+def _argv(value: tuple[str, ...]) -> tuple[str, ...]:
+    program = value[0]
+    if len(value) == 1 and len(program.split()) > 1 and shutil.which(program) is None:
+        written = json.dumps(program.split())
+        raise problem(
+            f"{quoted(program)} is one word, and no program",
+            f"write each word by itself: {written}",
+        )
+    return value
+
+
 class HookSettings(Settings):
     """What every kind has."""
 
@@ -64,7 +77,7 @@ class HookSettings(Settings):
 class CommandHook(HookSettings):
     """A command, without a shell. It is told everything in its environment (`VLLM_WATCH_*`)."""
 
-    argv: tuple[str, ...] = Field(min_length=1, max_length=100)
+    argv: Annotated[tuple[str, ...], AfterValidator(_argv)] = Field(min_length=1, max_length=100)
     """The program (absolute path) and its arguments."""
 
     environment: tuple[str, ...] = Field(("PATH", "HOME", "LANG"), max_length=100)

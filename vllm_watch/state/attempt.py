@@ -42,6 +42,7 @@ class Attempt:
     incident_id: str | None = None
     payoff_ratio: float | None = None  # throughput after ÷ before, where both are known
     text: str = ""  # how it stands, or how it ended, in words
+    address: str = ""  # of the target, host:port; "" where that is no identity
     before: Mapping[str, Any] | None = None  # verify.Before as JSON holds it, from the call on
 
     @property

@@ -8,7 +8,8 @@ from pathlib import Path
 import structlog
 
 from vllm_watch.errors import StateError
-from vllm_watch.state import file, schema
+from vllm_watch.state import file, schema, seal
+from vllm_watch.state.seal import Seal
 
 _log = structlog.get_logger()
 
@@ -25,26 +26,62 @@ class Connection:
         self.folder = folder or Path(":memory:")
         self.files = 0  # grows when the file was moved away: what was written is gone then
         self.closing = False  # no lock is waited for any more
+        self.loss: str | None = None  # what the file that is open has lost, in words
+        self._seal: Seal | None = None  # of the last durable write
         self._memory = folder is None
         self._own = own and folder is not None
         self._db: sqlite3.Connection | None = None
-        self._inode: int | None = None
+        self._inodes: tuple[int | None, int | None] = (None, None)  # of the file and its -wal
         self._lock: int | None = None
         self._lock_until_s: float | None = None
 
     def open(self) -> tuple[sqlite3.Connection, bool]:
         """Return it, and whether it is a new one. Raises StateError, OSError or sqlite3.Error."""
-        if self._db is not None and self._inode != self._file_inode():
-            self.close()  # it was moved aside, or removed
-            self.files += 1
+        if self._db is not None and not self._in_place(self._db):
+            self.close()
         if self._db is not None:
             return self._db, False
         if self._own and self._lock is None:
             self._lock = self._locked()
         self._db = self._connected()
         self._db.execute("PRAGMA synchronous = FULL")
-        self._inode = self._file_inode()
+        self._inodes = self._inodes_now()
+        if not self._memory:
+            self.loss = self._loss(self._db)
         return self._db, True
+
+    def _loss(self, db: sqlite3.Connection) -> str | None:
+        try:
+            return seal.loss(db, seal.marked(self.folder) or self._seal)
+        except sqlite3.DatabaseError as error:
+            if self._own:
+                raise
+            return str(error)  # whose file it is moves it aside
+
+    def _in_place(self, db: sqlite3.Connection) -> bool:
+        """Is what we have open still what stands in the folder?"""
+        file_inode, wal_inode = self._inodes_now()
+        if file_inode != self._inodes[0]:
+            self.files += 1  # it was moved aside, or removed
+            return False
+        if self._inodes[1] not in (None, wal_inode):
+            # What stands in a -wal that was removed is known to this connection alone.
+            _log.error("wal_removed", folder=str(self.folder))
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return False
+        self._inodes = file_inode, wal_inode
+        return True
+
+    def count(self, db: sqlite3.Connection) -> Seal:
+        """One more durable write, in its transaction; `mark` it once that is on the disk."""
+        marker = seal.marked(self.folder) if self.loss is not None and self._own else None
+        return seal.count(db, 0 if marker is None else marker.writes)
+
+    def mark(self, written: Seal) -> None:
+        """Tell the marker of a write that is on the disk. Raises OSError."""
+        if self._own:
+            seal.mark(self.folder, written)
+            self._seal, self.loss = written, None
 
     def close(self) -> None:
         """A failure leaves nothing half done behind: the next try has a connection of its own."""
@@ -88,8 +125,14 @@ class Connection:
                     raise
                 time.sleep(0.2)
 
-    def _file_inode(self) -> int | None:
-        try:
-            return None if self._memory else (self.folder / file.NAME).stat().st_ino
-        except FileNotFoundError:
-            return None
+    def _inodes_now(self) -> tuple[int | None, int | None]:
+        if self._memory:
+            return None, None
+        return _inode(self.folder / file.NAME), _inode(self.folder / f"{file.NAME}-wal")
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from vllm_watch.errors import JournalError, StateError
-from vllm_watch.state import file
+from vllm_watch.state import file, seal
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.columns import packed, unpacked
 from vllm_watch.state.worker import Worker
@@ -30,10 +30,15 @@ KEPT_MAX = 20_000
 """... and at most so many of each, of some 1 KB."""
 
 LOST = "history_lost"
-"""Standing entry: a damaged file was replaced, so nobody knows what was spent; a person must resume."""
+"""Standing entry: something that was written is gone, so nobody knows what was spent; a person must accept that."""
 
 _BEGUN = "begun"
 """Standing entry: since when this file is kept."""
+
+
+def approval(incident_id: str, target: str) -> str:
+    """The standing entry of a person's yes to a restart."""
+    return f"approval {incident_id} {target}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +82,28 @@ class Journal:
             await self._worker.close()
 
     async def write(self, attempt: Attempt) -> None:
-        """Insert the attempt, or replace what is known of its id."""
+        """Insert the attempt, or replace what is known of its id. Its call uses up the yes that it had."""
+        spent = approval(attempt.incident_id or "", attempt.target) if attempt.spent else None
+
+        def changed(db: sqlite3.Connection) -> None:
+            if spent is not None:
+                db.execute("DELETE FROM standing WHERE name = ?", (spent,))
+            seal.renew(db)
+
         await self._write(
             "INSERT OR REPLACE INTO attempt VALUES (?, ?, ?, ?, ?, ?)",
             attempt.id, attempt.target, attempt.group, attempt.state, attempt.began_t, asdict(attempt),
+            changed=changed,
         )  # fmt: skip
 
     async def note(self, entry: Entry) -> None:
         """Write down what somebody wanted."""
-        await self._write("INSERT INTO audit (t, said) VALUES (?, ?)", entry.t, asdict(entry))
+        await self._write(
+            "INSERT INTO audit (t, said) VALUES (?, ?)",
+            entry.t,
+            asdict(entry),
+            changed=seal.noted,
+        )
 
     async def set(self, name: str, said: Mapping[str, Any] | None) -> None:
         """Have this hold from now on; None ends it."""
@@ -98,6 +116,22 @@ class Journal:
         """All that holds, by name."""
         rows = await self._rows("SELECT name, said FROM standing ORDER BY rowid")
         return {name: self._read(said, dict) for name, said in rows}
+
+    async def loss(self) -> str | None:
+        """What of the history was lost and is not accepted yet, in words."""
+        lost = (await self.standing()).get(LOST)
+        return None if lost is None else str(lost.get("why") or f"damaged: {lost.get('file')}")
+
+    async def accept_loss(self, actor: str, reason: str) -> str | None:
+        """Go on without what was lost, which is returned; None: nothing was. Raises JournalError."""
+        lost = await self.loss()
+        if lost is not None:
+            await self.set(LOST, None)
+            await self.note(Entry(
+                t=time.time(), actor=actor, source="cli", action="accept_loss", reason=reason, before=lost,
+                after="the lost history is accepted",
+            ))  # fmt: skip
+        return lost
 
     async def attempts(self, group: str | None = None, since_t: float = 0.0) -> tuple[Attempt, ...]:
         """The attempts that began since then, of one group or of all, oldest first."""
@@ -126,10 +160,16 @@ class Journal:
     async def _rows(self, select: str, *values: object) -> list[Any]:
         return await self._do(lambda db: db.execute(select, values).fetchall(), writes=False)
 
-    async def _write(self, statement: str, *values: object) -> None:
+    async def _write(
+        self,
+        statement: str,
+        *values: object,
+        changed: Callable[[sqlite3.Connection], None] = seal.renew,
+    ) -> None:
         def write(db: sqlite3.Connection) -> None:
             columns = [packed(each) if isinstance(each, Mapping) else each for each in values]
             db.execute(statement, columns)
+            changed(db)
 
         await self._do(write)
 
@@ -149,16 +189,18 @@ class Journal:
     # --- in the worker's thread
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """A file that took the place of a damaged one knows nothing of what was spent."""
+        """A file that has lost something, or took the place of a damaged one, does not know what was spent."""
         (known,) = db.execute("SELECT count(*) FROM standing WHERE name = ?", (_BEGUN,)).fetchone()
-        if known:
-            return
         folder, insert = self._worker.folder, "INSERT OR REPLACE INTO standing VALUES (?, ?)"
-        damaged = sorted(folder.glob(f"{file.NAME}.damaged-*"))
+        why = self._worker.connection.loss
+        damaged = () if known else sorted(folder.glob(f"{file.NAME}.damaged-*"))
         if damaged:
-            said = {"t": time.time(), "file": str(damaged[-1])}
-            db.execute(insert, (LOST, packed(said)))
-        db.execute(insert, (_BEGUN, packed({"t": time.time()})))
+            why = f"the state file was damaged, and is now {damaged[-1]}"
+        if why is not None:
+            db.execute(insert, (LOST, packed({"t": time.time(), "why": why})))
+        if not known:
+            db.execute(insert, (_BEGUN, packed({"t": time.time()})))
+        seal.renew(db, pruned=True)
 
     def prune(self, db: sqlite3.Connection, t: float) -> None:
         """What is older or more than an audit asks for goes."""
@@ -170,6 +212,7 @@ class Journal:
                 f" (SELECT rowid FROM {table} ORDER BY {column} DESC LIMIT ?)",
                 (KEPT_MAX,),
             )
+        seal.renew(db, pruned=True)
 
 
 class PassingJournal(Journal):

@@ -68,6 +68,16 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (notifier, matter, phase)
     );
     """,
+    # 5: whether all that was written is there (seal.py). One row.
+    """
+    CREATE TABLE seal (
+        generation TEXT NOT NULL,
+        writes INTEGER NOT NULL,   -- durable ones
+        held INTEGER,              -- sum over what the guard decides on; NULL: not reckoned yet
+        noted INTEGER              -- ... over the table audit, row by row
+    );
+    INSERT INTO seal VALUES (lower(hex(randomblob(16))), 0, NULL, NULL);
+    """,
 )
 
 

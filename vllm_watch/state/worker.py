@@ -238,11 +238,14 @@ class Worker:
         db.execute("BEGIN IMMEDIATE")
         try:
             yield db
+            written = self.connection.count(db) if durable else None
             db.execute("COMMIT")
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 db.execute("ROLLBACK")
             raise
+        if written is not None:
+            self.connection.mark(written)
 
     def _connected(self) -> sqlite3.Connection:
         try:
@@ -252,6 +255,10 @@ class Worker:
                 raise
             self.report(troubles.of(error, self.folder))
             db, new = self.connection.open()
+        else:
+            if new and self.connection.loss is not None:
+                cause = f"the history in {self.folder} is damaged: {self.connection.loss}"
+                self.report(Trouble("damaged", cause, "Look at the disk; see vllm-watch journal"))
         if new:
             for table in self.tables:
                 table.begin(db)

@@ -29,6 +29,11 @@ STORY = Story(
             first_step="Restart it unless a GPU is lost: the API server does not bring its engine back.",
             restart="No restart is advised: a GPU needs repair first.",
         ),
+        "health_failing": Cause(
+            "health check fails while it serves", "its health check fails, and tokens flow",
+            first_step="Ask /health by hand and read the API server's log; users are served meanwhile.",
+            restart="No restart is advised: it serves, and a restart would cut its requests off.",
+        ),
         "crash_loop": Cause(
             "crash loop", "it keeps restarting and does not stay up",
             first_step="Do not restart it: fix the first error in its log, vllm-watch diagnose LOG.",

@@ -8,6 +8,7 @@ from typing import Protocol
 import structlog
 
 from vllm_watch.board.board import Board
+from vllm_watch.board.looked import Looked
 from vllm_watch.config import Config
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.samples.gpu import GpuReading, GpuSample
@@ -63,12 +64,12 @@ class HostLoop:
     async def run(self) -> None:
         """Poll until cancelled."""
         while True:
-            began_s = time.monotonic()
+            looked = Looked.now()
             try:
-                self._take(await self._source.read())
+                self._take(await self._source.read(), looked)
             except Exception:  # noqa: BLE001 - the engines go on being watched
                 _log.exception("gpu_poll_failed")
-            left = self._config.gpu.interval_seconds - (time.monotonic() - began_s)
+            left = self._config.gpu.interval_seconds - (time.monotonic() - looked.monotonic_s)
             await asyncio.sleep(max(0.1, left))
 
     async def configure(self, config: Config) -> None:
@@ -88,7 +89,7 @@ class HostLoop:
         """End what the source runs in the background."""
         await self._source.close()
 
-    def _take(self, reading: GpuReading) -> None:
+    def _take(self, reading: GpuReading, looked: Looked) -> None:
         if self._config.gpu.enabled == "off":
             return
         self._board.call("nvml", "", reading.status, reading.duration_s, reading.t)
@@ -98,7 +99,8 @@ class HostLoop:
         events = []
         if gpus is not None:
             events = self.watch.look(reading.t, time.monotonic(), gpus, self._servers())
-        self._publisher.host(reading, self.watch, events)
+        interval_s = self._config.gpu.interval_seconds
+        self._publisher.host(reading, self.watch, events, looked.ended(interval_s, interval_s))
         self._recorder.observe_gpus(standing)
         self.gpus = gpus
         for slug, error in self.watch.failures.items():

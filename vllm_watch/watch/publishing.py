@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from vllm_watch.board.board import Board
+from vllm_watch.board.looked import Looked
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.incidents.incident import OPENED, RESOLVED, IncidentEvent
 from vllm_watch.samples.gpu import GpuReading
@@ -58,9 +59,10 @@ class Publisher:
         look: Look,
         signals: TargetSignals,
         events: Sequence[IncidentEvent],
+        looked: Looked,
         late_s: float,
     ) -> None:
-        """Show one look at a target. `late_s`: how much later than planned it began."""
+        """Show one look at a target, with when it was made. `late_s`: how much later than planned it began."""
         self._memory.keep(watch, target.group, events)
         self._recorder.observe(look.observation, look.body, look.lines)
         host = target.node or urlsplit(target.url).hostname or ""
@@ -73,14 +75,18 @@ class Publisher:
         told = self._fleet.take(look.observation, host, events, late_s, explained)
         self._board.publish(
             signals, incidents=map(self._fleet.shown, watch.incidents), events=told,
-            calls=look.calls, late_seconds=late_s,
+            calls=look.calls, looked=looked, late_seconds=late_s,
         )  # fmt: skip
         self._tell(target.name, told)
 
-    def host(self, reading: GpuReading, watch: HostWatch, events: Sequence[IncidentEvent]) -> None:
+    def host(
+        self, reading: GpuReading, watch: HostWatch, events: Sequence[IncidentEvent], looked: Looked
+    ) -> None:
         """Show one look at the GPUs of this host."""
         self._memory.keep(watch, watch.target, events)
-        self._board.publish_gpus(reading, watch.holders, incidents=watch.incidents, events=events)
+        self._board.publish_gpus(
+            reading, watch.holders, incidents=watch.incidents, events=events, looked=looked
+        )
         self._tell(watch.target, events)
 
     def end_host(self, watch: HostWatch) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 
 from vllm_watch.board.board import Board
+from vllm_watch.board.looked import Looked
 from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.record import changed
@@ -62,6 +63,7 @@ class TargetLoop:
         """`cpu` is asked only of a target on this host; so is `host`."""
         self.target = target
         self._interval_seconds = scrape.interval_seconds
+        self._timeout_seconds = scrape.timeout_seconds
         self._source = source
         self._watch = watch
         self._board = board
@@ -123,6 +125,7 @@ class TargetLoop:
             tick = max(tick + 1, passed)
 
     async def _look(self) -> None:
+        looked = Looked.now()
         look = await self._all_seen(await self._source.observe())
         events: Sequence[IncidentEvent] = []
         try:
@@ -141,7 +144,8 @@ class TargetLoop:
             signals = _not_judged(look.observation)
         if signals is not None:
             late_s = self.lateness_seconds[-1]
-            self._publisher.look(self.target, self._watch, look, signals, events, late_s)
+            looked = looked.ended(self._interval_seconds, self._timeout_seconds)
+            self._publisher.look(self.target, self._watch, look, signals, events, looked, late_s)
             self._tell(look.observation, signals)
         self._send_canary(look.observation)
         self._tell_failures()

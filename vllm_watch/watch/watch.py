@@ -335,11 +335,11 @@ def _moment(at_s: float, signals: TargetSignals) -> Moment:
 
 
 def _with_states(signals: TargetSignals, incidents: Sequence[Incident]) -> TargetSignals:
-    """What an engine shows follows what was found to be wrong with it."""
+    """What an engine shows follows what was found to be wrong with it; one that serves is not down."""
     said: dict[str, tuple[str, str]] = {}
     for kind, word in reversed(STATE_OF.items()):
         for incident in incidents:
-            if incident.kind == kind:
+            if incident.kind == kind and incident.cause != "health_failing":
                 which = signals.engines if incident.engine is None else (incident.engine,)
                 said |= dict.fromkeys(which, (word, incident.summary))
     other = {

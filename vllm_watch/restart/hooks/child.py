@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vllm_watch.restart.hooks import reaper
+from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 OUTPUT_BYTES_MAX = 16 << 20
@@ -155,7 +156,8 @@ class _Output:
 
     def tail(self) -> str:
         """Return the end of what was said."""
-        return redacted(self._last().decode(errors="replace").replace("\0", "").strip())
+        said = self._last().decode(errors="replace").replace("\0", "").strip()
+        return printable(redacted(said))
 
     def _last(self) -> bytes:
         position = os.lseek(self.descriptor, 0, os.SEEK_CUR)

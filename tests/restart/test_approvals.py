@@ -1,0 +1,85 @@
+"""A person's yes: it outlives the watcher that answered it, serves for one call, and ends with the trouble."""
+
+import signal
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.daemon_process import daemon
+from tests.restart.site import Site, ask, is_up
+from tests.restart.station import station
+from tests.restart.test_daemon_restarts import ill, last, until, waiting
+from tests.restart.test_targets import ATTEMPT
+
+
+@pytest.fixture
+def site(tmp_path):
+    with Site(tmp_path) as running:
+        yield running
+
+
+async def test_a_yes_outlives_the_watcher(site):
+    """It waited for the end of a pause; the next watcher asks nobody again, and calls the hook once."""
+    path = site.configure("approve")
+    async with daemon("--config", path) as process:
+        await until(process, is_up)
+        incident = await ill(process, site)
+        await until(process, waiting)
+        await ask(process, "/api/v1/pause", {"reason": "a demo", "minutes": 0.15})
+        code, said = await ask(process, f"/api/v1/incidents/{incident}/approve")
+        assert (code, said["text"][:9]) == (202, "approved;")
+        await process.end(signal.SIGKILL)
+    async with daemon("--config", path) as process:
+        status = await until(process, lambda s: last(s).get("state") == "helped")
+        assert (last(status)["actor"], last(status)["incident_id"]) == ("anna", incident)
+        assert len(site.calls) == 1
+
+
+async def approved(one, incident):
+    """It waits: restarts are paused."""
+    assert (await one.ask("/api/v1/pause", {"reason": "x", "minutes": 60}))[0] == 200
+    await one.decided()
+    code, said = await one.ask(f"/api/v1/incidents/{incident}/approve")
+    assert code == 202, said
+
+
+async def holds(one):
+    return [name for name in await one.journal.standing() if name.startswith("approval ")]
+
+
+async def test_a_yes_ends_with_the_trouble(tmp_path):
+    """What comes back asks again."""
+    async with station(tmp_path) as one:
+        incident = one.incident()
+        await approved(one, incident)
+        assert await holds(one) == [f"approval {incident} a"]
+        one.incident("resolved", advised=False)
+        await one.restarts._look()
+        assert await holds(one) == []
+        one.incident()
+        (waiting,) = await one.decided()
+        assert waiting.request.approved_by is None
+
+
+async def test_a_yes_is_used_up_by_its_call(tmp_path):
+    """In the same write: a watcher that dies then does not call again."""
+    async with station(tmp_path, start=False) as one:
+        await one.restarts._controls.approve("i", "a", "anna", time.time())
+        await one.journal.write(replace(ATTEMPT, id="1", incident_id="i", state="intent"))
+        assert await holds(one) == ["approval i a"]
+        await one.journal.write(replace(ATTEMPT, id="1", incident_id="i", state="calling"))
+        assert await holds(one) == []
+
+
+async def test_a_yes_that_was_refused_does_not_hold(tmp_path):
+    """Only what was answered with 202 does."""
+    async with station(tmp_path) as one:
+        incident = one.incident()
+        await one.decided()
+        assert (await one.ask(f"/api/v1/incidents/{incident}/silence", {"reason": "x"}))[0] == 200
+        one.look("a", "starting")
+        code, _ = await one.ask(f"/api/v1/incidents/{incident}/approve")
+        assert code == 409
+        await one.restarts._look()
+        assert await holds(one) == []

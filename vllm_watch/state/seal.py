@@ -1,0 +1,114 @@
+"""What tells that the state file is the whole of what was written to it.
+
+SQLite takes an empty file for a new one, and a -wal that is cut or gone for one that had less in it. So the file has a
+generation, a count of its durable writes and a sum over the rows of the journal; generation and count stand in a marker
+beside it, too, written after each durable write. A file that knows less than its marker has lost something.
+"""
+
+import contextlib
+import os
+import sqlite3
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from vllm_watch.support.private_files import opener
+
+NAME = "vllm-watch.generation"
+
+_HELD, _NOTED = ("attempt", "standing"), "audit"
+"""What the guard decides on, and what only grows. A flipped bit in a text is no damage to SQLite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """The identity of a file, and how much was written to it."""
+
+    generation: str  # "" in a marker that cannot be read
+    writes: int  # durable ones
+
+    def to_line(self) -> bytes:
+        said = f"{self.generation} {self.writes:020d}"
+        return f"{said} {zlib.crc32(said.encode()):08x}\n".encode()
+
+    @classmethod
+    def of_line(cls, line: bytes) -> "Seal":
+        with contextlib.suppress(ValueError):
+            generation, writes, _ = line.decode("ascii").split()
+            seal = cls(generation, int(writes))
+            if seal.to_line() == line:
+                return seal
+        return cls("", 0)
+
+
+def marked(folder: Path) -> Seal | None:
+    """What the marker says; None: there is none. Raises OSError."""
+    try:
+        return Seal.of_line((folder / NAME).read_bytes())
+    except FileNotFoundError:
+        return None
+
+
+def mark(folder: Path, seal: Seal) -> None:
+    """Write the marker, to the disk. Raises OSError."""
+    held = opener(str(folder / NAME), os.O_WRONLY | os.O_CREAT)
+    try:
+        os.pwrite(held, seal.to_line(), 0)
+        os.fsync(held)
+    finally:
+        os.close(held)
+
+
+def of(db: sqlite3.Connection) -> Seal:
+    """The file's own. Raises sqlite3.Error, also where it has none."""
+    row = db.execute("SELECT generation, writes FROM seal").fetchone()
+    if row is None or not isinstance(row[0], str) or not isinstance(row[1], int):
+        raise sqlite3.DatabaseError("malformed: it has no generation")
+    return Seal(*row)
+
+
+def count(db: sqlite3.Connection, least: int = 0) -> Seal:
+    """One more durable write, and more than `least`; to be called in its transaction."""
+    db.execute("UPDATE seal SET writes = max(writes, ?) + 1", (least,))
+    return of(db)
+
+
+def renew(db: sqlite3.Connection, *, pruned: bool = False) -> None:
+    """What the guard decides on has changed, in this transaction; `pruned`: the table audit, too."""
+    db.execute("UPDATE seal SET held = ?", (_sum(db, *_HELD),))
+    if pruned:
+        db.execute("UPDATE seal SET noted = ?", (_sum(db, _NOTED),))
+
+
+def noted(db: sqlite3.Connection) -> None:
+    """A row was added to the table audit, in this transaction."""
+    row = db.execute(f"SELECT * FROM {_NOTED} ORDER BY 1 DESC LIMIT 1").fetchone()  # noqa: S608 - our own
+    (before,) = db.execute("SELECT noted FROM seal").fetchone()
+    db.execute("UPDATE seal SET noted = ?", (zlib.crc32(repr(row).encode(), before or 0),))
+
+
+def loss(db: sqlite3.Connection, marker: Seal | None) -> str | None:
+    """What the file has lost of what its marker knows, in words; None: nothing.
+
+    Raises sqlite3.DatabaseError where a row is not what was written.
+    """
+    seal = of(db)
+    held, noted = db.execute("SELECT held, noted FROM seal").fetchone()
+    if held not in (None, _sum(db, *_HELD)) or noted not in (None, _sum(db, _NOTED)):
+        raise sqlite3.DatabaseError("malformed: a row of the journal is not what was written")
+    if marker is None or (not marker.generation and seal.writes):
+        return None
+    if marker.generation != seal.generation:
+        return "the state file was removed, emptied or replaced"
+    missing = marker.writes - seal.writes
+    if missing > 0:
+        return f"the last {missing} writes are not in it: the -wal beside it was removed, cut or damaged"
+    return None
+
+
+def _sum(db: sqlite3.Connection, *tables: str) -> int:
+    total = 0
+    for table in tables:
+        for row in db.execute(f"SELECT * FROM {table} ORDER BY 1"):  # noqa: S608 - our own
+            total = zlib.crc32(repr(row).encode(), total)
+    return total
