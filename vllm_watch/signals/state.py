@@ -11,12 +11,12 @@ from vllm_watch.samples.record import short_record
 from vllm_watch.signals.loading import START_SECONDS, Loading
 
 STATES = (
-    "starting", "idle", "serving", "prefilling", "overloaded", "collapsed", "stalled",
+    "starting", "idle", "serving", "prefilling", "overloaded", "collapsed", "failing", "stalled",
     "sleeping", "down", "unknown",
 )  # fmt: skip
 
 _WORST_FIRST = (
-    "down", "stalled", "collapsed", "overloaded", "unknown", "starting", "prefilling", "serving",
+    "down", "stalled", "failing", "collapsed", "overloaded", "unknown", "starting", "prefilling", "serving",
     "idle", "sleeping",
 )  # fmt: skip
 

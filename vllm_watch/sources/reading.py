@@ -20,6 +20,7 @@ from vllm_watch.sources.picking import (
     Row,
     Take,
     Values,
+    by_group,
     histogram_of,
     info_of,
     labelled,
@@ -261,6 +262,10 @@ def _bind_field(field: Field, rows_of: Callable[[str], list[Row]]) -> Take | Non
             if counts or buckets:
                 return histogram_of(buckets, sums, counts, field.scale)
         return None
+    if field.kind is Kind.FAMILIES:
+        found = {n: rows_of(n + "_count") or _plain_rows(n, rows_of) for n in field.names}
+        groups = {vllm_names.short(n): rows for n, rows in found.items() if rows}
+        return by_group(groups) if groups else None
     candidates = [rows for name in field.names if (rows := _plain_rows(name, rows_of))]
     if not candidates:
         return None

@@ -31,7 +31,7 @@ _log = structlog.get_logger()
 # Engines change between these at every look; only a change from one line to the next is news.
 _NEWS = {
     "serving": "up", "idle": "up", "prefilling": "up", "overloaded": "overloaded",
-    "collapsed": "collapsed", "stalled": "stalled", "starting": "starting", "sleeping": "sleeping",
+    "collapsed": "collapsed", "failing": "failing", "stalled": "stalled", "starting": "starting", "sleeping": "sleeping",
     "down": "down", "unknown": "unknown",
 }  # fmt: skip
 

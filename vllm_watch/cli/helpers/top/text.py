@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from rich.text import Text
 
 STATE_STYLES = {
-    "down": "bold white on red", "stalled": "bold red", "collapsed": "bold red", "overloaded": "bold yellow",
+    "down": "bold white on red", "stalled": "bold red", "failing": "bold red", "collapsed": "bold red",
+    "overloaded": "bold yellow",
     "unknown": "bright_black", "starting": "cyan", "prefilling": "blue", "serving": "green",
     "idle": "dim green", "sleeping": "magenta",
 }  # fmt: skip
