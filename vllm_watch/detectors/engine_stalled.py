@@ -22,10 +22,11 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
 from vllm_watch.signals.engine import work_done
 from vllm_watch.signals.life import model_of
-from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS
+from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS, waits_for_kv
 from vllm_watch.story.engine_stalled import STORY
 
 KIND = "engine_stalled"
+PEER_WAIT = "peer_wait"
 
 NEEDS = Needs(
     must=(
@@ -243,6 +244,8 @@ class Detector:
         queued_s = view.at_s - engine.queued_s
         if queued_s < self._settings.notice_waiting_seconds:
             return None
+        if waits_for_kv(sample):
+            return PEER_WAIT, queued_s
         usage = sample.kv_cache_usage
         empty = usage is None or usage <= self._settings.kv_empty_ratio
         return ("admission_deadlock" if empty else "hang"), queued_s
@@ -316,8 +319,10 @@ class Detector:
             engine=sample.engine,
             cause=cause,
             severity="page",
-            # A GPU that is lost, or must be reset, does not come back with a process.
-            restart_advised=still_s >= limit_s and not self._gpus.needs_hands,
+            # A GPU that is lost, or must be reset, does not come back with a process; nor does another server.
+            restart_advised=still_s >= limit_s
+            and not self._gpus.needs_hands
+            and cause != PEER_WAIT,
             summary=_summary(engine, sample, cause, still_s),
             since_seconds=still_s,
             measure=still_s,
@@ -326,7 +331,7 @@ class Detector:
                 *self._gpus.evidence,
             ),
             evidence_against=stall_witnesses.evidence_against(
-                view, engine, still_s, limit_s, survived_s
+                view, engine, sample, still_s, limit_s, survived_s
             ),
         )
 

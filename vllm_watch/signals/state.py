@@ -79,6 +79,8 @@ def of_engine(
         return "idle", "no request runs or waits"
     if progress.first_look:
         return "serving", f"{load}, at first sight"
+    if waits_for_kv(sample):
+        return "prefilling", f"{load}; they wait for KV from another server"
     still = progress.still_seconds
     if still < STILL_SECONDS:
         return "serving", load
@@ -88,6 +90,17 @@ def of_engine(
         "prefilling",
         f"{load}; no step has ended for {still:.0f} s: one long step, or the start of a stall",
     )
+
+
+def waits_for_kv(sample: EngineSample) -> bool:
+    """Does nothing run, and does what waits wait for KV from another server? From vLLM 0.32 on it says so; before,
+    what is deferred where a KV connector is at work."""
+    if sample.requests_running:
+        return False
+    if sample.num_requests_kv_fetch_by_stage is not None:
+        return sum(sample.num_requests_kv_fetch_by_stage.values()) > 0
+    connected = sample.kv_failures is not None or sample.kv_transfers is not None
+    return connected and (sample.requests_waiting_by_reason or {}).get("deferred", 0.0) > 0
 
 
 def _notice_seconds(sample: EngineSample, uptime_seconds: float | None) -> float:

@@ -13,6 +13,12 @@ STORY = Story(
     causes={
         "hang": Cause("hang", "the engine core does not step"),
         "admission_deadlock": Cause("admission deadlock", "the scheduler admits nothing"),
+        "peer_wait": Cause(
+            "waits for KV from another server",
+            "its requests wait for KV from another server",
+            "Look at the server that KV comes from (prefill, store) and the network between, and mend that one.",
+            "A restart does not help: this engine waits for another server.",
+        ),
         "idle_wedged": Cause("wedged while it looks idle", "it looks idle and does not answer"),
     },
     charts=("generation_tokens_per_second", "requests_running", "requests_waiting"),
