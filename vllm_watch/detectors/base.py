@@ -32,6 +32,7 @@ class View:
     windows: Mapping[str, Window] = field(
         default_factory=dict
     )  # by engine; the newest entry is this look
+    waited_for: tuple[str, ...] = ()  # targets that wait for KV from this one, and from no other
 
 
 @record

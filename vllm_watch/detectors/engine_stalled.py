@@ -230,6 +230,8 @@ class Detector:
             finding = self._canary(view, engine, sample, alone=alone)
         if finding is None and not steps and not engine.work and alone:
             finding = self._unseen(view, engine)
+        if finding is None and not steps and not engine.work and alone and view.waited_for:
+            finding = self._waited_for(view, engine)
         if finding is not None:
             cause, still_s = finding
             if engine.told_s is None:
@@ -306,6 +308,11 @@ class Detector:
         notice_s = self._notice_seconds(view, engine, sample, alone=alone)
         return ("idle_wedged", still_s) if still_s >= notice_s else None
 
+    def _waited_for(self, view: View, engine: Engine) -> tuple[str, float] | None:
+        """Idle by its gauges, while others wait for KV that only it has."""
+        still_s = view.at_s - engine.served_s
+        return ("idle_wedged", still_s) if still_s >= self._settings.notice_unseen_seconds else None
+
     def _firing(
         self, view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float
     ) -> Verdict:
@@ -313,6 +320,8 @@ class Detector:
         survived_s = max(engine.habits.survived, default=0.0)
         limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
+        # Of the engine itself; that others wait for it may lie in the network between.
+        helps = cause != PEER_WAIT and (cause != "idle_wedged" or engine.canary_failures > 0)
         return Verdict(
             state=FIRING,
             kind=KIND,
@@ -320,10 +329,8 @@ class Detector:
             cause=cause,
             severity="page",
             # A GPU that is lost, or must be reset, does not come back with a process; nor does another server.
-            restart_advised=still_s >= limit_s
-            and not self._gpus.needs_hands
-            and cause != PEER_WAIT,
-            summary=_summary(engine, sample, cause, still_s),
+            restart_advised=still_s >= limit_s and not self._gpus.needs_hands and helps,
+            summary=_summary(view, engine, sample, cause, still_s),
             since_seconds=still_s,
             measure=still_s,
             evidence_for=(
@@ -336,8 +343,11 @@ class Detector:
         )
 
 
-def _summary(engine: Engine, sample: EngineSample, cause: str, still_s: float) -> str:
+def _summary(view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float) -> str:
     seen = STORY.causes[cause].seen
+    if cause == "idle_wedged" and not engine.canary_failures:
+        who = f"{', '.join(view.waited_for)} wait{'s' * (len(view.waited_for) == 1)}"
+        return f"{seen}: nothing done for {still_s:.0f} s, while {who} for KV from it"
     if cause == "idle_wedged":
         asked = f"{engine.canary_failures} one-token requests in a row"
         return f"{seen}: {asked} unanswered, the first sent {still_s:.0f} s ago"

@@ -29,6 +29,9 @@ CAUSES_BESIDE = ("gpu_fault", "stale_vram", "host_memory_growth")
 
 _EFFECTS = ("engine_down", "engine_stalled", "engine_failing", "throughput_collapse")
 
+WAITS_FOR_A_PEER = (("engine_stalled", "peer_wait"), ("engine_failing", "kv_transfer"))
+"""Kinds and causes whose cause is an incident of the peer that KV comes from, where that is known (`targets[].peers`)."""
+
 _STALL_OVER_COLLAPSE_SECONDS = 30.0
 """An engine that has collapsed makes few steps: a pause between two of them is no new problem. A stall
 takes over only when it has lasted so long."""
@@ -97,6 +100,11 @@ def settling_seconds(known: str, rival: str) -> float:
     return EXPLAINED_SECONDS if known in EXPLAINED_BY.get(rival, ()) else 0.0
 
 
+def waits(incident: Incident) -> bool:
+    """Is it the trouble of another server, which KV should come from?"""
+    return (incident.kind, incident.cause) in WAITS_FOR_A_PEER
+
+
 def is_cause(incident: Incident) -> bool:
     """Does it stay an incident of its own beside what it causes?"""
     return incident.kind in CAUSES_BESIDE
@@ -110,7 +118,10 @@ def outlives(opened: Incident, other: Incident) -> bool:
 
 
 def linked(one: Incident, other: Incident) -> bool:
-    """Do two incidents belong together: a cause, and its effect on the same target or on one that it hits?"""
+    """Do two incidents belong together: a cause, and its effect on the same target, on one that it hits, or on a peer?"""
+    peer = other if waits(one) else one
+    if waits(one) != waits(other) and one.target != other.target and peer.kind in _EFFECTS:
+        return True
     if is_cause(one) == is_cause(other):
         return False
     cause, effect = (one, other) if is_cause(one) else (other, one)
@@ -121,7 +132,10 @@ def linked(one: Incident, other: Incident) -> bool:
 def severity_beside(incident: Incident, severity: str, open_: Iterable[Incident]) -> str:
     """Only the cause pages: an effect whose cause has paged already is a ticket."""
     if severity == "page" and any(
-        is_cause(each) and each.severity == "page" and linked(incident, each) for each in open_
+        (is_cause(each) or (waits(incident) and not waits(each)))
+        and each.severity == "page"
+        and linked(incident, each)
+        for each in open_
     ):
         return "ticket"
     return severity

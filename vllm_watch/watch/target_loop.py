@@ -23,6 +23,7 @@ from vllm_watch.sources.vllm import Look, VllmSource
 from vllm_watch.watch.canary_rounds import CanaryRounds
 from vllm_watch.watch.host_loop import HostLoop
 from vllm_watch.watch.host_watch import ServerLook
+from vllm_watch.watch.peers import Peers
 from vllm_watch.watch.publishing import Publisher
 from vllm_watch.watch.watch import Watch
 
@@ -58,6 +59,7 @@ class TargetLoop:
         canary: CanaryRounds | None = None,
         log: EngineLog | None = None,
         cpu: CpuWaits | None = None,
+        peers: Peers | None = None,
     ) -> None:
         """`cpu` is asked only of a target on this host; so is `host`."""
         self.target = target
@@ -70,6 +72,7 @@ class TargetLoop:
         self._canary = canary
         self.log = log
         self._cpu = cpu if source.local else None
+        self._peers = peers or Peers(board)
         self._news: str | None = None
         known = watch.signals.engines if watch.signals is not None else {}
         self._restarts = sum(engine.restarts for engine in known.values())
@@ -126,10 +129,12 @@ class TargetLoop:
         look = await self._all_seen(await self._source.observe())
         events: Sequence[IncidentEvent] = []
         try:
-            entry = self._board.targets.get(self.target.name)
+            name = self.target.name
+            entry = self._board.targets.get(name)
             events = self._watch.observe(
                 look.observation,
-                beside=self._host.concerning(self.target.name),
+                beside=(*self._host.concerning(name), *self._peers.beside(name)),
+                waited_for=self._peers.waiting_for(name),
                 **({} if entry is None else {"restart": entry.restart_news}),
             )
             signals = self._watch.signals

@@ -148,10 +148,12 @@ class Watch:
         *,
         beside: Iterable[Incident] = (),
         restart: RestartNews = NO_RESTART,
+        waited_for: tuple[str, ...] = (),
     ) -> list[IncidentEvent]:
         """Take one observation in; return the incident events it leads to, in order.
 
-        `beside`: open incidents of its host that hit it; `restart`: what is known of our own restart of it.
+        `beside`: open incidents of its host that hit it, and of its peers; `restart`: what is known of our own
+        restart of it; `waited_for`: targets that wait for KV from it.
         An observation that comes late (its time and its counters are both behind the last one's) is
         left out: what it says is already known.
         """
@@ -180,8 +182,9 @@ class Watch:
             self.reading = observation.reading
             windows = {name: tracker.window for name, tracker in self._engines.items()}
         view = View(
-            at_s=at_s, known=known, observation=observation, signals=self.signals, windows=windows
-        )
+            at_s=at_s, known=known, observation=observation, signals=self.signals, windows=windows,
+            waited_for=waited_for,
+        )  # fmt: skip
         verdicts = self._own_restart.judged(self.signals, self._verdicts(view))
         told = log_evidence.added(verdicts, observation.start_failure)
         events = self._lifecycle.update(_moment(at_s, self.signals), told, beside)
