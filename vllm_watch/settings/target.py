@@ -41,7 +41,8 @@ def _base_url(value: str) -> str:
     host = parts.hostname or ""
     shown = f"[{host}]" if ":" in host else host
     path = parts.path.rstrip("/").removesuffix("/metrics").rstrip("/")
-    if path.endswith("/v1"):
+    # NVIDIA NIM has its metrics below /v1; whoever writes that out means it.
+    if path.endswith("/v1") and not parts.path.rstrip("/").endswith("/v1/metrics"):
         remedy = "leave /v1 out: /metrics and /health stand at the server's root"
         raise problem(f"{quoted(text)} is the address of the OpenAI API", remedy)
     return f"{parts.scheme}://{shown}{'' if port is None else f':{port}'}{path}"

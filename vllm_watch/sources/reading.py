@@ -145,13 +145,20 @@ class _Asked(Sequence[float]):
 
 def _bind(layout: Layout, fields: Container[str]) -> _Binding:
     rows = [Row(index, series) for index, series in enumerate(layout.series)]
+    if nim := vllm_names.is_nim({row.name for row in rows}):
+        for row in rows:
+            row.name = vllm_names.of_nim(row.name)
     asked = _Asked()
     _bind_rows(rows, fields, [], []).made(asked)
     indices = sorted(asked.indices)
     for place, index in enumerate(indices):  # from here on: of those that are asked for
         rows[index].index = place
     lines = layout.places
-    return _bind_rows(rows, fields, indices, [lines[index] for index in indices] if lines else [])
+    places = [lines[index] for index in indices] if lines else []
+    binding = _bind_rows(rows, fields, indices, places)
+    if nim:
+        binding.constant["engine_kind"] = None  # its names do not tell
+    return binding
 
 
 def _bind_rows(

@@ -8,6 +8,7 @@ Source: vLLM's own metric definitions in releases 0.2.3 to 0.33.0 (`vllm/engine/
 `vllm/v1/metrics/loggers.py` and its neighbours for V1). In the notes, "V0 to 0.10.2" means inclusive.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
@@ -234,3 +235,25 @@ def canonical(name: str) -> str:
     if name.startswith(_SANITIZED):
         return "vllm:" + name[len(_SANITIZED) :]
     return name[len("ray_") :]
+
+
+_NIM_HAS = {"num_requests_running", "num_requests_waiting"}
+_NIM_OTHER = {"request_finish_total": "vllm:request_success_total"}
+_NIM_OWN = frozenset(("request_success_total", "request_failure_total"))
+"""Of NVIDIA's own: the first is of stop and length only, and the sum of both is request_finish_total."""
+
+_SUFFIXES = ("_bucket", "_sum", "_count", "_created")
+_PLAIN = {name.removeprefix("vllm:") for field in FIELDS.values() for name in field.names if name.startswith("vllm:")}  # fmt: skip
+
+
+def is_nim(names: Collection[str]) -> bool:
+    """Are these the series of an NVIDIA NIM, which gives vLLM's names without their prefix?"""
+    return _NIM_HAS.issubset(names) and not any(name.startswith("vllm:") for name in names)
+
+
+def of_nim(name: str) -> str:
+    """A series' name as vLLM spells it; of what is not vLLM's its own."""
+    bases = {name, *(name.removesuffix(each) for each in _SUFFIXES)}
+    if name in _NIM_OWN or not bases & _PLAIN:
+        return _NIM_OTHER.get(name, name)
+    return "vllm:" + name
