@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 from vllm_watch.detectors import collapse_causes as causes
 from vllm_watch.detectors import collapse_host
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.detectors.collapse_spec import Acceptances
 from vllm_watch.detectors.finished import LATE_REQUESTS_MIN, Finished, LongPrompts, late_seconds
 from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.samples.gpu import GpuSample
@@ -370,10 +371,11 @@ class Detector(PerEngine[EngineJudge]):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, EngineJudge)
+        self._acceptance = Acceptances()
 
     def update(self, view: View) -> Sequence[Verdict]:
         """See `detectors.base.Detector`."""
-        verdicts = super().update(view)
+        verdicts = self._acceptance.told(view, super().update(view))
         return [self._beside_siblings(verdict) for verdict in verdicts]
 
     def _beside_siblings(self, verdict: Verdict) -> Verdict:
