@@ -132,6 +132,35 @@ def test_what_is_deferred_otherwise_is_no_wait_for_kv():
         assert first_firing(said, "0")[1].cause == "admission_deadlock"
 
 
+def under_way(start, end, **fields):
+    doing = {"sleep_mode_operations_in_flight": 0.0, "rl_weight_update_operations_in_flight": 1.0}
+    return frozen(start, end, operations_in_flight=doing, **fields)
+
+
+def test_an_operation_under_way_is_no_stall():
+    """For nine minutes requests wait and nothing steps; then it goes on."""
+    watch = Watch("x")
+    for each in [
+        *HEALTHY,
+        *under_way(60, 600, waiting=9.0),
+        *[seen(s) for s in range(600, 900, 5)],
+    ]:
+        watch.observe(each)
+        if each.t - T == 300:
+            assert watch.signals.state == "sleeping"
+            assert watch.signals.state_text.startswith("an update of its weights is under way")
+    assert watch.opened == {}
+
+
+@pytest.mark.parametrize(("running", "severity"), [(4.0, "page"), (0.0, "ticket")])
+def test_an_operation_that_does_not_end_is_told(running, severity):
+    said = stalls([*HEALTHY, *under_way(60, 1500, running=running, kv=0.0)])
+    second, verdict = first_firing(said, "0")
+    assert (second, verdict.cause, verdict.severity) == (660, "operation_stuck", severity)
+    assert "an update of its weights, for 600 s" in verdict.summary
+    assert not any(each.restart_advised for _, verdicts in said for each in verdicts)
+
+
 @pytest.mark.parametrize(("observations", "expected"), STORIES.values(), ids=STORIES)
 def test_a_story(observations, expected):
     """When it is first said, and of what cause."""

@@ -22,11 +22,11 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
 from vllm_watch.signals.engine import work_done
 from vllm_watch.signals.life import model_of
-from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS, waits_for_kv
+from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS, operation, waits_for_kv
 from vllm_watch.story.engine_stalled import STORY
 
 KIND = "engine_stalled"
-PEER_WAIT = "peer_wait"
+PEER_WAIT, OPERATION = "peer_wait", "operation_stuck"
 
 NEEDS = Needs(
     must=(
@@ -85,6 +85,9 @@ class Settings(BaseModel):
     kv_empty_ratio: float = Field(0.05, ge=0, le=1)
     """A cache this empty could take in any request that waits."""
 
+    operation_seconds: float = Field(600.0, gt=0)
+    """A sleep, a wake-up or new weights take seconds to minutes: 100 GiB over PCIe take five seconds."""
+
     canary_failures: int = Field(2, ge=1)
     """One canary may meet a pause; a second one does not. Together they must have waited for as long as
     is granted to one request without a step, so that a warm-up or a long prefill ahead is no wedge."""
@@ -129,6 +132,7 @@ class Detector:
         self._settings = settings
         self._engines: dict[str, Engine] = {}
         self._gpus = GpuTrouble()
+        self._operations: dict[str, float] = {}  # engine → since when one is under way
         # Of engines by what they serve, as an earlier run or another server has seen it.
         self._inherited: dict[str, Habits] = {}
         self.canary_wanted: dict[str, bool] = {}
@@ -221,6 +225,9 @@ class Detector:
 
     def _judge(self, view: View, sample: EngineSample, *, steps: bool, alone: bool) -> Verdict:
         engine = self._engines[sample.engine]
+        stuck_s = self._operation_seconds(view, sample)
+        if stuck_s >= self._settings.operation_seconds:
+            return self._firing(view, engine, sample, OPERATION, stuck_s)
         if view.signals.engines[sample.engine].state == "sleeping":
             stall_witnesses.begin(engine, view)
             stall_witnesses.served(engine, view, sample.engine)
@@ -249,6 +256,13 @@ class Detector:
         doubtful = engine.looks > 0 and (engine.work > 0 or engine.unseen_s is not None)
         state = UNKNOWN if doubtful or engine.canary_failures else CLEAR
         return Verdict(state=state, kind=KIND, engine=sample.engine)
+
+    def _operation_seconds(self, view: View, sample: EngineSample) -> float:
+        """For how long an operation has been under way that is done to it on purpose."""
+        if operation(sample) is None:
+            self._operations.pop(sample.engine, None)
+            return 0.0
+        return view.at_s - self._operations.setdefault(sample.engine, view.at_s)
 
     def _queue(self, view: View, engine: Engine, sample: EngineSample) -> tuple[str, float] | None:
         """None running, some waiting, for long."""
@@ -336,13 +350,15 @@ class Detector:
         limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
         # Of the engine itself; that others wait for it may lie in the network between.
-        helps = cause != PEER_WAIT and (cause != "idle_wedged" or engine.canary_failures > 0)
+        helps = cause not in (PEER_WAIT, OPERATION) and (
+            cause != "idle_wedged" or engine.canary_failures > 0
+        )
         return Verdict(
             state=FIRING,
             kind=KIND,
             engine=sample.engine,
             cause=cause,
-            severity="page",
+            severity="page" if cause != OPERATION or stall_witnesses.work(sample) else "ticket",
             # A GPU that is lost, or must be reset, does not come back with a process; nor does another server.
             restart_advised=still_s >= limit_s and not self._gpus.needs_hands and helps,
             summary=_summary(view, engine, sample, cause, still_s),
@@ -360,6 +376,8 @@ class Detector:
 
 def _summary(view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float) -> str:
     seen = STORY.causes[cause].seen
+    if cause == OPERATION:
+        return f"{seen}: {operation(sample)}, for {still_s:.0f} s"
     if cause == "idle_wedged" and not engine.canary_failures:
         who = f"{', '.join(view.waited_for)} wait{'s' * (len(view.waited_for) == 1)}"
         return f"{seen}: nothing done for {still_s:.0f} s, while {who} for KV from it"

@@ -62,10 +62,9 @@ def of_engine(
     sample: EngineSample, progress: Progress, *, sleeping: bool, paused: bool
 ) -> tuple[str, str]:
     """(state, sentence) of an engine that was read."""
-    if sleeping:
-        return "sleeping", "asleep: " + _sleep_text(sample.engine_sleep_state)
-    if paused:
-        return "sleeping", "paused through vLLM's /pause; it serves again after /resume"
+    on_purpose = _on_purpose(sample, sleeping=sleeping, paused=paused)
+    if on_purpose is not None:
+        return "sleeping", on_purpose
     running, waiting = sample.requests_running or 0.0, sample.requests_waiting or 0.0
     load = f"{running:.0f} running, {waiting:.0f} waiting"
     if progress.moved:
@@ -90,6 +89,28 @@ def of_engine(
         "prefilling",
         f"{load}; no step has ended for {still:.0f} s: one long step, or the start of a stall",
     )
+
+
+def _on_purpose(sample: EngineSample, *, sleeping: bool, paused: bool) -> str | None:
+    """Why it serves nobody, where that is somebody's wish; in words."""
+    if sleeping:
+        return "asleep: " + _sleep_text(sample.engine_sleep_state)
+    if paused:
+        return "paused through vLLM's /pause; it serves again after /resume"
+    under_way = operation(sample)
+    return None if under_way is None else f"{under_way} is under way; it serves again afterwards"
+
+
+_OPERATIONS = {
+    "sleep_mode_operations_in_flight": "a sleep or a wake-up",
+    "rl_weight_update_operations_in_flight": "an update of its weights",
+}
+
+
+def operation(sample: EngineSample) -> str | None:
+    """What is being done to the engine on purpose, while which it serves nobody; in words (vLLM 0.32+)."""
+    running = (name for name, count in (sample.operations_in_flight or {}).items() if count > 0)
+    return next((_OPERATIONS.get(name, name) for name in running), None)
 
 
 def waits_for_kv(sample: EngineSample) -> bool:

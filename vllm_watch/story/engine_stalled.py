@@ -19,6 +19,12 @@ STORY = Story(
             "Look at the server that KV comes from (prefill, store) and the network between, and mend that one.",
             "A restart does not help: this engine waits for another server.",
         ),
+        "operation_stuck": Cause(
+            "an operation does not end",
+            "an operation that was begun on purpose does not end",
+            "Ask whoever put it to sleep, woke it or sent it weights; end that operation, or restart the engine by hand.",
+            "No restart is advised: whoever began the operation may still be at it.",
+        ),
         "idle_wedged": Cause("wedged while it looks idle", "it looks idle and does not answer"),
     },
     charts=("generation_tokens_per_second", "requests_running", "requests_waiting"),
