@@ -304,7 +304,7 @@ class Daemon:
 
     def _reconcile(self, targets: tuple[TargetConfig, ...]) -> None:
         wanted = {target.name: target for target in targets}
-        self._peers.follow({target.name: target.peers for target in targets})
+        self._peers.follow(targets)
         for name, running in list(self._running.items()):
             if name not in wanted:
                 self._end(name)

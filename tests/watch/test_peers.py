@@ -4,8 +4,11 @@ import pytest
 
 from tests.detectors.looks import engine, seen, silent
 from vllm_watch.board.board import Board
+from vllm_watch.detectors.base import Around
+from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.record import changed
 from vllm_watch.samples.target import Target
+from vllm_watch.settings.target import TargetConfig
 from vllm_watch.watch.peers import Peers
 from vllm_watch.watch.watch import Watch
 
@@ -15,18 +18,21 @@ WAITS = {"running": 0.0, "waiting": 3.0, "kv": 0.0, "num_requests_kv_fetch_by_st
 class Site:
     """Targets that are judged look by look, as their loops judge them."""
 
-    def __init__(self, names, pairs):
+    def __init__(self, names, pairs, gang=""):
         self.board = Board()
         self.watches = {name: Watch(name) for name in names}
         for name in names:
             self.board.add_target(Target(name=name, url=f"http://{name}"), 5.0)
         self.peers = Peers(self.board)
-        self.peers.follow({name: pairs.get(name, ()) for name in names})
+        self.peers.follow(
+            TargetConfig(name=name, url=f"http://{name}", peers=pairs.get(name, ()), gang=gang)
+            for name in names
+        )
 
     def look(self, name, observation):
         watch = self.watches[name]
-        beside, waited_for = self.peers.beside(name), self.peers.waiting_for(name)
-        events = watch.observe(changed(observation, target=name), beside=beside, waited_for=waited_for)  # fmt: skip
+        beside, around = self.peers.beside(name), self.peers.around(name)
+        events = watch.observe(changed(observation, target=name), beside=beside, around=around)
         assert watch.failures == {}
         self.board.publish(watch.signals, events=events, incidents=watch.incidents)
 
@@ -92,5 +98,43 @@ def test_of_several_idle_prefills_none_is_blamed():
 def test_a_pair_that_nobody_named_is_none():
     site = pair(prefill=hangs)
     alone = Site(["decode", "prefill"], {"decode": ("elsewhere",)})
-    assert alone.peers.beside("decode") == alone.peers.waiting_for("prefill") == ()
-    assert site.peers.waiting_for("prefill") == ("decode",)
+    assert (alone.peers.beside("decode"), alone.peers.around("prefill")) == ((), Around())
+    assert site.peers.around("prefill") == Around(waited_for=("decode",))
+
+
+def ranks():
+    """Two ranks, each with its own address: one has work and no step, the other looks idle, for it is stopped."""
+    site = Site(["dp-0", "dp-1"], {}, gang="moe")
+    halted = EngineCpu(engine="0", waited_seconds=1.0, stopped="VLLM::EngineCore_DP1 (PID 7)")
+    for second in range(0, 60, 5):
+        for name in site.watches:
+            site.look(name, seen(second))
+    for second in range(60, 360, 5):
+        site.look("dp-0", seen(second, engine(1600)))
+        site.look("dp-1", changed(seen(second, engine(1600, running=0.0, kv=0.0)), cpu=(halted,)))
+    return site
+
+
+def test_the_rank_that_is_stopped_is_told_and_its_victim_is_related():
+    """The victim is found first; no restart of either alone is advised."""
+    site = ranks()
+    assert site.told() == {
+        "dp-0": [("engine_stalled", "rank_wait", "ticket", False)],
+        "dp-1": [("engine_stalled", "stopped", "page", False)],
+    }
+    (victim,), (culprit,) = site.watches["dp-0"].incidents, site.watches["dp-1"].incidents
+    assert culprit.id in victim.related
+    assert "VLLM::EngineCore_DP1 (PID 7) is stopped" in culprit.summary
+
+
+def test_no_rank_of_a_gang_is_restarted_alone():
+    """Also where nobody is known to hold it up."""
+    site = Site(["dp-0", "dp-1"], {}, gang="moe")
+    for second in range(0, 300, 5):
+        site.look("dp-1", seen(second, engine(1600, running=0.0, kv=0.0)))
+        site.look("dp-0", seen(second) if second < 60 else seen(second, engine(1600)))
+    assert site.told()["dp-0"] == [("engine_stalled", "hang", "page", False)]
+    (incident,) = site.watches["dp-0"].incidents
+    assert "it steps together with dp-1: restart all of them, or none" in [
+        each.text for each in incident.evidence_against
+    ]

@@ -17,6 +17,7 @@ from vllm_watch.detectors import stall_witnesses
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Verdict, View
 from vllm_watch.detectors.gpu_trouble import GpuTrouble
 from vllm_watch.detectors.needs import Need, Needs
+from vllm_watch.detectors.stall_ranks import Ranks
 from vllm_watch.detectors.stall_witnesses import FDS_GROWN_MIN, Engine, Habits
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
@@ -132,6 +133,7 @@ class Detector:
         self._settings = settings
         self._engines: dict[str, Engine] = {}
         self._gpus = GpuTrouble()
+        self._ranks = Ranks()
         self._operations: dict[str, float] = {}  # engine → since when one is under way
         # Of engines by what they serve, as an earlier run or another server has seen it.
         self._inherited: dict[str, Habits] = {}
@@ -150,10 +152,11 @@ class Detector:
         moved = [self._follow(view, each) for each in samples]
         # Connections and canaries are the server's: they tell of an engine only if none moves.
         alone = not any(moved)
-        return [
+        verdicts = [
             self._judge(view, each, steps=steps, alone=alone)
             for each, steps in zip(samples, moved, strict=True)
         ]
+        return self._ranks.told(view, verdicts)
 
     def _follow(self, view: View, sample: EngineSample) -> bool:
         """Remember one look at an engine; return whether it made a step since the look before."""
@@ -246,7 +249,7 @@ class Detector:
             finding = self._canary(view, engine, sample, alone=alone)
         if finding is None and not steps and not engine.work and alone:
             finding = self._unseen(view, engine)
-        if finding is None and not steps and not engine.work and alone and view.waited_for:
+        if finding is None and not steps and not engine.work and alone and view.around.waited_for:
             finding = self._waited_for(view, engine)
         if finding is not None:
             cause, still_s = finding
@@ -379,7 +382,7 @@ def _summary(view: View, engine: Engine, sample: EngineSample, cause: str, still
     if cause == OPERATION:
         return f"{seen}: {operation(sample)}, for {still_s:.0f} s"
     if cause == "idle_wedged" and not engine.canary_failures:
-        who = f"{', '.join(view.waited_for)} wait{'s' * (len(view.waited_for) == 1)}"
+        who = f"{', '.join(view.around.waited_for)} wait{'s' * (len(view.around.waited_for) == 1)}"
         return f"{seen}: nothing done for {still_s:.0f} s, while {who} for KV from it"
     if cause == "idle_wedged":
         asked = f"{engine.canary_failures} one-token requests in a row"

@@ -29,8 +29,10 @@ CAUSES_BESIDE = ("gpu_fault", "stale_vram", "host_memory_growth")
 
 _EFFECTS = ("engine_down", "engine_stalled", "engine_failing", "throughput_collapse")
 
-WAITS_FOR_A_PEER = (("engine_stalled", "peer_wait"), ("engine_failing", "kv_transfer"))
-"""Kinds and causes whose cause is an incident of the peer that KV comes from, where that is known (`targets[].peers`)."""
+WAITS_FOR_A_PEER = (
+    ("engine_stalled", "peer_wait"), ("engine_stalled", "rank_wait"), ("engine_failing", "kv_transfer"),
+)  # fmt: skip
+"""Kinds and causes whose cause is an incident of a peer, where that is known (`targets[].peers`, `targets[].gang`)."""
 
 _STALL_OVER_COLLAPSE_SECONDS = 30.0
 """An engine that has collapsed makes few steps: a pause between two of them is no new problem. A stall
@@ -101,7 +103,7 @@ def settling_seconds(known: str, rival: str) -> float:
 
 
 def waits(incident: Incident) -> bool:
-    """Is it the trouble of another server, which KV should come from?"""
+    """Is it the trouble of another server or rank?"""
     return (incident.kind, incident.cause) in WAITS_FOR_A_PEER
 
 
@@ -120,7 +122,8 @@ def outlives(opened: Incident, other: Incident) -> bool:
 def linked(one: Incident, other: Incident) -> bool:
     """Do two incidents belong together: a cause, and its effect on the same target, on one that it hits, or on a peer?"""
     peer = other if waits(one) else one
-    if waits(one) != waits(other) and one.target != other.target and peer.kind in _EFFECTS:
+    elsewhere = (one.target, one.engine) != (other.target, other.engine)
+    if waits(one) != waits(other) and elsewhere and peer.kind in _EFFECTS:
         return True
     if is_cause(one) == is_cause(other):
         return False

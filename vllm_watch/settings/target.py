@@ -109,6 +109,10 @@ class TargetConfig(Settings):
     """Names of the targets that it exchanges KV with (prefill and decode); one side need name the other.
     Why: Whoever waits for KV is not the one to mend: the incident is then told on the peer that stands still."""
 
+    gang: str = Field("", max_length=253)
+    """A name that ranks share which step together (data or expert parallelism with an address for each rank).
+    Why: The rank that stands still stops the others; no restart of one alone is advised then."""
+
     scrape: ScrapeSettings = ScrapeSettings()
     """The keys of `scrape` that differ for this target; the others are taken from there."""
 

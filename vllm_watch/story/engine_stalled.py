@@ -19,6 +19,18 @@ STORY = Story(
             "Look at the server that KV comes from (prefill, store) and the network between, and mend that one.",
             "A restart does not help: this engine waits for another server.",
         ),
+        "stopped": Cause(
+            "a process of it is stopped",
+            "a process of it is stopped by a signal or a debugger",
+            "Ask who stopped it; then continue it (kill -CONT with the PID of the evidence), or restart all ranks of its group together.",
+            "No restart is advised yet: to continue the process is enough.",
+        ),
+        "rank_wait": Cause(
+            "waits for another rank",
+            "another rank of its group stands still",
+            "Look at the rank that the evidence names, and mend that one.",
+            "A restart does not help: this rank waits for another one.",
+        ),
         "operation_stuck": Cause(
             "an operation does not end",
             "an operation that was begun on purpose does not end",

@@ -134,7 +134,7 @@ class TargetLoop:
             events = self._watch.observe(
                 look.observation,
                 beside=(*self._host.concerning(name), *self._peers.beside(name)),
-                waited_for=self._peers.waiting_for(name),
+                around=self._peers.around(name),
                 **({} if entry is None else {"restart": entry.restart_news}),
             )
             signals = self._watch.signals
