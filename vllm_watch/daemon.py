@@ -42,6 +42,7 @@ from vllm_watch.watch.canary_rounds import CanaryRounds
 from vllm_watch.watch.host_loop import GpuSource, HostLoop
 from vllm_watch.watch.host_watch import HostWatch, ServerLook
 from vllm_watch.watch.memory import Memory
+from vllm_watch.watch.peers import Peers
 from vllm_watch.watch.publishing import Publisher
 from vllm_watch.watch.target_loop import TargetLoop
 from vllm_watch.watch.watch import Watch
@@ -110,6 +111,7 @@ class Daemon:
         )  # fmt: skip
         self._restarts: Restarts | None = None
         self._configure_restarts()
+        self._peers = Peers(self.board)
         self._host = HostLoop(
             config, make_gpu_source, HostWatch(socket.gethostname(), config.detectors), self.board, self.recorder,
             self._publisher, self._on_host,
@@ -299,6 +301,7 @@ class Daemon:
 
     def _reconcile(self, targets: tuple[TargetConfig, ...]) -> None:
         wanted = {target.name: target for target in targets}
+        self._peers.follow(targets)
         for name, running in list(self._running.items()):
             if name not in wanted:
                 self._end(name)
@@ -330,6 +333,7 @@ class Daemon:
         loop = TargetLoop(
             identity, scrape, source, watch, self.board, self._host, self._publisher, log=self._engine_log(target),
             canary=self._canary_rounds(target, scrape), cpu=cpu_waits.CpuWaits(identity.url, self._config.procfs, listing=self._processes),
+            peers=self._peers,
         )  # fmt: skip
         self.board.add_target(identity, scrape.interval_seconds)
         self._publisher.over(self._memory.show(watch))

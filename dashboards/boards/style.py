@@ -17,10 +17,10 @@ OFF = "transparent"  # as a background, the colour of text would be a white bloc
 
 STATE_COLORS = {
     "starting": "light-blue", "idle": "blue", "serving": "green", "prefilling": "light-green",
-    "overloaded": "yellow", "collapsed": "dark-orange", "stalled": "red", "sleeping": "dark-blue",
+    "overloaded": "yellow", "collapsed": "dark-orange", "failing": "orange", "stalled": "red", "sleeping": "dark-blue",
     "down": "dark-red", "unknown": "purple",
 }  # fmt: skip
-IN_TROUBLE = ("overloaded", "collapsed", "stalled", "down", "unknown")
+IN_TROUBLE = ("overloaded", "collapsed", "failing", "stalled", "down", "unknown")
 
 SEVERITY_RANKS = {"info": 1, "ticket": 2, "page": 3}
 SEVERITY_COLORS = {"info": QUIET, "ticket": SOON, "page": NOW}

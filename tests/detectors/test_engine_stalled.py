@@ -13,6 +13,7 @@ from tests.detectors.looks import (
     silent,
 )
 from vllm_watch.detectors.engine_stalled import Detector, Settings
+from vllm_watch.watch.watch import Watch
 
 HEALTHY = [seen(s) for s in range(0, 60, 5)]  # 60 s at one look in 5 s, ever more steps
 
@@ -96,7 +97,7 @@ STORIES = {
     ),
     "they wait for KV blocks from another host": (
         [*HEALTHY, *frozen(60, 180, running=0.0, waiting=5.0, kv=0.5, **DEFERRED)],
-        (120, "kv_transfer"),
+        (120, "peer_wait"),
     ),
     "requests wait, and others are finished": (
         [seen(s, engine(1000 + s, running=0.0, waiting=3.0, kv=0.0)) for s in range(0, 300, 5)],
@@ -119,6 +120,64 @@ STORIES = {
         (75, "hang"),
     ),
 }  # fmt: skip
+
+
+FETCHES = {
+    "0.32 and later": {"num_requests_kv_fetch_by_stage": {"in_progress": 3.0}},
+    "before": {"requests_waiting_by_reason": {"deferred": 3.0, "capacity": 0.0}, "kv_transfers": {"nixl_xfer_time_seconds": 9.0}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fields", FETCHES.values(), ids=FETCHES)
+def test_who_waits_for_kv_from_another_server_is_not_to_be_restarted(fields):
+    """A healthy decode whose prefill server stands still, for twenty minutes."""
+    said = stalls([*HEALTHY, *frozen(60, 1260, running=0.0, waiting=3.0, kv=0.0, **fields)])
+    second, verdict = first_firing(said, "0")
+    assert (second, verdict.cause, verdict.severity) == (120, "peer_wait", "page")
+    assert verdict.summary.startswith("its requests wait for KV from another server")
+    assert not any(each.restart_advised for _, verdicts in said for each in verdicts)
+    watch = Watch("x")
+    for each in [*HEALTHY, *frozen(60, 75, running=0.0, waiting=3.0, kv=0.0, **fields)]:
+        watch.observe(each)
+    assert watch.signals.state == "prefilling"
+    assert "wait for KV from another server" in watch.signals.state_text
+
+
+def test_what_is_deferred_otherwise_is_no_wait_for_kv():
+    """A LoRA budget, a grammar: where there is no KV connector, and where vLLM says that nothing is fetched."""
+    deferred = {"requests_waiting_by_reason": {"deferred": 3.0}}
+    for fields in (deferred, deferred | {"num_requests_kv_fetch_by_stage": {"in_progress": 0.0}}):
+        said = stalls([*HEALTHY, *frozen(60, 180, running=0.0, waiting=3.0, kv=0.0, **fields)])
+        assert first_firing(said, "0")[1].cause == "admission_deadlock"
+
+
+def under_way(start, end, **fields):
+    doing = {"sleep_mode_operations_in_flight": 0.0, "rl_weight_update_operations_in_flight": 1.0}
+    return frozen(start, end, operations_in_flight=doing, **fields)
+
+
+def test_an_operation_under_way_is_no_stall():
+    """For nine minutes requests wait and nothing steps; then it goes on."""
+    watch = Watch("x")
+    for each in [
+        *HEALTHY,
+        *under_way(60, 600, waiting=9.0),
+        *[seen(s) for s in range(600, 900, 5)],
+    ]:
+        watch.observe(each)
+        if each.t - T == 300:
+            assert watch.signals.state == "sleeping"
+            assert watch.signals.state_text.startswith("an update of its weights is under way")
+    assert watch.opened == {}
+
+
+@pytest.mark.parametrize(("running", "severity"), [(4.0, "page"), (0.0, "ticket")])
+def test_an_operation_that_does_not_end_is_told(running, severity):
+    said = stalls([*HEALTHY, *under_way(60, 1500, running=running, kv=0.0)])
+    second, verdict = first_firing(said, "0")
+    assert (second, verdict.cause, verdict.severity) == (660, "operation_stuck", severity)
+    assert "an update of its weights, for 600 s" in verdict.summary
+    assert not any(each.restart_advised for _, verdicts in said for each in verdicts)
 
 
 @pytest.mark.parametrize(("observations", "expected"), STORIES.values(), ids=STORIES)

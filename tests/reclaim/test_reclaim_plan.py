@@ -147,3 +147,20 @@ def test_trees():
     loop = {2: 3, 3: 2}
     assert ancestors(2, loop) == (3, 2)
     assert descendants(2, loop) == (3,)
+
+
+def test_a_weight_daemon_is_refused_with_the_reason():
+    """Engines map its memory: it is told to stop those first, and no signal is planned."""
+    daemon = local(
+        process(7, "vllm", "preload", "m", cgroup="/user.slice/user-1003.slice/session-4.scope")
+    )
+    found = decide(
+        7,
+        gpu(daemon, local(core(ancestors=("vllm serve m --load-format ipc_cache",)))),
+        seconds=7200,
+    )
+    assert found == Refusal(
+        cause="process 7 is not stale but active: it holds GPU memory for engines, which map it: "
+        "to end it ends every engine that serves from it",
+        remedy="stop the engines that map its memory first, then stop it where it was started",
+    )

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -141,6 +142,23 @@ def test_an_engine_that_ends_is_let_go():
             assert time.monotonic() < deadline
             time.sleep(0.01)
         assert open_folders() < held
+    waits.close()
+
+
+def test_a_process_that_is_stopped_is_named():
+    """By SIGSTOP, until it goes on."""
+    waits = CpuWaits(URL)
+    with engine("work()") as (started, pid, _):
+        assert waited(waits, observed(started)).stopped is None
+        for number, said in (
+            (signal.SIGSTOP, f"VLLM::EngineCore (PID {pid})"),
+            (signal.SIGCONT, None),
+        ):
+            os.kill(pid, number)
+            deadline = time.monotonic() + PATIENCE_SECONDS
+            while waited(waits, observed(started)).stopped != said:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
     waits.close()
 
 

@@ -1,10 +1,9 @@
 """Adds up what is seen of one engine from look to look, across restarts of its counters."""
 
-from collections.abc import Mapping
 from math import isfinite
 
 from vllm_watch.advice.records import AttentionBackend, Evidence, HostGpus, Sizes
-from vllm_watch.samples.engine import EngineSample, Histogram
+from vllm_watch.samples.engine import EngineSample, Histogram, served
 
 FULL_RATIO = 0.95
 """Above, vLLM mostly finds no room for one more request: its blocks are 16 tokens, requests hundreds."""
@@ -44,7 +43,7 @@ class Tally:
             return
         for name in _COUNTERS:
             self._grow(name, getattr(before, name), getattr(sample, name))
-        self._grow("finished", _sum(before.request_success), _sum(sample.request_success))
+        self._grow("finished", served(before), served(sample))
         for name in ("request_prompt_tokens", "request_generation_tokens"):
             self._widen(name, getattr(before, name), getattr(sample, name))
 
@@ -119,10 +118,6 @@ class Tally:
         queries = self._grown.get(f"{name}_queries", 0.0)
         hits = self._grown.get(f"{name}_hits")
         return None if hits is None or queries < _QUERIES_MIN else hits / queries
-
-
-def _sum(labelled: Mapping[str, float] | None) -> float | None:
-    return None if labelled is None else sum(labelled.values())
 
 
 def _sizes(histogram: Histogram | None) -> Sizes | None:

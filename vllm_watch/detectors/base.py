@@ -22,6 +22,16 @@ FIRING, CLEAR, UNKNOWN = "firing", "clear", "unknown"
 
 
 @record
+class Around:
+    """What other targets have to do with this one, by name."""
+
+    waited_for: tuple[str, ...] = ()  # that wait for KV from this one, and from no other
+    ranks: tuple[str, ...] = ()  # that step together with it
+    stalled_ranks: tuple[str, ...] = ()  # of those, who has work and does none
+    held_up_by: tuple[str, ...] = ()  # of those, who is known to stand still
+
+
+@record
 class View:
     """One look at one target, with all that led up to it."""
 
@@ -32,6 +42,7 @@ class View:
     windows: Mapping[str, Window] = field(
         default_factory=dict
     )  # by engine; the newest entry is this look
+    around: Around = Around()
 
 
 @record

@@ -11,21 +11,22 @@ vLLM 0.32 whose EngineCore was stopped. Runbook: docs/detectors/engine_stalled.m
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from vllm_watch.detectors import stall_witnesses
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Verdict, View
 from vllm_watch.detectors.gpu_trouble import GpuTrouble
 from vllm_watch.detectors.needs import Need, Needs
+from vllm_watch.detectors.stall_ranks import Ranks
+from vllm_watch.detectors.stall_settings import Settings
 from vllm_watch.detectors.stall_witnesses import FDS_GROWN_MIN, Engine, Habits
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
 from vllm_watch.signals.engine import work_done
 from vllm_watch.signals.life import model_of
-from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS
+from vllm_watch.signals.state import operation, waits_for_kv
 from vllm_watch.story.engine_stalled import STORY
 
 KIND = "engine_stalled"
+PEER_WAIT, OPERATION = "peer_wait", "operation_stuck"
 
 NEEDS = Needs(
     must=(
@@ -43,53 +44,6 @@ NEEDS = Needs(
     ),
 )  # fmt: skip
 
-
-class Settings(BaseModel):
-    """Times are since the last look that saw progress."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    notice_seconds: float = Field(8.0, gt=0)
-    """Prefills are chunked, so that steps take milliseconds to a second or two; pauses of 5 s happen
-    (a LoRA adapter from disk, a garbage collection, a busy host)."""
-
-    notice_one_request_seconds: float = Field(20.0, gt=0)
-    """A single request is one witness only; with another (connections pile up, no GPU computes) it is
-    as good as several."""
-
-    notice_coarse_seconds: float = Field(STALL_NOTICE_COARSE_SECONDS, gt=0)
-    """Without a step counter (before 0.6.4) progress shows late: one whole prefill is one step."""
-
-    notice_young_seconds: float = Field(60.0, gt=0)
-    """While an engine warms up, kernels are compiled, shape by shape, some for half a minute."""
-
-    notice_waiting_seconds: float = Field(60.0, gt=0)
-    """None running, some waiting: requests may wait for KV pages from another host, or for a grammar to
-    compile. Real deadlocks last until a restart (vLLM #45414: more than 9 minutes)."""
-
-    notice_unseen_seconds: float = Field(60.0, gt=0)
-    """The gauges say idle, and only open connections speak of demand."""
-
-    notice_seconds_max: float = Field(120.0, gt=0)
-    """However long the pauses that are usual here: users have waited long enough."""
-
-    advise_seconds: float = Field(60.0, gt=0)
-    """A restart costs minutes of loading and every request in flight. vLLM itself complains of a
-    worker's silence after 60 s ("No available shared memory broadcast block found in 60 seconds")."""
-
-    advise_seconds_max: float = Field(1200.0, gt=0)
-    """One engine recovered by itself from 157 stalls of up to 15.8 minutes in a day; beyond that, only
-    two of hours are known (operators' reports)."""
-
-    kv_empty_ratio: float = Field(0.05, ge=0, le=1)
-    """A cache this empty could take in any request that waits."""
-
-    canary_failures: int = Field(2, ge=1)
-    """One canary may meet a pause; a second one does not. Together they must have waited for as long as
-    is granted to one request without a step, so that a warm-up or a long prefill ahead is no wedge."""
-
-
-KV_TRANSFER = "kv_transfer"
 
 STATE_VERSION = 2
 """Of the form in which its memory is kept: what was kept in another one is left out."""
@@ -130,6 +84,8 @@ class Detector:
         self._settings = settings
         self._engines: dict[str, Engine] = {}
         self._gpus = GpuTrouble()
+        self._ranks = Ranks()
+        self._operations: dict[str, float] = {}  # engine → since when one is under way
         # Of engines by what they serve, as an earlier run or another server has seen it.
         self._inherited: dict[str, Habits] = {}
         self.canary_wanted: dict[str, bool] = {}
@@ -147,10 +103,11 @@ class Detector:
         moved = [self._follow(view, each) for each in samples]
         # Connections and canaries are the server's: they tell of an engine only if none moves.
         alone = not any(moved)
-        return [
+        verdicts = [
             self._judge(view, each, steps=steps, alone=alone)
             for each, steps in zip(samples, moved, strict=True)
         ]
+        return self._ranks.told(view, verdicts)
 
     def _follow(self, view: View, sample: EngineSample) -> bool:
         """Remember one look at an engine; return whether it made a step since the look before."""
@@ -226,6 +183,9 @@ class Detector:
 
     def _judge(self, view: View, sample: EngineSample, *, steps: bool, alone: bool) -> Verdict:
         engine = self._engines[sample.engine]
+        stuck_s = self._operation_seconds(view, sample)
+        if stuck_s >= self._settings.operation_seconds:
+            return self._firing(view, engine, sample, OPERATION, stuck_s)
         if view.signals.engines[sample.engine].state == "sleeping":
             stall_witnesses.begin(engine, view)
             stall_witnesses.served(engine, view, sample.engine)
@@ -244,6 +204,8 @@ class Detector:
             finding = self._canary(view, engine, sample, alone=alone)
         if finding is None and not steps and not engine.work and alone:
             finding = self._unseen(view, engine)
+        if finding is None and not steps and not engine.work and alone and view.around.waited_for:
+            finding = self._waited_for(view, engine)
         if finding is not None:
             cause, still_s = finding
             if engine.told_s is None:
@@ -253,13 +215,20 @@ class Detector:
         state = UNKNOWN if doubtful or engine.canary_failures else CLEAR
         return Verdict(state=state, kind=KIND, engine=sample.engine)
 
+    def _operation_seconds(self, view: View, sample: EngineSample) -> float:
+        """For how long an operation has been under way that is done to it on purpose."""
+        if operation(sample) is None:
+            self._operations.pop(sample.engine, None)
+            return 0.0
+        return view.at_s - self._operations.setdefault(sample.engine, view.at_s)
+
     def _queue(self, view: View, engine: Engine, sample: EngineSample) -> tuple[str, float] | None:
         """None running, some waiting, for long."""
         queued_s = view.at_s - engine.queued_s
         if queued_s < self._settings.notice_waiting_seconds:
             return None
-        if stall_witnesses.awaits_blocks(sample):
-            return KV_TRANSFER, queued_s
+        if waits_for_kv(sample):
+            return PEER_WAIT, queued_s
         usage = sample.kv_cache_usage
         empty = usage is None or usage <= self._settings.kv_empty_ratio
         return ("admission_deadlock" if empty else "hang"), queued_s
@@ -326,6 +295,11 @@ class Detector:
         notice_s = self._notice_seconds(view, engine, sample, alone=alone)
         return ("idle_wedged", still_s) if still_s >= notice_s else None
 
+    def _waited_for(self, view: View, engine: Engine) -> tuple[str, float] | None:
+        """Idle by its gauges, while others wait for KV that only it has."""
+        still_s = view.at_s - engine.served_s
+        return ("idle_wedged", still_s) if still_s >= self._settings.notice_unseen_seconds else None
+
     def _firing(
         self, view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float
     ) -> Verdict:
@@ -333,18 +307,19 @@ class Detector:
         survived_s = max(engine.habits.survived, default=0.0)
         limit_s = min(ADVISE_FACTOR * survived_s, settings.advise_seconds_max)
         limit_s = max(settings.advise_seconds, limit_s)
+        # Of the engine itself; that others wait for it may lie in the network between.
+        helps = cause not in (PEER_WAIT, OPERATION) and (
+            cause != "idle_wedged" or engine.canary_failures > 0
+        )
         return Verdict(
             state=FIRING,
             kind=KIND,
             engine=sample.engine,
             cause=cause,
-            severity="page",
-            # A GPU that is lost, or must be reset, does not come back with a process.
-            # Nor do KV blocks from another host.
-            restart_advised=still_s >= limit_s
-            and not self._gpus.needs_hands
-            and cause != KV_TRANSFER,
-            summary=_summary(engine, sample, cause, still_s),
+            severity="page" if cause != OPERATION or stall_witnesses.work(sample) else "ticket",
+            # A GPU that is lost, or must be reset, does not come back with a process; nor does another server.
+            restart_advised=still_s >= limit_s and not self._gpus.needs_hands and helps,
+            summary=_summary(view, engine, sample, cause, still_s),
             since_seconds=still_s,
             measure=still_s,
             evidence_for=(
@@ -352,13 +327,18 @@ class Detector:
                 *self._gpus.evidence,
             ),
             evidence_against=stall_witnesses.evidence_against(
-                view, engine, still_s, limit_s, survived_s
+                view, engine, sample, still_s, limit_s, survived_s
             ),
         )
 
 
-def _summary(engine: Engine, sample: EngineSample, cause: str, still_s: float) -> str:
+def _summary(view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float) -> str:
     seen = STORY.causes[cause].seen
+    if cause == OPERATION:
+        return f"{seen}: {operation(sample)}, for {still_s:.0f} s"
+    if cause == "idle_wedged" and not engine.canary_failures:
+        who = f"{', '.join(view.around.waited_for)} wait{'s' * (len(view.around.waited_for) == 1)}"
+        return f"{seen}: nothing done for {still_s:.0f} s, while {who} for KV from it"
     if cause == "idle_wedged":
         asked = f"{engine.canary_failures} one-token requests in a row"
         return f"{seen}: {asked} unanswered, the first sent {still_s:.0f} s ago"

@@ -218,13 +218,6 @@ def work(sample: EngineSample) -> float:
     )
 
 
-def awaits_blocks(sample: EngineSample) -> bool:
-    """Does anybody wait for KV blocks from another host? Only an engine with a connector does; while none arrive,
-    those who come later wait for pages that the first ones hold."""
-    reasons = sample.requests_waiting_by_reason or {}
-    return bool(sample.external_prefix_cache_queries) and reasons.get("deferred", 0.0) > 0.0
-
-
 def is_young(view: View, sample: EngineSample) -> bool:
     """May it still be compiling, shape by shape?"""
     started = view.signals.process_start_time
@@ -280,7 +273,12 @@ def evidence_for(
 
 
 def evidence_against(
-    view: View, engine: Engine, still_s: float, limit_s: float, survived_s: float
+    view: View,
+    engine: Engine,
+    sample: EngineSample,
+    still_s: float,
+    limit_s: float,
+    survived_s: float,
 ) -> tuple[Evidence, ...]:
     """What says that it may not, or that waiting is better than acting."""
     found = []
@@ -290,7 +288,10 @@ def evidence_against(
     if engine.work == 1:
         text = "a single request stands for the work"
         found.append(Evidence(name="requests_in_engine", value=1.0, text=text))
-    if still_s < limit_s:
+    if state.waits_for_kv(sample):
+        text = "nothing runs that could step: what waits, waits for KV from another server"
+        found.append(Evidence(name="waits_for_kv", value=known(sample, "waiting"), text=text))
+    elif still_s < limit_s:
         why = f"it has survived {survived_s:.0f} s" if survived_s else "most pauses end sooner"
         text = f"a restart is not advised before {limit_s:.0f} s: {why}"
         found.append(

@@ -19,6 +19,7 @@ from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict,
 from vllm_watch.detectors.collapse_bar import LASTING_MINUTES, Bar
 from vllm_watch.detectors.collapse_former import FormerLives
 from vllm_watch.detectors.collapse_siblings import Siblings
+from vllm_watch.detectors.collapse_spec import Acceptances
 from vllm_watch.detectors.collapse_stuck import Stuck
 from vllm_watch.detectors.collapse_unread import Unread
 from vllm_watch.detectors.finished import LATE_REQUESTS_MIN, Finished, LongPrompts, late_seconds
@@ -379,10 +380,11 @@ class Detector(PerEngine[EngineJudge]):
     def __init__(self, settings: Settings) -> None:
         super().__init__(KIND, EngineJudge)
         self._siblings, self._former = Siblings(), FormerLives()
+        self._acceptance = Acceptances()
 
     def update(self, view: View) -> Sequence[Verdict]:
         """See `detectors.base.Detector`."""
-        verdicts = super().update(view)
+        verdicts = self._acceptance.told(view, super().update(view))
         baselines = {name: judge.baseline for name, judge in self.judges.items()}
         self._siblings.look(baselines)
         self._former.look(view.at_s, baselines)

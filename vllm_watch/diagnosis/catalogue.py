@@ -1,9 +1,9 @@
 """All rules and failure classes, joined from the tables in `families/`."""
 
-from vllm_watch.diagnosis.families import memory, model, parallel, serving, software
+from vllm_watch.diagnosis.families import memory, model, parallel, serving, software, transfer
 from vllm_watch.diagnosis.rule import Failure
 
-_FAMILIES = (memory, parallel, model, software, serving)
+_FAMILIES = (memory, parallel, transfer, model, software, serving)
 
 RULES = tuple(each for family in _FAMILIES for each in family.RULES)
 

@@ -82,7 +82,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
            f"Prompt tokens per second {_WINDOW}, counted as prefills complete, prefix cache hits included.",
            "Absent until two scrapes of the same engine lie in the window."),
     _gauge("requests_finished_per_second",
-           f"Requests that ended per second {_WINDOW}, for any reason: aborts and errors are in it too.",
+           f"Requests that ended per second {_WINDOW}, for any reason but an error of the engine's: aborts are in it too.",
            "Absent before vLLM 0.4.2 (V1: 0.7.2)."),
     _reasons("requests_finished_by_reason_per_second",
              f"Requests that ended per second {_WINDOW}, by reason (stop, length, abort, error, repetition).",

@@ -74,7 +74,7 @@ class Lifecycle:
     ) -> list[IncidentEvent]:
         """Take one look's verdicts; return the events they lead to, in order.
 
-        `beside`: what is open on the target's host, or on the host's targets.
+        `beside`: what is open on the target's host and its peers, or on the host's targets.
         """
         passed_s = 0.0 if self._at_s is None else moment.at_s - self._at_s
         self._at_s, self._beside = moment.at_s, tuple(beside)

@@ -6,8 +6,8 @@ from dataclasses import replace
 from vllm_watch.detectors.base import FIRING, Evidence, Verdict
 from vllm_watch.samples.engine_log import StartFailure
 
-_KINDS = frozenset(("engine_down", "engine_stalled"))
-"""A log says why an engine is not there or does not move; not why it is slow."""
+_KINDS = frozenset(("engine_down", "engine_failing", "engine_stalled"))
+"""A log says why an engine is not there, does not move or fails; not why it is slow."""
 
 
 def added(verdicts: Sequence[Verdict], failed: StartFailure | None) -> Sequence[Verdict]:

@@ -8,13 +8,14 @@ from collections.abc import Iterable
 from vllm_watch.incidents.incident import RECOVERING, Incident, Key
 
 STATE_OF = {
-    "engine_down": "down", "engine_stalled": "stalled", "throughput_collapse": "collapsed", "overload": "overloaded",
+    "engine_down": "down", "engine_stalled": "stalled", "engine_failing": "failing", "throughput_collapse": "collapsed", "overload": "overloaded",
 }  # fmt: skip
 """The word that an engine shows while an incident of that kind is seen on it, the worst first."""
 
 SUBSUMES: dict[str, tuple[str, ...]] = {
-    "engine_down": ("engine_stalled", "throughput_collapse", "overload"),
+    "engine_down": ("engine_stalled", "engine_failing", "throughput_collapse", "overload"),
     "engine_stalled": ("throughput_collapse", "overload"),
+    "engine_failing": ("throughput_collapse", "overload"),
     "throughput_collapse": ("overload",),
 }
 """What an incident explains away on the same engine: a server that is gone serves nothing, an engine
@@ -26,7 +27,12 @@ ORDER = tuple(STATE_OF)
 CAUSES_BESIDE = ("gpu_fault", "stale_vram", "host_memory_growth")
 """These stay incidents of their own beside what they cause: they have an end and a remedy of their own."""
 
-_EFFECTS = ("engine_down", "engine_stalled", "throughput_collapse")
+_EFFECTS = ("engine_down", "engine_stalled", "engine_failing", "throughput_collapse")
+
+WAITS_FOR_A_PEER = (
+    ("engine_stalled", "peer_wait"), ("engine_stalled", "rank_wait"), ("engine_failing", "kv_transfer"),
+)  # fmt: skip
+"""Kinds and causes whose cause is an incident of a peer, where that is known (`targets[].peers`, `targets[].gang`)."""
 
 _STALL_OVER_COLLAPSE_SECONDS = 30.0
 """An engine that has collapsed makes few steps: a pause between two of them is no new problem. A stall
@@ -62,7 +68,14 @@ def rank(kind: str) -> int:
 
 def covers(outer: Incident, kind: str, engine: str | None) -> bool:
     """Is a finding of this kind on this engine an effect of the open incident `outer`?"""
-    return kind in SUBSUMES.get(outer.kind, ()) and outer.engine in (None, engine)
+    return kind in _effects_of(outer) and outer.engine in (None, engine)
+
+
+def _effects_of(incident: Incident) -> tuple[str, ...]:
+    """What it explains away. An engine that fails a few of its requests goes on with the others: then nothing."""
+    if incident.kind == "engine_failing" and incident.severity != "page":
+        return ()
+    return SUBSUMES.get(incident.kind, ())
 
 
 def held_by(
@@ -89,6 +102,11 @@ def settling_seconds(known: str, rival: str) -> float:
     return EXPLAINED_SECONDS if known in EXPLAINED_BY.get(rival, ()) else 0.0
 
 
+def waits(incident: Incident) -> bool:
+    """Is it the trouble of another server or rank?"""
+    return (incident.kind, incident.cause) in WAITS_FOR_A_PEER
+
+
 def is_cause(incident: Incident) -> bool:
     """Does it stay an incident of its own beside what it causes?"""
     return incident.kind in CAUSES_BESIDE
@@ -96,13 +114,17 @@ def is_cause(incident: Incident) -> bool:
 
 def outlives(opened: Incident, other: Incident) -> bool:
     """Does one that opens end another: as its cause, or because that only recovers while this is found?"""
-    if other.kind in SUBSUMES.get(opened.kind, ()) and opened.engine in (None, other.engine):
+    if other.kind in _effects_of(opened) and opened.engine in (None, other.engine):
         return True
     return other.phase == RECOVERING and covers(other, opened.kind, opened.engine)
 
 
 def linked(one: Incident, other: Incident) -> bool:
-    """Do two incidents belong together: a cause, and its effect on the same target or on one that it hits?"""
+    """Do two incidents belong together: a cause, and its effect on the same target, on one that it hits, or on a peer?"""
+    peer = other if waits(one) else one
+    elsewhere = (one.target, one.engine) != (other.target, other.engine)
+    if waits(one) != waits(other) and elsewhere and peer.kind in _EFFECTS:
+        return True
     if is_cause(one) == is_cause(other):
         return False
     cause, effect = (one, other) if is_cause(one) else (other, one)
@@ -113,7 +135,10 @@ def linked(one: Incident, other: Incident) -> bool:
 def severity_beside(incident: Incident, severity: str, open_: Iterable[Incident]) -> str:
     """Only the cause pages: an effect whose cause has paged already is a ticket."""
     if severity == "page" and any(
-        is_cause(each) and each.severity == "page" and linked(incident, each) for each in open_
+        (is_cause(each) or (waits(incident) and not waits(each)))
+        and each.severity == "page"
+        and linked(incident, each)
+        for each in open_
     ):
         return "ticket"
     return severity

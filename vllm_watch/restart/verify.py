@@ -30,7 +30,7 @@ STARTUP_SECONDS_MIN = 180.0
 """... and at least so long, the end of the old process included: most models load for one to three minutes, and
 twice a start of seconds is no surprise on a busy host. As `engine_down` waits for a start that others made."""
 
-_ILL = ("stalled", "collapsed", "down")
+_ILL = ("stalled", "failing", "collapsed", "down")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ class EngineCpu:
 
     pid: int | None = None  # the process of the thread that waited longest since the look before
     name: str | None = None  # ... and its title: "VLLM::EngineCore"
+    stopped: str | None = None  # a process that a signal or a debugger has stopped, with its PID
     quota_periods: float | None = (
         None  # of the nearest cgroup with a CPU limit; None: there is none
     )

@@ -91,6 +91,10 @@ class EngineSample:
     kv_block_idle_before_evict_seconds: Histogram | None = None
     kv_block_reuse_gap_seconds: Histogram | None = None
     num_requests_kv_fetch_by_stage: Labelled | None = None
+    # KV from other servers, or from below the GPU; by family, without what is common to all names
+    kv_failures: Labelled | None = None  # transfers, stores and loads that failed, or came too late
+    kv_transfers: Labelled | None = None  # ... that ended well
+    operations_in_flight: Labelled | None = None  # sleep, wake, new weights: that run now
     # LoRA and speculative decoding
     lora_requests_info: Mapping[str, str] | None = (
         None  # the newest of the series, whose value is its time
@@ -109,6 +113,7 @@ class EngineSample:
     avg_prompt_throughput: float | None = None  # tokens per second
     avg_generation_throughput: float | None = None  # tokens per second
     # the API server in front of it
+    http_responses: Labelled | None = None  # by class of status, over all handlers
     http: Mapping[str, Labelled] | None = None
     process_start_time: float | None = (
         None  # Unix seconds, of the API server's process, not of the engine's
@@ -124,7 +129,22 @@ JUDGED = frozenset((
     "ttft", "inter_token_latency", "e2e_latency", "queue_time", "request_prompt_tokens", "request_generation_tokens",
     "prefix_cache_hit_rate", "prefix_cache_queries", "prefix_cache_hits", "external_prefix_cache_queries",
     "external_prefix_cache_hits", "mm_cache_queries", "mm_cache_hits", "cache_config_info", "spec_num_accepted_tokens",
-    "spec_num_draft_tokens", "spec_draft_acceptance_rate", "process_start_time", "created_time",
+    "spec_num_draft_tokens", "spec_draft_acceptance_rate", "process_start_time", "created_time", "kv_failures",
+    "kv_transfers", "operations_in_flight", "num_requests_kv_fetch_by_stage", "admission_rejections", "http_responses",
 ))  # fmt: skip
 """What anything but `vllm-watch read` looks at. Of an engine that is watched only this is taken from each body (the
 recording has all): the other histograms are half of what a sample holds, and as much to make and to drop again."""
+
+
+NOT_SERVED = ("error",)
+"""Reasons to finish of a request that failed: nobody was served."""
+
+
+def served(sample: EngineSample) -> float | None:
+    """Requests that ended in any way but a failure of the engine's, since it started."""
+    ends = sample.request_success
+    return (
+        None
+        if ends is None
+        else sum(ends.values()) - sum(ends.get(each, 0.0) for each in NOT_SERVED)
+    )

@@ -46,7 +46,8 @@ def _base_url(value: str) -> str:
     host = parts.hostname or ""
     shown = f"[{host}]" if ":" in host else host
     path = parts.path.rstrip("/").removesuffix("/metrics").rstrip("/")
-    if path.endswith("/v1"):
+    # NVIDIA NIM has its metrics below /v1; whoever writes that out means it.
+    if path.endswith("/v1") and not parts.path.rstrip("/").endswith("/v1/metrics"):
         remedy = "leave /v1 out: /metrics and /health stand at the server's root"
         raise problem(f"{quoted(text)} is the address of the OpenAI API", remedy)
     return f"{parts.scheme}://{shown}{'' if port is None else f':{port}'}{path}"
@@ -120,6 +121,14 @@ class TargetConfig(Settings):
 
     node: str = Field("", max_length=253)
     """Host or Kubernetes node, for labels only."""
+
+    peers: tuple[Name, ...] = ()
+    """Names of the targets that it exchanges KV with (prefill and decode); one side need name the other.
+    Why: Whoever waits for KV is not the one to mend: the incident is then told on the peer that stands still."""
+
+    gang: str = Field("", max_length=253)
+    """A name that ranks share which step together (data or expert parallelism with an address for each rank).
+    Why: The rank that stands still stops the others; no restart of one alone is advised then."""
 
     scrape: ScrapeSettings = ScrapeSettings()
     """The keys of `scrape` that differ for this target; the others are taken from there."""

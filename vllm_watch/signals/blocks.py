@@ -7,7 +7,7 @@ is one interval. Everything that judges speed works on blocks and so behaves ali
 
 from operator import attrgetter
 
-from vllm_watch.samples.engine import EngineSample, Histogram
+from vllm_watch.samples.engine import EngineSample, Histogram, served
 from vllm_watch.samples.record import record
 from vllm_watch.signals import capacity
 from vllm_watch.signals.long_prompts import LongPrompts
@@ -236,9 +236,7 @@ def _step_seconds(
 
 
 def _finished(a: EngineSample, b: EngineSample) -> float | None:
-    if a.request_success is None or b.request_success is None:
-        return None
-    return _grown(sum(a.request_success.values()), sum(b.request_success.values()))
+    return _grown(served(a), served(b))
 
 
 def _finished_tokens(a: EngineSample, b: EngineSample) -> float | None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from vllm_watch.samples.cpu import EngineCpu
-from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.engine import NOT_SERVED, EngineSample, served
 from vllm_watch.samples.observation import ServerSample
 from vllm_watch.settings.stages import SloSettings
 from vllm_watch.signals import capacity, quantiles, state
@@ -159,7 +159,9 @@ class EngineTracker:
         size = capacity.kv_cache_tokens(sample.cache_config_info, engines)
         finished = window.labelled("request_success")
         by_reason = {k: v / finished[1] for k, v in finished[0].items()} if finished else None
-        finished_rate = sum(by_reason.values()) if by_reason is not None else None
+        finished_rate = None
+        if by_reason is not None:
+            finished_rate = sum(v for k, v in by_reason.items() if k not in NOT_SERVED)
         steps = window.histogram("iteration_tokens")
         latencies = {
             name: window.histogram(name)
@@ -270,14 +272,9 @@ _NEVER_FALLING: tuple[Callable[[EngineSample], float | None], ...] = (
 def work_done(sample: EngineSample) -> tuple[float | None, ...]:
     """The counters that grow when an engine does anything for anybody; its steps first.
 
-    A client that hangs up is no work, be it counted as an abort.
+    A request that failed is no work. Nor is a client that hangs up: vLLM counts no abort while its engine core hangs.
     """
-    success = sample.request_success
-    return (
-        *(take(sample) for take in _NEVER_FALLING),
-        None if success is None else sum(n for why, n in success.items() if why != "abort"),
-        sample.preemptions,
-    )
+    return *(take(sample) for take in _NEVER_FALLING), served(sample), sample.preemptions
 
 
 def _free(capacity: float | None, usage_ratio: float | None) -> float | None:

@@ -69,6 +69,7 @@ INPUTS: dict[str, Input] = {
     "prompted": Input("counter of prompt tokens", "vLLM has it from 0.3.0 on", _ENGINE, _field("prompt_tokens")),
     "latency": Input("inter-token latency", "vLLM has it from 0.3.0 on", _ENGINE, _field("inter_token_latency")),
     "finished": Input("counter of finished requests", "vLLM has it from 0.4.3 on", _ENGINE, _field("request_success")),
+    "http": Input("counter of HTTP responses", "vLLM has it from 0.8.3 on", _ENGINE, _field("http_responses")),
     "lengths": Input("lengths of finished requests", "vLLM has them from 0.4.3 on", _ENGINE, _lengths),
     "preemptions": Input("counter of preemptions", "vLLM has it from 0.4.3 on, its V1 engine from 0.8.0", _ENGINE, _field("preemptions")),
     "prefix_cache": Input("counter of prefix cache hits", "V1 engines count them", _ENGINE, _prefix_cache),

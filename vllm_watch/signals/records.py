@@ -36,7 +36,7 @@ class EngineSignals:
     # rates
     generation_tokens_per_second: float | None = None
     prompt_tokens_per_second: float | None = None
-    requests_finished_per_second: float | None = None  # by any reason, aborts and errors too
+    requests_finished_per_second: float | None = None  # by any reason but an error; aborts too
     requests_finished_by_reason_per_second: Mapping[str, float] | None = None
     preemptions_per_second: float | None = None
     steps_per_second: float | None = None

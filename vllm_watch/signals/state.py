@@ -11,12 +11,12 @@ from vllm_watch.samples.record import short_record
 from vllm_watch.signals.loading import START_SECONDS, Loading
 
 STATES = (
-    "starting", "idle", "serving", "prefilling", "overloaded", "collapsed", "stalled",
+    "starting", "idle", "serving", "prefilling", "overloaded", "collapsed", "failing", "stalled",
     "sleeping", "down", "unknown",
 )  # fmt: skip
 
 _WORST_FIRST = (
-    "down", "stalled", "collapsed", "overloaded", "unknown", "starting", "prefilling", "serving",
+    "down", "stalled", "failing", "collapsed", "overloaded", "unknown", "starting", "prefilling", "serving",
     "idle", "sleeping",
 )  # fmt: skip
 
@@ -62,10 +62,9 @@ def of_engine(
     sample: EngineSample, progress: Progress, *, sleeping: bool, paused: bool
 ) -> tuple[str, str]:
     """(state, sentence) of an engine that was read."""
-    if sleeping:
-        return "sleeping", "asleep: " + _sleep_text(sample.engine_sleep_state)
-    if paused:
-        return "sleeping", "paused through vLLM's /pause; it serves again after /resume"
+    on_purpose = _on_purpose(sample, sleeping=sleeping, paused=paused)
+    if on_purpose is not None:
+        return "sleeping", on_purpose
     running, waiting = sample.requests_running or 0.0, sample.requests_waiting or 0.0
     load = f"{running:.0f} running, {waiting:.0f} waiting"
     if progress.moved:
@@ -79,6 +78,8 @@ def of_engine(
         return "idle", "no request runs or waits"
     if progress.first_look:
         return "serving", f"{load}, at first sight"
+    if waits_for_kv(sample):
+        return "prefilling", f"{load}; they wait for KV from another server"
     still = progress.still_seconds
     if still < STILL_SECONDS:
         return "serving", load
@@ -88,6 +89,40 @@ def of_engine(
         "prefilling",
         f"{load}; no step has ended for {still:.0f} s: one long step, or the start of a stall",
     )
+
+
+def _on_purpose(sample: EngineSample, *, sleeping: bool, paused: bool) -> str | None:
+    """Why it serves nobody, where that is somebody's wish; in words."""
+    if sleeping:
+        return "asleep: " + _sleep_text(sample.engine_sleep_state)
+    if paused:
+        return "paused through vLLM's /pause; it serves again after /resume"
+    under_way = operation(sample)
+    return None if under_way is None else f"{under_way} is under way; it serves again afterwards"
+
+
+_OPERATIONS = {
+    "sleep_mode_operations_in_flight": "a sleep or a wake-up",
+    "rl_weight_update_operations_in_flight": "an update of its weights",
+}
+
+
+def operation(sample: EngineSample) -> str | None:
+    """What is being done to the engine on purpose, while which it serves nobody; in words (vLLM 0.32+)."""
+    running = (name for name, count in (sample.operations_in_flight or {}).items() if count > 0)
+    return next((_OPERATIONS.get(name, name) for name in running), None)
+
+
+def waits_for_kv(sample: EngineSample) -> bool:
+    """Does nothing run, and does what waits wait for KV from another server? From vLLM 0.32 on it says so; before,
+    what is deferred where a KV connector is at work."""
+    if sample.requests_running:
+        return False
+    if sample.num_requests_kv_fetch_by_stage is not None:
+        return sum(sample.num_requests_kv_fetch_by_stage.values()) > 0
+    told = sample.kv_failures is not None or sample.kv_transfers is not None
+    connected = told or bool(sample.external_prefix_cache_queries)
+    return connected and (sample.requests_waiting_by_reason or {}).get("deferred", 0.0) > 0
 
 
 def _notice_seconds(sample: EngineSample, uptime_seconds: float | None) -> float:

@@ -72,6 +72,12 @@ class _Process:
             (ns - before[thread] for thread, ns in now.items() if thread in before), default=0
         )
 
+    def is_stopped(self) -> bool:
+        """By a signal, or by a debugger; False where it cannot be read."""
+        with suppress(OSError, IndexError):
+            return _read("stat", self.folder).rpartition(b")")[2].split()[0] in b"Tt"
+        return False
+
 
 @dataclass(slots=True)
 class _Engine:
@@ -95,6 +101,12 @@ class _Engine:
                 longest_ns, self.longest = grown_ns, each
         self.waited_seconds += longest_ns / 1e9
         return self.waited_seconds
+
+    def stopped(self) -> str | None:
+        """The first process that is stopped (state T, or t in a debugger), with its PID."""
+        return next(
+            (f"{each.name} (PID {each.pid})" for each in self.processes if each.is_stopped()), None
+        )
 
     def has_ended(self) -> bool:
         """Is one of its processes no more?"""
@@ -226,7 +238,7 @@ class CpuWaits:
         return EngineCpu(
             engine=name, waited_seconds=engine.waited_seconds,
             pid=None if who is None else who.pid, name=None if who is None else who.name,
-            quota_periods=periods, throttled_periods=throttled,
+            stopped=engine.stopped(), quota_periods=periods, throttled_periods=throttled,
         )  # fmt: skip
 
 

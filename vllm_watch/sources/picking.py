@@ -76,6 +76,11 @@ def labelled(rows: list[Row], label: str) -> Take:
         value = row.labels.get(label, "")
         known = value in groups or len(groups) < LABEL_VALUES_MAX
         groups[value if known else OTHER_LABEL_VALUES].append(row)
+    return by_group(groups)
+
+
+def by_group(groups: dict[str, list[Row]]) -> Take:
+    """A number for each of some groups."""
     keys, numbers = tuple(groups), _tuple_of(list(groups.values()))
     return lambda values: dict(zip(keys, numbers(values), strict=True))
 

@@ -20,6 +20,7 @@ from vllm_watch.sources.picking import (
     Row,
     Take,
     Values,
+    by_group,
     histogram_of,
     info_of,
     labelled,
@@ -139,13 +140,20 @@ class _Asked(Sequence[float]):
 
 def _bind(layout: Layout, fields: Container[str]) -> _Binding:
     rows = [Row(index, series) for index, series in enumerate(layout.series)]
+    if nim := vllm_names.is_nim({row.name for row in rows}):
+        for row in rows:
+            row.name = vllm_names.of_nim(row.name)
     asked = _Asked()
     _bind_rows(rows, fields, [], []).made(asked)
     indices = sorted(asked.indices)
     for place, index in enumerate(indices):  # from here on: of those that are asked for
         rows[index].index = place
     lines = layout.places
-    return _bind_rows(rows, fields, indices, [lines[index] for index in indices] if lines else [])
+    places = [lines[index] for index in indices] if lines else []
+    binding = _bind_rows(rows, fields, indices, places)
+    if nim:
+        binding.constant["engine_kind"] = None  # its names do not tell
+    return binding
 
 
 def _bind_rows(
@@ -256,6 +264,10 @@ def _bind_field(field: Field, rows_of: Callable[[str], list[Row]]) -> Take | Non
             if counts or buckets:
                 return histogram_of(buckets, sums, counts, field.scale)
         return None
+    if field.kind is Kind.FAMILIES:
+        found = {n: rows_of(n + "_count") or _plain_rows(n, rows_of) for n in field.names}
+        groups = {vllm_names.short(n): rows for n, rows in found.items() if rows}
+        return by_group(groups) if groups else None
     candidates = [rows for name in field.names if (rows := _plain_rows(name, rows_of))]
     if not candidates:
         return None

@@ -22,10 +22,11 @@ def _sample(entry: Any) -> EngineCpu:
     engine, waited = entry.get("engine"), _number(entry, "waited_seconds")
     if not isinstance(engine, str) or waited is None:
         raise ValueError("cpu: an entry without engine or waited_seconds")
-    pid, name = _number(entry, "pid"), entry.get("name")
+    pid, name, stopped = _number(entry, "pid"), entry.get("name"), entry.get("stopped")
     return EngineCpu(
         engine=engine, waited_seconds=waited,
         pid=None if pid is None else int(pid), name=name if isinstance(name, str) else None,
+        stopped=stopped if isinstance(stopped, str) else None,
         **{key: _number(entry, key) for key in _NUMBERS},
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ Source: vLLM's own metric definitions in releases 0.2.3 to 0.33.0 (`vllm/engine/
 `vllm/v1/metrics/loggers.py` and its neighbours for V1). In the notes, "V0 to 0.10.2" means inclusive.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
@@ -19,6 +20,7 @@ class Kind(Enum):
     MAX = "max"  # one number; of several series the largest (a ratio cannot be added)
     HISTOGRAM = "histogram"  # buckets, sum and count; series with the same bound are added
     LABELLED = "labelled"  # one number per value of `label`
+    FAMILIES = "families"  # one number per name that is there: its own, or its histogram's count
     INFO = "info"  # the labels themselves, of the series with the highest value (vLLM: a time)
 
 
@@ -46,6 +48,15 @@ def _histogram(*names: str, scale: float = 1.0) -> Field:
 
 def _by(label: str, *names: str) -> Field:
     return Field(Kind.LABELLED, names, label)
+
+
+def _each(*names: str) -> Field:
+    return Field(Kind.FAMILIES, tuple(f"vllm:{name}" for name in names))
+
+
+def short(name: str) -> str:
+    """The name of a family as a field that has several is keyed by it."""
+    return name.removeprefix("vllm:").removesuffix("_total")
 
 
 FIELDS: dict[str, Field] = {
@@ -119,6 +130,38 @@ FIELDS: dict[str, Field] = {
     "num_requests_kv_fetch_by_stage": _by(
         "stage", "vllm:num_requests_kv_fetch_by_stage"
     ),  # 0.32.0+
+    # KV from other servers and from below the GPU: connectors (0.13.0+) and offload (0.24.0+), where they are switched on
+    "kv_failures": _each(
+        "nixl_num_failed_transfers_total",
+        "nixl_num_failed_notifications_total",
+        "nixl_num_kv_expired_reqs_total",
+        "nixl_num_notifications_after_expiry_total",
+        "mooncake_num_failed_transfers_total",
+        "mooncake_num_failed_recvs_total",
+        "mooncake_num_kv_expired_reqs_total",
+        "mooncake_store_operation_failed_keys_total",
+        "hf3fs_num_failed_load_total",
+        "hf3fs_num_failed_save_total",
+        "umbp_transfer_failed_total",
+        "kv_offload_allocation_failure_total",
+        "kv_offload_tiering_cascade_job_failures_total",
+        "kv_offload_tiering_promotion_job_failures_total",
+        "kv_offload_tiering_promotion_allocation_failures_total",
+    ),
+    "kv_transfers": _each(
+        "nixl_xfer_time_seconds",
+        "mooncake_xfer_time_seconds",
+        "mooncake_store_operation_total",
+        "hf3fs_load_duration_seconds",
+        "hf3fs_save_duration_seconds",
+        "umbp_transfer_completed_total",
+        "kv_offload_load_size",
+        "kv_offload_store_size",
+    ),
+    # Under way now: level 1 and 2 sleep and wake, new weights for reinforcement learning (0.33.0+)
+    "operations_in_flight": _each(
+        "sleep_mode_operations_in_flight", "rl_weight_update_operations_in_flight"
+    ),
     # LoRA and speculative decoding
     "lora_requests_info": Field(Kind.INFO, ("vllm:lora_requests_info",)),
     "spec_num_accepted_tokens": _sum("vllm:spec_decode_num_accepted_tokens_total"),
@@ -136,6 +179,8 @@ FIELDS: dict[str, Field] = {
     "estimated_write_bytes_per_gpu": _sum("vllm:estimated_write_bytes_per_gpu_total"),
     "avg_prompt_throughput": _sum("vllm:avg_prompt_throughput_toks_per_s"),  # V0 to 0.6.6.post1
     "avg_generation_throughput": _sum("vllm:avg_generation_throughput_toks_per_s"),
+    # the API server, all its handlers but /health and the like; by class of status ("2xx")
+    "http_responses": _by("status", "http_requests_total"),
     # the API server's process. With several API servers, and behind the Rust frontend, absent.
     "process_start_time": _max("process_start_time_seconds"),
 }
@@ -190,3 +235,25 @@ def canonical(name: str) -> str:
     if name.startswith(_SANITIZED):
         return "vllm:" + name[len(_SANITIZED) :]
     return name[len("ray_") :]
+
+
+_NIM_HAS = {"num_requests_running", "num_requests_waiting"}
+_NIM_OTHER = {"request_finish_total": "vllm:request_success_total"}
+_NIM_OWN = frozenset(("request_success_total", "request_failure_total"))
+"""Of NVIDIA's own: the first is of stop and length only, and the sum of both is request_finish_total."""
+
+_SUFFIXES = ("_bucket", "_sum", "_count", "_created")
+_PLAIN = {name.removeprefix("vllm:") for field in FIELDS.values() for name in field.names if name.startswith("vllm:")}  # fmt: skip
+
+
+def is_nim(names: Collection[str]) -> bool:
+    """Are these the series of an NVIDIA NIM, which gives vLLM's names without their prefix?"""
+    return _NIM_HAS.issubset(names) and not any(name.startswith("vllm:") for name in names)
+
+
+def of_nim(name: str) -> str:
+    """A series' name as vLLM spells it; of what is not vLLM's its own."""
+    bases = {name, *(name.removesuffix(each) for each in _SUFFIXES)}
+    if name in _NIM_OWN or not bases & _PLAIN:
+        return _NIM_OTHER.get(name, name)
+    return "vllm:" + name

@@ -13,10 +13,29 @@ STORY = Story(
     causes={
         "hang": Cause("hang", "the engine core does not step"),
         "admission_deadlock": Cause("admission deadlock", "the scheduler admits nothing"),
-        "kv_transfer": Cause(
-            "no KV blocks arrive", "requests wait for KV blocks from another host, and none arrive",
-            first_step="Look at what computes the KV blocks: the prefill instance, the KV store, the network between.",
-            restart="No restart is advised: it would wait as well.",
+        "peer_wait": Cause(
+            "waits for KV from another server",
+            "its requests wait for KV from another server",
+            "Look at the server that KV comes from (prefill, store) and the network between, and mend that one.",
+            "A restart does not help: this engine waits for another server.",
+        ),
+        "stopped": Cause(
+            "a process of it is stopped",
+            "a process of it is stopped by a signal or a debugger",
+            "Ask who stopped it; then continue it (kill -CONT with the PID of the evidence), or restart all ranks of its group together.",
+            "No restart is advised yet: to continue the process is enough.",
+        ),
+        "rank_wait": Cause(
+            "waits for another rank",
+            "another rank of its group stands still",
+            "Look at the rank that the evidence names, and mend that one.",
+            "A restart does not help: this rank waits for another one.",
+        ),
+        "operation_stuck": Cause(
+            "an operation does not end",
+            "an operation that was begun on purpose does not end",
+            "Ask whoever put it to sleep, woke it or sent it weights; end that operation, or restart the engine by hand.",
+            "No restart is advised: whoever began the operation may still be at it.",
         ),
         "idle_wedged": Cause("wedged while it looks idle", "it looks idle and does not answer"),
     },

@@ -40,6 +40,11 @@ STORY = Story(
             "if it waits for one.",
             restart="A restart does not help: the neighbour stays.",
         ),
+        "spec_acceptance": Cause(
+            "drafts are not accepted", "far fewer drafted tokens are accepted than usual",
+            first_step="Look at the drafter (is it the one for this model?) and at what is asked now; turn speculative decoding off if it stays so.",
+            restart="A restart does not help: the same drafter meets the same traffic.",
+        ),
         "unknown": Cause("cause unknown", "the cause is not known yet"),
     },
     charts=("generation_tokens_per_second", "kv_cache_usage_ratio", "step_time_seconds"),

@@ -24,6 +24,7 @@ from vllm_watch.sources.vllm import Look, VllmSource
 from vllm_watch.watch.canary_rounds import CanaryRounds
 from vllm_watch.watch.host_loop import HostLoop
 from vllm_watch.watch.host_watch import ServerLook
+from vllm_watch.watch.peers import Peers
 from vllm_watch.watch.publishing import Publisher
 from vllm_watch.watch.watch import Watch
 
@@ -32,7 +33,7 @@ _log = structlog.get_logger()
 # Engines change between these at every look; only a change from one line to the next is news.
 _NEWS = {
     "serving": "up", "idle": "up", "prefilling": "up", "overloaded": "overloaded",
-    "collapsed": "collapsed", "stalled": "stalled", "starting": "starting", "sleeping": "sleeping",
+    "collapsed": "collapsed", "failing": "failing", "stalled": "stalled", "starting": "starting", "sleeping": "sleeping",
     "down": "down", "unknown": "unknown",
 }  # fmt: skip
 
@@ -59,6 +60,7 @@ class TargetLoop:
         canary: CanaryRounds | None = None,
         log: EngineLog | None = None,
         cpu: CpuWaits | None = None,
+        peers: Peers | None = None,
     ) -> None:
         """`cpu` is asked only of a target on this host; so is `host`."""
         self.target = target
@@ -72,6 +74,7 @@ class TargetLoop:
         self._canary = canary
         self.log = log
         self._cpu = cpu if source.local else None
+        self._peers = peers or Peers(board)
         self._news: str | None = None
         known = watch.signals.engines if watch.signals is not None else {}
         self._restarts = sum(engine.restarts for engine in known.values())
@@ -129,10 +132,12 @@ class TargetLoop:
         look = await self._all_seen(await self._source.observe())
         events: Sequence[IncidentEvent] = []
         try:
-            entry = self._board.targets.get(self.target.name)
+            name = self.target.name
+            entry = self._board.targets.get(name)
             events = self._watch.observe(
                 look.observation,
-                beside=self._host.concerning(self.target.name),
+                beside=(*self._host.concerning(name), *self._peers.beside(name)),
+                around=self._peers.around(name),
                 **({} if entry is None else {"restart": entry.restart_news}),
             )
             signals = self._watch.signals

@@ -9,7 +9,7 @@ from typing import Any
 from vllm_watch.advice.adviser import Adviser
 from vllm_watch.advice.records import AttentionBackend
 from vllm_watch.detectors import throughput_collapse
-from vllm_watch.detectors.base import Detector, Verdict, View
+from vllm_watch.detectors.base import Around, Detector, Verdict, View
 from vllm_watch.detectors.needs import Sights
 from vllm_watch.incidents import log_evidence
 from vllm_watch.incidents.incident import Incident, IncidentEvent
@@ -32,6 +32,8 @@ from vllm_watch.watch import kept_state as watch_state
 
 ENGINES_MAX = 512
 """Engines followed per target; vLLM's largest data-parallel deployments have some hundreds of ranks."""
+
+NOTHING_AROUND = Around()
 
 _KEPT_STATES = ("down", "starting", "sleeping", "unknown")  # said for reasons of their own
 
@@ -154,10 +156,12 @@ class Watch:
         *,
         beside: Iterable[Incident] = (),
         restart: RestartNews = NO_RESTART,
+        around: Around = NOTHING_AROUND,
     ) -> list[IncidentEvent]:
         """Take one observation in; return the incident events it leads to, in order.
 
-        `beside`: open incidents of its host that hit it; `restart`: what is known of our own restart of it.
+        `beside`: open incidents of its host that hit it, and of its peers; `restart`: what is known of our own
+        restart of it; `around`: what other targets have to do with it.
         An observation that comes late (its time and its counters are both behind the last one's) is
         left out: what it says is already known.
         """
@@ -186,8 +190,9 @@ class Watch:
             self.reading = observation.reading
             windows = {name: tracker.window for name, tracker in self._engines.items()}
         view = View(
-            at_s=at_s, known=known, observation=observation, signals=self.signals, windows=windows
-        )
+            at_s=at_s, known=known, observation=observation, signals=self.signals, windows=windows,
+            around=around,
+        )  # fmt: skip
         verdicts = self._own_restart.judged(self.signals, self._verdicts(view))
         told = log_evidence.added(verdicts, observation.start_failure)
         events = self._lifecycle.update(_moment(at_s, self.signals), told, beside)

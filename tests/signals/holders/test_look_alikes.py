@@ -34,6 +34,92 @@ def training(second):
     )  # fmt: skip
 
 
+DAEMON = (
+    "python3",
+    "/usr/local/bin/vllm",
+    "preload",
+    "/models/llama",
+    "--tensor-parallel-size",
+    "2",
+)
+DAEMON_MODULE = (
+    "python3",
+    "-m",
+    "vllm.model_executor.model_loader.weight_cache.daemon",
+    "--model",
+    "m",
+)
+BORROWER = f"{SERVER} --load-format ipc_cache"
+SPAWNED = ("python3", "-c", "from multiprocessing.spawn import spawn_main; spawn_main()")
+
+
+def preload(pid=7, command=DAEMON, **fields):
+    """The weight daemon, started by hand in a session, a day ago; it computes nothing."""
+    return process(pid, *command, **({"cgroup": SESSION} | fields))
+
+
+LENDERS = {
+    "vLLM's weight daemon": preload(),
+    "the same by its module": preload(command=DAEMON_MODULE),
+    "as vLLM's next release may name it": preload(command=("vllm", "weight-cache-daemon", "--model", "m")),
+    "a rank of it": preload(command=SPAWNED, ancestors=(" ".join(DAEMON), "bash")),
+    "a rank of it with the title of a worker": preload(command=("VLLM::Worker_TP1",), ancestors=(" ".join(DAEMON),)),
+    "stopped by a signal": preload(state="T"),
+    "stuck in the kernel": preload(state="D"),
+    "its container was removed": preload(cgroup="/docker/0123456789abcdef (deleted)"),
+    "NVIDIA's GPU Memory Service": preload(command=("python3", "-m", "gpu_memory_service", "--device", "0")),
+    "LMCache's server": preload(command=("python3", "-m", "lmcache.v1.multiprocess.server")),
+    "Mooncake's store": preload(command=("/usr/bin/mooncake_client", "-v")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lender", LENDERS.values(), ids=LENDERS)
+def test_a_lender_of_memory_is_never_stale(lender):
+    """Whether an engine maps its memory now or will at its next start."""
+    alone = look_on(lambda _: gpu(lender), seconds=TWO_HOURS, step=20)
+    assert only(alone) == ("active", None)
+    beside = look_on(lambda _: gpu(lender, core(ancestors=(BORROWER,))), seconds=TWO_HOURS, step=20)
+    assert verdicts(beside) == {7: ("active", None), 4711: ("vllm", None)}
+
+
+def test_a_rank_of_a_weight_daemon_stays_one_after_its_parent():
+    """It still answers on its socket."""
+
+    def at(second):
+        above = (" ".join(DAEMON), "systemd") if second < 60 else ("systemd",)
+        return gpu(preload(command=SPAWNED, ppid=6 if second < 60 else 1, ancestors=above))
+
+    assert only(look_on(at, seconds=TWO_HOURS, step=20)) == ("active", None)
+
+
+@pytest.mark.parametrize(
+    "server", [BORROWER, "python3 -m dynamo.vllm --load-format=gms --gms-shadow-mode"]
+)
+def test_what_an_engine_may_map_is_not_stale(server):
+    """A launcher that we do not know beside an engine that maps memory; on another GPU it is judged as ever."""
+    unknown = preload(command=("python3", "hold_weights.py"))
+    elsewhere = gpu(preload(8, unknown.cmdline), index=1)
+    at = lambda _: (gpu(unknown, core(ancestors=(server,))), elsewhere)  # noqa: E731
+    judged = verdicts(look_on(at, seconds=TWO_HOURS, step=20))
+    assert judged == {7: ("unknown", None), 8: ("stale", "idle_process"), 4711: ("vllm", None)}
+
+
+def test_an_engine_that_a_shell_started_beside_a_daemon_is_no_daemon():
+    """One script starts both, and its whole text is its command line; the engine's server is gone."""
+    at = lambda s: gpu(core(ancestors=("bash -c vllm preload m & vllm serve m",)))  # noqa: E731
+    assert only(look_on(at, seconds=200)) == ("stale", "orphaned_worker")
+
+
+def test_a_shadow_engine_is_not_stale():
+    """Dynamo's standby: asleep beside the engine whose weights it shares, in a session, and nobody asks it."""
+    standby = "python3 -m dynamo.vllm --model m --load-format gms --gms-shadow-mode"
+    shadow = core(9, ppid=8, cgroup=SESSION, gib=1.6, ancestors=(standby, "bash"), left_behind=True)
+    itself = process(8, *standby.split(" "), cgroup=SESSION)
+    at = lambda s: gpu(shadow, itself, core(ancestors=(SERVER,)))  # noqa: E731
+    judged = verdicts(look_on(at, seconds=TWO_HOURS, step=20, served=True))
+    assert set(judged.values()) == {("vllm", None)}
+
+
 HIDDEN = ProcessSample(pid=83699, used_bytes=20 * GIB)
 LOOK_ALIKES = {
     "a healthy core in a container, whose parent is process 1": (

@@ -7,11 +7,11 @@ export const STORM_FROM = 5;
 export const table = (entries) => Object.assign(Object.create(null), entries);
 
 const STATES = table({
-  down: ["bad", 0], stalled: ["bad", 1], collapsed: ["bad", 2], overloaded: ["warn", 3],
-  stale: ["warn", 4], unknown: ["warn", 5], starting: ["info", 6], sleeping: ["quiet", 7],
-  prefilling: ["good", 8], serving: ["good", 9], idle: ["good", 10], waiting: ["quiet", 11],
+  down: ["bad", 0], stalled: ["bad", 1], failing: ["bad", 2], collapsed: ["bad", 3],
+  overloaded: ["warn", 4], stale: ["warn", 5], unknown: ["warn", 6], starting: ["info", 7], sleeping: ["quiet", 8],
+  prefilling: ["good", 9], serving: ["good", 10], idle: ["good", 11], waiting: ["quiet", 12],
 });
-const ATTENTION_UP_TO = 5; // down … unknown
+const ATTENTION_UP_TO = 6; // down … unknown
 
 export const toneOf = (state) => (STATES[state] ?? STATES.unknown)[0];
 export const rankOf = (state) => (STATES[state] ?? STATES.unknown)[1];

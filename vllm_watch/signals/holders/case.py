@@ -19,6 +19,7 @@ class Case:
     others: Sequence[ProcessSample]  # the other vLLM processes on this host's GPUs
     served: bool | None  # does a vLLM of this host answer? None: nobody asked
     limits: Limits
+    borrowed_here: bool = False  # does an engine on this GPU map another process's memory?
 
     @property
     def process(self) -> ProcessSample:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
-from vllm_watch.signals.holders import idle, roles, vanished, vllm
+from vllm_watch.signals.holders import idle, lenders, roles, vanished, vllm
 from vllm_watch.signals.holders.case import Case
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders, Holder, Judged, Limits
 from vllm_watch.signals.holders.track import DEAD_STATES, Track, begin, follow, is_same
@@ -25,7 +25,7 @@ ABSENT_SECONDS = 60.0
 Rule = Callable[[Case], Judged | None]
 
 RULES: tuple[Rule, ...] = (
-    vanished.unseen, vanished.dead, vanished.container_gone,
+    vanished.unseen, vanished.dead, lenders.lends, vanished.container_gone,
     vllm.orphan, vllm.living,
     vanished.stuck,
     idle.stands_by, idle.pool_worker, idle.stopped, idle.notebook, idle.process,
@@ -56,10 +56,11 @@ class HolderJudge:
         parents = {gpu.mig_parent_uuid for gpu in gpus}
         judged = []
         for gpu, here in zip(gpus, looked, strict=True):
+            borrowed = lenders.borrows(track.process for track in here)
             cases = [
                 Case(
                     t=t, at_s=at_s, track=track, role=track.role, served=served, others=vllms,
-                    limits=self._limits,
+                    limits=self._limits, borrowed_here=borrowed,
                 )
                 for track in here
             ]  # fmt: skip

@@ -15,6 +15,7 @@ SERVER = "vllm_server"
 CORE = "vllm_core"
 WORKER = "vllm_worker"
 VLLM_ROLES = (SERVER, CORE, WORKER)
+LENDER = "lender"  # of memory that engines map
 POOL_WORKER = "pool_worker"  # of multiprocessing, whose program it does not tell
 NOTEBOOK = "notebook"
 DISPLAY = "display"
@@ -26,8 +27,12 @@ _TITLES = (
     (re.compile(r"^VLLM::", re.IGNORECASE), SERVER),  # APIServer, DPCoordinator
 )  # fmt: skip
 _COMMANDS = (
+    (re.compile(r"(^|[/\s])vllm\s+(preload|weight-cache-daemon)\b|\bweight_cache[./]daemon\b"), LENDER),
+    (re.compile(r"\bgpu[_-]memory[_-]service\b|\blmcache[_.]?(v1[./]multiprocess[./])?\s?server\b"), LENDER),
+    (re.compile(r"\bmooncake[_-](master|client|store_service)\b"), LENDER),
     (re.compile(r"multiproc_worker|VllmWorkerProcess|RayWorkerWrapper"), WORKER),
     (re.compile(r"(^|[/\s])vllm\s+(serve|bench|run-batch|complete|chat)\b|\bvllm[./]entrypoints\b"), SERVER),
+    (re.compile(r"\bdynamo[./]vllm\b"), SERVER),
     (re.compile(r"ipykernel|\bcolab_kernel|jupyter|\bIJulia\b|\bxeus|marimo"), NOTEBOOK),
     (re.compile(r"multiprocessing[./](spawn|forkserver)\b|--multiprocessing-fork"), POOL_WORKER),
     (re.compile(r"nvidia-cuda-mps"), MPS),
@@ -75,16 +80,29 @@ def role(process: ProcessSample) -> str | None:
 
 
 @lru_cache(COMMANDS_KEPT)
+def of_command(command: str) -> str | None:
+    """The role of a process by its command, as an ancestor tells it."""
+    return role(ProcessSample(pid=0, cmdline=tuple(command.split(" "))))
+
+
 def is_vllm_command(command: str) -> bool:
-    """Is this the command of a server of vLLM's, as an ancestor tells it?"""
-    sample = ProcessSample(pid=0, cmdline=tuple(command.split(" ")))
-    return role(sample) == SERVER
+    """Is this the command of a server of vLLM's?"""
+    return of_command(command) == SERVER
 
 
-@lru_cache(COMMANDS_KEPT)
 def is_vllm_part(command: str) -> bool:
     """Is this an engine core or a worker, which has a parent of vLLM's itself?"""
-    return role(ProcessSample(pid=0, cmdline=tuple(command.split(" ")))) in (CORE, WORKER)
+    return of_command(command) in (CORE, WORKER)
+
+
+def of_process(process: ProcessSample) -> str | None:
+    """What it is by itself, or as a rank of a weight daemon, whose title may be that of any worker."""
+    own = role(process)
+    if own not in (None, POOL_WORKER, WORKER):
+        return own
+    above = (of_command(each) for each in process.ancestors or () if not is_reaper(each))
+    starter = next((each for each in above if each not in (None, POOL_WORKER)), None)
+    return LENDER if starter == LENDER else own
 
 
 @lru_cache(COMMANDS_KEPT)

@@ -52,7 +52,7 @@ def begin(at_s: float, process: ProcessSample) -> Track:
     return Track(
         first_s=at_s, last_s=at_s, process=process, ppid=process.ppid,
         idle_s=at_s, gpu_idle_s=at_s, state_s=at_s,
-        first_bytes=process.used_bytes, role=roles.role(process), place=place.describe(process.cgroup),
+        first_bytes=process.used_bytes, role=roles.of_process(process), place=place.describe(process.cgroup),
         outside=place.is_outside(process.cgroup),
     )  # fmt: skip
 
@@ -113,8 +113,9 @@ def _name(track: Track, process: ProcessSample) -> None:
             name=process.name or track.process.name,
             cmdline=process.cmdline or track.process.cmdline,
             mps=process.mps,
+            ancestors=process.ancestors,
         )
-        track.role = roles.role(known)
+        track.role = roles.of_process(known)
     if process.cgroup is not None:
         track.place, track.outside = (
             place.describe(process.cgroup),

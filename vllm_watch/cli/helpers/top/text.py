@@ -7,7 +7,8 @@ from rich.text import Text
 from vllm_watch.support.visible import visible
 
 STATE_STYLES = {
-    "down": "bold white on red", "stalled": "bold red", "collapsed": "bold red", "overloaded": "bold yellow",
+    "down": "bold white on red", "stalled": "bold red", "failing": "bold red", "collapsed": "bold red",
+    "overloaded": "bold yellow",
     "unknown": "bright_black", "starting": "cyan", "prefilling": "blue", "serving": "green",
     "idle": "dim green", "sleeping": "magenta",
 }  # fmt: skip

@@ -1,0 +1,98 @@
+"""Speculative decoding whose drafts are accepted no more: each step takes as long as ever and yields fewer tokens.
+
+Steps do not tell it, so it is followed by the share of drafted tokens that is accepted, against what is usual here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from vllm_watch.detectors.base import FIRING, Evidence, Verdict, View
+from vllm_watch.detectors.collapse_causes import VAGUE
+
+SPEC_ACCEPTANCE = "spec_acceptance"
+
+LEARN_SECONDS = 300.0
+"""Of drafting, before anything is called usual: prompts differ from minute to minute."""
+
+HALF_LIFE_SECONDS = 3600.0
+"""The usual share follows the mix of requests within hours; ..."""
+
+FALLEN = 0.5
+"""... half of it is beyond that: another mix of requests was seen to cost a third."""
+
+USUAL_MIN = 0.2
+"""An n-gram drafter that rarely hits has nothing to lose."""
+
+HOLD_SECONDS = 120.0
+"""A batch of odd prompts is done sooner."""
+
+ACCEPTED_SECONDS = 6 * 3600.0
+"""What has been so for so long is usual now."""
+
+
+@dataclass(slots=True)
+class Acceptance:
+    """Of one engine. The shares are those of its signal window."""
+
+    usual: float = 0.0
+    learnt_s: float = 0.0  # seconds of drafting
+    last_s: float | None = None
+    low_since_s: float | None = None
+
+    def look(self, at_s: float, share: float | None) -> Evidence | None:
+        """Take one look; what it has fallen to, where that has lasted."""
+        passed_s, self.last_s = at_s - (at_s if self.last_s is None else self.last_s), at_s
+        if share is None:  # nothing is drafted: not known
+            return None
+        low = self.learnt_s >= LEARN_SECONDS and share < FALLEN * self.usual >= FALLEN * USUAL_MIN
+        if not low:
+            self._learn(passed_s, share)
+            return None
+        if self.low_since_s is None:
+            self.low_since_s = at_s
+        lasted_s = at_s - self.low_since_s
+        if lasted_s > ACCEPTED_SECONDS:
+            self.usual, self.learnt_s, self.low_since_s = 0.0, 0.0, None
+        if lasted_s < HOLD_SECONDS:
+            return None
+        return Evidence(
+            name="spec_acceptance_ratio", value=round(share, 3), unit="ratio", expected=round(self.usual, 3),
+            text=f"{share:.0%} of drafted tokens are accepted, where {self.usual:.0%} were usual",
+        )  # fmt: skip
+
+    def _learn(self, passed_s: float, share: float) -> None:
+        self.low_since_s, self.learnt_s = None, self.learnt_s + passed_s
+        of_all = passed_s / self.learnt_s if self.learnt_s else 1.0
+        self.usual += (share - self.usual) * max(
+            of_all, 1.0 - 0.5 ** (passed_s / HALF_LIFE_SECONDS)
+        )
+
+
+class Acceptances:
+    """Of all engines of one target."""
+
+    def __init__(self) -> None:
+        self._engines: dict[str, Acceptance] = {}
+
+    def told(self, view: View, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
+        """The verdicts; where acceptance has fallen and no better cause is known, with that one."""
+        engines = view.signals.engines
+        self._engines = {name: self._engines.get(name, Acceptance()) for name in engines}
+        fallen = {
+            name: each.look(view.at_s, engines[name].spec_acceptance_ratio)
+            for name, each in self._engines.items()
+        }
+        return [self._with(view, verdict, fallen.get(verdict.engine or "")) for verdict in verdicts]
+
+    def _with(self, view: View, verdict: Verdict, fallen: Evidence | None) -> Verdict:
+        if fallen is None or (verdict.state == FIRING and verdict.cause not in VAGUE):
+            return verdict
+        found = verdict.evidence_for if verdict.state == FIRING else ()
+        since_s = self._engines[verdict.engine or ""].low_since_s
+        return replace(
+            verdict, state=FIRING, cause=SPEC_ACCEPTANCE, restart_advised=False, present=True,
+            severity=verdict.severity if verdict.state == FIRING else "ticket",
+            summary=f"Engine {verdict.engine}: {fallen.text}", evidence_for=(fallen, *found),
+            since_seconds=view.at_s - (view.at_s if since_s is None else since_s),
+            measure=self._engines[verdict.engine or ""].usual - float(fallen.value or 0.0),
+        )  # fmt: skip

@@ -1,0 +1,158 @@
+"""An engine that answers, and fails what it is asked: errors, HTTP 5xx, or answers without a token.
+
+Such an engine looks well to `/health`, and the best of all to a router that counts open requests: it ends each at once.
+What clients do to themselves (4xx, hanging up) is no failure of the engine's, nor is what admission refuses on purpose
+(503 of --max-num-queued-reqs, counted by vLLM itself).
+
+Source: a real pair of vLLM 0.32 whose prefill server was killed; vLLM #46811. Runbook: docs/detectors/engine_failing.md.
+"""
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from vllm_watch.detectors import failures
+from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict, View
+from vllm_watch.detectors.failures import Ends, Failures
+from vllm_watch.detectors.gpu_trouble import GpuTrouble
+from vllm_watch.detectors.needs import Need, Needs
+from vllm_watch.samples.engine_log import StartFailure
+from vllm_watch.story.engine_failing import STORY
+
+KIND = "engine_failing"
+
+NEEDS = Needs(
+    must=(Need(("finished",), "how requests end is not known"),),
+    sharpens=(
+        Need(("http",), "requests that fail in the API server, before an engine sees them, are not found"),
+    ),
+)  # fmt: skip
+
+_CUDA = "xid_or_gpu_lost"
+_KV = "kv_transfer"
+"""Classes of `vllm-watch diagnose`, as the engine's log gives them."""
+
+
+class Settings(BaseModel):
+    """How many requests must fail, and for how long."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    most_ratio: float = Field(0.5, gt=0, le=1)
+    """Where half of what ends has failed, whoever asks is hit."""
+
+    most_seconds: float = Field(15.0, gt=0)
+    """... for so long: what was in flight when a peer or a worker was restarted fails at one moment."""
+
+    some_ratio: float = Field(0.1, gt=0, le=1)
+    """One of ten: people try again and meet it again; ..."""
+
+    some_seconds: float = Field(60.0, gt=0)
+    """... and for a minute it is no mishap."""
+
+    few_ratio: float = Field(0.02, gt=0, le=1)
+    """Two of a hundred, for some_seconds, is a ticket."""
+
+    failures_min: int = Field(3, ge=1)
+    """One or two may be one client's odd request, tried again."""
+
+    advise_seconds: float = Field(60.0, gt=0)
+    """A process that has met a CUDA error seldom dies later than this by itself."""
+
+
+class Detector:
+    """Follows how the requests of every engine of one target end, and those that no engine of several has seen."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._followed: dict[str | None, Failures] = {}
+        self._gpus = GpuTrouble()
+
+    def update(self, view: View) -> Sequence[Verdict]:
+        self._gpus.look(view.observation.gpus)
+        reading = view.observation.reading
+        if reading is None or not view.known:
+            self._followed = {} if not view.known else self._followed
+            return [Verdict(state=UNKNOWN, kind=KIND, engine=name) for name in self._followed]
+        samples = [each for each in reading.engines if each.engine in view.signals.engines]
+        alone = len(samples) == 1
+        ends: dict[str | None, Ends] = {
+            each.engine: failures.of_engine(each, alone=alone) for each in samples
+        }
+        if len(samples) > 1:
+            ends[None] = failures.of_server(samples)
+        self._followed = {name: self._followed.get(name) or Failures() for name in ends}
+        return [self._judge(view, name, told) for name, told in ends.items()]
+
+    def _judge(self, view: View, name: str | None, ends: Ends) -> Verdict:
+        followed, engines = self._followed[name], view.signals.engines
+        mine = [each for key, each in engines.items() if name in (None, key)]
+        followed.look(view.at_s, ends, sum(each.restarts for each in mine))
+        if all(each.state == "sleeping" for each in mine) or followed.quiet(view.at_s):
+            return Verdict(state=CLEAR, kind=KIND, engine=name)
+        severity = self._severity(followed)
+        if severity is None:  # something fails: that is not clear, nor worth telling (yet)
+            return Verdict(state=UNKNOWN, kind=KIND, engine=name)
+        return self._firing(view, name, followed, severity)
+
+    def _severity(self, followed: Failures) -> str | None:
+        """How bad it is; None: not (yet) worth telling."""
+        settings, lasted_s, share = self._settings, followed.lasted_s, followed.share()
+        if followed.failed + followed.doubtful < settings.failures_min:
+            return None
+        if share >= settings.most_ratio and lasted_s >= settings.most_seconds:
+            return "page"
+        if lasted_s < settings.some_seconds:
+            return None
+        if share >= settings.some_ratio:
+            return "page"
+        odd = followed.share(doubtful=True) >= settings.most_ratio
+        return "ticket" if odd or share >= settings.few_ratio else None
+
+    def _firing(self, view: View, name: str | None, followed: Failures, severity: str) -> Verdict:
+        cause = self._cause(followed, view.observation.start_failure)
+        lasted_s = view.at_s - (followed.began_s or view.at_s)
+        helps = cause == "cuda_error" and not self._gpus.needs_hands
+        seen = f"; {STORY.causes[cause].seen}" if cause in STORY.causes else ""
+        who = "The API server" if name is None else f"Engine {name}"
+        return Verdict(
+            state=FIRING,
+            kind=KIND,
+            engine=name,
+            cause=cause,
+            severity=severity,
+            restart_advised=helps and severity == "page" and lasted_s >= self._settings.advise_seconds,
+            summary=f"{who}: {followed.text}{seen}",
+            since_seconds=lasted_s,
+            measure=followed.share(),
+            present=followed.present(view.at_s),
+            evidence_for=(*_evidence(followed), *self._gpus.evidence),
+            evidence_against=_against(view),
+        )  # fmt: skip
+
+    def _cause(self, followed: Failures, log: StartFailure | None) -> str:
+        """What metrics or log name; the log speaks of this process, and a CUDA error is for its lifetime."""
+        said = None if log is None else log.failure
+        if said == _CUDA or self._gpus.xids or self._gpus.lost:
+            return "cuda_error"
+        return "kv_transfer" if followed.kv_failed or said == _KV else "unknown"
+
+
+def _evidence(followed: Failures) -> tuple[Evidence, ...]:
+    share = Evidence(
+        name="failed_ratio", value=round(followed.share(), 3), unit="ratio", expected=0.0, text=followed.text
+    )  # fmt: skip
+    if not followed.kv_failed:
+        return (share,)
+    said = ", ".join(f"{name} {count:.0f}" for name, count in followed.kv_failed.items())
+    total = sum(followed.kv_failed.values())
+    return share, Evidence(
+        name="kv_failures", value=total, expected=0.0, text=f"since it began: {said}"
+    )
+
+
+def _against(view: View) -> tuple[Evidence, ...]:
+    if view.signals.health_status != 200:  # noqa: PLR2004 - HTTP
+        return ()
+    text = "/health answers 200: it says that the process lives, not that requests succeed"
+    return (Evidence(name="health_status", value=200.0, text=text),)

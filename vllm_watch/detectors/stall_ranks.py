@@ -1,0 +1,88 @@
+"""Ranks that step together: which of them holds the others up, and that a restart is of all of them or of none.
+
+In data and expert parallelism every step is a collective. A rank that stands still stops those that have work, and may
+itself look idle; whoever looks stalled is mostly the victim. What tells them apart on a host is the state of their
+processes: stopped (T) by a signal or a debugger.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vllm_watch.detectors.base import FIRING, Evidence, Verdict, View
+
+STOPPED, RANK_WAIT = "stopped", "rank_wait"
+
+STOPPED_SECONDS = 20.0
+"""A debugger that takes a stack stops a process for a second or two."""
+
+_VICTIMS = ("hang", "admission_deadlock")
+
+
+class Ranks:
+    """Of one target, which may have several engines; of the others of its gang as they are told."""
+
+    def __init__(self) -> None:
+        self._since_s: dict[str, float] = {}  # engine → since when a process of it is stopped
+
+    def told(self, view: View, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        """The verdicts: on the rank that is stopped, on those that wait for it, and on which no restart alone helps."""
+        stopped = self._stopped(view)
+        culprits = (*(f"engine {name}" for name in stopped), *view.around.held_up_by)
+        found = []
+        for verdict in verdicts:
+            told = verdict
+            if verdict.engine in stopped:
+                told = self._on_stopped(view, verdict, stopped[verdict.engine or ""], verdicts)
+            elif verdict.state == FIRING and verdict.cause in _VICTIMS and culprits:
+                told = _waiting(verdict, culprits)
+            found.append(_of_all_or_none(told, view.around.ranks))
+        return found
+
+    def _stopped(self, view: View) -> dict[str, str]:
+        """Engine → its process that has been stopped for a while, in words."""
+        if view.observation.cpu is None:
+            return {}
+        seen = {each.engine: each.stopped for each in view.observation.cpu if each.stopped}
+        awake = {name for name, each in view.signals.engines.items() if each.state != "sleeping"}
+        self._since_s = {name: self._since_s.get(name, view.at_s) for name in seen if name in awake}
+        return {
+            name: seen[name] or ""
+            for name, since_s in self._since_s.items()
+            if view.at_s - since_s >= STOPPED_SECONDS
+        }
+
+    def _on_stopped(
+        self, view: View, verdict: Verdict, process: str, verdicts: Sequence[Verdict]
+    ) -> Verdict:
+        lasted_s = view.at_s - self._since_s[verdict.engine or ""]
+        text = f"{process} is stopped (state T) for {lasted_s:.0f} s"
+        halted = Evidence(name="process_state", value="T", expected="S", text=text)
+        firing = verdict.state == FIRING
+        around = view.around.waited_for or view.around.stalled_ranks
+        waited = firing or around or any(each.state == FIRING for each in verdicts)
+        return replace(
+            verdict, state=FIRING, cause=STOPPED, severity="page" if waited else "ticket",
+            restart_advised=firing and verdict.restart_advised, present=True,
+            summary=f"Engine {verdict.engine}: {text}", since_seconds=lasted_s, measure=lasted_s,
+            evidence_for=(halted, *(verdict.evidence_for if firing else ())),
+        )  # fmt: skip
+
+
+def _waiting(verdict: Verdict, culprits: Sequence[str]) -> Verdict:
+    text = f"{', '.join(culprits)} of its group stands still, and ranks step together"
+    held = Evidence(name="held_up_by", value=", ".join(culprits), text=text)
+    return replace(
+        verdict, cause=RANK_WAIT, restart_advised=False, summary=f"{verdict.summary}; {text}",
+        evidence_for=(*verdict.evidence_for, held),
+    )  # fmt: skip
+
+
+def _of_all_or_none(verdict: Verdict, ranks: Sequence[str]) -> Verdict:
+    """One rank of several cannot be restarted alone: the others would wait for it for ever."""
+    if verdict.state != FIRING or not verdict.restart_advised or not ranks:
+        return verdict
+    text = f"it steps together with {', '.join(ranks)}: restart all of them, or none"
+    against = Evidence(name="ranks", value=float(len(ranks)), text=text)
+    return replace(
+        verdict, restart_advised=False, evidence_against=(*verdict.evidence_against, against)
+    )

@@ -1,0 +1,32 @@
+"""KV that comes from another server or a store: NIXL, UCX, Mooncake, LMCache."""
+
+from vllm_watch.diagnosis.report import Fix
+from vllm_watch.diagnosis.rule import Failure, Rank, rule
+
+KV_TRANSFER = "kv_transfer"
+
+RULES = (
+    rule(KV_TRANSFER, "NIXL transfer", "Handshake with", pattern=r"NIXL transfer failure: \w+|NIXL transfer (?:setup/initiation )?failed|\] Handshake with \S+ failed", rank=Rank.GENERAL, heals=True),
+    rule(KV_TRANSFER, "NIXL_ERR_", pattern=r"NIXL_ERR_(?!IN_PROG\b)\w+", rank=Rank.GENERAL, heals=True),
+    rule(KV_TRANSFER, "could send the inter-agent notifications", rank=Rank.GENERAL, heals=True),
+    rule(KV_TRANSFER, "UCX", pattern=r"\bUCX +(?:ERROR|FATAL)\b", rank=Rank.GENERAL, heals=True),
+    rule(KV_TRANSFER, "Failed to open segment", "Failed to submit transfer operation", "Failed to mount segment", "Failed to retrieve segment descriptor", "Mooncake Transfer Engine initialization failed", rank=Rank.GENERAL, heals=True),
+    rule(KV_TRANSFER, "LMCache ERROR", pattern=r"LMCache ERROR: .{0,200}(?:[Ff]ail|[Cc]onnect|[Tt]ime.?out|[Rr]emote)", rank=Rank.GENERAL, heals=True),
+    rule(KV_TRANSFER, "KV load failure", pattern=r"Failing \d+ request\(s\) due to KV load failure", rank=Rank.SYMPTOM, heals=True),
+    rule(KV_TRANSFER, "Releasing expired KV blocks", rank=Rank.SYMPTOM, quiet=True, heals=True),
+)  # fmt: skip
+
+FAILURES = (
+    Failure(
+        slug=KV_TRANSFER,
+        sentence="KV could not be moved between this server and another (NIXL, UCX, Mooncake or LMCache)",
+        why="The other side (prefill, decode or store) has ended, hangs, was started with another configuration, or cannot be reached over the network that the transfer uses. Requests that need its KV fail or are computed anew.",
+        fixes=(
+            Fix("look at the other side first: does it run, and does it answer on its side channel (NIXL) or port (store)?", "ss -ltn | grep PORT; curl -s http://PEER:8000/health"),
+            Fix("where it was restarted alone and transfers fail on, restart both sides"),
+            Fix("let UCX say which transport fails, or leave RDMA out", "UCX_LOG_LEVEL=info   (UCX_TLS=tcp,cuda_copy)"),
+            Fix("give each server its own side channel", "VLLM_NIXL_SIDE_CHANNEL_HOST=IP VLLM_NIXL_SIDE_CHANNEL_PORT=5600"),
+        ),
+        deterministic=False,
+    ),
+)  # fmt: skip

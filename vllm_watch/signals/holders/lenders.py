@@ -1,0 +1,41 @@
+"""Who holds GPU memory for engines that map it: it does nothing itself, and whoever ends it ends them.
+
+vLLM's weight daemon (`vllm preload`, or its module) keeps loaded weights which engines with `--load-format ipc_cache`
+map by CUDA IPC; NVIDIA's GPU Memory Service does so for Dynamo's engines and their shadows; LMCache's and Mooncake's
+servers hold KV. Such a mapping is seen neither in /proc nor by NVML, so command lines must tell.
+Source: vLLM #54921, #56680, #57577; ai-dynamo/dynamo #6818; LMCache multiprocess mode.
+"""
+
+import re
+from collections.abc import Iterable
+
+from vllm_watch.samples.process import ProcessSample
+from vllm_watch.signals.holders import roles
+from vllm_watch.signals.holders.case import Case
+from vllm_watch.signals.holders.records import ACTIVE, UNKNOWN, Judged
+
+_BORROWS = re.compile(r"--load[-_]format[= ](ipc_cache|gms)\b|--gms-shadow-mode\b")
+
+_LENDS = (
+    "it holds GPU memory for engines, which map it: to end it ends every engine that serves from it"
+)
+_MAY_LEND = "an engine on this GPU maps memory of another process (--load-format ipc_cache or gms), which may be this one"
+_REMEDY = "stop the engines that map its memory first, then stop it where it was started"
+
+
+def borrows(processes: Iterable[ProcessSample]) -> bool:
+    """Is one of these an engine that maps the memory of a process beside it?"""
+    return any(
+        _BORROWS.search(command)
+        for process in processes
+        for command in (" ".join(process.cmdline or ()), *(process.ancestors or ()))
+    )
+
+
+def lends(case: Case) -> Judged | None:
+    """It keeps weights or KV for engines, or may: never stale, however long nothing is asked of it."""
+    if case.role == roles.LENDER:
+        return Judged(verdict=ACTIVE, evidence=(_LENDS,), remedy=_REMEDY)
+    if case.borrowed_here and case.role in (None, roles.POOL_WORKER):
+        return Judged(verdict=UNKNOWN, evidence=(_MAY_LEND,), remedy=_REMEDY)
+    return None

@@ -1,0 +1,27 @@
+"""How it is told that an engine answers, and fails what it is asked."""
+
+from vllm_watch.story.base import Cause, Story
+
+STORY = Story(
+    title="Requests fail",
+    says="has requests fail",
+    about="The engine answers /health with 200 and fails the requests that it is given; a router that counts open requests sends it more.",
+    is_not="clients that hang up or ask for what is not allowed (4xx), nor a queue limit that refuses",
+    first_step="Take it out of the load balancer (/health still says 200), and read its log for the first error.",
+    restart="No restart is advised: what the failures come from is not known to be in the engine.",
+    causes={
+        "kv_transfer": Cause(
+            "KV transfers fail",
+            "KV does not arrive from another server",
+            "Look at the server that KV comes from (prefill, store) and the network between; take this one out of the load balancer meanwhile.",
+            "A restart does not help: the other side of the transfer is gone or cannot be reached.",
+        ),
+        "cuda_error": Cause(
+            "CUDA error",
+            "a CUDA error stays with the process until it ends",
+            "Take it out of the load balancer, look for Xid in dmesg, and restart it if a restart is advised.",
+            "No restart is advised yet, or the GPU needs repair first.",
+        ),
+    },
+    charts=("requests_finished_per_second", "generation_tokens_per_second", "requests_running"),
+)  # fmt: skip

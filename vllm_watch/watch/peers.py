@@ -1,0 +1,75 @@
+"""Which targets exchange KV or step together, and what one of them should know of the others."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from vllm_watch.board.board import Board
+from vllm_watch.detectors.base import Around
+from vllm_watch.incidents import relations
+from vllm_watch.incidents.incident import Incident
+from vllm_watch.settings.target import TargetConfig
+
+
+class Peers:
+    """Pairs of targets, as the configuration of either side names them, and gangs."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._of: Mapping[str, set[str]] = {}
+        self._gangs: Mapping[str, tuple[str, ...]] = {}
+
+    def follow(self, targets: Iterable[TargetConfig]) -> None:
+        """From now on these are the targets."""
+        known = {each.name: each for each in targets}
+        pairs = [
+            (name, peer) for name, each in known.items() for peer in each.peers if peer in known
+        ]
+        of: dict[str, set[str]] = defaultdict(set)
+        for one, other in (*pairs, *(pair[::-1] for pair in pairs)):
+            of[one].add(other)
+        self._of = of
+        gangs: dict[str, list[str]] = defaultdict(list)
+        for name, each in known.items():
+            if each.gang:
+                gangs[each.gang].append(name)
+        self._gangs = {
+            name: tuple(other for other in members if other != name)
+            for members in gangs.values()
+            for name in members
+        }
+
+    def beside(self, target: str) -> tuple[Incident, ...]:
+        """What is open of its peers and of its gang."""
+        names = sorted(self._of.get(target, set()).union(self._gangs.get(target, ())))
+        return tuple(each for name in names for each in self._open(name))
+
+    def around(self, target: str) -> Around:
+        """What they have to do with it."""
+        ranks = self._gangs.get(target, ())
+        waiting = [peer for peer in self._of.get(target, ()) if any(map(_waits, self._open(peer)))]
+        told = {rank: tuple(self._open(rank)) for rank in ranks}
+        return Around(
+            # They have no other peer: which of several does not give it is not known.
+            waited_for=tuple(sorted(peer for peer in waiting if self._of[peer] == {target})),
+            ranks=ranks,
+            stalled_ranks=tuple(rank for rank in ranks if any(map(_has_stalled, told[rank]))),
+            held_up_by=tuple(rank for rank in ranks if any(map(_stands_still, told[rank]))),
+        )
+
+    def _open(self, target: str) -> Iterable[Incident]:
+        entry = self._board.targets.get(target)
+        return () if entry is None else entry.incidents.open.values()
+
+
+def _waits(incident: Incident) -> bool:
+    return relations.waits(incident) and incident.firing
+
+
+def _has_stalled(incident: Incident) -> bool:
+    return incident.kind == "engine_stalled" and incident.firing
+
+
+def _stands_still(incident: Incident) -> bool:
+    """By itself, and not because it waits for another rank?"""
+    own = incident.kind == "engine_stalled" and incident.cause in ("stopped", "idle_wedged")
+    return (own or incident.kind == "engine_down") and incident.firing
