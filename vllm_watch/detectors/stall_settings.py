@@ -2,6 +2,8 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS
+
 
 class Settings(BaseModel):
     """Times are since the last look that saw progress."""

@@ -391,10 +391,8 @@ class Detector(PerEngine[EngineJudge]):
         ratios = {
             name: exp(each.quiet_ratio) for name, each in self.judges.items() if each.compared
         }
-        return [
-            self._former.judge(self._siblings.judge(verdict, ratios), view.at_s)
-            for verdict in verdicts
-        ]
+        beside = (self._siblings.judge(verdict, ratios) for verdict in verdicts)
+        return [self._former.judge(verdict, view.at_s) for verdict in beside]
 
     def throughput_ratio(self, engine: str) -> float | None:
         """What the engine does now ÷ what it did when fresh at equal load; None until known."""

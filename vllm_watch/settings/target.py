@@ -122,7 +122,7 @@ class TargetConfig(Settings):
     node: str = Field("", max_length=253)
     """Host or Kubernetes node, for labels only."""
 
-    peers: tuple[Name, ...] = ()
+    peers: tuple[TargetName, ...] = ()
     """Names of the targets that it exchanges KV with (prefill and decode); one side need name the other.
     Why: Whoever waits for KV is not the one to mend: the incident is then told on the peer that stands still."""
 
