@@ -90,7 +90,9 @@ def _of_records() -> Schema:
 def schemas() -> Schema:
     """Those of the records, and of what is put together from them."""
     text, number = {"type": "string"}, {"type": ["number", "null"]}
-    words = dict.fromkeys(("title", "says", "first_step", "restart_outcome", "runbook"), text)
+    words = dict.fromkeys(
+        ("title", "says", "first_step", "restart_outcome", "runbook", "runbook_url"), text
+    )
     incident = more("Incident", state={"enum": ["open", "resolved"]}, **words)
     return _of_records() | {
         "IncidentShown": incident,
@@ -217,6 +219,11 @@ def paths() -> Schema:
             "summary": "What the page is made of",
             "parameters": [{"name": "name", "in": "path", "required": True, "schema": text}],
             "responses": answers({"description": "The file."}, 404) | {"304": {"description": "As before."}},
+        }},
+        "/runbooks/{name}": {"get": {
+            "summary": "A runbook of this version: of a kind of incident, of the alerts or of restarts",
+            "parameters": [{"name": "name", "in": "path", "required": True, "schema": text}],
+            "responses": answers({"description": "HTML.", "content": page}, 404) | {"304": {"description": "As before."}},
         }},
         "/metrics": {"get": {"summary": "Prometheus' text format, or OpenMetrics", "responses": answers(plain("text/plain", "Metrics."))}},
         "/-/healthy": {"get": {"summary": "The process answers", "security": [{}], "responses": answers(plain("text/plain", "It does."))}},

@@ -84,13 +84,19 @@ PAGE = """\
 
 Toys lie about in an engine.
 
-## What it sees
+## What to do now
+
+Pick up the marbles.
+
+## Is it really that?
+
+A model that plays games rattles, too.
+
+## Reference
+
+### What it sees
 
 Cause `marbles`: it rattles.
-
-## What it is not
-
-A model that plays games.
 """
 TEST = '''\
 """Marbles are found."""
@@ -109,7 +115,7 @@ FILES = {
     "vllm_watch/detectors/toy.py": DETECTOR, "vllm_watch/story/toy.py": STORY,
     "docs/detectors/toy.md": PAGE, "tests/detectors/test_toy.py": TEST,
 }  # fmt: skip
-MADE = ("docs/generate_thresholds.py", "docs/generate_configuration.py", "dashboards/build.py", "alerts/generate.py")  # fmt: skip
+MADE = ("docs/generate_runbooks.py", "docs/generate_thresholds.py", "docs/generate_configuration.py", "dashboards/build.py", "alerts/generate.py")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -182,7 +188,7 @@ async def page_says(url: str) -> None:
         await expect(card.locator("h3")).to_have_text("Toys about: marbles", timeout=20_000)
         await expect(card.locator(".first-step")).to_have_text("First: Pick up the marbles.")
         await expect(card.locator(".restart")).to_have_text("A restart does not help: toys do not put themselves away.")  # fmt: skip
-        await expect(card.locator(".runbook")).to_have_text("Runbook docs/detectors/toy.md")
+        await expect(card.locator(".runbook a")).to_have_attribute("href", "runbooks/toy")
         await expect(card.locator(".chart")).to_have_count(1)
         await expect(tab.locator("#verdict-more")).to_have_text("box has toys lying about: marbles.")  # fmt: skip
         await browser.close()

@@ -92,6 +92,7 @@ class Daemon:
         self._discovery = Discovery(config)
         self._processes = ProcessListing(config.procfs)
         self.board = Board(window_seconds=config.signals.window_seconds, host=socket.gethostname())
+        self.board.external_url = config.external_url
         state = self._state = self._state_folder()
         self._memory = Memory(state.incidents if state else None, self.board)
         self._journal = state.journal if state else None
@@ -265,6 +266,7 @@ class Daemon:
         self._config = config
         await self._host.configure(config)
         self.board.window_seconds = config.signals.window_seconds
+        self.board.external_url = config.external_url
         self._discovery.reconfigure(config)
         self._configure_restarts()
         await self._notify.configure(config)

@@ -159,6 +159,12 @@ WATCHER_FAMILIES: tuple[Family, ...] = (
         help="The version of vllm-watch that runs.", series=lambda _: (((__version__,), 1),),
     ),
     Family(
+        name="vllm_watch_external_url_info", kind="info", scope="watcher", labels=("url",),
+        help="The address of the status page for people (external_url); links in alerts begin with it.",
+        absent="Absent where external_url is not set.",
+        series=lambda board: None if board.external_url is None else (((board.external_url,), 1),),
+    ),
+    Family(
         name="vllm_watch_signal_window_seconds", kind="gauge", scope="watcher",
         help="Seconds over which rates, quantiles and shares are computed.",
         value=attrgetter("window_seconds"),

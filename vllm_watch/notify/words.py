@@ -13,7 +13,7 @@ from vllm_watch.notify.alert import RESTART, Alert
 from vllm_watch.notify.batches import Batch, Item
 from vllm_watch.notify.markup import clean, markdown
 from vllm_watch.samples.target import WATCHER
-from vllm_watch.story.base import Story
+from vllm_watch.story.base import Story, runbook_path
 from vllm_watch.story.kinds import story_of
 from vllm_watch.story.restart_steps import RUNBOOK, step_of
 
@@ -214,9 +214,11 @@ def first_step(alert: Alert) -> str:
 
 
 def runbook(alert: Alert, links: Links) -> str:
-    """Where to read on: a link where the pages are served, else the path in the repository."""
-    page = RUNBOOK if alert.about == RESTART else _story(alert.incident).runbook
-    return f"{(links.runbooks_url or 'docs').rstrip('/')}/{page}"
+    """Its address: where you serve the docs, else where the daemon does; without either, the path in the repository."""
+    found = RUNBOOK if alert.about == RESTART else _story(alert.incident).runbook
+    if links.runbooks_url is None and links.page_url is not None:
+        return f"{links.page_url.rstrip('/')}/{runbook_path(found)}"
+    return f"{(links.runbooks_url or 'docs').rstrip('/')}/{found}"
 
 
 def _story(incident: Incident) -> Story:

@@ -168,12 +168,12 @@ class NotificationsSettings(Sections):
     """Who is told, where no Alertmanager does it. Off until one is written."""
 
     page_url: HttpUrl | None = None
-    """Under which address people reach this daemon's page: it stands in every message.
-    Why: What it listens on is seldom what people call it."""
+    """The page's address in messages, where it is not `external_url`.
+    Default: none: `external_url`"""
 
     runbooks_url: HttpUrl | None = None
-    """Where you serve the `docs/` of vllm-watch, as a link in messages: `https://…/docs`.
-    Default: none: the page's path in the repository"""
+    """Where you serve the `docs/` of vllm-watch yourself: `https://…/docs`.
+    Default: none: the runbooks that the daemon serves under `page_url`; without one, paths in the repository"""
 
     unreadable_seconds: Seconds = Field(300.0, ge=30, le=86400)
     """A target that could not be read for so long, and of which no incident says why, is told as a ticket.

@@ -6,7 +6,7 @@ import * as format from "./format.js";
 import { Recording } from "./recording.js";
 import { Plan } from "./restart.js";
 import { Witnesses } from "./witnesses.js";
-import { evidenceName, OF_THE_WATCHER, restartSign, severityOf, storyOf } from "./words.js";
+import { evidenceName, OF_THE_WATCHER, restartSign, runbookLink, runbookOf, severityOf, storyOf } from "./words.js";
 
 export class Card {
   constructor(incident, page, { where = "" } = {}) {
@@ -34,12 +34,12 @@ export class Card {
     this.evidence.addEventListener("toggle", () => this.page.schedule());
     this.restart = h("p", { class: "restart" });
     this.related = h("p", { class: "related" });
-    this.runbook = h("code");
+    this.runbook = runbookLink();
     this.element = h("article", { class: "incident", id: `incident-${where}${id}`, "aria-labelledby": `title-${where}${id}`, tabindex: "-1" },
       h("header", {}, this.badge, this.title, h("p", { class: "incident-where" }, this.who, this.engine), h("p", { class: "incident-time" }, this.age, this.since)),
       h("div", { class: "incident-body" }, this.summary, firstStep(this.step), this.plan.element, this.evidence, this.related,
         h("footer", {}, this.restart, ofGpus ? h("p", {}, h("a", { href: "#gpus" }, "Who holds the GPUs")) : null,
-          this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, "Runbook ", this.runbook))));
+          this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, this.runbook))));
   }
 
   /** Does it need the lines of its target's charts? */
@@ -75,7 +75,7 @@ export class Card {
     this.for.element.parentElement.hidden = pro.length + contra.length === 0;
     this.restart.replaceChildren(icon(restartSign(incident)), incident.restart_outcome);
     setAttribute(this.restart, "data-tone", incident.restart_advised ? "info" : "quiet");
-    setText(this.runbook, incident.runbook);
+    setAttribute(this.runbook, "href", runbookOf(incident));
     setText(this.since, incident.opened_timestamp_seconds === null ? "since before the watcher started" : `since ${format.moment(incident.opened_timestamp_seconds, now)}`);
   }
 

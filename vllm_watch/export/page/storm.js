@@ -3,7 +3,7 @@
 import { firstStep } from "./card.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
-import { restartSign, severityOf, STORM_FROM } from "./words.js";
+import { restartSign, runbookLink, runbookOf, severityOf, STORM_FROM } from "./words.js";
 
 const NAMED = 5;
 
@@ -31,12 +31,14 @@ export class Storm {
     this.since = h("span", { class: "since" });
     this.summary = h("p", { class: "incident-summary" });
     this.names = h("ul", { class: "storm-names" });
+    this.runbook = runbookLink();
+    setAttribute(this.runbook, "href", runbookOf(first));
     const list = h("button", { type: "button", class: "act" }, "List them below");
     list.addEventListener("click", () => page.list.find(first.title));
     this.element = h("article", { class: "incident storm", "aria-labelledby": id, tabindex: "-1", "data-tone": tone, "data-severity": first.severity },
       h("header", {}, h("span", { class: "severity", title: meaning }, icon(sign), word), this.title, h("p", { class: "incident-where" }, this.count), h("p", { class: "incident-time" }, this.age, this.since)),
       h("div", { class: "incident-body" }, this.summary, firstStep(first.first_step), this.names,
-        h("footer", {}, list, h("p", { class: "restart", "data-tone": "quiet" }, icon(restartSign(first)), first.restart_outcome), h("p", { class: "runbook" }, "Runbook ", h("code", {}, first.runbook)))));
+        h("footer", {}, list, h("p", { class: "restart", "data-tone": "quiet" }, icon(restartSign(first)), first.restart_outcome), h("p", { class: "runbook" }, this.runbook))));
   }
 
   /** `members` come with the newest first. */

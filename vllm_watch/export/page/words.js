@@ -1,5 +1,7 @@
 // What each state means for the reader: how it looks, whether it needs someone, and what comes first.
 
+import { h } from "./dom.js";
+
 /** So many of one kind and cause are told together; fewer are read one by one. */
 export const STORM_FROM = 5;
 
@@ -70,6 +72,12 @@ export const endedWords = (state) => steps[state]?.ended || state;
 
 /** Of an incident's restart: the sign before it. */
 export const restartSign = ({ restart_advised: advised }) => (advised ? "again" : "quiet");
+
+/** Where its runbook is, from the page: as it was reached, whatever other people call it. */
+export const runbookOf = ({ runbook_url: url }) => url.slice(url.indexOf("/runbooks/") + 1);
+
+/** A link to it, in a tab of its own: the page stays. */
+export const runbookLink = () => h("a", { target: "_blank", rel: "noopener" }, "Runbook");
 
 export const evidenceName = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 
