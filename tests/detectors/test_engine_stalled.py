@@ -149,6 +149,20 @@ def test_usual_pauses_put_the_notice_off():
     assert first_firing(said, "0")[0] == 300  # 15 s after the last step
 
 
+def test_a_hang_that_comes_again_is_no_habit():
+    """Three hangs of a minute teach nothing: the fourth is told as soon as the first."""
+    looks, steps = [], 1000
+    for second in range(0, 900, 5):
+        hangs = 60 <= second % 180 < 120
+        steps += 0 if hangs else 500
+        looks.append(seen(second, engine(steps)))
+    noticed = {s // 180: 0 for s in range(0, 900, 180)}
+    for s, (verdict, *_) in stalls(looks):
+        if verdict.state == "firing":
+            noticed[int(s // 180)] = noticed[int(s // 180)] or s % 180
+    assert set(noticed.values()) == {65.0}
+
+
 def test_a_lost_gpu_is_no_reason_to_restart():
     """It comes back with its host, not with a process."""
     said = stalls([seen(0, gpus=(gpu(),)), *HEALTHY[1:], *frozen(60, 300, gpus=())])

@@ -17,6 +17,10 @@ it has been seen to survive; those that were no stall tell what is usual."""
 PAUSE_SECONDS_MIN = 2.0
 """Shorter ones are steps."""
 
+HABIT_SECONDS_MAX = 20.0
+"""A pause that was told as a stall is a habit only where it was this short: an engine that hangs for a minute
+again and again is ill each time."""
+
 FDS_GROWN_MIN = 3.0
 """Connections that were opened during the silence, net: one or two may be a scraper's or a browser's."""
 
@@ -169,7 +173,7 @@ def learn(engine: Engine, *, young: bool) -> None:
         pause_s = engine.last_s - engine.still_s
         if pause_s >= PAUSE_SECONDS_MIN and not young:
             engine.habits.survived.append(pause_s)
-            if engine.told_s is None:  # a stall that was told is no habit, however often it comes
+            if engine.told_s is None or pause_s <= HABIT_SECONDS_MAX:
                 engine.habits.usual.append(pause_s)
     else:
         engine.fds_idle = max(engine.fds_idle, engine.fds_grown)
