@@ -10,6 +10,7 @@ are kept; those to pages that the daemon does not serve are left as text.
 import re
 import sys
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -76,7 +77,7 @@ def rendered(text: str) -> str:
     """One page of Markdown as the HTML between `<main>` and its end."""
     markdown = MarkdownIt("commonmark").enable("table")
     tokens = markdown.parse(text)
-    for heading, inline in zip(tokens, tokens[1:], strict=False):
+    for heading, inline in pairwise(tokens):
         if heading.type == "heading_open":
             heading.attrs["id"] = anchor(inline.content)
         if inline.children:

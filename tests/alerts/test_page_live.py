@@ -5,9 +5,11 @@ resolved when its engine steps again. Times are printed (pytest -s).
 """
 
 import asyncio
+import re
 import time
 from random import Random
 
+import aiohttp
 import yaml
 
 from tests.alerts.programs import Pager, alertmanager, pager, prometheus
@@ -78,6 +80,14 @@ async def noticed(process: DaemonProcess, kind: str) -> None:
             await asyncio.sleep(0.2)
 
 
+async def leads_to_the_page(url: str, end: str) -> None:
+    """The link of an alert is absolute, and is served."""
+    assert url.startswith("http://127.0.0.1:")
+    assert url.endswith(end)
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        assert (answer.status, answer.content_type) == (200, "text/html")
+
+
 async def one_page_each(taking: Pager, began: float) -> None:
     """Of each trouble one group of alerts has come, with its cause, its count and its worst."""
     at, stalled = await taking.page("VllmEngineStalled", "firing", 1, PATIENCE_SECONDS)
@@ -87,9 +97,14 @@ async def one_page_each(taking: Pager, began: float) -> None:
     assert (
         notes["summary"] == "solo engine 0 (solo) is stalled: the engine core does not step (hang)."
     )
-    assert notes["scope"].startswith(
-        "1 of solo at once. The worst, by time without progress: solo "
+    assert not notes.get("scope")
+    assert re.fullmatch(
+        r"Since \S+ \S+ \+0000 UTC\. No progress for \d+s\. Requests: \d+ running, \d+ waiting\. Model \S+\.",
+        notes["details"],
     )
+    assert notes["first_step"].startswith("Take it out of the load balancer")
+    await leads_to_the_page(notes["page_url"], "#target-solo")
+    await leads_to_the_page(notes["runbook_url"], "/runbooks/engine_stalled")
 
     at, down = await taking.page("VllmEngineDown", "firing", MANY, PATIENCE_SECONDS)
     sent = taking.notifications("VllmEngineDown", "firing")
