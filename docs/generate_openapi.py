@@ -107,7 +107,7 @@ def schemas() -> Schema:
             window_seconds=number, history_seconds=number, store=optional(ref("StoreHealth")),
             restarts=optional(ref("RestartState")), not_ready={"type": ["string", "null"]},
             sources=by_name(ref("SourceHealth")), gpus=optional(ref("GpuReading")),
-            host=record(name=text, incidents=listed(ref("IncidentShown"))),
+            links=by_name(text), host=record(name=text, incidents=listed(ref("IncidentShown"))),
             targets=listed(ref("TargetShown")), story=by_name(ref("Story")), restart_steps=by_name(ref("Step")),
         ),
         "Incidents": record(incidents=listed(ref("IncidentShown"))),

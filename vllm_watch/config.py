@@ -25,6 +25,7 @@ from vllm_watch.settings.api import ApiSettings
 from vllm_watch.settings.base import FilePath, HttpUrl, Problem, Sections, problem, problems, quoted
 from vllm_watch.settings.errors import InvalidConfigError, KeyPath, explained
 from vllm_watch.settings.hooks import HookSettings, HooksSettings
+from vllm_watch.settings.links import LINKS_MAX, LinkSettings
 from vllm_watch.settings.notifications import NotificationsSettings
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.stages import (
@@ -102,6 +103,9 @@ class Config(Sections):
 
     targets: tuple[TargetConfig, ...] = Field((), max_length=TARGETS_MAX)
     """The servers to watch, written out."""
+
+    links: tuple[LinkSettings, ...] = Field((), max_length=LINKS_MAX)
+    """Links on every incident and target of the status page, to dashboards and logs."""
 
     discovery: DiscoverySettings = DiscoverySettings()
     scrape: ScrapeSettings = ScrapeSettings()

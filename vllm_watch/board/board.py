@@ -57,6 +57,7 @@ class Board:
         self.external_url: str | None = (
             None  # where people reach the page, without a slash at its end
         )
+        self.links: Mapping[str, str] = {}  # name → template of an address, for the page
         self.store: StoreHealth | None = None  # None: there is no state folder
         self.web: WebHealth | None = None  # None: there is no web configuration
         self.restarts: RestartState | None = None  # None: restarts are off everywhere

@@ -102,6 +102,7 @@ class Status:
             "notifiers": self._board.notifiers,
             "restarts": self._board.restarts,
             "sources": self._board.host_sources,
+            "links": self._board.links,
             "host": {
                 "name": self._board.host.target.name,
                 "incidents": self._incidents(self._board.host),

@@ -108,7 +108,7 @@ class Page {
       }
       for (const row of this.targets.values()) row.reload();
       if (first && this.targets.size <= OPEN_UP_TO) for (const row of this.targets.values()) row.element.open = true;
-      this.follow();
+      this.following = first; // once, when all is drawn
     });
   }
 
@@ -227,6 +227,9 @@ class Page {
     follow(this);
     this.tick();
     if (this.watcher) performance.mark("vllm-watch-drawn");
+    if (!this.following) return;
+    this.following = false;
+    this.follow();
   }
 
   /** Is anything wrong? In one sentence, and a second that names it. */
@@ -303,9 +306,13 @@ class Page {
     if (row.element.open) history.replaceState(null, "", `#${encodeURIComponent(row.element.id)}`);
   }
 
+  /** Go to what the address names: a target, an incident. */
   follow() {
-    const row = this.targets.get(nameIn(location.hash));
-    if (row) row.element.open = true;
+    const place = decoded(location.hash.slice(1));
+    if (place.startsWith("incident-")) this.incidents.show(place.slice("incident-".length), this.now());
+    else if (place.startsWith("target-host:")) $("gpus").scrollIntoView();
+    else if (place === `target-${OF_THE_WATCHER}`) $("incidents").scrollIntoView();
+    else if (place.startsWith("target-")) this.show(place.slice("target-".length));
   }
 
   /** A link to a target's row. */
@@ -342,10 +349,10 @@ class Page {
   }
 }
 
-/** The target that an address names, if any; what nobody can decode names none. */
-function nameIn(hash) {
+/** What an address says; what nobody can decode says nothing. */
+function decoded(text) {
   try {
-    return decodeURIComponent(hash.slice(1)).replace(/^target-/, "");
+    return decodeURIComponent(text);
   } catch {
     return "";
   }

@@ -3,6 +3,7 @@
 import { ChartSet } from "./engine.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
+import { copyButton, Links, permalink } from "./links.js";
 import { Recording } from "./recording.js";
 import { Plan } from "./restart.js";
 import { Witnesses } from "./witnesses.js";
@@ -35,11 +36,12 @@ export class Card {
     this.restart = h("p", { class: "restart" });
     this.related = h("p", { class: "related" });
     this.runbook = runbookLink();
+    this.links = new Links();
     this.element = h("article", { class: "incident", id: `incident-${where}${id}`, "aria-labelledby": `title-${where}${id}`, tabindex: "-1" },
       h("header", {}, this.badge, this.title, h("p", { class: "incident-where" }, this.who, this.engine), h("p", { class: "incident-time" }, this.age, this.since)),
       h("div", { class: "incident-body" }, this.summary, firstStep(this.step), this.plan.element, this.evidence, this.related,
         h("footer", {}, this.restart, ofGpus ? h("p", {}, h("a", { href: "#gpus" }, "Who holds the GPUs")) : null,
-          this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, this.runbook))));
+          this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, this.runbook, " · ", permalink(id)), this.links.element, copyButton(() => this.incident))));
   }
 
   /** Does it need the lines of its target's charts? */
@@ -55,6 +57,7 @@ export class Card {
     this.drawRelated(incident, all);
     this.plan.draw(this.page.planOf(incident.target), incident.id, now);
     if (this.evidence.open) this.drawNow(incident, now);
+    if (!this.own) this.links.draw(this.page, incident.target, incident, now);
     this.tick(now);
   }
 

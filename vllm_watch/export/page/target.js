@@ -5,6 +5,7 @@ import { Line, Spark } from "./chart.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import { Engine, facts, Lines } from "./engine.js";
 import * as format from "./format.js";
+import { Links } from "./links.js";
 import { history } from "./live.js";
 import { Recording } from "./recording.js";
 import { Plan, planFacts } from "./restart.js";
@@ -203,6 +204,7 @@ class Body {
     this.callout = h("p", { class: "callout", hidden: "" });
     this.cases = h("div", { class: "cases" });
     this.witnesses = new Witnesses();
+    this.links = new Links();
     this.identity = h("dl", { class: "facts identity" });
     this.engineList = h("div", { class: "engines" });
     this.sources = h("tbody");
@@ -214,7 +216,7 @@ class Body {
     this.element = h("div", { class: "target-body" }, this.callout, this.cases, this.blind,
       h("h4", {}, "What each witness says"), this.witnesses.element, this.engineList, this.advice,
       this.planTitle, this.plan.element, this.planFacts, h("h4", {}, "Recording"), new Recording(row.name).element,
-      h("h4", {}, "Identity"), this.identity, h("h4", {}, "What the watcher asks"),
+      h("h4", {}, "Identity"), this.links.element, this.identity, h("h4", {}, "What the watcher asks"),
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `What the watcher asks of ${row.name}` }, h("table", { class: "sources" },
         h("thead", {}, h("tr", {}, ...["asked for", "last answer", "last good", "took", "asked", "failed"].map((t) => h("th", { scope: "col" }, t)))),
         this.sources)));
@@ -235,6 +237,7 @@ class Body {
     this.planFacts.hidden = this.planTitle.hidden;
     this.plan.draw(this.planTitle.hidden ? null : restart, null, now);
     facts(this.planFacts, this.planTitle.hidden ? [] : planFacts(restart, now));
+    this.links.draw(this.row.page, this.row.name, null, now);
     facts(this.identity, identityOf(data, now));
     this.drawSources(data, now);
   }
