@@ -55,7 +55,7 @@ OF = (
     """{{ $of := $one }}{{ with $labels.engine }}{{ $of = printf "%s, engine='%s'" $one . }}{{ end }}"""
 )
 SINCE = (
-    """{{ range printf "min(vllm_watch_incident_opened_timestamp_seconds{%s, kind='%s', cause='%s'})" $one $labels.kind """
+    """{{ range printf "max(last_over_time(vllm_watch_incident_opened_timestamp_seconds{%s, kind='%s', cause='%s'}[5m]))" $one $labels.kind """
     """$labels.cause | query }}Since {{ . | value | humanizeTimestamp }}.{{ end }}"""
 )
 PROGRESS = (

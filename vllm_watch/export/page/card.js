@@ -131,7 +131,7 @@ class Evidence {
       ({ text, value, expected }, [, item]) => {
         setText(text, item.text || evidenceName(item.name));
         setText(value, item.value === item.text ? "" : format.unit(item.value, item.unit));
-        setText(expected, item.expected === null ? "" : `expected ${format.unit(item.expected, item.unit)}`);
+        setText(expected, item.expected === null || item.expected === 0 ? "" : `expected ${format.unit(item.expected, item.unit)}`);
       });
   }
 }

@@ -143,7 +143,7 @@ def incidents_of(row: Row) -> list[ToldIncident]:
 
 def _said(item: Evidence) -> str:
     said, expected = text.clean(item.text or item.name), item.expected
-    if expected is None:
+    if expected in {None, 0}:
         return said
     number = f"{expected:g}" if isinstance(expected, int | float) else text.clean(expected)
     return f"{said} (expected {number}{' ' + text.clean(item.unit) if item.unit else ''})"
