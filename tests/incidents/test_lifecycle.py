@@ -514,7 +514,12 @@ def test_the_worst_is_remembered_with_its_time():
         Story().look(quiet(10.0)).look(quiet(44.0)).look(quiet(20.0)).look(stall("clear"), times=9)
     )
     worst = story.events[-1]["worst"]
-    assert (worst["t"], worst["measure"], worst["value"], worst["unit"]) == (T + 5, 44.0, 44.0, "s")
+    assert (
+        worst["t"],
+        worst["measure"],
+        worst["evidence"]["value"],
+        worst["evidence"]["unit"],
+    ) == (T + 5, 44.0, 44.0, "s")
 
 
 def test_trouble_began_before_it_was_told():

@@ -203,11 +203,13 @@ class Lifecycle:
         self, moment: Moment, followed: Followed, quiet_s: float, *, gone: bool = False
     ) -> list[IncidentEvent]:
         """It is not there: since when, and is it over? `gone`: nor is the engine."""
-        if followed.recover(moment.t, moment.at_s):
-            return [IncidentEvent(UPDATED, moment.t, followed.incident)]
-        followed.quiet_s += quiet_s
+        begins = followed.recover(moment.t, moment.at_s)
+        followed.quiet_s += 0.0 if begins else quiet_s
         looks_s = min(QUIET_LOOKS * self._usual_s, QUIET_LOOKS_SECONDS_MAX)
         left_s = max(followed.quiet_needed_s, looks_s) - followed.quiet_s
+        followed.close_at(moment.t + max(0.0, left_s))
+        if begins:
+            return [IncidentEvent(UPDATED, moment.t, followed.incident)]
         if left_s > 0.0:
             return []
         key = followed.incident.key

@@ -1,7 +1,7 @@
 // Where to read on: the links of the configuration, a permalink, and an incident as Markdown for a chat or a ticket.
 
 import { h, keyed, setAttribute } from "./dom.js";
-import { runbookOf, severityOf } from "./words.js";
+import { runbookOf, standingOf } from "./words.js";
 
 const BEFORE_SECONDS = 900; // what led to it
 const AFTER_SECONDS = 300;
@@ -54,7 +54,7 @@ const listed = (title, items) => (items.length ? ["", `${title}:`, ...items.map(
 export function markdown(incident) {
   const { id, target, engine, opened_timestamp_seconds: from, resolved_timestamp_seconds: to, evidence } = incident;
   return [
-    `**${severityOf(incident).word} · ${incident.title}** · ${target}${engine === null ? "" : ` engine ${engine}`}`, "",
+    `**${standingOf(incident).word} · ${incident.title}** · ${target}${engine === null ? "" : ` engine ${engine}`}`, "",
     incident.summary, "",
     `- Since: ${from === null ? "before the watcher started" : utc(from)}${to === null ? "" : `, until ${utc(to)}`}`,
     `- Do: ${incident.first_step}`,
