@@ -186,9 +186,11 @@ async def page_says(url: str) -> None:
         await tab.goto(url)
         card = tab.locator(".incident")
         await expect(card.locator("h3")).to_have_text("Toys about: marbles", timeout=20_000)
-        await expect(card.locator(".first-step")).to_have_text("First: Pick up the marbles.")
+        await expect(card.locator(".first-step")).to_have_text("Do: Pick up the marbles.")
         await expect(card.locator(".restart")).to_have_text("A restart does not help: toys do not put themselves away.")  # fmt: skip
-        await expect(card.locator(".runbook a")).to_have_attribute("href", "runbooks/toy")
+        await expect(card.get_by_role("link", name="Runbook")).to_have_attribute(
+            "href", "runbooks/toy"
+        )
         await expect(card.locator(".chart")).to_have_count(1)
         await expect(tab.locator("#verdict-more")).to_have_text("box has toys lying about: marbles.")  # fmt: skip
         await browser.close()

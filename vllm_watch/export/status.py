@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _ARGUMENTS_MAX = 64  # a vLLM command line has about 20; a hostile process may have a million
 _ARGUMENT_CHARACTERS_MAX = 256
-_NOT_YET = "Not looked at yet."
+_NOT_YET = "Not scraped yet."
 _INCIDENT = (
     "id", "target", "engine", "kind", "cause", "severity", "summary", "restart_advised", "concerns",
     "restart_targets", "related", "resolution", "phase", "meanwhile", "times",

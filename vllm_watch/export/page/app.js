@@ -13,14 +13,14 @@ import { Heard, say } from "./say.js";
 import { Target } from "./target.js";
 import { cutOff, verdict } from "./verdict.js";
 import { troubles, Watcher } from "./watcher.js";
-import { learn, OF_THE_WATCHER, RESOLUTIONS, shownState } from "./words.js";
+import { learn, OF_THE_WATCHER, RESOLUTIONS, severityOf, shownState } from "./words.js";
 
 const OPEN_UP_TO = 2; // so few targets are shown opened: there is room, and nothing to choose from
 const HIDDEN_MS = 1000; // a tab in the background still says on its title what is wrong
 const RELOAD_MS = 60000; // a page that has just loaded itself anew does not do so again: behind a balancer two versions may take turns
 
-const PAUSE = { path: "api/v1/pause", title: "Pause all restarts?", text: "Nothing that this watcher watches is restarted, a person's request included, until the time is over or somebody resumes.", reason: true, minutes: null, act: "Pause" };
-const RESUME = { path: "api/v1/resume", title: "Resume restarts?", text: "The pause ends, and what did not help may be tried again.", reason: "optional", act: "Resume" };
+const PAUSE = { path: "api/v1/pause", title: "Pause all restarts?", text: "No target of this watcher is restarted, not even by hand, until the time is up or someone resumes.", reason: true, minutes: null, act: "Pause" };
+const RESUME = { path: "api/v1/resume", title: "Resume restarts?", text: "The pause ends, and a restart that did not help may be retried.", reason: "optional", act: "Resume" };
 
 const $ = (id) => document.getElementById(id);
 
@@ -39,7 +39,7 @@ class Page {
     this.clock = new Clock();
     this.connection = "connecting";
     this.updated = null; // when news came last, by our own steady clock
-    this.before = { text: "Looking …", count: 0 }; // the last verdict
+    this.before = { text: "Loading …", count: 0 }; // the last verdict
     this.changed = new Set(); // targets with new results
     this.told = new Set(); // targets with news of incidents
     this.sight = new IntersectionObserver((entries) => this.seen(entries), { rootMargin: "200px" });
@@ -171,7 +171,7 @@ class Page {
     const trouble = plans.find((plan) => plan.journal_trouble)?.journal_trouble;
     const ends = paused?.until_timestamp_seconds ?? null;
     const said = [
-      paused && `Restarts are paused by ${paused.actor} ${ends === null ? "until somebody resumes" : `until ${format.moment(ends, now)}`}: ${paused.reason}`,
+      paused && `Restarts are paused by ${paused.actor} ${ends === null ? "until someone resumes" : `until ${format.moment(ends, now)}`}: ${paused.reason}`,
       trouble && `Nothing is restarted: ${trouble}`,
     ].filter(Boolean).join(" · ");
     $("restarts").hidden = !said;
@@ -262,7 +262,7 @@ class Page {
     this.greeted = true;
     if (lost !== Boolean(this.toldLost)) say(lost ? "Disconnected from the watcher." : "Connected to the watcher again.");
     this.toldLost = lost;
-    this.heard.follow(this.incidents.open, (incident) => `${incident.severity}: ${nameOf(incident)} ${incident.says}.`, (id) => {
+    this.heard.follow(this.incidents.open, (incident) => `${severityOf(incident).word}: ${nameOf(incident)} ${incident.says}.`, (id) => {
       const ended = this.incidents.known.get(id);
       return ended && `${nameOf(ended)}: ended, ${RESOLUTIONS[ended.resolution] ?? ended.resolution}.`;
     });

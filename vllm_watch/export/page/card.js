@@ -29,13 +29,13 @@ export class Card {
     this.step = h("span");
     this.first = firstStep(this.step);
     this.count = h("span");
-    this.for = new Evidence("What speaks for it", "Nothing was noted.");
-    this.against = new Evidence("What speaks against it", "Nothing was found that does.");
+    this.for = new Evidence("Evidence", "No evidence recorded.");
+    this.against = new Evidence("Contradicting evidence", "No contradicting evidence.");
     this.witnesses = new Witnesses();
     this.charts = charts.length && !this.own ? new ChartSet(charts) : null;
     this.evidence = h("details", { class: "evidence" }, h("summary", {}, this.count),
       h("div", { class: "evidence-lists" }, this.for.element, this.against.element),
-      this.own ? null : h("section", { class: "said" }, h("h4", {}, "What each witness says now"), this.witnesses.element), this.charts?.element);
+      this.own ? null : h("section", { class: "said" }, h("h4", {}, "What each source says now"), this.witnesses.element), this.charts?.element);
     this.evidence.addEventListener("toggle", () => this.page.schedule());
     this.restart = h("p", { class: "restart" });
     this.related = h("p", { class: "related" });
@@ -44,7 +44,7 @@ export class Card {
     this.element = h("article", { class: "incident", id: `incident-${where}${id}`, "aria-labelledby": `title-${where}${id}`, tabindex: "-1" },
       h("header", {}, this.badge, this.title, h("p", { class: "incident-where" }, this.who, this.engine), h("p", { class: "incident-time" }, this.age, this.since)),
       h("div", { class: "incident-body" }, this.recovery, this.summary, this.meanwhile, this.worst, this.first, this.plan.element, this.evidence, this.related,
-        h("footer", {}, this.restart, ofGpus ? h("p", {}, h("a", { href: "#gpus" }, "Who holds the GPUs")) : null,
+        h("footer", {}, this.restart, ofGpus ? h("p", {}, h("a", { href: "#gpus" }, "GPU memory holders")) : null,
           this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, this.runbook, " · ", permalink(id)), this.links.element, copyButton(() => this.incident))));
   }
 
@@ -80,7 +80,7 @@ export class Card {
     for (const [element, shown] of [[this.recovery, recovering], [this.meanwhile, incident.meanwhile], [this.first, !recovering], [this.restart, !recovering], [this.worst, this.worst.textContent]]) element.hidden = !shown;
     setText(this.step, incident.first_step);
     const { for: pro, against: contra } = incident.evidence;
-    setText(this.count, pro.length + contra.length ? `Evidence as of ${format.moment(incident.updated_timestamp_seconds, now)}: ${pro.length} for, ${contra.length} against` : "What is seen now");
+    setText(this.count, pro.length + contra.length ? `Evidence as of ${format.moment(incident.updated_timestamp_seconds, now)}: ${pro.length} for, ${contra.length} against` : "Current state");
     this.for.draw(pro);
     this.against.draw(contra);
     this.for.element.parentElement.hidden = pro.length + contra.length === 0;
@@ -108,7 +108,7 @@ export class Card {
     const others = related.map((id) => all.known.get(id)).filter(Boolean);
     this.related.hidden = others.length === 0;
     keyed(this.related, others, ({ id }) => id, () => h("span"),
-      (element, other) => setText(element, `Belongs together with: ${other.title}${other.state === "open" ? "" : " (ended)"}`));
+      (element, other) => setText(element, `Related: ${other.title}${other.state === "open" ? "" : " (ended)"}`));
   }
 
   tick(now) {
@@ -125,7 +125,7 @@ function worstOf({ worst, updated_timestamp_seconds: t }, now) {
 }
 
 /** The line that says what to do first. */
-export const firstStep = (text) => h("p", { class: "first-step" }, h("strong", {}, "First: "), text);
+export const firstStep = (text) => h("p", { class: "first-step" }, h("strong", {}, "Do: "), text);
 
 /** One side of the evidence: each number in words, and beside it what it would be if all were well. */
 class Evidence {
