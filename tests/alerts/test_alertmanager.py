@@ -75,9 +75,9 @@ def render(name: str, folder: Path, *, firing: int, resolved: int = 0, later: st
 @pytest.mark.parametrize(
     ("firing", "resolved", "title"),
     [
-        (1, 0, "[PAGE] VllmEngineDown chat: crash"),
-        (7, 0, "[PAGE] VllmEngineDown chat: crash (7 firing, 0 resolved)"),
-        (3, 4, "[PAGE] VllmEngineDown chat: crash (3 firing, 4 resolved)"),
+        (1, 0, "[CRITICAL] VllmEngineDown chat: crash"),
+        (7, 0, "[CRITICAL] VllmEngineDown chat: crash (7 firing, 0 resolved)"),
+        (3, 4, "[CRITICAL] VllmEngineDown chat: crash (3 firing, 4 resolved)"),
         (0, 7, "[RESOLVED] VllmEngineDown chat: crash (0 firing, 7 resolved)"),
     ],
 )

@@ -94,9 +94,7 @@ async def one_page_each(taking: Pager, began: float) -> None:
     print(f"one engine hangs: page after {at - began:.1f} s")
     assert stalled["groupLabels"]["cause"] == "hang"
     notes = stalled["alerts"][0]["annotations"]
-    assert (
-        notes["summary"] == "solo engine 0 (solo) is stalled: the engine core does not step (hang)."
-    )
+    assert notes["summary"] == "solo engine 0 (solo) is stalled: no scheduler step ends (hang)."
     assert not notes.get("scope")
     assert re.fullmatch(
         r"Since \S+ \S+ \+0000 UTC\. No progress for \d+s\. Requests: \d+ running, \d+ waiting\. Model \S+\.",

@@ -23,7 +23,6 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.engine import work_done
 from vllm_watch.signals.life import model_of
 from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS
-from vllm_watch.story.engine_stalled import STORY
 
 KIND = "engine_stalled"
 
@@ -332,11 +331,11 @@ class Detector:
 
 
 def _summary(engine: Engine, sample: EngineSample, cause: str, still_s: float) -> str:
-    seen = STORY.causes[cause].seen
     if cause == "idle_wedged":
         asked = f"{engine.canary_failures} one-token requests in a row"
-        return f"{seen}: {asked} unanswered, the first sent {still_s:.0f} s ago"
+        return f"Engine wedged while it looks idle: {asked} unanswered, the first sent {still_s:.0f} s ago"
     running = stall_witnesses.known(sample, "running")
     waiting = stall_witnesses.known(sample, "waiting")
-    load = f"{running:.0f} running, {waiting:.0f} waiting"
-    return f"{seen}: nothing done for {still_s:.0f} s with {load}"
+    what = "Engine hung: no scheduler step" if cause == "hang" else "Scheduler admits no request"
+    load = f"{running:.0f} requests running" + (f", {waiting:.0f} waiting" if waiting else "")
+    return f"{what} for {still_s:.0f} s with {load}"

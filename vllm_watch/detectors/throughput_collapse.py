@@ -250,11 +250,11 @@ class EngineJudge:
             self._cause = found
         cause = self._cause
         times = exp(self.quiet_ratio)
-        text = f"steps take {times:.1f} times as long as they took at this load when the engine was fresh"
+        text = f"{times:.1f}× slower per step than its own baseline at this load"
         slow = Evidence(name="step_time_ratio", value=times, expected=1.0, text=text)
         return self._verdict(
             cause.name,
-            f"Engine {self.engine}: {text}{collapse_host.in_short(cause)}",
+            f"Engine {self.engine} is {text}{collapse_host.in_short(cause)}",
             (slow, *cause.evidence_for),
             cause.evidence_against,
             at_s=comparison.block.at_s,
@@ -280,7 +280,7 @@ class EngineJudge:
         ratio = Evidence(name="throughput_ratio", value=done, expected=1.0, text=text)
         return self._verdict(
             cause.name,
-            f"Engine {self.engine}: {text}",
+            f"Engine {self.engine} is at {text}",
             (ratio, few, *cause.evidence_for),
             cause.evidence_against,
             at_s=block.at_s,

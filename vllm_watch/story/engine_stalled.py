@@ -11,8 +11,8 @@ STORY = Story(
     "restart it if a restart is advised.",
     restart="No restart is advised yet: it may recover, or a GPU needs repair.",
     causes={
-        "hang": Cause("hang", "the engine core does not step"),
-        "admission_deadlock": Cause("admission deadlock", "the scheduler admits nothing"),
+        "hang": Cause("hang", "no scheduler step ends"),
+        "admission_deadlock": Cause("admission deadlock", "the scheduler admits no request"),
         "idle_wedged": Cause("wedged while it looks idle", "it looks idle and does not answer"),
     },
     charts=("generation_tokens_per_second", "requests_running", "requests_waiting"),

@@ -12,13 +12,14 @@ from vllm_watch.cli.helpers.top.rows import Row
 from vllm_watch.cli.helpers.top.status import Status, TargetStatus, ToldIncident
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents.incident import SEVERITIES, in_order
+from vllm_watch.story.severities import severity_word
 
 _WRONG_SHARE = (
     5  # incidents take at most this part (a fifth) of the height, what is known of one a quarter
 )
 _DETAIL_SHARE = 4
 _LOW_HEIGHT = 16  # lines; below, the detail is one line
-_LABEL_WIDTH = 10
+_LABEL_WIDTH = 11
 _STALE_INTERVALS = 3  # as many looks missed in a row are no accident
 _FINE = frozenset(("", "ok", "no_driver", "http"))  # http: answered, in its own way
 
@@ -49,23 +50,25 @@ def _all_well(status: Status) -> str:
     if not status.targets:
         return ""
     unseen = sum(target.signals is None for target in status.targets)
-    return "No incident is open." + (f" {unseen} not looked at yet." if unseen else "")
+    return "No incident is open." + (f" {unseen} not scraped yet." if unseen else "")
 
 
 def _counted(incidents: list[ToldIncident]) -> str:
     counts = {s: sum(each.severity == s for each in incidents) for s in SEVERITIES}
-    return ", ".join(f"{count} {severity}" for severity, count in counts.items() if count)
+    return ", ".join(
+        f"{count} {severity_word(severity)}" for severity, count in counts.items() if count
+    )
 
 
 def _incident(incident: ToldIncident, t: float, width: int) -> Text:
     lasts = text.age(max(0.0, t - incident.began_t))
     engine = f"/{incident.engine}" if incident.engine else ""
     if incident.recovering:
-        told = f" ended   {text.clean(incident.target)}{engine}  {recovery(incident, t)}"
+        told = f" ended     {text.clean(incident.target)}{engine}  {recovery(incident, t)}"
         shown = Text(told, "dim", no_wrap=True)
         shown.truncate(width, overflow="ellipsis")
         return shown
-    shown = Text(f" {incident.severity:6} ", text.SEVERITY_STYLES.get(incident.severity, ""), no_wrap=True)  # fmt: skip
+    shown = Text(f" {severity_word(incident.severity):8} ", text.SEVERITY_STYLES.get(incident.severity, ""), no_wrap=True)  # fmt: skip
     shown.append(f" {text.clean(incident.target)}{engine}", "bold")
     shown.append(f"  {text.clean(incident.title)}", "")
     shown.append(f"  {lasts}  ", "dim").append(text.clean(incident.summary), "dim")
@@ -105,7 +108,7 @@ def recovery(incident: ToldIncident, t: float) -> str:
     told = f"Recovered {ago} ago ({text.clean(incident.title)} for {lasted})"
     if incident.closes_t is None:
         return told
-    return f"{told}; closes in {text.age(max(0.0, incident.closes_t - t))} if it stays so"
+    return f"{told}; closes in {text.age(max(0.0, incident.closes_t - t))} if it stays healthy"
 
 
 def _sentence(row: Row, t: float) -> Text:
@@ -117,7 +120,7 @@ def _sentence(row: Row, t: float) -> Text:
         sentence or (row.target.signals and row.target.signals.why_not) or row.state
     )
     if row.stale:
-        sentence = f"not seen for {text.age(row.age_seconds)}: {sentence}"
+        sentence = f"not scraped for {text.age(row.age_seconds)}: {sentence}"
     style = text.STATE_STYLES.get(row.state, "").replace(" on red", "").replace("white", "red")
     return Text(f"{text.clean(row.name)}: ", "bold", no_wrap=True).append(sentence, style)
 
@@ -138,7 +141,7 @@ def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
     lines += [_labelled("" if number else "do", each) for number, each in enumerate(steps)]
     lines.append(_labelled("restart", worst.restart_outcome))
     lines += [_labelled("restart", line) for line in top_restarts.lines(row.target.restart, t)]
-    for side, evidence in (("for", worst.evidence_for), ("against", worst.evidence_against)):
+    for side, evidence in (("evidence", worst.evidence_for), ("contra", worst.evidence_against)):
         lines += [_labelled(side, said) for said in map(_said, evidence) if said]
     return lines
 
@@ -191,7 +194,7 @@ def watcher(status: Status | None, width: int) -> Text:
     fine = [f"{up} of {len(status.targets)} targets answer"]
     if status.uptime_seconds is not None:
         fine.append(f"up {text.age(status.uptime_seconds)}")
-    fine += ["state kept"] if status.store and status.store.ok else []
+    fine += ["state saved"] if status.store and status.store.ok else []
     shown = Text("watcher ", "dim", no_wrap=True)
     if troubles:
         shown.append(text.clean(" · ".join(troubles)), "yellow").append(" · ", "dim")
@@ -206,7 +209,7 @@ def watcher_troubles(status: Status) -> Iterable[str]:
         yield status.not_ready
     late = sum(_late(target, status.t) for target in status.targets)
     if late:
-        yield f"{_targets(late)} not looked at lately"
+        yield f"{_targets(late)} not scraped recently"
     for name, source in status.sources.items():
         if source.outcome not in _FINE:
             yield f"{name}: {source.outcome}"
@@ -217,9 +220,9 @@ def watcher_troubles(status: Status) -> Iterable[str]:
         if sight.state == "blind"
     )
     for slug, count in blind.most_common():
-        yield f"{slug} cannot be found on {_targets(count)}"
+        yield f"{slug} is blind on {_targets(count)}"
     if status.store is not None and not status.store.ok:
-        yield f"state is not kept ({status.store.because or 'unknown'})"
+        yield f"state is not saved ({status.store.because or 'unknown'})"
     if status.restarts is not None:
         if status.restarts.journal_trouble:
             yield f"no journal, no restarts ({status.restarts.journal_trouble})"
