@@ -6,7 +6,7 @@ import pytest
 
 from tests.detectors.looks import DEAD, OK, T, engine, first_firing, gpu, judge, last, seen, silent
 from vllm_watch.detectors.engine_down import Detector, Settings
-from vllm_watch.samples.observation import ProcessState
+from vllm_watch.samples.observation import ProcessState, Reading
 
 UP = [seen(s) for s in range(0, 60, 5)]
 IDLE = [seen(s, engine(1000, running=0.0)) for s in range(0, 60, 5)]
@@ -450,3 +450,18 @@ def test_a_failed_look_by_itself_is_neither_clear_nor_firing():
     for outcome in ("refused", "read_timeout", "connect_timeout", "garbled", "tls"):
         assert last(downs([*UP, silent(60, outcome)])).state == "unknown"
     assert last(downs([*UP, silent(60), seen(65)])).state == "clear"
+
+
+@pytest.mark.parametrize("looks", [1, 3])
+def test_a_crash_behind_a_half_dead_metrics_page_keeps_its_demand(looks):
+    """Its engine core is gone, and /metrics answers without it: what was in flight was lost all the same."""
+    half_dead = replace(seen(60), reading=Reading(vllm=False, why_not="no vLLM series"))
+    end = 60 + 5 * looks
+    said = downs([
+        *(served(s, done=100 + s, running=12.0) for s in range(0, 60, 5)),
+        *(replace(half_dead, t=T + s, monotonic_s=float(s)) for s in range(60, end, 5)),
+        *gone("refused", end, end + 40),
+    ])  # fmt: skip
+    verdict = last(said)
+    assert (verdict.state, verdict.cause, verdict.severity) == ("firing", "crash", "page")
+    assert "12 requests were in flight" in verdict.summary

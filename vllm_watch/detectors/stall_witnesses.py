@@ -74,6 +74,7 @@ class Engine:
     fds_rises: int = 0
     fds_idle: float = 0.0  # by how much they grew in idle times that were nothing but idle
     unseen_s: float | None = None  # since when connections pile up
+    finish_rate: float = 0.0  # requests finished per second, while it last served
     canary_failures: int = 0  # in a row, without a step between
     canary_s: float = 0.0  # when the first of them was sent
     canary_waited_s: float = 0.0  # for the last of them
@@ -130,9 +131,11 @@ def begin(engine: Engine, view: View) -> None:
     engine.fds_rises, engine.unseen_s = 0, None
 
 
-def served(engine: Engine, view: View) -> None:
+def served(engine: Engine, view: View, name: str) -> None:
     """Something was done for somebody: whatever went unanswered before is no sign any more."""
     engine.served_s, engine.canary_failures = view.at_s, 0
+    signals = view.signals.engines.get(name)
+    engine.finish_rate = (signals and signals.requests_finished_per_second) or 0.0
 
 
 def hear_canary(engine: Engine, view: View, name: str, *, alone: bool) -> None:
