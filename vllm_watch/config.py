@@ -192,6 +192,11 @@ class Config(Sections):
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
     @property
+    def templates(self) -> dict[str, str]:
+        """Return the addresses of `links`, by their names."""
+        return {each.name: each.url for each in self.links}
+
+    @property
     def notifications_linked(self) -> NotificationsSettings:
         """`notifications`, whose `page_url` is `external_url` where they have none of their own."""
         own = self.notifications

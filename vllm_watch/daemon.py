@@ -92,7 +92,7 @@ class Daemon:
         self._discovery = Discovery(config)
         self._processes = ProcessListing(config.procfs)
         self.board = Board(window_seconds=config.signals.window_seconds, host=socket.gethostname())
-        self._show_links(config)
+        self.board.external_url, self.board.links = config.external_url, config.templates
         state = self._state = self._state_folder()
         self._memory = Memory(state.incidents if state else None, self.board)
         self._journal = state.journal if state else None
@@ -131,10 +131,6 @@ class Daemon:
 
             evidence = Evidence(self.board, self.recorder, self._logs)
             self._restarts = Restarts(self._config, self.board, evidence, self._journal)
-
-    def _show_links(self, config: Config) -> None:
-        self.board.external_url = config.external_url
-        self.board.links = {each.name: each.url for each in config.links}
 
     def _silenced(self, incident_id: str) -> bool:
         return self._restarts is not None and self._restarts.silenced(incident_id)
@@ -276,7 +272,7 @@ class Daemon:
         self._config = config
         await self._host.configure(config)
         self.board.window_seconds = config.signals.window_seconds
-        self._show_links(config)
+        self.board.external_url, self.board.links = config.external_url, config.templates
         self._discovery.reconfigure(config)
         self._configure_restarts()
         await self._notify.configure(config)
