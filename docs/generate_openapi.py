@@ -259,7 +259,7 @@ def paths() -> Schema:
             "responses": answers({"description": "gzip.", "content": {"application/gzip": {}}}, 404, 503),
         }},
         "/api/v1/targets/{target}/restart": change("Restart a target now, through the guard", "Why", 404, name="target"),
-        "/api/v1/incidents/{id}/approve": change("Say yes to the restart that an incident waits for", "Nothing", 404, name="id"),
+        "/api/v1/incidents/{id}/approve": change("Approve the restart that an incident waits for", "Nothing", 404, name="id"),
         "/api/v1/incidents/{id}/silence": change("No restart for one incident, for a while", "WhyAndHowLong", 404, name="id"),
         "/api/v1/pause": change("No restarts at all, for a while", "WhyAndHowLong"),
         "/api/v1/resume": change("End a pause", "MaybeWhy"),

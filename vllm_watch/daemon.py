@@ -267,7 +267,7 @@ class Daemon:
         ]
         fixed += [f"detectors.{slug}" for slug in of_host]
         if fixed:
-            because = "these take effect when vllm-watch starts anew"
+            because = "these take effect when vllm-watch is restarted"
             _log.warning("needs_a_restart", changed=fixed, because=because)
         self._config = config
         await self._host.configure(config)
@@ -396,4 +396,4 @@ class Daemon:
         if not self._waiting_for:
             return None
         waiting, all_ = len(self._waiting_for), len(self._running)
-        return f"{waiting} of {all_} targets have not been looked at yet"
+        return f"{waiting} of {all_} targets have not been scraped yet"

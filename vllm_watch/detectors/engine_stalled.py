@@ -1,4 +1,4 @@
-"""An engine that has work and makes no step, or that waits for ever: alive for `/health`, dead for users.
+"""An engine that has work and makes no step, or that waits forever: alive for `/health`, dead for users.
 
 vLLM answers `/metrics` and `/health` with 200 while its engine core hangs: every counter and gauge
 keeps its last value. So the heartbeat is the step counter, and work is shown by several witnesses:
@@ -53,7 +53,7 @@ class Settings(BaseModel):
     (a LoRA adapter from disk, a garbage collection, a busy host)."""
 
     notice_one_request_seconds: float = Field(20.0, gt=0)
-    """A single request is one witness only; with another (connections pile up, no GPU computes) it is
+    """A single request is one sign only; with another (connections pile up, no GPU computes) it is
     as good as several."""
 
     notice_coarse_seconds: float = Field(STALL_NOTICE_COARSE_SECONDS, gt=0)
@@ -181,7 +181,7 @@ class Detector:
         return moved
 
     def _begun(self, view: View, sample: EngineSample, restarts: int) -> Engine:
-        """Follow an engine anew; what it is known to survive holds as long as it serves the same."""
+        """Follow an engine again; what it is known to survive holds as long as it serves the same."""
         before, model = self._engines.get(sample.engine), model_of(sample)
         habits = Habits()
         if before is None:

@@ -1,4 +1,4 @@
-"""More work than the engine can do at its usual throughput: the engine is well, there is too much to do.
+"""More work than the engine can do at its usual throughput: the engine is healthy, there is too much to do.
 
 Source: vLLM's own advice on `num_requests_waiting`; a queue alone is no incident, one that holds is.
 Runbook: docs/detectors/overload.md
@@ -70,7 +70,7 @@ class EngineJudge:
         """Take a look in; the verdict changes at the end of a block only."""
         if not look.known:
             self._since_s = None
-        block = self._blocks.add(look.at_s, look.sample, anew=not look.known)
+        block = self._blocks.add(look.at_s, look.sample, again=not look.known)
         if block is not None:
             self.verdict = self._judge(block)
         return self.verdict

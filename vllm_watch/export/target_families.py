@@ -119,7 +119,7 @@ TARGET_FAMILIES: tuple[Family, ...] = (
     Family(
         name="vllm_watch_detector_blind", kind="gauge", scope="target", labels=("detector",),
         help="1 where the detector lacks what it must have on this target and so cannot find anything, else 0; "
-             "/api/v1/status and the page say what is missing and how to mend it.",
+             "/api/v1/status and the page say what is missing and how to fix it.",
         absent="Absent until enough looks have told what the target exports.", series=partial(_sight, "blind"), few=True,
     ),
     Family(

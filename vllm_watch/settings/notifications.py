@@ -78,8 +78,8 @@ class NotifierSettings(Settings):
         "failed",
         "uncertain",
     )
-    """Which steps of restarts: `dry_run` (mode observe: it would have been done), `approval` (it waits for
-    a person's yes), `refused` (by which gate), `breaker` (only a person may try again), `begun`, and how
+    """Which steps of restarts: `dry_run` (mode observe: it would have run), `approval` (it waits for
+    approval), `refused` (by which gate), `breaker` (only a person may try again), `begun`, and how
     it ended: `helped`, `did_not_help`, `failed`, `uncertain`, `cancelled`.
     Default: approval, begun, helped, did_not_help, failed, uncertain
     Why: What was done, and what waits for a person. A gate that holds back is normal, and what opens a
