@@ -71,7 +71,7 @@ async def test_witnesses_of_a_server_that_is_down(opened):
         told = await said(down.locator(".witnesses"))
         assert told["/metrics"][0] == told["/health"][0] == "bad"
         assert told["/health"][1].startswith("refused; last success ")
-        assert told["process"] == ("quiet", "had been up 1 h when it last answered")
+        assert told["process"] == ("quiet", "was up 1 h at its last answer")
         assert told["log"] == ("bad", "It needs more memory than there is.")
         assert "engine" not in told
 

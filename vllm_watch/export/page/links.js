@@ -38,7 +38,7 @@ export const permalink = (id) => h("a", { class: "permalink", href: `#${encodeUR
 
 /** A button that copies an incident as Markdown. `incident` gives what is newest. */
 export function copyButton(incident) {
-  const button = h("button", { type: "button", class: "act copy" }, "Copy as Markdown");
+  const button = h("button", { type: "button", class: "copy" }, "Copy as Markdown");
   button.addEventListener("click", async () => {
     button.textContent = (await copied(markdown(incident()))) ? "Copied" : "Not copied: the browser refuses";
     setTimeout(() => { button.textContent = "Copy as Markdown"; }, COPIED_MS);
