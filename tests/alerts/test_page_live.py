@@ -4,7 +4,6 @@ One engine hangs, and at the same moment 200 others of one group die. Each is on
 resolved when its engine steps again. Times are printed (pytest -s).
 """
 
-import asyncio
 import re
 import time
 from random import Random

@@ -72,7 +72,7 @@ def _text(lost: Sequence[Need], inputs: Inputs) -> str:
     for need in lost:
         what = " and no ".join(INPUTS[name].label for name in need.any_of)
         said.append(f"no {what}{_where(need, inputs)}: {need.without}")
-        fixes += [INPUTS[name].fix for name in need.any_of]
+        fixes += [INPUTS[name].mend for name in need.any_of]
     return "; ".join(said) + ". To fix: " + "; ".join(dict.fromkeys(fixes)) + "."
 
 

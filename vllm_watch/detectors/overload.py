@@ -70,7 +70,7 @@ class EngineJudge:
         """Take a look in; the verdict changes at the end of a block only."""
         if not look.known:
             self._since_s = None
-        block = self._blocks.add(look.at_s, look.sample, again=not look.known)
+        block = self._blocks.add(look.at_s, look.sample, anew=not look.known)
         if block is not None:
             self.verdict = self._judge(block)
         return self.verdict
