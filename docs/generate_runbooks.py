@@ -82,7 +82,13 @@ def rendered(text: str) -> str:
             heading.attrs["id"] = anchor(inline.content)
         if inline.children:
             inline.children = _linked(inline.children)
-    return str(markdown.renderer.render(tokens, markdown.options, {}))
+    html = str(markdown.renderer.render(tokens, markdown.options, {}))
+    return re.sub(r"(?<=<pre><code>).*?(?=</code></pre>)", _lines, html, flags=re.DOTALL)
+
+
+def _lines(code: re.Match[str]) -> str:
+    """Each command by itself, so that a click selects one and not those of other platforms with it."""
+    return "\n".join(f"<span>{line}</span>" for line in code[0].splitlines())
 
 
 def page(name: str, text: str) -> str:
