@@ -73,7 +73,7 @@ def whole(file: Path) -> str:
 
 def source(file: Path) -> tuple[str, Values]:
     """A rule file with a hole `<<name>>` for each value that may be another one, and these values."""
-    values: Values = {"job": "vllm-watch", "runbooks": ""}
+    values: Values = {"job": "vllm-watch"}
 
     def dig(found: re.Match[str]) -> str:
         value, brackets, name = found.groups()
@@ -98,8 +98,10 @@ def sources(files: Iterable[Path]) -> tuple[Rules, Values]:
                 raise SystemExit(f"{name} differs between the files of {file.parent}")
         groups += yaml.safe_load(text)["groups"]
     for rule in (rule for group in groups for rule in group["rules"] if "alert" in rule):
-        address = rule["annotations"]["runbook_url"]
-        rule["annotations"] = {**rule["annotations"], "runbook_url": f"<<runbooks>>{address}"}
+        base, served, name = rule["annotations"]["runbook_url"].partition("/runbooks/")
+        if served:
+            values["runbooks"] = base + served
+            rule["annotations"] = {**rule["annotations"], "runbook_url": f"<<runbooks>>{name}"}
     return groups, values
 
 
@@ -147,7 +149,9 @@ def forms() -> dict[Path, str]:
 def tuned(arguments: argparse.Namespace) -> dict[Path, str]:
     """What --out asks for. Ends with status 2 for a name that there is not."""
     groups, values = sources(SOURCES)
-    wanted = {"job": arguments.job, "runbooks": arguments.runbooks}
+    wanted = {"job": arguments.job}
+    if arguments.runbooks:
+        wanted["runbooks"] = arguments.runbooks
     wanted |= dict(pair.partition("=")[::2] for pair in arguments.set)
     alerts = {rule["alert"] for group in groups for rule in group["rules"] if "alert" in rule}
     unknown = sorted((wanted.keys() - values.keys()) | (set(arguments.without) - alerts))
@@ -158,6 +162,9 @@ def tuned(arguments: argparse.Namespace) -> dict[Path, str]:
         )
         raise SystemExit(2)
     made = filled(groups, values | wanted, arguments.without)
+    if arguments.runbooks:  # that of a watcher that is gone is not served by it
+        text = json.dumps(made).replace("docs/alerts.md#", f"{arguments.runbooks}alerts#")
+        made = json.loads(text)
     rules = [group for group in made if group["rules"]]
     return {
         arguments.out / "vllm-watch-rules.yaml": as_file(rules),
@@ -172,7 +179,12 @@ def main() -> int:
     parser.add_argument("--out", type=Path, metavar="DIR", help="write the rules as you want them")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--without", action="append", default=[], metavar="ALERT")
-    parser.add_argument("--runbooks", default="", metavar="URL/", help="stands before docs/…")
+    parser.add_argument(
+        "--runbooks",
+        default="",
+        metavar="URL/",
+        help="your copy of the runbooks: stands before engine_down, alerts#…",
+    )
     parser.add_argument("--job", default="vllm-watch", metavar="NAME", help="the scrape job's")
     arguments = parser.parse_args()
     if arguments.check:

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Mapping
 
 from vllm_watch.samples.target import WATCHER
-from vllm_watch.story.base import Story
+from vllm_watch.story.base import Story, runbook_path
 from vllm_watch.story.kinds import KINDS, STORIES
 from vllm_watch.story.many_at_once import MANY_AT_ONCE
 
@@ -41,19 +41,63 @@ WHO = (
     "{{ $labels.target }}{{ with $labels.engine }} engine {{ . }}{{ end }}"
     "{{ with $labels.group }} ({{ . }}){{ end }}"
 )
+
+BASE = (
+    """{{ with printf "vllm_watch_external_url_info{job='%s', instance=~'%s.*'}" $labels.job $labels.instance | query }}"""
+    """{{ . | first | label "url" }}{{ else }}{{ with $labels.instance }}http://{{ . }}{{ end }}{{ end }}"""
+)
+"""Where the watcher's page is: what it says (external_url), else where Prometheus scrapes it."""
+
+PAGE = BASE + "/{{ with $labels.target }}#target-{{ . }}{{ end }}"
+
+OF = (
+    """{{ $one := printf "job='%s', instance='%s', target='%s'" $labels.job $labels.instance $labels.target }}"""
+    """{{ $of := $one }}{{ with $labels.engine }}{{ $of = printf "%s, engine='%s'" $one . }}{{ end }}"""
+)
+SINCE = (
+    """{{ range printf "max(last_over_time(vllm_watch_incident_opened_timestamp_seconds{%s, kind='%s', cause='%s'}[5m]))" $one $labels.kind """
+    """$labels.cause | query }}Since {{ . | value | humanizeTimestamp }}.{{ end }}"""
+)
+PROGRESS = (
+    """{{ range printf "floor(time() - max(last_over_time(vllm_watch_engine_last_progress_timestamp_seconds{%s}[5m])))" $of | query """
+    "}} No progress for {{ . | value | humanizeDuration }}.{{ end }}"
+)
+THROUGHPUT = (
+    """{{ range printf "min(vllm_watch_engine_throughput_ratio{%s})" $of | query }} Throughput: {{ . | value | """
+    "humanizePercentage }} of its own when fresh.{{ end }}"
+)
+REQUESTS = (
+    """{{ range printf "sum(last_over_time(vllm_watch_engine_requests_running{%s}[5m]))" $of | query }} Requests: {{ . | value }} running"""
+    """{{ range printf "sum(last_over_time(vllm_watch_engine_requests_waiting{%s}[5m]))" $of | query }}, {{ . | value }} waiting{{ end }}."""
+    "{{ end }}"
+)
+PLACE = (
+    """{{ range printf "vllm_watch_target_info{%s}" $one | query }}{{ with .Labels.pod }} Pod {{ . }}.{{ end }}{{ with .Labels.node }} """
+    "Node {{ . }}.{{ end }}{{ end }}"
+    """{{ range printf "count by (model_name) (last_over_time(vllm_watch_engine_state{%s}[5m]))" $of | query }}"""
+    "{{ with .Labels.model_name }} Model {{ . }}.{{ end }}{{ end }}"
+)
+NUMBERS = {
+    "engine_down": PROGRESS + REQUESTS,
+    "engine_stalled": PROGRESS + REQUESTS,
+    "throughput_collapse": THROUGHPUT + REQUESTS,
+    "overload": REQUESTS,
+}
+"""Kind → what is said of its size, as last seen."""
+
 ALIKE = (
     """{{ $like := printf "{job='%s', namespace='%s', group='%s', kind='%s', cause='%s', severity='%s'}" """
     "$labels.job $labels.namespace $labels.group $labels.kind $labels.cause $labels.severity "
-    """}}{{ range printf "group:vllm_watch_incident_alert:count%s" $like | query }}{{ . | value }}{{ end }} """
+    """}}{{ range printf "group:vllm_watch_incident_alert:count%s > 1" $like | query }}{{ . | value }} """
     "{{ with $labels.group }}of {{ . }} {{ end }}at once"
 )
 NAMED = (
     """, among them:{{- range printf "group:vllm_watch_incident_alert:worst%s" $like | query | sortByLabel "target" }} """
-    "{{ .Labels.target }};{{ end }}"
+    "{{ .Labels.target }};{{ end }}{{ end }}"
 )
 WORST = (
     """. The worst, by BY:{{- range printf "sort_desc(group:vllm_watch_incident_alert:worst%s)" $like | query }} """
-    "{{ .Labels.target }} {{ . | value | SHOWN }};{{ end }}"
+    "{{ .Labels.target }} {{ . | value | SHOWN }};{{ end }}{{ end }}"
 )
 
 SCOPE = re.compile(r" {10}scope: >-\n(?: {12}.*\n)+")
@@ -110,6 +154,7 @@ def _of_kind(kind: str, story: Story) -> str:
         alert_of(kind), EXPRESSIONS.get(kind) or f'        expr: vllm_watch:incident_alert{{kind="{kind}"}}',
         summary=f"{WHO} {story.says}: {_by_cause(seen, NEW)} ({{{{ $labels.cause }}}}).",
         description=f"{story.about} This is not {story.is_not}.",
+        details=OF + SINCE + NUMBERS.get(kind, "") + ("" if story.of_gpus else PLACE),
         first_step=_by_cause(steps, story.first_step), scope=ALIKE + worst, runbook=story.runbook,
     )  # fmt: skip
 
@@ -147,8 +192,14 @@ def _rule(name: str, expression: str, *, runbook: str, severity: str = "", **not
     said = "".join(f"          {key}: >-\n{_folded(text)}\n" for key, text in notes.items())
     return (
         f"      - alert: {name}\n{expression}\n        keep_firing_for: 1m  # tune: keep_firing\n{labels}"
-        f"        annotations:\n{said}          runbook_url: docs/{runbook}\n"
+        f"        annotations:\n{said}{_links(runbook)}"
     )
+
+
+def _links(runbook: str) -> str:
+    """The annotations that every alert has: where on the status page it shows, and its runbook there."""
+    told = {"page_url": PAGE, "runbook_url": f"{BASE}/{runbook_path(runbook)}"}
+    return "".join(f"          {key}: >-\n{_folded(text)}\n" for key, text in told.items())
 
 
 def _by_cause(texts: Mapping[str, str], otherwise: str) -> str:

@@ -53,7 +53,7 @@ no rule knows, `unknown` (the line is shown); and a text that vLLM did not write
 
 `--json` prints one object: `class`, `confidence` (0 to 1), `root_cause_line`, `line_number`, `explanation`,
 `fixes` (each `what` and `command` or null), `facts` (null is unknown), and `deterministic_start_failure`: true when a
-start failed in a way in which the next would fail again, with nothing changed. It is never true of what may mend
+start failed in a way in which the next would fail again, with nothing changed. It is never true of what may fix
 itself, of what failed in service, or below a confidence of 0.6.
 
 The exit status is 0 when no failure was found, 1 when one was, 2 when the log cannot be read.

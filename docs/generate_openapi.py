@@ -90,7 +90,9 @@ def _of_records() -> Schema:
 def schemas() -> Schema:
     """Those of the records, and of what is put together from them."""
     text, number = {"type": "string"}, {"type": ["number", "null"]}
-    words = dict.fromkeys(("title", "says", "first_step", "restart_outcome", "runbook"), text)
+    words = dict.fromkeys(
+        ("title", "says", "first_step", "restart_outcome", "runbook", "runbook_url"), text
+    )
     incident = more("Incident", state={"enum": ["open", "resolved"]}, **words)
     return _of_records() | {
         "IncidentShown": incident,
@@ -105,7 +107,7 @@ def schemas() -> Schema:
             window_seconds=number, history_seconds=number, store=optional(ref("StoreHealth")),
             restarts=optional(ref("RestartState")), not_ready={"type": ["string", "null"]},
             sources=by_name(ref("SourceHealth")), gpus=optional(ref("GpuReading")),
-            host=record(name=text, incidents=listed(ref("IncidentShown"))),
+            links=by_name(text), host=record(name=text, incidents=listed(ref("IncidentShown"))),
             targets=listed(ref("TargetShown")), story=by_name(ref("Story")), restart_steps=by_name(ref("Step")),
         ),
         "Incidents": record(incidents=listed(ref("IncidentShown"))),
@@ -230,6 +232,11 @@ def paths() -> Schema:
             "parameters": [{"name": "name", "in": "path", "required": True, "schema": text}],
             "responses": answers({"description": "The file."}, 404) | {"304": {"description": "As before."}},
         }},
+        "/runbooks/{name}": {"get": {
+            "summary": "A runbook of this version: of a kind of incident, of the alerts or of restarts",
+            "parameters": [{"name": "name", "in": "path", "required": True, "schema": text}],
+            "responses": answers({"description": "HTML.", "content": page}, 404) | {"304": {"description": "As before."}},
+        }},
         "/metrics": {"get": {"summary": "Prometheus' text format, or OpenMetrics", "responses": answers(plain("text/plain", "Metrics."))}},
         "/-/healthy": {"get": {"summary": "The process answers", "security": [{}], "responses": answers(plain("text/plain", "It does."))}},
         "/-/ready": {"get": {"summary": "There are results to show", "responses": answers(plain("text/plain", "There are.")) | {"503": plain("text/plain", "Not yet, and why.")}}},
@@ -252,7 +259,7 @@ def paths() -> Schema:
             "responses": answers({"description": "gzip.", "content": {"application/gzip": {}}}, 404, 503),
         }},
         "/api/v1/targets/{target}/restart": change("Restart a target now, through the guard", "Why", 404, name="target"),
-        "/api/v1/incidents/{id}/approve": change("Say yes to the restart that an incident waits for", "Nothing", 404, name="id"),
+        "/api/v1/incidents/{id}/approve": change("Approve the restart that an incident waits for", "Nothing", 404, name="id"),
         "/api/v1/incidents/{id}/silence": change("No restart for one incident, for a while", "WhyAndHowLong", 404, name="id"),
         "/api/v1/pause": change("No restarts at all, for a while", "WhyAndHowLong"),
         "/api/v1/resume": change("End a pause", "MaybeWhy"),

@@ -156,6 +156,7 @@ def test_generated_pages_are_in_step() -> None:
         "generate_dependencies.py",
         "generate_diagnose.py",
         "generate_openapi.py",
+        "generate_runbooks.py",
         "generate_thresholds.py",
     ):
         done = subprocess.run(

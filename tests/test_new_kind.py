@@ -84,13 +84,19 @@ PAGE = """\
 
 Toys lie about in an engine.
 
-## What it sees
+## What to do now
+
+Pick up the marbles.
+
+## Is it really that?
+
+A model that plays games rattles, too.
+
+## Reference
+
+### What it sees
 
 Cause `marbles`: it rattles.
-
-## What it is not
-
-A model that plays games.
 """
 TEST = '''\
 """Marbles are found."""
@@ -109,7 +115,7 @@ FILES = {
     "vllm_watch/detectors/toy.py": DETECTOR, "vllm_watch/story/toy.py": STORY,
     "docs/detectors/toy.md": PAGE, "tests/detectors/test_toy.py": TEST,
 }  # fmt: skip
-MADE = ("docs/generate_thresholds.py", "docs/generate_configuration.py", "dashboards/build.py", "alerts/generate.py")  # fmt: skip
+MADE = ("docs/generate_runbooks.py", "docs/generate_thresholds.py", "docs/generate_configuration.py", "dashboards/build.py", "alerts/generate.py")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -164,10 +170,10 @@ async def test_a_new_kind_is_seen_wherever_incidents_are(tree: Path, tmp_path: P
             told = (await asyncio.to_thread(python, tree, *top)).stdout
             told_of = (await taking.until(1))[0]["text"]
     assert "ticket  box/0  Toys about: marbles" in told
-    assert "  do      Pick up the marbles. Runbook: docs/detectors/toy.md\n" in told
-    assert "  restart A restart does not help: toys do not put themselves away.\n" in told
+    assert "  do       Pick up the marbles. Runbook: docs/detectors/toy.md\n" in told
+    assert "  restart  A restart does not help: toys do not put themselves away.\n" in told
     assert "box engine 0 has toys lying about since " in told_of
-    assert "\nTo do: Pick up the marbles.\nRunbook: docs/detectors/toy.md\n" in told_of
+    assert "\nDo: Pick up the marbles.\nRunbook: docs/detectors/toy.md\n" in told_of
 
 
 async def page_says(url: str) -> None:
@@ -180,9 +186,11 @@ async def page_says(url: str) -> None:
         await tab.goto(url)
         card = tab.locator(".incident")
         await expect(card.locator("h3")).to_have_text("Toys about: marbles", timeout=20_000)
-        await expect(card.locator(".first-step")).to_have_text("First: Pick up the marbles.")
+        await expect(card.locator(".first-step")).to_have_text("Do: Pick up the marbles.")
         await expect(card.locator(".restart")).to_have_text("A restart does not help: toys do not put themselves away.")  # fmt: skip
-        await expect(card.locator(".runbook")).to_have_text("Runbook docs/detectors/toy.md")
+        await expect(card.get_by_role("link", name="Runbook")).to_have_attribute(
+            "href", "runbooks/toy"
+        )
         await expect(card.locator(".chart")).to_have_count(1)
         await expect(tab.locator("#verdict-more")).to_have_text("box has toys lying about: marbles.")  # fmt: skip
         await browser.close()

@@ -26,7 +26,7 @@ COMMANDS = {
     "preflight": "check a launch of vLLM before it is made, and make it",
     "gpus": "show who holds the memory of the GPUs, and what of it is stale",
     "restart": "restart a target now, through the same guard as everything else",
-    "approve": "say yes to the restart that an incident waits for",
+    "approve": "approve the restart that an incident waits for",
     "silence": "no restart for one incident, for a while",
     "pause": "no restarts at all, for a while or until resume",
     "resume": "end a pause, and let what did not help be tried again",

@@ -10,15 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from vllm_watch.errors import ConfigError
 from vllm_watch.settings import overrides, yaml_text
 from vllm_watch.settings.api import ApiSettings
-from vllm_watch.settings.base import FilePath, Problem, Sections, problem, problems, quoted
+from vllm_watch.settings.base import FilePath, HttpUrl, Problem, Sections, problem, problems, quoted
 from vllm_watch.settings.detectors import DetectorsSettings, GroupSettings
 from vllm_watch.settings.errors import InvalidConfigError, KeyPath, explained
 from vllm_watch.settings.hooks import HookSettings, HooksSettings
+from vllm_watch.settings.links import LINKS_MAX, LinkSettings
 from vllm_watch.settings.notifications import NotificationsSettings
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.stages import (
@@ -53,6 +61,14 @@ def _listen(value: Any) -> Any:
     return value
 
 
+def _base(url: str) -> str:
+    if "?" in url or "#" in url:
+        raise problem(
+            f"{quoted(url)} has a query or a fragment", "write the address of the page alone"
+        )
+    return url.rstrip("/")
+
+
 class Config(Sections):
     """Everything that can be set."""
 
@@ -64,6 +80,12 @@ class Config(Sections):
     """Web configuration file as of Prometheus' exporters: TLS, passwords, headers;
     [security.md](security.md). Read again when it or a certificate changes.
     Default: none: served in the clear, to whoever reaches it"""
+
+    external_url: Annotated[HttpUrl, AfterValidator(_base)] | None = None
+    """Under which address people reach this daemon's page, such as `https://watch.example.org/gpu-7`: links in
+    messages, alerts and the API begin with it.
+    Default: none: alerts take the address that Prometheus scrapes; messages have no links
+    Why: What it listens on is seldom what people call it."""
 
     state_dir: FilePath | None = None
     """Folder for what should outlive a restart of the watcher (incidents, what was learnt, recordings);
@@ -82,6 +104,9 @@ class Config(Sections):
 
     targets: tuple[TargetConfig, ...] = Field((), max_length=TARGETS_MAX)
     """The servers to watch, written out."""
+
+    links: tuple[LinkSettings, ...] = Field((), max_length=LINKS_MAX)
+    """Links on every incident and target of the status page, to dashboards and logs."""
 
     discovery: DiscoverySettings = DiscoverySettings()
     scrape: ScrapeSettings = ScrapeSettings()
@@ -165,6 +190,17 @@ class Config(Sections):
         any_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - as they are written
         host = any_address.get(host, host)
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+    @property
+    def templates(self) -> dict[str, str]:
+        """Return the addresses of `links`, by their names."""
+        return {each.name: each.url for each in self.links}
+
+    @property
+    def notifications_linked(self) -> NotificationsSettings:
+        """`notifications`, whose `page_url` is `external_url` where they have none of their own."""
+        own = self.notifications
+        return own.model_copy(update={"page_url": own.page_url or self.external_url})
 
     def scrape_for(self, target: TargetConfig) -> ScrapeSettings:
         """Return what holds for this target: its own keys over those of `scrape`."""

@@ -95,6 +95,7 @@ class Daemon:
         self._processes = ProcessListing(config.procfs)
         self._neighbours = Neighbours(self._processes, config.procfs)
         self.board = Board(window_seconds=config.signals.window_seconds, host=socket.gethostname())
+        self.board.external_url, self.board.links = config.external_url, config.templates
         state = self._state = self._state_folder()
         self._memory = Memory(state.incidents if state else None, self.board)
         self._journal = state.journal if state else None
@@ -264,11 +265,12 @@ class Daemon:
     async def _change_to(self, config: Config) -> None:
         fixed = self._config.needs_a_start(config)
         if fixed:
-            because = "these take effect when vllm-watch starts anew"
+            because = "these take effect when vllm-watch is restarted"
             _log.warning("needs_a_restart", changed=fixed, because=because)
         self._config = config
         await self._host.configure(config)
         self.board.window_seconds = config.signals.window_seconds
+        self.board.external_url, self.board.links = config.external_url, config.templates
         self._discovery.reconfigure(config)
         self._configure_restarts()
         await self._notify.configure(config)
@@ -395,4 +397,4 @@ class Daemon:
         if not self._waiting_for:
             return None
         waiting, all_ = len(self._waiting_for), len(self._running)
-        return f"{waiting} of {all_} targets have not been looked at yet"
+        return f"{waiting} of {all_} targets have not been scraped yet"

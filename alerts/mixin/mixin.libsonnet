@@ -11,8 +11,9 @@ local source = import 'rules.json';
   _config+:: source.defaults { without: [] },
 
   local config = $._config,
+  local inner(quoted) = std.substr(quoted, 1, std.length(quoted) - 2),
   local fill(group) = std.parseJson(std.foldl(
-    function(text, name) std.strReplace(text, '<<' + name + '>>', std.toString(config[name])),
+    function(text, name) std.strReplace(text, '<<' + name + '>>', inner(std.escapeStringJson(std.toString(config[name])))),
     std.objectFields(source.defaults),
     std.manifestJsonEx(group, ''),
   )),

@@ -63,12 +63,12 @@ def _verdict() -> list[Panel]:
              "One state holds at a time. Unknown is never fine: the watcher could not tell.",
              STATE_WORDS, nothing="Nobody is looking"),
         number("Throughput by what it was when fresh", f"min(vllm_watch_engine_throughput_ratio{{{ENGINES}}})",
-               "At equal load; 100 % is as ever. Lower with work waiting is a collapse, whatever the load. "
+               "At equal load; 100 % = unchanged. Lower with work waiting is a collapse, whatever the load. "
                + runbook("detectors/throughput_collapse.md"), units.PercentUnit,
                marks=((None, NOW), (THROUGHPUT_RATIO_MIN, WELL)), nothing="not known: idle, new or away", absent=OFF),
         number("Since it last did work",
                f"max(time() - vllm_watch_engine_last_progress_timestamp_seconds{{{ENGINES}}})",
-               "Seconds with work present are a stall; an idle engine does nothing and is well. "
+               "Seconds with work present are a stall; an idle engine does nothing and is healthy. "
                + runbook("detectors/engine_stalled.md"), units.Seconds, nothing="never seen to work"),
         number("Restarts that wait", f"sum(vllm_watch_restart_waiting{{{ONE_TARGET}}})",
                "For a gate or a person. Why not now, and what was done, is told by: What did the restarts do? " + runbook("restart.md"),
@@ -100,7 +100,7 @@ def _work() -> list[Panel]:
               "At equal load, so that a drop is the engine's and not its users'.", units.PercentUnit,
               marks=((None, NOW), (THROUGHPUT_RATIO_MIN, PLAIN)), nothing="not known: idle, new or away"),
         lines("KV cache in use", [_each("kv_cache_usage_ratio")],
-              "Full and busy is well used. Full with few running: pages are pinned or lost.", units.PercentUnit, top=1),
+              "Full and busy is used well. Full with few running: pages are pinned or lost.", units.PercentUnit, top=1),
     ]  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def _hardware() -> list[Panel]:
         lines("GPU busy", [(f"vllm_watch_gpu_utilization_ratio {ON_GPU}", GPU)],
               "Share of time in which any kernel ran. A hung engine may spin: busy, yet cool.",
               units.PercentUnit, top=1, nothing="the watcher sees no GPU"),
-        lines("GPU clock by its most",
+        lines("GPU clock, share of its maximum",
               [(f"vllm_watch_gpu_sm_clock_hertz / vllm_watch_gpu_sm_clock_max_hertz {ON_GPU}", GPU)],
               "Low under load is heat or a power limit. " + runbook("detectors/throughput_collapse.md"),
               units.PercentUnit, top=1, nothing="the watcher sees no GPU"),
@@ -161,7 +161,7 @@ def _server() -> list[Panel]:
               [(f'vllm_watch_source_duration_seconds{{{ONE_TARGET}, source=~"metrics|health"}}', "{{source}}")],
               "An idle API server answers in milliseconds; one that drowns in work takes seconds.", units.Seconds),
         lines("The canary's last request", [(f"vllm_watch_source_duration_seconds{{{canary}}}", "one token")],
-              "A request for one token to an engine that looks idle: the witness against one that only looks so. "
+              "A request for one token to an engine that looks idle: what tells it from one that only looks so. "
               + runbook("canary.md"), units.Seconds, nothing="canaries are off, or none was due yet"),
         stairs("Canaries that failed",
                [(f"sum by (reason) (vllm_watch_source_errors_total{{{canary}}})", "{{reason}}")],
@@ -191,7 +191,7 @@ def _identity() -> list[Panel]:
         filled("What cannot be found here",
                [Column(title="Detector", label="detector"),
                 Column(title="Lacks something", expr=f"max by (detector) ({blind})", said=[(1, "yes", SOON)], width=140)],
-               "Detectors that find nothing, or less, for lack of a signal on this server; the watcher's page says how to mend it.",
+               "Detectors that find nothing, or less, for lack of a signal on this server; the watcher's page says how to fix it.",
                sort="Detector", nothing="Every detector sees what it needs.", descending=False),
     ]  # fmt: skip
 
@@ -200,12 +200,12 @@ def board() -> dashboard.Dashboard:
     """The whole dashboard."""
     return assembled(
         links.ENGINE,
-        "One vLLM server: what is wrong with it, and what speaks for and against that.",
+        "One vLLM server: what is wrong with it, and the evidence for and against it.",
         variables.of_engine(),
         (
             Section("", _verdict(), 4, (5, 6, 5, 4, 4)),
             Section("", [each("What is wrong", ONE_TARGET)], 6, (24,)),
-            Section("Witnesses", _witnesses(), 7),
+            Section("Sources", _witnesses(), 7),
             Section("The server", _server(), 7),
             Section("Who it is", _identity(), 6, (12, 6, 6)),
         ),

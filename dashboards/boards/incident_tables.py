@@ -83,7 +83,7 @@ def each(title: str, selector: str) -> Panel:
             _helps(by(_advised(selector))),
             Column(title="Watcher", label="instance"),
         ],
-        "Every open incident; its evidence stands on the watcher's own page. Click a target to see its witnesses. "
+        "Every open incident; its evidence stands on the watcher's own page. Click a target to see its sources. "
         + runbook("alerts.md"),
         sort="Severity", nothing="No incident is open.",
     )  # fmt: skip

@@ -39,7 +39,7 @@ def assembled(
     """The whole dashboard. Ids go from top to bottom."""
     built = dashboard.Dashboard(f"vllm-watch: {_lowered(TITLES[uid])}").uid(uid)
     built.tags([VLLM_TAG, "vllm-watch"]).description(f"{description} Made by dashboards/build.py.")
-    built.time("now-1h", "now").refresh("30s").timezone("browser").readonly()
+    built.time("now-1h", "now").refresh("30s").timezone("browser").editable()
     built.tooltip(model.DashboardCursorSync.CROSSHAIR).links(list(top(uid)))
     for variable in variables:
         built.with_variable(variable)

@@ -8,7 +8,7 @@ from vllm_watch.incidents.fleet import LATE_SECONDS
 from vllm_watch.signals.baseline import STARVED_RATIO
 
 LATE_LOOK_SECONDS = LATE_SECONDS
-"""From here on an incident says that the watcher itself was held up."""
+"""From here on an incident says that the watcher itself was delayed."""
 
 THROUGHPUT_RATIO_MIN = STARVED_RATIO
 """Below this share of what it did when fresh, with work waiting, an engine has lost something."""

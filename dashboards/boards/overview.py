@@ -96,7 +96,7 @@ def _look() -> list[Panel]:
             + runbook("detectors/engine_down.md"), marks=ATTENTION_FROM_1),
         number(
             "Restarts that wait for a person", f'sum(vllm_watch_restart_waiting{{{OF_TARGETS}, for="approval"}})',
-            "Somebody has to say yes: on the incident's card, or with vllm-watch approve. " + runbook("restart.md"),
+            "Somebody has to approve it: on the incident's card, or with vllm-watch approve. " + runbook("restart.md"),
             marks=ATTENTION_FROM_1, nothing="off", absent=OFF),
         number(
             "Oldest look", f"max(time() - vllm_watch_target_last_observation_timestamp_seconds{{{OF_TARGETS}}})",
@@ -167,7 +167,7 @@ def _users() -> list[Panel]:
               f"The {FEW} longest queues. Growing while tokens hold is more demand than capacity; growing while they fall is "
               "trouble. " + runbook("detectors/overload.md"), units.Short),
         lines("Throughput by what it was when fresh", _bad("throughput_ratio", least=True),
-              f"The {FEW} lowest engines, at equal load; 100 % is as ever. Unknown for the first minute of work and while idle.",
+              f"The {FEW} lowest engines, at equal load; 100 % = unchanged. Unknown for the first minute of work and while idle.",
               units.PercentUnit, marks=((None, NOW), (THROUGHPUT_RATIO_MIN, PLAIN))),
     ]  # fmt: skip
 
@@ -187,7 +187,7 @@ def _done() -> list[Panel]:
               [(f"sum by (reason) (vllm_watch_engine_requests_finished_by_reason_per_second{{{OF_TARGETS}}})", "{{reason}}")],
               "By how they ended. Many aborts are users who no longer waited.", PER_SECOND),
         lines("Preemptions", _bad("preemptions_per_second"),
-              "Requests that lost their KV blocks to others and are computed anew. Many of them: fewer sequences, shorter "
+              "Requests that lost their KV blocks to others and are computed again. Many of them: fewer sequences, shorter "
               "limits, more KV cache. " + runbook("detectors/throughput_collapse.md"), PER_SECOND),
         lines("Lateness of looks", [(promql.worst(f"vllm_watch_target_lateness_seconds{{{OF_TARGETS}}}", FEW, by="job, instance, target"), "{{target}}")],
               f"The {FEW} latest. The watcher's own delay: from {LATE_LOOK_SECONDS:g} s on its host has no CPU for it, and "

@@ -1,4 +1,4 @@
-"""Who holds the VRAM? Every holder with its verdict, how it came to be so, and whether the GPU itself is well."""
+"""Who holds the VRAM? Every holder with its verdict, how it came to be so, and whether the GPU itself is healthy."""
 
 from grafana_foundation_sdk.builders import dashboard
 from grafana_foundation_sdk.models import units

@@ -39,10 +39,10 @@ def _glance() -> list[Panel]:
                + runbook("alerts.md#vllmwatchblind"),
                marks=((None, WELL), (limits.BLIND_INTERVALS, NOW)), decimals=1),
         number("Latest look", f"max(vllm_watch_target_lateness_seconds{{{WATCHERS}}})",
-               f"How much later than planned it began. From {limits.LATE_LOOK_SECONDS:g} s on incidents say that the watcher was held up.",
+               f"How much later than planned it began. From {limits.LATE_LOOK_SECONDS:g} s on incidents say that the watcher was delayed.",
                units.Seconds, marks=((None, WELL), (limits.LATE_LOOK_SECONDS, SOON)), decimals=1),
         number("Detectors that are blind", f"sum(vllm_watch_detector_blind{{{WATCHERS}}})",
-               "Detectors that find nothing on a target for lack of a signal; which, and how to mend it, below. "
+               "Detectors that find nothing on a target for lack of a signal; which, and how to fix it, below. "
                + runbook("alerts.md#vllmwatchdetectorblind"), marks=ATTENTION_FROM_1),
         number("Since the state was last kept", f"max({_age('store_last_success')})",
                f"Kept once a minute; from {limits.STATE_NOT_KEPT_SECONDS} s on a restart of the watcher forgets. "
@@ -93,7 +93,7 @@ def _blind() -> Panel:
             Column(title="Finds less, or later", expr=lacking("partly_blind"), said=[(1, "yes", PLAIN)], width=160),
             Column(title="Watcher", label="instance"),
         ],
-        "Detectors that lack a signal of their target; /api/v1/status says what is missing and how to mend it, most often "
+        "Detectors that lack a signal of their target; /api/v1/status says what is missing and how to fix it, most often "
         "--disable-log-stats. " + runbook("alerts.md#vllmwatchdetectorblind"),
         sort="Finds nothing", nothing="Every detector sees what it needs.",
     )  # fmt: skip

@@ -7,18 +7,11 @@ from vllm_watch.story.kinds import KINDS
 from vllm_watch.story.kinds import STORIES as STORIES_OF
 
 CHAT = {**SCRAPED, "group": "chat"}
-NO_ONE_ELSE = "1 of solo at once"
 
 WHO = {
     "engine_stalled": "a engine 0",
     "throughput_collapse": "a engine 0",
     "overload": "a engine 0",
-}
-SCOPE = {
-    "engine_down": ". The worst, by time without progress: a 2m 0s;",
-    "engine_stalled": ". The worst, by time without progress: a 2m 0s;",
-    "throughput_collapse": ". The worst, by what they lost of their throughput: a 60%;",
-    "overload": ". The worst, by requests that wait: a 31;",
 }
 
 
@@ -27,7 +20,6 @@ def _word(kind: str, cause: str, severity: str, alert: str, said: str) -> Story:
     engine = "0" if kind in WHO else ""
     of_engine = {"target": "a", "engine": "0", "model_name": "m"}
     labels = {**SCRAPED, "group": "solo", "target": "a", "kind": kind, "cause": cause, "severity": severity}  # fmt: skip
-    scope = NO_ONE_ELSE + SCOPE.get(kind, ", among them: a;")
     return Story(
         f"{kind} {cause}", alert,
         (
@@ -36,7 +28,7 @@ def _word(kind: str, cause: str, severity: str, alert: str, said: str) -> Story:
             series("vllm_watch_engine_throughput_ratio", "0.4x40", **of_engine),
             series("vllm_watch_engine_requests_waiting", "31x40", **of_engine),
         ),
-        fires=(Fired(labels | ({"engine": engine} if engine else {}), f"{WHO.get(kind, 'a')} (solo) {said}", scope),),
+        fires=(Fired(labels | ({"engine": engine} if engine else {}), f"{WHO.get(kind, 'a')} (solo) {said}"),),
     )  # fmt: skip
 
 
@@ -63,7 +55,7 @@ def _collapsed(cause: str, severity: str) -> Fired:
     story = STORIES_OF["throughput_collapse"]
     return Fired(
         {**SCRAPED, "group": "solo", "target": "a", "engine": "0", "kind": "throughput_collapse", "cause": cause, "severity": severity},
-        f"a engine 0 (solo) {story.says}: {story.causes[cause].seen} ({cause}).", "1 of solo at once. The worst, by what they lost of their throughput: a 0%;",
+        f"a engine 0 (solo) {story.says}: {story.causes[cause].seen} ({cause}).",
     )  # fmt: skip
 
 
@@ -73,7 +65,8 @@ def fleet(number: int, group: str = "chat") -> tuple[Series, ...]:
 
 
 def _down(number: int, severity: str, count: int, worst: str = "") -> Fired:
-    scope = f"{count} of chat at once. The worst, by time without progress:{worst}"
+    many = f"{count} of chat at once. The worst, by time without progress:{worst}"
+    scope = many if count > 1 else ""
     return Fired(
         {**CHAT, "target": f"chat-{number}", "kind": "engine_down", "cause": "crash", "severity": severity},
         f"chat-{number} (chat) is down: nothing listens on its port any more (crash).",
@@ -118,8 +111,7 @@ STORIES = (
     Story("a GPU of a host, which is of no group, pages whatever its servers do", "VllmGpuFault",
           (*fleet(4), incident("host:gpu-1", "gpu_fault", "gpu_lost")),
           fires=(Fired({**SCRAPED, "target": "host:gpu-1", "kind": "gpu_fault", "cause": "gpu_lost", "severity": "page"},
-                       "host:gpu-1 has a GPU fault: the driver has lost a GPU (gpu_lost).",
-                       "1 at once, among them: host:gpu-1;"),)),
+                       "host:gpu-1 has a GPU fault: the driver has lost a GPU (gpu_lost)."),)),
 
     Story("one of four is down: three go on serving, so it is a ticket", "VllmEngineDown",
           (*fleet(4), *crashes(range(1))), fires=(_down(0, "ticket", 1, " chat-0 1m 0s;"),)),

@@ -115,13 +115,13 @@ async def alertmanager(folder: Path, pager_url: str) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def prometheus(folder: Path, watcher: str, alertmanager: str) -> AsyncIterator[str]:
-    """deploy/prometheus.yaml with all rules, over one watcher, every second; yields its address."""
+    """deploy/prometheus.yaml with all rules, over one watcher, every few seconds; yields its address."""
     subprocess.run(
         [sys.executable, ROOT / "alerts/generate.py", "--out", folder, "--set", "keep_firing=1s"],
         check=True, timeout=60,
     )  # fmt: skip
     config = yaml.safe_load((ROOT / "deploy/prometheus.yaml").read_text())
-    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "3s"}
     config["rule_files"] = [str(folder / "vllm-watch-rules.yaml")]
     config["scrape_configs"][0]["static_configs"] = [{"targets": [watcher]}]
     config["alerting"]["alertmanagers"] = [{"static_configs": [{"targets": [alertmanager]}]}]

@@ -82,7 +82,7 @@ def _stall(cause: str, at_s: float, within_s: float, said: str) -> Told:
     return Told("VllmEngineStalled", "page", cause, at_s, within_s, f"{ENGINE} is stalled: {said} ({cause}).")  # fmt: skip
 
 
-STEPS = "the engine core does not step"
+STEPS = "no scheduler step ends"
 LISTENS = "nothing listens on its port any more"
 ANSWERS = "it accepts connections but answers none"
 LONGER = "each step takes longer"

@@ -79,7 +79,7 @@ BUDGETS = tuple(
     _told("VllmRestartBudgetSpent", name, *told, fires=fires)
     for name, told, fires in (
         ("it hangs again within the hour", (*HANGS, *restarts(budget=0, gate=WANTED)), (Fired({**STALLED, **TICKET}, _SPENT),)),
-        ("quiet - the budget is spent and all is well", (*SERVES, *restarts(budget=0)), ()),
+        ("quiet - the budget is spent and all is healthy", (*SERVES, *restarts(budget=0)), ()),
         ("quiet - a ticket does not ask for a second restart so soon", (*SERVES, incident("a", "host_memory_growth", "leak", "ticket"),
          *restarts(budget=0, gate=WANTED)), ()),
         ("quiet - the breaker is open: then the budget is not what holds it", (*HANGS, *restarts(breaker=1, budget=0, gate=WANTED)), ()),
@@ -116,7 +116,7 @@ OUTCOMES = (
     _told("VllmRestartUncertain", "quiet - it is certain that it did not help", *SERVES, *restarts(breaker=1, last="did_not_help")),
 )  # fmt: skip
 
-_ASKS = (Fired({**SOLO, **TICKET, "for": "approval"}, "a (solo) would be restarted now, and waits for a person's yes."),)  # fmt: skip
+_ASKS = (Fired({**SOLO, **TICKET, "for": "approval"}, "a (solo) would be restarted now, and waits for approval."),)  # fmt: skip
 APPROVALS = (
     _told("VllmRestartAwaitsApproval", "an incident asks", *HANGS, *restarts(mode="approve", approval="1x40"), fires=_ASKS),
     _told("VllmRestartAwaitsApproval", "a schedule asks", *SERVES, *restarts(mode="approve", approval="1x40"), fires=_ASKS),

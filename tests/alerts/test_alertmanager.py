@@ -12,6 +12,7 @@ from tests.alerts.stories import ROOT
 CONFIG = ROOT / "deploy/alertmanager.yml"
 TEMPLATE = ROOT / "deploy/alertmanager.tmpl"
 SUMMARY = "chat-0 (chat) is down: nothing listens on its port any more (crash)."
+DETAILS = "Since 2026-01-01 00:00:30 +0000 UTC. No progress for 2m 0s."
 SCOPE = "7 of chat at once. The worst, by time without progress: chat-6 2m 0s; chat-5 1m 50s;"
 
 
@@ -49,8 +50,8 @@ def test_route(labels: tuple[str, ...], receivers: str) -> None:
 
 def render(name: str, folder: Path, *, firing: int, resolved: int = 0, later: str = SCOPE) -> str:
     """`later` is the scope of the alert that fires last; it is neither the first nor the last in the list."""
-    alert: dict[str, Any] = {"annotations": {"summary": SUMMARY, "scope": SCOPE, "description": "This is not …",
-                             "runbook_url": "docs/detectors/engine_down.md"}, "labels": {}}  # fmt: skip
+    alert: dict[str, Any] = {"annotations": {"summary": SUMMARY, "scope": SCOPE, "details": DETAILS, "page_url": "http://w:9470/#target-chat-0", "description": "This is not …",
+                             "first_step": "Leave it.", "runbook_url": "http://w:9470/runbooks/engine_down"}, "labels": {}}  # fmt: skip
     labels = {"alertname": "VllmEngineDown", "group": "chat", "cause": "crash", "severity": "page"}
     data: dict[str, Any] = {
         "status": "firing" if firing else "resolved", "groupLabels": labels, "commonLabels": labels,
@@ -74,9 +75,9 @@ def render(name: str, folder: Path, *, firing: int, resolved: int = 0, later: st
 @pytest.mark.parametrize(
     ("firing", "resolved", "title"),
     [
-        (1, 0, "[PAGE] VllmEngineDown chat: crash"),
-        (7, 0, "[PAGE] VllmEngineDown chat: crash (7 firing, 0 resolved)"),
-        (3, 4, "[PAGE] VllmEngineDown chat: crash (3 firing, 4 resolved)"),
+        (1, 0, "[CRITICAL] VllmEngineDown chat: crash"),
+        (7, 0, "[CRITICAL] VllmEngineDown chat: crash (7 firing, 0 resolved)"),
+        (3, 4, "[CRITICAL] VllmEngineDown chat: crash (3 firing, 4 resolved)"),
         (0, 7, "[RESOLVED] VllmEngineDown chat: crash (0 firing, 7 resolved)"),
     ],
 )
@@ -89,5 +90,6 @@ def test_text_has_the_sentence_the_worst_and_the_runbook(tmp_path: Path) -> None
     """Of many alerts the text is one: what the one that came last says, which counts all."""
     last = "200 of chat at once. The worst, by time without progress: chat-9 3m 0s;"
     assert render("text", tmp_path, firing=7, later=last).splitlines() == [
-        SUMMARY, last, "This is not …", "Runbook: docs/detectors/engine_down.md",
+        SUMMARY, DETAILS, "Do: Leave it.", last, "This is not …", "Page: http://w:9470/#target-chat-0",
+        "Runbook: http://w:9470/runbooks/engine_down",
     ]  # fmt: skip

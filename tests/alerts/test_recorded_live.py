@@ -45,7 +45,7 @@ class Fault:
 
 FAULTS = (
     Fault("VllmEngineStalled", "hang", "stopped", 270.5,
-          "stopped engine 0 (stopped) is stalled: the engine core does not step (hang)."),
+          "stopped engine 0 (stopped) is stalled: no scheduler step ends (hang)."),
     Fault("VllmEngineDown", "crash", "killed", 208.0,
           "killed (killed) is down: nothing listens on its port any more (crash)."),
     Fault("VllmEngineDown", "api_hang", "stopped", 312.5,

@@ -37,9 +37,12 @@ def name(rule: dict[str, Any]) -> str:
 def asked(rule: dict[str, Any]) -> list[str]:
     """Its expression, and those that its annotations ask for, with something in place of each %s."""
     notes = " ".join(rule.get("annotations", {}).values())
-    said = [each.replace("'%s'", "'$'") for each in re.findall(r'printf\s+"([^"]*)"', notes)]
+    said = [
+        re.sub(r"'%s(\.\*)?'", "'$'", each) for each in re.findall(r'printf\s+"([^"]*)"', notes)
+    ]
     labels = next((each for each in said if each.startswith("{")), "")  # put behind a name later on
-    found = [each.replace("%s", labels) for each in said if "vllm_watch" in each]
+    within = [each.replace("{%s", "{job='$'") for each in said if "vllm_watch" in each]
+    found = [each.replace("%s", labels) for each in within]
     return [rule["expr"], *found]
 
 
@@ -115,9 +118,18 @@ def test_alert_tells_its_reader_what_to_do(rule: dict[str, Any]) -> None:
     assert "{{" in notes["summary"]
     assert notes["summary"].endswith(".")
     assert re.search(r"\b(is not|says nothing|no proof|not told apart)\b", notes["description"])
-    page, _, anchor = notes["runbook_url"].partition("#")
-    headings = re.findall(r"^#+ (.+)$", (ROOT / page).read_text(), re.MULTILINE)
+    page, _, anchor = _page(rule).partition("#")
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / page).read_text(), re.MULTILINE)
     assert not anchor or anchor in [heading.lower().replace(" ", "-") for heading in headings]
+
+
+def _page(rule: dict[str, Any]) -> str:
+    """The page of docs/ that its runbook is made of."""
+    url = rule["annotations"]["runbook_url"]
+    name, hash_, anchor = url.rpartition("/runbooks/")[2].removeprefix("docs/").partition("#")
+    name = name.removesuffix(".md")
+    folder = "" if name in {"alerts", "restart"} else "detectors/"
+    return f"{folder}{name}.md{hash_}{anchor}"
 
 
 def test_severities() -> None:
@@ -149,7 +161,7 @@ def test_page_of_the_alert(rule: dict[str, Any]) -> None:
     severities = re.findall(r"\b(page|ticket)\b", section.strip().splitlines()[0])
     assert severity in severities if severity else severities
     assert "**It is not**" in section
-    runbook = rule["annotations"]["runbook_url"].removeprefix("docs/")
+    runbook = _page(rule)
     assert "**Do**" in section or f"({runbook})" in section
     if not runbook.startswith("alerts.md"):
         assert f"({runbook})" in section

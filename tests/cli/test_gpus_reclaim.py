@@ -299,7 +299,7 @@ def test_it_asks_on_a_terminal(host, left):
     assert "there is no terminal to ask on" in done.stderr
     status, said = answer(host, core, b"no\n")
     assert (status, lives(core)) == (1, True)
-    assert "you did not say yes" in said
+    assert "you did not confirm" in said
     assert host.journal() == []
     status, said = answer(host, core, b"yes\n")
     assert (status, lives(core)) == (0, False), said

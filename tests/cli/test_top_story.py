@@ -64,10 +64,19 @@ async def test_what_pages_comes_first_and_the_rest_is_counted(server, board):
     async with watching(server).run_test(size=(100, 20)) as pilot:
         await first_look(pilot)
         lines = part(pilot, "wrong").splitlines()
-        assert lines[0].split()[:5] == ["page", "sick/0", "Stalled:", "hang", lines[0].split()[4]]
+        assert lines[0].split()[:5] == [
+            "critical",
+            "sick/0",
+            "Stalled:",
+            "hang",
+            lines[0].split()[4],
+        ]
         assert "sick does nothing." in lines[0]
-        assert [line.split()[:2] for line in lines[1:3]] == [["ticket", "e0/0"], ["ticket", "e1/0"]]
-        assert lines[3] == " and 2 ticket more"
+        assert [line.split()[:2] for line in lines[1:3]] == [
+            ["warning", "e0/0"],
+            ["warning", "e1/0"],
+        ]
+        assert lines[3] == " and 2 warning more"
         assert (names(pilot)[0], selected(pilot)) == ("sick", "sick")
 
 
@@ -81,11 +90,11 @@ async def test_the_detail_says_what_to_do_before_why(server, board):
         await first_look(pilot)
         assert part(pilot, "detail").splitlines()[1:-1] == [
             "sick: sick does nothing.",
-            f"  do      {first}",
-            *(f"          {line}" for line in more),
-            "  restart A restart is known to cure this.",
-            "  for     no step for 20 s (expected 0.5 s)",
-            "  against /health answers",
+            f"  do       {first}",
+            *(f"           {line}" for line in more),
+            "  restart  A restart is known to cure this.",
+            "  evidence no step for 20 s (expected 0.5 s)",
+            "  contra   /health answers",
         ]
         await pilot.press("down")
         assert part(pilot, "detail").splitlines()[1] == "chat-0: 12 running, 3 waiting"
@@ -142,7 +151,7 @@ async def test_an_engine_that_recovers_is_not_called_stalled(server, board):
         await first_look(pilot)
         said = part(pilot, "detail").splitlines()
         assert re.fullmatch(r"back: Recovered 2\ds ago \(Stalled: hang for 1m10\)", said[1])
-        assert said[2] == "  was     back does nothing."
+        assert said[2] == "  was      back does nothing."
         assert not any("first" in line or "Runbook" in line for line in said)
         assert part(pilot, "wrong").split()[:2] == ["ended", "back/0"]
 
@@ -197,13 +206,13 @@ async def test_stale_memory_and_who_to_ask_come_first(server, board):
         await first_look(pilot)
         shown = part(pilot, "gpus").splitlines()
         assert "2 of 8: a higher terminal shows more" in shown[0]
-        assert shown[1] == " 7 fell off the bus"
+        assert shown[1] == " 7 lost: fell off the bus"
         assert shown[2].startswith(" 1 H100")
         assert "23.0 GiB stale" in shown[2]
         assert shown[3] == (
             "   stale  VLLM::EngineCore 4711 20.0 GiB, orphaned worker: vllm-watch gpus --reclaim 4711"
         )
-        assert shown[4] == "   stale  3.0 GiB of no process that is seen: reset the GPU"
+        assert shown[4] == "   stale  3.0 GiB held by no visible process: reset the GPU"
         assert shown[5] == "   python3 99 40.0 GiB"
 
 
@@ -217,13 +226,13 @@ PLANS = {
     "a person's yes is missing": (
         RestartPlan(mode="approve", hook="c", waiting=(Waiting(
             trigger="incident", reason="hang", asked_timestamp_seconds=NOON, incident_id="i-1", verdict="approve"),)),
-        ["A restart for its incident waits for a person's yes: vllm-watch approve i-1"],
+        ["A restart for its incident waits for approval: vllm-watch approve i-1"],
     ),
     "gates refuse": (
         RestartPlan(mode="auto", hook="c", waiting=(Waiting(
             trigger="schedule", reason="weekly", asked_timestamp_seconds=NOON, verdict="wait", text="the budget is spent",
             until_timestamp_seconds=NOON, gates=(Gate(gate="budget", text="the budget is spent"), Gate(gate="peers", text="a peer is down."))),)),
-        ["No restart on schedule now: the budget is spent. Asked again 08:00Z.", "Also: a peer is down."],
+        ["No restart on schedule now: the budget is spent. Checked again 08:00Z.", "Also: a peer is down."],
     ),
     "one is under way": (
         RestartPlan(mode="auto", hook="c", under_way=AttemptShown(
@@ -233,7 +242,7 @@ PLANS = {
     ),
     "the last one helped": (
         RestartPlan(mode="auto", hook="c", last=ATTEMPT),
-        ["The last restart, 5m00 ago, helped. It gave back 40% of its fresh throughput."],
+        ["The last restart, 5m00 ago, helped. It recovered 40% of baseline throughput."],
     ),
     "only a person may try again": (
         RestartPlan(mode="auto", hook="c", last=ATTEMPT, waiting=(Waiting(
@@ -258,7 +267,7 @@ async def test_a_restart_that_waits_for_a_person_is_in_the_detail(server, board)
     board.show_restart("sick", plan, restarts.RestartCounts())
     async with watching(server).run_test(size=(120, 30)) as pilot:
         await first_look(pilot)
-        assert f"  restart {line}" in part(pilot, "detail").splitlines()
+        assert f"  restart  {line}" in part(pilot, "detail").splitlines()
         assert part(pilot, "detail").endswith("restarts: approve")
 
 
@@ -272,7 +281,7 @@ async def test_the_watcher_says_what_it_cannot_do(server, board):
     async with watching(server).run_test(size=(160, 24)) as pilot:
         await first_look(pilot)
         assert part(pilot, "watcher").startswith(
-            "watcher nvml: hung · state is not kept (no space left) · restarts are paused by ann · 1 of 1 targets answer"
+            "watcher nvml: hung · state is not saved (no space left) · restarts are paused by ann · 1 of 1 targets answer"
         )
 
 

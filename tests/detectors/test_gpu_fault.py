@@ -56,7 +56,7 @@ def test_a_fault(now, cause, severity):
     verdict = said((gpu(ecc_uncorrected=0),), now)
     assert (verdict.state, verdict.cause, verdict.severity) == ("firing", cause, severity)
     assert not verdict.restart_advised
-    assert "To do:" in verdict.evidence_for[0].text
+    assert "Do:" in verdict.evidence_for[0].text
 
 
 NO_FAULTS = {

@@ -51,14 +51,14 @@ async def opened(browser) -> AsyncIterator[Callable[..., Awaitable["Tab"]]]:
     contexts = []
 
     async def open_page(
-        server: Server, size: tuple[int, int] = LAPTOP, scheme: str = "light"
+        server: Server, size: tuple[int, int] = LAPTOP, scheme: str = "light", place: str = ""
     ) -> Tab:
         context = await browser.new_context(
             viewport={"width": size[0], "height": size[1]}, color_scheme=scheme
         )
         contexts.append(context)
         tab = Tab(await context.new_page(), f"http://127.0.0.1:{server.port}/")
-        await tab.page.goto(tab.url)
+        await tab.page.goto(tab.url + place)
         await expect(tab.page.locator("#live")).to_have_attribute("data-state", "live")
         return tab
 

@@ -34,7 +34,7 @@ ADVICE = (
 )  # fmt: skip
 SIGHTS = {
     "engine_down": Sight("sees", ""),
-    "engine_stalled": Sight("partly", "no canary: an engine that only looks idle is never tried. To mend: switch it on."),
+    "engine_stalled": Sight("partly", "no canary: an engine that only looks idle is never tried. To fix: switch it on."),
     "throughput_collapse": Sight("blind", "no <b>counter</b> of generated tokens: what gets done is not known."),
     "overload": Sight("unknown", "too few looks yet"),
 }  # fmt: skip
@@ -153,7 +153,7 @@ def engine(label: str, model: str, story: tuple[str, str], t: float, phase: floa
         step_time_seconds=0.0318 * wave if busy else None, prefix_cache_hit_ratio=0.62 if busy else None,
         time_to_first_token_seconds=Quantiles(0.11 * wave, 0.38 * wave, 0.9 * wave) if busy else Quantiles(),
         inter_token_latency_seconds=Quantiles(0.024, 0.041 * wave, 0.08) if busy else Quantiles(),
-        queue_time_seconds=Quantiles(0.002, 0.05, 0.2) if busy else Quantiles(),
+        queue_time_seconds=Quantiles(0.002, 0.05, 0.2, 0.3) if busy else Quantiles(),
         e2e_latency_seconds=Quantiles(4.1, 11.0, 19.0) if busy else Quantiles(),
         slo_attainment_ratio={"first token": 0.981} if busy else {},
         last_progress_timestamp_seconds=t - 94 if still else t, sleeping=state == "sleeping",

@@ -94,7 +94,7 @@ async def test_is_live(opened, server, board):
     await expect(tab.row("llama-70b-b").locator(".sentence")).to_have_text("Serving again.")
     await expect(tab.page.locator("h1")).to_have_text("3 of 9 targets need attention")
     board.add_target(Target(name="fresh", url="http://h:1"), 5.0)
-    await expect(tab.row("fresh").locator(".sentence")).to_have_text("Not looked at yet.")
+    await expect(tab.row("fresh").locator(".sentence")).to_have_text("Not scraped yet.")
     board.remove_target("llama-8b-canary")
     await expect(tab.row("llama-8b-canary")).to_have_count(0)
     gpus = reading(now)
@@ -187,7 +187,7 @@ async def test_says_what_is_not_seen_of_a_target(opened, server):
     lines = row.locator(".blind:not(.advice) li")
     await expect(lines).to_have_text([
         "throughput collapse is blind: no <b>counter</b> of generated tokens: what gets done is not known.",
-        "engine stalled sees in part: no canary: an engine that only looks idle is never tried. To mend: switch it on.",
+        "engine stalled has partial data: no canary: an engine that only looks idle is never tried. To fix: switch it on.",
     ])  # fmt: skip
     assert [await line.get_attribute("data-tone") for line in await lines.all()] == [
         "warn",
@@ -225,12 +225,12 @@ async def test_gpus_show_who_holds_their_memory(opened, server):
         "stale",
     ]
     await expect(zombie.locator(".reason")).to_contain_text("has ended (a zombie)")
-    await expect(zombie.locator(".reason")).to_contain_text("To do:")
-    await expect(shared.locator(".chips")).to_contain_text("GiB held by what is stale")
+    await expect(zombie.locator(".reason")).to_contain_text("Do:")
+    await expect(shared.locator(".chips")).to_contain_text("GiB held by stale processes")
     await expect(shared).to_have_attribute("data-tone", "warn")
     hidden = tab.page.locator(".gpu").nth(2)
     await expect(hidden.locator(".holds")).to_have_text("unknown")
-    await expect(hidden.locator(".memory-text")).to_contain_text("not told apart by process")
+    await expect(hidden.locator(".memory-text")).to_contain_text("not known per process")
     await expect(tab.page.locator(".gpu").nth(3).locator(".memory-text")).to_have_text(
         "memory unknown"
     )

@@ -89,8 +89,8 @@ async def test_the_keyboard_alone_reaches_everything(opened):
             assert in_sight, (tag, text)
             stops.append(text)
         walk = [
-            "Skip to what is wrong", "vllm-watch", "Incidents", "Targets", "GPUs", "Restarts", "Watcher", "Resume", "chat-1",
-            "Approve the restart", "Silence", "Evidence as of", "Save its recording", "all 3", "collapsed 1", "serving 2",
+            "Skip to incidents", "vllm-watch", "Incidents", "Targets", "GPUs", "Restarts", "Watcher", "Resume", "chat-1",
+            "Approve the restart", "Silence", "Evidence as of", "Download recording", "all 3", "collapsed 1", "serving 2",
             "collapsedchat-1", "chat-1", "chat-2", "/metrics", "/api/v1/status",
         ]  # fmt: skip
         at = -1
@@ -168,7 +168,7 @@ async def test_news_are_said_once(opened):
     async with serving(board) as server:
         tab = await opened(server)
         await expect(tab.page.locator("#announce")).to_have_text(
-            "All 3 targets are well. 3 serving."
+            "All 3 targets are healthy. 3 serving."
         )
         await tab.page.evaluate(HEARD)
         story = {"engine": "0", "kind": "throughput_collapse", "cause": "unknown", "severity": "page", "summary": "Slow."}  # fmt: skip
@@ -232,6 +232,6 @@ async def test_everything_works_without_colour(opened):
     async with serving(ill("stalled")) as server:
         tab = await opened(server)
         await tab.page.emulate_media(forced_colors="active")
-        await expect(card(tab, "Stalled: hang").locator(".severity")).to_have_text("page")
+        await expect(card(tab, "Stalled: hang").locator(".severity")).to_have_text("critical")
         await expect(tab.row("chat-1").locator(".badge").first).to_have_text("stalled")
         assert await tab.page.locator(".badge:visible:not(:has(svg))").count() == 0

@@ -125,7 +125,7 @@ async def test_the_ill_come_first_and_the_search_finds_the_rest(opened):
         tab = await opened(server)
         rows = tab.page.locator("details.target")
         await expect(rows).to_have_count(60)
-        await expect(tab.page.locator("#more")).to_have_text("Show 440 more that are well")
+        await expect(tab.page.locator("#more")).to_have_text("Show 440 more that are healthy")
         tones = await rows.evaluate_all("(all) => all.map((e) => e.dataset.tone)")
         assert tones[:4] == ["bad", "bad", "warn", "warn"]
         assert "bad" not in tones[4:]

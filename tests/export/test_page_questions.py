@@ -39,7 +39,7 @@ async def test_witnesses_stand_side_by_side(opened):
         told = await said(stalled.locator(".witnesses"))
         assert told["/metrics"] == ("good", "answers in 4 ms")
         assert told["/health"] == ("good", "HTTP 200")
-        assert told["canary"] == ("bad", "no answer in time; last good answer never")
+        assert told["canary"] == ("bad", "no answer in time; last success never")
         assert told["engine"][0] == "bad"
         assert told["engine"][1].startswith("last progress 1 min 3")
         assert told["engine"][1].endswith("with 41 running, 17 waiting")
@@ -53,7 +53,7 @@ async def test_witnesses_stand_side_by_side(opened):
 
 
 async def test_witnesses_of_a_server_that_is_down(opened):
-    """Since when it refuses, that nothing is known of its work, and what its log says."""
+    """Since when it refuses, that its load is unknown, and what its log says."""
     board = ill("down")
     failure = StartFailure(failure="oom", deterministic=True, explanation="It needs more memory than there is.")  # fmt: skip
     now = time.time()
@@ -70,9 +70,9 @@ async def test_witnesses_of_a_server_that_is_down(opened):
         await expect(down.locator(".witnesses")).to_contain_text("It needs more memory")
         told = await said(down.locator(".witnesses"))
         assert told["/metrics"][0] == told["/health"][0] == "bad"
-        assert told["/health"][1].startswith("refused; last good answer ")
-        assert told["process"] == ("quiet", "had been up 1 h when it last answered")
-        assert told["its log"] == ("bad", "It needs more memory than there is.")
+        assert told["/health"][1].startswith("refused; last success ")
+        assert told["process"] == ("quiet", "was up 1 h at its last answer")
+        assert told["log"] == ("bad", "It needs more memory than there is.")
         assert "engine" not in told
 
 
@@ -98,12 +98,12 @@ async def test_what_the_restarts_did(opened):
         )
         waiting = await done.locator(".plan-lines li").all_inner_texts()
         assert [line.strip() for line in waiting] == [
-            "chat-1: A restart for its incident waits for a person's yes.",
+            "chat-1: A restart for its incident waits for approval.",
             "chat-2: No restart on schedule now: it is none of the hours.",
         ]
         texts = [text.replace("\u202f", " ") for text in await done.locator(".attempt").all_inner_texts()]  # fmt: skip
         assert [[line for line in text.split("\n") if line] for text in texts] == [
-            ["chat-1 helped", "it serves again · asked by anna · gave back 42 % of its fresh throughput", "2 h ago"],
+            ["chat-1 helped", "it serves again · asked by anna · recovered 42 % of baseline throughput", "2 h ago"],
             ["chat-2 did not help", "it serves again · asked by anna", "2 h ago"],
         ]  # fmt: skip
         await done.locator(".attempt a").first.click()
@@ -119,7 +119,7 @@ async def test_the_watcher_is_well(opened):
     async with serving(board) as server:
         tab = await opened(server)
         watcher = tab.page.locator("#watcher")
-        await expect(watcher.locator(".watcher-text")).to_contain_text("is well.")
+        await expect(watcher.locator(".watcher-text")).to_contain_text("is healthy.")
         facts = dict(
             zip(
                 await watcher.locator("dt").all_inner_texts(),
@@ -127,11 +127,11 @@ async def test_the_watcher_is_well(opened):
                 strict=True,
             )
         )
-        assert facts["Looks at targets"] == "3 of 3 in time"
-        assert facts["Cannot judge"] == "nothing that is known of"
+        assert facts["Targets scraped"] == "3 of 3 in time"
+        assert facts["Cannot judge"] == "none known"
         assert facts["GPU driver"] == "answers in 11\u202fms"
-        assert facts["Remembers in"].startswith("/var/lib/vllm-watch · written ")
-        assert facts["Restarts engines"] == "never: not configured"
+        assert facts["State"].startswith("/var/lib/vllm-watch · written ")
+        assert facts["Restarts"] == "off: not configured"
 
 
 async def test_a_watcher_that_is_not_well_says_so_on_top(opened):
@@ -156,9 +156,11 @@ async def test_a_person_restarts_by_hand(opened, tmp_path):
     """From the opened row, with a reason, through the same guard."""
     async with station(tmp_path, peers="none") as one:
         tab = await opened(one.server)
-        await tab.row("a").get_by_role("button", name="Restart it …").click()
+        await tab.row("a").get_by_role("button", name="Restart …").click()
         dialog = await with_token(tab, "Restart it", **{"Your token": TOKEN})
-        await expect(dialog.locator(".ask-said")).to_have_text("Say why: it stands in the journal.")
+        await expect(dialog.locator(".ask-said")).to_have_text(
+            "Give a reason: it is written to the journal."
+        )
         await with_token(tab, "Restart it", Reason="the rack was moved")
         await expect(dialog).to_be_hidden()
         await expect(tab.row("a").locator(".plan-lines").first).to_contain_text(
@@ -175,7 +177,7 @@ async def test_a_refusal_says_all_that_refuses(opened, tmp_path):
             state="helped", began_t=now_t - 60, called_t=now_t - 50, ended_t=now_t - 20, text="",
         ))  # fmt: skip
         tab = await opened(one.server)
-        await tab.row("a").get_by_role("button", name="Restart it …").click()
+        await tab.row("a").get_by_role("button", name="Restart …").click()
         dialog = await with_token(
             tab, "Restart it", **{"Your token": TOKEN, "Reason": "it is slow"}
         )

@@ -29,12 +29,12 @@ async def test_a_person_says_yes(opened, tmp_path):
         tab = await opened(one.server)
         stalled = card(tab, "Stalled: hang")
         await expect(stalled.locator(".plan-lines")).to_have_text(
-            "A restart for this incident waits for a person's yes."
+            "A restart for this incident waits for approval."
         )
         await stalled.get_by_role("button", name="Approve the restart").click()
         dialog = await with_token(tab, "Restart it")
         await expect(dialog.locator(".ask-said")).to_have_text(
-            "This needs a token: one that api.tokens of the configuration names."
+            "A token is needed: one of api.tokens in the configuration."
         )
         await with_token(tab, "Restart it", **{"Your token": "not-the-right-one-at-all"})
         await expect(dialog.locator(".ask-said")).to_be_visible()  # again: each try hides it
@@ -79,7 +79,9 @@ async def test_pause_and_resume(opened, tmp_path):
         tab = await opened(one.server)
         await tab.page.get_by_role("button", name="Pause restarts").click()
         dialog = await with_token(tab, "Pause", **{"Your token": TOKEN})
-        await expect(dialog.locator(".ask-said")).to_have_text("Say why: it stands in the journal.")
+        await expect(dialog.locator(".ask-said")).to_have_text(
+            "Give a reason: it is written to the journal."
+        )
         await with_token(tab, "Pause", Reason="we move the rack", Minutes="90")
         await expect(tab.page.locator("#restarts-text")).to_contain_text(
             "Restarts are paused by anna until"

@@ -53,7 +53,7 @@ async def test_the_watcher_is_gone_and_comes_back(opened):
     await expect(tab.page.locator("h1")).to_have_text("Disconnected from the watcher")
     more = tab.page.locator("#verdict-more")
     await expect(more).to_contain_text(
-        re.compile(r"Its last word came \d+\u202fs ago: 1 of 3 targets needs attention\.")
+        re.compile(r"Last update \d+\u202fs ago: 1 of 3 targets needs attention\.")
     )
     before = await more.inner_text()
     await expect(more).not_to_have_text(before, timeout=5000)  # it ages
@@ -63,7 +63,9 @@ async def test_the_watcher_is_gone_and_comes_back(opened):
         board.tell(made(begun | {"event": "resolved", "resolution": "healthy", "id": incident_id}))  # fmt: skip
     renew_as(board, "serving")
     async with serving(board, port):
-        await expect(tab.page.locator("h1")).to_have_text("All 3 targets are well", timeout=15_000)
+        await expect(tab.page.locator("h1")).to_have_text(
+            "All 3 targets are healthy", timeout=15_000
+        )
         await expect(tab.page.locator(".incident")).to_have_count(0)
         await expect(tab.page.locator("#announce")).to_contain_text("Connected to the watcher")
 
@@ -170,9 +172,9 @@ async def test_a_target_that_vanishes_takes_its_card_along(opened):
         await tab.row("chat-1").locator("summary").first.click()
         await expect(tab.row("chat-1").locator(".chart")).to_have_count(7)
         board.remove_target("chat-1")
-        await expect(tab.page.locator("h1")).to_have_text("All 2 targets are well")
+        await expect(tab.page.locator("h1")).to_have_text("All 2 targets are healthy")
         await expect(tab.page.locator(".incident")).to_have_count(0)
-        await expect(tab.page.locator(".ended-resolution")).to_have_text("the target is gone")
+        await expect(tab.page.locator(".ended-resolution")).to_have_text("target removed")
         assert tab.complaints == []
 
 
@@ -187,7 +189,7 @@ async def test_an_incident_that_ends_while_its_dialog_is_open(opened, tmp_path):
         await dialog.get_by_label("Your token").fill(TOKEN)
         one.incident("resolved")
         await expect(dialog.locator(".ask-said")).to_have_text(
-            "This incident has ended meanwhile (healthy again): there is nothing left to ask for."
+            "This incident has ended meanwhile (healthy again): nothing to approve."
         )
         await expect(dialog.get_by_role("button", name="Restart it")).to_be_disabled()
         await expect(dialog.get_by_role("button", name="Close")).to_be_focused()
@@ -320,7 +322,7 @@ async def test_the_recording_is_a_click_away(opened):
     async with serving(ill("stalled"), recording=recorded) as server:
         tab = await opened(server)
         async with tab.page.expect_download() as began:
-            await card(tab, "Stalled: hang").get_by_role("link", name="Save its recording").click()
+            await card(tab, "Stalled: hang").get_by_role("link", name="Download recording").click()
         download = await began.value
         assert download.suggested_filename == "chat-1.jsonl.gz"
         assert (await asyncio.to_thread((await download.path()).read_bytes)) == b"chat-1 15"
@@ -331,7 +333,7 @@ async def test_where_nothing_is_recorded_it_says_so(opened):
     async with serving(ill("stalled")) as server:
         tab = await opened(server)
         stalled = card(tab, "Stalled: hang")
-        await stalled.get_by_role("link", name="Save its recording").click()
+        await stalled.get_by_role("link", name="Download recording").click()
         await expect(stalled.locator(".recording-said")).to_have_text(
             "The flight recorder is off. Turn it on in the configuration"
         )

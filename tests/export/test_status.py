@@ -83,6 +83,7 @@ def test_open_incidents_are_said_with_their_target():
         "worst": None,
         "title": "Stalled: hang", "says": "is stalled: hang", "first_step": STORIES["engine_stalled"].first_step,
         "restart_outcome": STORIES["engine_stalled"].restart, "runbook": "docs/detectors/engine_stalled.md",
+        "runbook_url": "/runbooks/engine_stalled",
     }  # fmt: skip
 
 
@@ -104,6 +105,10 @@ def test_the_words_are_said_once():
     own = json.loads(Status(board).incidents("vllm-watch"))["incidents"][0]
     assert own["title"] == "Many targets at once: unreachable"
     assert own["runbook"] == "docs/detectors/engine_down.md#many-at-once"
+    assert own["runbook_url"] == "/runbooks/engine_down#many-at-once"
+    board.external_url = "https://watch.example/gpu-7"
+    own = json.loads(Status(board).incidents("vllm-watch"))["incidents"][0]
+    assert own["runbook_url"] == "https://watch.example/gpu-7/runbooks/engine_down#many-at-once"
 
 
 def test_what_json_cannot_say_is_null():

@@ -470,7 +470,7 @@ def test_what_is_said_when_we_were_held_up_and_others_answer():
     told = many.until(200, late_s=7.0)
     assert texts(told, "for")[-2:] == [
         "they are on 5 hosts, which share no more than the way to them",
-        "vllm-watch itself was held up: a look began 7 s later than planned",
+        "vllm-watch itself was delayed: a look began 7 s later than planned",
     ]
     assert texts(told, "against") == ["3 targets still answer"]
 

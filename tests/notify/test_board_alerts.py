@@ -250,7 +250,7 @@ WORDS = {
     "not decided yet": ({}, RestartPlan(mode="auto", hook="h"), "advised."),
     "observe": ({}, RestartPlan(mode="observe", hook="h"), "advised. Mode observe only says so."),
     "approval": ({}, RestartPlan(mode="approve", hook="h", waiting=(WISH,)),
-                 "advised, and waits for a yes: vllm-watch approve i1"),
+                 "advised, and waits for approval: vllm-watch approve i1"),
     "kept back": ({}, RestartPlan(mode="auto", hook="h", waiting=(replace(WISH, verdict="wait", gate="window", text="not before 03:00"),)),
                   "advised, and kept back by window: not before 03:00"),
     "under way": ({}, RestartPlan(mode="auto", hook="h", under_way=ATTEMPT),

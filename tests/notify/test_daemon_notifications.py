@@ -87,7 +87,7 @@ hooks: {command: [{name: h, argv: [/bin/true]}]}
     opened, dry_run, resolved = sorted(
         site.it.got, key=lambda m: ["opened", "said", "resolved"].index(m["phase"])
     )
-    assert opened["title"] == "PAGE a: engine down (engine dead)"
+    assert opened["title"] == "CRITICAL a: engine down (engine dead)"
     assert opened["items"][0]["restart"].startswith("advised.")
     assert dry_run["title"] == "INFO a would be restarted (dry run)"
     assert resolved["ids"] == opened["ids"]

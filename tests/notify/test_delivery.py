@@ -207,7 +207,7 @@ async def test_a_storm_is_a_few_messages():
 
 
 async def test_what_turns_out_to_be_part_of_a_greater_one_is_not_told():
-    """Before its window is over: 200 engines that fall silent with one another are the watcher's one page."""
+    """Before its window ended: 200 engines that fall silent with one another are the watcher's one page."""
     async with receiver() as it, desk(settings(it.url, group_seconds=0.5)) as one:
         singles = [now(name=f"d{n}", target=f"chat-{n}", kind="engine_down") for n in range(200)]
         one.offer(*singles[:3])
@@ -240,8 +240,8 @@ async def test_steps_of_a_restart_are_told():
             one.offer(step(name, t=time.time()))
             await asyncio.sleep(0.05)
         await it.until(2)
-        assert it.titles == ["TICKET chat-0 is being restarted",
-                             "TICKET chat-0 was restarted, and it helped"]  # fmt: skip
+        assert it.titles == ["WARNING chat-0 is being restarted",
+                             "WARNING chat-0 was restarted, and it helped"]  # fmt: skip
 
 
 # --- the next run of the watcher

@@ -36,13 +36,13 @@ def item(phase="opened", *, late=False, **more):
 def test_a_page_reads_as_a_sentence():
     """What, where, since when, cause, three lines of evidence, restart, what to do, where to read on."""
     made = said(item(evidence=("One.", "Two.", "Three.", "Four.")), links=LINKS)
-    assert made.title == "PAGE chat-0 engine 0: engine stalled (hang)"
+    assert made.title == "CRITICAL chat-0 engine 0: engine stalled (hang)"
     assert made.text == (
         f"chat-0 engine 0 (chat) is stalled since {DAY}, cause hang: "
         "no step has ended for 94 s although 41 requests run.\n"
         "- One.\n- Two.\n- Three.\n"
         "Restart: advised.\n"
-        f"To do: {STORIES['engine_stalled'].first_step}\n"
+        f"Do: {STORIES['engine_stalled'].first_step}\n"
         "Runbook: https://docs.example.org/detectors/engine_stalled.md\n"
         "Page: https://watch.example.org/#target-chat-0\n"
         "Id: stall-a"
@@ -52,24 +52,24 @@ def test_a_page_reads_as_a_sentence():
 def test_the_end_reads_as_a_sentence():
     """From when until when, and how it ended; no advice any more."""
     made = said(item("resolved", ended_t=T + 240, resolution="restarted", engine=None))
-    assert made.title == "PAGE resolved: chat-0: engine stalled (hang)"
+    assert made.title == "CRITICAL resolved: chat-0: engine stalled (hang)"
     assert made.text == (
-        f"chat-0 (chat): engine stalled (hang) from {DAY} until Wed 18 Nov 11:10 UTC is over: "
-        "another process answers.\nId: stall-a"
+        f"chat-0 (chat): engine stalled (hang) from {DAY} until Wed 18 Nov 11:10 UTC ended: "
+        "the process restarted.\nId: stall-a"
     )
 
 
 def test_what_could_not_be_told_while_it_lasted_says_so():
     """A notifier that was away tells of both ends at once."""
     made = said(item("resolved", late=True, ended_t=T + 240, resolution="healthy"))
-    assert "is over: it is well again. It could not be told while it lasted." in made.text
+    assert "ended: it recovered. It could not be sent while it lasted." in made.text
 
 
 def test_many_are_a_count_and_the_worst_five():
     """200 engines of one group: a head, five sentences, how many more, what to do."""
     items = [item(id=f"s{n}", target=f"chat-{n}") for n in range(200)]
     made = said(*items, links=LINKS)
-    assert made.title == "PAGE 200 of chat: engine stalled (hang)"
+    assert made.title == "CRITICAL 200 of chat: engine stalled (hang)"
     lines = made.text.splitlines()
     assert lines[0] == "200 alerts in group chat: engine stalled (hang)."
     assert [line[:9] for line in lines[1:6]] == [f"- chat-{n} " for n in range(5)]
@@ -84,7 +84,7 @@ def test_a_digest_counts_by_cause():
              item("resolved", id="c", ended_t=T)]  # fmt: skip
     made = said(*items, digest=True, dropped=4)
     assert made.title == (
-        "PAGE 3 alerts at once: 1 engine stalled (hang), 1 overload (demand), 1 resolved: engine stalled (hang)"
+        "CRITICAL 3 alerts at once: 1 engine stalled (hang), 1 overload (demand), 1 resolved: engine stalled (hang)"
     )
     assert made.text.splitlines()[-1] == "4 alerts could not be sent here since the last message."
     assert (made.phase, made.payload["kind"], made.payload["dropped"]) == ("digest", None, 4)
@@ -93,7 +93,7 @@ def test_a_digest_counts_by_cause():
 def test_a_step_of_a_restart():
     """What became of it, how it is known, and what is left to do."""
     made = said(Item(phase="said", alert=step()))
-    assert made.title == "TICKET chat-0 was restarted, and it did not help"
+    assert made.title == "WARNING chat-0 was restarted, and it did not help"
     assert made.text.startswith(
         f"chat-0 (chat) was restarted, and it did not help ({DAY}): no token for 300 s after the restart.\n"
     )
@@ -126,7 +126,7 @@ def test_every_kind_has_its_words_and_its_advice(kind):
     text = said(item(kind=kind, cause="unknown", engine=None)).text
     story = STORIES[kind]
     assert text.startswith(f"chat-0 (chat) {story.says} since ")
-    assert f"\nTo do: {story.first_step_of('unknown')}\n" in text
+    assert f"\nDo: {story.first_step_of('unknown')}\n" in text
     assert f"\nRunbook: docs/{story.runbook}\n" in text
 
 

@@ -50,6 +50,17 @@ def test_no_buckets_at_all():
     assert quantiles((), ()) == Quantiles(None, None, None)
 
 
+def test_in_the_lowest_bucket_the_mean_bounds_it():
+    """A queue in which nobody waits read 285 ms for every engine: 95 % of the way through its first bucket."""
+    bounds, counts = (0.3, 0.5, inf), (100, 100, 100)
+    assert quantiles(bounds, counts).p95 == pytest.approx(0.285)
+    assert quantiles(bounds, counts, 0.001) == Quantiles(
+        pytest.approx(0.002), pytest.approx(0.02), pytest.approx(0.1), 0.3
+    )
+    assert quantiles(bounds, counts, 0.1).p95 == pytest.approx(0.285)
+    assert quantiles(bounds, (10, 100, 100), 0.001).p95 == quantile(0.95, bounds, (10, 100, 100))
+
+
 @pytest.mark.parametrize(
     ("limit", "counts", "expected"),
     [

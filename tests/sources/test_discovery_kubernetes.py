@@ -213,7 +213,7 @@ async def test_api_server_that_is_away_takes_nothing_along(
     cluster.server.instead += [status(code, "No", message) for _ in range(5000)]
     cluster.server.cut()
     await cluster.until(LLAMA_0, problem=message)
-    remedy = "docs/kubernetes.md" if code in (401, 403) else "whether the API server is well"
+    remedy = "docs/kubernetes.md" if code in (401, 403) else "whether the API server is healthy"
     said = " ".join(cluster.discovery.problems.values())
     assert "the pods it told of last (1) are kept" in said
     assert remedy in said

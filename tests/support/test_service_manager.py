@@ -103,7 +103,7 @@ async def test_status_follows_what_is_seen(tmp_path):
         async with daemon("--target", "a=http://127.0.0.1:1", environ=environ) as process:
             while True:
                 line, _ = await bound.until("STATUS=")
-                if "not looked at yet" not in line and "Stopping" not in line:
+                if "not scraped yet" not in line and "Stopping" not in line:
                     break
             assert line.endswith(f"; {process.url}/")
     assert line.startswith("STATUS=0 of 1 target answer, ")
@@ -196,9 +196,9 @@ def test_a_board_in_a_line():
 
     board.add_target(Target(name="a", url="http://a"), 5.0)
     told = in_a_line(board, "http://x")
-    assert told == "0 of 1 target answer, 1 not looked at yet, nothing is wrong; http://x/"
+    assert told == "0 of 1 target answer, 1 not scraped yet, nothing is wrong; http://x/"
 
     event = {"t": 1.0, "event": "opened", "id": "x", "target": "a", "engine": None, "kind": "engine_down",
              "cause": "crash", "severity": "page", "summary": "", "restart_advised": False}  # fmt: skip
     board.tell(made(event))
-    assert "not looked at yet, 1 incident open (1 page); " in in_a_line(board, "http://x")
+    assert "not scraped yet, 1 incident open (1 page); " in in_a_line(board, "http://x")

@@ -56,6 +56,10 @@ class Board:
         self.gpus: GpuReading | None = None
         self.holders: dict[str, GpuHolders] = {}  # by UUID, of the last reading, judged
         self.host_sources: dict[str, SourceHealth] = {}
+        self.external_url: str | None = (
+            None  # where people reach the page, without a slash at its end
+        )
+        self.links: Mapping[str, str] = {}  # name → template of an address, for the page
         self.store: StoreHealth | None = None  # None: there is no state folder
         self.web: WebHealth | None = None  # None: there is no web configuration
         self.nothing_watched: str | None = None  # why there is no target, in words

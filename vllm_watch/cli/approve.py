@@ -1,11 +1,11 @@
-"""`vllm-watch approve`: say yes to the restart that an incident waits for."""
+"""`vllm-watch approve`: approve the restart that an incident waits for."""
 
 import argparse
 
 from vllm_watch.cli.helpers import daemon_requests
 
 HELP = f"""\
-Says yes to the restart that an incident waits for. It begins at once; where a window or a cooldown holds it
+Approves the restart that an incident waits for. It begins at once; where a window or a cooldown holds it
 back, the yes holds until then, or until the incident ends.
 
 examples:

@@ -28,7 +28,7 @@ examples:
   vllm-watch hook test restart-vllm --config /etc/vllm-watch.yaml
   vllm-watch hook test restart-vllm --config /etc/vllm-watch.yaml --target llama --json
 
-exit status: 0 it would work, 1 it would not, or something is to be mended first, 2 wrong usage"""
+exit status: 0 it would work, 1 it would not, or something is to be fixed first, 2 wrong usage"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Rehearse; the exit status says whether all is well."""
+    """Rehearse; the exit status says whether all is healthy."""
     config = load(arguments.config, environ=os.environ)
     targets = _targets(config, arguments.name, arguments.target)
     daemon = connection.of(arguments, _watcher_url(config))

@@ -73,7 +73,7 @@ async def _test(config: Config, settings: NotifierSettings | JsonlStream) -> lis
     t = time.time()
     if isinstance(settings, JsonlStream):
         return [*findings, jsonl.write_test(settings, t, sys.stderr.buffer)]
-    notifications = config.notifications
+    notifications = config.notifications_linked
     links = Links(notifications.page_url, notifications.runbooks_url)
     notifier = kinds.make(settings, base.Tools())
     sent = await notifier.send(trial_message(settings.name, links, t))

@@ -10,7 +10,7 @@ SECONDS_MAX = 86_400.0
 HELP = """\
 Checks a launch of vLLM before it is made: flags, model files, GPUs and who holds their memory, whether the
 model fits, driver, shared memory, port. Every problem is a line with numbers, its cause and the command that
-mends it. What cannot be known from here is said to be unknown and stops nothing. The command is given as you
+fixes it. What cannot be known from here is said to be unknown and stops nothing. The command is given as you
 would start it: `vllm serve` or `python -m vllm.entrypoints.openai.api_server`, with its configuration file
 and environment. Exit status 0: go, 3: no-go.
 

@@ -76,7 +76,7 @@ class HostView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """One number that speaks for or against a verdict, in words that a tired person understands."""
+    """One number for or against a verdict, in words that a tired person understands."""
 
     name: str  # slug: "steps_per_second"
     value: float | str | None

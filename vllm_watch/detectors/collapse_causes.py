@@ -109,7 +109,7 @@ class Creep:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A cause and what speaks for and against it."""
+    """A cause and evidence and contradicting evidence."""
 
     name: str
     evidence_for: tuple[Evidence, ...]

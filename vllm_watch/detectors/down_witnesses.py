@@ -98,7 +98,7 @@ def was_busy(demand: Demand) -> tuple[Evidence, ...]:
 
 
 def healthy(health: Call | None) -> bool:
-    """Did /health say that all is well?"""
+    """Did /health say that all is healthy?"""
     return health is not None and health.outcome == "ok"
 
 

@@ -1,4 +1,4 @@
-"""An engine that has work and makes no step, or that waits for ever: alive for `/health`, dead for users.
+"""An engine that has work and makes no step, or that waits forever: alive for `/health`, dead for users.
 
 vLLM answers `/metrics` and `/health` with 200 while its engine core hangs: every counter and gauge
 keeps its last value. So the heartbeat is the step counter, and work is shown by several witnesses:
@@ -77,6 +77,12 @@ FDS_RISES_UNSEEN_MIN = 4
 """... in so many looks: a pool of idle connections opens at once, waiting users come one by one."""
 
 
+_WHAT = {
+    "hang": "Engine hung: no scheduler step",
+    "admission_deadlock": "Scheduler admits no request",
+}
+
+
 class Detector:
     """Follows the heartbeat of every engine of one target."""
 
@@ -145,7 +151,7 @@ class Detector:
         return moved
 
     def _begun(self, view: View, sample: EngineSample, restarts: int) -> Engine:
-        """Follow an engine anew; what it is known to survive holds as long as it serves the same."""
+        """Follow an engine again; what it is known to survive holds as long as it serves the same."""
         before, model = self._engines.get(sample.engine), model_of(sample)
         habits = Habits()
         if before is None:
@@ -341,8 +347,9 @@ def _summary(view: View, engine: Engine, sample: EngineSample, cause: str, still
         return f"{seen}: nothing done for {still_s:.0f} s, while {who} for KV from it"
     if cause == "idle_wedged":
         asked = f"{engine.canary_failures} one-token requests in a row"
-        return f"{seen}: {asked} unanswered, the first sent {still_s:.0f} s ago"
+        return f"Engine wedged while it looks idle: {asked} unanswered, the first sent {still_s:.0f} s ago"
     running = stall_witnesses.known(sample, "running")
     waiting = stall_witnesses.known(sample, "waiting")
-    load = f"{running:.0f} running, {waiting:.0f} waiting"
-    return f"{seen}: nothing done for {still_s:.0f} s with {load}"
+    what = _WHAT.get(cause, seen[0].upper() + seen[1:])
+    load = f"{running:.0f} requests running" + (f", {waiting:.0f} waiting" if waiting else "")
+    return f"{what} for {still_s:.0f} s with {load}"

@@ -174,5 +174,5 @@ def _evidence(finding: _Finding) -> Evidence:
     return Evidence(
         name=finding.cause,
         value=finding.value,
-        text=f"GPU {gpu.index} ({gpu.uuid}): {finding.text}. To do: {finding.remedy}",
+        text=f"GPU {gpu.index} ({gpu.uuid}): {finding.text}. Do: {finding.remedy}",
     )

@@ -134,10 +134,10 @@ class Detector:
             said = "this server does not tell its memory"
             return (Verdict(state=UNKNOWN, kind=KIND, summary=said),)
         if server.process_start_time != self._started:
-            anew = self._started is not None
+            again = self._started is not None
             self._started = server.process_start_time
             self._begin_anew()
-            self._forget(Verdict(state=CLEAR if anew else UNKNOWN, kind=KIND))
+            self._forget(Verdict(state=CLEAR if again else UNKNOWN, kind=KIND))
         elif not view.known:
             if self._started is None:
                 self._begin_anew()  # whether it is the same process is not known

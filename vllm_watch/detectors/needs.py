@@ -54,7 +54,7 @@ def sight(needs: Needs, inputs: Inputs) -> Sight:
 
 
 def can_clear(needs: Needs, inputs: Inputs, engine: str | None) -> bool:
-    """Did the last look carry what it takes to say that all is well?"""
+    """Did the last look carry what it takes to say that all is healthy?"""
     return all(any(inputs.now(name, engine) for name in need.any_of) for need in needs.must)
 
 
@@ -68,12 +68,12 @@ def _lost(need: Need, inputs: Inputs) -> bool | None:
 
 def _text(lost: Sequence[Need], inputs: Inputs) -> str:
     """Every input once, what is lost without it, and how to get it."""
-    said, mends = [], []
+    said, fixes = [], []
     for need in lost:
         what = " and no ".join(INPUTS[name].label for name in need.any_of)
         said.append(f"no {what}{_where(need, inputs)}: {need.without}")
-        mends += [INPUTS[name].mend for name in need.any_of]
-    return "; ".join(said) + ". To mend: " + "; ".join(dict.fromkeys(mends)) + "."
+        fixes += [INPUTS[name].mend for name in need.any_of]
+    return "; ".join(said) + ". To fix: " + "; ".join(dict.fromkeys(fixes)) + "."
 
 
 def _where(need: Need, inputs: Inputs) -> str:
@@ -86,7 +86,7 @@ def _where(need: Need, inputs: Inputs) -> str:
 
 
 class Sights:
-    """How well each detector of one target sees, worked out anew only when what is carried changes."""
+    """How well each detector of one target sees, worked out again only when what is carried changes."""
 
     def __init__(self, slugs: Iterable[str] | None = None) -> None:
         """`slugs`: of which detectors; None: of all, those that judge the target's host included."""
@@ -113,7 +113,7 @@ class Sights:
         return self._known
 
     def believed(self, slug: str, verdicts: Sequence[Verdict]) -> Sequence[Verdict]:
-        """A detector that lacks what it must have cannot say that all is well, nor call an engine ill."""
+        """A detector that lacks what it must have cannot say that all is healthy, nor call an engine unhealthy."""
         needs = self._needs[slug]
         if not needs.must:
             return verdicts

@@ -1,4 +1,4 @@
-"""More work than the engine can do at its usual throughput: the engine is well, there is too much to do.
+"""More work than the engine can do at its usual throughput: the engine is healthy, there is too much to do.
 
 Source: vLLM's own advice on `num_requests_waiting`; a queue alone is no incident, one that holds is.
 Runbook: docs/detectors/overload.md

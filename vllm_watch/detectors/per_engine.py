@@ -45,7 +45,7 @@ STATE_VERSION = 2
 
 KEPT_SECONDS = 6 * 3600.0
 """What was learnt of a process is its yardstick again when nobody watched it for so long at most. Beyond
-that another time of the day has come, with another mix of requests; a minute of work measures it anew."""
+that another time of the day has come, with another mix of requests; a minute of work measures it again."""
 
 
 class PerEngine(Generic[J]):
@@ -83,7 +83,7 @@ class PerEngine(Generic[J]):
         self._kept, self._kept_at_s = dict(engines), at_s
 
     def _new_judge(self, view: View, sample: EngineSample, server: ServerSample) -> J:
-        """One that begins anew, unless this very process was judged not long ago."""
+        """One that begins again, unless this very process was judged not long ago."""
         judge, state = self._make(sample.engine), self._kept.pop(sample.engine, None)
         if state is None:
             return judge

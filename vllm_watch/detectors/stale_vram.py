@@ -150,7 +150,7 @@ def _evidence(one: "tuple[GpuHolders, Judged, Holder | None]") -> Evidence:
         aged = "" if holder.age_seconds is None else f", {seconds(holder.age_seconds)} old"
         text = f"process {holder.process.pid}{aged}: {text}"
     if judged.remedy:
-        text = f"{text}. To do: {judged.remedy}"
+        text = f"{text}. Do: {judged.remedy}"
     return Evidence(
         name=judged.reason or "stale",
         value=_bytes(one),

@@ -19,7 +19,7 @@ PAUSE_SECONDS_MIN = 2.0
 
 HABIT_SECONDS_MAX = 20.0
 """A pause that was told as a stall is a habit only where it was this short: an engine that hangs for a minute
-again and again is ill each time."""
+again and again is unhealthy each time."""
 
 FDS_GROWN_MIN = 3.0
 """Connections that were opened during the silence, net: one or two may be a scraper's or a browser's."""

@@ -260,11 +260,11 @@ class EngineJudge:
         if cause.name not in causes.VAGUE:
             self._bar.excuse()
         times = exp(self.quiet_ratio)
-        text = f"steps take {times:.1f} times as long as they took at this load when the engine was fresh"
+        text = f"{times:.1f}× slower per step than its own baseline at this load"
         slow = Evidence(name="step_time_ratio", value=times, expected=1.0, text=text)
         return self._verdict(
             cause.name,
-            f"Engine {self.engine}: {text}{collapse_host.in_short(cause)}",
+            f"Engine {self.engine} is {text}{collapse_host.in_short(cause)}",
             (slow, *cause.evidence_for),
             cause.evidence_against,
             page=cause.name not in causes.VAGUE or self._bar.page,
@@ -301,7 +301,7 @@ class EngineJudge:
         ratio = Evidence(name="throughput_ratio", value=done, expected=1.0, text=text)
         return self._verdict(
             cause.name,
-            f"Engine {self.engine}: {text}",
+            f"Engine {self.engine} is at {text}",
             (ratio, few, *cause.evidence_for),
             cause.evidence_against,
             page=cause.name != causes.PREEMPTION_THRASH or self._queue_grew,

@@ -1,4 +1,4 @@
-"""The status page's files, held in memory: a fixed list, so that no path of a request ever meets the disk."""
+"""The status page's files and the runbooks, held in memory: a fixed list, so that no path of a request ever meets the disk."""
 
 import hashlib
 
@@ -9,25 +9,37 @@ from vllm_watch.export.answers import answer
 
 
 class Assets:
-    """Serves `/` and `/page/NAME`."""
+    """Serves `/`, `/page/NAME` and `/runbooks/NAME`."""
 
     def __init__(self) -> None:
-        self._files: dict[str, tuple[bytes, str, str]] = {}  # name → content, type, entity tag
-        for name, content in page_files.contents().items():
-            tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
-            self._files[name] = content, page_files.TYPES[name.rpartition(".")[2]], tag
+        self._files: dict[str, tuple[bytes, str, str]] = {}  # path → content, type, entity tag
+        for folder, found in (
+            ("page", page_files.contents()),
+            ("runbooks", page_files.runbooks()),
+        ):
+            for name, content in found.items():
+                tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+                kind = page_files.TYPES[name.rpartition(".")[2]]
+                self._files[f"{folder}/{name}"] = content, kind, tag
 
     def routes(self) -> list[web.RouteDef]:
         """Every route of this class."""
-        return [web.get("/", self.page), web.get("/page/{name}", self.file)]
+        return [
+            web.get("/", self.page), web.get("/page/{name}", self.file),
+            web.get("/runbooks/{name}", self.runbook),
+        ]  # fmt: skip
 
     async def page(self, request: web.Request) -> web.StreamResponse:
         """The page itself."""
-        return await self._send(request, "index.html")
+        return await self._send(request, "page/index.html")
 
     async def file(self, request: web.Request) -> web.StreamResponse:
         """What the page is made of."""
-        return await self._send(request, request.match_info["name"])
+        return await self._send(request, f"page/{request.match_info['name']}")
+
+    async def runbook(self, request: web.Request) -> web.StreamResponse:
+        """What to do about a kind of incident, an alert or a restart."""
+        return await self._send(request, f"runbooks/{request.match_info['name']}.html")
 
     async def _send(self, request: web.Request, name: str) -> web.StreamResponse:
         if name not in self._files:

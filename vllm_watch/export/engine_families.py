@@ -39,7 +39,7 @@ def _reasons(attribute: str, help_: str, absent: str, label: str = "reason") -> 
 
 
 def _restarts(row: EngineSignals) -> float | None:
-    """A target without engines has none whose counters could begin anew."""
+    """A target without engines has none whose counters could begin again."""
     return row.restarts if row.engine else None
 
 
@@ -93,7 +93,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
            "Absent on vLLM V0 before 0.6.4, and without iteration_tokens_total."),
     _gauge("tokens_per_step", f"Mean tokens per step {_WINDOW}: how well steps are filled.", _NO_STEPS),
     _gauge("step_time_seconds", f"Mean seconds per step {_WINDOW}.", _NO_STEPS),
-    _gauge("throughput_ratio", "What the engine does now ÷ what it did when fresh at equal load; 1 is as ever.",
+    _gauge("throughput_ratio", "What the engine does now ÷ what it did when fresh at equal load; 1 = unchanged.",
            "Absent for the first minute or two of work, while idle, and while the engine cannot be read."),
     _gauge("cpu_wait_ratio",
            f"Share of the time in which the engine's most hindered thread was ready and had no CPU, {_WINDOW}.",
@@ -117,7 +117,7 @@ ENGINE_FAMILIES: tuple[Family, ...] = (
            "Absent until the first progress was seen."),
     Family(
         name=_PREFIX + "restarts_total", kind="counter", scope="engine",
-        help="Times that the engine's counters were seen to begin anew.",
+        help="Times that the engine's counters were seen to begin again.",
         absent="Absent for a target that shows no engine.", value=_restarts,
     ),
 )  # fmt: skip

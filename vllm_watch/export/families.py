@@ -32,6 +32,7 @@ What `/metrics` of vllm-watch says. This page is made from the code
 - Series of a target or GPU that is gone are gone with the next scrape.
 - Join identity with `* on (target) group_left (group, pod, node) vllm_watch_target_info`, and for GPUs with
   `* on (gpu) group_left (index, name, host) vllm_watch_gpu_info`.
+- A quantile within the lowest bucket is interpolated, and never above the mean ÷ (1 - q); page and `top` write `< 300 ms` there.
 - A summary here has quantiles only; its sum and count would be over another time than the quantiles.
 - Beside these, the watcher's own `process_*` and `python_info` tell what it costs.
 """

@@ -45,7 +45,7 @@ class Gatekeeper(Protocol):
     async def answer(
         self, target: str, which: str, started_t: float | None, source: str
     ) -> float | None:
-        """Return the start of the server that is meant by the gate's word; None: all is well."""
+        """Return the start of the server that is meant by the gate's word; None: all is healthy."""
 
     def probes(self, target: str) -> Probes:
         """What was heard of the probes of this target."""

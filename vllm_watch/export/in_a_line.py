@@ -13,7 +13,7 @@ def in_a_line(board: Board, url: str) -> str:
     pages = sum(incident.severity == "page" for incident in incidents)
     parts = [f"{answer} of {_count(len(board.targets), 'target')} answer"]
     if len(looked_at) < len(board.targets):
-        parts.append(f"{len(board.targets) - len(looked_at)} not looked at yet")
+        parts.append(f"{len(board.targets) - len(looked_at)} not scraped yet")
     parts.append(f"{_count(len(incidents), 'incident')} open" if incidents else "nothing is wrong")
     if pages:
         parts[-1] += f" ({_count(pages, 'page')})"

@@ -1,4 +1,4 @@
-"""The status page's files, read once, and one digest of them all: an open page loads itself anew when it changes."""
+"""The status page's files and the runbooks, read once, and one digest of the page's: an open page loads itself anew when it changes."""
 
 import hashlib
 from functools import lru_cache
@@ -15,7 +15,17 @@ TYPES = {
 @lru_cache(maxsize=1)
 def contents() -> dict[str, bytes]:
     """Return what each file holds, by its name."""
-    folder = files("vllm_watch.export").joinpath("page")
+    return _of("page")
+
+
+@lru_cache(maxsize=1)
+def runbooks() -> dict[str, bytes]:
+    """Return the runbooks of this version, by file name; docs/generate_runbooks.py renders them."""
+    return _of("runbooks")
+
+
+def _of(name: str) -> dict[str, bytes]:
+    folder = files("vllm_watch.export").joinpath(name)
     return {
         file.name: file.read_bytes()
         for file in sorted(folder.iterdir(), key=lambda each: each.name)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _ARGUMENTS_MAX = 64  # a vLLM command line has about 20; a hostile process may have a million
 _ARGUMENT_CHARACTERS_MAX = 256
-_NOT_YET = "Not looked at yet."
+_NOT_YET = "Not scraped yet."
 _INCIDENT = (
     "id", "target", "engine", "kind", "cause", "severity", "summary", "restart_advised", "concerns",
     "restart_targets", "related", "resolution", "phase", "meanwhile", "times",
@@ -103,9 +103,10 @@ class Status:
             "notifiers": self._board.notifiers,
             "restarts": self._board.restarts,
             "sources": self._board.host_sources,
+            "links": self._board.links,
             "host": {
                 "name": self._board.host.target.name,
-                "incidents": _incidents(self._board.host),
+                "incidents": self._incidents(self._board.host),
             },
         }
 
@@ -116,7 +117,7 @@ class Status:
             return None
         kept = self._kept.get(name)
         if kept is None or kept[0] is not entry or kept[1] != entry.revision:
-            kept = self._kept[name] = (entry, entry.revision, to_json(_target(entry)))
+            kept = self._kept[name] = (entry, entry.revision, to_json(self._target(entry)))
         return kept[2]
 
     def gpus(self) -> str:
@@ -127,7 +128,7 @@ class Status:
     def incidents(self, target: str | None = None, state: str | None = None) -> str:
         """The open ones first, then those that ended, newest first; of one target, of one state ("open", "resolved")."""
         found = [
-            _incident(each)
+            self._incident(each)
             for each in self._board.incidents.listed()
             if target in (None, each.target) and state in (None, _state(each))
         ]
@@ -136,7 +137,7 @@ class Status:
     def incident(self, name: str) -> str | None:
         """The incident of this id; None where there is none."""
         found = self._board.incidents.find(name)
-        return None if found is None else to_json(_incident(found))
+        return None if found is None else to_json(self._incident(found))
 
     def history(self, name: str, engine: str | None) -> str | None:
         """The charts of a target's engines, or of one; None where there is no such thing."""
@@ -150,20 +151,45 @@ class Status:
             engines[label] = {"t": times, "series": series}
         return to_json({"target": name, "engines": engines})
 
+    def _target(self, entry: TargetEntry) -> dict[str, object]:
+        signals = entry.signals
+        return _record(entry.target) | {
+            "interval_seconds": entry.interval_seconds,
+            "state": signals.state if signals else "unknown",
+            "state_text": signals.state_text if signals else _NOT_YET,
+            "detectors": signals.detectors if signals else {},
+            "advice": signals.advice if signals else (),
+            "signals": None if signals is None else _signals(signals),
+            "sources": entry.sources,
+            "restart": entry.restart,
+            "incidents": self._incidents(entry),
+        }
 
-def _target(entry: TargetEntry) -> dict[str, object]:
-    signals = entry.signals
-    return _record(entry.target) | {
-        "interval_seconds": entry.interval_seconds,
-        "state": signals.state if signals else "unknown",
-        "state_text": signals.state_text if signals else _NOT_YET,
-        "detectors": signals.detectors if signals else {},
-        "advice": signals.advice if signals else (),
-        "signals": None if signals is None else _signals(signals),
-        "sources": entry.sources,
-        "restart": entry.restart,
-        "incidents": _incidents(entry),
-    }
+    def _incidents(self, entry: TargetEntry) -> list[dict[str, object]]:
+        """The open ones."""
+        return [self._incident(each) for each in in_order(entry.incidents.open.values())]
+
+    def _incident(self, incident: Incident) -> dict[str, object]:
+        """Times under the names that callers know, and its words; no flag that judgement alone needs."""
+        said = {name: plain(getattr(incident, name)) for name in _INCIDENT}
+        story, cause = story_of(incident.kind, incident.target), incident.cause
+        return said | {
+            "title": story.title_of(cause),
+            "says": story.says_of(cause),
+            "first_step": story.first_step_of(cause),
+            "restart_outcome": story.restart_of(cause, advised=incident.restart_advised),
+            "runbook": f"docs/{story.runbook}",
+            "runbook_url": f"{self._board.external_url or ''}/{story.runbook_path}",
+            "evidence": plain_evidence(incident),
+            "opened_timestamp_seconds": incident.opened_t,
+            "updated_timestamp_seconds": incident.updated_t,
+            "resolved_timestamp_seconds": incident.resolved_t,
+            "began_timestamp_seconds": incident.began_t,
+            "ended_timestamp_seconds": incident.ended_t,
+            "closes_timestamp_seconds": incident.closes_t,
+            "worst": plain(plain_worst(incident.worst)),
+            "state": _state(incident),
+        }
 
 
 def _signals(signals: TargetSignals) -> dict[str, object]:
@@ -173,33 +199,6 @@ def _signals(signals: TargetSignals) -> dict[str, object]:
     failed = signals.start_failure
     said["start_failure"] = None if failed is None else plain(failed.published())
     return said
-
-
-def _incidents(entry: TargetEntry) -> list[dict[str, object]]:
-    """The open ones."""
-    return [_incident(each) for each in in_order(entry.incidents.open.values())]
-
-
-def _incident(incident: Incident) -> dict[str, object]:
-    """Times under the names that callers know, and its words; no flag that judgement alone needs."""
-    said = {name: plain(getattr(incident, name)) for name in _INCIDENT}
-    story, cause = story_of(incident.kind, incident.target), incident.cause
-    return said | {
-        "title": story.title_of(cause),
-        "says": story.says_of(cause),
-        "first_step": story.first_step_of(cause),
-        "restart_outcome": story.restart_of(cause, advised=incident.restart_advised),
-        "runbook": f"docs/{story.runbook}",
-        "evidence": plain_evidence(incident),
-        "opened_timestamp_seconds": incident.opened_t,
-        "updated_timestamp_seconds": incident.updated_t,
-        "resolved_timestamp_seconds": incident.resolved_t,
-        "began_timestamp_seconds": incident.began_t,
-        "ended_timestamp_seconds": incident.ended_t,
-        "closes_timestamp_seconds": incident.closes_t,
-        "worst": plain(plain_worst(incident.worst)),
-        "state": _state(incident),
-    }
 
 
 def _state(incident: Incident) -> str:

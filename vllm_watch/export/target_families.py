@@ -119,7 +119,7 @@ TARGET_FAMILIES: tuple[Family, ...] = (
     Family(
         name="vllm_watch_detector_blind", kind="gauge", scope="target", labels=("detector",),
         help="1 where the detector lacks what it must have on this target and so cannot find anything, else 0; "
-             "/api/v1/status and the page say what is missing and how to mend it.",
+             "/api/v1/status and the page say what is missing and how to fix it.",
         absent="Absent until enough looks have told what the target exports.", series=partial(_sight, "blind"), few=True,
     ),
     Family(
@@ -157,6 +157,12 @@ WATCHER_FAMILIES: tuple[Family, ...] = (
     Family(
         name="vllm_watch_build_info", kind="info", scope="watcher", labels=("version",),
         help="The version of vllm-watch that runs.", series=lambda _: (((__version__,), 1),),
+    ),
+    Family(
+        name="vllm_watch_external_url_info", kind="info", scope="watcher", labels=("url",),
+        help="The address of the status page for people (external_url); links in alerts begin with it.",
+        absent="Absent where external_url is not set.",
+        series=lambda board: None if board.external_url is None else (((board.external_url,), 1),),
     ),
     Family(
         name="vllm_watch_signal_window_seconds", kind="gauge", scope="watcher",

@@ -42,7 +42,7 @@ SETTLED_SECONDS = 30.0
 back one by one, each at its own look."""
 
 LATE_SECONDS = 2.0
-"""From here on it is said that the watcher itself was held up: its looks begin within milliseconds."""
+"""From here on it is said that the watcher itself was delayed: its looks begin within milliseconds."""
 
 NAMES_SHOWN = 8
 """Of many hosts and targets so many are written out; the related incidents name all."""
@@ -325,7 +325,7 @@ def _evidence_for(
         Evidence(name="hosts", value=float(len(hosts)), text=where),
     ]  # fmt: skip
     if late_s >= LATE_SECONDS:
-        text = f"vllm-watch itself was held up: a look began {late_s:.0f} s later than planned"
+        text = f"vllm-watch itself was delayed: a look began {late_s:.0f} s later than planned"
         found.append(
             Evidence(name="watcher_late", value=round(late_s, 1), unit="s", expected=0.0, text=text)
         )

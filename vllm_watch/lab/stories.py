@@ -19,7 +19,7 @@ from vllm_watch.lab.workload import ClosedLoop, OpenLoop, Sizes, Workload, burst
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """`build(seed)` sets the scene anew; the same seed gives the same story."""
+    """`build(seed)` sets the scene again; the same seed gives the same story."""
 
     slug: str
     title: str
@@ -149,7 +149,7 @@ _ALL = [
     ),
     Story(
         "elastic_scale_up",
-        "Two engines become four: counters begin anew in the same process.",
+        "Two engines become four: counters begin again in the same process.",
         _one(scripts.scale_up, num_engines=2, num_gpus=4),
     ),
     Story(

@@ -140,7 +140,7 @@ def _restart_words(incident: Incident, plan: RestartPlan | None) -> str:
         only = " Mode observe only says so." if plan.mode == "observe" else ""
         return f"advised.{only}"
     if wish.verdict == "approve":
-        return f"advised, and waits for a yes: vllm-watch approve {incident.id}"
+        return f"advised, and waits for approval: vllm-watch approve {incident.id}"
     return f"advised, and kept back by {wish.gate}: {wish.text}"
 
 

@@ -31,7 +31,7 @@ class NotifySwitch:
 
     async def start(self) -> None:
         """Begin, where there is anybody to tell; the targets must be known."""
-        settings = self._config.notifications
+        settings = self._config.notifications_linked
         if self._notifications is None and settings.each():
             from vllm_watch.notify.ledger import Ledger  # noqa: PLC0415
             from vllm_watch.notify.notifications import Notifications  # noqa: PLC0415
@@ -46,7 +46,7 @@ class NotifySwitch:
         if self._notifications is None:
             await self.start()
         else:
-            await self._notifications.configure(config.notifications)
+            await self._notifications.configure(config.notifications_linked)
 
     async def stop(self) -> None:
         """End it soon; what waits is told by the next run."""

@@ -13,9 +13,10 @@ from vllm_watch.notify.alert import RESTART, Alert
 from vllm_watch.notify.batches import Batch, Item
 from vllm_watch.notify.markup import clean, markdown
 from vllm_watch.samples.target import WATCHER
-from vllm_watch.story.base import Story
+from vllm_watch.story.base import Story, runbook_path
 from vllm_watch.story.kinds import story_of
 from vllm_watch.story.restart_steps import RUNBOOK, step_of
+from vllm_watch.story.severities import severity_word
 
 ITEMS_SHOWN = 5
 """The worst five: who can read more opens the page."""
@@ -34,8 +35,8 @@ _OPENING = {
     phases.RESOLVED: "resolved: ", phases.SAID: "", TEST: "test: ",
 }  # fmt: skip
 _ENDS = {
-    "healthy": "it is well again", "restarted": "another process answers",
-    "target_gone": "it is not watched any more", "superseded": "it became another trouble",
+    "healthy": "it recovered", "restarted": "the process restarted",
+    "target_gone": "it is no longer watched", "superseded": "another incident took its place",
 }  # fmt: skip
 
 
@@ -109,9 +110,9 @@ def trial_message(name: str, links: Links, t: float) -> Message:
 def _title(batch: Batch) -> str:
     first, count = batch.items[0], len(batch.items)
     alert, incident = first.alert, first.alert.incident
-    head = f"{incident.severity.upper()} {_OPENING[first.phase]}"
+    head = f"{severity_word(incident.severity).upper()} {_OPENING[first.phase]}"
     if batch.digest:
-        return f"{batch.severity.upper()} {count} alerts at once: {_counts(batch.items)}"
+        return f"{severity_word(batch.severity).upper()} {count} alerts at once: {_counts(batch.items)}"
     if alert.about == RESTART:
         return f"{head}{_name(incident)} {step_of(incident.cause).says}"
     what = f"{_plain(incident.kind)} ({_plain(incident.cause)})"
@@ -158,7 +159,7 @@ def _one(item: Item, links: Links) -> list[list[str]]:
     if item.phase not in (phases.RESOLVED, TEST):
         last += [
             f"{label}: {text}" for label, text in (
-                ("Restart", alert.restart), ("To do", first_step(alert)),
+                ("Restart", alert.restart), ("Do", first_step(alert)),
             ) if text
         ]  # fmt: skip
         last.append(f"Runbook: {runbook(alert, links)}")
@@ -179,7 +180,7 @@ def _many(batch: Batch, links: Links) -> list[list[str]]:
     more = count - len(worst)
     last = [f"and {more} more."] if more > 0 else []
     if not batch.digest and first.phase != phases.RESOLVED:
-        last += [f"To do: {first_step(first.alert)}", f"Runbook: {runbook(first.alert, links)}"]
+        last += [f"Do: {first_step(first.alert)}", f"Runbook: {runbook(first.alert, links)}"]
     if links.page_url is not None:
         last.append(f"Page: {links.page_url}")
     return [[head[0].upper() + head[1:]], worst, *([last] if last else [])]
@@ -199,12 +200,12 @@ def _sentence(item: Item) -> str:
     if item.phase != phases.RESOLVED:
         since = f"since {clock(incident.opened_t)}, cause {incident.cause}"
         return f"{place} {_story(incident).says} {since}: {summary}."
-    ended = _ENDS.get(incident.resolution or "", "it is over")
+    ended = _ENDS.get(incident.resolution or "", "it ended")
     over_t = incident.ended_t or incident.resolved_t
     until = "" if over_t is None else f" until {clock(over_t)}"
-    late = " It could not be told while it lasted." if item.late else ""
+    late = " It could not be sent while it lasted." if item.late else ""
     what = f"{_plain(incident.kind)} ({incident.cause})"
-    return f"{place}: {what} from {clock(incident.opened_t)}{until} is over: {ended}.{late}"
+    return f"{place}: {what} from {clock(incident.opened_t)}{until} ended: {ended}.{late}"
 
 
 def first_step(alert: Alert) -> str:
@@ -215,9 +216,11 @@ def first_step(alert: Alert) -> str:
 
 
 def runbook(alert: Alert, links: Links) -> str:
-    """Where to read on: a link where the pages are served, else the path in the repository."""
-    page = RUNBOOK if alert.about == RESTART else _story(alert.incident).runbook
-    return f"{(links.runbooks_url or 'docs').rstrip('/')}/{page}"
+    """Its address: where you serve the docs, else where the daemon does; without either, the path in the repository."""
+    found = RUNBOOK if alert.about == RESTART else _story(alert.incident).runbook
+    if links.runbooks_url is None and links.page_url is not None:
+        return f"{links.page_url.rstrip('/')}/{runbook_path(found)}"
+    return f"{(links.runbooks_url or 'docs').rstrip('/')}/{found}"
 
 
 def _story(incident: Incident) -> Story:

@@ -19,7 +19,7 @@ from vllm_watch.state.attempt import Attempt
 HOUR_SECONDS, DAY_SECONDS = 3600.0, 86400.0
 
 NOT_RESTARTABLE = {
-    "starting": "it is still loading; a restart would begin that anew",
+    "starting": "it is still loading; a restart would begin that again",
     "sleeping": "it was put to sleep on purpose",
     "unknown": "its state is not known",
 }
@@ -157,7 +157,7 @@ def _not_urgent(request: RestartRequest, settings: RestartSettings) -> Refusal |
 def engine_state(
     request: RestartRequest, settings: RestartSettings, facts: Facts
 ) -> Refusal | None:
-    """Would a restart only begin anew what is under way, or undo what somebody wanted?"""
+    """Would a restart only begin again what is under way, or undo what somebody wanted?"""
     state = facts.state or "unknown"
     if state not in NOT_RESTARTABLE or (state == "unknown" and request.person is not None):
         return None

@@ -188,7 +188,7 @@ class Gates:
     async def answer(
         self, target: str, which: str, started_t: float | None, source: str
     ) -> float | None:
-        """Return the start of the server that the gate's word is about; None: all is well.
+        """Return the start of the server that the gate's word is about; None: all is healthy.
 
         `started_t` is when the container of the probe that asks began, where it says so.
         """

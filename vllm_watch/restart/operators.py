@@ -106,9 +106,7 @@ class Operators:
         if not self._lasting:
             return _refused("Nothing is restarted without a journal on a disk", "Set state_dir")
         signals = self._targets.signals(request.target)
-        before = (
-            "not looked at yet" if signals is None else f"{signals.state}: {signals.state_text}"
-        )
+        before = "not scraped yet" if signals is None else f"{signals.state}: {signals.state_text}"
         decision, attempt = await self._dispatcher.decide_now(request)
         after = f"{decision.verdict}: {decision.text}"
         must = attempt is None

@@ -28,7 +28,7 @@ class LockSettings(Settings):
     restarts_per_hour_max: Annotated[int, Field(ge=1, le=1000)] | None = 6
     """How many restarts all that share it may make in an hour, whatever asks for them: a share of your
     fleet. `null`: no limit.
-    Why: One at a time, each watched for ten minutes, are six. When more fall ill, the cause is not in one
+    Why: One at a time, each watched for ten minutes, are six. When more become unhealthy, the cause is not in one
     of them."""
 
     ttl_seconds: Seconds = Field(300.0, ge=15, le=86400)

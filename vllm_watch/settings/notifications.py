@@ -79,8 +79,8 @@ class NotifierSettings(Settings):
         "failed",
         "uncertain",
     )
-    """Which steps of restarts: `dry_run` (mode observe: it would have been done), `approval` (it waits for
-    a person's yes), `refused` (by which gate), `breaker` (only a person may try again), `begun`, and how
+    """Which steps of restarts: `dry_run` (mode observe: it would have run), `approval` (it waits for
+    approval), `refused` (by which gate), `breaker` (only a person may try again), `begun`, and how
     it ended: `helped`, `did_not_help`, `failed`, `uncertain`, `cancelled`.
     Default: approval, begun, helped, did_not_help, failed, uncertain
     Why: What was done, and what waits for a person. A gate that holds back is normal, and what opens a
@@ -169,12 +169,12 @@ class NotificationsSettings(Sections):
     """Who is told, where no Alertmanager does it. Off until one is written."""
 
     page_url: HttpUrl | None = None
-    """Under which address people reach this daemon's page: it stands in every message.
-    Why: What it listens on is seldom what people call it."""
+    """The page's address in messages, where it is not `external_url`.
+    Default: none: `external_url`"""
 
     runbooks_url: HttpUrl | None = None
-    """Where you serve the `docs/` of vllm-watch, as a link in messages: `https://…/docs`.
-    Default: none: the page's path in the repository"""
+    """Where you serve the `docs/` of vllm-watch yourself: `https://…/docs`.
+    Default: none: the runbooks that the daemon serves under `page_url`; without one, paths in the repository"""
 
     unreadable_seconds: Seconds = Field(300.0, ge=30, le=86400)
     """A target that could not be read for so long, and of which no incident says why, is told as a ticket.

@@ -113,7 +113,7 @@ class RestartSettings(Sections):
 
     peers_healthy_ratio_min: Annotated[float, Field(ge=0, le=1)] = 0.5
     """The share of the group that must be healthy without the one restarted.
-    Why: When half of a group is ill at once the cause is seldom in one of them."""
+    Why: When half of a group is unhealthy at once the cause is seldom in one of them."""
 
     new_version_seconds: Annotated[float, Field(ge=0, le=7 * 86400)] = 3600.0
     """How long a new version of vllm-watch only looks on.

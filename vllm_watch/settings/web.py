@@ -87,7 +87,7 @@ def _hash(value: Any) -> Any:
         raise problem("the value (not shown) is no bcrypt hash", remedy)
     if not 4 <= int(match[1]) <= BCRYPT_COST_MAX:  # noqa: PLR2004 - bcrypt's own least
         cause = f"a cost of {int(match[1])} is not between 4 and {BCRYPT_COST_MAX}"
-        raise problem(cause, "make the hash anew: htpasswd -nBC 10 '' | tr -d ':\\n'")
+        raise problem(cause, "make the hash again: htpasswd -nBC 10 '' | tr -d ':\\n'")
     return value
 
 

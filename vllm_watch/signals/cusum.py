@@ -14,7 +14,7 @@ from vllm_watch.signals import stored
 
 SCORE_OF_ALARM = 8.0
 """Scores that make an alarm. With unit-variance normal scores that lie 2 or more below 0 when all is
-well, the mean run to a false alarm is exp(2 · 2 · 8), beyond 10^13 blocks (Siegmund's approximation);
+healthy, the mean run to a false alarm is exp(2 · 2 · 8), beyond 10^13 blocks (Siegmund's approximation);
 what limits us is not chance but what the model does not know, hence the tolerance in the scores."""
 
 BLOCK_SHARE_MAX = 0.6

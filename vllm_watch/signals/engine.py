@@ -298,7 +298,9 @@ def _step_time(steps: Growth | None, inter_token: Growth | None) -> float | None
 
 
 def _quantiles(grown: Growth | None) -> Quantiles:
-    return Quantiles() if grown is None else quantiles.quantiles(grown.bounds, grown.cumulative)
+    if grown is None:
+        return Quantiles()
+    return quantiles.quantiles(grown.bounds, grown.cumulative, _mean(grown))
 
 
 def _goodput(

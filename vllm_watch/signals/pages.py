@@ -29,7 +29,7 @@ WELL_ENTRIES_MIN = 3
 """Of history before the trouble: a minute, so that a prefill under way is not the norm."""
 
 ZERO_SHARE = 0.1
-"""What is unheld when all is well is the lowest tenth of the last hour: a leak's beginning, without the odd one."""
+"""What is unheld when all is healthy is the lowest tenth of the last hour: a leak's beginning, without the odd one."""
 
 RISE_FROM, RISE_TO = 0.25, 0.75
 """The rise is timed between these shares of what is unheld now."""

@@ -31,13 +31,23 @@ def quantile(q: float, bounds: Sequence[float], counts: Sequence[float]) -> floa
     return lower + (bound - lower) * ((rank - below) / inside) if inside > 0 else bound
 
 
-def quantiles(bounds: Sequence[float], counts: Sequence[float]) -> Quantiles:
-    """The three quantiles that are shown."""
-    return Quantiles(
-        quantile(0.5, bounds, counts),
-        quantile(0.95, bounds, counts),
-        quantile(0.99, bounds, counts),
-    )
+def quantiles(
+    bounds: Sequence[float], counts: Sequence[float], mean: float | None = None
+) -> Quantiles:
+    """The three quantiles that are shown.
+
+    One in the lowest bucket is never above `mean` / (1 - q): by Markov's inequality no more can lie beyond. Without
+    that a queue of no wait at all would read 285 ms, 95 % of the way to the bucket's bound.
+    """
+    first = bounds[0] if bounds and 0 < bounds[0] < inf else None
+
+    def bounded(q: float) -> float | None:
+        value = quantile(q, bounds, counts)
+        if value is None or first is None or mean is None or value > first:
+            return value
+        return min(value, max(0.0, mean) / (1.0 - q))
+
+    return Quantiles(bounded(0.5), bounded(0.95), bounded(0.99), first)
 
 
 def share_within(limit: float, bounds: Sequence[float], counts: Sequence[float]) -> float | None:

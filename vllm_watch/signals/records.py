@@ -14,6 +14,9 @@ class Quantiles:
     p50: float | None = None
     p95: float | None = None
     p99: float | None = None
+    first_bound: float | None = (
+        None  # of the lowest bucket: a quantile up to it is only known to be below it
+    )
 
 
 @record

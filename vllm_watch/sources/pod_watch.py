@@ -177,7 +177,7 @@ class PodWatch:
     def _no(self, answer: Answer) -> KubernetesError:
         if answer.status == _GONE:
             return KubernetesError("the list took too long", "it is asked again", sent=True)
-        remedy = "see whether the API server is well"
+        remedy = "see whether the API server is healthy"
         if answer.status in _RIGHTS:
             remedy = "give the service account the rights of docs/kubernetes.md"
         return KubernetesError(f"pods cannot be listed: {answer.said()}", remedy, sent=True)

@@ -88,7 +88,7 @@ class Discovery:
 
     @property
     def problems(self) -> Mapping[str, str]:
-        """What is wrong now, in words, by file or host name; empty when all is well."""
+        """What is wrong now, in words, by file or host name; empty when all is healthy."""
         return self._problems
 
     @property

@@ -11,6 +11,12 @@ UNKNOWN = "unknown"
 CURES = "A restart is known to cure this."
 
 
+def runbook_path(page: str) -> str:
+    """Where a daemon serves a runbook of docs/, below the address of its page."""
+    path, hash_, anchor = page.partition("#")
+    return f"runbooks/{path.rpartition('/')[2].removesuffix('.md')}{hash_}{anchor}"
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
     """How one cause of a kind is told."""
@@ -55,6 +61,11 @@ class Story:
     def restart_of(self, cause: str, *, advised: bool) -> str:
         """Whether a restart helps; never more than is known."""
         return CURES if advised else self._cause(cause).restart or self.restart
+
+    @property
+    def runbook_path(self) -> str:
+        """Where a daemon serves its runbook, below the address of its page."""
+        return runbook_path(self.runbook)
 
     def _cause(self, cause: str) -> Cause:
         known = self.causes.get(cause)

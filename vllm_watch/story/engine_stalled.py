@@ -11,8 +11,8 @@ STORY = Story(
     "restart it if a restart is advised.",
     restart="No restart is advised yet: it may recover, or a GPU needs repair.",
     causes={
-        "hang": Cause("hang", "the engine core does not step"),
-        "admission_deadlock": Cause("admission deadlock", "the scheduler admits nothing"),
+        "hang": Cause("hang", "no scheduler step ends"),
+        "admission_deadlock": Cause("admission deadlock", "the scheduler admits no request"),
         "peer_wait": Cause(
             "waits for KV from another server",
             "its requests wait for KV from another server",

@@ -88,7 +88,7 @@ class Memory:
         now = time.time()
         for part in lost:
             cause = f"what was kept of {watch.target} cannot be used: {part}"
-            remedy = "It is left out, and learnt anew."
+            remedy = "It is left out, and learnt again."
             _log.warning("state_entry_lost", target=watch.target, cause=cause, remedy=remedy)
             if self._board.store is not None:
                 self._board.store.count("entry", cause, now)

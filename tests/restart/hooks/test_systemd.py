@@ -48,7 +48,7 @@ def hook(tools, **more):
 async def test_unit_begins_anew(machine, tmp_path):
     """A restart is done when systemd has begun another invocation, not when it took the request."""
     result = await hook(machine({}, seconds=0.7)).restart(CALL)
-    assert (result.outcome, result.text) == ("done", "systemd has started vllm.service anew")
+    assert (result.outcome, result.text) == ("done", "systemd has started vllm.service again")
     asked = (tmp_path / "bin/asked").read_text().splitlines()
     restarts = [line for line in asked if "restart" in line.split()]
     assert restarts == ["--system --no-pager restart --no-block --no-ask-password -- vllm.service"]
@@ -58,7 +58,7 @@ async def test_unit_that_does_not_begin_anew_is_uncertain(machine):
     """Taken and not carried out in time: it may still be."""
     result = await hook(machine({}), timeout_seconds=1.5).restart(CALL)
     assert result.outcome == "uncertain"
-    assert "has not begun anew within 1.5 s" in result.text
+    assert "has not begun again within 1.5 s" in result.text
 
 
 @pytest.mark.parametrize(

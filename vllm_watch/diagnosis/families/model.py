@@ -91,7 +91,7 @@ FAILURES = (
         slug=CONFIG,
         sentence="settings, the model's config.json and its weights contradict each other",
         why="A length, RoPE entry, shape or flag is not what the others imply; often the files are of another revision, or of another library version.",
-        fixes=(Fix("take the length that the model was made for: leave the flag out", "--max-model-len auto"), Fix("download config and weights anew, from one revision"), Fix("renew the library that reads them", "pip install -U vllm transformers")),
+        fixes=(Fix("take the length that the model was made for: leave the flag out", "--max-model-len auto"), Fix("download config and weights again, from one revision"), Fix("renew the library that reads them", "pip install -U vllm transformers")),
         deterministic=True,
     ),
 )  # fmt: skip

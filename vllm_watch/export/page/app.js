@@ -13,15 +13,15 @@ import { Heard, say } from "./say.js";
 import { Target } from "./target.js";
 import { cutOff, verdict } from "./verdict.js";
 import { troubles, Watcher } from "./watcher.js";
-import { learn, OF_THE_WATCHER, RESOLUTIONS, shownState } from "./words.js";
+import { learn, OF_THE_WATCHER, RESOLUTIONS, severityOf, shownState } from "./words.js";
 
 const OPEN_UP_TO = 2; // so few targets are shown opened: there is room, and nothing to choose from
 const HIDDEN_MS = 1000; // a tab in the background still says on its title what is wrong
 const HELD_MS = 2000; // a button that is held for longer is no click
 const RELOAD_MS = 60000; // a page that has just loaded itself anew does not do so again: behind a balancer two versions may take turns
 
-const PAUSE = { path: "api/v1/pause", title: "Pause all restarts?", text: "Nothing that this watcher watches is restarted, a person's request included, until the time is over or somebody resumes.", reason: true, minutes: null, act: "Pause" };
-const RESUME = { path: "api/v1/resume", title: "Resume restarts?", text: "The pause ends, and what did not help may be tried again.", reason: "optional", act: "Resume" };
+const PAUSE = { path: "api/v1/pause", title: "Pause all restarts?", text: "No target of this watcher is restarted, not even by hand, until the time is up or someone resumes.", reason: true, minutes: null, act: "Pause" };
+const RESUME = { path: "api/v1/resume", title: "Resume restarts?", text: "The pause ends, and a restart that did not help may be retried.", reason: "optional", act: "Resume" };
 
 const $ = (id) => document.getElementById(id);
 
@@ -41,7 +41,7 @@ class Page {
     this.connection = "connecting";
     this.heldSince = null; // when a pointer's button went down, by our own steady clock
     this.updated = null; // when news came last, by our own steady clock
-    this.before = { text: "Looking …", count: 0 }; // the last verdict
+    this.before = { text: "Loading …", count: 0 }; // the last verdict
     this.changed = new Set(); // targets with new results
     this.told = new Set(); // targets with news of incidents
     this.sight = new IntersectionObserver((entries) => this.seen(entries), { rootMargin: "200px" });
@@ -117,7 +117,7 @@ class Page {
       }
       for (const row of this.targets.values()) row.reload();
       if (first && this.targets.size <= OPEN_UP_TO) for (const row of this.targets.values()) row.element.open = true;
-      this.follow();
+      this.following = first; // once, when all is drawn
     });
   }
 
@@ -180,7 +180,7 @@ class Page {
     const trouble = plans.find((plan) => plan.journal_trouble)?.journal_trouble;
     const ends = paused?.until_timestamp_seconds ?? null;
     const said = [
-      paused && `Restarts are paused by ${paused.actor} ${ends === null ? "until somebody resumes" : `until ${format.moment(ends, now)}`}: ${paused.reason}`,
+      paused && `Restarts are paused by ${paused.actor} ${ends === null ? "until someone resumes" : `until ${format.moment(ends, now)}`}: ${paused.reason}`,
       trouble && `Nothing is restarted: ${trouble}`,
     ].filter(Boolean).join(" · ");
     $("restarts").hidden = !said;
@@ -237,6 +237,9 @@ class Page {
     follow(this);
     this.tick();
     if (this.watcher) performance.mark("vllm-watch-drawn");
+    if (!this.following) return;
+    this.following = false;
+    this.follow();
   }
 
   /** Is anything wrong? In one sentence, and a second that names it. */
@@ -269,7 +272,7 @@ class Page {
     this.greeted = true;
     if (lost !== Boolean(this.toldLost)) say(lost ? "Disconnected from the watcher." : "Connected to the watcher again.");
     this.toldLost = lost;
-    this.heard.follow(this.incidents.open, (incident) => `${incident.severity}: ${nameOf(incident)} ${incident.says}.`, (id) => {
+    this.heard.follow(this.incidents.open, (incident) => `${severityOf(incident).word}: ${nameOf(incident)} ${incident.says}.`, (id) => {
       const ended = this.incidents.known.get(id);
       return ended && `${nameOf(ended)}: ended, ${RESOLUTIONS[ended.resolution] ?? ended.resolution}.`;
     });
@@ -313,9 +316,13 @@ class Page {
     if (row.element.open) history.replaceState(null, "", `#${encodeURIComponent(row.element.id)}`);
   }
 
+  /** Go to what the address names: a target, an incident. */
   follow() {
-    const row = this.targets.get(nameIn(location.hash));
-    if (row) row.element.open = true;
+    const place = decoded(location.hash.slice(1));
+    if (place.startsWith("incident-")) this.incidents.show(place.slice("incident-".length), this.now());
+    else if (place.startsWith("target-host:")) $("gpus").scrollIntoView();
+    else if (place === `target-${OF_THE_WATCHER}`) $("incidents").scrollIntoView();
+    else if (place.startsWith("target-")) this.show(place.slice("target-".length));
   }
 
   /** A link to a target's row. */
@@ -352,10 +359,10 @@ class Page {
   }
 }
 
-/** The target that an address names, if any; what nobody can decode names none. */
-function nameIn(hash) {
+/** What an address says; what nobody can decode says nothing. */
+function decoded(text) {
   try {
-    return decodeURIComponent(hash.slice(1)).replace(/^target-/, "");
+    return decodeURIComponent(text);
   } catch {
     return "";
   }

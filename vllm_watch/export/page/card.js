@@ -3,10 +3,11 @@
 import { ChartSet } from "./engine.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
+import { copyButton, Links, permalink } from "./links.js";
 import { Recording } from "./recording.js";
 import { Plan } from "./restart.js";
 import { Witnesses } from "./witnesses.js";
-import { evidenceName, isRecovering, OF_THE_WATCHER, restartSign, standingOf, storyOf } from "./words.js";
+import { evidenceName, isRecovering, OF_THE_WATCHER, restartSign, runbookLink, runbookOf, standingOf, storyOf } from "./words.js";
 
 export class Card {
   constructor(incident, page, { where = "" } = {}) {
@@ -28,22 +29,23 @@ export class Card {
     this.step = h("span");
     this.first = firstStep(this.step);
     this.count = h("span");
-    this.for = new Evidence("What speaks for it", "Nothing was noted.");
-    this.against = new Evidence("What speaks against it", "Nothing was found that does.");
+    this.for = new Evidence("Evidence", "No evidence recorded.");
+    this.against = new Evidence("Contradicting evidence", "No contradicting evidence.");
     this.witnesses = new Witnesses();
     this.charts = charts.length && !this.own ? new ChartSet(charts) : null;
     this.evidence = h("details", { class: "evidence" }, h("summary", {}, this.count),
       h("div", { class: "evidence-lists" }, this.for.element, this.against.element),
-      this.own ? null : h("section", { class: "said" }, h("h4", {}, "What each witness says now"), this.witnesses.element), this.charts?.element);
+      this.own ? null : h("section", { class: "said" }, h("h4", {}, "What each source says now"), this.witnesses.element), this.charts?.element);
     this.evidence.addEventListener("toggle", () => this.page.schedule());
     this.restart = h("p", { class: "restart" });
     this.related = h("p", { class: "related" });
-    this.runbook = h("code");
+    this.runbook = runbookLink();
+    this.links = new Links();
     this.element = h("article", { class: "incident", id: `incident-${where}${id}`, "aria-labelledby": `title-${where}${id}`, tabindex: "-1" },
       h("header", {}, this.badge, this.title, h("p", { class: "incident-where" }, this.who, this.engine), h("p", { class: "incident-time" }, this.age, this.since)),
       h("div", { class: "incident-body" }, this.recovery, this.summary, this.meanwhile, this.worst, this.first, this.plan.element, this.evidence, this.related,
-        h("footer", {}, this.restart, ofGpus ? h("p", {}, h("a", { href: "#gpus" }, "Who holds the GPUs")) : null,
-          this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, "Runbook ", this.runbook))));
+        h("footer", {}, this.restart, ofGpus ? h("p", {}, h("a", { href: "#gpus" }, "GPU memory holders")) : null,
+          this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, this.runbook, " · ", permalink(id)), this.links.element, copyButton(() => this.incident))));
   }
 
   /** Does it need the lines of its target's charts? */
@@ -59,6 +61,7 @@ export class Card {
     this.drawRelated(incident, all);
     this.plan.draw(this.page.planOf(incident.target), incident.id, now);
     if (this.evidence.open) this.drawNow(incident, now);
+    if (!this.own) this.links.draw(this.page, incident.target, incident, now);
     this.tick(now);
   }
 
@@ -77,13 +80,13 @@ export class Card {
     for (const [element, shown] of [[this.recovery, recovering], [this.meanwhile, incident.meanwhile], [this.first, !recovering], [this.restart, !recovering], [this.worst, this.worst.textContent]]) element.hidden = !shown;
     setText(this.step, incident.first_step);
     const { for: pro, against: contra } = incident.evidence;
-    setText(this.count, pro.length + contra.length ? `Evidence as of ${format.moment(incident.updated_timestamp_seconds, now)}: ${pro.length} for, ${contra.length} against` : "What is seen now");
+    setText(this.count, pro.length + contra.length ? `Evidence as of ${format.moment(incident.updated_timestamp_seconds, now)}: ${pro.length} for, ${contra.length} against` : "Current state");
     this.for.draw(pro);
     this.against.draw(contra);
     this.for.element.parentElement.hidden = pro.length + contra.length === 0;
     this.restart.replaceChildren(icon(restartSign(incident)), incident.restart_outcome);
     setAttribute(this.restart, "data-tone", incident.restart_advised ? "info" : "quiet");
-    setText(this.runbook, incident.runbook);
+    setAttribute(this.runbook, "href", runbookOf(incident));
     setText(this.since, incident.opened_timestamp_seconds === null ? "since before the watcher started" : `since ${format.moment(incident.began_timestamp_seconds ?? incident.opened_timestamp_seconds, now)}${incident.times > 1 ? `, ${incident.times} times within an hour` : ""}`);
   }
 
@@ -105,7 +108,7 @@ export class Card {
     const others = related.map((id) => all.known.get(id)).filter(Boolean);
     this.related.hidden = others.length === 0;
     keyed(this.related, others, ({ id }) => id, () => h("span"),
-      (element, other) => setText(element, `Belongs together with: ${other.title}${other.state === "open" ? "" : " (ended)"}`));
+      (element, other) => setText(element, `Related: ${other.title}${other.state === "open" ? "" : " (ended)"}`));
   }
 
   tick(now) {
@@ -122,7 +125,7 @@ function worstOf({ worst, updated_timestamp_seconds: t }, now) {
 }
 
 /** The line that says what to do first. */
-export const firstStep = (text) => h("p", { class: "first-step" }, h("strong", {}, "First: "), text);
+export const firstStep = (text) => h("p", { class: "first-step" }, h("strong", {}, "Do: "), text);
 
 /** One side of the evidence: each number in words, and beside it what it would be if all were well. */
 class Evidence {
@@ -143,7 +146,7 @@ class Evidence {
       ({ text, value, expected }, [, item]) => {
         setText(text, item.text || evidenceName(item.name));
         setText(value, item.value === item.text ? "" : format.unit(item.value, item.unit));
-        setText(expected, item.expected === null ? "" : `expected ${format.unit(item.expected, item.unit)}`);
+        setText(expected, item.expected === null || item.expected === 0 ? "" : `expected ${format.unit(item.expected, item.unit)}`);
       });
   }
 }

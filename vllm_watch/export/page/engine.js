@@ -2,7 +2,7 @@
 
 import { Chart, Charts, Line } from "./chart.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
-import { seconds } from "./format.js";
+import { quantile } from "./format.js";
 import { say } from "./say.js";
 import { CHARTED, LATENCIES, LISTED } from "./signals.js";
 import { toneOf } from "./words.js";
@@ -70,8 +70,8 @@ export class Engine {
     }
     setText(this.sentence, signals.state_text);
     for (const { read, cells } of this.latencies) {
-      const { p50, p95, p99 } = read(signals);
-      [p50, p95, p99].forEach((value, i) => setText(cells[i], seconds(value)));
+      const { p50, p95, p99, first_bound: first } = read(signals);
+      [p50, p95, p99].forEach((value, i) => setText(cells[i], quantile(value, first)));
     }
     facts(this.list, LISTED.filter(([, , when]) => !when || when(signals)).map(([title, say]) => [title, say(signals, now)]));
   }

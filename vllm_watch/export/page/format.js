@@ -50,6 +50,9 @@ export function seconds(value) {
 
 const digits = (value) => (Math.abs(value) >= 100 ? value.toFixed(0) : Math.abs(value) >= 10 ? trim(value, 1) : trim(value, 2));
 
+/** A quantile; one in the histogram's lowest bucket is only known to be below its bound. */
+export const quantile = (value, firstBound) => (known(value) && known(firstBound) && value <= firstBound ? `<${THIN}${seconds(firstBound)}` : seconds(value));
+
 /** How long something has been: whole seconds, then the two largest units. */
 export function age(value) {
   if (!known(value)) return UNKNOWN;

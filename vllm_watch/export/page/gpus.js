@@ -14,14 +14,14 @@ export function troubles(reading) {
   const found = [];
   for (const gpu of reading.gpus ?? []) {
     if (gpu.lost) found.push(`GPU ${gpu.index} fell off the bus`);
-    if (gpu.remapped_rows_failed) found.push(`GPU ${gpu.index} has memory that cannot be repaired`);
+    if (gpu.remapped_rows_failed) found.push(`GPU ${gpu.index} has unrecoverable memory errors`);
   }
   return found;
 }
 
 /** The sentence beside the heading. */
 export function note(reading, now) {
-  if (!reading) return "not looked at yet";
+  if (!reading) return "not scraped yet";
   if (reading.status === "no_driver") return "no GPU driver on this host";
   if (reading.status !== "ok") return `${troubles(reading).join("; ")}. ${reading.text}`;
   const parts = [reading.driver_version ? `driver ${reading.driver_version}` : null, `looked at ${format.ago(now - reading.t)}`];
@@ -84,7 +84,7 @@ class Gpu {
     const rest = gpu.unaccounted;
     this.unaccounted.hidden = rest?.verdict !== "stale";
     setText(this.unaccounted, rest?.verdict === "stale" ? `Stale: ${reasonText(rest)}` : "");
-    setText(this.nobody, gpu.processes === null ? "Who holds its memory is unknown." : "No process holds its memory.");
+    setText(this.nobody, gpu.processes === null ? "Memory holders unknown." : "No process holds memory.");
     keyed(this.rows, processes, ({ pid }) => pid, (process) => new Holder(process),
       (row, process) => row.draw(process, shadeOf(processes.indexOf(process)), now));
   }
@@ -127,7 +127,7 @@ class Holder {
 /** Why it is called so, and what to do. */
 function reasonText({ evidence, remedy }) {
   const why = evidence.join("; ");
-  return remedy ? `${why}. To do: ${remedy}` : why;
+  return remedy ? `${why}. Do: ${remedy}` : why;
 }
 
 function memoryText({ memory_total_bytes: total, memory_used_bytes: used, processes }, parts) {
@@ -135,7 +135,7 @@ function memoryText({ memory_total_bytes: total, memory_used_bytes: used, proces
   const share = total === null ? "" : ` · ${format.ratio(used / total)}`;
   const rest = parts.find(({ key }) => key === "rest");
   const hidden = processes?.some((process) => process.used_bytes === null) ?? true;
-  const whose = rest && rest.bytes > used / 1000 ? ` · ${format.bytes(rest.bytes)} ${hidden ? "not told apart by process" : "held by no listed process"}` : "";
+  const whose = rest && rest.bytes > used / 1000 ? ` · ${format.bytes(rest.bytes)} ${hidden ? "not known per process" : "held by unlisted processes"}` : "";
   return `${format.bytes(used)} of ${format.bytes(total)} in use${share}${whose}`;
 }
 
@@ -149,7 +149,7 @@ function segments(gpu) {
     title: `${process.name ?? "process"} (pid ${process.pid}) ${format.bytes(process.used_bytes)}`,
   }]));
   const rest = gpu.memory_used_bytes - parts.reduce((sum, part) => sum + part.bytes, 0);
-  if (rest > 0) parts.push({ key: "rest", bytes: rest, shade: "rest", title: `held by no listed process ${format.bytes(rest)}` });
+  if (rest > 0) parts.push({ key: "rest", bytes: rest, shade: "rest", title: `held by unlisted processes ${format.bytes(rest)}` });
   if (gpu.memory_reserved_bytes) {
     parts.push({ key: "reserved", bytes: gpu.memory_reserved_bytes, shade: "reserved", title: `reserved by the driver ${format.bytes(gpu.memory_reserved_bytes)}` });
   }
@@ -160,14 +160,14 @@ function metersOf(gpu) {
   const clock = gpu.sm_clock_hz === null ? format.UNKNOWN : `${format.number(gpu.sm_clock_hz / 1e9)}\u202fGHz`;
   const power = gpu.power_watts === null ? format.UNKNOWN : `${format.number(Math.round(gpu.power_watts))}\u202fW`;
   const heat = gpu.temperature_celsius === null ? format.UNKNOWN : `${format.number(Math.round(gpu.temperature_celsius))}\u202f°C`;
-  return [["busy", format.ratio(gpu.utilization_ratio)], ["heat", heat], ["power", power], ["clock", clock]];
+  return [["util", format.ratio(gpu.utilization_ratio)], ["temp", heat], ["power", power], ["SM clock", clock]];
 }
 
 /** What is out of the ordinary. */
 function chipsOf(gpu) {
   const chips = [];
   if (gpu.lost) chips.push(["lost: fell off the bus", "bad"]);
-  if (gpu.stale_bytes) chips.push([`${format.bytes(gpu.stale_bytes)} held by what is stale`, "warn"]);
+  if (gpu.stale_bytes) chips.push([`${format.bytes(gpu.stale_bytes)} held by stale processes`, "warn"]);
   for (const reason of gpu.throttle_reasons ?? []) {
     if (HOT.has(reason)) chips.push([`slowed: ${reason.replaceAll("_", " ")}`, "warn"]);
     else if (reason === "sw_power_cap") chips.push(["at its power cap", "quiet"]);
@@ -175,6 +175,6 @@ function chipsOf(gpu) {
   for (const [code, times] of Object.entries(gpu.xid_errors_total ?? {})) chips.push([`Xid ${code} · ${times}×`, "bad"]);
   if (gpu.ecc_uncorrected) chips.push([`${format.count(gpu.ecc_uncorrected)} uncorrected memory errors`, "bad"]);
   if (gpu.remapped_rows_failed) chips.push(["row remapping failed", "bad"]);
-  else if (gpu.remapped_rows_pending) chips.push(["rows wait to be remapped: reset the GPU", "warn"]);
+  else if (gpu.remapped_rows_pending) chips.push(["rows pending remap: reset the GPU", "warn"]);
   return chips;
 }

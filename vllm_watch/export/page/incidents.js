@@ -119,6 +119,20 @@ export class Incidents {
     return this.cards.has(id);
   }
 
+  /** Bring an incident into view, its evidence shown, wherever it stands. */
+  show(id, now) {
+    const incident = this.known.get(id);
+    if (!incident) return;
+    this[incident.state === "open" ? "all" : "allEnded"] = true;
+    this.draw(now);
+    const card = this.cards.get(id);
+    if (card) card.evidence.open = true;
+    const storm = [...this.storms.values()].find(({ members }) => members.includes(incident));
+    const element = card?.element ?? storm?.element ?? $(`incident-${id}`);
+    element?.scrollIntoView({ block: "start" });
+    element?.focus({ preventScroll: true });
+  }
+
   drawHistory(now) {
     const shown = this.allEnded ? this.ended : this.ended.slice(0, HISTORY_AT_FIRST);
     $("history").hidden = this.ended.length === 0;

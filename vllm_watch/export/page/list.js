@@ -51,9 +51,9 @@ export class List {
     const shown = found.filter((row, i) => i < this.most || row.isOpen);
     arrange($("list"), shown.map((row) => row.element));
     const left = found.length - shown.length;
-    const ill = found.slice(this.most).filter((row) => places.get(row) < WELL).length;
+    const unwell = found.slice(this.most).filter((row) => places.get(row) < WELL).length;
     $("more").hidden = left === 0;
-    setText($("more"), `Show ${Math.min(left, ROWS_MORE)} more${left > ROWS_MORE ? ` of ${format.count(left)}` : ""}${ill ? `; ${format.count(ill)} of them need attention` : left === 1 ? " that is well" : " that are well"}`);
+    setText($("more"), `Show ${Math.min(left, ROWS_MORE)} more${left > ROWS_MORE ? ` of ${format.count(left)}` : ""}${unwell ? `; ${format.count(unwell)} of them need attention` : left === 1 ? " that is healthy" : " that are healthy"}`);
     $("empty").hidden = found.length > 0 || this.page.watcher === null;
     setText($("empty"), this.rows.size ? "No target matches." : this.page.watcher?.nothing_watched ?? "No target is watched. Start with --target HOST:8000, or name them in the configuration.");
     $("columns-head").hidden = shown.length === 0;

@@ -62,8 +62,8 @@ class Dialog {
     setText(this.title, wish.title);
     setText(this.text, wish.text);
     setText(this.act, wish.act);
-    setText(this.reasonTitle, wish.reason === "optional" ? "Reason, if you like (it stands in the journal)" : "Reason (it stands in the journal)");
-    setText(this.minutesTitle, wish.minutes === null ? "Minutes (none: until somebody resumes)" : "Minutes");
+    setText(this.reasonTitle, wish.reason === "optional" ? "Reason (optional; written to the journal)" : "Reason (written to the journal)");
+    setText(this.minutesTitle, wish.minutes === null ? "Minutes (none: until someone resumes)" : "Minutes");
     this.reason.value = "";
     this.minutes.value = wish.minutes ?? "";
     this.token.value = "";
@@ -83,7 +83,7 @@ class Dialog {
     this.over = true;
     this.act.disabled = true;
     const how = incident ? ` (${RESOLUTIONS[incident.resolution] ?? incident.resolution})` : "";
-    this.tell(`This incident has ended meanwhile${how}: there is nothing left to ask for.`);
+    this.tell(`This incident has ended meanwhile${how}: nothing to approve.`);
     setText(this.cancel, "Close");
     this.cancel.focus();
   }
@@ -100,7 +100,7 @@ class Dialog {
     if (token === "") token = this.token.value.trim();
     const reason = this.reason.value.trim();
     if (token === "" || (wish.reason === true && reason === "")) {
-      this.tell(token === "" ? "This needs a token: one that api.tokens of the configuration names." : "Say why: it stands in the journal.");
+      this.tell(token === "" ? "A token is needed: one of api.tokens in the configuration." : "Give a reason: it is written to the journal.");
       return;
     }
     const body = {};
@@ -119,7 +119,7 @@ class Dialog {
     if (status === 200 || status === 202) {
       this.element.close();
       say(said.text ?? "Done.");
-    } else this.tell([said.error ?? `It answered with HTTP ${status}.`, ...others(said.gates), said.remedy].filter(Boolean).join(" – "));
+    } else this.tell([said.error ?? `The watcher answered HTTP ${status}.`, ...others(said.gates), said.remedy].filter(Boolean).join(" – "));
   }
 
   tell(text) {
@@ -140,6 +140,6 @@ async function post(path, body) {
     });
     return { status: answer.status, said: await answer.json() };
   } catch {
-    return { status: 0, said: { error: "There was no answer: whether it was done stands in the journal" } };
+    return { status: 0, said: { error: "No answer: the journal says whether it was done" } };
   }
 }

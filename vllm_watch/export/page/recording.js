@@ -9,7 +9,7 @@ export class Recording {
   constructor(target) {
     const path = `api/v1/recording?target=${encodeURIComponent(target)}&minutes=${MINUTES}`;
     this.file = `${target.replace(/[^\w.-]/g, "_")}.jsonl.gz`;
-    this.link = h("a", { class: "recording-link", href: path, download: this.file }, `Save its recording (last ${MINUTES} min)`);
+    this.link = h("a", { class: "recording-link", href: path, download: this.file }, `Download recording (last ${MINUTES} min)`);
     this.said = h("span", { class: "recording-said", role: "alert" });
     this.element = h("p", { class: "recording" }, this.link, " ", this.said);
     this.link.addEventListener("click", (event) => {
@@ -26,7 +26,7 @@ export class Recording {
       if (answer.ok) keep(await answer.blob(), this.file);
       else setText(this.said, await reasonOf(answer));
     } catch {
-      setText(this.said, "The watcher did not send it: ask again.");
+      setText(this.said, "Download failed: try again.");
     }
     this.busy = false;
   }
@@ -37,7 +37,7 @@ async function reasonOf(answer) {
     const { error, remedy } = await answer.json();
     return [error, remedy].filter(Boolean).join(". ");
   } catch {
-    return `It answered with HTTP ${answer.status}.`;
+    return `The watcher answered HTTP ${answer.status}.`;
   }
 }
 

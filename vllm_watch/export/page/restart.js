@@ -15,13 +15,13 @@ export const endOf = (state) => [SIGNS[state] ?? "warn", endedWords(state)];
 export const toneOfSign = (sign) => (sign === "again" ? "info" : sign);
 
 /** When a gate will be asked again, unless it says so itself. */
-const until = ({ text, until_timestamp_seconds: t }, now) => (t === null || /:\d\dZ/.test(text) ? "" : ` Asked again ${format.moment(t, now)}.`);
+const until = ({ text, until_timestamp_seconds: t }, now) => (t === null || /:\d\dZ/.test(text) ? "" : ` Checked again ${format.moment(t, now)}.`);
 const ended = (text) => (/[.!?]$/.test(text) ? text : `${text}.`);
 
 /** One line for an attempt that ended. */
 function past({ state, text, ended_timestamp_seconds: t, payoff_ratio: payoff }, now) {
   const [tone, words] = endOf(state);
-  const gave = payoff === null ? "" : payoff > 0 ? ` It gave back ${format.ratio(payoff)} of its fresh throughput.` : " It gave no throughput back.";
+  const gave = payoff === null ? "" : payoff > 0 ? ` It recovered ${format.ratio(payoff)} of baseline throughput.` : " It recovered no throughput.";
   const why = state === "dry_run" || !text ? "" : ` (${text})`;
   return { sign: tone, tone: toneOfSign(tone), text: `${state === "dry_run" ? "A restart" : "The last restart"}${t === null ? "" : `, ${format.moment(t, now)},`} ${words}${why}.${gave}` };
 }
@@ -29,7 +29,7 @@ function past({ state, text, ended_timestamp_seconds: t, payoff_ratio: payoff },
 /** One line for a wish, and one for each further gate that refuses. */
 function wished(wish, incident, now) {
   const who = wish.trigger === "incident" && incident === null ? "for its incident" : TRIGGERS[wish.trigger] ?? wish.trigger;
-  if (wish.verdict === "approve") return [{ sign: "warn", tone: "warn", text: `A restart ${who} waits for a person's yes.` }];
+  if (wish.verdict === "approve") return [{ sign: "warn", tone: "warn", text: `A restart ${who} waits for approval.` }];
   const more = wish.gates.slice(1).map((gate) => ({ sign: "quiet", tone: "quiet", text: `Also: ${ended(gate.text)}${until(gate, now)}` }));
   const approved = wish.approved_by === null ? "" : ` (approved by ${wish.approved_by})`;
   return [{ sign: "info", tone: "quiet", text: `No restart ${who} now${approved}: ${ended(wish.text)}${until(wish, now)}` }, ...more];
@@ -90,17 +90,17 @@ export class Plan {
     const wish = incident === null ? null : plan.waiting.find(({ incident_id: id }) => id === incident);
     if (wish && wish.approved_by === null && !plan.under_way) {
       offers.push({ key: `approve ${incident}`, text: "Approve the restart", wish: {
-        path: `${path}/approve`, incident, title: `Restart ${this.target}?`, text: `It is restarted with the hook ${plan.hook}, if every other gate agrees.`, act: "Restart it" } });
+        path: `${path}/approve`, incident, title: `Restart ${this.target}?`, text: `It is restarted with the hook ${plan.hook} if every other check passes.`, act: "Restart it" } });
       offers.push({ key: `silence ${incident}`, text: "Silence", wish: {
-        path: `${path}/silence`, incident, title: "No restart for this incident", text: "It stays open; it only restarts nothing, for so long.", reason: true, minutes: 60, act: "Silence" } });
+        path: `${path}/silence`, incident, title: "No restart for this incident", text: "It stays open; it restarts nothing until then.", reason: true, minutes: 60, act: "Silence" } });
     }
     if (incident === null && !plan.under_way) {
-      offers.push({ key: "restart", text: "Restart it …", wish: {
-        path: `api/v1/targets/${encodeURIComponent(this.target)}/restart`, title: `Restart ${this.target}?`, text: `The guard is asked as for every restart: it refuses with its reasons, or restarts it with the hook ${plan.hook} now.`, reason: true, act: "Restart it" } });
+      offers.push({ key: "restart", text: "Restart …", wish: {
+        path: `api/v1/targets/${encodeURIComponent(this.target)}/restart`, title: `Restart ${this.target}?`, text: `Every check runs first: it is refused with the reasons, or restarted with the hook ${plan.hook} now.`, reason: true, act: "Restart it" } });
     }
     if (plan.breaker) {
-      offers.push({ key: "resume", text: "Let it be tried again", wish: {
-        path: "api/v1/resume", title: "Close every breaker?", text: "What did not help may be tried again, on every target of this watcher. A pause ends, too.", reason: "optional", act: "Resume" } });
+      offers.push({ key: "resume", text: "Allow a retry", wish: {
+        path: "api/v1/resume", title: "Reset every breaker?", text: "Restarts that did not help may be retried, on every target of this watcher. A pause ends, too.", reason: "optional", act: "Resume" } });
     }
     return offers;
   }
@@ -115,7 +115,7 @@ export function planFacts(plan, now) {
     ["Restarts left", left === null ? format.UNKNOWN : String(left)],
     ["Next on schedule", plan.next_scheduled_timestamp_seconds === null ? "none" : format.moment(plan.next_scheduled_timestamp_seconds, now)],
     ["Last payoff", plan.payoff_ratio === null ? format.UNKNOWN : format.ratio(plan.payoff_ratio)],
-    ["Readiness gate", plan.draining ? "says no: requests finish" : "says yes"],
-    ...(plan.breaker ? [["Breaker", "open: a person must decide"]] : []),
+    ["Readiness gate", plan.draining ? "closed: requests finish" : "open"],
+    ...(plan.breaker ? [["Breaker", "open: needs a person"]] : []),
   ];
 }

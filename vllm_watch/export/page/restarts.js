@@ -55,7 +55,7 @@ export class Restarts {
     keyed(this.list, past, ({ attempt }) => attempt.id, ({ name, attempt }) => {
       const [tone, words] = endOf(attempt.state);
       const when = h("span", { class: "attempt-when" });
-      const gave = attempt.payoff_ratio === null ? "" : `gave back ${format.ratio(attempt.payoff_ratio)} of its fresh throughput`;
+      const gave = attempt.payoff_ratio === null ? "" : `recovered ${format.ratio(attempt.payoff_ratio)} of baseline throughput`;
       const why = [attempt.state === "dry_run" ? attempt.reason : attempt.text, attempt.trigger === "manual" ? `asked by ${attempt.actor}` : TRIGGERS[attempt.trigger] ?? attempt.trigger, gave].filter(Boolean).join(" · ");
       return { when, t: attempt.ended_timestamp_seconds, element: h("li", { class: "attempt" }, h("span", { class: "attempt-sign", "data-tone": toneOfSign(tone) }, icon(tone)),
         h("div", {}, h("p", {}, this.page.linkTo(name), " ", h("strong", {}, words)), h("p", { class: "attempt-why" }, format.brief(why))), when) };

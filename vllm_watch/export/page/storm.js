@@ -3,7 +3,7 @@
 import { firstStep } from "./card.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
-import { isRecovering, restartSign, standingOf, STORM_FROM } from "./words.js";
+import { isRecovering, restartSign, runbookLink, runbookOf, standingOf, STORM_FROM } from "./words.js";
 
 const NAMED = 5;
 
@@ -31,12 +31,14 @@ export class Storm {
     this.since = h("span", { class: "since" });
     this.summary = h("p", { class: "incident-summary" });
     this.names = h("ul", { class: "storm-names" });
-    const list = h("button", { type: "button", class: "act" }, "List them below");
+    this.runbook = runbookLink();
+    setAttribute(this.runbook, "href", runbookOf(first));
+    const list = h("button", { type: "button", class: "act" }, "Filter the list");
     list.addEventListener("click", () => page.list.find(first.title));
     this.element = h("article", { class: "incident storm", "aria-labelledby": id, tabindex: "-1", "data-tone": tone, "data-severity": first.severity },
       h("header", {}, h("span", { class: "severity", title: meaning }, icon(sign), word), this.title, h("p", { class: "incident-where" }, this.count), h("p", { class: "incident-time" }, this.age, this.since)),
       h("div", { class: "incident-body" }, this.summary, firstStep(first.first_step), this.names,
-        h("footer", {}, list, h("p", { class: "restart", "data-tone": "quiet" }, icon(restartSign(first)), first.restart_outcome), h("p", { class: "runbook" }, "Runbook ", h("code", {}, first.runbook)))));
+        h("footer", {}, list, h("p", { class: "restart", "data-tone": "quiet" }, icon(restartSign(first)), first.restart_outcome), h("p", { class: "runbook" }, this.runbook))));
   }
 
   /** `members` come with the newest first. */
@@ -49,7 +51,7 @@ export class Storm {
     const times = members.map(({ opened_timestamp_seconds: t }) => t).filter((t) => t !== null);
     this.first = times.length ? Math.min(...times) : null;
     setText(this.since, this.first === null ? "since before the watcher started" : `the first at ${format.moment(this.first, now)}, the last at ${format.moment(Math.max(...times), now)}`);
-    setText(this.summary, `The last one: ${members[0].summary}`);
+    setText(this.summary, `Latest: ${members[0].summary}`);
     const named = [...targets].slice(0, NAMED);
     keyed(this.names, named, (name) => name, (name) => h("li", {}, this.page.linkTo(name, "incident-target")), () => undefined);
     setAttribute(this.names, "data-more", targets.size > NAMED ? `and ${targets.size - NAMED} more` : "");

@@ -5,6 +5,7 @@ import { Line, Spark } from "./chart.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import { Engine, facts, Lines } from "./engine.js";
 import * as format from "./format.js";
+import { Links } from "./links.js";
 import { history } from "./live.js";
 import { Recording } from "./recording.js";
 import { Plan, planFacts } from "./restart.js";
@@ -205,6 +206,7 @@ class Body {
     this.callout = h("p", { class: "callout", hidden: "" });
     this.cases = h("div", { class: "cases" });
     this.witnesses = new Witnesses();
+    this.links = new Links();
     this.identity = h("dl", { class: "facts identity" });
     this.engineList = h("div", { class: "engines" });
     this.sources = h("tbody");
@@ -214,11 +216,11 @@ class Body {
     this.planFacts = h("dl", { class: "facts" });
     this.advice = h("ul", { class: "blind advice", hidden: "" });
     this.element = h("div", { class: "target-body" }, this.callout, this.cases, this.blind,
-      h("h4", {}, "What each witness says"), this.witnesses.element, this.engineList, this.advice,
+      h("h4", {}, "What each source says"), this.witnesses.element, this.engineList, this.advice,
       this.planTitle, this.plan.element, this.planFacts, h("h4", {}, "Recording"), new Recording(row.name).element,
-      h("h4", {}, "Identity"), this.identity, h("h4", {}, "What the watcher asks"),
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `What the watcher asks of ${row.name}` }, h("table", { class: "sources" },
-        h("thead", {}, h("tr", {}, ...["asked for", "last answer", "last good", "took", "asked", "failed"].map((t) => h("th", { scope: "col" }, t)))),
+      h("h4", {}, "Identity"), this.links.element, this.identity, h("h4", {}, "Scrape sources"),
+      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Scrape sources of ${row.name}` }, h("table", { class: "sources" },
+        h("thead", {}, h("tr", {}, ...["source", "last result", "last success", "duration", "calls", "failures"].map((t) => h("th", { scope: "col" }, t)))),
         this.sources)));
   }
 
@@ -237,6 +239,7 @@ class Body {
     this.planFacts.hidden = this.planTitle.hidden;
     this.plan.draw(this.planTitle.hidden ? null : restart, null, now);
     facts(this.planFacts, this.planTitle.hidden ? [] : planFacts(restart, now));
+    this.links.draw(this.row.page, this.row.name, null, now);
     facts(this.identity, identityOf(data, now));
     this.drawSources(data, now);
   }
@@ -271,7 +274,7 @@ class Body {
     this.blind.hidden = !lines.length;
     keyed(this.blind, lines, ([slug]) => slug, () => ({ element: h("li") }), ({ element }, [slug, { state, text }]) => {
       setAttribute(element, "data-tone", state === "blind" ? "warn" : "quiet");
-      setText(element, `${slug.replaceAll("_", " ")} ${state === "blind" ? "is blind" : "sees in part"}: ${text}`);
+      setText(element, `${slug.replaceAll("_", " ")} ${state === "blind" ? "is blind" : "has partial data"}: ${text}`);
     });
   }
 
@@ -332,14 +335,14 @@ function identityOf(data, now) {
   const rows = [
     ["Address", data.url], ["Group", data.group], ["Namespace", data.namespace], ["Pod", data.pod], ["Node", data.node],
     ["vLLM", [signals?.version, signals?.engine_kind].filter(Boolean).join(", engine ")],
-    ["Looked at", `every ${format.seconds(data.interval_seconds)}${signals ? `, ${format.ago(now - signals.t)}` : ", not yet"}`],
+    ["Scraped", `every ${format.seconds(data.interval_seconds)}${signals ? `, ${format.ago(now - signals.t)}` : ", not yet"}`],
   ].filter(([title, text]) => text || title === "vLLM").map(([title, text]) => [title, format.text(text)]);
   if (!signals) return rows;
   return [...rows,
     ["/health", signals.health_status === null ? format.UNKNOWN : `HTTP ${signals.health_status}`],
-    ["Server process up", signals.process_start_time === null ? format.UNKNOWN : format.age(now - signals.process_start_time)],
-    ["Open files", format.count(signals.process_open_fds)],
-    ...(signals.unknown_families.length ? [["Metrics we do not know", signals.unknown_families.join(", ")]] : []),
+    ["Process uptime", signals.process_start_time === null ? format.UNKNOWN : format.age(now - signals.process_start_time)],
+    ["Open file descriptors", format.count(signals.process_open_fds)],
+    ...(signals.unknown_families.length ? [["Unknown metrics", signals.unknown_families.join(", ")]] : []),
   ];
 }
 

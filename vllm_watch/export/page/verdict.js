@@ -7,7 +7,7 @@ const NAMED = 3; // so many are named, the others counted
 
 /** Each: {tone, text, more, count}. `bad`: rows that need someone, the worst first; `own`: what the watcher says of itself. */
 export function verdict({ rows, bad, own, gpus, watcher }) {
-  if (!watcher) return { tone: "quiet", text: "Looking …", more: "", count: 0 };
+  if (!watcher) return { tone: "quiet", text: "Loading …", more: "", count: 0 };
   const told = [...own, ...gpus, ...named(bad)];
   const count = own.length + gpus.length + bad.length;
   if (count === 0) return { ...well(rows), count };
@@ -42,11 +42,11 @@ function well(rows) {
   if (rows.length === 0) return { tone: "quiet", text: "Nothing is watched", more: "" };
   const pending = rows.filter((row) => row.state === "waiting" || row.state === "starting");
   if (pending.length) {
-    const words = pending.length === 1 ? `${pending[0].name} is ${pending[0].state === "starting" ? "starting" : "not looked at yet"}.` : `${pending.length} of ${rows.length} are starting or not looked at yet.`;
+    const words = pending.length === 1 ? `${pending[0].name} is ${pending[0].state === "starting" ? "starting" : "not scraped yet"}.` : `${pending.length} of ${rows.length} are starting or not scraped yet.`;
     const all = pending.length === rows.length;
     return { tone: all ? "info" : "good", text: all ? "Waiting for the first results" : "No target needs attention", more: words };
   }
-  return { tone: "good", text: rows.length === 1 ? `${rows[0].name} is well` : `All ${rows.length} targets are well`, more: wellWords(rows) };
+  return { tone: "good", text: rows.length === 1 ? `${rows[0].name} is healthy` : `All ${rows.length} targets are healthy`, more: wellWords(rows) };
 }
 
 function wellWords(rows) {
@@ -58,6 +58,6 @@ function wellWords(rows) {
 
 /** What is said while the watcher does not answer: since when, and what was last known. */
 export function cutOff(before, silence) {
-  const age = silence === null ? "" : ` Its last word came ${format.ago(silence)}:`;
-  return { tone: "warn", text: "Disconnected from the watcher", more: `Nobody knows what is so now.${age}${age ? ` ${before.text}.` : ""} Trying to connect again.`, count: before.count };
+  const age = silence === null ? "" : ` Last update ${format.ago(silence)}:`;
+  return { tone: "warn", text: "Disconnected from the watcher", more: `The current state is unknown.${age}${age ? ` ${before.text}.` : ""} Reconnecting.`, count: before.count };
 }

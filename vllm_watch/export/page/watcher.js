@@ -20,16 +20,16 @@ export function troubles(watcher) {
 function factsOf(watcher, rows, silence, skew, now) {
   const stale = rows.filter((row) => row.state === "stale").length;
   const waiting = rows.filter((row) => row.state === "waiting").length;
-  const late = [stale && `${stale} not lately`, waiting && `${waiting} not yet`].filter(Boolean).join(", ");
+  const late = [stale && `${stale} stale`, waiting && `${waiting} not yet`].filter(Boolean).join(", ");
   const { store } = watcher;
   return [
-    ["Last word", silence === null ? "none yet" : format.ago(silence)],
+    ["Last update", silence === null ? "none yet" : format.ago(silence)],
     ["Up", format.age(watcher.uptime_seconds + now - watcher.t)],
-    ["Looks at targets", rows.length === 0 ? "none to look at" : `${rows.length - stale - waiting} of ${rows.length} in time${late ? ` · ${late}` : ""}`],
+    ["Targets scraped", rows.length === 0 ? "no targets" : `${rows.length - stale - waiting} of ${rows.length} in time${late ? ` · ${late}` : ""}`],
     ["Cannot judge", blindness(rows)],
     ...Object.entries(watcher.sources ?? {}).map(([name, source]) => [name === "nvml" ? "GPU driver" : name, sourceWords(source, now)]),
-    ["Remembers in", store ? `${store.folder}${store.last_success_timestamp_seconds === null ? "" : ` · written ${format.ago(now - store.last_success_timestamp_seconds)}`}` : "nothing: what it learnt ends with it (no state folder)"],
-    ["Restarts engines", watcher.restarts ? (watcher.restarts.journal_trouble ? "no: its journal cannot be used" : watcher.restarts.paused ? "paused" : "as each target says") : "never: not configured"],
+    ["State", store ? `${store.folder}${store.last_success_timestamp_seconds === null ? "" : ` · written ${format.ago(now - store.last_success_timestamp_seconds)}`}` : "not persisted; a restart forgets baselines (set --state-dir)"],
+    ["Restarts", watcher.restarts ? (watcher.restarts.journal_trouble ? "no: its journal cannot be used" : watcher.restarts.paused ? "paused" : "per target") : "off: not configured"],
     ...(Math.abs(skew) >= SKEW_SECONDS ? [["This browser's clock", `is ${format.age(Math.abs(skew))} ${skew > 0 ? "ahead of" : "behind"} the watcher's, which counts here`]] : []),
   ];
 }
@@ -41,13 +41,13 @@ function blindness(rows) {
     for (const [slug, { state }] of Object.entries(data.detectors ?? {})) if (state === "blind") counts.set(slug, (counts.get(slug) ?? 0) + 1);
   }
   const told = [...counts].map(([slug, times]) => `${slug.replaceAll("_", " ")} on ${times}`);
-  return told.length ? told.join(", ") : "nothing that is known of";
+  return told.length ? told.join(", ") : "none known";
 }
 
 function sourceWords({ outcome, duration_seconds: took, last_success_timestamp_seconds: good, errors }, now) {
   if (outcome === "no_driver") return "none on this host";
   const failed = Object.values(errors).reduce((sum, times) => sum + times, 0);
-  const last = outcome === "ok" ? `answers in ${format.seconds(took)}` : `${OUTCOMES[outcome] ?? outcome}; last good ${good === null ? "never" : format.ago(now - good)}`;
+  const last = outcome === "ok" ? `answers in ${format.seconds(took)}` : `${OUTCOMES[outcome] ?? outcome}; last success ${good === null ? "never" : format.ago(now - good)}`;
   return failed ? `${last} · failed ${format.count(failed)}×` : last;
 }
 
@@ -66,7 +66,7 @@ export class Watcher {
     if (!watcher) return;
     const wrong = [...own, ...troubles(watcher)];
     setAttribute(this.card, "data-tone", wrong.length ? "bad" : "good");
-    setText(this.text, `vllm-watch ${watcher.version} ${wrong.length ? "needs attention." : watcher.not_ready ? `is not ready: ${watcher.not_ready}.` : "is well."}`);
+    setText(this.text, `vllm-watch ${watcher.version} ${wrong.length ? "needs attention." : watcher.not_ready ? `is not ready: ${watcher.not_ready}.` : "is healthy."}`);
     keyed(this.troubles, wrong, (text) => text, (text) => h("li", {}, text), () => undefined);
     facts(this.list, factsOf(watcher, rows, silence, skew, now));
   }

@@ -1,4 +1,4 @@
-// What each witness says of a target, side by side: where they disagree, the trouble shows.
+// What each source says of a target, side by side: where they disagree, the trouble shows.
 
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
@@ -13,12 +13,12 @@ export function testimony({ signals, sources }, engine, now) {
     if (engine !== null && each.engine !== engine) continue;
     const name = Object.keys(signals.engines).length > 1 ? `engine ${each.engine}` : "engine";
     told.push(progress(name, each, now));
-    if (each.throughput_ratio !== null) told.push([`${name}’s pace`, "quiet", `${format.ratio(each.throughput_ratio)} of what it did when fresh at equal load`]);
+    if (each.throughput_ratio !== null) told.push([`${name}’s throughput`, "quiet", `${format.ratio(each.throughput_ratio)} of its baseline at this load`]);
   }
   const started = signals?.process_start_time ?? null;
   told.push(lifetime(signals, started, now));
   const failed = signals?.start_failure;
-  if (failed) told.push(["its log", "bad", format.brief(failed.explanation || failed.class.replaceAll("_", " "))]);
+  if (failed) told.push(["log", "bad", format.brief(failed.explanation || failed.class.replaceAll("_", " "))]);
   return told;
 }
 
@@ -26,14 +26,14 @@ function lifetime(signals, started, now) {
   if (started === null) return ["process", "quiet", "age unknown"];
   if (signals.up) return ["process", "good", `up ${format.age(now - started)}`];
   const last = signals.last_success_timestamp_seconds;
-  return ["process", "quiet", last === null ? "not seen lately" : `had been up ${format.age(last - started)} when it last answered`];
+  return ["process", "quiet", last === null ? "not seen recently" : `was up ${format.age(last - started)} at its last answer`];
 }
 
 function answered(name, source, now) {
   if (!source || source.calls === 0) return [name, "quiet", "not asked yet"];
   if (source.outcome === "ok") return [name, "good", `answers in ${format.seconds(source.duration_seconds)}`];
   const last = source.last_success_timestamp_seconds;
-  return [name, "bad", `${OUTCOMES[source.outcome] ?? source.outcome}; last good answer ${last === null ? "never" : format.ago(now - last)}`];
+  return [name, "bad", `${OUTCOMES[source.outcome] ?? source.outcome}; last success ${last === null ? "never" : format.ago(now - last)}`];
 }
 
 function health(signals, source, now) {
@@ -50,8 +50,8 @@ function canary(source, now) {
 
 function progress(name, { last_progress_timestamp_seconds: last, requests_running: running, requests_waiting: waiting, state }, now) {
   const work = `${format.count(running)} running, ${format.count(waiting)} waiting`;
-  if (running === null && waiting === null) return [name, "quiet", "nothing is known of its work"];
-  if (running === 0 && waiting === 0) return [name, "quiet", "has nothing to do"];
+  if (running === null && waiting === null) return [name, "quiet", "load unknown"];
+  if (running === 0 && waiting === 0) return [name, "quiet", "idle"];
   const when = last === null ? "no progress seen yet" : `last progress ${format.ago(now - last)}`;
   return [name, state === "stalled" ? "bad" : "good", `${when}, with ${work}`];
 }

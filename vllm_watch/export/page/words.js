@@ -1,5 +1,7 @@
 // What each state means for the reader: how it looks, whether it needs someone, and what comes first.
 
+import { h } from "./dom.js";
+
 /** So many of one kind and cause are told together; fewer are read one by one. */
 export const STORM_FROM = 5;
 
@@ -45,15 +47,15 @@ export const HOT = new Set(["hw_slowdown", "sw_thermal_slowdown", "hw_thermal_sl
 export const OF_THE_WATCHER = "vllm-watch";
 
 const SEVERITIES = table({
-  page: { rank: 0, tone: "bad", sign: "bad", word: "page", meaning: "Wakes a person: it costs users now." },
-  ticket: { rank: 1, tone: "warn", sign: "warn", word: "ticket", meaning: "For the next working day." },
-  info: { rank: 2, tone: "info", sign: "note", word: "info", meaning: "Good to know." },
+  page: { rank: 0, tone: "bad", sign: "bad", word: "critical", meaning: "Users are affected now: act at once." },
+  ticket: { rank: 1, tone: "warn", sign: "warn", word: "warning", meaning: "Fix it in working hours." },
+  info: { rank: 2, tone: "info", sign: "note", word: "info", meaning: "No action needed." },
 });
 
 /** How an incident's severity looks: rank (0 is the worst), tone, sign, word, what that means. */
 export const severityOf = ({ severity }) => SEVERITIES[severity] ?? { ...SEVERITIES.ticket, word: severity };
 
-const RECOVERING = { rank: 3, tone: "good", sign: "good", word: "recovering", meaning: "Not seen any more; closes if it stays so." };
+const RECOVERING = { rank: 3, tone: "good", sign: "good", word: "recovering", meaning: "Not seen any more; closes if that lasts." };
 
 /** Is it open only until it is seen that its trouble stays away? */
 export const isRecovering = ({ state, phase }) => state === "open" && phase === "recovering";
@@ -79,8 +81,14 @@ export const endedWords = (state) => steps[state]?.ended || state;
 /** Of an incident's restart: the sign before it. */
 export const restartSign = ({ restart_advised: advised }) => (advised ? "again" : "quiet");
 
+/** Where its runbook is, from the page: as it was reached, whatever other people call it. */
+export const runbookOf = ({ runbook_url: url }) => url.slice(url.indexOf("/runbooks/") + 1);
+
+/** A link to it, in a tab of its own: the page stays. */
+export const runbookLink = () => h("a", { target: "_blank", rel: "noopener" }, "Runbook");
+
 export const evidenceName = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 
 export const RESOLUTIONS = table({
-  healthy: "healthy again", restarted: "after a restart", target_gone: "the target is gone", superseded: "became another incident",
+  healthy: "healthy again", restarted: "process restarted", target_gone: "target removed", superseded: "superseded by another incident",
 });

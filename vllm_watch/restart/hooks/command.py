@@ -40,7 +40,7 @@ class Hook:
         found = base.Finding(
             ok=wrong is None,
             text=wrong or f"{program} can be run; it was not, since that may restart the server",
-            remedy=wrong and "mend argv, or install the program where vllm-watch runs",
+            remedy=wrong and "fix argv, or install the program where vllm-watch runs",
         )
         if self._settings.relaunches:
             text = "the command starts the server again itself: hooks.command says relaunches: true"

@@ -15,7 +15,7 @@ REMEDY = "look with kubectl get pod -o yaml; docs/hooks/kubernetes.md says what 
 
 
 class KubernetesTarget:
-    """What one call is about. Everything is looked at anew each time."""
+    """What one call is about. Everything is looked at again each time."""
 
     def __init__(self, settings: KubernetesHook, tools: base.Tools, call: base.HookCall) -> None:
         """Raises KubernetesError where this is no pod, HookError where the namespace is not known."""
@@ -63,7 +63,7 @@ class KubernetesTarget:
             return None
         wrong = judged(found, objects.workload_unfit, kind, found)
         if wrong is not None:
-            raise HookError(wrong, "wait for it, or mend the workload")
+            raise HookError(wrong, "wait for it, or fix the workload")
         if self.call.pod and not judged(found, objects.belongs, kind, found, await self.pod()):
             cause = f"pod {self.call.pod} is none of {name}"
             raise HookError(cause, "name the workload of the target's pod")

@@ -143,7 +143,7 @@ def _of_pid_file(path: Path, all_: dict[int, ProcessFacts]) -> int:
     facts = all_.get(pid)
     if facts is None or facts.state in _GONE:
         cause = f"process {pid} of PID file {path} does not run"
-        raise HookError(cause, "let the server's start write the file anew")
+        raise HookError(cause, "let the server's start write the file again")
     if not is_server(facts.cmdline):
         cause = f"process {pid} of PID file {path} is no vLLM server but {facts.name}"
         raise HookError(

@@ -21,7 +21,7 @@ _NOT_BEGUN_TEXTS = (
 
 
 class Hook:
-    """Asks systemd for a restart, and sees that the unit began anew."""
+    """Asks systemd for a restart, and sees that the unit began again."""
 
     def __init__(self, settings: SystemdHook, tools: base.Tools) -> None:
         self._settings = settings
@@ -52,9 +52,9 @@ class Hook:
                 await self._begun_anew(before.invocation)
         except TimeoutError:
             took = f"{self._settings.timeout_seconds:g} s"
-            text = f"systemd took the restart of {name}, but it has not begun anew within {took}"
+            text = f"systemd took the restart of {name}, but it has not begun again within {took}"
             return base.HookResult(outcome=base.UNCERTAIN, text=text)
-        return base.HookResult(outcome=base.DONE, text=f"systemd has started {name} anew")
+        return base.HookResult(outcome=base.DONE, text=f"systemd has started {name} again")
 
     async def rehearse(self, call: base.HookCall) -> list[base.Finding]:
         try:

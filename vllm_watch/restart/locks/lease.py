@@ -157,7 +157,7 @@ class Shared:
         return await self._api.put(f"{self._folder}/{self._name}", document)
 
     def _no(self, answer: Answer) -> KubernetesError:
-        remedy = "see whether the API server is well"
+        remedy = "see whether the API server is healthy"
         if answer.status in _RIGHTS:
             remedy = "give the service account the rights of docs/locks.md"
         return KubernetesError(f"{self}: {answer.said()}", remedy, sent=True)

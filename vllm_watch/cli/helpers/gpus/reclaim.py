@@ -106,7 +106,7 @@ async def _asked(looks: Looks, plan: Plan) -> Refusal | None:
     answer = await asyncio.to_thread(input, "End it and free that memory? [yes/no] ")
     if answer.strip().lower() not in ("y", "yes"):
         return Refusal(
-            cause="nothing was done: you did not say yes", remedy="run it again to be asked"
+            cause="nothing was done: you did not confirm", remedy="run it again to be asked"
         )
     again = await looks.once_more(plan)
     return again if isinstance(again, Refusal) else None

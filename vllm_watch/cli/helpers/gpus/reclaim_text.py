@@ -146,7 +146,7 @@ def _stays(pid: int, state: str | None) -> str:
 def _remedies(outcome: Outcome) -> list[str]:
     """What to do where it did not work."""
     if outcome.trouble:
-        return ["  → mend that, and run it again"]
+        return ["  → fix that, and run it again"]
     text = (
         "look in the kernel's log (dmesg) for NVRM and Xid; stop what else runs on that GPU, then reset it "
         "(nvidia-smi --gpu-reset) or reboot"

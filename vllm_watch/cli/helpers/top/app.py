@@ -85,7 +85,7 @@ class TopApp(App[None]):
         yield Static(id="gpus")
         yield Static(id="detail")
         yield Static(id="watcher")
-        yield Input(id="filter", placeholder="show what contains …", compact=True)
+        yield Input(id="filter", placeholder="filter", compact=True)
         yield Static(id="keys")
 
     def on_mount(self) -> None:
@@ -177,7 +177,7 @@ class TopApp(App[None]):
         if self._status is None:
             return "waiting for the first answer"
         if self._rows:
-            return f"nothing contains '{self._wanted}' (escape shows all)"
+            return f"no match for '{self._wanted}' (escape shows all)"
         return self._status.not_ready or self._status.nothing_watched or "no target is watched"
 
     def _cursor(self) -> int:

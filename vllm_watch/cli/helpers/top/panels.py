@@ -22,7 +22,7 @@ def header(
     shown = Text("vllm-watch ", "bold", no_wrap=True)
     if problem is not None:
         old = "" if age_seconds is None else f"; this is {text.age(age_seconds)} old"
-        shown.append(f"{visible(problem)}{old}; asking again", "yellow")
+        shown.append(f"{visible(problem)}{old}; retrying", "yellow")
         shown.truncate(width, overflow="ellipsis")
         return shown
     if status is None:
@@ -95,7 +95,7 @@ def _stale(gpu: JudgedGpu, width: int) -> list[Text]:
     lines = [_remedy(each) for each in sorted(stale, key=lambda each: -(each.used_bytes or 0))]
     nobody = gpu.unaccounted
     if nobody is not None and nobody.verdict == STALE:
-        who = f"{text.gib(gpu.unaccounted_bytes)} GiB of no process that is seen"
+        who = f"{text.gib(gpu.unaccounted_bytes)} GiB held by no visible process"
         lines.append(_stale_line(who, nobody.remedy or "vllm-watch gpus says more"))
     for line in lines:
         line.truncate(width, overflow="ellipsis")
@@ -123,7 +123,7 @@ def _gpu(gpu: JudgedGpu, width: int) -> Text:
     ratio = used / total if used is not None and total else None
     shown = Text(f"{gpu.index:>2} ", no_wrap=True, overflow="crop")
     if gpu.lost:
-        return shown.append("fell off the bus", "bold white on red")
+        return shown.append("lost: fell off the bus", "bold white on red")
     low, high = _BAR_WIDTHS
     shown.append(
         text.fit((gpu.name or "GPU").removeprefix("NVIDIA "), min(24, max(14, width // 6))) + " "
@@ -156,7 +156,7 @@ def _holders(processes: Sequence[JudgedProcess] | None, width: int) -> Text:
     if processes is None:
         return Text("   holders unknown", "dim")
     if not processes:
-        return Text("   nobody holds memory", "dim")
+        return Text("   no process holds memory", "dim")
     ordered = sorted(processes, key=lambda process: -(process.used_bytes or 0))
     named = [
         f"{visible(_command(process))} {process.pid} {text.gib(process.used_bytes)} GiB"

@@ -31,7 +31,7 @@ def _wished(wish: Waiting) -> list[str]:
     who = _TRIGGERS.get(wish.trigger, wish.trigger)
     if wish.verdict == "approve":
         approve = f": vllm-watch approve {wish.incident_id}" if wish.incident_id else ""
-        return [f"A restart {who} waits for a person's yes{approve}"]
+        return [f"A restart {who} waits for approval{approve}"]
     by = f" (approved by {wish.approved_by})" if wish.approved_by else ""
     first = f"No restart {who} now{by}: {_ended(wish.text)}{_until(wish.text, wish.until_timestamp_seconds)}"
     return [
@@ -47,7 +47,7 @@ def _until(said: str, t: float | None) -> str:
     """When a gate will be asked again, unless its text says a time itself."""
     if t is None or "Z" in said:
         return ""
-    return f" Asked again {datetime.fromtimestamp(t, UTC):%H:%M}Z."
+    return f" Checked again {datetime.fromtimestamp(t, UTC):%H:%M}Z."
 
 
 def _past(attempt: AttemptShown, t: float) -> str:
@@ -58,9 +58,9 @@ def _past(attempt: AttemptShown, t: float) -> str:
     gave = ""
     if payoff is not None:
         gave = (
-            f" It gave back {text.percent(payoff)} of its fresh throughput."
+            f" It recovered {text.percent(payoff)} of baseline throughput."
             if payoff > 0
-            else " It gave no throughput back."
+            else " It recovered no throughput."
         )
     ends = step_of(attempt.state).ended
     return f"{'A restart' if dry else 'The last restart'}{when} {ends}{why}.{gave}".replace(

@@ -65,11 +65,13 @@ class ToldIncident(Incident):
     first_step: str = ""
     restart_outcome: str = ""  # does a restart help?
     runbook: str = ""
+    runbook_url: str = ""
 
     @property
     def to_do(self) -> str:
         """What to do first, and where to read on."""
-        return f"{self.first_step} Runbook: {self.runbook}"
+        absolute = self.runbook_url.startswith("http")
+        return f"{self.first_step} Runbook: {self.runbook_url if absolute else self.runbook}"
 
 
 class SourceStatus(BaseModel):

@@ -12,6 +12,7 @@ from vllm_watch.cli.helpers.top.rows import Row
 from vllm_watch.cli.helpers.top.status import Status, TargetStatus, ToldIncident
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents.incident import SEVERITIES, in_order
+from vllm_watch.story.severities import severity_word
 from vllm_watch.support.visible import visible
 
 _WRONG_SHARE = (
@@ -19,7 +20,7 @@ _WRONG_SHARE = (
 )
 _DETAIL_SHARE = 4
 _LOW_HEIGHT = 16  # lines; below, the detail is one line
-_LABEL_WIDTH = 10
+_LABEL_WIDTH = 11
 _STALE_INTERVALS = 3  # as many looks missed in a row are no accident
 _FINE = frozenset(("", "ok", "no_driver", "http"))  # http: answered, in its own way
 
@@ -50,23 +51,25 @@ def _all_well(status: Status) -> str:
     if not status.targets:
         return ""
     unseen = sum(target.signals is None for target in status.targets)
-    return "No incident is open." + (f" {unseen} not looked at yet." if unseen else "")
+    return "No incident is open." + (f" {unseen} not scraped yet." if unseen else "")
 
 
 def _counted(incidents: list[ToldIncident]) -> str:
     counts = {s: sum(each.severity == s for each in incidents) for s in SEVERITIES}
-    return ", ".join(f"{count} {severity}" for severity, count in counts.items() if count)
+    return ", ".join(
+        f"{count} {severity_word(severity)}" for severity, count in counts.items() if count
+    )
 
 
 def _incident(incident: ToldIncident, t: float, width: int) -> Text:
     lasts = text.age(max(0.0, t - incident.began_t))
     engine = f"/{incident.engine}" if incident.engine else ""
     if incident.recovering:
-        told = f" ended   {visible(incident.target)}{engine}  {recovery(incident, t)}"
+        told = f" ended     {visible(incident.target)}{engine}  {recovery(incident, t)}"
         shown = Text(told, "dim", no_wrap=True)
         shown.truncate(width, overflow="ellipsis")
         return shown
-    shown = Text(f" {incident.severity:6} ", text.SEVERITY_STYLES.get(incident.severity, ""), no_wrap=True)  # fmt: skip
+    shown = Text(f" {severity_word(incident.severity):8} ", text.SEVERITY_STYLES.get(incident.severity, ""), no_wrap=True)  # fmt: skip
     shown.append(f" {visible(incident.target)}{engine}", "bold")
     shown.append(f"  {visible(incident.title)}", "")
     shown.append(f"  {lasts}  ", "dim").append(visible(incident.summary), "dim")
@@ -106,7 +109,7 @@ def recovery(incident: ToldIncident, t: float) -> str:
     told = f"Recovered {ago} ago ({visible(incident.title)} for {lasted})"
     if incident.closes_t is None:
         return told
-    return f"{told}; closes in {text.age(max(0.0, incident.closes_t - t))} if it stays so"
+    return f"{told}; closes in {text.age(max(0.0, incident.closes_t - t))} if it stays healthy"
 
 
 def _sentence(row: Row, t: float) -> Text:
@@ -116,7 +119,7 @@ def _sentence(row: Row, t: float) -> Text:
         sentence = recovery(incidents[0], t) if incidents[0].recovering else incidents[0].summary
     sentence = visible(sentence or (row.target.signals and row.target.signals.why_not) or row.state)
     if row.stale:
-        sentence = f"not seen for {text.age(row.age_seconds)}: {sentence}"
+        sentence = f"not scraped for {text.age(row.age_seconds)}: {sentence}"
     style = text.STATE_STYLES.get(row.state, "").replace(" on red", "").replace("white", "red")
     return Text(f"{visible(row.name)}: ", "bold", no_wrap=True).append(sentence, style)
 
@@ -137,7 +140,7 @@ def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
     lines += [_labelled("" if number else "do", each) for number, each in enumerate(steps)]
     lines.append(_labelled("restart", worst.restart_outcome))
     lines += [_labelled("restart", line) for line in top_restarts.lines(row.target.restart, t)]
-    for side, evidence in (("for", worst.evidence_for), ("against", worst.evidence_against)):
+    for side, evidence in (("evidence", worst.evidence_for), ("contra", worst.evidence_against)):
         lines += [_labelled(side, said) for said in map(_said, evidence) if said]
     return lines
 
@@ -152,7 +155,7 @@ def incidents_of(row: Row) -> list[ToldIncident]:
 
 def _said(item: Evidence) -> str:
     said, expected = visible(item.text or item.name), item.expected
-    if expected is None:
+    if expected in {None, 0}:
         return said
     number = f"{expected:g}" if isinstance(expected, int | float) else visible(expected)
     return f"{said} (expected {number}{' ' + visible(item.unit) if item.unit else ''})"
@@ -190,7 +193,7 @@ def watcher(status: Status | None, width: int) -> Text:
     fine = [f"{up} of {len(status.targets)} targets answer"]
     if status.uptime_seconds is not None:
         fine.append(f"up {text.age(status.uptime_seconds)}")
-    fine += ["state kept"] if status.store and status.store.ok else []
+    fine += ["state saved"] if status.store and status.store.ok else []
     shown = Text("watcher ", "dim", no_wrap=True)
     if troubles:
         shown.append(visible(" · ".join(troubles)), "yellow").append(" · ", "dim")
@@ -204,7 +207,7 @@ def watcher_troubles(status: Status) -> Iterable[str]:
     yield from filter(None, (status.not_ready, status.nothing_watched))
     late = sum(_late(target, status.t) for target in status.targets)
     if late:
-        yield f"{_targets(late)} not looked at lately"
+        yield f"{_targets(late)} not scraped recently"
     for name, source in status.sources.items():
         if source.outcome not in _FINE:
             yield f"{name}: {source.outcome}"
@@ -215,9 +218,9 @@ def watcher_troubles(status: Status) -> Iterable[str]:
         if sight.state == "blind"
     )
     for slug, count in blind.most_common():
-        yield f"{slug} cannot be found on {_targets(count)}"
+        yield f"{slug} is blind on {_targets(count)}"
     if status.store is not None and not status.store.ok:
-        yield f"state is not kept ({status.store.because or 'unknown'})"
+        yield f"state is not saved ({status.store.because or 'unknown'})"
     if status.restarts is not None:
         if status.restarts.journal_trouble:
             yield f"no journal, no restarts ({status.restarts.journal_trouble})"

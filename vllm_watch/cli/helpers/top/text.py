@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from vllm_watch.signals.records import Quantiles
 from vllm_watch.support.visible import visible
 
 STATE_STYLES = {
@@ -45,6 +46,13 @@ def count(value: float | None) -> str:
     if unit == "" and value != int(value) and abs(value) < _TEN:
         return f"{value:.1f}"
     return f"{value:.1f}{unit}" if unit and abs(value) < _TEN else f"{value:.0f}{unit}"
+
+
+def p95(found: Quantiles) -> str:
+    """Return the 95th percentile; one in the lowest bucket is only known to be below its bound."""
+    value, first = found.p95, found.first_bound
+    below = value is not None and first is not None and value <= first
+    return f"<{seconds(first)}" if below else seconds(value)
 
 
 def seconds(value: float | None) -> str:

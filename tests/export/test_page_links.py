@@ -1,0 +1,87 @@
+"""Links of the page in a real browser: to a target, to an incident, to dashboards, and an incident as Markdown."""
+
+import re
+import time
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from playwright.async_api import expect
+
+from tests.export.browsing import card
+from tests.export.demo_board import fill
+from vllm_watch.board.board import Board
+
+pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+LINK = "https://grafana.example/d?var={target}&model={model}&from={from}&to={to}"
+
+
+@pytest.fixture
+def board() -> Board:
+    """Every story of the demo among a hundred other targets."""
+    board = Board()
+    board.links = {"Grafana": LINK}
+    fill(board, extra=100, now=time.time())
+    return board
+
+
+async def test_a_link_to_a_target_opens_it_in_view(opened, server):
+    """However far down the list it stands."""
+    tab = await opened(server, place="#target-llama-8b-canary")
+    row = tab.row("llama-8b-canary")
+    await expect(row).to_have_attribute("open", "")
+    await expect(row).to_be_in_viewport()
+
+
+async def test_a_link_to_an_incident_scrolls_there_and_opens_it(opened, server, board):
+    """To its card, whatever stands before it; and to one that ended, in the list of past ones."""
+    incidents = list(board.incidents.listed())
+    ticket = next(each for each in incidents if each.open and each.kind == "host_memory_growth")
+    tab = await opened(server, place=f"#incident-{ticket.id}")
+    mine = tab.page.locator(f'article[id="incident-{ticket.id}"]')
+    await expect(mine).to_be_in_viewport()
+    await expect(mine).to_be_focused()
+    await expect(mine.locator("details.evidence")).to_have_attribute("open", "")
+    ended = [each for each in incidents if not each.open][-1]
+    await tab.page.evaluate("id => { location.hash = `#incident-${id}`; }", ended.id)
+    await expect(tab.page.locator(f'li[id="incident-{ended.id}"]')).to_be_in_viewport()
+    await tab.page.evaluate("location.hash = '#incident-%zz'")
+    assert tab.complaints == []
+
+
+async def test_each_card_has_a_permalink(opened, server, board):
+    """Which names it in the address."""
+    tab = await opened(server)
+    stalled = card(tab, "Stalled: hang").first
+    await stalled.locator(".permalink").click()
+    await expect(tab.page).to_have_url(re.compile(r"#incident-.+"))
+    await expect(stalled).to_be_focused()
+
+
+async def test_links_of_the_configuration_are_filled_in(opened, server, board):
+    """On the card with the incident's time, on the row with the last hour's."""
+    tab = await opened(server, place="#target-llama-70b-b")
+    incident = next(each for each in board.incidents.listed() if each.target == "llama-70b-b")
+    href = (
+        await card(tab, "Stalled: hang").first.locator(".links a").first.get_attribute("href") or ""
+    )
+    asked = parse_qs(urlsplit(href).query)
+    assert asked["var"] == ["llama-70b-b"]
+    assert asked["from"] == [str(round(incident.opened_t * 1000) - 900_000)]
+    assert int(asked["to"][0]) > int(asked["from"][0])
+    await expect(tab.row("llama-70b-b").locator(".links a")).to_have_text("Grafana")
+    assert tab.complaints == []
+
+
+async def test_an_incident_is_copied_as_markdown(opened, server, board):
+    """What, where, since when, what to do, why, and links that lead back."""
+    tab = await opened(server)
+    await tab.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    stalled = card(tab, "Stalled: hang").first
+    await stalled.locator(".copy").click()
+    await expect(stalled.locator(".copy")).to_have_text("Copied")
+    text = await tab.page.evaluate("navigator.clipboard.readText()")
+    assert "Stalled: hang** · llama-70b-b engine 0\n" in text
+    assert "\n- Do: Take it out of the load balancer" in text
+    assert f"[Runbook]({tab.url}runbooks/engine_stalled)" in text
+    assert "\nEvidence:\n- No step has ended for 94 s" in text

@@ -1,0 +1,32 @@
+"""Links from the status page to what else is known of a target: a dashboard, its logs."""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from vllm_watch.settings.base import HttpUrl, Settings, problem, quoted
+
+PLACEHOLDERS = ("target", "model", "group", "namespace", "pod", "node", "from", "to")
+
+LINKS_MAX = 10
+"""More is a menu, and nobody reads one at night."""
+
+
+def _template(url: str) -> str:
+    unknown = [name for name in re.findall(r"\{(\w*)\}", url) if name not in PLACEHOLDERS]
+    if unknown:
+        known = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
+        raise problem(f"{quoted(url)} has {{{unknown[0]}}}", f"use {known}")
+    return url
+
+
+class LinkSettings(Settings):
+    """A link on every incident and target."""
+
+    name: Annotated[str, Field(min_length=1, max_length=40)]
+    """What it is called, such as `Grafana`."""
+
+    url: Annotated[HttpUrl, AfterValidator(_template)]
+    """Its address, with `{target}`, `{model}`, `{group}`, `{namespace}`, `{pod}`, `{node}`, and `{from}` and `{to}`: Unix
+    time in milliseconds, from 15 minutes before the incident to 5 minutes after its end (or now); of a target, the last hour."""
