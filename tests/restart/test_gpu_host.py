@@ -129,7 +129,7 @@ def state_of(status, name):
 
 def all_serve(status):
     seen = [each["signals"] for each in status["targets"]]
-    return all(signals and signals["up"] for signals in seen)
+    return bool(seen) and all(signals and signals["up"] for signals in seen)
 
 
 async def looks(watcher, count=LOOKS):
