@@ -333,9 +333,8 @@ class Daemon:
         )  # fmt: skip
         self._memory.recall(watch, identity)
         loop = TargetLoop(
-            identity, scrape, source, watch, self.board, self._host, self._publisher, log=self._engine_log(target),
+            identity, scrape, source, watch, self.board, self._host, self._publisher, log=self._engine_log(target), peers=self._peers,
             canary=self._canary_rounds(target, scrape), cpu=cpu_waits.CpuWaits(identity.url, self._config.procfs, listing=self._processes),
-            peers=self._peers,
         )  # fmt: skip
         self.board.add_target(identity, scrape.interval_seconds)
         self._publisher.over(self._memory.show(watch))

@@ -159,9 +159,7 @@ class EngineTracker:
         size = capacity.kv_cache_tokens(sample.cache_config_info, engines)
         finished = window.labelled("request_success")
         by_reason = {k: v / finished[1] for k, v in finished[0].items()} if finished else None
-        finished_rate = None
-        if by_reason is not None:
-            finished_rate = sum(v for k, v in by_reason.items() if k not in NOT_SERVED)
+        finished_rate = _served_rate(by_reason)
         steps = window.histogram("iteration_tokens")
         latencies = {
             name: window.histogram(name)
@@ -301,6 +299,12 @@ def _quantiles(grown: Growth | None) -> Quantiles:
     if grown is None:
         return Quantiles()
     return quantiles.quantiles(grown.bounds, grown.cumulative, _mean(grown))
+
+
+def _served_rate(by_reason: Mapping[str, float] | None) -> float | None:
+    if by_reason is None:
+        return None
+    return sum(rate for reason, rate in by_reason.items() if reason not in NOT_SERVED)
 
 
 def _goodput(
