@@ -1,19 +1,14 @@
 """`vllm-watch diagnose`: why a vLLM did not start, or what it died of, from its log."""
 
 import argparse
-import gzip
 import json
 import sys
-import zlib
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import IO, cast
 
 from vllm_watch.cli.helpers import exit_status
+from vllm_watch.cli.helpers.log_pieces import pieces
 from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.diagnosis.report import Diagnosis, to_json
-from vllm_watch.errors import WatchError
 from vllm_watch.support.redaction import redacted
 
 HELP = """\
@@ -28,8 +23,6 @@ examples:
 
 exit status: 0 no failure found, 1 a failure found, 2 the log cannot be read"""
 
-_PIECE_BYTES = 256 << 10
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
@@ -42,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read the log; print what it says."""
     reader = LogReader()
-    for piece in _pieces(arguments.log):
+    for piece in pieces(arguments.log):
         reader.feed(piece)
         if reader.refused:
             break
@@ -64,29 +57,6 @@ def _without_secrets(diagnosis: Diagnosis) -> Diagnosis:
         root_cause_line=None if line is None else redacted(line),
         explanation=redacted(diagnosis.explanation),
     )
-
-
-def _pieces(name: str) -> Iterator[bytes]:
-    try:
-        if name == "-":
-            yield from _read(sys.stdin.buffer)
-            return
-        with Path(name).open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            yield from _read(cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if packed else file)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise WatchError(
-            f"{name} is damaged gzip", "copy it again, or unpack what there is"
-        ) from None
-    except OSError as error:
-        cause = f"{name} cannot be read: {error.strerror or error}"
-        raise WatchError(cause, "name a file that can be read, or '-' for standard input") from None
-
-
-def _read(file: IO[bytes]) -> Iterator[bytes]:
-    while piece := file.read(_PIECE_BYTES):
-        yield piece
 
 
 def _lines(diagnosis: Diagnosis) -> list[str]:
