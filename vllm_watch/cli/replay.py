@@ -40,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         help="a .jsonl.gz or .jsonl recording, or a log of vLLM's",
     )
-    add("--config", metavar="FILE", type=Path, help="windows and objectives to judge by")
+    add(
+        "--config", metavar="FILE", type=Path, help="windows, objectives and thresholds to judge by"
+    )
     add("--json", action="store_true", help="print incidents as JSON lines, nothing else")
     add("--state", action="store_true", help="print the state at the end, always as JSON")
     group = parser.add_argument_group("what a Prometheus has stored")
