@@ -12,6 +12,7 @@ from vllm_watch.settings.target import DiscoverySettings
 from vllm_watch.sources import host_servers
 from vllm_watch.sources.discovery_host import servers
 from vllm_watch.sources.process_listing import ProcessListing
+from vllm_watch.sources.processes import ProcessFacts
 from vllm_watch.sources.targets import Discovery
 
 PROC = Path("/proc")
@@ -47,6 +48,17 @@ async def found(*ports):
 def test_only_the_server_itself_is_one(command, after):
     """Who starts it, looks for it or mentions it is none."""
     assert host_servers.arguments(command.split()) == after
+
+
+def test_a_server_without_arguments_and_one_that_embeds_vllm():
+    """`vllm serve` alone loads for port 8000; a program with an engine core, and nothing that listens, is none yet."""
+    facts = [
+        ProcessFacts(pid=4_194_301, ppid=1, cmdline=("/usr/bin/vllm", "serve")),
+        ProcessFacts(pid=4_194_302, ppid=1, cmdline=("python", "mine.py")),
+        ProcessFacts(pid=4_194_303, ppid=4_194_302, cmdline=("VLLM::EngineCore",)),
+    ]
+    found = host_servers.find({each.pid: each for each in facts}, PROC)
+    assert [(each.url, each.sure) for each in found] == [("http://127.0.0.1:8000", True)]
 
 
 async def test_servers_are_found_by_command_line_and_socket(tmp_path):
