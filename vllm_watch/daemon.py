@@ -293,9 +293,9 @@ class Daemon:
 
     async def _discover(self, *, even_if_unchanged: bool = False) -> None:
         found = await self._discovery.refresh(time.monotonic())
+        self.board.nothing_watched = self._discovery.nothing_found
         if found is not None:
             self._targets = found
-            self.board.nothing_watched = self._discovery.nothing_found
         elif not even_if_unchanged:
             return
         if self._targets is not None:

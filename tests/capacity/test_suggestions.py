@@ -16,9 +16,10 @@ STORIES: tuple[tuple[str, Plan, tuple[str, ...]], ...] = (
      ("--gpu-memory-utilization", "--max-model-len", "--max-num-seqs", "--kv-cache-dtype", "--enforce-eager", "--quantization")),
     ("a context four times too long", plan(LLAMA_31_8B, gpu="RTX 4090", max_model_len=131072), ("--max-model-len", "--kv-cache-dtype", "--quantization")),
     ("a second GPU is idle", plan(QWEN3_32B, gpus=2, max_model_len=40960), ("--gpu-memory-utilization", "--max-model-len", "--kv-cache-dtype", "--tensor-parallel-size", "--quantization")),
-    ("weights alone are too many", plan(LLAMA_33_70B, max_model_len=8192), ("--quantization",)),
+    ("weights alone are too many", plan(LLAMA_33_70B, max_model_len=8192), ("--tensor-parallel-size", "--model")),
     ("more ranks than GPUs", plan(LLAMA_33_70B, gpus=2, tensor_parallel_size=4), ("--tensor-parallel-size",)),
-    ("nothing helps", plan(LLAMA_33_70B, gpu="RTX 3090", max_model_len=8192), ("--gpu-memory-gib",)),
+    ("eight small cards", plan(LLAMA_33_70B, gpu="RTX 3090", max_model_len=8192), ("--tensor-parallel-size",)),
+    ("nothing helps", plan(LLAMA_33_70B | {"num_hidden_layers": 2000}, gpu="RTX 3090", max_model_len=8192), ("--gpu-memory-gib",)),
 )  # fmt: skip
 
 
@@ -44,6 +45,8 @@ def applied(planned: Plan, each: Suggestion) -> Plan:
         "max_model_len",
     ):
         value = int(each.value)
+    if name == "tensor_parallel_size":
+        planned = replace(planned, machine=replace(planned.machine, count=max(int(each.value), planned.machine.count)))  # fmt: skip
     return with_flags(planned, replace(flags, **{name: value}))
 
 
@@ -53,6 +56,8 @@ def applied(planned: Plan, each: Suggestion) -> Plan:
 def test_each_is_enough(planned: Plan) -> None:
     """Applied alone, it fits; unless it says with what."""
     for each in suggestions(planned):
+        if each.flag == "--model":  # another checkpoint: the weights of this one are given
+            continue
         assert applied(planned, each).fits == ("; together with" not in each.why), each
 
 
@@ -76,7 +81,7 @@ def test_longest_context_is_the_longest() -> None:
 def test_flags_that_only_help_together() -> None:
     """Where no flag alone is enough, several are named, and with all of them it fits."""
     planned = plan(QWEN3_4B, gpu="?", gib=9.5, max_model_len=40960)
-    found = suggestions(planned)
+    found = [each for each in suggestions(planned) if each.together]
     assert len(found) > 1
     for each in found:
         assert "; together with --" in each.why
@@ -119,3 +124,19 @@ NOTES: tuple[tuple[Config, dict[str, object], str], ...] = (
 def test_assumptions_are_said(config: Config, flags: dict[str, object], note: str) -> None:
     """What is taken for granted stands in the output, with its spread."""
     assert note in assumptions(plan(config, **flags))  # type: ignore[arg-type]
+
+
+def test_more_gpus_are_first_where_the_weights_do_not_fit() -> None:
+    """As few as will do, and only a split that the heads allow: 28 query and 4 key heads take 2 or 4, never 8."""
+    planned = plan(LLAMA_33_70B, max_model_len=8192)
+    assert next((each.flag, each.value) for each in suggestions(planned)) == ("--tensor-parallel-size", "2")  # fmt: skip
+    odd = LLAMA_33_70B | {"num_attention_heads": 28, "num_key_value_heads": 4, "head_dim": 128, "hidden_size": 3584}  # fmt: skip
+    for gpus in range(1, 9):
+        for each in suggestions(plan(odd, gpu="RTX 3090", gpus=gpus, max_model_len=8192)):
+            assert (each.flag, each.value) not in {("--tensor-parallel-size", str(n)) for n in (8, 16)}  # fmt: skip
+
+
+def test_no_flag_makes_a_4_bit_checkpoint() -> None:
+    """--quantization awq on weights in 16 bits is an error of vLLM's: another checkpoint is what helps."""
+    found = suggestions(plan(LLAMA_33_70B, gpu="L40S", max_model_len=4096))
+    assert all((each.flag, each.value) != ("--quantization", "awq") for each in found)

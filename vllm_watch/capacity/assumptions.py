@@ -20,6 +20,10 @@ def assumptions(plan: Plan) -> tuple[str, ...]:
         *_figures(plan),
         *plan.model.notes,
     ]
+    if plan.machine.beyond_source:
+        said.append(
+            f"measured: {plan.machine.beyond_source} took {plan.machine.beyond_bytes / GIB:+.2f} GiB of what is counted, and so will this one"
+        )
     if flags.max_model_len is None and plan.model.max_position_embeddings is None:
         said.append(f"max_model_len {LENGTH_UNSAID}: the config names no limit")
     if plan.model.intermediate_size is None and plan.model.experts is None:

@@ -91,11 +91,25 @@ _CATALOGUE_SIZES = (
 )
 
 
+_SIZE = re.compile(r"(\d{2,3}) ?gi?b?\b")  # in a name, as of "A100-SXM4-80GB"
+
+
+def sizes_of(name: str) -> tuple[float, ...]:
+    """The sizes (GiB of the catalogue) in which a card of this name is sold, where it does not say which."""
+    text = name.lower()
+    first = next((pattern for pattern, _ in _GPUS if re.search(pattern, text)), None)
+    if _SIZE.search(text):
+        return ()
+    return tuple(sorted(gpu.catalogue_gib for pattern, gpu in _GPUS if pattern == first))
+
+
 def find_gpu(name: str | None, memory_gib: float | None = None) -> Gpu | None:
     """The card of this name, and of this size where it comes in several; None: not known."""
     if not name:
         return None
     named = [gpu for pattern, gpu in _GPUS if re.search(pattern, name.lower())]
+    if memory_gib is None and (said := _SIZE.search(name.lower())):
+        memory_gib = float(said[1])
     if memory_gib is not None:
         named.sort(key=lambda gpu: abs(gpu.catalogue_gib - memory_gib))
     return named[0] if named else None

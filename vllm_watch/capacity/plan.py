@@ -26,6 +26,9 @@ class Machine:
     gpu: Gpu | None = None
     gpu_name: str | None = None
     count: int = 1
+    beyond_bytes: int = 0
+    """What a real start took there beyond what is counted; below 0: it took less."""
+    beyond_source: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,9 @@ def make_plan(model: Model, flags: Flags, machine: Machine, checkpoint: Checkpoi
     peak = activation(model, settings, intermediate=width, offloaded=weights.offloaded)
     budget = int(machine.memory_bytes * settings.gpu_memory_utilization)
     non_torch, graphs = non_torch_bytes(settings), graph_bytes(settings)
-    left = budget - weights.bytes_per_gpu - peak.peak_bytes - non_torch - graphs
+    left = (
+        budget - weights.bytes_per_gpu - peak.peak_bytes - non_torch - graphs - machine.beyond_bytes
+    )
     if flags.kv_cache_memory_bytes is not None:
         left = flags.kv_cache_memory_bytes
     pool = _fullest_pool(model, settings)

@@ -10,7 +10,7 @@ from typing import Any
 
 from vllm_watch.capacity.flags import Flags
 from vllm_watch.capacity.kv_types import dtype_bytes
-from vllm_watch.capacity.plan import Checkpoint, Plan, with_flags
+from vllm_watch.capacity.plan import Checkpoint, Plan, make_plan, with_flags
 from vllm_watch.capacity.quantization import find_quantization
 from vllm_watch.capacity.units import GIB
 
@@ -24,6 +24,7 @@ _PARALLEL = (2, 4, 8, 16)
 _HARDLY_SHORTER = 0.75  # of the length that was asked for
 _USEFUL_LENGTH = 1024  # tokens: a shorter context is no answer
 _MUCH_WASTE_BYTES = GIB
+_FOUR_BIT = ("--model", "(a 4-bit checkpoint of it)")
 _FP8_WEIGHT_BYTES, _INT4_WEIGHT_BYTES = 1.0, 0.53
 
 
@@ -34,6 +35,8 @@ class Suggestion:
     flag: str
     value: str
     why: str
+    together: bool = False
+    """Is it enough only with the others of which this is said?"""
 
 
 _Change = tuple[Suggestion, Flags, Checkpoint | None]
@@ -51,10 +54,13 @@ def suggestions(plan: Plan) -> tuple[Suggestion, ...]:
         for suggestion, flags, checkpoint in found
         if with_flags(plan, flags, checkpoint).fits
     )
-    if any(each.flag != "--max-model-len" for each in single):
-        return single
-    # Nothing else is enough alone; who needs the length wants to know what is, together.
-    return single + _together(plan, may_shorten=not single) or (_larger(plan),)
+    if all(each.flag == "--max-model-len" for each in single):
+        # Nothing else is enough alone; who needs the length wants to know what is, together.
+        single += _together(plan, may_shorten=not single)
+    more = tuple(_more_gpus(plan))
+    if plan.kv_bytes <= 0 and more:  # the weights do not fit: whatever else is done costs quality
+        return more + tuple(each for each in single if each.flag != more[0].flag)
+    return single or more or (_larger(plan),)
 
 
 def _together(plan: Plan, *, may_shorten: bool) -> tuple[Suggestion, ...]:
@@ -116,7 +122,7 @@ def _told_together(found: list[Suggestion]) -> tuple[Suggestion, ...]:
         others = ", ".join(
             f"{other.flag} {other.value}".rstrip() for other in found if other is not each
         )
-        told.append(replace(each, why=f"{each.why}; together with {others}"))
+        told.append(replace(each, why=f"{each.why}; together with {others}", together=True))
     return tuple(told)
 
 
@@ -238,19 +244,43 @@ def _eager(plan: Plan) -> Iterator[_Change]:
 
 def _tensor_parallel(plan: Plan) -> Iterator[_Change]:
     flags = plan.settings.flags
-    for ranks in _PARALLEL:
-        total = ranks * flags.pipeline_parallel_size * flags.data_parallel_size
-        if ranks <= flags.tensor_parallel_size or total > plan.machine.count:
-            continue
-        if plan.model.num_attention_heads % ranks:
-            continue
-        given, ratio = plan.checkpoint.given_gib, flags.tensor_parallel_size / ranks
-        checkpoint = replace(plan.checkpoint, given_gib=None if given is None else given * ratio)
-        then = replace(flags, tensor_parallel_size=ranks)
+    for ranks in _ranks(plan):
+        if ranks * flags.pipeline_parallel_size * flags.data_parallel_size > plan.machine.count:
+            return
+        then, checkpoint = _split(plan, ranks)
         if ranks == plan.machine.count or with_flags(plan, then, checkpoint).fits:
             why = f"weights and cache are split over {ranks} of the {plan.machine.count} GPUs"
             yield Suggestion("--tensor-parallel-size", str(ranks), why), then, checkpoint
             return
+
+
+def _more_gpus(plan: Plan) -> Iterator[Suggestion]:
+    """The least split over GPUs of this kind with which it fits, whether so many were named or not."""
+    for ranks in _ranks(plan):
+        flags, checkpoint = _split(plan, ranks)
+        total = ranks * flags.pipeline_parallel_size * flags.data_parallel_size
+        machine = replace(plan.machine, count=max(total, plan.machine.count))
+        if make_plan(plan.model, flags, machine, checkpoint).fits:
+            there = "" if total <= plan.machine.count else f" (planned for {plan.machine.count})"
+            why = f"weights and cache are split over {total} such GPUs{there}"
+            yield Suggestion("--tensor-parallel-size", str(ranks), why)
+            return
+
+
+def _ranks(plan: Plan) -> list[int]:
+    """More ranks than now, over which the heads can be split: a head of keys and values may be copied, not cut."""
+    heads, shared = plan.model.num_attention_heads, plan.model.num_key_value_heads
+    return [
+        ranks for ranks in _PARALLEL
+        if ranks > plan.settings.flags.tensor_parallel_size and not heads % ranks and not max(ranks, shared) % min(ranks, shared)
+    ]  # fmt: skip
+
+
+def _split(plan: Plan, ranks: int) -> tuple[Flags, Checkpoint]:
+    flags, given = plan.settings.flags, plan.checkpoint.given_gib
+    ratio = flags.tensor_parallel_size / ranks
+    checkpoint = replace(plan.checkpoint, given_gib=None if given is None else given * ratio)
+    return replace(flags, tensor_parallel_size=ranks), checkpoint
 
 
 def _weights(plan: Plan) -> Iterator[_Change]:
@@ -270,12 +300,15 @@ def _weights(plan: Plan) -> Iterator[_Change]:
         smaller = table_bytes + matrices * size / dtype_bytes(settings.dtype)
         checkpoint = Checkpoint(given_gib=smaller / GIB)
         what = (
-            "quantized while loading" if name == "fp8" else "take a 4-bit checkpoint of the model"
+            "quantized while loading"
+            if name == "fp8"
+            else "serve one that somebody has quantized (AWQ, GPTQ); no flag makes it of this one"
         )
         why = f"weights of about {_gib(smaller)} instead of {_gib(plan.weights.bytes_per_gpu)} GiB per GPU: {what}"
         flags = replace(settings.flags, quantization=name)
         if name == "awq" or with_flags(plan, flags, checkpoint).fits:
-            yield Suggestion("--quantization", name, why), flags, checkpoint
+            flag, value = ("--quantization", name) if name == "fp8" else _FOUR_BIT
+            yield Suggestion(flag, value, why), flags, checkpoint
             return
 
 

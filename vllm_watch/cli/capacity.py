@@ -14,6 +14,7 @@ from vllm_watch.capacity.report import report
 from vllm_watch.capacity.suggestions import suggestions
 from vllm_watch.cli.helpers import exit_status, terminal
 from vllm_watch.cli.helpers.capacity import text as capacity_text
+from vllm_watch.cli.helpers.capacity.anchor import calibrated
 from vllm_watch.cli.helpers.capacity.flags import AUTO_LENGTH, add_engine_flags, read_flags
 from vllm_watch.cli.helpers.capacity.machine import find_machine
 from vllm_watch.cli.helpers.capacity.model import find_checkpoint
@@ -22,7 +23,8 @@ from vllm_watch.errors import WatchError
 HELP = """\
 Says whether a model fits on these GPUs under these engine flags, before vLLM is started: tokens of KV
 cache, concurrency, the longest context, and the smallest change that makes it fit. Works from config.json
-alone; weights are taken from the checkpoint beside it, else counted. Exit status 0: fits, 3: does not.
+alone; weights are taken from the checkpoint beside it, else counted. The log of one real start on this GPU, of any
+model, makes the answer for the others exact. Exit status 0: fits, 3: does not.
 
 examples:
   vllm-watch capacity ./Llama-3.1-8B-Instruct
@@ -64,6 +66,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weights-gib", metavar="X", type=float, help="weights per GPU, where they are known"
     )
+    parser.add_argument("--from-log", metavar="FILE", type=Path, help="the log of a real start of any model on this GPU, as calibration")  # fmt: skip
+    parser.add_argument("--from-log-model", metavar="MODEL", help="the model of that log, where it is not in the local hub cache")  # fmt: skip
     add_engine_flags(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object")  # fmt: skip
 
@@ -91,6 +95,8 @@ def run(arguments: argparse.Namespace) -> int:
         needed=needed,
         procfs=Path("/proc"),
     )
+    if arguments.from_log is not None:
+        machine = calibrated(machine, arguments.from_log, arguments.from_log_model, os.environ)
     plan = make_plan(model, flags, machine, found.checkpoint)
     if arguments.max_model_len == AUTO_LENGTH and not plan.fits and plan.longest:
         plan = with_flags(plan, replace(flags, max_model_len=plan.longest))

@@ -1,19 +1,14 @@
 """`vllm-watch diagnose`: why a vLLM did not start, or what it died of, from its log."""
 
 import argparse
-import gzip
 import json
 import sys
-import zlib
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import IO, BinaryIO, cast
 
 from vllm_watch.cli.helpers import exit_status
+from vllm_watch.cli.helpers.log_pieces import pieces
 from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.diagnosis.report import Diagnosis, to_json
-from vllm_watch.errors import WatchError
 from vllm_watch.support.redaction import redacted
 from vllm_watch.support.visible import visible_lines
 
@@ -29,10 +24,6 @@ examples:
 
 exit status: 0 no failure found, 1 a failure found, 2 the log cannot be read"""
 
-_PIECE_BYTES = 256 << 10
-_UNPACKED_RATIO_MAX, _UNPACKED_BYTES_MIN = 300, 64 << 20
-"""Logs shrink to a thirtieth; a gzip file of 2 MB can hold 2 GB of line feeds, which nobody wants read."""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
@@ -45,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read the log; print what it says."""
     reader = LogReader()
-    for piece in _pieces(arguments.log):
+    for piece in pieces(arguments.log):
         reader.feed(piece)
         if reader.refused:
             break
@@ -67,39 +58,6 @@ def _without_secrets(diagnosis: Diagnosis) -> Diagnosis:
         root_cause_line=None if line is None else redacted(line),
         explanation=redacted(diagnosis.explanation),
     )
-
-
-def _pieces(name: str) -> Iterator[bytes]:
-    try:
-        if name == "-":
-            yield from _read(sys.stdin.buffer)
-            return
-        with Path(name).open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            file.seek(0)
-            yield from _unpacked(name, file) if packed else _read(file)
-    except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise WatchError(
-            f"{name} is damaged gzip", "copy it again, or unpack what there is"
-        ) from None
-    except OSError as error:
-        cause = f"{name} cannot be read: {error.strerror or error}"
-        raise WatchError(cause, "name a file that can be read, or '-' for standard input") from None
-
-
-def _unpacked(name: str, file: BinaryIO) -> Iterator[bytes]:
-    unpacked_bytes = 0
-    for piece in _read(cast("IO[bytes]", gzip.GzipFile(fileobj=file))):
-        unpacked_bytes += len(piece)
-        if unpacked_bytes > max(_UNPACKED_BYTES_MIN, _UNPACKED_RATIO_MAX * file.tell()):
-            cause = f"{name} unpacks to over {_UNPACKED_RATIO_MAX} times its size, as no log does"
-            raise WatchError(cause, "unpack it with gunzip, and give what of it is a log")
-        yield piece
-
-
-def _read(file: IO[bytes]) -> Iterator[bytes]:
-    while piece := file.read(_PIECE_BYTES):
-        yield piece
 
 
 def _lines(diagnosis: Diagnosis) -> list[str]:

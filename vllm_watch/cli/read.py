@@ -59,6 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.source is not None:
         return _read(arguments.source, arguments)
     found = asyncio.run(discovery_host.servers(ProcessListing(), Path("/proc")))
+    if found is None:
+        raise WatchError("the processes of this host cannot be looked through", "name a URL")
     if not found:
         raise WatchError(discovery_host.NONE_FOUND, "start vLLM, or name its URL")
     for server in found:

@@ -43,9 +43,16 @@ class HostTargets:
         self._listing = ProcessListing(procfs)
         self._found: dict[str, HostServer] | None = None  # by URL; None: not looked yet
 
+    @property
+    def found_none(self) -> bool:
+        """Has a look that ended found nothing?"""
+        return self._found == {}
+
     async def read(self) -> list[TargetConfig]:
         """Look; return all that were found since the start. Never raises for what is found."""
         seen = await servers(self._listing, self._procfs, known=self._found or {})
+        if seen is None:  # unknown is not none
+            return [_target(url) for url in self._found or ()]
         new = [each for each in seen if each.url not in (self._found or {})]
         if new:
             told = ", ".join(_shown(each) for each in new)
@@ -83,9 +90,14 @@ class Neighbours:
 
 async def servers(
     listing: ProcessListing, procfs: Path, known: dict[str, HostServer] | None = None
-) -> list[HostServer]:
-    """Return those that run now; where it is not sure that one is vLLM's, it is asked (`known` ones are not)."""
-    found = await _look(listing, procfs) or []
+) -> list[HostServer] | None:
+    """Return those that run now; where it is not sure that one is vLLM's, it is asked (`known` ones are not).
+
+    None: the processes could not be looked through in time.
+    """
+    found = await _look(listing, procfs)
+    if found is None:
+        return None
     async with http.new_session() as session:
         yes = await asyncio.gather(
             *(_believed(each, session) for each in found if each.url not in (known or {}))

@@ -151,7 +151,7 @@ def _address(
 def _flags(words: tuple[str, ...]) -> Mapping[str, str]:
     """--NAME VALUE and --NAME=VALUE, by names with dashes; a switch is empty."""
     found: dict[str, str] = {}
-    for word, after in zip(words, (*words[1:], "--"), strict=True):
+    for word, after in zip(words, (*words[1:], "--"), strict=False):
         if word.startswith("--"):
             name, given, value = word[2:].partition("=")
             found[name.replace("_", "-")] = value if given or after.startswith("--") else after

@@ -94,7 +94,11 @@ class Discovery:
     @property
     def nothing_found(self) -> str | None:
         """Why nothing is watched, in words, where this host's servers are looked for and none was found."""
-        return f"{NONE_FOUND}: {REMEDY}" if self._host and self._targets == () else None
+        return (
+            f"{NONE_FOUND}: {REMEDY}"
+            if self._host and self._host.found_none and not self._targets
+            else None
+        )
 
     async def wait(self, seconds: float) -> None:
         """Wait so long, or until pods have come or gone: one that is deleted falls silent the next moment."""

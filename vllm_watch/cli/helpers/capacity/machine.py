@@ -3,7 +3,7 @@
 import asyncio
 from pathlib import Path
 
-from vllm_watch.capacity.gpus import cuda_memory_bytes, find_gpu
+from vllm_watch.capacity.gpus import cuda_memory_bytes, find_gpu, sizes_of
 from vllm_watch.capacity.plan import Machine
 from vllm_watch.capacity.units import GIB
 from vllm_watch.errors import WatchError
@@ -28,6 +28,12 @@ def find_machine(
     if name is None and memory_gib is None:
         return _this_machine(count, procfs)
     gpu = find_gpu(name, memory_gib)
+    if memory_gib is None and name is not None and len(sizes := sizes_of(name)) > 1:
+        told = " or ".join(f"{size:g}" for size in sizes)
+        remedy = (
+            f"say which: --gpu-name '{name} {sizes[-1]:g}GB', or --gpu-memory-gib {sizes[-1]:g}"
+        )
+        raise WatchError(f"--gpu-name '{name}': this card has {told} GiB", remedy)
     if memory_gib is None and gpu is None:
         raise WatchError(
             f"--gpu-name '{name}' is not known here", "give its memory with --gpu-memory-gib"

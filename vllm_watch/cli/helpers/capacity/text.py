@@ -43,7 +43,7 @@ def _verdict(plan: Plan, name: str) -> str:
     if plan.gpus_needed > plan.machine.count:
         return f"DOES NOT FIT: {name} wants {plan.gpus_needed} GPUs, there are {plan.machine.count}"
     if plan.kv_bytes <= 0:
-        return f"DOES NOT FIT: {asked}; the budget is {-plan.kv_bytes / GIB:.2f} GiB short before any KV cache"
+        return f"DOES NOT FIT: {asked}; short by {-plan.kv_bytes / GIB:.2f} GiB before any KV cache"
     blocks = plan.pool.blocks_per_request(settings.max_model_len)
     need = blocks * plan.pool.bytes_per_block / GIB
     return (
@@ -60,7 +60,14 @@ def _memory(plan: Plan) -> list[str]:
         ("activation peak", plan.activation.peak_bytes, ""),
         ("CUDA graphs", plan.graph_bytes, ""),
         ("context, libraries", plan.non_torch_bytes, ""),
-        (
+        *(
+            [("beyond, as measured", plan.machine.beyond_bytes, "--from-log")]
+            if plan.machine.beyond_source
+            else []
+        ),
+        ("short by", -plan.kv_bytes, "before any KV cache")
+        if plan.kv_bytes < 0
+        else (
             "KV cache",
             plan.kv_bytes,
             f"{plan.num_blocks:,} blocks of {plan.pool.block_size:,} tokens",
@@ -87,11 +94,29 @@ def _worth(plan: Plan) -> list[str]:
     return [f"{label:22}{said}" for label, said in rows]
 
 
-def _suggested(found: Sequence[Suggestion], columns: int) -> list[str]:
+def _merged(found: Sequence[Suggestion]) -> list[Suggestion]:
+    """Those that only help together as one line to copy."""
+    joined = [each for each in found if each.together]
+    alone = [each for each in found if not each.together]
+    if not joined:
+        return alone
+    flags = " ".join(f"{each.flag} {each.value}".rstrip() for each in joined)
+    why = "; ".join(each.why.partition("; together with")[0] for each in joined)
+    return [*alone, Suggestion(flags, "", f"together: {why}")]
+
+
+def _suggested(suggestions: Sequence[Suggestion], columns: int) -> list[str]:
+    found = _merged(suggestions)
     flags = [f"{each.flag} {each.value}".rstrip() for each in found]
-    width = max(map(len, flags)) + 2
+    width = min(max(map(len, flags)) + 2, columns // 2)
     out = []
     for flag, each in zip(flags, found, strict=True):
+        if len(flag) + 2 > width:
+            out += [
+                f"  {flag}",
+                *(f"      {line}" for line in textwrap.wrap(each.why, columns - 6)),
+            ]
+            continue
         wrapped = textwrap.wrap(each.why, max(30, columns - width - 2))
         out.append(f"  {flag:{width}}{wrapped[0]}")
         out += [f"  {'':{width}}{line}" for line in wrapped[1:]]

@@ -82,7 +82,8 @@ async def _judge(order: Order, config: configuration.Config) -> None:
 async def _of_target(
     history: History, target: StoredTarget, order: Order, config: configuration.Config, tell: Callable[[float], None]
 ) -> Judged:  # fmt: skip
-    watch, judged = Watch(target.name, config.signals, config.slo), Judged(target)
+    watch = Watch(target.name, config.signals, config.slo, thresholds=config.detectors)
+    judged = Judged(target)
     async for observation in history.observations(target, order.since_t, order.until_t):
         if not judged.looks % _TOLD_EVERY:
             tell(observation.t)

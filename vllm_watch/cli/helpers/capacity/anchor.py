@@ -1,0 +1,66 @@
+"""One real start on a GPU as calibration for other models there: what it took beyond what is counted."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from vllm_watch.capacity.flags import Flags
+from vllm_watch.capacity.plan import Checkpoint, Machine, make_plan
+from vllm_watch.capacity.read_config import read_config
+from vllm_watch.capacity.release import NEWEST, parse_release
+from vllm_watch.capacity.units import GIB
+from vllm_watch.cli.helpers.capacity.model import find_checkpoint
+from vllm_watch.cli.helpers.log_pieces import pieces
+from vllm_watch.diagnosis.reading import LogReader
+from vllm_watch.errors import WatchError
+
+BEYOND_GIB_MAX = 8.0
+"""A start that differs by more was of another GPU or under other flags than the log tells."""
+
+_WHOLE = ("max_model_len", "tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_num_seqs", "max_num_batched_tokens", "block_size")  # fmt: skip
+_WORDS = ("kv_cache_dtype", "dtype", "quantization")
+
+
+def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapping[str, str]) -> Machine:  # fmt: skip
+    """The machine, with what this start took there. Raises WatchError where the log or its model says too little."""
+    reader = LogReader()
+    for piece in pieces(str(log)):
+        reader.feed(piece)
+    reader.end()
+    facts = reader.diagnosis().facts
+    kv_gib, weights_gib = facts.get("kv_cache_gib"), facts.get("weights_gib")
+    if not isinstance(kv_gib, float) or not isinstance(weights_gib, float):
+        cause = f"--from-log: {log} does not say what the weights and the KV cache took"
+        raise WatchError(cause, "give the log of a whole start ('Model loading took', 'Available KV cache memory')")  # fmt: skip
+    named = model or facts.get("model")
+    if not isinstance(named, str):
+        raise WatchError(f"--from-log: {log} does not name its model", "name it with --from-log-model")  # fmt: skip
+    try:
+        found = find_checkpoint(named, environment, from_hub=False, weights_gib=weights_gib)
+    except WatchError as error:
+        raise WatchError(f"--from-log: {error.cause}", "name the config.json of the model of that log with --from-log-model") from None  # fmt: skip
+    flags = _flags(facts)
+    total_gib = facts.get("gpu_memory_total_gib")
+    if isinstance(total_gib, float):  # it says itself what CUDA offers there
+        machine = replace(machine, memory_bytes=int(total_gib * GIB), memory_source=f"{total_gib:g} GiB as {log.name} says")  # fmt: skip
+    ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size * flags.data_parallel_size
+    started = replace(machine, count=max(ranks, machine.count), beyond_bytes=0)
+    plan = make_plan(read_config(found.config), flags, started, Checkpoint(weights_gib))
+    beyond = int(plan.kv_bytes - kv_gib * GIB)
+    if abs(beyond) > BEYOND_GIB_MAX * GIB:
+        cause = f"--from-log: its KV cache of {kv_gib:g} GiB is {abs(beyond) / GIB:.1f} GiB off what its flags give on this GPU"
+        raise WatchError(cause, "give a log of a start on this kind of GPU")
+    return replace(machine, beyond_bytes=beyond, beyond_source=f"the start of {Path(named).name} in {log.name}")  # fmt: skip
+
+
+def _flags(facts: Mapping[str, str | float | int]) -> Flags:
+    version, share = facts.get("vllm_version"), facts.get("gpu_memory_utilization")
+    flags = Flags(
+        release=parse_release(version) if isinstance(version, str) else NEWEST,
+        gpu_memory_utilization=float(share) if isinstance(share, int | float) else None,
+        use_v0=True if facts.get("engine") == "V0" else None,
+    )
+    known: dict[str, Any] = {name: value for name in _WHOLE if isinstance(value := facts.get(name), int)}  # fmt: skip
+    known |= {name: value for name in _WORDS if isinstance(value := facts.get(name), str)}
+    return replace(flags, **known)

@@ -1,0 +1,48 @@
+"""A log's bytes, piece by piece: of a file, packed or not, or of standard input."""
+
+import gzip
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+from vllm_watch.errors import WatchError
+
+_PIECE_BYTES = 256 << 10
+_UNPACKED_RATIO_MAX, _UNPACKED_BYTES_MIN = 300, 64 << 20
+"""Logs shrink to a thirtieth; a gzip file of 2 MB can hold 2 GB of line feeds, which nobody wants read."""
+
+
+def pieces(name: str) -> Iterator[bytes]:
+    """Raises WatchError where it cannot be read; '-' is standard input."""
+    try:
+        if name == "-":
+            yield from _read(sys.stdin.buffer)
+            return
+        with Path(name).open("rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            yield from _unpacked(name, file) if packed else _read(file)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        raise WatchError(
+            f"{name} is damaged gzip", "copy it again, or unpack what there is"
+        ) from None
+    except OSError as error:
+        cause = f"{name} cannot be read: {error.strerror or error}"
+        raise WatchError(cause, "name a file that can be read, or '-' for standard input") from None
+
+
+def _unpacked(name: str, file: BinaryIO) -> Iterator[bytes]:
+    unpacked_bytes = 0
+    for piece in _read(cast("IO[bytes]", gzip.GzipFile(fileobj=file))):
+        unpacked_bytes += len(piece)
+        if unpacked_bytes > max(_UNPACKED_BYTES_MIN, _UNPACKED_RATIO_MAX * file.tell()):
+            cause = f"{name} unpacks to over {_UNPACKED_RATIO_MAX} times its size, as no log does"
+            raise WatchError(cause, "unpack it with gunzip, and give what of it is a log")
+        yield piece
+
+
+def _read(file: IO[bytes]) -> Iterator[bytes]:
+    while piece := file.read(_PIECE_BYTES):
+        yield piece
