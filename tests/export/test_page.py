@@ -278,7 +278,7 @@ async def test_fits_every_screen_and_can_be_read(opened, server, size, scheme):
 async def test_of_five_hundred_targets_the_ill_ones_are_on_top(opened):
     """The ill ones are on top, the well ones are folded away until somebody asks for them."""
     board = Board()
-    fill(board, extra=491, now=time.time(), back_seconds=10)
+    fill(board, extra=491, now=time.time(), back_seconds=10, interval_seconds=600.0)
     server = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
     await server.start()
     tab = await opened(server)

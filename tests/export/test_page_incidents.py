@@ -226,7 +226,7 @@ async def test_incident_words_that_are_not_ours_are_shown_as_text(opened, server
 async def test_a_storm_of_incidents_is_one_card(opened):
     """Five hundred of one kind and cause are counted, with the worst by name; the others are a click away; it stays quick."""
     board = Board()
-    fill(board, extra=491, now=time.time(), back_seconds=10)
+    fill(board, extra=491, now=time.time(), back_seconds=10, interval_seconds=600.0)
     server = Server(board, host="127.0.0.1", port=0, ready=lambda: None)
     await server.start()
     tab = await opened(server)
