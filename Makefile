@@ -27,7 +27,7 @@ TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prome
 	amtool:prometheus-alertmanager chromium:chromium gcc:gcc etcd:etcd-server kubectl:kubernetes-client \
 	curl:curl nsenter:util-linux systemd-analyze:systemd
 
-.PHONY: help demo test test-short hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection fault-removals soak soak-healthy fuzz mutants screenshots dist lock sbom supply docs deps tools clean
+.PHONY: help demo test test-short durations hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection fault-removals soak soak-healthy fuzz mutants screenshots dist lock sbom supply docs deps tools clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,11 +39,14 @@ demo: $(VENV)/.installed  ## watch a simulated fleet on http://127.0.0.1:9470 (L
 test: tools $(DEV)/.installed  ## run all tests but those against a real vLLM
 	$(BIN)/pytest -q -m 'not real_vllm and not podman and not supply and not site' -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
+durations: tools $(DEV)/.installed  ## run all tests and write down how long each took: make check goes by it (on a quiet machine)
+	@$(MAKE) test PYTEST_ARGS=--measure
+
 hunt: $(DEV)/.installed  ## try 20 times as many examples of the property tests, other ones each time (some minutes)
 	$(BIN)/pytest -q -m hypothesis --hypothesis-profile=hunt -n $(WORKERS) $(PYTEST_ARGS)
 
 # Two at a time: the tests wait much, and the linters fill the gaps.
-check: $(DEV)/.installed  ## before a commit: the linters, and all tests but the long ones (make test has them too)
+check: $(DEV)/.installed  ## before a commit: the linters, and of each test what is quick (make test has all)
 	@$(MAKE) --jobs=2 --output-sync=target --keep-going test-short format-check lint types imports
 
 test-short: tools

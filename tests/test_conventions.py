@@ -166,6 +166,22 @@ def test_generated_pages_are_in_step() -> None:
         assert done.returncode == 0, done.stderr
 
 
+def test_a_number_of_tests_is_that_of_functions() -> None:
+    """A table of a thousand cases is one test. What pages say is rounded down, and not out of date."""
+    functions = sum(
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+    )
+    stated = [
+        (name(page), int(number.replace(",", "")))
+        for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+        for number in re.findall(r"([0-9][0-9,]{2,}) (?:test functions|tests)\b", page.read_text())
+    ]
+    assert stated != []
+    assert [each for each in stated if not 0.8 * functions <= each[1] <= functions] == []
+
+
 def test_no_file_names_a_place_on_this_machine() -> None:
     """A path that exists where a file was written works nowhere else."""
     places = {str(ROOT), str(ROOT.parent), str(Path.home())} - EVERYWHERE

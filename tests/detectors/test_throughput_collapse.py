@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.detectors.made_up_engine import Engine, Told, gpu, view
+from vllm_watch.detectors import collapse_causes as causes
 from vllm_watch.detectors.throughput_collapse import Detector, Settings
 from vllm_watch.samples.process import ProcessSample
 
@@ -127,6 +128,32 @@ def test_without_tokens_a_leak_is_told_by_how_slowly_usage_rose_until_it_starved
         assert (told.verdict.state, told.verdict.cause) == ("firing", cause)
         (text,) = [e.text for e in told.verdict.evidence_for if e.name == "kv_unexplained_ratio"]
         assert said in text
+
+
+def test_pages_lost_bit_by_bit_are_no_leak_while_a_prompt_may_hold_them():
+    """A long one under way takes pages before it is counted: said, with what speaks against it."""
+    facts = causes.Starvation(
+        running=4.0, usage=0.99, length_ratio=1.0, preempted_share=0.0, preempting=False,
+        long_prompts_share=0.0, long_prompt_tokens=0.0, late_length_ratio=None, unexplained=0.9,
+        rise_seconds=None, unheld=0.9, unheld_rise_seconds=60.0, unheld_surely=False,
+    )  # fmt: skip
+    found = causes.of_starvation(facts)
+    assert (found.name, [each.name for each in found.evidence_against]) == ("unknown", ["prefill"])
+    assert causes.of_starvation(replace(facts, unheld_surely=True)).name == "kv_leak"
+    assert causes.of_starvation(replace(facts, unheld_rise_seconds=240.0)).name == "kv_leak"
+    assert causes.of_starvation(replace(facts, unheld_rise_seconds=19.0)).name == "kv_pinning"
+
+
+def test_what_a_throttled_gpu_says():
+    """Its reasons, or the power cap, and how low the clock is."""
+    low = {"sm_clock_hz": 3e8, "sm_clock_max_hz": 1.4e9}
+    for reasons, said in (
+        (("sw_power_cap", "hw_slowdown", "hw_thermal_slowdown"), "hw_slowdown,hw_thermal_slowdown"),
+        (("sw_power_cap",), "sw_power_cap"),
+    ):
+        found = causes.of_slow_steps((gpu(throttle_reasons=reasons, **low),), frozenset())
+        assert (found.name, found.evidence_for[0].value) == ("thermal_throttle", said)
+        assert "SM clock 300 of 1400 MHz" in found.evidence_for[0].text
 
 
 def test_a_slowdown_that_creeps_in_does_not_become_the_norm():

@@ -228,14 +228,20 @@ def reading(t: float) -> GpuReading:
     ))  # fmt: skip
 
 
-def fill(board: Board, extra: int, now: float, back_seconds: int = 600) -> None:
-    """Add the stories' targets (and `extra` well ones) with their last ten minutes."""
+def fill(
+    board: Board, extra: int, now: float, back_seconds: int = 600, interval_seconds: float = 5.0
+) -> None:
+    """Add the stories' targets (and `extra` well ones) with their last ten minutes.
+
+    With a long interval no target is stale by the time at which a busy machine has drawn it.
+    """
     stories = STORIES | {
         f"fleet-{i:03d}": ("serving", "Serving 38 requests.") for i in range(extra)
     }
     for name in stories:
         board.add_target(
-            Target(name=name, url="http://127.0.0.1:8000", group="chat", node="gpu-host-1"), 5.0
+            Target(name=name, url="http://127.0.0.1:8000", group="chat", node="gpu-host-1"),
+            interval_seconds,
         )
     board.add_target(Target(name="llama-70b-old", url="http://127.0.0.1:8000"), 5.0)
     for name in (*stories, "llama-70b-old"):

@@ -195,6 +195,14 @@ def test_refuses(change: dict[str, Any], check: str, words: str) -> None:
     assert list(decision.refusals) == [check]
 
 
+def test_a_hook_that_failed_has_not_served_the_incident() -> None:
+    """It did nothing, and a peer's restart has helped since: this incident may have its own."""
+    attempts = (
+        attempt(50_000, "failed", target="chat-0", incident_id="i1"), attempt(40_000, "helped"),
+    )  # fmt: skip
+    assert asked(facts={"attempts": attempts}).verdict == guard.ACT
+
+
 def test_a_group_of_one_has_no_peers() -> None:
     """Nobody else would be left to serve, with it or without."""
     assert asked(facts={"peers": Peers(healthy=0, total=1)}).verdict == guard.ACT

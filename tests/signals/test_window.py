@@ -78,6 +78,13 @@ def test_growth_of_a_histogram():
     assert (grown.count, grown.sum, grown.cumulative, grown.seconds) == (6, 5.0, (3, 4, 6), 5)
 
 
+def test_growth_of_a_histogram_that_had_no_sum_at_one_end():
+    """The count is known, the sum is not."""
+    for first, last in ((None, 8.0), (3.0, None)):
+        grown = window((0, ttft(1, 2, 3, total=first)), (5, ttft(4, 6, 9, total=last)))
+        assert (grown.histogram("ttft").count, grown.histogram("ttft").sum) == (6, None)
+
+
 def test_growth_of_a_histogram_across_a_restart():
     """What was observed before and after are added, bucket by bucket."""
     grown = window((0, ttft(1, 2, 3)), (5, ttft(2, 4, 6)), (10, ttft(1, 1, 2))).histogram("ttft")

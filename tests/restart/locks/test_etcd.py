@@ -207,6 +207,16 @@ async def test_answer_that_was_lost_is_made_up_for(tmp_path: Path) -> None:
         assert await here.keys() == ["hour/0000", "slot/0000"]
 
 
+async def test_lock_that_nobody_took_is_not_held(tmp_path: Path) -> None:
+    """Nothing is asked of anybody for it, and giving it back does nothing."""
+    async with servers(tmp_path) as here:
+        mine = here.lock()
+        renewed = await mine.renew()
+        assert (renewed.held, renewed.text) == (False, "it is not held")
+        await mine.release()
+        assert await here.keys() == []
+
+
 async def test_restart_whose_slot_could_not_be_given_back_counts_for_its_hour(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

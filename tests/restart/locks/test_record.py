@@ -194,6 +194,12 @@ DAMAGED = {
     "text for a number": {"slots": [], "spent": [{"attempt_id": "a", "t": "soon"}]},
     "a TTL of nothing": {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 0}], "spent": []},
     "a TTL of a year": {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 3e7}], "spent": []},
+    "a beat in words": (
+        {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 9, "beat": "one"}], "spent": []}),
+    "a holder that is a number": (
+        {"slots": [{"holder": 1, "attempt_id": "a", "ttl_seconds": 9}], "spent": []}),
+    "a rest of a year": (
+        {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 9, "rest_t": 1, "rest_seconds": 3e7}], "spent": []}),
     "more than anybody wrote": {"slots": [], "spent": [{"attempt_id": "a", "t": 1}] * 1001},
     "null": None,
 }  # fmt: skip

@@ -177,6 +177,9 @@ LOOK_ALIKES = {
     "the desktop": (
         lambda s: gpu(process(7, "/usr/lib/xorg/Xorg", ":0", type="graphics", cgroup=SESSION)), "active",
     ),
+    "a program that draws": (
+        lambda s: gpu(process(7, "/usr/bin/blender", type="graphics", cgroup=SESSION)), "active",
+    ),
     "the MPS server": (lambda s: gpu(process(7, "nvidia-cuda-mps-server")), "active"),
     "in a debugger": (
         lambda s: gpu(process(7, "python3", "train.py", state="t", cgroup=SESSION)), "unknown",

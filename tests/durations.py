@@ -1,0 +1,88 @@
+"""How long tests took when they were measured, and which of them `make check` leaves out for that.
+
+`make durations` runs all tests and writes durations.json anew; what is not in it yet is short. Of a function with
+many cases the first ones are tried all the same, as many as its budget allows: nothing is left out for the length of its table.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+FILE = TESTS / "durations.json"
+
+CORE = (
+    "detectors", "incidents", "state", "restart/test_guard.py", "restart/test_attempts.py", "restart/test_dispatcher.py",
+    "restart/test_verify.py", "restart/test_restart.py", "sources/test_exposition.py", "test_daemon.py",
+)  # fmt: skip
+"""What decides and what must not be lost: of this more is tried before a commit."""
+
+FUNCTION_SECONDS, CORE_FUNCTION_SECONDS = 2.0, 8.0
+"""So much of each test function `make check` spends."""
+
+FILE_SECONDS = 20.0
+"""A file whose tests took longer is begun early: at the end the others fill the gaps."""
+
+_KEPT_SECONDS_MIN = 0.5  # less is noise
+
+
+class Durations:
+    """What was measured, in seconds, by the paths of files below tests/ and the names of functions."""
+
+    def __init__(self, seconds: dict[str, dict[str, float]]) -> None:
+        self._seconds = seconds
+
+    @classmethod
+    def read(cls) -> "Durations":
+        return cls(json.loads(FILE.read_text()))
+
+    def of_file(self, path: Path) -> float:
+        return sum(self._seconds.get(_place(path), {}).values())
+
+    def long(self, items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+        """Those that go beyond what is spent on their function."""
+        items = list(items)
+        cases = Counter(map(_function, items))
+        spent: Counter[tuple[str, str]] = Counter()
+        for item in items:
+            place, name = key = _function(item)
+            seconds = self._seconds.get(place, {}).get(name, 0.0) / cases[key]
+            spent[key] += seconds  # type: ignore[assignment]
+            if spent[key] > (CORE_FUNCTION_SECONDS if place.startswith(CORE) else FUNCTION_SECONDS):
+                yield item
+
+
+class Measure:
+    """A plugin that writes down how long each function took: of the files that were run, and of no other."""
+
+    def __init__(self) -> None:
+        self._seconds: dict[str, Counter[str]] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        place, _, case = report.nodeid.removeprefix("tests/").partition("::")
+        name = case.partition("[")[0]
+        self._seconds.setdefault(place, Counter())[name] += report.duration  # type: ignore[assignment]
+
+    def pytest_sessionfinish(self) -> None:
+        known = json.loads(FILE.read_text()) | self._seconds
+        kept = {
+            place: {
+                name: round(s, 1) for name, s in sorted(tests.items()) if s >= _KEPT_SECONDS_MIN
+            }
+            for place, tests in sorted(known.items())
+            if (TESTS / place).is_file()
+        }
+        FILE.write_text(
+            json.dumps({place: tests for place, tests in kept.items() if tests}, indent=0) + "\n"
+        )
+
+
+def _function(item: pytest.Item) -> tuple[str, str]:
+    return _place(item.path), item.nodeid.partition("::")[2].partition("[")[0]
+
+
+def _place(path: Path) -> str:
+    return str(path.relative_to(TESTS))
