@@ -169,7 +169,7 @@ async def test_a_new_kind_is_seen_wherever_incidents_are(tree: Path, tmp_path: P
             top = ("-m", "vllm_watch", "top", "--once", "--url", process.url)
             told = (await asyncio.to_thread(python, tree, *top)).stdout
             told_of = (await taking.until(1))[0]["text"]
-    assert "ticket  box/0  Toys about: marbles" in told
+    assert "warning   box/0  Toys about: marbles" in told
     assert "  do       Pick up the marbles. Runbook: docs/detectors/toy.md\n" in told
     assert "  restart  A restart does not help: toys do not put themselves away.\n" in told
     assert "box engine 0 has toys lying about since " in told_of
