@@ -207,6 +207,8 @@ def _type(name: str, field: FieldInfo) -> str:
         return ", ".join(f"`{value}`" for value in get_args(annotation))
     if get_origin(annotation) is tuple:
         return "list"
+    if get_origin(annotation) is dict:
+        return "map"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return "as the section"
     for suffix, unit in (("_seconds", "seconds"), ("minutes", "minutes"), ("bytes_max", "bytes")):
@@ -224,7 +226,7 @@ def _type(name: str, field: FieldInfo) -> str:
 def _default(field: FieldInfo) -> str:
     if field.default is PydanticUndefined:
         return "**required**"
-    if field.default is None or field.default in ("", ()):
+    if field.default is None or field.default in ("", (), {}):
         return "none"
     if isinstance(field.default, BaseModel):
         return "as there"

@@ -137,9 +137,21 @@ def _under_shown_names(incident: Schema) -> None:
     """Times and evidence have names of the API's own, and what judgement alone needs is not shown."""
     properties, number = incident["properties"], {"type": ["number", "null"]}
     sides = {side: properties.pop(f"evidence_{side}") for side in ("for", "against")}
-    for key in ("firing", "outlived", "opened_t", "updated_t", "resolved_t"):
+    for key in (
+        "firing",
+        "outlived",
+        "opened_t",
+        "updated_t",
+        "resolved_t",
+        "began_t",
+        "ended_t",
+        "closes_t",
+    ):
         properties.pop(key)
-    times = (f"{name}_timestamp_seconds" for name in ("opened", "updated", "resolved"))
+    times = (
+        f"{name}_timestamp_seconds"
+        for name in ("opened", "updated", "resolved", "began", "ended", "closes")
+    )
     properties |= {"evidence": record(**sides), **dict.fromkeys(times, number)}
     incident["required"] = sorted(properties)
 

@@ -123,6 +123,30 @@ def test_the_map_of_the_code_names_what_is_there() -> None:
     assert gone == []
 
 
+def test_the_walk_of_an_observation_is_that_of_the_code() -> None:
+    """Each hop of docs/architecture.md: its file has its function, or its class that method."""
+    page = (ROOT / "docs/architecture.md").read_text()
+    hops = re.findall(
+        r"^\| \d+\w? \| `([\w/]+\.py)`[^|]*\| `(?:(\w+)\.)?(\w+)` \|", page, re.MULTILINE
+    )
+    assert len(hops) == 14
+    missing = []
+    for file, of, function in hops:
+        tree = ast.parse((ROOT / "vllm_watch" / file).read_text())
+        if of:
+            (tree,) = [
+                node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == of
+            ]
+        names = [
+            node.name
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+        if function not in names:
+            missing.append(f"{file}: {of}.{function}")
+    assert missing == []
+
+
 def test_generated_pages_are_in_step() -> None:
     """docs/cli.md and docs/configuration.md say what the program does, and not what it did."""
     for generator in (

@@ -16,6 +16,7 @@ from vllm_watch.errors import ConfigError
 from vllm_watch.settings import overrides, yaml_text
 from vllm_watch.settings.api import ApiSettings
 from vllm_watch.settings.base import FilePath, Problem, Sections, problem, problems, quoted
+from vllm_watch.settings.detectors import DetectorsSettings, GroupSettings
 from vllm_watch.settings.errors import InvalidConfigError, KeyPath, explained
 from vllm_watch.settings.hooks import HookSettings, HooksSettings
 from vllm_watch.settings.notifications import NotificationsSettings
@@ -88,6 +89,10 @@ class Config(Sections):
     fleet: FleetSettings = FleetSettings()
     signals: SignalsSettings = SignalsSettings()
     slo: SloSettings = SloSettings()
+    detectors: DetectorsSettings = DetectorsSettings()
+    groups: dict[str, GroupSettings] = Field({}, max_length=1000)
+    """What differs for the targets of a group, by its name: `groups: {chat: {detectors: {...}}}`. Keys: `detectors`."""
+
     gpu: GpuSettings = GpuSettings()
     recorder: RecorderSettings = RecorderSettings()
     restart: RestartSettings = RestartSettings()
@@ -181,6 +186,11 @@ class Config(Sections):
         """Return what holds for this target: its own keys over those of `slo`."""
         own = target.slo.model_dump(exclude_unset=True)
         return self.slo.model_copy(update=own) if own else self.slo
+
+    def detectors_for(self, target: TargetConfig) -> DetectorsSettings:
+        """Return what holds for this target: its own keys over those of its group, those over those of `detectors`."""
+        group = self.groups.get(target.group, GroupSettings())
+        return self.detectors.under(group.detectors).under(target.detectors)
 
     @property
     def wants_restarts(self) -> bool:

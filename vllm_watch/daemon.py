@@ -109,7 +109,7 @@ class Daemon:
         self._restarts: Restarts | None = None
         self._configure_restarts()
         self._host = HostLoop(
-            config, make_gpu_source, HostWatch(socket.gethostname()), self.board, self.recorder,
+            config, make_gpu_source, HostWatch(socket.gethostname(), config.detectors), self.board, self.recorder,
             self._publisher, self._on_host,
         )  # fmt: skip
         self._server = self._new_server()
@@ -260,6 +260,12 @@ class Daemon:
     async def _change_to(self, config: Config) -> None:
         names = ("listen", "state_dir", "recorder", "procfs", "fleet", "api", "web_config")
         fixed = [k for k in names if getattr(config, k) != getattr(self._config, k)]
+        of_host = [
+            s
+            for s in ("gpu_fault", "stale_vram")
+            if config.detectors.of(s) != self._config.detectors.of(s)
+        ]
+        fixed += [f"detectors.{slug}" for slug in of_host]
         if fixed:
             because = "these take effect when vllm-watch starts anew"
             _log.warning("needs_a_restart", changed=fixed, because=because)
@@ -313,14 +319,17 @@ class Daemon:
         config = self._config
         return (
             target.identity(), config.scrape_for(target), config.slo_for(target), config.signals,
-            config.canary_for(target), config.engine_log_for(target),
+            config.canary_for(target), config.engine_log_for(target), config.detectors_for(target),
         )  # fmt: skip
 
     def _begin(self, target: TargetConfig, *, spread: bool) -> None:
         assert self._session is not None  # noqa: S101 - begun in start()
         identity, scrape = target.identity(), self._config.scrape_for(target)
         source = VllmSource(identity, scrape, self._session)
-        watch = Watch(identity.name, self._config.signals, self._config.slo_for(target))
+        watch = Watch(
+            identity.name, self._config.signals, self._config.slo_for(target),
+            thresholds=self._config.detectors_for(target),
+        )  # fmt: skip
         self._memory.recall(watch, identity)
         loop = TargetLoop(
             identity, scrape, source, watch, self.board, self._host, self._publisher, log=self._engine_log(target),

@@ -213,7 +213,7 @@ class Fleet:
             attempts=tuple(each for each in engine.attempts if each.id != attempt_id),
             incident=Incident(
                 id="i", target=engine.name, engine=None, kind="engine_stalled", cause="hang",
-                severity="page", summary="ill", restart_advised=True, opened_t=0.0, updated_t=0.0,
+                severity="page", summary="ill", restart_advised=True, opened_t=0.0, began_t=0.0, updated_t=0.0,
                 resolved_t=None if engine.ill else 0.0,
             ),
             version_first_t=0.0, hook=Answer(name="hook", allows=True, text="it can"), lock=lock,

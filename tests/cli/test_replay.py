@@ -237,3 +237,14 @@ def test_a_damaged_recording_is_an_error_with_a_remedy(tmp_path, capsys):
     assert shown.out == ""
     assert f"{path}, line 2: " in shown.err
     assert "→" in shown.err
+
+
+def test_thresholds_are_tried_on_a_recording(capsys, trace, tmp_path):
+    """The same crash, judged by a watcher that is told to wait for twenty refusals."""
+    config = tmp_path / "config.yaml"
+    config.write_text("detectors: {engine_down: {refused_looks: 20}}")
+    path = trace(crash())
+    usual = replay(capsys, path, "--json")
+    patient = replay(capsys, path, "--json", "--config", str(config))
+    assert [json.loads(line)["kind"] for line in usual.splitlines()] == ["engine_down"]
+    assert patient == ""

@@ -1,6 +1,8 @@
 """What the live view says is wrong, first: incidents, evidence, restarts, stale GPU memory, the watcher itself."""
 
+import re
 import textwrap
+import time
 
 import pytest
 
@@ -118,15 +120,31 @@ async def test_the_cursor_is_on_the_first_incident_though_another_state_is_worse
         assert "hung does nothing." in part(pilot, "detail").splitlines()[1]
 
 
-async def test_an_engine_that_does_again_is_not_called_stalled(server, board):
-    """An incident outlives its trouble for a while: that is said, and what it was."""
+async def test_an_engine_that_recovers_is_not_called_stalled(server, board):
+    """An incident outlives its trouble for a while: that is said, for how long it lasted, and when it closes."""
     add(board, "back", engine("0", "serving"))
-    board.tell(made(incident("back")))
+    now = time.time()
+    stalled = incident("back", t=now - 90)
+    board.tell(
+        made(
+            stalled,
+            stalled
+            | {
+                "event": "updated",
+                "t": now - 25,
+                "phase": "recovering",
+                "began": now - 95,
+                "ended": now - 25,
+            },
+        )
+    )
     async with watching(server).run_test(size=(150, 40)) as pilot:
         await first_look(pilot)
         said = part(pilot, "detail").splitlines()
-        assert said[1].endswith("3 waiting; it does again, and the incident ends when that lasts")
+        assert re.fullmatch(r"back: Recovered 2\ds ago \(Stalled: hang for 1m10\)", said[1])
         assert said[2] == "  was     back does nothing."
+        assert not any("first" in line or "Runbook" in line for line in said)
+        assert part(pilot, "wrong").split()[:2] == ["ended", "back/0"]
 
 
 async def test_an_incident_of_the_watcher_itself_is_told(server, board):

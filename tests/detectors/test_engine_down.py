@@ -6,7 +6,7 @@ import pytest
 
 from tests.detectors.looks import DEAD, OK, T, engine, first_firing, gpu, judge, last, seen, silent
 from vllm_watch.detectors.engine_down import Detector, Settings
-from vllm_watch.samples.observation import ProcessState
+from vllm_watch.samples.observation import ProcessState, Reading
 
 UP = [seen(s) for s in range(0, 60, 5)]
 IDLE = [seen(s, engine(1000, running=0.0)) for s in range(0, 60, 5)]
@@ -422,11 +422,12 @@ def test_a_loop_is_told_by_its_lives(lives, cause):
 
 
 def test_a_loop_is_over_when_it_lives():
-    """Answering is not enough where each life began so."""
+    """Answering is not enough where each life began so: it is found on, but is not there at the moment."""
     looks, now = crashes(600, 60, 60)
     said = downs([*looks, *[seen(s, process_start_time=T + now) for s in range(now, now + 200, 5)]])
-    states = {round(s - now): verdict.state for s, (verdict,) in said}
-    assert (states[0], states[115], states[120]) == ("unknown", "unknown", "clear")
+    states = {round(s - now): (verdict.state, verdict.present) for s, (verdict,) in said}
+    assert states[0] == states[115] == ("firing", False)
+    assert states[120][0] == "clear"
 
 
 def test_a_restart_of_a_silent_server_is_advised_late():
@@ -449,3 +450,18 @@ def test_a_failed_look_by_itself_is_neither_clear_nor_firing():
     for outcome in ("refused", "read_timeout", "connect_timeout", "garbled", "tls"):
         assert last(downs([*UP, silent(60, outcome)])).state == "unknown"
     assert last(downs([*UP, silent(60), seen(65)])).state == "clear"
+
+
+@pytest.mark.parametrize("looks", [1, 3])
+def test_a_crash_behind_a_half_dead_metrics_page_keeps_its_demand(looks):
+    """Its engine core is gone, and /metrics answers without it: what was in flight was lost all the same."""
+    half_dead = replace(seen(60), reading=Reading(vllm=False, why_not="no vLLM series"))
+    end = 60 + 5 * looks
+    said = downs([
+        *(served(s, done=100 + s, running=12.0) for s in range(0, 60, 5)),
+        *(replace(half_dead, t=T + s, monotonic_s=float(s)) for s in range(60, end, 5)),
+        *gone("refused", end, end + 40),
+    ])  # fmt: skip
+    verdict = last(said)
+    assert (verdict.state, verdict.cause, verdict.severity) == ("firing", "crash", "page")
+    assert "12 requests were in flight" in verdict.summary

@@ -149,6 +149,20 @@ def test_usual_pauses_put_the_notice_off():
     assert first_firing(said, "0")[0] == 300  # 15 s after the last step
 
 
+def test_a_hang_that_comes_again_is_no_habit():
+    """Three hangs of a minute teach nothing: the fourth is told as soon as the first."""
+    looks, steps = [], 1000
+    for second in range(0, 900, 5):
+        hangs = 60 <= second % 180 < 120
+        steps += 0 if hangs else 500
+        looks.append(seen(second, engine(steps)))
+    noticed = {s // 180: 0 for s in range(0, 900, 180)}
+    for s, (verdict, *_) in stalls(looks):
+        if verdict.state == "firing":
+            noticed[int(s // 180)] = noticed[int(s // 180)] or s % 180
+    assert set(noticed.values()) == {65.0}
+
+
 def test_a_lost_gpu_is_no_reason_to_restart():
     """It comes back with its host, not with a process."""
     said = stalls([seen(0, gpus=(gpu(),)), *HEALTHY[1:], *frozen(60, 300, gpus=())])
@@ -184,3 +198,38 @@ def test_without_counters_nothing_is_known():
     """An engine that shows no counter of its work cannot be judged: unknown, not clear."""
     bare = seen(0).reading.engines[0].__class__(engine="0", requests_running=1.0)
     assert last(stalls([seen(s, bare) for s in range(0, 100, 5)]), "0").state == "unknown"
+
+
+def busy(start, end, rate):
+    """At work, with `rate` requests finished a second; what is between two looks may leave none running."""
+    return [
+        seen(s, engine(1000 + 10 * s, request_success={"stop": rate * s}))
+        for s in range(start, end, 5)
+    ]
+
+
+def behind_idle_gauges(rate, rise, end=400):
+    still = engine(1950, running=0.0, kv=0.0, request_success={"stop": rate * 95.0})
+    idle = [seen(s, still, fds=50.0 + rise * (s - 95)) for s in range(100, end, 5)]
+    return first_firing(stalls([*busy(0, 100, rate), *idle]), "0")
+
+
+IDLE_GAUGES = {
+    "as many come as ever, and none is through": (2.0, 2.0, 15.0),
+    "half of them on connections of their own": (2.0, 1.1, 15.0),
+    "most reuse their connections: it takes a minute": (2.0, 0.3, 160.0),
+    "one in ten seconds: none through is chance for long": (0.1, 0.4, 160.0),
+    "nobody comes any more": (2.0, 0.0, None),
+}
+
+
+@pytest.mark.parametrize(("rate", "rise", "within_s"), IDLE_GAUGES.values(), ids=IDLE_GAUGES)
+def test_a_hang_behind_idle_gauges(rate, rise, within_s):
+    """The gauges read 0 running while requests pile up outside."""
+    found = behind_idle_gauges(rate, rise)
+    if within_s is None:
+        assert found is None
+    else:
+        second, verdict = found
+        assert verdict.cause == "hang"
+        assert second - 95 <= within_s

@@ -110,6 +110,40 @@ async def test_incidents_are_live(opened, server, board):
     assert tab.complaints == []
 
 
+async def test_what_recovers_asks_for_nobody(opened, server, board):
+    """It says what it was, for how long, and when it closes; no first step, no advice, and the headline leaves it out."""
+    tab = await opened(server)
+    story = {"engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": "page", "summary": "No step for 65 s.", "restart_advised": True}  # fmt: skip
+    now = time.time()
+    begun = event("embeddings", story, now - 105)
+    board.tell(made(begun))
+    card = tab.page.locator(".incident", has_text="No step for 65 s.")
+    await expect(card.locator(".first-step")).to_be_visible()
+    title = await tab.page.title()
+    over = {
+        "event": "updated",
+        "t": now - 40,
+        "phase": "recovering",
+        "began": now - 105,
+        "ended": now - 40,
+        "restart_advised": False,
+    }
+    board.tell(made(begun | over, opened_t=now - 105))
+    await expect(card.locator(".severity")).to_have_text("recovering")
+    await expect(card.locator(".incident-recovery")).to_have_text(
+        re.compile(r"^Recovered 4\d\u202fs ago: Stalled: hang for 1\u202fmin 5\u202fs\.$")
+    )
+    await expect(card.locator(".first-step")).to_be_hidden()
+    await expect(card.locator(".restart")).to_be_hidden()
+    await expect(tab.row("embeddings").locator(".flag")).to_have_text("recovering: Stalled: hang")
+    await expect(tab.page.locator("#incidents-title")).to_have_text(
+        "6 open incidents, 1 recovering"
+    )
+    await expect(tab.page.locator(".incident").last).to_contain_text("Recovered")
+    assert await tab.page.title() != title
+    assert tab.complaints == []
+
+
 async def test_past_incidents_are_a_short_list(opened, server):
     """The last that ended first, and the older ones when asked for."""
     tab = await opened(server)

@@ -8,13 +8,21 @@ import pytest
 from tests.told import made, told
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents import incident
-from vllm_watch.incidents.incident import OPENED, RESOLVED, UPDATED, Incident, IncidentEvent
+from vllm_watch.incidents.incident import (
+    OPENED,
+    RECOVERING,
+    RESOLVED,
+    UPDATED,
+    Incident,
+    IncidentEvent,
+    Worst,
+)
 from vllm_watch.signals import stored
 
 T = 1_700_000_000.0
 FAULT = Incident(
     id="gpu_fault-1", target="host:h", engine=None, kind="gpu_fault", cause="xid", severity="ticket",
-    summary="GPU 0: Xid 31", opened_t=T, updated_t=T + 5, restart_advised=True, firing=False, outlived=True,
+    summary="GPU 0: Xid 31", opened_t=T, began_t=T, updated_t=T + 5, restart_advised=True, firing=False, outlived=True,
     concerns=("a", "b"), restart_targets=("a",), related=("engine_down-1", "engine_down-2"),
     evidence_for=(
         Evidence(name="xid", value=31, text="GPU 0: Xid 31"),
@@ -24,7 +32,7 @@ FAULT = Incident(
     evidence_against=(Evidence(name="health", value=200.0),),
 )  # fmt: skip
 STALL = replace(
-    FAULT, id="engine_stalled-1", target="a", engine="0", kind="engine_stalled", cause="hang", severity="page",
+    FAULT, phase=RECOVERING, ended_t=T + 40, times=3, worst=Worst(T + 20, 44.0, Evidence(name="quiet", value=44.0, unit="s")), id="engine_stalled-1", target="a", engine="0", kind="engine_stalled", cause="hang", severity="page",
     restart_advised=False, concerns=(), restart_targets=(), related=(), evidence_for=(), evidence_against=(),
 )  # fmt: skip
 
@@ -57,7 +65,7 @@ def test_nothing_but_the_event_may_be_known():
 
 
 PUBLISHED = {
-    "of an engine": (STALL, {"restart_advised", "evidence"}),
+    "of an engine": (STALL, {"restart_advised", "evidence", "times"}),
     "of a host": (FAULT, {"restart_advised", "evidence", "concerns", "restart_targets", "related"}),
 }
 
@@ -66,6 +74,7 @@ PUBLISHED = {
 def test_only_what_there_is_is_published(one, beyond):
     """The contract's keys always; others where they say something."""
     always = {"t", "event", "id", "target", "engine", "kind", "cause", "severity", "summary"}
+    always |= {"phase", "began", "ended", "worst"}
     assert incident.published(IncidentEvent(OPENED, T, one)).keys() == always | beyond
     ended = IncidentEvent(RESOLVED, T, incident.ended(one, T, "healthy"))
     assert incident.published(ended)["resolution"] == "healthy"
@@ -74,7 +83,8 @@ def test_only_what_there_is_is_published(one, beyond):
 DAMAGES = {
     "no id": {"id": None}, "a number for a target": {"target": 7}, "advice that is a word": {"restart_advised": "yes"},
     "servers that are a text": {"concerns": "a"}, "a restart of a number": {"restart_targets": [7]},
-    "no time": {"opened_t": None}, "evidence that is a list": {"evidence": []},
+    "no time": {"opened_t": None}, "a phase that is none": {"phase": 7}, "no number of times": {"times": "often"},
+    "a worst that is a number": {"worst": 7}, "evidence that is a list": {"evidence": []},
     "evidence without words": {"evidence": {"for": [{"name": "n"}], "against": []}},
     "a number that is none": {"evidence": {"for": [{"name": "n", "value": True, "unit": "", "expected": None, "text": ""}], "against": []}},
 }  # fmt: skip
@@ -116,3 +126,24 @@ def test_an_end_withdraws_the_advice():
     end = incident.ended(FAULT, T + 9, "healthy")
     assert (end.open, end.resolved_t, end.resolution) == (False, T + 9, "healthy")
     assert (end.firing, end.restart_advised, end.advises_restart_of("a")) == (False, False, False)
+
+
+def test_the_end_is_the_first_good_look():
+    """What recovered first ended then; what was cut off ends with its record."""
+    assert incident.ended(STALL, T + 90, "healthy").ended_t == T + 40
+    assert incident.ended(FAULT, T + 90, "superseded").ended_t == T + 90
+
+
+def test_a_line_of_an_earlier_version_is_read():
+    """It had no phase and no worst: it is an active incident that began as it was opened."""
+    line = incident.published(IncidentEvent(OPENED, T, FAULT))
+    for key in ("phase", "began", "ended", "worst"):
+        del line[key]
+    read = incident.from_published(line, T)
+    assert (read.phase, read.began_t, read.ended_t, read.times, read.worst) == (
+        "active",
+        T,
+        None,
+        1,
+        None,
+    )

@@ -60,11 +60,13 @@ class Story:
 
     @property
     def told(self):
-        """(second, event, kind) and, at the end, the resolution."""
+        """(second, event, kind) and, at the end, the resolution; an update to recovering is called that."""
         return [
             (
                 round(each["t"] - T),
-                each["event"],
+                "recovering"
+                if each["event"] == "updated" and each["phase"] == "recovering"
+                else each["event"],
                 each["kind"],
                 *([each["resolution"]] if "resolution" in each else []),
             )
@@ -93,6 +95,10 @@ def test_an_event_is_what_was_published():
             "against": [],
         },
         "restart_advised": True,
+        "phase": "active",
+        "began": T,
+        "ended": None,
+        "worst": None,
     }
 
 
@@ -114,6 +120,7 @@ def test_one_problem_is_one_incident():
     story = Story().look(stall(), times=10).look(stall("clear"), times=20)
     assert story.told == [
         (0, "opened", "engine_stalled"),
+        (50, "recovering", "engine_stalled"),
         (80, "resolved", "engine_stalled", "healthy"),
     ]
     assert story.lifecycle.incidents == ()
@@ -124,19 +131,37 @@ def test_what_comes_and_goes_is_one_incident():
     story = Story().look(stall(), times=2)
     for _ in range(5):
         story.look(stall("clear"), times=5).look(stall())
-    assert story.told == [(0, "opened", "engine_stalled")]
+    assert {event for _, event, _ in story.told[1:]} == {"recovering", "updated"}
+    assert len({each["id"] for each in story.events}) == 1
 
 
 def test_what_returns_soon_after_its_end_is_given_longer():
-    """Each end that came too early doubles the quiet time, up to three minutes."""
+    """An end that came too early doubles the quiet time."""
+    story = Story()
+    for _ in range(2):
+        story.look(stall()).look(stall("clear"), times=60)
+    ends = [second for second, event, *_ in story.told if event == "resolved"]
+    assert ends == [35, 305 + 65]
+
+
+def test_the_third_time_within_an_hour_is_one_incident_that_recurs():
+    """It stays open until it was away for four minutes, says how often it came, and is told once."""
+    story = Story()
+    for _ in range(6):
+        story.look(stall(), times=9).look(stall("clear"), times=24)
+    story.look(stall("clear"), times=60)
+    assert [event for _, event, *_ in story.told].count("opened") == 3
+    last = story.events[-1]
+    assert (last["event"], last["times"]) == ("resolved", 6)
+    assert last["t"] - last["ended"] == 240
+
+
+def test_after_a_quiet_hour_it_is_a_first_time_again():
     story = Story()
     for _ in range(4):
-        story.look(stall()).look(stall("clear"), times=60)
-    lasted = [
-        end["t"] - start["t"]
-        for start, end in zip(story.events[::2], story.events[1::2], strict=True)
-    ]
-    assert lasted == [35, 65, 125, 185]
+        story.look(stall()).look(stall("clear"), times=720)
+    assert [event for _, event, *_ in story.told] == ["opened", "recovering", "resolved"] * 4
+    assert {each.get("times", 1) for each in story.events} == {1}
 
 
 def test_at_slow_scrapes_three_looks_must_be_quiet():
@@ -151,7 +176,7 @@ def test_unknown_changes_nothing():
     story = Story().look(stall()).look(stall("unknown"), times=99)
     assert story.told == [(0, "opened", "engine_stalled")]
     story.look(stall("clear"), times=3).look(stall("unknown"), times=99)
-    assert len(story.told) == 1
+    assert story.told[1:] == [(500, "recovering", "engine_stalled")]
 
 
 def test_another_process_means_restarted():
@@ -246,7 +271,8 @@ def test_a_stall_that_becomes_a_crash():
 
 def test_another_engines_queue_is_its_own():
     """One engine's stall does not explain what another has."""
-    story = Story().look(stall(), overload(engine="1"))
+    two = replace(MOMENT, restarts={"0": 0, "1": 0})
+    story = Story().look(stall(), overload(engine="1"), moment=two)
     assert [kind for _, _, kind in story.told] == ["engine_stalled", "overload"]
 
 
@@ -266,7 +292,10 @@ def test_a_restart_while_collapsed_is_the_cure():
     gone = (down(), collapse("unknown"))
     story = Story().look(collapse(), times=2).look(*gone, times=11, moment=SILENT)
     story.look(down("clear"), collapse("clear"), times=20, moment=RESTARTED)
-    assert story.told[1:] == [(125, "resolved", "throughput_collapse", "restarted")]
+    assert story.told[1:] == [
+        (65, "recovering", "throughput_collapse"),
+        (125, "resolved", "throughput_collapse", "restarted"),
+    ]
 
     story = Story().look(collapse(), times=2).look(*gone, times=20, moment=SILENT)
     assert story.told[2] == (70, "opened", "engine_down")
@@ -276,8 +305,9 @@ def test_the_queue_that_an_incident_leaves_is_part_of_it():
     """Two minutes to drain; what still waits then is demand."""
     story = Story().look(stall()).look(stall("clear"), overload(), times=60)
     assert story.told[1:] == [
+        (5, "recovering", "engine_stalled"),
         (35, "resolved", "engine_stalled", "healthy"),
-        (155, "opened", "overload"),
+        (150, "opened", "overload"),
     ]
 
 
@@ -347,7 +377,7 @@ def of_host(severity="page", *concerns):
     """What is open on the target's host."""
     return Incident(
         id="gpu_fault-h", target="host:h", engine=None, kind="gpu_fault", cause="gpu_lost", severity=severity,
-        summary="s", concerns=concerns or ("x",), opened_t=T, updated_t=T,
+        summary="s", concerns=concerns or ("x",), opened_t=T, began_t=T, updated_t=T,
     )  # fmt: skip
 
 
@@ -389,11 +419,11 @@ def test_a_hosts_incident_is_linked_with_what_it_leads_to_on_its_servers():
 
 
 def test_whom_a_finding_concerns_follows_every_look():
-    """No event tells of it; the record does, and what was kept of it."""
+    """The record says it, and what was kept of it; another server to restart is news."""
     story = Story().look(replace(gpu_fault(), concerns=("a",), restart_targets=("a",)))
     story.look(replace(gpu_fault(), concerns=("a", "b"), restart_targets=("b",)))
     (now,) = story.lifecycle.incidents
-    assert (now.concerns, now.restart_targets, len(story.events)) == (("a", "b"), ("b",), 1)
+    assert (now.concerns, now.restart_targets, len(story.events)) == (("a", "b"), ("b",), 2)
     again = Lifecycle("x")
     again.restore(json.loads(json.dumps(story.lifecycle.export_state())), ("gpu_fault",))
     assert again.incidents == (now,)
@@ -407,3 +437,113 @@ def test_an_open_incident_shows_the_newest_numbers():
     assert story.lifecycle.incidents[0].firing
     story.look(stall("clear"))
     assert [each.firing for each in story.lifecycle.incidents] == [False]
+
+
+# --- troubles that follow each other
+
+
+def test_at_the_first_good_look_it_recovers():
+    """No advice, no page: whoever acts or is woken now would do it to a healthy engine."""
+    story = Story().look(stall(restart_advised=True), times=4).look(stall("clear"))
+    (now,) = story.lifecycle.incidents
+    assert (now.phase, now.firing, now.restart_advised) == ("recovering", False, False)
+    assert (now.began_t, now.ended_t) == (T, T + 20)
+    story.look(stall(restart_advised=True))
+    (now,) = story.lifecycle.incidents
+    assert (now.phase, now.restart_advised, now.ended_t, now.times) == ("active", True, None, 1)
+
+
+def test_what_was_away_for_a_moment_has_come_back():
+    story = Story().look(stall(), times=4).look(stall("clear"), times=4).look(stall())
+    (now,) = story.lifecycle.incidents
+    assert (now.times, now.phase) == (2, "active")
+
+
+HIDDEN = {
+    "a hang after a crash": (down(), stall()),
+    "a slowdown after a hang": (stall(), collapse()),
+    "a slowdown after a crash": (down(), collapse()),
+    "a crash after a slowdown": (collapse(), down()),
+}
+
+
+@pytest.mark.parametrize(("first", "then"), HIDDEN.values(), ids=HIDDEN)
+def test_what_only_recovers_hides_nothing(first, then):
+    """Another trouble ends it and opens itself, once the first one's aftermath is over."""
+    quiet = replace(first, state="clear")
+    story = Story().look(first, times=3).look(quiet, times=5).look(quiet, then, times=3)
+    assert [each.kind for each in story.lifecycle.incidents] == [then.kind]
+    (end,) = [each for each in story.events if each["event"] == "resolved"]
+    assert (end["kind"], end["resolution"], end["ended"]) == (first.kind, "superseded", T + 15)
+    assert end["related"] == [story.lifecycle.incidents[0].id]
+
+
+def test_a_finding_whose_own_numbers_are_normal_opens_nothing():
+    """A detector may still hold to it; what it sees now is well."""
+    over = replace(collapse(restart_advised=True), present=False)
+    assert Story().look(over, times=50).told == []
+    story = Story().look(collapse(restart_advised=True), times=3).look(over, times=50)
+    assert story.told == [
+        (0, "opened", "throughput_collapse"),
+        (15, "recovering", "throughput_collapse"),
+    ]
+    assert [each["restart_advised"] for each in story.events] == [True, False]
+
+
+def test_what_waited_opens_only_on_what_is_so_now():
+    """A stall within a collapse that ends before its time is nothing; the card says what was seen meanwhile."""
+    story = (
+        Story()
+        .look(collapse())
+        .look(collapse(), replace(stall(), summary="no step for 8 s"), times=2)
+    )
+    assert story.lifecycle.incidents[0].meanwhile == "no step for 8 s"
+    story.look(collapse(), stall("clear"), times=3)
+    assert story.lifecycle.incidents[0].meanwhile == ""
+    assert [kind for _, _, kind in story.told] == ["throughput_collapse"]
+
+
+def test_the_worst_is_remembered_with_its_time():
+    """Not the first number, and not the last."""
+
+    def quiet(seconds):
+        one = Evidence(name="quiet_seconds", value=seconds, unit="s")
+        return stall(measure=seconds, evidence_for=(one,))
+
+    story = (
+        Story().look(quiet(10.0)).look(quiet(44.0)).look(quiet(20.0)).look(stall("clear"), times=9)
+    )
+    worst = story.events[-1]["worst"]
+    assert (
+        worst["t"],
+        worst["measure"],
+        worst["evidence"]["value"],
+        worst["evidence"]["unit"],
+    ) == (T + 5, 44.0, 44.0, "s")
+
+
+def test_trouble_began_before_it_was_told():
+    """A detector says since when it sees it."""
+    story = Story().look(times=4).look(stall(since_seconds=12.0))
+    assert story.events[0]["began"] == T + 20 - 12
+
+
+def test_all_of_it_outlives_the_watcher():
+    """Phase, times, quiet time and what waits go on in the next run."""
+    story = Story()
+    for _ in range(3):
+        story.look(stall(), times=4).look(stall("clear"), times=12)
+    story.look(stall(), times=2).look(stall("clear"), times=3)
+    again = Story()
+    again.now = story.now
+    again.lifecycle.restore(
+        json.loads(json.dumps(story.lifecycle.export_state())), ("engine_stalled",)
+    )
+    story.events.clear()
+    for each in (story, again):
+        each.look(stall("clear"), times=60)
+    (mine,), (theirs,) = story.events, again.events
+    assert theirs == mine | {
+        "t": mine["t"] + story.step
+    }  # the look after a gap is not known to be quiet
+    assert mine["event"] == "resolved"

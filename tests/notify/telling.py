@@ -32,7 +32,7 @@ def incident(
         "id": name, "target": target, "engine": "0", "kind": "engine_stalled", "cause": "hang", "severity": severity,
         "summary": "no step has ended for 94 s although 41 requests run", "restart_advised": True,
         "evidence_for": tuple(Evidence(name="", value=None, unit="", expected=None, text=text) for text in evidence),
-        "opened_t": t, "updated_t": t, "resolved_t": ended_t,
+        "opened_t": t, "began_t": t, "updated_t": t, "resolved_t": ended_t,
     }  # fmt: skip
     return Alert(
         incident=Incident(**(said | more)), about=about, group=group, restart=restart, silenced=silenced, inhibited=inhibited,

@@ -133,7 +133,7 @@ def test_every_kind_has_its_words_and_its_advice(kind):
 @pytest.mark.parametrize("name", Step.__args__)
 def test_every_step_has_its_words_and_its_advice(name):
     """No message names a step alone."""
-    assert STEPS[name].says in said(Item(phase="said", matter=step(name))).text
+    assert STEPS[name].says in said(Item(phase="said", alert=step(name))).text
     assert first_step(step(name)) == STEPS[name].first_step
 
 

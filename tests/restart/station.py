@@ -70,7 +70,7 @@ class Station:
         now_t = time.time()
         incident = Incident(
             id=f"{kind}-{name}", target=name, engine=None, kind=kind, cause=cause, severity="page",
-            summary="no step for 40 s", restart_advised=advised, opened_t=now_t, updated_t=now_t,
+            summary="no step for 40 s", restart_advised=advised, opened_t=now_t, began_t=now_t, updated_t=now_t,
         )  # fmt: skip
         if event == "resolved":
             incident = ended(incident, now_t, "healthy")

@@ -26,7 +26,7 @@ SETTINGS = RestartSettings(
 )  # fmt: skip
 INCIDENT = Incident(
     id="i1", target="chat-0", engine="0", kind="engine_stalled", cause="hang", severity="page",
-    summary="no step for 90 s", restart_advised=True, opened_t=NOW - 90, updated_t=NOW,
+    summary="no step for 90 s", restart_advised=True, opened_t=NOW - 90, began_t=NOW - 90, updated_t=NOW,
 )  # fmt: skip
 ON_HOST = replace(
     INCIDENT, target="host:gpu-1", engine=None, kind="gpu_fault", cause="xid", concerns=("chat-0", "chat-1"),

@@ -162,7 +162,7 @@ async def test_a_fault_of_the_host_fires_for_what_it_is_to_restart(tmp_path):
     """Of the targets that it concerns only those whose restart is advised."""
     fault = Incident(
         id="f", target=host_target("h"), engine=None, kind="gpu_fault", cause="xid", severity="page",
-        summary="Xid 31", restart_advised=True, concerns=("a", "b"), restart_targets=("b",), opened_t=1.0, updated_t=1.0,
+        summary="Xid 31", restart_advised=True, concerns=("a", "b"), restart_targets=("b",), opened_t=1.0, began_t=1.0, updated_t=1.0,
     )  # fmt: skip
     async with station(tmp_path, targets=("a", "b"), start=False) as one:
         one.board.host.target = Target(name=host_target("h"), url="")

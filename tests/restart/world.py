@@ -49,7 +49,7 @@ SETTINGS = RestartSettings.model_validate({
 LOCKED = SETTINGS.model_copy(update={"lock": LockSettings(kind="file")})
 STALL = Incident(
     id="i1", target="chat-0", engine="0", kind="engine_stalled", cause="hang", severity="page",
-    summary="no step for 90 s", restart_advised=True, opened_t=1.0, updated_t=1.0,
+    summary="no step for 90 s", restart_advised=True, opened_t=1.0, began_t=1.0, updated_t=1.0,
 )  # fmt: skip
 
 QUIET = replace(STALL, firing=False)

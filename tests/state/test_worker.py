@@ -38,7 +38,7 @@ def incident(name="i", *, target="a", opened_t=NOW, t=None, resolved=False):
     one = Incident(
         id=name, target=target, engine=None, kind="engine_down", cause="crash", severity="page",
         summary="größer", evidence_for=(Evidence(name="up", value=0.0, unit="", expected=1.0, text="it is away"),),
-        opened_t=opened_t, updated_t=t,
+        opened_t=opened_t, began_t=opened_t, updated_t=t,
     )  # fmt: skip
     over = ended(one, t, "healthy") if resolved else one
     return IncidentEvent(RESOLVED if resolved else OPENED, t, over)

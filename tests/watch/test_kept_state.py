@@ -140,13 +140,13 @@ def test_a_life_that_ended_while_nobody_looked_is_counted(well, slow):
 def test_a_sibling_gives_its_patience_and_nothing_else(well, slow):
     """Another server of the group may run on other hardware: its speed is no yardstick."""
     state = json.loads(json.dumps(well))
-    state["detectors"]["engine_stalled"]["engines"]["0"]["pauses"] = [30.0, 31.0, 32.0]
+    state["detectors"]["engine_stalled"]["engines"]["0"]["habits"]["usual"] = [30.0, 31.0, 32.0]
     state["detectors"]["engine_down"]["loading"]["starts_s"] = [700.0]
     watch = Watch("sibling")
     assert watch.inherit(state) == []
     assert pages([event for each in slow[64:] for event in said(watch.observe(each))]) == []
     detectors = watch.export_state()["detectors"]
-    assert detectors["engine_stalled"]["engines"]["0"]["pauses"][:3] == [30.0, 31.0, 32.0]
+    assert detectors["engine_stalled"]["engines"]["0"]["habits"]["usual"][:3] == [30.0, 31.0, 32.0]
     assert detectors["engine_down"]["loading"]["starts_s"] == [700.0]
 
 
@@ -166,7 +166,7 @@ DAMAGES = {
     "no time": (damaged("t", None), "all"),
     "engines are a list": (damaged("engines", []), "all"),
     "incidents are a text": (damaged("lifecycle.followed", "x"), "lifecycle"),
-    "a life that is none": (damaged("lifecycle.ended", [["k", "0", "soon", 1.0]]), "lifecycle"),
+    "a life that is none": (damaged("lifecycle.recurrence.ended", [["k", "0", "soon", 1.0]]), "lifecycle"),
     "no detectors": (damaged("detectors", {}), "throughput_collapse"),
     "equations that are not finite": (
         damaged("detectors.throughput_collapse.engines.0.judge.baseline.model.moment", [1, 2, 1e999]),
@@ -177,7 +177,7 @@ DAMAGES = {
         "throughput_collapse",
     ),
     "pauses that are texts": (
-        damaged("detectors.engine_stalled.engines.0.pauses", ["long"]), "engine_stalled",
+        damaged("detectors.engine_stalled.engines.0.habits.usual", ["long"]), "engine_stalled",
     ),
     "a run that is none": (damaged("detectors.engine_down.run", {"began_s": 0}), "engine_down"),
     "a first minute that is none": (damaged("detectors.host_memory_growth.first", [1]), "host_memory_growth"),

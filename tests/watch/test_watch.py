@@ -335,6 +335,7 @@ def test_a_crash_is_told_from_end_to_end():
     ]
     assert [(e["t"], e["event"], e["cause"], e.get("resolution")) for e in events] == [
         (65, "opened", "crash", None),
+        (75, "updated", "crash", None),  # it recovers
         (105, "resolved", "crash", "restarted"),
     ]
     assert watch.failures == {}

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("trace", metavar="TRACE", type=Path, help="a .jsonl.gz or .jsonl recording")
     parser.add_argument(
-        "--config", metavar="FILE", type=Path, help="windows and objectives to judge by"
+        "--config", metavar="FILE", type=Path, help="windows, objectives and thresholds to judge by"
     )
     parser.add_argument(
         "--json", action="store_true", help="print incidents as JSON lines, nothing else"

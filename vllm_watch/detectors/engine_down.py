@@ -35,6 +35,11 @@ from vllm_watch.signals.loading import START_SECONDS, Loading
 NEEDS = down_verdicts.NEEDS
 
 
+HALF_DEAD_SECONDS = 30.0
+"""A server whose engine core has died serves a /metrics without it until it exits, within seconds: for so long
+what it leaves out is not taken for its word."""
+
+
 class Settings(BaseModel):
     """Silence is counted in looks and in seconds since the last look that had an answer."""
 
@@ -111,6 +116,7 @@ class Detector:
         self._gpus = GpuTrouble()
         self._began_s: float | None = None
         self._answered_s: float | None = None  # the last look with an answer; None: never
+        self._engines_s = float("-inf")  # the last look at which /metrics had an engine
         self._earlier = Earlier()
         self._up_since_s: float | None = None
         self._run: Run | None = None
@@ -165,6 +171,10 @@ class Detector:
 
     def _answered(self, view: View, reading: Reading | None) -> Verdict:
         run, self._answered_s = self._run, view.at_s
+        if reading is not None and reading.engines:
+            self._engines_s = view.at_s
+        elif view.at_s - self._engines_s < HALF_DEAD_SECONDS:
+            reading = None
         self._earlier.answers(view.at_s, reading, refused=run is not None and run.refused > 0)
         if run is not None:
             self._end_of(run, view)

@@ -108,6 +108,15 @@ ADVISE_FACTOR = 2.0
 FDS_GROWN_UNSEEN_MIN = 8.0
 """... where they are the only sign of demand: idle proxies open a few spare connections."""
 
+FINISHES_MISSED_MIN = 10.0
+"""Requests that would have finished at the usual rate, of which none has: by chance once in 20,000 (e^-10) ..."""
+
+FDS_SHARE_MISSED_MIN = 0.5
+"""... where at least so many connections for each of them say that they came all the same ..."""
+
+FDS_RISES_MISSED_MIN = 2
+"""... one after the other."""
+
 FDS_RISES_UNSEEN_MIN = 4
 """... in so many looks: a pool of idle connections opens at once, waiting users come one by one."""
 
@@ -155,7 +164,7 @@ class Detector:
         )
         served = counters != engine.counters
         if served:
-            stall_witnesses.served(engine, view)
+            stall_witnesses.served(engine, view, sample.engine)
         moved = served or gauges != engine.gauges or waiting < engine.waiting
         if moved:
             stall_witnesses.learn(engine, young=stall_witnesses.is_young(view, sample))
@@ -213,7 +222,7 @@ class Detector:
         engine = self._engines[sample.engine]
         if view.signals.engines[sample.engine].state == "sleeping":
             stall_witnesses.begin(engine, view)
-            stall_witnesses.served(engine, view)
+            stall_witnesses.served(engine, view, sample.engine)
             return Verdict(state=CLEAR, kind=KIND, engine=sample.engine)
         if not any(value is not None for value in engine.counters):
             return Verdict(
@@ -278,11 +287,17 @@ class Detector:
 
     def _unseen(self, view: View, engine: Engine) -> tuple[str, float] | None:
         """Idle by its gauges, while those who ask pile up outside."""
-        if engine.unseen_s is None or engine.fds_rises < FDS_RISES_UNSEEN_MIN:
+        if engine.unseen_s is None or engine.fds_rises < FDS_RISES_MISSED_MIN:
             return None
         if engine.fds_grown < max(FDS_GROWN_UNSEEN_MIN, 2.0 * engine.fds_idle):
             return None
         unseen_s = view.at_s - engine.unseen_s
+        # As many as ever come, and none of them is through: that is no lull, and needs no minute to be sure of.
+        missed = engine.finish_rate * (view.at_s - engine.still_s)
+        if missed >= FINISHES_MISSED_MIN and engine.fds_grown >= FDS_SHARE_MISSED_MIN * missed:
+            return "hang", view.at_s - engine.still_s
+        if engine.fds_rises < FDS_RISES_UNSEEN_MIN:
+            return None
         return ("hang", unseen_s) if unseen_s >= self._settings.notice_unseen_seconds else None
 
     def _want_canary(self, view: View, engine: Engine, name: str, *, alone: bool) -> None:

@@ -17,6 +17,10 @@ it has been seen to survive; those that were no stall tell what is usual."""
 PAUSE_SECONDS_MIN = 2.0
 """Shorter ones are steps."""
 
+HABIT_SECONDS_MAX = 20.0
+"""A pause that was told as a stall is a habit only where it was this short: an engine that hangs for a minute
+again and again is ill each time."""
+
 FDS_GROWN_MIN = 3.0
 """Connections that were opened during the silence, net: one or two may be a scraper's or a browser's."""
 
@@ -70,6 +74,7 @@ class Engine:
     fds_rises: int = 0
     fds_idle: float = 0.0  # by how much they grew in idle times that were nothing but idle
     unseen_s: float | None = None  # since when connections pile up
+    finish_rate: float = 0.0  # requests finished per second, while it last served
     canary_failures: int = 0  # in a row, without a step between
     canary_s: float = 0.0  # when the first of them was sent
     canary_waited_s: float = 0.0  # for the last of them
@@ -126,9 +131,11 @@ def begin(engine: Engine, view: View) -> None:
     engine.fds_rises, engine.unseen_s = 0, None
 
 
-def served(engine: Engine, view: View) -> None:
+def served(engine: Engine, view: View, name: str) -> None:
     """Something was done for somebody: whatever went unanswered before is no sign any more."""
     engine.served_s, engine.canary_failures = view.at_s, 0
+    signals = view.signals.engines.get(name)
+    engine.finish_rate = (signals and signals.requests_finished_per_second) or 0.0
 
 
 def hear_canary(engine: Engine, view: View, name: str, *, alone: bool) -> None:
@@ -169,7 +176,7 @@ def learn(engine: Engine, *, young: bool) -> None:
         pause_s = engine.last_s - engine.still_s
         if pause_s >= PAUSE_SECONDS_MIN and not young:
             engine.habits.survived.append(pause_s)
-            if engine.told_s is None:  # a stall that was told is no habit, however often it comes
+            if engine.told_s is None or pause_s <= HABIT_SECONDS_MAX:
                 engine.habits.usual.append(pause_s)
     else:
         engine.fds_idle = max(engine.fds_idle, engine.fds_grown)

@@ -33,6 +33,15 @@ def _advised(entry: TargetEntry) -> Series:
     return sorted(advised.items())
 
 
+def _recovering(entry: TargetEntry) -> Series:
+    """Where several share their labels: do all of them recover?"""
+    recovering: dict[tuple[str, ...], int] = {}
+    for each in entry.incidents.open.values():
+        labels = _labels_of(each)
+        recovering[labels] = min(int(each.recovering), recovering.get(labels, 1))
+    return sorted(recovering.items())
+
+
 _LABELS = ("engine", "kind", "cause", "severity")
 
 INCIDENT_FAMILIES: tuple[Family, ...] = (
@@ -49,6 +58,12 @@ INCIDENT_FAMILIES: tuple[Family, ...] = (
         name="vllm_watch_incident_opened_timestamp_seconds", kind="gauge", scope="incidents", labels=_LABELS,
         help="Unix time at which the incident of vllm_watch_incident_open was opened, whatever it was called then.",
         absent="As for vllm_watch_incident_open.", series=_opened,
+    ),
+    Family(
+        name="vllm_watch_incident_recovering", kind="gauge", scope="incidents", labels=_LABELS,
+        help="1 while the trouble of the incident of vllm_watch_incident_open is not seen any more and the incident "
+             "closes if it stays away, else 0.",
+        absent="As for vllm_watch_incident_open.", series=_recovering,
     ),
     Family(
         name="vllm_watch_incident_restart_advised", kind="gauge", scope="incidents", labels=_LABELS,

@@ -17,7 +17,7 @@ from vllm_watch import __version__
 from vllm_watch.board.board import Board, TargetEntry
 from vllm_watch.export import page_files
 from vllm_watch.export.gpu_families import distinct_holders
-from vllm_watch.incidents.incident import Incident, in_order, plain_evidence
+from vllm_watch.incidents.incident import Incident, in_order, plain_evidence, plain_worst
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders, Holder, Judged
 from vllm_watch.signals.records import TargetSignals
@@ -33,7 +33,7 @@ _ARGUMENT_CHARACTERS_MAX = 256
 _NOT_YET = "Not looked at yet."
 _INCIDENT = (
     "id", "target", "engine", "kind", "cause", "severity", "summary", "restart_advised", "concerns",
-    "restart_targets", "related", "resolution",
+    "restart_targets", "related", "resolution", "phase", "meanwhile", "times",
 )  # fmt: skip
 
 
@@ -193,6 +193,10 @@ def _incident(incident: Incident) -> dict[str, object]:
         "opened_timestamp_seconds": incident.opened_t,
         "updated_timestamp_seconds": incident.updated_t,
         "resolved_timestamp_seconds": incident.resolved_t,
+        "began_timestamp_seconds": incident.began_t,
+        "ended_timestamp_seconds": incident.ended_t,
+        "closes_timestamp_seconds": incident.closes_t,
+        "worst": plain(plain_worst(incident.worst)),
         "state": _state(incident),
     }
 

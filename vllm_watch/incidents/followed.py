@@ -55,9 +55,15 @@ class Followed:
         )
         return True
 
+    def close_at(self, t: float) -> None:
+        """It is resolved at Unix time `t`, if it stays away until then."""
+        if self.incident.closes_t is None or abs(t - self.incident.closes_t) > 1.0:
+            self.incident = replace(self.incident, closes_t=t)
+
     def meanwhile(self, text: str) -> None:
-        """Something else is found, which this incident explains for now."""
-        self.incident = replace(self.incident, meanwhile=text)
+        """What else is found, which this incident explains for now; empty: nothing."""
+        if text != self.incident.meanwhile:
+            self.incident = replace(self.incident, meanwhile=text)
 
     def renew(self, verdict: Verdict, t: float, at_s: float, life: Life) -> None:
         """Take what is found now. The severity is that of the verdict; what stands beside may change it (relations.py)."""
@@ -66,7 +72,7 @@ class Followed:
         returned = since_s is not None and at_s - since_s >= RETURNED_SECONDS
         self.quiet_s, self.found_life, self.recovering_since_s = 0.0, life, None
         seen = replace(
-            known, phase=ACTIVE, firing=True, outlived=False, ended_t=None, meanwhile="",
+            known, phase=ACTIVE, firing=True, outlived=False, ended_t=None, closes_t=None,
             worst=_worse(known, verdict, t), times=known.times + returned,
         )  # fmt: skip
         if not (back and verdict.cause != "unknown") and not self._takes_over(verdict, at_s):

@@ -53,6 +53,7 @@ class Incident:
     updated_t: float  # of the look that summary and evidence are from
     began_t: float  # of the first bad look
     ended_t: float | None = None  # of the first good look after it; None while the trouble lasts
+    closes_t: float | None = None  # while it recovers: when it is resolved if it stays so
     phase: str = ACTIVE  # ACTIVE | RECOVERING
     firing: bool = True  # did the last look find it?
     times: int = 1  # how often it was active within the last hour
@@ -70,6 +71,11 @@ class Incident:
     def open(self) -> bool:
         """Has it not ended yet?"""
         return self.resolved_t is None
+
+    @property
+    def recovering(self) -> bool:
+        """Is it open only until it is seen that the trouble stays away?"""
+        return self.open and self.phase == RECOVERING
 
     def advises_restart_of(self, target: str) -> bool:
         """Is a restart of this target known to cure it?"""
@@ -93,7 +99,7 @@ def ended(incident: Incident, t: float, resolution: str) -> Incident:
     over_t = t if incident.ended_t is None else incident.ended_t
     return replace(
         incident, resolved_t=t, resolution=resolution, restart_advised=False, restart_targets=(),
-        firing=False, ended_t=over_t,
+        firing=False, ended_t=over_t, closes_t=None,
     )  # fmt: skip
 
 
@@ -107,9 +113,10 @@ def identity(target: str, engine: str | None, kind: str, opened_t: float) -> str
 
 
 def in_order(incidents: Iterable[AnyIncident]) -> list[AnyIncident]:
-    """What wakes people first, and of that the newest."""
+    """What is so now before what recovers, what wakes people first, and of that the newest."""
     return sorted(
-        incidents, key=lambda each: (severity_rank(each.severity), -each.opened_t, each.id)
+        incidents,
+        key=lambda each: (each.recovering, severity_rank(each.severity), -each.opened_t, each.id),
     )
 
 
@@ -204,6 +211,7 @@ def restore(state: stored.Stored) -> Incident:
         updated_t=stored.number(state["updated_t"]),
         began_t=stored.number(state["began_t"]),
         ended_t=stored.number_or_none(state["ended_t"]),
+        closes_t=stored.number_or_none(state["closes_t"]),
         phase=stored.text(state["phase"]),
         meanwhile=stored.text(state["meanwhile"]),
         times=stored.count(state["times"]),
@@ -221,7 +229,7 @@ def restore(state: stored.Stored) -> Incident:
 _TEXTS = ("id", "target", "kind", "cause", "severity", "summary")
 _LISTS = ("concerns", "restart_targets", "related")
 _STATE = (
-    *_TEXTS, "engine", "restart_advised", "opened_t", "updated_t", "began_t", "ended_t", "phase", "meanwhile",
+    *_TEXTS, "engine", "restart_advised", "opened_t", "updated_t", "began_t", "ended_t", "closes_t", "phase", "meanwhile",
     "times", "firing", "outlived",
 )  # fmt: skip
 
@@ -242,13 +250,15 @@ def plain_worst(worst: Worst | None) -> dict[str, Any] | None:
     """The evidence at its worst, with its time, in its published form."""
     if worst is None:
         return None
-    return {"t": worst.t, "measure": _finite(worst.measure)} | _plain(worst.evidence)
+    return {"t": worst.t, "measure": _finite(worst.measure), "evidence": _plain(worst.evidence)}
 
 
 def _worst(state: stored.Stored | None) -> Worst | None:
     if state is None:
         return None
-    return Worst(stored.number(state["t"]), stored.number(state["measure"]), _evidence(state))
+    return Worst(
+        stored.number(state["t"]), stored.number(state["measure"]), _evidence(state["evidence"])
+    )
 
 
 def _or(value: float | None, other: float) -> float:

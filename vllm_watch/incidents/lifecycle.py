@@ -61,6 +61,7 @@ class Lifecycle:
         self._at_s: float | None = None
         self._usual_s = 0.0
         self._beside: tuple[Incident, ...] = ()  # what is open elsewhere, at this look
+        self._meanwhile: dict[Key, str] = {}  # what this look found and an open incident explains
         self.opened: dict[str, int] = {}  # incidents ever opened, by kind
 
     @property
@@ -79,6 +80,7 @@ class Lifecycle:
         self._at_s, self._beside = moment.at_s, tuple(beside)
         if passed_s > 0:
             self._usual_s += (passed_s - self._usual_s) / (8.0 if self._usual_s else 1.0)
+        self._meanwhile = {}
         events: list[IncidentEvent] = []
         for verdict in sorted(verdicts, key=_rank):
             key = verdict.kind, verdict.engine
@@ -94,6 +96,8 @@ class Lifecycle:
                 events += self._recovered(moment, followed, quiet_s)
             else:
                 followed.unseen()
+        for key, followed in self._followed.items():
+            followed.meanwhile(self._meanwhile.get(key, ""))
         if self._followed and moment.up:
             events += self._without_engine(moment, passed_s)
             for (_, engine), followed in self._followed.items():
@@ -122,7 +126,7 @@ class Lifecycle:
             return []
         held_by = relations.held_by(*key, seen, moment.at_s - since_s)
         if held_by is not None:
-            self._followed[held_by.key].meanwhile(verdict.summary)
+            self._meanwhile[held_by.key] = verdict.summary
             return []
         return self._open(moment, key, verdict)
 
@@ -199,11 +203,13 @@ class Lifecycle:
         self, moment: Moment, followed: Followed, quiet_s: float, *, gone: bool = False
     ) -> list[IncidentEvent]:
         """It is not there: since when, and is it over? `gone`: nor is the engine."""
-        if followed.recover(moment.t, moment.at_s):
-            return [IncidentEvent(UPDATED, moment.t, followed.incident)]
-        followed.quiet_s += quiet_s
+        begins = followed.recover(moment.t, moment.at_s)
+        followed.quiet_s += 0.0 if begins else quiet_s
         looks_s = min(QUIET_LOOKS * self._usual_s, QUIET_LOOKS_SECONDS_MAX)
         left_s = max(followed.quiet_needed_s, looks_s) - followed.quiet_s
+        followed.close_at(moment.t + max(0.0, left_s))
+        if begins:
+            return [IncidentEvent(UPDATED, moment.t, followed.incident)]
         if left_s > 0.0:
             return []
         key = followed.incident.key

@@ -41,9 +41,9 @@ def demo(scene: Scene) -> Iterator[float]:
         scene.rack.add_process(3, idle_notebook(scene.epoch - _SEVEN_DAYS_SECONDS))
     yield 20.0
     while True:
-        for slug in ("hang", "slow", "leak", "crash"):
+        for slug, seconds in (("hang", 45.0), ("slow", 45.0), ("leak", 150.0), ("crash", 45.0)):
             scene["batch"].fault(slug)
-            yield 45.0
+            yield seconds
             scene["batch"].clear(slug)
             yield 75.0
 

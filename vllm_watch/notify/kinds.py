@@ -1,4 +1,4 @@
-"""Which module sends for which kind"""
+"""Which module sends for which kind."""
 
 from vllm_watch.notify import apprise, jsonl, webhook
 from vllm_watch.notify.base import Finding, Notifier, Tools

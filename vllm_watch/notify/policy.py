@@ -29,7 +29,12 @@ def due(
     if not alert.incident.open:
         heard = any(not each.dropped for each in known)
         return RESOLVED if heard and settings.resolved else None
-    if alert.silenced or alert.inhibited or not _wants(settings, alert):
+    if (
+        alert.incident.recovering
+        or alert.silenced
+        or alert.inhibited
+        or not _wants(settings, alert)
+    ):
         return None
     if not known:
         return OPENED

@@ -200,7 +200,8 @@ def _sentence(item: Item) -> str:
         since = f"since {clock(incident.opened_t)}, cause {incident.cause}"
         return f"{place} {_story(incident).says} {since}: {summary}."
     ended = _ENDS.get(incident.resolution or "", "it is over")
-    until = "" if incident.resolved_t is None else f" until {clock(incident.resolved_t)}"
+    over_t = incident.ended_t or incident.resolved_t
+    until = "" if over_t is None else f" until {clock(over_t)}"
     late = " It could not be told while it lasted." if item.late else ""
     what = f"{_plain(incident.kind)} ({incident.cause})"
     return f"{place}: {what} from {clock(incident.opened_t)}{until} is over: {ended}.{late}"

@@ -23,6 +23,7 @@ from vllm_watch.settings.base import (
     problems,
     quoted,
 )
+from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.settings.kubernetes import KubernetesDiscovery
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.stages import CanarySettings, ScrapeSettings, SloSettings
@@ -111,6 +112,9 @@ class TargetConfig(Settings):
 
     restart: RestartSettings = RestartSettings()
     """The keys of `restart` that differ for this target; the others are taken from there."""
+
+    detectors: DetectorsSettings = DetectorsSettings()
+    """The keys of `detectors` that differ for this target; the others are taken from its group, then from there."""
 
     canary: CanarySettings = CanarySettings()
     """The keys of `canary` that differ for this target; the others are taken from there."""

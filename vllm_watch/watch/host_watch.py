@@ -14,6 +14,7 @@ from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.incidents.lifecycle import Lifecycle, Moment
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.target import host_target
+from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.signals import stored
 from vllm_watch.signals.holders.gpu_users import GpuUsers, Place, Server
 from vllm_watch.signals.holders.judge import HolderJudge
@@ -52,22 +53,24 @@ class ServerLook:
         )  # fmt: skip
 
 
-def host_detectors() -> dict[str, HostDetector]:
-    """One of each detector of hosts that there is, with default settings, by its slug."""
+def host_detectors(settings: DetectorsSettings) -> dict[str, HostDetector]:
+    """One of each detector of hosts that there is, by its slug."""
     found = plugins.modules("vllm_watch.detectors", ("Settings", "HostDetector"))
-    return {plugins.slug(module): module.HostDetector(module.Settings()) for module in found}
+    slugs = {plugins.slug(module): module for module in found}
+    return {slug: module.HostDetector(settings.of(slug)) for slug, module in slugs.items()}
 
 
 class HostWatch:
     """Follows one host from look to look. Its incidents have the target `host:NAME`."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, thresholds: DetectorsSettings | None = None) -> None:
+        """`thresholds`: what its detectors judge by, from the start of the watcher."""
         self.target = host_target(name)
         self.holders: tuple[GpuHolders, ...] = ()  # as last judged
         self.failures: dict[str, str] = {}  # a detector's slug → the error it last broke with
         self._judge = HolderJudge(StaleVramSettings().limits())
         self._users = GpuUsers()
-        self._detectors = host_detectors()
+        self._detectors = host_detectors(thresholds or DetectorsSettings())
         self._timeline = Timeline()
         self._lifecycle = Lifecycle(self.target)
 

@@ -21,10 +21,11 @@ class SiteWatch:
         self,
         make_watch: Callable[[str], Watch] = Watch,
         host_of: Callable[[str], str] = host_of,
+        make_host: Callable[[str], HostWatch] = HostWatch,
     ) -> None:
-        """`make_watch` makes the Watch of a target that is new; `host_of` names its host."""
+        """`make_watch` makes the Watch of a target that is new; `host_of` names its host, `make_host` makes its HostWatch."""
         self._make_watch = make_watch
-        self._host_of = host_of
+        self._host_of, self._make_host = host_of, make_host
         self.watches: dict[str, Watch] = {}
         self.hosts: dict[str, HostWatch] = {}
 
@@ -41,7 +42,7 @@ class SiteWatch:
             self.watches[target] = self._make_watch(target)
         name, watch = self._host_of(target), self.watches[target]
         if name not in self.hosts:
-            self.hosts[name] = HostWatch(name)
+            self.hosts[name] = self._make_host(name)
         host, events = self.hosts[name], []
         if observation.gpus is not None:
             servers = {

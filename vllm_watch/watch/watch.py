@@ -19,6 +19,7 @@ from vllm_watch.incidents.relations import STATE_OF
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.samples.record import changed
+from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.settings.stages import SignalsSettings, SloSettings
 from vllm_watch.signals import state, stored
 from vllm_watch.signals.engine import EngineTracker
@@ -35,10 +36,11 @@ ENGINES_MAX = 512
 _KEPT_STATES = ("down", "starting", "sleeping", "unknown")  # said for reasons of their own
 
 
-def all_detectors() -> dict[str, Detector]:
-    """One of each detector that there is, with default settings, by its slug."""
+def all_detectors(settings: DetectorsSettings) -> dict[str, Detector]:
+    """One of each detector that there is, by its slug."""
     found = plugins.modules("vllm_watch.detectors", ("Settings", "Detector"))
-    return {plugins.slug(module): module.Detector(module.Settings()) for module in found}
+    slugs = {plugins.slug(module): module for module in found}
+    return {slug: module.Detector(settings.of(slug)) for slug, module in slugs.items()}
 
 
 class Watch:
@@ -51,8 +53,10 @@ class Watch:
         slo: SloSettings | None = None,
         detectors: Mapping[str, Detector] | None = None,
         attention: AttentionBackend | None = None,
+        thresholds: DetectorsSettings | None = None,
     ) -> None:
-        """`detectors` by slug; they keep memory of this target, so no other Watch may have them.
+        """`detectors` by slug; they keep memory of this target, so no other Watch may have them. None: all that
+        there are, by `thresholds`.
         `attention`: what the engine's log said of it, for advice."""
         self.target = target
         self.address: str | None = None  # where it is looked for, if somebody says so
@@ -67,7 +71,9 @@ class Watch:
         self._loading = Loading()
         self._last_success_t: float | None = None
         self._health_status: int | None = None
-        self._detectors = dict(all_detectors() if detectors is None else detectors)
+        self._detectors = dict(
+            all_detectors(thresholds or DetectorsSettings()) if detectors is None else detectors
+        )
         # Also of what is judged once for its host: who reads of a target reads what is not seen there.
         self._sights = Sights(None if detectors is None else self._detectors)
         self._lifecycle = Lifecycle(target)

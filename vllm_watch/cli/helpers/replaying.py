@@ -21,6 +21,7 @@ from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
 from vllm_watch.support.visible import visible_lines
+from vllm_watch.watch.host_watch import HostWatch
 from vllm_watch.watch.site_watch import SiteWatch
 from vllm_watch.watch.watch import Watch
 
@@ -33,7 +34,9 @@ def replay(trace: Path, config_file: Path | None, prints: str) -> None:
         ConfigError: the configuration cannot be used.
     """
     config = configuration.load(config_file, environ=os.environ)
-    site = SiteWatch(partial(_watch, config))
+    site = SiteWatch(
+        partial(_watch, config), make_host=partial(HostWatch, thresholds=config.detectors)
+    )
     summaries: dict[str, Summary] = {}
     for observation in _observations(trace):
         events, url = site.look(observation), observation.target
@@ -54,8 +57,10 @@ def replay(trace: Path, config_file: Path | None, prints: str) -> None:
 
 def _watch(config: configuration.Config, url: str) -> Watch:
     known = next((target for target in config.targets if target.url == url), None)
-    slo = config.slo_for(known) if known else config.slo
-    return Watch(known.name if known else url, config.signals, slo)
+    if known is None:
+        return Watch(url, config.signals, config.slo, thresholds=config.detectors)
+    slo, thresholds = config.slo_for(known), config.detectors_for(known)
+    return Watch(known.name, config.signals, slo, thresholds=thresholds)
 
 
 def _observations(trace: Path) -> Iterator[Observation]:

@@ -249,7 +249,7 @@ class Page {
 
   /** What is wrong with the watcher itself: what it told as an incident, and what it cannot do. */
   own() {
-    return [...this.incidents.openOf(OF_THE_WATCHER).map(({ summary }) => summary), ...troubles(this.watcher)];
+    return [...this.incidents.activeOf(OF_THE_WATCHER).map(({ summary }) => summary), ...troubles(this.watcher)];
   }
 
   /** To a screen reader: the verdict once, then what is new. */
@@ -287,7 +287,7 @@ class Page {
     if (this.connection === "lost") setText($("verdict-more"), cutOff(this.before, silence).more);
     setText($("gpus-note"), gpus.note(this.gpus, now));
     if (this.watcher) setText($("about"), `vllm-watch ${this.watcher.version}. Rates and percentiles are over the last ${format.age(this.watcher.window_seconds)}.`);
-    this.health.draw({ watcher: this.watcher, rows: this.list.sorted(), silence, skew: this.clock.ahead(), own: this.incidents.openOf(OF_THE_WATCHER).map(({ summary }) => summary), now });
+    this.health.draw({ watcher: this.watcher, rows: this.list.sorted(), silence, skew: this.clock.ahead(), own: this.incidents.activeOf(OF_THE_WATCHER).map(({ summary }) => summary), now });
     this.incidents.tick(now);
     for (const row of this.targets.values()) {
       if (row.state !== shownState(row.data, now) || row.state === "stale" || (row.isOpen && row.visible)) {

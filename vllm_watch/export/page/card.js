@@ -6,7 +6,7 @@ import * as format from "./format.js";
 import { Recording } from "./recording.js";
 import { Plan } from "./restart.js";
 import { Witnesses } from "./witnesses.js";
-import { evidenceName, OF_THE_WATCHER, restartSign, severityOf, storyOf } from "./words.js";
+import { evidenceName, isRecovering, OF_THE_WATCHER, restartSign, standingOf, storyOf } from "./words.js";
 
 export class Card {
   constructor(incident, page, { where = "" } = {}) {
@@ -22,7 +22,11 @@ export class Card {
     this.since = h("span", { class: "since" });
     this.age = h("span", { class: "age", "aria-hidden": "true" });
     this.summary = h("p", { class: "incident-summary" });
+    this.recovery = h("p", { class: "incident-recovery" });
+    this.meanwhile = h("p", { class: "incident-meanwhile" });
+    this.worst = h("p", { class: "incident-worst" });
     this.step = h("span");
+    this.first = firstStep(this.step);
     this.count = h("span");
     this.for = new Evidence("What speaks for it", "Nothing was noted.");
     this.against = new Evidence("What speaks against it", "Nothing was found that does.");
@@ -37,7 +41,7 @@ export class Card {
     this.runbook = h("code");
     this.element = h("article", { class: "incident", id: `incident-${where}${id}`, "aria-labelledby": `title-${where}${id}`, tabindex: "-1" },
       h("header", {}, this.badge, this.title, h("p", { class: "incident-where" }, this.who, this.engine), h("p", { class: "incident-time" }, this.age, this.since)),
-      h("div", { class: "incident-body" }, this.summary, firstStep(this.step), this.plan.element, this.evidence, this.related,
+      h("div", { class: "incident-body" }, this.recovery, this.summary, this.meanwhile, this.worst, this.first, this.plan.element, this.evidence, this.related,
         h("footer", {}, this.restart, ofGpus ? h("p", {}, h("a", { href: "#gpus" }, "Who holds the GPUs")) : null,
           this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, "Runbook ", this.runbook))));
   }
@@ -59,7 +63,8 @@ export class Card {
   }
 
   drawWords(incident, now) {
-    const { tone, word, sign, meaning } = severityOf(incident);
+    const { tone, word, sign, meaning } = standingOf(incident);
+    const recovering = isRecovering(incident);
     setAttribute(this.badge, "title", meaning);
     setAttribute(this.element, "data-tone", tone);
     setAttribute(this.element, "data-severity", incident.severity);
@@ -67,6 +72,9 @@ export class Card {
     setText(this.title, incident.title);
     setText(this.engine, incident.engine === null ? "" : `engine ${incident.engine}`);
     setText(this.summary, incident.summary);
+    setText(this.meanwhile, incident.meanwhile ? `Meanwhile: ${incident.meanwhile}` : "");
+    setText(this.worst, worstOf(incident, now));
+    for (const [element, shown] of [[this.recovery, recovering], [this.meanwhile, incident.meanwhile], [this.first, !recovering], [this.restart, !recovering], [this.worst, this.worst.textContent]]) element.hidden = !shown;
     setText(this.step, incident.first_step);
     const { for: pro, against: contra } = incident.evidence;
     setText(this.count, pro.length + contra.length ? `Evidence as of ${format.moment(incident.updated_timestamp_seconds, now)}: ${pro.length} for, ${contra.length} against` : "What is seen now");
@@ -76,7 +84,7 @@ export class Card {
     this.restart.replaceChildren(icon(restartSign(incident)), incident.restart_outcome);
     setAttribute(this.restart, "data-tone", incident.restart_advised ? "info" : "quiet");
     setText(this.runbook, incident.runbook);
-    setText(this.since, incident.opened_timestamp_seconds === null ? "since before the watcher started" : `since ${format.moment(incident.opened_timestamp_seconds, now)}`);
+    setText(this.since, incident.opened_timestamp_seconds === null ? "since before the watcher started" : `since ${format.moment(incident.began_timestamp_seconds ?? incident.opened_timestamp_seconds, now)}${incident.times > 1 ? `, ${incident.times} times within an hour` : ""}`);
   }
 
   /** What its target says now: the witnesses, and the charts with the incident's span. */
@@ -101,9 +109,16 @@ export class Card {
   }
 
   tick(now) {
-    const { opened_timestamp_seconds: t } = this.incident;
-    setText(this.age, t === null ? "" : format.age(now - t));
+    const { began_timestamp_seconds: from, ended_timestamp_seconds: to } = this.incident;
+    setText(this.age, from === null ? "" : format.age((to ?? now) - from));
+    if (isRecovering(this.incident)) setText(this.recovery, format.recovery(this.incident, now));
   }
+}
+
+/** When it was at its worst, where that is not what the summary says. */
+function worstOf({ worst, updated_timestamp_seconds: t }, now) {
+  if (!worst?.evidence.text || worst.t === t) return "";
+  return `At its worst, ${format.moment(worst.t, now)}: ${worst.evidence.text}`;
 }
 
 /** The line that says what to do first. */

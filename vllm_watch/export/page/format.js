@@ -65,6 +65,11 @@ export function age(value) {
   return rest ? `${whole}${THIN}${name} ${rest}${THIN}${nextName}` : `${whole}${THIN}${name}`;
 }
 
+/** What is told of an incident whose trouble is gone. */
+export function recovery({ title, began_timestamp_seconds: from, ended_timestamp_seconds: to, closes_timestamp_seconds: closes }, now) {
+  return `Recovered ${ago(now - to)}: ${title} for ${age(to - from)}${closes === null ? "" : `; closes at ${clock(closes)} if it stays so`}.`;
+}
+
 export const ago = (value) => (known(value) ? `${age(value)} ago` : "never");
 
 /** Bytes in binary units, as GPU memory is spoken of. */

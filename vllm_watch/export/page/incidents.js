@@ -4,7 +4,7 @@ import { Card } from "./card.js";
 import { arrange, h, icon, keyed, setText } from "./dom.js";
 import * as format from "./format.js";
 import { parted, Storm } from "./storm.js";
-import { OF_THE_WATCHER, RESOLUTIONS, severityOf } from "./words.js";
+import { isRecovering, OF_THE_WATCHER, RESOLUTIONS, severityOf, standingOf } from "./words.js";
 
 const CARDS_AT_FIRST = 8; // more are for who asks
 const UNFOLDED_AT_MOST = 3; // cards whose evidence is shown without asking
@@ -14,8 +14,8 @@ const KEPT = 200; // as many as the watcher keeps
 const $ = (id) => document.getElementById(id);
 const openedAt = ({ opened_timestamp_seconds: t, updated_timestamp_seconds: told }) => t ?? told;
 
-/** What wakes people first, and of that the newest. */
-const byUrgency = (a, b) => severityOf(a).rank - severityOf(b).rank || openedAt(b) - openedAt(a) || (a.id < b.id ? -1 : 1);
+/** What wakes people first, and of that the newest; what recovers comes last. */
+const byUrgency = (a, b) => standingOf(a).rank - standingOf(b).rank || openedAt(b) - openedAt(a) || (a.id < b.id ? -1 : 1);
 
 export class Incidents {
   constructor(page) {
@@ -57,6 +57,11 @@ export class Incidents {
     }
   }
 
+  /** Those of a target that are so now, the most urgent first. */
+  activeOf(target) {
+    return this.openOf(target).filter((incident) => !isRecovering(incident));
+  }
+
   /** The open ones of a target, the most urgent first. */
   openOf(target) {
     return this.of(target).filter(({ state }) => state === "open");
@@ -75,7 +80,7 @@ export class Incidents {
     for (const incident of shown) {
       if (!this.cards.has(incident.id)) {
         const card = new Card(incident, this.page);
-        card.evidence.open = incident.severity === "page" && unfolded < UNFOLDED_AT_MOST;
+        card.evidence.open = incident.severity === "page" && !isRecovering(incident) && unfolded < UNFOLDED_AT_MOST;
         unfolded += card.evidence.open ? 1 : 0;
         this.cards.set(incident.id, card);
       }
@@ -87,7 +92,9 @@ export class Incidents {
     }
     $("incidents").hidden = this.open.length === 0;
     $("incidents-link").hidden = this.open.length === 0;
-    setText($("incidents-title"), this.open.length === 1 ? "Open incident" : `${this.open.length} open incidents`);
+    const recovering = this.open.filter(isRecovering).length;
+    const counted = this.open.length === 1 ? "Open incident" : `${this.open.length} open incidents`;
+    setText($("incidents-title"), recovering === 0 ? counted : recovering === this.open.length ? `${counted}, recovering` : `${counted}, ${recovering} recovering`);
     const placed = [...storms.map(({ key, members }) => [members[0], this.storms.get(key)]), ...shown.map((incident) => [incident, this.cards.get(incident.id)])];
     placed.sort(([a], [b]) => byUrgency(a, b));
     arrange($("incident-list"), placed.map(([, { element }]) => element));
@@ -129,7 +136,7 @@ export class Incidents {
 /** One that ended. */
 class Ended {
   constructor(incident) {
-    const { opened_timestamp_seconds: from, resolved_timestamp_seconds: to, target, engine, summary, resolution } = incident;
+    const { began_timestamp_seconds: from, resolved_timestamp_seconds: to, ended_timestamp_seconds: over, target, engine, summary, resolution } = incident;
     const { tone, word, sign } = severityOf(incident);
     this.to = to;
     this.ago = h("span", { class: "ended-ago" });
@@ -139,7 +146,7 @@ class Ended {
         h("p", { class: "ended-title" }, h("strong", {}, incident.title), h("span", {}, `${target === OF_THE_WATCHER ? "the watcher itself" : target}${engine === null ? "" : `, engine ${engine}`}`)),
         h("p", { class: "ended-summary" }, summary)),
       h("span", { class: "ended-resolution" }, RESOLUTIONS[resolution] ?? format.text(resolution)),
-      h("span", { class: "ended-lasted" }, from === null ? "" : `lasted ${format.age(to - from)}`), this.ago);
+      h("span", { class: "ended-lasted" }, from === null ? "" : `lasted ${format.age((over ?? to) - from)}`), this.ago);
   }
 
   tick(now) {

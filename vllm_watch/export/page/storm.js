@@ -3,7 +3,7 @@
 import { firstStep } from "./card.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import * as format from "./format.js";
-import { restartSign, severityOf, STORM_FROM } from "./words.js";
+import { isRecovering, restartSign, standingOf, STORM_FROM } from "./words.js";
 
 const NAMED = 5;
 
@@ -11,7 +11,7 @@ const NAMED = 5;
 export function parted(open) {
   const groups = new Map();
   for (const incident of open) {
-    const key = `${incident.severity} ${incident.kind} ${incident.cause}`;
+    const key = `${isRecovering(incident) ? "recovering" : incident.severity} ${incident.kind} ${incident.cause}`;
     if (!groups.has(key)) groups.set(key, []);
     groups.get(key).push(incident);
   }
@@ -24,7 +24,7 @@ export class Storm {
   constructor({ key, members: [first] }, page) {
     this.page = page;
     const id = `storm-${key.replace(/\W/g, "-")}`;
-    const { tone, word, sign, meaning } = severityOf(first);
+    const { tone, word, sign, meaning } = standingOf(first);
     this.title = h("h3", { id });
     this.count = h("span", { class: "incident-engine" });
     this.age = h("span", { class: "age", "aria-hidden": "true" });

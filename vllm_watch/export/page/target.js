@@ -10,7 +10,7 @@ import { Recording } from "./recording.js";
 import { Plan, planFacts } from "./restart.js";
 import { summary } from "./signals.js";
 import { Witnesses } from "./witnesses.js";
-import { OUTCOMES, severityOf, shownState, toneOf } from "./words.js";
+import { isRecovering, OUTCOMES, severityOf, shownState, standingOf, toneOf } from "./words.js";
 
 export class Target {
   constructor(data, page) {
@@ -177,9 +177,11 @@ export class Target {
     setAttribute(this.shown, "data-tone", worse(toneOf(this.state), open));
     keyed(this.flags, open, ({ id }) => id, () => h("span", { class: "flag" }), (flag, incident) => {
       const title = incident.title + (incident.engine === null || Object.keys(this.data.signals?.engines ?? {}).length < 2 ? "" : `, engine ${incident.engine}`);
-      if (flag.textContent === title && flag.dataset.tone === severityOf(incident).tone) return;
-      setAttribute(flag, "data-tone", severityOf(incident).tone);
-      flag.replaceChildren(icon(severityOf(incident).sign), title);
+      const { tone, sign } = standingOf(incident);
+      const text = isRecovering(incident) ? `recovering: ${title}` : title;
+      if (flag.textContent === text && flag.dataset.tone === tone) return;
+      setAttribute(flag, "data-tone", tone);
+      flag.replaceChildren(icon(sign), text);
     });
   }
 
@@ -306,13 +308,14 @@ class Body {
 /** The tone of a row: that of its state, or of its worst open incident. */
 function worse(tone, [incident]) {
   const ranks = ["bad", "warn", "info", "good", "quiet"];
-  const told = incident && incident.severity !== "info" ? severityOf(incident).tone : "quiet";
+  const told = incident && incident.severity !== "info" ? standingOf(incident).tone : "quiet";
   return ranks.indexOf(told) < ranks.indexOf(tone) ? told : tone;
 }
 
 /** The span of an incident on a chart's time axis. */
 function markOf(incident) {
-  const { id, engine, opened_timestamp_seconds: from, resolved_timestamp_seconds: to } = incident;
+  const { id, engine, began_timestamp_seconds: from, ended_timestamp_seconds: over, resolved_timestamp_seconds: closed } = incident;
+  const to = over ?? closed;
   const when = from === null ? "" : ` since ${format.clock(from)}`;
   const title = to === null ? `${incident.title}${when}` : `${incident.title}${when}, until ${format.clock(to)}`;
   return { key: id, engine, from: from ?? 0, to, tone: to === null ? severityOf(incident).tone : "quiet", title };

@@ -53,6 +53,14 @@ const SEVERITIES = table({
 /** How an incident's severity looks: rank (0 is the worst), tone, sign, word, what that means. */
 export const severityOf = ({ severity }) => SEVERITIES[severity] ?? { ...SEVERITIES.ticket, word: severity };
 
+const RECOVERING = { rank: 3, tone: "good", sign: "good", word: "recovering", meaning: "Not seen any more; closes if it stays so." };
+
+/** Is it open only until it is seen that its trouble stays away? */
+export const isRecovering = ({ state, phase }) => state === "open" && phase === "recovering";
+
+/** As severityOf, of an incident as it is now. */
+export const standingOf = (incident) => (isRecovering(incident) ? RECOVERING : severityOf(incident));
+
 let kinds = table({});
 let steps = table({});
 

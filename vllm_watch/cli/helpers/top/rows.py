@@ -153,7 +153,7 @@ def _urgency(row: Row) -> tuple[float, str]:
     """What wakes people before what does not, and of that the worst state; a whole server's is each engine's."""
     known = text.STATES_BY_URGENCY
     state = known.index(row.state) if row.state in known else len(known)
-    ranks = (severity_rank(each.severity) for each in row.target.incidents)
+    ranks = (severity_rank(each.severity) for each in row.target.incidents if not each.recovering)
     worst = min(ranks, default=len(SEVERITIES) + 1)
     return (worst * (len(known) + 1) + state, row.name)
 

@@ -92,11 +92,14 @@ def _incident(said: object) -> object:
         return said
     evidence = said.get("evidence") or {}
     times = {
-        name: said.get(f"{name}_timestamp_seconds") for name in ("opened", "updated", "resolved")
+        name: said.get(f"{name}_timestamp_seconds")
+        for name in ("opened", "updated", "resolved", "ended", "closes")
     }
+    began_t = said.get("began_timestamp_seconds")  # not told by a watcher of before
     return {
         **said,
         **{f"{name}_t": t for name, t in times.items()},
+        "began_t": times["opened"] if began_t is None else began_t,
         "evidence_for": evidence.get("for", ()),
         "evidence_against": evidence.get("against", ()),
     }

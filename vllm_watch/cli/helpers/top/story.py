@@ -12,7 +12,6 @@ from vllm_watch.cli.helpers.top.rows import Row
 from vllm_watch.cli.helpers.top.status import Status, TargetStatus, ToldIncident
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents.incident import SEVERITIES, in_order
-from vllm_watch.incidents.relations import STATE_OF
 from vllm_watch.support.visible import visible
 
 _WRONG_SHARE = (
@@ -21,7 +20,6 @@ _WRONG_SHARE = (
 _DETAIL_SHARE = 4
 _LOW_HEIGHT = 16  # lines; below, the detail is one line
 _LABEL_WIDTH = 10
-_WELL = frozenset(("serving", "idle", "prefilling"))
 _STALE_INTERVALS = 3  # as many looks missed in a row are no accident
 _FINE = frozenset(("", "ok", "no_driver", "http"))  # http: answered, in its own way
 
@@ -61,8 +59,13 @@ def _counted(incidents: list[ToldIncident]) -> str:
 
 
 def _incident(incident: ToldIncident, t: float, width: int) -> Text:
-    lasts = text.age(max(0.0, t - incident.opened_t))
+    lasts = text.age(max(0.0, t - incident.began_t))
     engine = f"/{incident.engine}" if incident.engine else ""
+    if incident.recovering:
+        told = f" ended   {visible(incident.target)}{engine}  {recovery(incident, t)}"
+        shown = Text(told, "dim", no_wrap=True)
+        shown.truncate(width, overflow="ellipsis")
+        return shown
     shown = Text(f" {incident.severity:6} ", text.SEVERITY_STYLES.get(incident.severity, ""), no_wrap=True)  # fmt: skip
     shown.append(f" {visible(incident.target)}{engine}", "bold")
     shown.append(f"  {visible(incident.title)}", "")
@@ -75,7 +78,7 @@ def detail(row: Row | None, status: Status | None, width: int, height: int) -> T
     """Return what is known of the chosen engine: the state's own sentence, what speaks for it, what to do."""
     if row is None or status is None:
         return Text()
-    said = _sentence(row)
+    said = _sentence(row, status.t)
     said.truncate(width, overflow="ellipsis")
     if height < _LOW_HEIGHT:
         return said
@@ -96,24 +99,26 @@ def worst_row(rows: Sequence[Row], status: Status | None) -> int:
     return 0
 
 
-def _sentence(row: Row) -> Text:
+def recovery(incident: ToldIncident, t: float) -> str:
+    """Return what is told of an incident whose trouble is gone: what it was, for how long, since when it is gone."""
+    ended_t = incident.updated_t if incident.ended_t is None else incident.ended_t
+    lasted, ago = (text.age(max(0.0, each)) for each in (ended_t - incident.began_t, t - ended_t))
+    told = f"Recovered {ago} ago ({visible(incident.title)} for {lasted})"
+    if incident.closes_t is None:
+        return told
+    return f"{told}; closes in {text.age(max(0.0, incident.closes_t - t))} if it stays so"
+
+
+def _sentence(row: Row, t: float) -> Text:
     sentence = row.engine.state_text if row.engine else row.target.state_text
     incidents = incidents_of(row)
-    if incidents and not _does_again(row):
-        sentence = incidents[0].summary
-    elif incidents:
-        sentence = f"{sentence}; it does again, and the incident ends when that lasts"
+    if incidents:
+        sentence = recovery(incidents[0], t) if incidents[0].recovering else incidents[0].summary
     sentence = visible(sentence or (row.target.signals and row.target.signals.why_not) or row.state)
     if row.stale:
         sentence = f"not seen for {text.age(row.age_seconds)}: {sentence}"
     style = text.STATE_STYLES.get(row.state, "").replace(" on red", "").replace("white", "red")
     return Text(f"{visible(row.name)}: ", "bold", no_wrap=True).append(sentence, style)
-
-
-def _does_again(row: Row) -> bool:
-    """Is what its worst incident says not so any more, though it is not closed yet?"""
-    incidents = incidents_of(row)
-    return bool(incidents) and incidents[0].kind in STATE_OF and row.state in _WELL
 
 
 def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
@@ -122,7 +127,12 @@ def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
     if not incidents:
         return [_labelled("restart", line) for line in top_restarts.lines(row.target.restart, t)]
     worst = incidents[0]
-    lines = [_labelled("was", worst.summary)] if _does_again(row) else []
+    if worst.recovering:
+        lines = [_labelled("was", worst.summary)]
+        return lines + [
+            _labelled("restart", line) for line in top_restarts.lines(row.target.restart, t)
+        ]
+    lines = [_labelled("also", worst.meanwhile)] if worst.meanwhile else []
     steps = textwrap.wrap(worst.to_do, max(20, width - _LABEL_WIDTH))
     lines += [_labelled("" if number else "do", each) for number, each in enumerate(steps)]
     lines.append(_labelled("restart", worst.restart_outcome))

@@ -1,0 +1,66 @@
+"""`detectors:` in the configuration: for all targets, for a group, for one; and what a wrong key is told."""
+
+import pytest
+from pydantic import BaseModel
+
+from vllm_watch.config import Config, load
+from vllm_watch.errors import ConfigError
+from vllm_watch.settings.detectors import DetectorsSettings
+from vllm_watch.support import plugins
+
+FILE = """\
+detectors: {engine_stalled: {notice_seconds: 20, advise_seconds: 90}}
+groups: {chat: {detectors: {engine_stalled: {notice_seconds: 30}, overload: {}}}}
+targets:
+  - {name: a, url: "http://a:1"}
+  - {name: b, url: "http://b:1", group: chat}
+  - name: c
+    url: http://c:1
+    group: chat
+    detectors: {engine_stalled: {notice_seconds: 40}}
+"""
+
+
+def read(tmp_path, text) -> Config:
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    return load(path, environ={})
+
+
+def test_the_nearest_word_stands(tmp_path):
+    """A target's own key over its group's, that over the one for all; other keys stay."""
+    config = read(tmp_path, FILE)
+    stalled = [config.detectors_for(each).of("engine_stalled") for each in config.targets]
+    assert [(each.notice_seconds, each.advise_seconds) for each in stalled] == [
+        (20, 90),
+        (30, 90),
+        (40, 90),
+    ]
+
+
+def test_nothing_said_is_the_default(tmp_path):
+    config = read(tmp_path, 'targets: [{url: "http://a:1"}]')
+    assert config.detectors_for(config.targets[0]) == DetectorsSettings()
+
+
+def test_every_detector_has_its_section():
+    modules = plugins.modules("vllm_watch.detectors", ("Settings",))
+    sections = {name: field.annotation for name, field in DetectorsSettings.model_fields.items()}
+    assert sections == {plugins.slug(module): module.Settings for module in modules}
+    assert all(issubclass(each, BaseModel) for each in sections.values())
+
+
+WRONG = {
+    "an unknown detector": ("detectors: {engine_stuck: {}}", "detectors.engine_stuck"),
+    "an unknown key": ("detectors: {engine_stalled: {notice: 3}}", "detectors.engine_stalled.notice"),
+    "a value that makes no sense": ("detectors: {engine_stalled: {notice_seconds: -1}}", "detectors.engine_stalled.notice_seconds"),
+    "in a group": ("groups: {chat: {detectors: {overload: {x: 1}}}}", "groups.chat.detectors.overload.x"),
+    "in a target": ('targets: [{url: "http://a:1", detectors: {overload: {x: 1}}}]', "detectors.overload.x"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "place"), WRONG.values(), ids=WRONG)
+def test_a_wrong_key_is_named(tmp_path, text, place):
+    with pytest.raises(ConfigError, match="not usable|cannot be used|wrong|is") as raised:
+        read(tmp_path, text)
+    assert place in str(raised.value)
