@@ -72,7 +72,8 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
                 f"Open it as localhost:{port()}, or add the name to api.hosts",
             )
         # A probe's question is noted: what a page of another site asks is not.
-        if request.method in _READING and not request.path.startswith("/gate/"):
+        is_noted = request.method != "OPTIONS" and request.path.startswith("/gate/")
+        if request.method in _READING and not is_noted:
             return await handler(request)
         return _foreign(request) or await handler(request)
 
