@@ -20,12 +20,9 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def is_this_host(request: web.Request) -> bool:
-    """Does the caller run where we do, unless a proxy here speaks for others?"""
-    if any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "Via")):
-        return False
-    own = request.transport and request.transport.get_extra_info("sockname")
-    remote = request.remote or ""
-    return is_loopback(remote) or bool(own and own[0] == remote)
+    """Does the caller come over loopback, and no proxy here speaks for others?"""
+    proxied = any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "Via"))
+    return not proxied and is_loopback(request.remote or "")
 
 
 def is_loopback(host: str) -> bool:
