@@ -50,9 +50,9 @@ FOOT = """
 
 - `make lock` writes the lock files, `make lock LOCK_ARGS=--upgrade` with newer versions; a test holds that they satisfy `pyproject.toml`.
 - `make sbom` installs exactly what is locked and writes `dist/vllm-watch.cdx.json` (CycloneDX), with versions and licences.
-- `.github/workflows/release.yml` builds from a tag, with signed provenance of wheel, source distribution, SBOM and image:
-  `gh attestation verify FILE --repo OWNER/REPO`. It runs `pip-audit` over the lock file, which asks a service on the internet; the tests here
-  can not, so **nothing here says that no vulnerability is known**. The workflow itself was checked (schema, zizmor) and has not run.
+- `.github/workflows/release.yml` builds from a tag, with signed provenance of wheel, source distribution and image:
+  `gh attestation verify FILE --repo OWNER/REPO`. What is not pinned by hash, the SBOM's tools and `pip-audit`, runs in a job that can
+  sign nothing. `pip-audit` looks at the lock file, for which it asks a service on the internet; the tests here can not, so **nothing here says that no vulnerability is known**. The workflow itself was checked (schema, zizmor) and has not run.
 - A test fails when a package is imported and not declared, declared and not imported, or its licence is another one than here.
 """
 # As their metadata says it → as SPDX says it, where that differs.

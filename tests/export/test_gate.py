@@ -1,5 +1,7 @@
 """The gate's endpoints over real requests: what a probe is answered, and that nothing else comes of asking."""
 
+import asyncio
+
 import aiohttp
 import pytest
 
@@ -29,6 +31,7 @@ async def site():
     board = Board(window_seconds=30)
     board.add_target(Target(name="llama", url="http://127.0.0.1:1"), 5.0)
     board.add_target(Target(name="away", url="http://192.0.2.1:1"), 5.0)
+    board.add_target(Target(name="named", url="http://engine.test:1"), 5.0)
     server = Server(board, host="127.0.0.1", port=0, ready=lambda: None, gatekeeper=keeper)
     await server.start()
     async with aiohttp.ClientSession(f"http://127.0.0.1:{server.port}") as session:
@@ -38,7 +41,8 @@ async def site():
 
 STRANGERS = {
     "another address": ({"X-Forwarded-For": "10.0.0.1"}, "away", 200, False),
-    "the engine's address": ({"X-Forwarded-For": "10.0.0.1"}, "llama", 200, True),
+    "through a proxy of this host": ({"X-Forwarded-For": "10.0.0.1"}, "llama", 200, False),
+    "the engine's address": ({"X-Forwarded-For": "10.0.0.1"}, "named", 200, True),
     "this host": ({}, "away", 200, True),
     "a page of another site": ({"Sec-Fetch-Site": "cross-site"}, "llama", 403, False),
     "a page of another origin": ({"Origin": "http://evil.example"}, "llama", 403, False),
@@ -48,10 +52,17 @@ STRANGERS = {
 @pytest.mark.parametrize(
     ("headers", "target", "status", "heard"), STRANGERS.values(), ids=STRANGERS
 )
-async def test_only_what_may_be_a_probe_is_heard(site, headers, target, status, heard):
+async def test_only_what_may_be_a_probe_is_heard(site, monkeypatch, headers, target, status, heard):
     """It counts as a probe, is written down, and says when its container began: that is not for everybody."""
     keeper, session = site
     keeper.meant = 1795000000.4
+    loop = asyncio.get_running_loop()
+    known = loop.getaddrinfo
+
+    async def resolved(host, *more, **options):
+        return await known("127.0.0.1" if host == "engine.test" else host, *more, **options)
+
+    monkeypatch.setattr(loop, "getaddrinfo", resolved)
     response = await session.get(f"/gate/liveness?target={target}", headers=headers)
     assert response.status == status
     assert bool(keeper.asked) is heard

@@ -163,8 +163,9 @@ async def test_guessing_is_slowed_down_and_locks_nobody_out(
             assert (await ask(server, basic("ana", "wrong")))[0] == 401
         before = len(checked)
         guesses = [asyncio.create_task(ask(server, basic("ana", "wrong"))) for _ in range(30)]
-        while len(checked) == before:
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(30):
+            while len(checked) == before:
+                await asyncio.sleep(0.01)
         assert (await ask(server, basic("ana", PASSWORD)))[
             0
         ] == 200  # it is known: no turn to wait for

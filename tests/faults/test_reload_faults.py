@@ -136,3 +136,4 @@ async def test_a_reload_while_it_starts(tmp_path):
         codes = [(await process.get("/-/reload", "POST"))[0] for _ in range(3)]
         assert codes == [200] * 3, process.lines
         await process.until(lambda status: names(status) == ["one", "two"], PATIENCE_SECONDS)
+    await engine.stop()

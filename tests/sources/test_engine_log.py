@@ -142,7 +142,7 @@ async def test_beside_the_loop(log):
 
 async def test_a_line_that_cannot_be_understood_ends_nothing(log, monkeypatch):
     """JSON nested so deep that no parser follows, as docker would wrap a line; and whatever else goes wrong."""
-    append(log, BANNER + '{"log":"x","a":' + "[" * 15_000 + "\n" + NO_ROOM)
+    append(log, BANNER + '{"log":"' + NO_ROOM.strip() + '","a":' + "[" * 15_000 + "\n" + NO_ROOM)
     assert failure(log) == "oom_kv_alloc_or_profiling"
 
     read, broken = log.read, [True]

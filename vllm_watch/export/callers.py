@@ -20,12 +20,9 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def is_this_host(request: web.Request) -> bool:
-    """Does the caller run where we do, unless a proxy here speaks for others?"""
-    if any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "Via")):
-        return False
-    own = request.transport and request.transport.get_extra_info("sockname")
-    remote = request.remote or ""
-    return is_loopback(remote) or bool(own and own[0] == remote)
+    """Does the caller come over loopback, and no proxy here speaks for others?"""
+    proxied = any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "Via"))
+    return not proxied and is_loopback(request.remote or "")
 
 
 def is_loopback(host: str) -> bool:
@@ -72,7 +69,8 @@ def only_from(bound: str, names: Collection[str], port: Callable[[], int]) -> Mi
                 f"Open it as localhost:{port()}, or add the name to api.hosts",
             )
         # A probe's question is noted: what a page of another site asks is not.
-        if request.method in _READING and not request.path.startswith("/gate/"):
+        is_noted = request.method != "OPTIONS" and request.path.startswith("/gate/")
+        if request.method in _READING and not is_noted:
             return await handler(request)
         return _foreign(request) or await handler(request)
 

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from vllm_watch.board.board import TargetEntry
 from vllm_watch.export.answers import TimedResponse, refusal
-from vllm_watch.export.callers import is_this_host
+from vllm_watch.export.callers import is_loopback, is_this_host
 from vllm_watch.export.status import to_json
 
 # The words are the contract with the probes, see docs/hooks/gate.md.
@@ -99,6 +99,11 @@ async def _stands_beside(request: web.Request, url: str) -> bool:
     if is_this_host(request):
         return True
     loop, host = asyncio.get_running_loop(), urlsplit(url).hostname
+    if host is not None and is_loopback(
+        host
+    ):  # a sidecar, which may be asked at the pod's own address
+        own = request.transport and request.transport.get_extra_info("sockname")
+        return bool(own and own[0] == request.remote and not is_loopback(own[0]))
     try:
         async with asyncio.timeout(_NAME_SECONDS):
             found = await loop.getaddrinfo(host, None)
