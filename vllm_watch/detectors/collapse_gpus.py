@@ -102,6 +102,12 @@ def of_slow_steps(
     return Cause(SLOW_ENGINE, (_CLEAR,))
 
 
+def is_excused(cause: Cause | None) -> bool:
+    """Is the cause unknown because of something on the GPU that no restart would change?"""
+    against = () if cause is None or cause.name != UNKNOWN else cause.evidence_against
+    return any(each.name in ("sm_clock_ratio", "neighbour") for each in against)
+
+
 def _throttled(gpu: GpuSample) -> Evidence | None:
     reasons = THROTTLES.intersection(gpu.throttle_reasons or ())
     clock, top = gpu.sm_clock_hz, gpu.sm_clock_max_hz
