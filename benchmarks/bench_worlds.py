@@ -1,6 +1,6 @@
 """Healthy worlds that look ill, ill ones that look healthy: what is said of them.
 
-    python benchmarks/bench_worlds.py [--seed 0] [--seeds 1] [--only SLUG,...] [--jobs 2] [-v]
+    python benchmarks/bench_worlds.py [--seed 0] [--seeds 1] [--only SLUG,...] [--jobs 2] [-v] [--page]
 
 Virtual time: the whole table takes some minutes. Exit status 1 where a healthy world pages, a restart is
 advised that does not help, or fewer than nine of ten ill worlds are found.
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.detection import bench
+from benchmarks.detection import bench, page
 from benchmarks.detection.runs import EPOCH, play
 from benchmarks.detection.worlds import WORLDS, run_of
 
@@ -78,34 +78,34 @@ def _tell(job: tuple[str, int]) -> Told:
     return tell(*job)
 
 
-def rows(told: list[Told]) -> bool:
-    """Print both tables; return whether all is well."""
-    ill = [each for each in told if WORLDS[each.slug].kinds]
-    print(
-        "| healthy world | days | false pages a day | restart advised | tickets a day |\n|---|---|---|---|---|"
-    )
+def table(told: list[Told]) -> list[str]:
+    """Both tables, as they stand on docs/detection.md."""
     healthy = [each for each in told if not WORLDS[each.slug].kinds]
-    for slug in [*dict.fromkeys(each.slug for each in healthy), "all"]:
-        mine = [each for each in healthy if slug in (each.slug, "all")]
-        days = sum(each.days for each in mine) or 1.0
+    ill = [each for each in told if WORLDS[each.slug].kinds]
+    lines = ["| healthy world | what happens | days | false pages a day | restart advised | tickets a day |", "|---|---|---|---|---|---|"]  # fmt: skip
+    for slug in dict.fromkeys(each.slug for each in healthy):
+        mine = [each for each in healthy if each.slug == slug]
+        days = sum(each.days for each in mine)
         pages, tickets = sum(each.pages for each in mine), sum(each.tickets for each in mine)
-        print(
-            f"| {slug} | {days:.2f} | {pages / days:.1f} | {sum(e.advised for e in mine)} | {tickets / days:.1f} |"
-        )
-    print(
-        "\n| ill world | found | after | page after | cause | wrong advice | false pages |\n|---|---|---|---|---|---|---|"
-    )
+        figures = f"{days:.2f} | {pages / days:.0f} | {sum(e.advised for e in mine)} | {tickets / days:.0f}"
+        lines.append(f"| `{slug}` | {WORLDS[slug].title} | {figures} |")
+    lines += ["", "| ill world | what happens | found | after | page after | said at last | wrong advice |", "|---|---|---|---|---|---|---|"]  # fmt: skip
     for slug in dict.fromkeys(each.slug for each in ill):
         mine = [each for each in ill if each.slug == slug]
         causes = ", ".join(sorted({each.last for each in mine if each.last}))
-        print(f"| {slug} | {sum(e.found_s is not None for e in mine)} of {len(mine)} | {_seconds([e.found_s for e in mine])} "
-              f"| {_seconds([e.paged_s for e in mine])} | {causes} | {sum(e.advised for e in mine)} | {sum(e.pages for e in mine)} |")  # fmt: skip
+        found = f"{sum(e.found_s is not None for e in mine)} of {len(mine)} | {_seconds([e.found_s for e in mine])}"
+        said = f"{_seconds([e.paged_s for e in mine])} | {causes} | {sum(e.advised for e in mine)}"
+        lines.append(f"| `{slug}` | {WORLDS[slug].title} | {found} | {said} |")
+    return lines
+
+
+def is_well(told: list[Told]) -> bool:
+    """No false page, no wrong advice, and nine of ten found?"""
+    ill = [each for each in told if WORLDS[each.slug].kinds]
     share = sum(each.found_s is not None for each in ill) / (len(ill) or 1)
-    wrong = sum(each.advised for each in told)
-    print(
-        f"\nhealthy: {sum(e.pages for e in healthy)} pages, ill: {share:.2f} found, wrong advice {wrong}"
-    )
-    return not sum(e.pages for e in healthy) and not wrong and (not ill or share >= FOUND_SHARE_MIN)
+    wrong, pages = sum(each.advised for each in told), sum(each.pages for each in told)
+    print(f"\n{pages} false pages, {share:.2f} of the ill found, wrong advice {wrong}")
+    return not pages and not wrong and (not ill or share >= FOUND_SHARE_MIN)
 
 
 def _seconds(values: list[float | None]) -> str:
@@ -120,6 +120,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="slugs, joined with commas")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("-v", action="store_true", help="every incident event")
+    parser.add_argument("--page", action="store_true", help="put the tables on docs/detection.md")
     asked = parser.parse_args()
     slugs = asked.only.split(",") if asked.only else list(WORLDS)
     jobs = [(slug, asked.seed + number) for slug in slugs for number in range(asked.seeds)]
@@ -130,7 +131,11 @@ def main() -> int:
             print(*each[:-1], file=sys.stderr, flush=True)
     for each in told if asked.v else []:
         print("==", each.slug, *each.lines, sep="\n  ")
-    return 0 if rows(told) else 1
+    lines = table(told)
+    print("\n".join(lines))
+    if asked.page:
+        page.store_worlds(lines)
+    return 0 if is_well(told) else 1
 
 
 if __name__ == "__main__":

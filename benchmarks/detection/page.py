@@ -15,6 +15,7 @@ LAB = "The lab's recordings"
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "detection.md"
 FIGURES = Path(__file__).parent / "figures.json"
+WORLDS = Path(__file__).parent / "worlds.md"
 
 _COLUMNS = (
     ("recall_collapse", "recall of collapse", ".2f"),
@@ -84,6 +85,18 @@ A rule that looks bad here may serve well where its threshold was fitted to one 
 """
 
 
+_WORLDS = """\
+## Worlds that try judgement
+
+`python benchmarks/bench_worlds.py` lets healthy engines happen that look ill, and ill ones that look healthy: steps
+scatter from second to second, and what a step costs depends on who is in the batch, which no counter tells. Of those that were measured last: one seed
+each, two hours or three, looks every 5 s (ranks: 15 s). `spec_switched` and `lora_bursts` make steps up to 1.8 times as
+long for up to twenty minutes without any sign of it in `/metrics`: beyond 1.45 times that cannot be told from a slow engine,
+and pages the first time. A row with empty figures was not found.
+
+"""
+
+
 def load() -> dict[str, Any]:
     """The figures that were measured last, by title."""
     found: dict[str, Any] = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
@@ -97,12 +110,19 @@ def store(title: str, figures: dict[str, Any]) -> None:
     PAGE.write_text(text(kept))
 
 
+def store_worlds(lines: list[str]) -> None:
+    """Keep the tables of bench_worlds.py and write the page anew."""
+    WORLDS.write_text("\n".join([*lines, ""]))
+    PAGE.write_text(text(load()))
+
+
 def text(kept: dict[str, Any]) -> str:
     """The whole page."""
     days = kept[LAB]["whose"][bench.OURS]["days"] if LAB in kept else 0.0
     parts = [_HEAD + _RULES.replace("{days:.1f}", f"{days:.1f}")]
     titles = [LAB] * (LAB in kept) + sorted(set(kept) - {LAB})
     parts += [_section(title, kept[title]) for title in titles]
+    parts.append(_WORLDS + WORLDS.read_text())
     parts.append(_scenarios())
     return "\n".join(parts)
 

@@ -275,7 +275,7 @@ def source_gone(stage: Stage, steps: Steps) -> Iterator[float]:
         if seen.reading is None:
             return seen
         engines = tuple(
-            replace(each, requests_waiting_by_reason={"capacity": 0.0, "deferred": each.requests_waiting or 0.0})
+            replace(each, external_prefix_cache_queries=1e6, requests_waiting_by_reason={"capacity": 0.0, "deferred": each.requests_waiting or 0.0})
             for each in seen.reading.engines
         )  # fmt: skip
         return replace(seen, reading=replace(seen.reading, engines=engines))

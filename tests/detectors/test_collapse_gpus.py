@@ -67,6 +67,13 @@ def test_a_clock_that_was_lowered(fresh, now, cause):
     assert found.name == cause
 
 
+def test_a_few_looks_before_steps_are_found_to_be_long_do_not_make_it_usual():
+    fresh = Fresh.of((busy(2000),), Fresh())
+    for _ in range(3):
+        fresh = Fresh.of((busy(500),), fresh)
+    assert of_slow_steps((busy(500),), fresh, START).name == "unknown"
+
+
 def test_what_was_seen_when_fresh_is_kept():
     fresh = Fresh.of((busy(1000),), Fresh())
     kept = json.loads(json.dumps([sorted(fresh.pids), dict(fresh.clocks)]))

@@ -275,7 +275,7 @@ def test_why_steps_are_slow(gpus, cause):
     """The GPU says it, or else it is the engine."""
     told = fresh()
     told.gpus = gpus
-    verdict = told.part(120, **FRESH, slow=3.0).verdict
+    verdict = told.part(200, **FRESH, slow=3.0).verdict
     assert (verdict.cause, verdict.severity) == (cause, "page")
     assert verdict.restart_advised == (cause == "slow_engine")
 
@@ -310,7 +310,7 @@ def test_a_slowdown_that_went_by_itself_is_no_reason_to_restart_when_it_comes_ag
     told = fresh()
     advised = []
     for _ in range(3):
-        told.part(180, **FRESH, slow=2.0)
+        told.part(240, **FRESH, slow=2.0)
         advised.append(told.verdict.restart_advised)
         told.part(600, **FRESH)
     assert advised == [True, False, False]

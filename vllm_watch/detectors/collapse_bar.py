@@ -19,7 +19,7 @@ PAGE_LOG_RATIO = log(1.45)
 PAGE_SECONDS = 20.0
 """The change must be beyond wander for so long, at work."""
 
-RESTART_SECONDS = 60.0
+RESTART_SECONDS = 120.0
 """... and so long before a restart is advised, which costs minutes of loading and every request in flight."""
 
 RECOVERED_MARGIN = log(1.2)

@@ -21,6 +21,9 @@ THROTTLES = frozenset(
 CLOCK_SHARE_MAX = 0.8
 """SM clock below this share of its maximum is low: boost clocks of a busy GPU vary by a tenth."""
 
+CLOCK_NEWS = 0.05
+"""Of each look while all is well: a clock is lowered some looks before its steps are found to be long."""
+
 NEIGHBOUR_SHARE_MIN = 0.1
 """SM share from which another process is felt; desktops and exporters stay at a per cent or two."""
 
@@ -55,8 +58,13 @@ class Fresh:
     def of(cls, gpus: Sequence[GpuSample], before: "Fresh") -> "Fresh":
         """As they are now; an idle GPU's clock says nothing."""
         pids = frozenset(p.pid for gpu in gpus for p in gpu.processes or ())
-        clocks = {gpu.uuid: share for gpu in gpus if (share := _clock_share(gpu)) is not None}
-        return cls(pids=pids, clocks={**before.clocks, **clocks})
+        clocks = dict(before.clocks)
+        for gpu in gpus:
+            share = _clock_share(gpu)
+            if share is not None:
+                usual = clocks.setdefault(gpu.uuid, share)
+                clocks[gpu.uuid] = usual + CLOCK_NEWS * (share - usual)
+        return cls(pids=pids, clocks=clocks)
 
     @classmethod
     def restored(cls, pids: Sequence[object], clocks: stored.Stored) -> "Fresh":
@@ -92,6 +100,12 @@ def of_slow_steps(
             UNKNOWN, (), (Evidence(name="neighbour", value=process.name or "", text=text),)
         )
     return Cause(SLOW_ENGINE, (_CLEAR,))
+
+
+def is_excused(cause: Cause | None) -> bool:
+    """Is the cause unknown because of something on the GPU that no restart would change?"""
+    against = () if cause is None or cause.name != UNKNOWN else cause.evidence_against
+    return any(each.name in ("sm_clock_ratio", "neighbour") for each in against)
 
 
 def _throttled(gpu: GpuSample) -> Evidence | None:

@@ -112,10 +112,12 @@ class Siblings:
 
 
 def _seconds_at(model: StepModel, load: tuple[float, float]) -> float | None:
-    """How long a step at this load takes by a sibling's model; None: it never met such a load."""
-    if not model.ready or not model.familiar(model.doubt(model.deviation(*load))):
+    """How long a step at this load takes by a sibling's model; where it never met the like, at most."""
+    if not model.ready:
         return None
-    return model.seconds_of(*load)
+    if model.familiar(model.doubt(model.deviation(*load))):
+        return model.seconds_of(*load)
+    return model.met.longest_seconds(*load)
 
 
 def _limit(others: Sequence[float]) -> float:

@@ -254,7 +254,9 @@ class EngineJudge:
             known, found, comparison
         )
         sharper = open_ and comparison.slow_now and found.name != causes.UNKNOWN
-        if self._cause is None or sharper:
+        if collapse_gpus.is_excused(self._cause) and found.name == causes.SLOW_ENGINE:
+            sharper = False  # a look at an idle moment of the GPU takes nothing back
+        if self._cause is None or sharper or collapse_gpus.is_excused(found):
             self._cause = found
         cause = self._cause
         if cause.name not in causes.VAGUE:
