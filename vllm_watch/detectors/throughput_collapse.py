@@ -271,9 +271,8 @@ class EngineJudge:
             cause.evidence_against,
             page=cause.name not in causes.VAGUE or self._bar.page,
             restart=cause.name == causes.SLOW_ENGINE and self._bar.restart,
-            at_s=comparison.block.at_s,
-            measure=times,
-        )
+            at_s=comparison.block.at_s, measure=times,
+        )  # fmt: skip
 
     def _lasting(self, comparison: Comparison, log_ratio: float) -> Verdict:
         times = exp(log_ratio)
@@ -310,9 +309,8 @@ class EngineJudge:
             restart=self._restart
             if cause.name == causes.KV_PINNING
             else cause.name == causes.KV_LEAK,
-            at_s=block.at_s,
-            measure=1.0 / max(done, 1e-3),
-        )
+            at_s=block.at_s, measure=1.0 / max(done, 1e-3),
+        )  # fmt: skip
 
     def _held(self, found: causes.Cause, comparison: Comparison) -> causes.Cause:
         """The cause changes only when another one was found for a while, in blocks that speak of it."""
