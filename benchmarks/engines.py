@@ -18,7 +18,10 @@ BODIES = 128
 SERVED = 400  # looks until an engine begins anew: half an hour at 5 s
 GROWTH = 50.0  # of each counter between two looks
 MEAN_SECONDS = 0.025  # of what a histogram of seconds observes; tokens: a thousand times that
-_STEADY = ("_created", "start_time", "preemptions", "_info", "open_fds", "max_fds")
+_STEADY = (
+    "_created", "start_time", "preemptions", "_info", "open_fds", "max_fds",
+    "abort", "error", "repetition",
+)  # fmt: skip
 
 
 def bodies(count: int = BODIES) -> list[str]:

@@ -216,7 +216,7 @@ class Fleet:
                 severity="page", summary="ill", restart_advised=True, opened_t=0.0, began_t=0.0, updated_t=0.0,
                 resolved_t=None if engine.ill else 0.0,
             ),
-            version_first_t=0.0, hook=Answer(name="hook", allows=True, text="it can"), lock=lock,
+            stale=None, version_first_t=0.0, hook=Answer(name="hook", allows=True, text="it can"), lock=lock,
         )  # fmt: skip
 
     def _decide(

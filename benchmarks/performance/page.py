@@ -19,7 +19,7 @@ _HEADS = ("what", "figure", "bar", "", "beside it, in the same run")
 _TOP = """# What it costs
 
 One `vllm-watch` beside every engine, or one for a fleet: its cost is multiplied, so it is measured. `make bench` prints
-this table; `make bench-page` measures anew and writes this page. Each target serves the whole `/metrics` of a real
+this table; `make bench-page` measures again and writes this page. Each target serves the whole `/metrics` of a real
 vLLM 0.32 (430 series), from another process on the other core, nearly every value another at every look, in whole
 numbers where something is counted. The watcher is what `vllm-watch run` starts, with all detectors, the flight recorder
 and export, kept on one core. CPU is the operating system's figure for the whole process."""
@@ -93,7 +93,7 @@ the rest is HTTP and the event loop.
 | no collector of garbage at all, instead of a patient one | 1.12 to 1.18 against 1.05 to 1.18 ms: within noise | what makes a cycle must not fill the memory |
 | the HTTP server loaded after the first look, SQLite, YAML and NVML where they are used, structlog without the rich that the terminal view brings | 267 against 407 ms of CPU to import, 458 with rich, busy machine | a start is once, and what is loaded when was hard to see |
 | huge pages for what is on the heap (`madvise`, after the start) | 0.87 to 1.07 against 0.90 to 1.08 ms: within noise | no further care for what kernels offer |
-| lines of a target kept from one `/metrics` to the next, made anew where a value differs | 145 → 205 ms for 1,000 targets, median on a busy machine: what is kept must be fetched from memory and compared | they are made anew |
+| lines of a target kept from one `/metrics` to the next, made again where a value differs | 145 → 205 ms for 1,000 targets, median on a busy machine: what is kept must be fetched from memory and compared | they are made again |
 | looks that begin together once a second | 1.4 against 1.25 ms: within noise | halves: the event loop is free again sooner |
 | all answers of a moment read before any is judged | 1.34 to 1.85 against 1.40 to 1.82 ms: within noise | one target after another |
 | pydantic's `defer_build` for the models of the configuration | 95 → 97 ms of CPU to import and load it, busy machine: each section's default builds its model all the same | models are built at import |

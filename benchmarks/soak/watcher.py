@@ -34,7 +34,7 @@ from vllm_watch.state.attempt import Attempt
 def joined(site: Site) -> Iterator[None]:
     """Let the daemon look at this site and restart with its hook. Recordings stay in memory."""
     kept = wiring.VllmSource, wiring.FlightRecorder, hook_kinds.make
-    wiring.VllmSource = lambda target, settings, _: Source(site, target, settings)  # type: ignore[assignment,misc]
+    wiring.VllmSource = lambda target, settings, *_: Source(site, target, settings)  # type: ignore[assignment,misc]
     wiring.FlightRecorder = lambda **how: FlightRecorder(**{**how, "spool_dir": None})  # type: ignore[assignment,misc]
     hook_kinds.make = lambda *_: Hook(site)  # type: ignore[assignment]
     try:

@@ -326,6 +326,28 @@ def test_the_cause_stays_while_the_engine_recovers():
     assert (told.verdict.state, told.verdict.cause) == ("firing", "thermal_throttle")
 
 
+def test_steps_that_are_a_little_long_do_not_bring_lost_pages_back():
+    """Pages were held; while that alarm drains, another load's steps take longer than expected, which raises none."""
+    told = fresh().part(240, **COLLAPSED["pages are held by nobody"][0])
+    assert told.verdict.present
+    told.part(20, **FRESH, slow=1.4)
+    assert (told.verdict.state, told.verdict.cause, told.verdict.present) == (
+        "firing",
+        "kv_pinning",
+        False,
+    )
+
+
+def test_a_small_loss_that_stays_is_seen_at_each_look():
+    """No single block of it is odd."""
+    told = fresh(3600).part(1800, **FRESH, slow=1.15)
+    assert (told.verdict.state, told.verdict.severity, told.verdict.present) == (
+        "firing",
+        "ticket",
+        True,
+    )
+
+
 def test_each_engine_is_judged_alone():
     """Two engines behind one server, one of them slow; then it goes away."""
     detector, a, b = Detector(Settings()), Engine("0"), Engine("1")

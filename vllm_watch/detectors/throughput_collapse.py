@@ -41,7 +41,7 @@ QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 """Thrash pages when the queue has doubled since it began (five requests count as none)."""
 
 NORMAL_BLOCKS = 2
-"""So many blocks in a row without a loss, and it is not there any more: a single one may be luck."""
+"""So many blocks in a row without what raised the alarm, and it is not there any more: a single one may be luck."""
 
 
 class Settings(BaseModel):
@@ -179,8 +179,7 @@ class EngineJudge:
         elif self._since_s is None:
             self._since_s = block.at_s - block.seconds
         self._stuck.add(block)
-        ill = comparison.slow_now or comparison.starved_now
-        self._normal_blocks = 0 if ill else self._normal_blocks + 1
+        self._normal_blocks = self._normal_blocks + 1 if comparison.drains else 0
         self._waits.take(block, comparison.expected_step_seconds, well=doubt < DOUBT)
         self._capacity_tokens = capacity_tokens
         self._long_prompts.add(block, self._past.request_tokens())

@@ -113,6 +113,12 @@ class Comparison:
             return not self.starved_seen
         return self.slow and self.slow_log_ratio is None
 
+    @property
+    def drains(self) -> bool:
+        """Does an alarm hold to which this block adds nothing?"""
+        adds = (self.slow and self.slow_now) or (self.starved and self.starved_now)
+        return (self.slow or self.starved) and not adds
+
 
 class Baseline:
     """Follows one engine."""
