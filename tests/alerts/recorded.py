@@ -96,7 +96,7 @@ REAL = (
     ), real=True),
     Recorded("kv_pinning_crash", (_down("crash", 208.0, 30.0, LISTENS),), real=True),
     Recorded("preemption_thrash", (
-        _collapse("preemption_thrash", 69.0, 75.0, "long requests preempt each other", "ticket", ends=False),
+        _collapse("preemption_thrash", 69.0, 75.0, "long requests preempt each other", "ticket"),
     ), real=True),
 )  # fmt: skip
 
@@ -116,15 +116,17 @@ AT = LAB_FAULT_SECONDS
 LAB = (
     _lab("hang", _stall("hang", AT, 30.0, STEPS)),
     _lab("crash", _down("crash", AT, 30.0, LISTENS), _unreadable("refused")),
-    _lab("api_hang", _down("api_hang", AT, 30.0, ANSWERS), _unreadable("read_timeout")),
+    # A silent API server is a ticket first; its page then holds that back (deploy/alertmanager.yml), as a slow engine's does.
+    _lab("api_hang", _down("api_hang", AT, 30.0, ANSWERS, "ticket"), _down("api_hang", AT, 45.0, ANSWERS),
+         _unreadable("read_timeout")),
     _lab("engine_dead",
          _down("engine_dead", AT, 30.0, "its API server reports a dead engine"),
          _down("crash", 300.0, 30.0, LISTENS)),  # by then it is ended and started anew
-    _lab("slow", _collapse("slow_engine", AT, 45.0, LONGER, ends=False)),
-    _lab("leak", _collapse("kv_leak", AT, 120.0, "pages of the KV cache leak", ends=False)),
-    _lab("pinning", _collapse("kv_pinning", AT, 60.0, HOLD, ends=False)),
+    _lab("slow", _collapse("slow_engine", AT, 45.0, LONGER, "ticket"), _collapse("slow_engine", AT, 75.0, LONGER)),
+    _lab("leak", _collapse("kv_leak", AT, 120.0, "pages of the KV cache leak")),
+    _lab("pinning", _collapse("kv_pinning", AT, 60.0, HOLD)),
     _lab("admission_deadlock",
-         _stall("admission_deadlock", AT, 90.0, "the scheduler admits nothing")),
+         _stall("admission_deadlock", AT, 90.0, "the scheduler admits no request")),
     _lab("overload", Told("VllmOverloaded", "ticket", "demand", AT, 60.0,
          f"{ENGINE} is overloaded: more requests arrive than it can serve at its usual pace (demand).",
          ends=False)),
@@ -153,7 +155,12 @@ def rows() -> list[str]:
             if told.behind or not told.cause:
                 continue
             (alert,) = (a for a in fired if _is(a, told))
-            opened = min(e["t"] for e in found.events if e["cause"] == told.cause) - found.began_t
+            like = (
+                e
+                for e in found.events
+                if (e["cause"], e["severity"]) == (told.cause, told.severity)
+            )
+            opened = min(e["t"] for e in like) - found.began_t
             whose = "vLLM" if each.real else "lab"
             made.append(
                 f"| {each.name} ({whose}) | `{told.alert}` {told.severity}, {told.cause} "

@@ -41,8 +41,19 @@ def as_expected(
     assert (alert.last_s < last_s) == expected.ends
     assert alert.evaluations == (alert.last_s - alert.first_s) / chain.SCRAPE_SECONDS + 1
     if expected.behind:  # what holds it back fires for as long as it does
-        (before,) = (each for each in story.told if each.alert == expected.behind)
+        holding = (expected.behind, "page")
+        (before,) = (each for each in story.told if (each.alert, each.severity) == holding)
         assert before.at_s <= expected.at_s
+
+
+@pytest.mark.parametrize("story", [each for each in LAB if each.told], ids=lambda story: story.name)
+def test_what_recovers_is_over(story: Recorded) -> None:
+    """Each trouble of the lab comes once and stays until it is cleared, and so does its incident: it fires no more."""
+    phases: dict[str, list[str]] = {}
+    for event in played(story)[0].events:
+        phases.setdefault(event["id"], []).append(event["phase"])
+    for each in phases.values():
+        assert each == sorted(each), phases  # active, then recovering
 
 
 def test_page_has_the_times() -> None:
