@@ -1,7 +1,7 @@
 """Two recordings of a real vLLM at their own pace: a real server, our daemon, Prometheus, Alertmanager, a pager.
 
 What the engine answered when it was stopped, killed and well is answered again at the same distances; what was stopped
-stays so until the daemon has told it, as it did when it was recorded. Each fault is one page with its cause, and is
+stays so until its page has come: what recovers before pages nobody. Each fault is one page with its cause, and is
 resolved; the engine that was only busy is in none. Times are printed (pytest -s).
 """
 
@@ -28,7 +28,7 @@ PLAYED: dict[str, tuple[str, float, float, float]] = {
     "killed": ("kv_pinning_crash", 190.0, 298.0, 1.0),
     "busy": ("busy", 60.0, 237.0, 3.0),
 }
-# Whoever stops a process lets it go on when that was told: seconds of its recording.
+# Whoever stops a process lets it go on when its page has come: seconds of its recording.
 HELD = {"stopped": (274.0, 316.0)}
 
 
@@ -96,8 +96,8 @@ async def test_each_fault_is_one_page_and_is_resolved(tmp_path: Path) -> None:
             await noticed(process, fault)
             player = made[fault.whose]
             fault_s = player.began_s + fault.at_s - PLAYED[fault.whose][1]
-            player.go_on()
             await paged(taking, fault, fault_s)
+            player.go_on()
         for fault in FAULTS:
             await one(taking, fault, "resolved")
         opened = {(each["target"], each["cause"]) for each in process.events("incident_opened")}
@@ -146,9 +146,9 @@ def told(taking: Pager) -> list[tuple[str, str]]:
 
 
 def ever_fired(address: str) -> list[tuple[str, str]]:
-    """Every alert that Prometheus has seen fire, tickets that nobody was told of yet among them."""
+    """Every alert that Prometheus has seen fire, each once: the tickets that pages held back among them."""
     query = urllib.parse.urlencode({"query": 'count_over_time(ALERTS{alertstate="firing"}[10m])'})
     with urllib.request.urlopen(f"http://{address}/api/v1/query?{query}", timeout=20) as answer:
         found = json.load(answer)["data"]["result"]
     labels = (each["metric"] for each in found)
-    return sorted((each["alertname"], each.get("cause", "")) for each in labels)
+    return sorted({(each["alertname"], each.get("cause", "")) for each in labels})
