@@ -144,7 +144,7 @@ def _sample_v1(
         cache_config_info=config,
         lora_requests_info=_lora(vllm),
         http=http,
-        http_responses=http and http["requests"],
+        http_responses=http["requests"] if http else None,
         process_start_time=vllm.epoch + vllm.process_start_t if single else None,
         created_time=vllm.epoch + vllm.created_t if single else None,
         **histograms,
@@ -189,6 +189,6 @@ def _sample_v0(
         cache_config_info=config,
         lora_requests_info=lora_labels(vllm, "", ""),
         http=http,
-        http_responses=http and http["requests"],
+        http_responses=http["requests"] if http else None,
         **histograms,
     )
