@@ -10,6 +10,9 @@ Script = Callable[["Scene"], Iterator[float]]
 
 _NEVER = float("inf")
 
+START_SECONDS = 0.1
+"""From the start of one server's process to the next: those of one moment are taken for one engine by the restarts."""
+
 
 class Scene:
     """Time begins at 0; `begin_at` says which Unix time that is."""
@@ -26,6 +29,8 @@ class Scene:
         self.epoch = 0.0
         self._script = script(self) if script else None
         self._wake_t = 0.0 if script else _NEVER
+        for number, server in enumerate(servers):
+            server.process_start_t -= START_SECONDS * number
 
     def __getitem__(self, name: str) -> SimulatedVllm:
         return self.servers[name]
