@@ -14,7 +14,7 @@ from vllm_watch.signals.baseline import Baseline
 from vllm_watch.signals.step_model import StepModel
 
 SLOW_LOG_RATIO = log(1.6)
-"""Steps must take so much longer: caches are cold, and kernels are chosen anew."""
+"""Steps must take so much longer: caches are cold, and kernels are chosen again."""
 
 SLOW_SECONDS = 15.0
 """... in blocks that add up to so many seconds of work, without one between that is normal."""
