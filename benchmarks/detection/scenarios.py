@@ -262,7 +262,7 @@ def longer_prompts(stage: Stage) -> Iterator[float]:
 
 
 def saturation(stage: Stage) -> Iterator[float]:
-    """A little more than the engine can do, for four minutes: it is busy, not ill."""
+    """A little more than the engine can do, for four minutes: it is busy, not unhealthy."""
     yield _healthy(stage)
     stage.note("overload", 1200.0)  # a queue of demand may be said
     stage.traffic.per_second = 1.05 * stage.capacity
