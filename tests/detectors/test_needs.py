@@ -75,7 +75,10 @@ def test_each_version_of_vllm(capture, down, stalled, collapse, overload, memory
 def test_every_detector_says_what_it_needs():
     """A detector that says nothing would be taken to see everything; the names are those of inputs."""
     every = needs_of_all()
-    assert every.keys() == all_detectors(DetectorsSettings()).keys() | host_detectors(DetectorsSettings()).keys()
+    assert (
+        every.keys()
+        == all_detectors(DetectorsSettings()).keys() | host_detectors(DetectorsSettings()).keys()
+    )
     assert sights(captured("0.33.0-v1.txt")).keys() == every.keys()
     named = [
         name
