@@ -15,6 +15,7 @@ LAB = "The lab's recordings"
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "detection.md"
 FIGURES = Path(__file__).parent / "figures.json"
+SEQUENCES = Path(__file__).parent / "sequences.md"
 WORLDS = Path(__file__).parent / "worlds.md"
 
 _COLUMNS = (
@@ -85,6 +86,17 @@ A rule that looks bad here may serve well where its threshold was fitted to one 
 """
 
 
+_SEQUENCES = """\
+## Troubles that follow each other
+
+`python benchmarks/bench_sequences.py` plays days on which hangs, crashes, silent API servers, dead engine cores and slowdowns of 20 s to
+5 min follow each other 10 s to 10 min apart, in any order, and two hours of what `vllm-watch demo` plays. A trouble is
+found where an incident of its kind was active while it lasted; those of 45 s or more count, and of four looks or more. A page or an
+advice counts as late, or as given while well, from 10 s (two looks) after the end of a trouble; an incident that only recovers is no open page.
+What the demo misses are its leaks: its load wanes within the hour, and the pages that are left are then enough for everybody.
+
+"""
+
 _WORLDS = """\
 ## Worlds that try judgement
 
@@ -110,6 +122,12 @@ def store(title: str, figures: dict[str, Any]) -> None:
     PAGE.write_text(text(kept))
 
 
+def store_sequences(lines: list[str]) -> None:
+    """Keep the table of bench_sequences.py and write the page anew."""
+    SEQUENCES.write_text("\n".join([*lines, ""]))
+    PAGE.write_text(text(load()))
+
+
 def store_worlds(lines: list[str]) -> None:
     """Keep the tables of bench_worlds.py and write the page anew."""
     WORLDS.write_text("\n".join([*lines, ""]))
@@ -122,7 +140,7 @@ def text(kept: dict[str, Any]) -> str:
     parts = [_HEAD + _RULES.replace("{days:.1f}", f"{days:.1f}")]
     titles = [LAB] * (LAB in kept) + sorted(set(kept) - {LAB})
     parts += [_section(title, kept[title]) for title in titles]
-    parts.append(_WORLDS + WORLDS.read_text())
+    parts += [_SEQUENCES + SEQUENCES.read_text(), _WORLDS + WORLDS.read_text()]
     parts.append(_scenarios())
     return "\n".join(parts)
 

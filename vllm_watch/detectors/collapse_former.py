@@ -13,8 +13,9 @@ from vllm_watch.detectors.base import FIRING, Evidence, Verdict
 from vllm_watch.signals.baseline import Baseline
 from vllm_watch.signals.step_model import StepModel
 
-SLOW_LOG_RATIO = log(1.6)
-"""Steps must take so much longer: caches are cold, and kernels are chosen anew."""
+SLOW_LOG_RATIO = log(2.2)
+"""Steps must take so much longer: while it warms up (caches are cold, kernels are chosen) a healthy process takes up to
+twice as long for minutes."""
 
 SLOW_SECONDS = 15.0
 """... in blocks that add up to so many seconds of work, without one between that is normal."""
