@@ -77,10 +77,10 @@ generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs
 	$(BIN)/python docs/generate_diagnose.py
 	$(BIN)/python docs/generate_dependencies.py
 	$(BIN)/python docs/generate_openapi.py
-	$(BIN)/python docs/generate_runbooks.py
 	$(BIN)/python docs/generate_api.py
 	$(BIN)/python dashboards/build.py
 	$(BIN)/python alerts/generate.py
+	$(BIN)/python docs/generate_runbooks.py
 	$(BIN)/python -m tests.alerts.recorded
 	$(BIN)/python -m tests.cli.top_pictures
 	$(BIN)/python -m tests.faults.matrix

@@ -89,7 +89,7 @@ def table(told: list[Told]) -> list[str]:
         pages, tickets = sum(each.pages for each in mine), sum(each.tickets for each in mine)
         figures = f"{days:.2f} | {pages / days:.0f} | {sum(e.advised for e in mine)} | {tickets / days:.0f}"
         lines.append(f"| `{slug}` | {WORLDS[slug].title} | {figures} |")
-    lines += ["", "| ill world | what happens | found | after | page after | said at last | wrong advice |", "|---|---|---|---|---|---|---|"]  # fmt: skip
+    lines += ["", "| unhealthy world | what happens | found | after | page after | said at last | wrong advice |", "|---|---|---|---|---|---|---|"]  # fmt: skip
     for slug in dict.fromkeys(each.slug for each in ill):
         mine = [each for each in ill if each.slug == slug]
         causes = ", ".join(sorted({each.last for each in mine if each.last}))

@@ -348,6 +348,7 @@ async def test_gpus_are_shown_with_their_holders(tmp_path):
     async with daemon("--target", "a=http://127.0.0.1:1", environ=stub.env()) as process:
         status = await process.until(lambda s: s["gpus"] and s["gpus"]["status"] == "ok")
         _, text = await process.get("/metrics")
+        await process.until(lambda s: "metrics" in target(s)["sources"])
         await process.until(lambda s: target(s)["sources"]["metrics"]["calls"] >= 8)
         kept = gzip.decompress(await process.bytes("/api/v1/recording?target=a&minutes=5"))
     gpu = status["gpus"]["gpus"][0]

@@ -115,7 +115,7 @@ FILES = {
     "vllm_watch/detectors/toy.py": DETECTOR, "vllm_watch/story/toy.py": STORY,
     "docs/detectors/toy.md": PAGE, "tests/detectors/test_toy.py": TEST,
 }  # fmt: skip
-MADE = ("docs/generate_runbooks.py", "docs/generate_thresholds.py", "docs/generate_configuration.py", "dashboards/build.py", "alerts/generate.py")  # fmt: skip
+MADE = ("docs/generate_thresholds.py", "docs/generate_configuration.py", "dashboards/build.py", "alerts/generate.py", "docs/generate_runbooks.py")  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -305,7 +305,7 @@ ILL = (
     World("slow_at_first", "2.5 times slower before the watcher came, alone.", _always(2.5), (*_COLLAPSE, "overload"), run=_AT_FIRST, fault_at_s=0.0),
     World("pooling_slow", "Embeddings, 2.5 times slower.", _slow(2.5), _COLLAPSE, run={"shape": "embed"}),
     World("five_an_hour", "Five requests an hour, and it hangs.", hang_at_five_an_hour, _STALL, True, run={"seconds": 3.0 * HOUR}, fault_seconds=3.0 * FAULT_SECONDS),
-    World("stuck", "Some requests are stuck for ever.", stuck, (*_COLLAPSE, *_STALL)),
+    World("stuck", "Some requests are stuck forever.", stuck, (*_COLLAPSE, *_STALL)),
     World("dead_at_first", "It hung before the watcher came.", dead_at_first, _STALL, True, run=_AT_FIRST, fault_at_s=0.0),
     World("another_vllm", "Another vLLM computes on the same GPU.", another_vllm, _COLLAPSE, False),
     World("locked_clocks", "Somebody locked the GPU's clocks low.", locked_clocks, _COLLAPSE, False),

@@ -146,7 +146,7 @@ async def test_escape_shows_all_again(server):
     async with watching(server).run_test(size=(100, 24)) as pilot:
         await first_look(pilot)
         await pilot.press("slash", *"nothing")
-        assert "nothing contains 'nothing' (escape shows all)" in part(pilot, "engines")
+        assert "no match for 'nothing' (escape shows all)" in part(pilot, "engines")
         await pilot.press("escape")
         assert names(pilot) == ["chat-0"]
 
@@ -167,7 +167,7 @@ GPU_STATES = {
     "no driver": (GpuReading(status="no_driver", text="libnvidia-ml.so.1 is missing"), "GPUs: no GPU driver here (libnvidia-ml.so.1 is missing)"),
     "hung": (GpuReading(status="hung", text="no answer for 10 s"), "GPUs: the GPU driver does not answer (no answer for 10 s)"),
     "none": (GpuReading(status="ok", gpus=()), "GPUs: none visible"),
-    "lost": (GpuReading(status="ok", gpus=(GpuSample(index=3, uuid="u", lost=True),)), " 3 fell off the bus"),
+    "lost": (GpuReading(status="ok", gpus=(GpuSample(index=3, uuid="u", lost=True),)), " 3 lost: fell off the bus"),
     "hidden": (GpuReading(status="ok", gpus=(GpuSample(index=0, uuid="u"),)), "   holders unknown"),
 }  # fmt: skip
 
@@ -242,7 +242,7 @@ async def test_a_daemon_that_is_away_is_told_and_comes_back(board):
         await server.stop()
         await app.look()
         told = f"vllm-watch no answer from http://127.0.0.1:{server.port}: connection refused; this is now old"
-        assert part(pilot, "header").replace("1s", "now") == f"{told}; asking again"
+        assert part(pilot, "header").replace("1s", "now") == f"{told}; retrying"
         assert names(pilot) == ["chat-0"]
 
         again = Server(board, host="127.0.0.1", port=server.port, ready=lambda: None)

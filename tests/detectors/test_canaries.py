@@ -110,7 +110,7 @@ def test_what_is_said():
     """In words that need no documentation, with what speaks against it."""
     _, verdict = first_firing(said_of(looks({65: NO, 80: NO})), "0")
     assert verdict.summary == (
-        "it looks idle and does not answer: 2 one-token requests in a row unanswered, the first sent 25 s ago"
+        "Engine wedged while it looks idle: 2 one-token requests in a row unanswered, the first sent 25 s ago"
     )
     assert [each.text for each in verdict.evidence_for] == [
         "no step for 25 s, since it was first asked for a token; it was not seen to pause before",

@@ -134,7 +134,7 @@ def test_who_waits_for_kv_from_another_server_is_not_to_be_restarted(fields):
     said = stalls([*HEALTHY, *frozen(60, 1260, running=0.0, waiting=3.0, kv=0.0, **fields)])
     second, verdict = first_firing(said, "0")
     assert (second, verdict.cause, verdict.severity) == (120, "peer_wait", "page")
-    assert verdict.summary.startswith("its requests wait for KV from another server")
+    assert verdict.summary.startswith("Its requests wait for KV from another server")
     assert not any(each.restart_advised for _, verdicts in said for each in verdicts)
     watch = Watch("x")
     for each in [*HEALTHY, *frozen(60, 75, running=0.0, waiting=3.0, kv=0.0, **fields)]:

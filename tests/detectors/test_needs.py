@@ -9,6 +9,7 @@ from tests.detectors.looks import OK, engine, gpu, seen
 from vllm_watch.detectors.needs import needs_of_all
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.observation import CanaryCall, Observation, Reading
+from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.signals.inputs import CANARY_SECONDS, HEALTH_SECONDS, INPUTS, LOOKS_MIN
 from vllm_watch.sources.reading import Reader
 from vllm_watch.watch.host_watch import host_detectors
@@ -74,7 +75,10 @@ def test_each_version_of_vllm(capture, down, stalled, collapse, overload, memory
 def test_every_detector_says_what_it_needs():
     """A detector that says nothing would be taken to see everything; the names are those of inputs."""
     every = needs_of_all()
-    assert every.keys() == all_detectors().keys() | host_detectors().keys()
+    assert (
+        every.keys()
+        == all_detectors(DetectorsSettings()).keys() | host_detectors(DetectorsSettings()).keys()
+    )
     assert sights(captured("0.33.0-v1.txt")).keys() == every.keys()
     named = [
         name

@@ -184,8 +184,8 @@ async def test_news_are_said_once(opened):
         board.tell(made(begun | {"event": "resolved", "t": time.time(), "cause": "kv_leak", "resolution": "healthy"}))  # fmt: skip
         await heard(tab, 3)
         assert await tab.page.evaluate("window.heard") == [
-            "page: chat-1 has collapsed: cause unknown.",
-            "page: chat-1 has collapsed: KV cache leak.",
+            "critical: chat-1 has collapsed: cause unknown.",
+            "critical: chat-1 has collapsed: KV cache leak.",
             "chat-1: ended, healthy again.",
         ]
         live = await tab.page.evaluate(

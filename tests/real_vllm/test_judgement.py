@@ -102,7 +102,7 @@ def test_mixed_load_pages_nobody(shared_ward: Ward) -> None:
 
 
 def test_saturation_pages_nobody(ward: Ward) -> None:
-    """Nearly twice what the engine can do, the usual load among it: it is busy, not ill."""
+    """Nearly twice what the engine can do, the usual load among it: it is busy, not unhealthy."""
     more = replace(
         MIXED,
         requests_per_second=1.2 * ward.requests_per_second_max,

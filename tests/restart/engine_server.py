@@ -1,6 +1,6 @@
 """A simulated vLLM as a process of its own: `engine_server.py FOLDER PORT`.
 
-It says in FOLDER who it is (`pid`) and that it was started (`starts`, a line each). SIGUSR1 lets its engine
+It says in FOLDER that it was started (`starts`, a line each), and who it is once it has the port (`pid`). SIGUSR1 lets its engine
 core die (/health 503), SIGUSR2 hangs its API server. While FOLDER/broken exists it exits at once.
 """
 
@@ -18,7 +18,6 @@ from vllm_watch.lab.vllm import SimulatedVllm
 
 
 async def main(folder, port):
-    (folder / "pid").write_text(f"{os.getpid()}")
     with (folder / "starts").open("a") as file:
         file.write(f"{os.getpid()}\n")
     if (folder / "broken").exists():
@@ -40,6 +39,7 @@ async def main(folder, port):
     loop.add_signal_handler(signal.SIGUSR1, fault, "engine_dead")
     loop.add_signal_handler(signal.SIGUSR2, fault, "api_hang")
     async with LabServer(vllm, advance, port=port) as server:
+        (folder / "pid").write_text(f"{os.getpid()}")
         while True:
             await server.follow()
             await asyncio.sleep(0.05)

@@ -58,8 +58,11 @@ class Site:
         )  # fmt: skip
 
     def heal(self):
-        """Replace the server by another, as its own supervisor would; return once that one answers."""
-        self.send(signal.SIGKILL)
+        """Replace the server by another, as its own supervisor would; return once one answers.
+
+        A hook may just have begun another: then that one may be it.
+        """
+        self._end_all()
         self._begun.append(self._start())
         wait_for(self._answers)
 
@@ -71,10 +74,13 @@ class Site:
             return answer.status == 200
         return False
 
-    def __exit__(self, *_):
+    def _end_all(self):
         for pid in self.lines("starts"):
             with suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
+
+    def __exit__(self, *_):
+        self._end_all()
         for each in self._begun:
             each.wait(10)
 

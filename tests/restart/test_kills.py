@@ -42,15 +42,14 @@ class Engine:
         self.well = []  # (since, until): when it served, and nobody was to restart it
 
     def falls_ill(self):
-        if self.well:
-            self.well[-1][1] = time.time()
+        for each in self.well:
+            each[1] = min(each[1], time.time())
         for pid in self._site.lines("starts"):
             with suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGUSR1)
 
     async def heals(self):
-        with suppress(ProcessLookupError):
-            await asyncio.to_thread(self._site.heal)
+        await asyncio.to_thread(self._site.heal)
         self.well.append([time.time(), float("inf")])
 
 

@@ -89,7 +89,7 @@ async def test_what_falls_due_is_told_once() -> None:
     finally:
         schedule.stop()
     async with asyncio.timeout(30):
-        while schedule._scheduler.running:
+        while not schedule._task.done():
             await asyncio.sleep(0.01)
     assert told[:1] == [("chat-0", "nightly")]
 

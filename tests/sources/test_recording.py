@@ -301,7 +301,7 @@ def test_a_gzip_file_cut_anywhere_gives_all_lines_before_the_cut(tmp_path):
         (("[1]", line()), 1, "not a JSON object"),
         ((json.dumps({"target": URL}),), 1, "t: no Unix time"),
         ((line(t=None),), 1, "t: no Unix time"),
-        ((line(t=float("nan")),), 1, "t: no Unix time"),
+        ((line(t=float("nan")),), 1, "t: 'nan' is beyond all numbers"),
         ((line(t="noon"),), 1, "t: 'noon' is not its kind of value"),
         ((line(), line(metrics=5)), 2, "metrics: '5' is not its kind of value"),
         ((line(status=True),), 1, "status: 'True' is not its kind of value"),

@@ -18,6 +18,7 @@ from vllm_watch.samples.target import Target
 
 PATIENCE_SECONDS = 30.0
 WATCHDOG = {"WATCHDOG_USEC": "400000"}
+UNANSWERED = ("--target", "http://127.0.0.1:1")
 # SIGUSR1 holds the event loop's thread, and only it, as a call that blocks would; a line on stdout says
 # when it begins and ends to.
 HANGS_WHEN_ASKED = """
@@ -172,7 +173,7 @@ async def test_no_beat_where_none_is_asked_for(tmp_path, environ):
     """A beat that nobody waits for is not sent."""
     address = str(tmp_path / "notify")
     with systemd(address) as bound:
-        async with daemon(environ=environ | {"NOTIFY_SOCKET": address}) as process:
+        async with daemon(*UNANSWERED, environ=environ | {"NOTIFY_SOCKET": address}) as process:
             _, before = await bound.until("READY=1")
             await process.until(lambda status: status["targets"][0]["signals"])
             await process.end()
@@ -182,7 +183,7 @@ async def test_no_beat_where_none_is_asked_for(tmp_path, environ):
 async def test_a_socket_that_is_gone_is_said_once(tmp_path):
     """It goes on watching: systemd will judge it by the silence."""
     address = str(tmp_path / "nobody")
-    async with daemon(environ={"NOTIFY_SOCKET": address} | WATCHDOG) as process:
+    async with daemon(*UNANSWERED, environ={"NOTIFY_SOCKET": address} | WATCHDOG) as process:
         await process.until(lambda status: status["targets"][0]["signals"])
         await process.until(lambda status: status["targets"][0]["sources"]["metrics"]["calls"] > 5)
         assert await process.end() == 0

@@ -17,7 +17,7 @@ from vllm_watch.sources import http
 from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.watch.target_loop import TOGETHER_SECONDS, TargetLoop, first_look_s
-from vllm_watch.watch.watch import Watch
+from vllm_watch.watch.watch import NOTHING_AROUND, Watch
 
 LOG = """\
 INFO 11-21 03:00:00 [api_server.py:1805] vLLM API server version 0.10.1
@@ -47,7 +47,7 @@ class Publisher:
         self.seen = asyncio.Queue()
         self.signals = []
 
-    def look(self, target, watch, look, signals, events, late_s):
+    def look(self, target, watch, look, signals, events, looked, late_s):
         self.signals.append(signals)
         self.seen.put_nowait(look.observation)
 
@@ -59,11 +59,11 @@ class Judge(Watch):
         super().__init__("t", detectors={})
         self.told, self.breaks_at = [], breaks_at
 
-    def observe(self, observation, *, beside=(), restart=NO_RESTART):
+    def observe(self, observation, *, beside=(), restart=NO_RESTART, around=NOTHING_AROUND):
         self.told.append((tuple(beside), restart))
         if len(self.told) in self.breaks_at:
             raise ValueError("a bug of ours")
-        return super().observe(observation)
+        return super().observe(observation, around=around)
 
 
 @asynccontextmanager

@@ -36,8 +36,10 @@ LASTING_DEVIATIONS = 3.0
 """... and beyond so many deviations of its minutes, known from KNOWN_MINUTES."""
 
 KNOWN_MINUTES = 30.0
+"""Of work, before the deviation of a minute is known well enough to judge by it."""
 
 _MINUTE_SECONDS = 60.0
+"""Work per value: requests come and go within one, and what is lasting outlives many."""
 
 
 class Lasting:

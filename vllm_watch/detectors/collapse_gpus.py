@@ -22,7 +22,7 @@ CLOCK_SHARE_MAX = 0.8
 """SM clock below this share of its maximum is low: boost clocks of a busy GPU vary by a tenth."""
 
 CLOCK_NEWS = 0.05
-"""Of each look while all is well: a clock is lowered some looks before its steps are found to be long."""
+"""Of each look while all is healthy: a clock is lowered some looks before its steps are found to be long."""
 
 NEIGHBOUR_SHARE_MIN = 0.1
 """SM share from which another process is felt; desktops and exporters stay at a per cent or two."""

@@ -35,7 +35,10 @@ PAGE_LOG_RATIO = log(1.45)
 """As for an engine beside its own past."""
 
 _SPREAD_MIN = 0.015
-_NORMAL = 1.48  # median absolute deviation → standard deviation
+"""Siblings that agree by chance are still taken to differ by so much, in log step time."""
+
+_NORMAL = 1.48
+"""Median absolute deviation → standard deviation, for a normal distribution."""
 
 
 @dataclass

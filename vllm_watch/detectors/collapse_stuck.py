@@ -24,6 +24,7 @@ TOKENS_MAX = 1.1
 """With more tokens than that a step for each that runs it is speculative decoding, whose yield changes: not judged."""
 
 _MINUTE_SECONDS = 60.0
+"""Work per value: in one, every healthy request gets tokens many times."""
 
 
 class Stuck:

@@ -10,7 +10,7 @@ class Settings(BaseModel):
 
     refused_looks: int = Field(2, ge=1)
     """A refused connection is certain for its moment: nothing listens. A second one tells a crash from
-    a proxy or a Service that points nowhere for an instant. With a second witness (a failed health
+    a proxy or a Service that points nowhere for an instant. With a second source (a failed health
     check before, a GPU that has gone, a dead process) one look is enough."""
 
     silent_looks: int = Field(3, ge=1)
@@ -51,7 +51,7 @@ class Settings(BaseModel):
 
     away_factor: float = Field(2.0, ge=1)
     """A server that goes when it is not used and comes back when it is has done nothing new until it has
-    been away for twice as long as ever before."""
+    been away for twice as long as it ever was."""
 
     advise_seconds: float = Field(30.0, gt=0)
     """A silent server is restarted only when it has been silent for twice as long as any silence it
@@ -70,4 +70,4 @@ class Settings(BaseModel):
     started, or of what it is sent at once: nothing that one more restart cures."""
 
     loop_over_seconds: float = Field(120.0, gt=0)
-    """A server that has crashed in a loop is well again when it has lived for so long."""
+    """A server that has crashed in a loop has recovered when it has lived for so long."""

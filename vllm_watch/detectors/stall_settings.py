@@ -15,7 +15,7 @@ class Settings(BaseModel):
     (a LoRA adapter from disk, a garbage collection, a busy host)."""
 
     notice_one_request_seconds: float = Field(20.0, gt=0)
-    """A single request is one witness only; with another (connections pile up, no GPU computes) it is
+    """A single request is one source only; with another (connections pile up, no GPU computes) it is
     as good as several."""
 
     notice_coarse_seconds: float = Field(STALL_NOTICE_COARSE_SECONDS, gt=0)

@@ -124,7 +124,7 @@ class TargetConfig(Settings):
 
     peers: tuple[TargetName, ...] = ()
     """Names of the targets that it exchanges KV with (prefill and decode); one side need name the other.
-    Why: Whoever waits for KV is not the one to mend: the incident is then told on the peer that stands still."""
+    Why: Whoever waits for KV is not the one to fix: the incident is then told on the peer that stands still."""
 
     gang: str = Field("", max_length=253)
     """A name that ranks share which step together (data or expert parallelism with an address for each rank).

@@ -270,9 +270,11 @@ _NEVER_FALLING: tuple[Callable[[EngineSample], float | None], ...] = (
 def work_done(sample: EngineSample) -> tuple[float | None, ...]:
     """The counters that grow when an engine does anything for anybody; its steps first.
 
-    A request that failed is no work. Nor is a client that hangs up: vLLM counts no abort while its engine core hangs.
+    A request that failed is no work. Nor is a client that hangs up, be it counted as an abort.
     """
-    return *(take(sample) for take in _NEVER_FALLING), served(sample), sample.preemptions
+    ends, done = sample.request_success or {}, served(sample)
+    finished = None if done is None else done - ends.get("abort", 0.0)
+    return *(take(sample) for take in _NEVER_FALLING), finished, sample.preemptions
 
 
 def _free(capacity: float | None, usage_ratio: float | None) -> float | None:

@@ -16,7 +16,7 @@ STORY = Story(
         "peer_wait": Cause(
             "waits for KV from another server",
             "its requests wait for KV from another server",
-            "Look at the server that KV comes from (prefill, store) and the network between, and mend that one.",
+            "Look at the server that KV comes from (prefill, store) and the network between, and fix that one.",
             "A restart does not help: this engine waits for another server.",
         ),
         "stopped": Cause(
@@ -28,7 +28,7 @@ STORY = Story(
         "rank_wait": Cause(
             "waits for another rank",
             "another rank of its group stands still",
-            "Look at the rank that the evidence names, and mend that one.",
+            "Look at the rank that the evidence names, and fix that one.",
             "A restart does not help: this rank waits for another one.",
         ),
         "operation_stuck": Cause(

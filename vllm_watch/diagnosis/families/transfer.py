@@ -20,7 +20,7 @@ FAILURES = (
     Failure(
         slug=KV_TRANSFER,
         sentence="KV could not be moved between this server and another (NIXL, UCX, Mooncake or LMCache)",
-        why="The other side (prefill, decode or store) has ended, hangs, was started with another configuration, or cannot be reached over the network that the transfer uses. Requests that need its KV fail or are computed anew.",
+        why="The other side (prefill, decode or store) has ended, hangs, was started with another configuration, or cannot be reached over the network that the transfer uses. Requests that need its KV fail or are computed again.",
         fixes=(
             Fix("look at the other side first: does it run, and does it answer on its side channel (NIXL) or port (store)?", "ss -ltn | grep PORT; curl -s http://PEER:8000/health"),
             Fix("where it was restarted alone and transfers fail on, restart both sides"),
