@@ -90,10 +90,7 @@ class VllmSource:
         else:
             metrics, health = await self._metrics(), None
         t, monotonic_s = self._arrived
-        if len(metrics.body) > LOOP_BYTES_MAX or metrics.body.count(b"\n") > LOOP_LINES_MAX:
-            scrape, reading, body = await threads.computed(lambda: self._read(metrics))
-        else:
-            scrape, reading, body = self._read(metrics)
+        scrape, reading, body = await self._parsed(metrics)
         calls.insert(0, ("metrics", scrape))
         if reading is None:
             self._next_identify_s = float("-inf")
@@ -126,6 +123,15 @@ class VllmSource:
             self._metrics_url = f"{self.target.url}/metrics"
         return answer
 
+    async def _parsed(self, answer: http.Answer) -> tuple[Call, Reading | None, str | None]:
+        """Beside the event loop where it is long."""
+        if len(answer.body) <= LOOP_BYTES_MAX and answer.body.count(b"\n") <= LOOP_LINES_MAX:
+            return self._read(answer)
+        try:
+            return await threads.computed(lambda: self._read(answer))
+        except MemoryError as error:
+            return _no_memory(answer.call, error), None, None
+
     def _read(self, answer: http.Answer) -> tuple[Call, Reading | None, str | None]:
         call = answer.call
         if call.outcome != "ok":
@@ -135,8 +141,7 @@ class VllmSource:
             openmetrics = "openmetrics-text" in answer.content_type
             return call, self._reader.read(body, openmetrics=openmetrics), body
         except MemoryError as error:
-            said = own_trouble.of_error(error)
-            return replace(call, outcome=own_trouble.OUTCOME, error=said), None, None
+            return _no_memory(call, error), None, None
         except UnicodeDecodeError as error:
             cause = f"byte {error.start} of the body is not UTF-8"
         except ExpositionError as error:
@@ -232,3 +237,7 @@ def _models(said: Any) -> Mapping[str, Any]:
 
 def _switch(name: str) -> Callable[[Any], Mapping[str, Any]]:
     return lambda said: {name: bool(said[f"is_{name}"])}
+
+
+def _no_memory(call: Call, error: MemoryError) -> Call:
+    return replace(call, outcome=own_trouble.OUTCOME, error=own_trouble.of_error(error))

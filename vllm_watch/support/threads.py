@@ -15,6 +15,9 @@ T = TypeVar("T")
 
 _one_computes = threading.Lock()
 
+COMPUTED_SECONDS_MAX = 30.0
+"""Where memory is at its limit the thread may die before it can say so; the largest body takes a second."""
+
 
 def begin(work: Callable[[], None]) -> bool:
     """Run `work` in a thread that does not keep the process from ending; False where none can be had."""
@@ -29,7 +32,7 @@ async def computed(work: Callable[[], T]) -> T:
     """Return what `work` returns, computed beside the event loop, one such work at a time.
 
     Several at once would leave the loop one turn of several. Raises what `work` raises, and MemoryError where no
-    thread can be had.
+    thread can be had, or nothing comes of it in COMPUTED_SECONDS_MAX.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -48,10 +51,16 @@ async def computed(work: Callable[[], T]) -> T:
             with _one_computes:
                 result = work()
         except Exception as error:  # noqa: BLE001 - raised where it is waited for
-            failed = error
-        with suppress(RuntimeError):  # the loop has ended meanwhile
+            failed = error.with_traceback(None)  # its frames hold what `work` had made
+        with suppress(
+            RuntimeError, MemoryError
+        ):  # the loop has ended meanwhile; COMPUTED_SECONDS_MAX
             loop.call_soon_threadsafe(end, result, failed)
 
     if not begin(run):
         raise MemoryError
-    return await done
+    try:
+        async with asyncio.timeout(COMPUTED_SECONDS_MAX):
+            return await done
+    except TimeoutError as error:
+        raise MemoryError from error
