@@ -113,7 +113,8 @@ HOST = {
         "that a look without memory is one look, and threads that are begun without waiting",
         (
             Cut("watch/target_loop.py", "except Exception:  # noqa: BLE001 - out of memory", "except ZeroDivisionError:  # noqa: BLE001 - out of memory"),
-            Cut(VLLM, "except MemoryError as error:", "except ZeroDivisionError as error:"),
+            Cut(VLLM, "except MemoryError as error:\n            return _no_memory(call,", "except ZeroDivisionError as error:\n            return _no_memory(call,"),
+            Cut(VLLM, "except MemoryError as error:\n            return _no_memory(answer.call,", "except ZeroDivisionError as error:\n            return _no_memory(answer.call,"),
             Cut("support/threads.py", "import _thread\n", "import threading\n"),
             Cut("support/threads.py", "_thread.start_new_thread(work, ())", "threading.Thread(target=work, daemon=True).start()"),
         ),
