@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+import re
 import signal
 import socket
 import sys
@@ -27,15 +28,18 @@ def engine_routes(server, body=BODY):
     server.on("/v1/models", MODELS)
 
 
-def growing(body=BODY):
-    """A handler whose counters grow with each scrape."""
+FAILED = re.compile(r'finished_reason="(?:error|repetition|abort)"|status="5')
+
+
+def growing(body=BODY, works=lambda: True):
+    """A handler whose counters grow with each scrape while it `works`."""
     scrapes = 0
 
     async def metrics(request):
         nonlocal scrapes
-        scrapes += 1
+        scrapes += works()
         lines = [
-            line if line.startswith("#") or "_total" not in line.split("{")[0]
+            line if line.startswith("#") or "_total" not in line.split("{")[0] or FAILED.search(line)
             else f"{line.rpartition(' ')[0]} {float(line.rpartition(' ')[2]) + 100 * scrapes}"
             for line in body.split("\n")
         ]  # fmt: skip

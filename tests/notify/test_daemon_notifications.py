@@ -28,6 +28,8 @@ class Site:
         self.folder, self.engine, self.it = folder, engine, it
         self.events = folder / "events.jsonl"
         self.more = ""
+        self.works = True
+        engine.on("/metrics", growing(works=lambda: self.works))
         self.notifier = (
             f'{{name: oncall, url: "{it.url}", group_seconds: 0.5, timeout_seconds: 60}}'
         )
@@ -47,9 +49,12 @@ targets: [{{name: a, group: chat, url: "{self.engine.url}"}}]
         )
 
     def fall(self):
+        """Dead: /health fails, and no token is made."""
+        self.works = False
         self.engine.on("/health", unwell)
 
     def rise(self):
+        self.works = True
         self.engine.on("/health", "")
 
     def streamed(self):
@@ -61,7 +66,6 @@ async def site(tmp_path):
     """An engine that is well."""
     async with wire() as engine, receiver() as it:
         engine_routes(engine)
-        engine.on("/metrics", growing())
         yield Site(tmp_path, engine, it)
 
 
