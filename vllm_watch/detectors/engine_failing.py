@@ -87,8 +87,9 @@ class Detector:
     def _judge(self, view: View, name: str | None, ends: Ends) -> Verdict:
         followed, engines = self._followed[name], view.signals.engines
         mine = [each for key, each in engines.items() if name in (None, key)]
-        followed.look(view.at_s, ends, sum(each.restarts for each in mine))
-        if all(each.state == "sleeping" for each in mine) or followed.quiet(view.at_s):
+        asleep = all(each.state == "sleeping" for each in mine)
+        followed.look(view.at_s, ends, sum(each.restarts for each in mine), asleep=asleep)
+        if asleep or followed.quiet(view.at_s):
             return Verdict(state=CLEAR, kind=KIND, engine=name)
         severity = self._severity(followed)
         if severity is None:  # something fails: that is not clear, nor worth telling (yet)

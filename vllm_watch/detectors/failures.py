@@ -102,10 +102,10 @@ class Failures:
         self.failed = self.doubtful = self.served = self.tokens = 0.0  # within the window
         self.kv_failed: dict[str, float] = {}  # transfers that failed since the first failure
 
-    def look(self, at_s: float, ends: Ends, restarts: int) -> None:
-        """Take one look; counters that began anew say nothing of the time before."""
+    def look(self, at_s: float, ends: Ends, restarts: int, *, asleep: bool = False) -> None:
+        """Take one look; counters that began anew say nothing of the time before, nor does one `asleep` on purpose."""
         last, self._last = self._last, ends
-        if last is None or restarts != self._restarts or _fell(last, ends):
+        if last is None or asleep or restarts != self._restarts or _fell(last, ends):
             self._begin(ends, restarts)
             return
         # A refusal is counted before its 503 is: only a new height is a failure.
