@@ -18,6 +18,7 @@ from vllm_watch import __version__
 from vllm_watch.board.health import SourceHealth, StoreHealth
 from vllm_watch.board.restarts import RestartPlan, RestartState
 from vllm_watch.export.operator_api import MINUTES_MAX, TEXT_CHARACTERS_MAX
+from vllm_watch.export.status import LEFT_OUT
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.target import Target
@@ -75,10 +76,12 @@ def _of_records() -> Schema:
         found[kind.__name__] = made
     for schema in found.values():
         _as_shown(schema)
-    # These stand beside the signals, and a failed start in another form.
-    for key in ("detectors", "advice"):
-        found["TargetSignals"]["properties"].pop(key)
-        found["TargetSignals"]["required"].remove(key)
+    for kind, keys in LEFT_OUT.items():
+        for key in keys:
+            found[kind]["properties"].pop(key)
+            found[kind]["required"].remove(key)
+    del found["EngineTotals"]
+    # A failed start is told in another form.
     found["TargetSignals"]["properties"]["start_failure"] = optional(record(
         **{"class": {"type": "string"}, "deterministic": {"type": "boolean"}},
         root_cause_line=optional({"type": "string"}), explanation={"type": "string"},

@@ -19,7 +19,12 @@ from vllm_watch.state.attempt import ENDED_STATES
 from vllm_watch.story.kinds import KINDS
 
 NAME = re.compile(r"\bvllm_watch_[a-z0-9_]+")
-LABELS = {family.name: set(family.all_labels) for family in FAMILIES}
+LABELS = {family.name: set(family.all_labels) for family in FAMILIES if not family.bounds} | {
+    family.name + end: {*family.all_labels, *more}
+    for family in FAMILIES
+    if family.bounds
+    for end, more in (("_bucket", ["le"]), ("_sum", []), ("_count", []))
+}
 SCRAPE_LABELS = {"job", "instance"}  # given by Prometheus
 # Not ours: of Prometheus, and of prometheus_client's process collector, which /metrics carries too.
 FOREIGN = dict.fromkeys((

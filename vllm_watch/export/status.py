@@ -35,6 +35,8 @@ _INCIDENT = (
     "id", "target", "engine", "kind", "cause", "severity", "summary", "restart_advised", "concerns",
     "restart_targets", "related", "resolution", "phase", "meanwhile", "times",
 )  # fmt: skip
+LEFT_OUT = {"TargetSignals": ("detectors", "advice"), "EngineSignals": ("totals",)}
+"""How detectors see, and the advice, stand beside the signals; totals are told by /metrics."""
 
 
 def plain(value: object) -> object:
@@ -56,7 +58,8 @@ def _record(value: "DataclassInstance") -> dict[str, object]:
 
 @lru_cache(maxsize=64)
 def _field_names(kind: "type[DataclassInstance]") -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+    left_out = LEFT_OUT.get(kind.__name__, ())
+    return tuple(field.name for field in fields(kind) if field.name not in left_out)
 
 
 def to_json(value: object) -> str:
@@ -193,9 +196,7 @@ class Status:
 
 
 def _signals(signals: TargetSignals) -> dict[str, object]:
-    """How its detectors see, and the advice, stand beside them, not in them."""
     said = _record(signals)
-    del said["detectors"], said["advice"]
     failed = signals.start_failure
     said["start_failure"] = None if failed is None else plain(failed.published())
     return said
