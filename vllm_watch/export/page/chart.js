@@ -169,7 +169,10 @@ export class Chart {
       return this.end - this.span * (1 - (clientX - box.left) / box.width);
     };
     this.plot.addEventListener("pointermove", (event) => this.group.point(at(event)));
-    this.plot.addEventListener("click", (event) => this.group.pick(at(event)));
+    this.plot.addEventListener("click", (event) => {
+      const i = this.line.nearest(at(event));
+      if (i >= 0) this.group.pick(this.line.times[i]);
+    });
     this.plot.addEventListener("pointerleave", () => this.group.point(null));
     this.plot.addEventListener("blur", () => this.group.point(null));
     this.plot.addEventListener("keydown", (event) => this.key(event));

@@ -9,7 +9,7 @@ import { Links } from "./links.js";
 import { history } from "./live.js";
 import { Recording } from "./recording.js";
 import { Plan, planFacts } from "./restart.js";
-import { summary } from "./signals.js";
+import { modelOf, summary } from "./signals.js";
 import { Witnesses } from "./witnesses.js";
 import { isRecovering, markOf, OUTCOMES, shownState, standingOf, toneOf } from "./words.js";
 
@@ -321,12 +321,6 @@ function worse(tone, [incident]) {
   const ranks = ["bad", "warn", "info", "good", "quiet"];
   const told = incident && incident.severity !== "info" ? standingOf(incident).tone : "quiet";
   return ranks.indexOf(told) < ranks.indexOf(tone) ? told : tone;
-}
-
-function modelOf({ signals, group }) {
-  const engines = Object.values(signals?.engines ?? {});
-  const names = new Set([...engines.map((e) => e.model_name), ...(signals?.models ?? [])].filter(Boolean));
-  return [...names].join(", ") || group;
 }
 
 function identityOf(data, now) {
