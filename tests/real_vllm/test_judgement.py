@@ -142,7 +142,7 @@ def test_api_hang(ward: Ward) -> None:
     with ward.vllm.stopped("api_server"):
         incident = ward.opens("engine_down", "api_hang", began)
         is_so(incident, severity="ticket", restart_advised=False)  # not yet: it may be busy
-        ward.becomes(incident, severity="page", restart_advised=False)
+        ward.becomes(incident, severity="page", restart_advised=True)
     ward.resolves(incident)
 
 
