@@ -81,7 +81,7 @@ def main() -> None:
 def stages(names: set[str]) -> Iterator[dict[str, str]]:
     """Run them, each on a port of its own; return their addresses."""
     running = []
-    addresses = {}
+    addresses: dict[str, str] = {}
     try:
         for name in sorted(names):
             address = free_address({url[len("http://") : -1] for url in addresses.values()})
