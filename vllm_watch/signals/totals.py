@@ -5,9 +5,9 @@ begin at zero with the first look, and grow by what was seen: so `increase()` ov
 """
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
-from operator import add, attrgetter
+from operator import add, attrgetter, itemgetter, sub
 
 from vllm_watch.samples.engine import EngineSample, Histogram
 from vllm_watch.samples.record import record
@@ -97,7 +97,12 @@ class Totals:
         elif began_anew or now[0] < last[0]:
             self._totals[name] = tuple(map(add, total, now))
         elif now != last:
-            self._totals[name] = tuple([t + max(0.0, b - a) for t, a, b in zip(total, last, now, strict=True)])  # fmt: skip
+            grown = tuple(map(sub, now, last))
+            if (
+                min(grown) < 0
+            ):  # a bucket that falls while the count does not: nothing is taken back
+                grown = tuple([max(0.0, each) for each in grown])
+            self._totals[name] = tuple(map(add, total, grown))
 
     def _finish(self, now: Mapping[str, float], began_anew: bool) -> None:
         last, self._last_finished = self._last_finished, now
@@ -111,11 +116,10 @@ class Totals:
 
 def _numbers(histogram: Histogram, bounds: Numbers) -> Numbers:
     below = (0.0, *histogram.cumulative)
-    places = _places(histogram.bounds, bounds)
-    return histogram.count, histogram.sum or 0.0, *[below[place] for place in places]
+    return histogram.count, histogram.sum or 0.0, *_pick(histogram.bounds, bounds)(below)
 
 
 @lru_cache(maxsize=64)
-def _places(theirs: Numbers, ours: Numbers) -> tuple[int, ...]:
-    """How many of their buckets lie at or below each of our bounds; +Inf never does."""
-    return tuple(bisect_right(theirs, bound) for bound in ours)
+def _pick(theirs: Numbers, ours: Numbers) -> Callable[[Numbers], Numbers]:
+    """What takes from their buckets, after a 0, the one at or below each of our bounds; +Inf never is."""
+    return itemgetter(*(bisect_right(theirs, bound) for bound in ours))
