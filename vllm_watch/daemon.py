@@ -145,6 +145,7 @@ class Daemon:
             self.board, host=host, port=port, ready=self._not_ready,
             reload=self.reload if self._load_config else None,
             recording=lambda target, minutes: self.recorder.dump(target, minutes * 60),
+            journal=None if self._journal is None else self._journal.told,
             operators=None if self._restarts is None else self._restarts.operators,
             gatekeeper=None if self._restarts is None else self._restarts.gates,
             tokens=self._config.api.tokens, names=self._config.api.hosts, web_config=self._config.web_config,
