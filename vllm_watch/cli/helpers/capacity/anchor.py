@@ -30,7 +30,7 @@ def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapp
     reader.end()
     facts = reader.diagnosis().facts
     kv_gib, blocks, weights_gib = map(facts.get, ("kv_cache_gib", "num_gpu_blocks", "weights_gib"))
-    if not isinstance(weights_gib, float) or not isinstance(kv_gib, float) and not blocks:
+    if not isinstance(weights_gib, float) or (not isinstance(kv_gib, float) and not blocks):
         cause = f"--from-log: {log} does not say what the weights and the KV cache took"
         raise WatchError(cause, "give the log of a whole start ('Model loading took', 'Available KV cache memory')")  # fmt: skip
     named = model or facts.get("model")
