@@ -90,6 +90,7 @@ def test_chart_says_what_kustomize_says(
 RIGHTS = {
     "rights/discovery-cluster": "rights.discovery=cluster",
     "rights/rollout": "rights.rollout=true",
+    "rights/events": "rights.events=true",
 }
 
 
@@ -113,7 +114,7 @@ def test_every_value_shows_in_what_kubernetes_takes(run: Helm, tmp_path: Path) -
     values.write_text(yaml.safe_dump({
         "image": {"repository": "r.example/w", "digest": "", "tag": "1.2"},
         "config": {"targets": [{"url": "http://h:8001"}], "discovery": None},
-        "rights": {"discovery": "cluster", "evict": True, "rollout": True, "lease": True},
+        "rights": {"discovery": "cluster", "evict": True, "rollout": True, "events": True, "lease": True},
         "storage": {"size": "9Gi", "className": "fast"},
         "networkPolicy": {"scrapedFrom": "prom", "enginePorts": [8001, 8002]},
         "resources": {"limits": {"memory": "1Gi"}},
