@@ -189,7 +189,7 @@ $(VENV)/.installed: pyproject.toml
 $(DEV)/.installed: pyproject.toml
 	$(call make_venv,$(DEV))
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[top,apprise,completion]' --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[top,apprise,completion,otlp]' --group dev
 	@touch $@
 
 $(SUPPLY)/.installed: pyproject.toml
