@@ -25,7 +25,7 @@ CODE := vllm_watch tests benchmarks dashboards alerts docs deploy
 # A kubectl of Google's packages conflicts with Debian's, and will do.
 TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prometheus-alertmanager \
 	amtool:prometheus-alertmanager chromium:chromium gcc:gcc etcd:etcd-server kubectl:kubernetes-client \
-	curl:curl nsenter:util-linux systemd-analyze:systemd
+	curl:curl nsenter:util-linux systemd-analyze:systemd zsh:zsh
 
 .PHONY: help demo test test-short durations hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection fault-removals soak soak-healthy fuzz mutants screenshots dist lock sbom supply docs deps tools clean
 
@@ -189,7 +189,7 @@ $(VENV)/.installed: pyproject.toml
 $(DEV)/.installed: pyproject.toml
 	$(call make_venv,$(DEV))
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[top,apprise]' --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[top,apprise,completion,otlp]' --group dev
 	@touch $@
 
 $(SUPPLY)/.installed: pyproject.toml

@@ -24,12 +24,14 @@ from vllm_watch.incidents.incident import Incident
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.target import Target
 from vllm_watch.signals.records import Advice, Sight, TargetSignals
+from vllm_watch.state.attempt import Attempt
+from vllm_watch.state.journal import Entry
 from vllm_watch.story.base import Story
 from vllm_watch.story.restart_steps import Step
 
 PAGE = Path(__file__).parent / "openapi.json"
 Schema = dict[str, Any]
-RECORDS = (TargetSignals, Sight, Advice, Incident, RestartPlan, RestartState, SourceHealth, StoreHealth, Target, GpuReading, Story, Step)  # fmt: skip
+RECORDS = (TargetSignals, Sight, Advice, Incident, RestartPlan, RestartState, SourceHealth, StoreHealth, Target, GpuReading, Story, Step, Entry, Attempt)  # fmt: skip
 
 TEXT: Schema = {"type": "string", "maxLength": TEXT_CHARACTERS_MAX}
 MINUTES: Schema = {"type": "number", "exclusiveMinimum": 0, "maximum": MINUTES_MAX}
@@ -115,6 +117,10 @@ def schemas() -> Schema:
             targets=listed(ref("TargetShown")), story=by_name(ref("Story")), restart_steps=by_name(ref("Step")),
         ),
         "Incidents": record(incidents=listed(ref("IncidentShown"))),
+        "JournalEntry": {"allOf": [ref("Entry"), {"type": "object", "properties": {"attempt": ref("Attempt")}}]},
+        "Journal": record(
+            lost={"type": ["string", "null"]}, older={"type": "boolean"}, entries=listed(ref("JournalEntry")),
+        ),
         "History": record(target=text, t=number, seconds=number, engines=by_name(record(
             t=listed(number), series=by_name(listed(number)),
         ))),
@@ -256,6 +262,10 @@ def paths() -> Schema:
             "summary": "The charts of a target over the last `seconds` (600), or of an incident: of one that ended as they stood then",
             "parameters": [query("target", text), query("engine", text), query("seconds", {"type": "number", "exclusiveMinimum": 0, "maximum": SPANS[-1]}), query("incident", text)],
             "responses": answers(said(ref("History")), 400, 404),
+        }},
+        "/api/v1/journal": {"get": {
+            "summary": "What was done and by whom, since then (Unix seconds); `older`: there are more entries than these",
+            "parameters": [query("since", {"type": "number"})], "responses": answers(said(ref("Journal")), 404, 503),
         }},
         "/api/v1/events": {"get": {"summary": "Live updates, as server-sent events", "responses": answers(plain("text/event-stream", "A stream without end."), 503)}},
         "/api/v1/recording": {"get": {

@@ -17,7 +17,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vllm_watch"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 # Distribution → the module it brings, where that is named otherwise.
-MODULES = {"nvidia-ml-py": "pynvml", "prometheus-client": "prometheus_client", "pyyaml": "yaml"}
+MODULES = {"nvidia-ml-py": "pynvml", "prometheus-client": "prometheus_client", "pyyaml": "yaml",
+           "opentelemetry-sdk": "opentelemetry", "opentelemetry-exporter-otlp-proto-http": "opentelemetry"}  # fmt: skip
 # Comes with a distribution that is declared, and is a part of its interface.
 BROUGHT = {"pydantic_core": "pydantic", "rich": "textual"}
 

@@ -38,6 +38,7 @@ COMMANDS = {
     "notify": "send a test message through a notifier",
     "probe": "say whether the watcher here answers: a container's health check",
     "check-config": "say what a configuration means, or all that is wrong with it",
+    "completion": "print what bash or zsh needs to complete all of this",
 }
 
 _HELP = "Watches vLLM engines and their GPUs, and says what is wrong with the evidence."
@@ -102,7 +103,7 @@ def _run(argv: list[str]) -> int:
         close = get_close_matches(name, COMMANDS, n=1)
         remedy = f"did you mean {close[0]}?" if close else "see vllm-watch --help"
         raise WatchError(f"there is no command '{name}'", remedy)
-    command = _load(name) if name is not None else None
+    command = load(name) if name is not None else None
     parser, known = _parser(name, command)
     arguments, unknown = parser.parse_known_args(argv)
     if unknown:
@@ -118,7 +119,8 @@ def _run(argv: list[str]) -> int:
     return command.run(arguments)
 
 
-def _load(name: str) -> Command:
+def load(name: str) -> Command:
+    """Import the module of a command."""
     gc.disable()  # importing makes no garbage, and looking for it takes an eighth of the time
     try:
         module = importlib.import_module(f"vllm_watch.cli.{name.replace('-', '_')}")

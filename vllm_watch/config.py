@@ -28,6 +28,7 @@ from vllm_watch.settings.errors import InvalidConfigError, KeyPath, explained
 from vllm_watch.settings.hooks import HookSettings, HooksSettings
 from vllm_watch.settings.links import LINKS_MAX, LinkSettings
 from vllm_watch.settings.notifications import NotificationsSettings
+from vllm_watch.settings.otlp import OtlpSettings
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.stages import (
     CanarySettings,
@@ -123,6 +124,7 @@ class Config(Sections):
     restart: RestartSettings = RestartSettings()
     hooks: HooksSettings = HooksSettings()
     notifications: NotificationsSettings = NotificationsSettings()
+    otlp: OtlpSettings = OtlpSettings()
     api: ApiSettings = ApiSettings()
     log: LogSettings = LogSettings()
 
@@ -225,7 +227,7 @@ class Config(Sections):
 
     def needs_a_start(self, other: "Config") -> list[str]:
         """Return the keys in which `other` differs and that only a start of the watcher takes up."""
-        names = ("listen", "state_dir", "recorder", "procfs", "fleet", "api", "web_config")
+        names = ("listen", "state_dir", "recorder", "procfs", "fleet", "api", "web_config", "otlp")
         found = [name for name in names if getattr(self, name) != getattr(other, name)]
         of_hosts = ("gpu_fault", "stale_vram")
         changed = [each for each in of_hosts if self.detectors.of(each) != other.detectors.of(each)]

@@ -1,8 +1,7 @@
 """THE wiring: builds every object once, starts the tasks, changes them on reload, stops them on SIGTERM.
 
-Nothing is decided here. The flow: each target's loop looks, its Watch judges, the Publisher writes the board once
-(the Fleet has a say: one problem of many?), and restarts and notifications read it. The host's GPUs are a loop of
-their own.
+Nothing is decided here. The flow: each target's loop looks, its Watch judges, the Publisher writes the board once, and
+restarts and notifications read it. The host's GPUs are a loop of their own.
 """
 
 import asyncio
@@ -20,6 +19,7 @@ from vllm_watch.board.health import StoreHealth
 from vllm_watch.config import Config
 from vllm_watch.errors import WatchError
 from vllm_watch.export.in_a_line import in_a_line
+from vllm_watch.export.otlp import pushing
 from vllm_watch.export.server import Server
 from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.incidents.incident import IncidentEvent
@@ -53,8 +53,7 @@ if TYPE_CHECKING:  # what only some configurations need is loaded where one does
 _log = structlog.get_logger()
 
 SPREAD_ABOVE = 16
-"""With more targets than this their first looks are spread over the interval; with fewer, a page that
-is full at once is worth more."""
+"""With more targets than this their first looks are spread over the interval; else a full page is worth more."""
 
 STOP_SECONDS = 5.0
 """How long stopping may take before what is left is abandoned; systemd's default patience is 90."""
@@ -145,6 +144,7 @@ class Daemon:
             self.board, host=host, port=port, ready=self._not_ready,
             reload=self.reload if self._load_config else None,
             recording=lambda target, minutes: self.recorder.dump(target, minutes * 60),
+            journal=None if self._journal is None else self._journal.told,
             operators=None if self._restarts is None else self._restarts.operators,
             gatekeeper=None if self._restarts is None else self._restarts.gates,
             tokens=self._config.api.tokens, names=self._config.api.hosts, web_config=self._config.web_config,
@@ -192,6 +192,7 @@ class Daemon:
         self._tasks += [
             asyncio.create_task(self._discover_on(), name="discovery"),
             asyncio.create_task(self._host.run(), name="gpus"),
+            asyncio.create_task(pushing(self.board, self._config.otlp), name="otlp"),
         ]
         await serving
 

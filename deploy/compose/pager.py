@@ -1,4 +1,4 @@
-"""Stands in for a pager: prints what Alertmanager sends, one line for each alert."""
+"""Stands in for a pager: prints what Alertmanager or vllm-watch itself sends, one line for each alert."""
 
 import json
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -24,9 +24,12 @@ class Pager(BaseHTTPRequestHandler):
             self.send_error(413)
             return
         sent = json.loads(self.rfile.read(length))
-        for alert in sent["alerts"]:
-            what = f"{self.path.strip('/').upper()} {alert['status']}"
+        where = self.path.strip("/").upper()
+        for alert in sent.get("alerts", ()):
+            what = f"{where} {alert['status']}"
             print(f"{what}: {alert['annotations'].get('summary', alert['labels'])}", flush=True)
+        if "title" in sent:
+            print(f"{where} {sent['phase']}: {sent['title']}\n{sent['text']}", flush=True)
         self.send_response(200)
         self.end_headers()
 
@@ -35,5 +38,5 @@ class Pager(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    print(f"waiting for Alertmanager on {ADDRESS[0]}:{ADDRESS[1]}", flush=True)
+    print(f"waiting for alerts on {ADDRESS[0]}:{ADDRESS[1]}", flush=True)
     HTTPServer(ADDRESS, Pager).serve_forever()

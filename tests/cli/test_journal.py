@@ -7,7 +7,10 @@ from dataclasses import asdict
 
 import pytest
 
+from tests.export.serving import serving
+from tests.export.small_board import small_board
 from vllm_watch.__main__ import main
+from vllm_watch.export import api
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Entry, Journal
 
@@ -102,6 +105,11 @@ def test_the_folder_of_run(folder, capsys, monkeypatch):
 WRONG = {
     "no such folder": (["--state-dir", "/nowhere"], "there is no journal in /nowhere"),
     "no time": (["--since", "yesterday"], "'yesterday' is no time"),
+    "a folder of another host": (
+        ["--url", "http://h:1", "--state-dir", "/x"],
+        "--state-dir with --url",
+    ),
+    "a loss of another host": (["accept-loss", "--url", "http://h:1"], "accept-loss with --url"),
 }
 
 
@@ -137,3 +145,56 @@ def test_attempts_stand_among_the_entries(folder, capsys):
     _, out, _ = run(capsys, "--state-dir", folder, "--json")
     said = json.loads(out.splitlines()[1])
     assert (said["action"], said["attempt"]) == ("attempt", asdict(attempt))
+
+
+async def asked(journal, capsys, *arguments):
+    """The command, put to a server that has this journal."""
+    async with serving(small_board(), journal=None if journal is None else journal.told) as server:
+        where = f"http://127.0.0.1:{server.port}"
+        return where, *await asyncio.to_thread(run, capsys, "--url", where, *arguments)
+
+
+async def test_of_a_running_daemon(tmp_path, capsys):
+    """The same as from its folder, attempts too; what was lost is said."""
+    attempt = Attempt(
+        id="5f0c", target="llama", group="g", trigger="incident", hook="h", reason="no step for 40 s",
+        actor="ana", state="helped", began_t=NOW - 3600, text="better", before={"steps": 3},
+    )  # fmt: skip
+    journal = Journal(tmp_path)
+    for entry in (OLD, NEW):
+        await journal.note(entry)
+    await journal.write(attempt)
+    await journal.set("history_lost", {"why": "the file was cut"})
+    _, status, out, err = await asked(journal, capsys, "--json")
+    entries = [json.loads(line) for line in out.splitlines()]
+    assert (status, entries[0], entries[2]) == (0, asdict(OLD), asdict(NEW))
+    assert (entries[1]["action"], entries[1]["attempt"]) == ("attempt", asdict(attempt))
+    assert err.startswith("a part of the history is lost: the file was cut;")
+    _, _, remote, _ = await asked(journal, capsys)
+    _, local, _ = await asyncio.to_thread(run, capsys, "--state-dir", tmp_path)
+    assert remote == local
+    _, _, out, _ = await asked(journal, capsys, "--since", "2h", "--json")
+    assert len(out.splitlines()) == 2
+    await journal.close()
+
+
+async def test_of_a_running_daemon_not_all(tmp_path, capsys, monkeypatch):
+    """It tells the newest, and that there are more."""
+    monkeypatch.setattr(api, "JOURNAL_ENTRIES_MAX", 1)
+    journal = Journal(tmp_path)
+    for entry in (OLD, NEW):
+        await journal.note(entry)
+    _, _, out, err = await asked(journal, capsys, "--json")
+    assert [json.loads(line) for line in out.splitlines()] == [asdict(NEW)]
+    assert err == "only the last 1 entries of that time are shown here\n"
+    await journal.close()
+
+
+async def test_of_a_daemon_without_one(capsys):
+    """What it says, and what to do, in its own words."""
+    where, status, out, err = await asked(None, capsys)
+    assert (status, out) == (2, "")
+    assert err == (
+        f"vllm-watch: {where} answers with HTTP status 404: There is no journal here\n"
+        "  → Set state_dir in the configuration\n"
+    )

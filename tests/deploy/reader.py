@@ -91,11 +91,12 @@ class Reader:
 
     def add(self, block: Block) -> str:
         """Lists grow by what the page has."""
-        have, new = yaml.safe_load(PROMETHEUS.read_text()), yaml.safe_load(block.text)
-        for key, entries in new.items():
-            have[key] = have.get(key, []) + entries
-        PROMETHEUS.write_text(yaml.safe_dump(have))
-        return PROMETHEUS.read_text()
+        file = Path(block.how.removeprefix("add to "))
+        have, new = yaml.safe_load(file.read_text()), yaml.safe_load(block.text)
+        for key, said in new.items():
+            have[key] = have.get(key, []) + said if isinstance(said, list) else said
+        file.write_text(yaml.safe_dump(have))
+        return file.read_text()
 
 
 async def on_port_8000(engine: Target) -> asyncio.Server:

@@ -9,6 +9,7 @@ from tests.for_each import for_each
 from vllm_watch.export.engine_families import ENGINE_FAMILIES
 from vllm_watch.export.families import FAMILIES, markdown
 from vllm_watch.signals.records import EngineSignals
+from vllm_watch.signals.state import STATES
 
 ROOT = Path(__file__).parents[2]
 
@@ -41,7 +42,32 @@ def test_every_signal_is_exported():
         if field.name not in elsewhere
     }
     wanted = {name.replace("_engine_restarts", "_engine_restarts_total") for name in wanted}
-    assert {family.name for family in ENGINE_FAMILIES} == wanted
+    assert {family.name for family in ENGINE_FAMILIES} == wanted | {
+        "vllm_watch_engine_health_ratio"
+    }
+
+
+HEALTH = {
+    "serves": ("serving", None, 1), "serves, and its ratio wanders": ("serving", 0.8, 1), "does nothing": ("idle", None, 1),
+    "a long prompt": ("prefilling", None, 1), "a queue is load, not health": ("overloaded", None, 1),
+    "does a third": ("collapsed", 0.33, 0.33), "collapsed, nobody knows how far": ("collapsed", None, None),
+    "collapsed to more than it was": ("collapsed", 1.2, 1), "fails what it is asked": ("failing", 1.0, 0),
+    "stands still": ("stalled", 1.0, 0), "gone": ("down", None, 0), "loads its weights": ("starting", None, 0),
+    "asleep on purpose": ("sleeping", None, 0), "not seen": ("unknown", 1.0, None), "no word of ours": ("melting", 1.0, None),
+}  # fmt: skip
+
+
+@for_each(HEALTH)
+def test_what_routers_are_told(case):
+    """Every state has its number, and what is not known has none."""
+    state, ratio, health = case
+    family = next(f for f in ENGINE_FAMILIES if f.name == "vllm_watch_engine_health_ratio")
+    assert family.value(EngineSignals(engine="0", state=state, throughput_ratio=ratio)) == health
+
+
+def test_routers_are_told_of_every_state():
+    """A state that is added needs a row above."""
+    assert {state for state, _, _ in HEALTH.values()} == {*STATES, "melting"}
 
 
 def test_documentation_is_fresh():

@@ -81,6 +81,8 @@ def test_whole_text():
         *(f'vllm_watch_incidents_total{{target="{name}",kind="{kind}"}} 0' for name in ("chat", "gone") for kind in sorted(KINDS)),
         *one_hot("vllm_watch_engine_state", f"{ENGINE_LABELS},", "state", STATES, "serving"),
         *one_hot("vllm_watch_engine_state", 'target="gone",engine="",model_name="",', "state", STATES, "down"),
+        f"vllm_watch_engine_health_ratio{engine}}} 1",
+        'vllm_watch_engine_health_ratio{target="gone",engine="",model_name=""} 0',
         f"vllm_watch_engine_requests_running{engine}}} 3.0",
         f"vllm_watch_engine_requests_waiting{engine}}} 0.0",
         f'vllm_watch_engine_requests_waiting_by_reason{engine},reason="capacity"}} 0.0',

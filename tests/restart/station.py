@@ -35,7 +35,8 @@ class Station:
         self.restarts = Restarts(config, self.board, evidence, self.journal)
         self.server = Server(
             self.board, host="127.0.0.1", port=0, ready=lambda: None, reload=self._reload,
-            recording=self.recorder.dump, operators=self.restarts.operators,
+            recording=self.recorder.dump,
+            journal=None if self.journal is None else self.journal.told, operators=self.restarts.operators,
             gatekeeper=self.restarts.gates, tokens=config.api.tokens,
         )  # fmt: skip
         self.reloads = []

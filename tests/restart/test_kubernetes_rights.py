@@ -15,8 +15,11 @@ from tests.kubernetes_api import NAMESPACE, Right, certified
 from tests.restart.hooks import manifests
 from tests.restart.hooks.calls import call
 from tests.restart.hooks.fake_pods import FakePods, pod, workload
+from tests.told import made, told
 from vllm_watch.clients import kubernetes as kubernetes_api
+from vllm_watch.clients.signed_post import new_session
 from vllm_watch.config import Config
+from vllm_watch.notify import kubernetes_events
 from vllm_watch.restart.hooks import kubernetes as kubernetes_hook
 from vllm_watch.restart.hooks.base import HookCall, Tools
 from vllm_watch.restart.locks import lease
@@ -109,12 +112,20 @@ async def lock(server: FakePods) -> None:
     await mine.release()
 
 
+async def write_event(server: FakePods) -> None:
+    """Of the engine's pod."""
+    api = kubernetes_api.Api(kubernetes_api.in_cluster(environ(server)), new_session)
+    [event] = made(told())
+    assert (await kubernetes_events.post(api, event, (NAMESPACE, "llama-0"))).ok
+
+
 FEATURES = {
     "rights/discovery": discover,
     "rights/discovery-cluster": lambda server: discover(server, "*"),
     "rights/evict": act,
     "rights/rollout": roll_out,
     "rights/lease": lock,
+    "rights/events": write_event,
 }
 
 

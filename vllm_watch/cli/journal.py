@@ -8,15 +8,15 @@ import os
 import sys
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 
-from vllm_watch.cli.helpers import exit_status, moments, state_folder, terminal
+from vllm_watch.cli.helpers import connection, exit_status, moments, state_folder, terminal
+from vllm_watch.cli.helpers.top.status import Daemon
 from vllm_watch.errors import WatchError
 from vllm_watch.state import file, seal
-from vllm_watch.state.attempt import Attempt
-from vllm_watch.state.journal import Entry, Journal
+from vllm_watch.state.journal import Entry, Journal, Told
 
 HELP = """\
 Shows the journal: every attempt to restart a server and how it ended; what people asked for and what was
@@ -24,13 +24,15 @@ decided; every reload; every step that was taken to end a process (gpus --reclai
 from where, why, and what came of it. Oldest first.
 
 Where something of it was lost (files that were cut, removed or damaged), it says so, and nothing is restarted
-until a person has looked and accepts that: accept-loss.
+until a person has looked and accepts that: accept-loss. With --url it asks a running daemon, on any host, which
+tells its last 2,000 entries.
 
 examples:
   vllm-watch journal --since 2h
   vllm-watch journal --since 2026-03-01 --json
   vllm-watch journal accept-loss --reason "the disk was replaced"
-  vllm-watch journal --state-dir /var/lib/vllm-watch"""
+  vllm-watch journal --state-dir /var/lib/vllm-watch
+  vllm-watch journal --url http://gpu-7:9470 --since 12h"""
 
 ENTRIES_MAX = 20_000  # all that is kept
 
@@ -48,10 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="from then on: 90s, 30m, 2h or 7d ago, a date (2026-03-01T12:00, local time), or Unix seconds")  # fmt: skip
     add("--state-dir", metavar="DIR", type=Path,
         help="where it is (default: the state_dir of the configuration that VLLM_WATCH_CONFIG names, else ~/.local/state/vllm-watch)")  # fmt: skip
+    connection.add_daemon(parser, url_help="ask the daemon there in place of reading a folder")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the entries."""
+    if arguments.url is not None:
+        return _remote(arguments)
     folder = state_folder.find(arguments.state_dir, os.environ)
     if not (folder / file.NAME).exists() and not (folder / seal.NAME).exists():
         raise WatchError(
@@ -62,18 +67,44 @@ def run(arguments: argparse.Namespace) -> int:
         lost = asyncio.run(_accept_loss(folder, arguments.reason))
         print(f"accepted: {lost}" if lost else "nothing was lost")
         return exit_status.FINE
-    entries, lost = asyncio.run(_read(folder, arguments.since))
-    if lost is not None:
+    _show(asyncio.run(_read(folder, arguments.since)), str(folder), as_json=arguments.json)
+    return exit_status.FINE
+
+
+def _remote(arguments: argparse.Namespace) -> int:
+    for given, name in ((arguments.action, "accept-loss"), (arguments.state_dir, "--state-dir")):
+        if given:
+            raise WatchError(
+                f"{name} with --url", "a folder is named on its own host: leave one out"
+            )
+    daemon = Daemon.at(connection.of(arguments))
+
+    async def ask() -> Told:
+        try:
+            return await daemon.journal(arguments.since)
+        finally:
+            await daemon.close()
+
+    _show(asyncio.run(ask()), daemon.url, as_json=arguments.json)
+    return exit_status.FINE
+
+
+def _show(told: Told, where: str, *, as_json: bool) -> None:
+    if told.lost is not None:
         print(
-            f"a part of the history is lost: {lost}; vllm-watch journal accept-loss to go on",
+            f"a part of the history is lost: {told.lost}; vllm-watch journal accept-loss to go on",
             file=sys.stderr,
         )
-    if arguments.json:
-        for entry in entries:
+    if told.older:
+        print(
+            f"only the last {len(told.entries)} entries of that time are shown here",
+            file=sys.stderr,
+        )
+    if as_json:
+        for entry in told.entries:
             print(json.dumps(asdict(entry), ensure_ascii=False))
     else:
-        print(_text(entries, folder))
-    return exit_status.FINE
+        print(_text(told.entries, where))
 
 
 async def _accept_loss(folder: Path, reason: str) -> str | None:
@@ -84,39 +115,17 @@ async def _accept_loss(folder: Path, reason: str) -> str | None:
         await journal.close()
 
 
-async def _read(folder: Path, since_t: float) -> tuple[list[Entry], str | None]:
+async def _read(folder: Path, since_t: float) -> Told:
     journal = Journal(folder)
     try:
-        lost = await journal.loss()
-        entries = await journal.entries(since_t, ENTRIES_MAX)
-        attempts = await journal.attempts(None, since_t)
+        return await journal.told(since_t, ENTRIES_MAX)
     finally:
         await journal.close()
-    told = sorted([*entries, *map(_Attempted.of, attempts)], key=lambda entry: entry.t)
-    return told, lost
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Attempted(Entry):
-    """An attempt, as an entry of its own at the time at which it began."""
-
-    attempt: Attempt
-
-    @classmethod
-    def of(cls, attempt: Attempt) -> "_Attempted":
-        text = f"{attempt.state}: {attempt.text}" if attempt.text else attempt.state
-        if attempt.payoff_ratio is not None:
-            text += f"; payoff {attempt.payoff_ratio:+.0%}"
-        return cls(
-            t=attempt.began_t, actor=attempt.actor, source=attempt.trigger,
-            action="attempt", target=attempt.target, reason=attempt.reason,
-            after=text, attempt=attempt,
-        )  # fmt: skip
-
-
-def _text(entries: Sequence[Entry], folder: Path) -> str:
+def _text(entries: Sequence[Entry], where: str) -> str:
     if not entries:
-        return f"nothing was written down in that time in {folder}"
+        return f"nothing was written down in that time in {where}"
     columns = terminal.columns(_COLUMNS_MIN, _COLUMNS_MAX) - 1
     bold, plain = ("\033[1m", "\033[0m") if terminal.takes_colours(sys.stdout) else ("", "")
     lines: list[str] = []

@@ -11,10 +11,10 @@ from pathlib import Path
 from vllm_watch.cli.helpers import exit_status
 from vllm_watch.config import Config, load
 from vllm_watch.errors import WatchError
-from vllm_watch.notify import base, jsonl, kinds
+from vllm_watch.notify import base, jsonl, kinds, kubernetes_events
 from vllm_watch.notify.base import Finding
 from vllm_watch.notify.words import Links, trial_message
-from vllm_watch.settings.notifications import JsonlStream, NotifierSettings
+from vllm_watch.settings.notifications import AnyNotifier, JsonlStream, KubernetesEvents
 
 HELP = """\
 Send a test message through one notifier of the configuration, once, and say how that went. It says that it
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     return exit_status.FINE if ok else exit_status.FOUND
 
 
-def _settings(config: Config, name: str) -> tuple[str, NotifierSettings | JsonlStream]:
+def _settings(config: Config, name: str) -> tuple[str, AnyNotifier]:
     known = {each: (kind, settings) for kind, each, settings in config.notifications.each()}
     if name not in known:
         remedy = (
@@ -66,13 +66,15 @@ def _settings(config: Config, name: str) -> tuple[str, NotifierSettings | JsonlS
     return known[name]
 
 
-async def _test(config: Config, settings: NotifierSettings | JsonlStream) -> list[Finding]:
+async def _test(config: Config, settings: AnyNotifier) -> list[Finding]:
     findings = kinds.check(settings, base.Tools())
     if not all(each.ok for each in findings):
         return findings
     t = time.time()
     if isinstance(settings, JsonlStream):
         return [*findings, jsonl.write_test(settings, t, sys.stderr.buffer)]
+    if isinstance(settings, KubernetesEvents):
+        return [*findings, await kubernetes_events.send_test(settings, base.Tools(), t)]
     notifications = config.notifications_linked
     links = Links(notifications.page_url, notifications.runbooks_url)
     notifier = kinds.make(settings, base.Tools())

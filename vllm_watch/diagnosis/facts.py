@@ -61,7 +61,7 @@ FACTS: tuple[Pattern, ...] = (
     Pattern("num_gpu_blocks", ("blocks:",), re.compile(r"# (?:GPU|CUDA|cuda) blocks: (\d+)"), int),
     *_setting("block_size", "block_size", int, _NUMBER),
     Pattern("max_concurrency", ("Maximum concurrency for",), re.compile(r"Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x"), float),
-    Pattern("kv_cache_gib", ("KV cache memory:", "reserved for KV Cache is"), re.compile(r"(?:Available KV cache memory: |reserved for KV Cache is )(-?[\d.]+) ?Gi?B"), float),
+    Pattern("kv_cache_gib", ("KV cache memory:", "reserved for KV Cache is", "kv_cache_size="), re.compile(r"(?:Available KV cache memory: |reserved for KV Cache is |kv_cache_size=)(-?[\d.]+) ?Gi?B"), float),
     Pattern("weights_gib", ("weights took", "odel loading took", "model weights take"), re.compile(r"(?:odel (?:loading|weights) took|model weights take) ([\d.]+) ?Gi?B"), float),
     Pattern("weights_load_seconds", ("weights took", "odel loading took"), re.compile(r"(?:Loading weights took|[Mm]odel loading took [\d.]+ GiB(?: memory)? and) ([\d.]+) sec"), float),
     Pattern("gpu_memory_total_gib", ("total_gpu_memory (", "total_gpu_memory="), re.compile(r"total_gpu_memory ?[(=]([\d.]+) ?Gi?B"), float),

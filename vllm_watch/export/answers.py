@@ -18,7 +18,7 @@ _GZIP_INLINE_BYTES_MAX = 256 * 1024  # more takes over a millisecond or two: not
 
 _SERVED = (
     "Served are /, /metrics, /-/healthy, /-/ready, POST /-/reload, "
-    "and status, incidents, history, events and recording under /api/v1/; for probes /gate/liveness "
+    "and status, incidents, history, journal, events and recording under /api/v1/; for probes /gate/liveness "
     "and /gate/readiness"
 )
 HEADERS = {

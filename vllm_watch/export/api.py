@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from math import isfinite, nan
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
@@ -13,17 +14,21 @@ from vllm_watch.export.answers import answer, json_answer, refusal
 from vllm_watch.export.auth import Auth
 from vllm_watch.export.callers import is_this_host
 from vllm_watch.export.guarded import Guarded
-from vllm_watch.export.status import Status
+from vllm_watch.export.status import Status, to_json
 from vllm_watch.export.text import OPENMETRICS_TYPE, TEXT_TYPE, render, wants_openmetrics
+from vllm_watch.state.journal import Told
 from vllm_watch.support.caller import Caller
 
 Ready = Callable[[], str | None]  # None when ready, else why not, in words
 Reload = Callable[[str, str], Awaitable[None]]
 """Who asks and from where; raises WatchError where the new configuration is refused."""
 Recording = Callable[[str, float], AsyncIterator[bytes]]  # target's name, minutes → a trace file
+ReadJournal = Callable[[float, int], Awaitable[Told]]
+"""Since when (Unix seconds) and how many entries at most; raises WatchError where it cannot be read."""
 
 RELOAD_SECONDS = 25.0  # to read a file and resolve its targets' names
 MINUTES_MAX = 60.0
+JOURNAL_ENTRIES_MAX = 2000  # of some 1 KB; its file has all
 _CHUNK_SECONDS = 10.0  # for the recorder to bring one chunk and the reader to take it
 _TEXT = "text/plain; charset=utf-8"
 
@@ -39,6 +44,7 @@ class Api:
         ready: Ready,
         reload: Reload | None,
         recording: Recording | None,
+        journal: ReadJournal | None,
         auth: Auth,
     ) -> None:
         self._board = board
@@ -46,6 +52,7 @@ class Api:
         self._ready = ready
         self._reload = reload
         self._recording = recording
+        self._journal = journal
         self._reloading = Guarded(auth, "reload", self._reload_for, _on_this_host)
         self._own = CollectorRegistry()
         ProcessCollector(registry=self._own)
@@ -63,6 +70,7 @@ class Api:
             web.get("/api/v1/incidents/{id}", self.incident),
             web.get("/api/v1/history", self.history),
             web.get("/api/v1/recording", self.recording),
+            web.get("/api/v1/journal", self.journal),
         ]
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:
@@ -161,6 +169,23 @@ class Api:
             return refusal(400, f"minutes={request.query['minutes'][:100]!r} is not a number above 0 and up to {MINUTES_MAX:g}",
                            "Ask for minutes=10")  # fmt: skip
         return await _download(request, target, self._recording(target, minutes))
+
+    async def journal(self, request: web.Request) -> web.StreamResponse:
+        """What was done and by whom, oldest first."""
+        try:
+            since_t = float(request.query.get("since", "0"))
+        except ValueError:
+            since_t = nan
+        if not isfinite(since_t):
+            return refusal(400, f"since={request.query['since'][:100]!r} is no time",
+                           "Say it in Unix seconds, or leave it out")  # fmt: skip
+        if self._journal is None:
+            return refusal(404, "There is no journal here", "Set state_dir in the configuration")
+        try:
+            told = await self._journal(since_t, JOURNAL_ENTRIES_MAX)
+        except WatchError as error:
+            return refusal(503, error.cause, error.remedy)
+        return await json_answer(request, await asyncio.to_thread(to_json, told))
 
 
 def _on_this_host(request: web.Request) -> str | None:

@@ -43,6 +43,14 @@ def _restarts(row: EngineSignals) -> float | None:
     return row.restarts if row.engine else None
 
 
+def _health(row: EngineSignals) -> float | None:
+    """Judged, not felt: a ratio that only wanders moves no requests."""
+    if row.state == "collapsed":
+        ratio = row.throughput_ratio
+        return None if ratio is None else min(1.0, max(0.0, ratio))
+    return _HEALTH.get(row.state)
+
+
 def _state(row: EngineSignals) -> Series | None:
     """A word that is none of ours is unknown: one state always holds."""
     return _known_state(row) or _unknown_state
@@ -51,12 +59,23 @@ def _state(row: EngineSignals) -> Series | None:
 _known_state = one_hot("state", STATES)
 _unknown_state: Series = tuple(((s,), int(s == "unknown")) for s in STATES)
 
+_HEALTH = dict.fromkeys(("serving", "idle", "prefilling", "overloaded"), 1) | dict.fromkeys(
+    ("down", "stalled", "failing", "starting", "sleeping"), 0
+)
+
 ENGINE_FAMILIES: tuple[Family, ...] = (
     Family(
         name=_PREFIX + "state", kind="gauge", scope="engine", labels=("state",),
         help=f"What the engine is doing: 1 for the state that holds, 0 for the others ({', '.join(STATES)}).",
         absent="`engine` is empty for a target that shows no engine; then it is the target's own state.",
         series=_state, few=True,
+    ),
+    Family(
+        name=_PREFIX + "health_ratio", kind="gauge", scope="engine",
+        help="For routers: which share of its work this engine does now. 1: nothing is wrong with it; between: collapsed, to so much of "
+             "what it did when fresh; 0: down, stalled, failing, starting or asleep. Load is not in it.",
+        absent="Absent while it is not known, which is never 1. `engine` is empty for a target that shows no engine.",
+        value=_health,
     ),
     _gauge("requests_running", "Requests in the running batch, as vLLM gave them last."),
     _gauge("requests_waiting", "Requests that wait to be scheduled, as vLLM gave them last."),

@@ -40,6 +40,13 @@ What `/metrics` of vllm-watch says. This page is made from the code
   `vllm:num_requests_running * on (instance) group_left (target, group) label_replace(vllm_watch_target_info, "instance", "$1", "address", "(.+)")`.
 - A summary here has quantiles only; its sum and count would be over another time than the quantiles.
 - Beside these, the watcher's own `process_*` and `python_info` tell what it costs.
+
+## OpenTelemetry
+
+`otlp: {endpoint: "http://collector:4318/v1/metrics"}` pushes the same to a collector over HTTP, every 30 seconds
+(`pip install 'vllm-watch[otlp]'`; [configuration.md](configuration.md#otlp)): the same names and labels, counters as cumulative sums,
+everything else as gauges, quantiles with the label `quantile`. What is absent here is absent there. The resource is `service.name`
+vllm-watch with `host.name`. Whether pushes are taken is in the log: `otlp_fails`, `otlp_works_again`; alert on their absence where they arrive.
 """
 _SECTIONS = (
     ("The watcher", (*WATCHER_FAMILIES, *WEB_FAMILIES)), ("Its memory", STORE_FAMILIES),

@@ -13,7 +13,7 @@ from aiohttp.typedefs import Handler, Middleware
 from vllm_watch.board.board import Board
 from vllm_watch.export.address import bind
 from vllm_watch.export.answers import BODY_BYTES_MAX, HEADERS, errors_as_json, small_bodies
-from vllm_watch.export.api import Api, Ready, Recording, Reload
+from vllm_watch.export.api import Api, ReadJournal, Ready, Recording, Reload
 from vllm_watch.export.assets import Assets
 from vllm_watch.export.auth import Auth
 from vllm_watch.export.callers import only_from
@@ -59,6 +59,7 @@ class Server:
         ready: Ready,
         reload: Reload | None = None,
         recording: Recording | None = None,
+        journal: ReadJournal | None = None,
         names: Collection[str] = (),
         operators: Operators | None = None,
         gatekeeper: Gatekeeper | None = None,
@@ -74,7 +75,15 @@ class Server:
         board.web = self._web.health
         status = Status(board)
         auth = Auth(tokens)
-        api = Api(board, status, ready=ready, reload=reload, recording=recording, auth=auth)
+        api = Api(
+            board,
+            status,
+            ready=ready,
+            reload=reload,
+            recording=recording,
+            journal=journal,
+            auth=auth,
+        )
         self.routes: tuple[web.RouteDef, ...] = (
             *api.routes(), *Assets().routes(), web.get("/api/v1/events", Events(board, status).handle),
             *(() if operators is None else OperatorApi(auth, operators).routes()),

@@ -16,9 +16,15 @@ from vllm_watch.notify.base import Report, Tools
 from vllm_watch.notify.board_alerts import BoardAlerts
 from vllm_watch.notify.delivery import Delivery
 from vllm_watch.notify.jsonl import Stream
+from vllm_watch.notify.kubernetes_events import Events
 from vllm_watch.notify.ledger import Ledger
 from vllm_watch.notify.words import Links
-from vllm_watch.settings.notifications import JsonlStream, NotificationsSettings, NotifierSettings
+from vllm_watch.settings.notifications import (
+    AnyNotifier,
+    JsonlStream,
+    KubernetesEvents,
+    NotificationsSettings,
+)
 
 _log = structlog.get_logger()
 
@@ -64,6 +70,7 @@ class Notifications:
         self._tools = tools or Tools()
         self._running: dict[str, _Running] = {}
         self._streams: dict[str, tuple[JsonlStream, Stream]] = {}
+        self._events: dict[str, tuple[KubernetesEvents, Events]] = {}
         self._streamed: dict[str, None] = {}  # ids of steps
         self._began_t = time.time()
         self._pruned_s = time.monotonic()
@@ -88,10 +95,14 @@ class Notifications:
             if made_of != wanted.get(name):
                 del self._streams[name]
                 stream.close()
+        for name, (made_from, sink) in list(self._events.items()):
+            if made_from != wanted.get(name):
+                del self._events[name]
+                await sink.close()
         for name in self._board.notifiers.keys() - wanted:
             del self._board.notifiers[name]
         for kind, name, each in settings.each():
-            if name not in self._running and name not in self._streams:
+            if name not in {*self._running, *self._streams, *self._events}:
                 known = self._board.notifiers.get(name)
                 if known is None or known.kind != kind:
                     known = self._board.notifiers[name] = NotifierHealth(kind)
@@ -99,10 +110,14 @@ class Notifications:
         await asyncio.to_thread(self._check)
 
     def _begin(
-        self, name: str, settings: NotifierSettings | JsonlStream, links: Links, health: NotifierHealth
+        self, name: str, settings: AnyNotifier, links: Links, health: NotifierHealth
     ) -> None:  # fmt: skip
         if isinstance(settings, JsonlStream):
             self._streams[name] = settings, Stream(settings, _from_thread(health))
+            return
+        if isinstance(settings, KubernetesEvents):
+            sink = Events(settings, self._tools, lambda report: health.count(*report))
+            self._events[name] = settings, sink
             return
         notifier = kinds.make(settings, self._tools)
         delivery = Delivery(
@@ -129,7 +144,10 @@ class Notifications:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._end(*self._running.values())
         streams = [stream for _, stream in self._streams.values()]
-        await asyncio.gather(*(asyncio.to_thread(each.close) for each in streams))
+        await asyncio.gather(
+            *(asyncio.to_thread(each.close) for each in streams),
+            *(sink.close() for _, sink in self._events.values()),
+        )
         await self._ledger.flush()
 
     async def _end(self, *running: _Running) -> None:
@@ -144,6 +162,10 @@ class Notifications:
         """Something was told of incidents: write it to the streams, and look at the board soon."""
         for event in events:
             self._stream(published(event))
+            names = (event.incident.target, *event.incident.concerns)
+            targets = [self._board.targets[n].target for n in names if n in self._board.targets]
+            for _, sink in self._events.values():
+                sink.put(event, targets)
             self._woken.set()
 
     async def _run(self) -> None:

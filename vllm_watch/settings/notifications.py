@@ -165,6 +165,26 @@ class JsonlStream(Settings):
     Why: Months of a quiet fleet, a bad day of one that is not."""
 
 
+class KubernetesEvents(Settings):
+    """Incidents as Events of the engine's pod: `kubectl describe pod` shows them. As the service account of our own pod."""
+
+    name: Name
+    """What it is called: a slug, unique among all notifiers."""
+
+    severities: tuple[Severity, ...] = ("page", "ticket")
+    """Which incidents: `page`, `ticket`, `info`.
+    Default: page, ticket
+    Why: As for other notifiers."""
+
+    pod: str = Field("", max_length=253, pattern=r"^(\$[A-Za-z_][A-Za-z0-9_]*|[a-z0-9.-]*)$")
+    """Pod of the targets of which none is known, since no discovery found them: beside an engine our own, `$POD_NAME`
+    from `metadata.name`.
+    Default: none: of such targets nothing is told"""
+
+
+AnyNotifier = NotifierSettings | JsonlStream | KubernetesEvents
+
+
 class NotificationsSettings(Sections):
     """Who is told, where no Alertmanager does it. Off until one is written."""
 
@@ -183,6 +203,7 @@ class NotificationsSettings(Sections):
     webhook: tuple[WebhookNotifier, ...] = Field((), max_length=NOTIFIERS_MAX)
     apprise: tuple[AppriseNotifier, ...] = Field((), max_length=NOTIFIERS_MAX)
     jsonl: tuple[JsonlStream, ...] = Field((), max_length=NOTIFIERS_MAX)
+    kubernetes: tuple[KubernetesEvents, ...] = Field((), max_length=NOTIFIERS_MAX)
 
     @model_validator(mode="after")
     def _names_differ(self) -> "NotificationsSettings":
@@ -195,9 +216,9 @@ class NotificationsSettings(Sections):
             )
         return self
 
-    def each(self) -> Sequence[tuple[str, str, NotifierSettings | JsonlStream]]:
+    def each(self) -> Sequence[tuple[str, str, AnyNotifier]]:
         """Return kind, name and settings of every one."""
-        kinds: tuple[tuple[str, Sequence[NotifierSettings | JsonlStream]], ...] = (
-            ("webhook", self.webhook), ("apprise", self.apprise), ("jsonl", self.jsonl),
+        kinds: tuple[tuple[str, Sequence[AnyNotifier]], ...] = (
+            ("webhook", self.webhook), ("apprise", self.apprise), ("jsonl", self.jsonl), ("kubernetes", self.kubernetes),
         )  # fmt: skip
         return [(kind, each.name, each) for kind, found in kinds for each in found]

@@ -57,6 +57,34 @@ class Entry:
     after: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempted(Entry):
+    """An attempt, as an entry of its own at the time at which it began."""
+
+    attempt: Attempt
+
+    @classmethod
+    def of(cls, attempt: Attempt) -> "Attempted":
+        """Return it in the words of the journal."""
+        text = f"{attempt.state}: {attempt.text}" if attempt.text else attempt.state
+        if attempt.payoff_ratio is not None:
+            text += f"; payoff {attempt.payoff_ratio:+.0%}"
+        return cls(
+            t=attempt.began_t, actor=attempt.actor, source=attempt.trigger,
+            action="attempt", target=attempt.target, reason=attempt.reason,
+            after=text, attempt=attempt,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What the journal has to tell."""
+
+    lost: str | None  # what of it is gone and not accepted yet, in words
+    older: bool  # are there older entries, which were asked for and are left out?
+    entries: tuple[Entry, ...]  # oldest first
+
+
 class Journal:
     """The tables `attempt`, `audit` and `standing`."""
 
@@ -116,6 +144,14 @@ class Journal:
         """All that holds, by name."""
         rows = await self._rows("SELECT name, said FROM standing ORDER BY rowid")
         return {name: self._read(said, dict) for name, said in rows}
+
+    async def told(self, since_t: float, entries_max: int) -> Told:
+        """Return the last entries and attempts since then. Raises JournalError."""
+        lost = await self.loss()
+        entries = await self.entries(since_t, entries_max + 1)
+        attempts = map(Attempted.of, await self.attempts(None, since_t))
+        every = sorted([*entries, *attempts], key=lambda entry: entry.t)
+        return Told(lost=lost, older=len(every) > entries_max, entries=tuple(every[-entries_max:]))
 
     async def loss(self) -> str | None:
         """What of the history was lost and is not accepted yet, in words."""

@@ -13,9 +13,19 @@ from aiohttp import web
 
 from tests.kubernetes_api import KINDS, NAMESPACE, FakeKubernetes, Kind, status
 
+
+def wrong_event(document):
+    """pkg/apis/core/validation/events.go, of the core group's Events."""
+    about = document.get("involvedObject") or {}
+    if about.get("namespace", "") != document["metadata"]["namespace"]:
+        return "involvedObject.namespace: does not match event.namespace"
+    return None if about.get("uid") else "involvedObject.uid: kubectl would not find it"
+
+
 KINDS_OF_PODS = (
     *KINDS,
     Kind("v1", "pods", "Pod", lambda _: None),
+    Kind("v1", "events", "Event", wrong_event),
     Kind("apps/v1", "deployments", "Deployment", lambda _: None),
     Kind("apps/v1", "statefulsets", "StatefulSet", lambda _: None),
     Kind("apps/v1", "daemonsets", "DaemonSet", lambda _: None),

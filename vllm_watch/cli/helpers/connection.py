@@ -53,11 +53,13 @@ class Connection:
         return {"Authorization": "Basic " + b64encode(text.encode()).decode()}
 
 
-def add_daemon(parser: argparse.ArgumentParser, *, default_url: str = DEFAULT_URL) -> None:
+def add_daemon(
+    parser: argparse.ArgumentParser, *, default_url: str = DEFAULT_URL, url_help: str = ""
+) -> None:
     """Declare whom to ask, and as whom."""
     add = parser.add_argument
     add("--url", metavar="URL",
-        help=f"the daemon's address (default: {URL_VARIABLE}, else {default_url})")  # fmt: skip
+        help=url_help or f"the daemon's address (default: {URL_VARIABLE}, else {default_url})")  # fmt: skip
     add("--ca-file", metavar="FILE", type=Path,
         help=f"authorities that sign its certificate, in PEM (default: {CA_VARIABLE}, else the system's)")  # fmt: skip
     add("--cert-file", metavar="FILE", type=Path,

@@ -29,8 +29,8 @@ def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapp
         reader.feed(piece)
     reader.end()
     facts = reader.diagnosis().facts
-    kv_gib, weights_gib = facts.get("kv_cache_gib"), facts.get("weights_gib")
-    if not isinstance(kv_gib, float) or not isinstance(weights_gib, float):
+    kv_gib, blocks, weights_gib = map(facts.get, ("kv_cache_gib", "num_gpu_blocks", "weights_gib"))
+    if not isinstance(weights_gib, float) or (not isinstance(kv_gib, float) and not blocks):
         cause = f"--from-log: {log} does not say what the weights and the KV cache took"
         raise WatchError(cause, "give the log of a whole start ('Model loading took', 'Available KV cache memory')")  # fmt: skip
     named = model or facts.get("model")
@@ -47,6 +47,8 @@ def calibrated(machine: Machine, log: Path, model: str | None, environment: Mapp
     ranks = flags.tensor_parallel_size * flags.pipeline_parallel_size * flags.data_parallel_size
     started = replace(machine, count=max(ranks, machine.count), beyond_bytes=0)
     plan = make_plan(read_config(found.config), flags, started, Checkpoint(weights_gib))
+    if not isinstance(kv_gib, float):  # before 0.6.4 the log says blocks alone
+        kv_gib = int(blocks or 0) * plan.pool.bytes_per_block / GIB
     beyond = int(plan.kv_bytes - kv_gib * GIB)
     if abs(beyond) > BEYOND_GIB_MAX * GIB:
         cause = f"--from-log: its KV cache of {kv_gib:g} GiB is {abs(beyond) / GIB:.1f} GiB off what its flags give on this GPU"

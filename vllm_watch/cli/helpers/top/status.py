@@ -20,6 +20,7 @@ from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import WATCHER
 from vllm_watch.signals.holders.records import STALE, Judged
 from vllm_watch.signals.records import Advice, Sight, TargetSignals
+from vllm_watch.state.journal import Attempted, Entry, Told
 
 _TIMEOUT_SECONDS = 5.0
 _BODY_BYTES_MAX = 64 << 20  # 10,000 targets of one engine each
@@ -158,6 +159,17 @@ class _Incidents(BaseModel):
     incidents: Incidents
 
 
+class _Journal(BaseModel):
+    lost: str | None
+    older: bool
+    entries: tuple[Attempted | Entry, ...]
+
+
+class _Refused(BaseModel):
+    error: str
+    remedy: str
+
+
 class Daemon:
     """A running vllm-watch, asked over one connection that is kept."""
 
@@ -180,15 +192,21 @@ class Daemon:
         Raises:
             WatchError: no answer within five seconds, or one that is not vllm-watch's.
         """
+        status = await self._ask("status", Status)
+        # Those of the watcher itself belong to no target, and stand only there.
+        own = await self._ask(f"incidents?state=open&target={WATCHER}", _Incidents)
+        return status.model_copy(update={"incidents": own.incidents})
+
+    async def journal(self, since_t: float) -> Told:
+        """Ask for the journal since then (Unix seconds). Raises WatchError."""
+        said = await self._ask(f"journal?since={since_t}", _Journal)
+        return Told(lost=said.lost, older=said.older, entries=said.entries)
+
+    async def _ask(self, what: str, kind: type[_Answer]) -> _Answer:
         if self._session is None:
             timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS)
             self._session = aiohttp.ClientSession(timeout=timeout)
-        status = await self._ask(self._session, "status", Status)
-        # Those of the watcher itself belong to no target, and stand only there.
-        own = await self._ask(self._session, f"incidents?state=open&target={WATCHER}", _Incidents)
-        return status.model_copy(update={"incidents": own.incidents})
-
-    async def _ask(self, session: aiohttp.ClientSession, what: str, kind: type[_Answer]) -> _Answer:
+        session = self._session
         try:
             body = await self._get(session, what)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -217,16 +235,19 @@ class Daemon:
             if answer.status == HTTPStatus.UNAUTHORIZED:
                 remedy = "name the file that holds yours with --credentials-file"
                 raise WatchError(f"{self.url} asks for a user and a password", remedy)
-            if answer.status != HTTPStatus.OK:
-                raise WatchError(
-                    f"{self.url} answers with HTTP status {answer.status}", "check the address"
-                )
             body = bytearray()
             async for chunk in answer.content.iter_any():
                 body += chunk
                 if len(body) > _BODY_BYTES_MAX:
                     raise WatchError(f"{self.url} answers without end", "check the address")
+        if answer.status == HTTPStatus.OK:
             return bytes(body)
+        cause = f"{self.url} answers with HTTP status {answer.status}"
+        try:
+            refused = _Refused.model_validate_json(bytes(body))
+        except ValidationError:
+            raise WatchError(cause, "check the address") from None
+        raise WatchError(f"{cause}: {refused.error}", refused.remedy)
 
 
 def _why(error: Exception) -> str:

@@ -1,0 +1,48 @@
+"""`vllm-watch completion`: what a shell needs to complete commands, options and files."""
+
+import argparse
+import importlib.util
+from pathlib import Path
+
+from vllm_watch import __main__ as command_line
+from vllm_watch.cli.helpers import exit_status
+from vllm_watch.errors import WatchError
+
+HELP = """\
+Prints a script for your shell that completes commands, options and files. It is made of this version's commands,
+so make it again after an upgrade; nothing of Python runs while you type. Needs the extra `completion`
+(pip install 'vllm-watch[completion]'), to make it alone.
+
+examples:
+  vllm-watch completion bash > ~/.local/share/bash-completion/completions/vllm-watch
+  source <(vllm-watch completion bash)                 in this shell only
+  vllm-watch completion zsh > "${fpath[1]}/_vllm-watch"
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare which shell."""
+    parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh"), help="bash or zsh")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the script."""
+    if importlib.util.find_spec("shtab") is None:
+        raise WatchError(
+            "completion needs shtab, which is not installed",
+            "pip install 'vllm-watch[completion]'",
+        )
+    import shtab  # noqa: PLC0415 - an extra
+
+    parser = argparse.ArgumentParser(prog="vllm-watch", allow_abbrev=False)
+    commands = parser.add_subparsers()
+    for name, summary in command_line.COMMANDS.items():
+        command = command_line.load(name)
+        sub = commands.add_parser(name, help=summary, description=summary)
+        command.add_arguments(sub)
+        for action in sub._actions:
+            if action.type is Path:
+                kind = shtab.DIRECTORY if action.metavar == "DIR" else shtab.FILE
+                vars(action)["complete"] = kind  # where shtab looks for it
+    print(shtab.complete(parser, shell=arguments.shell))
+    return exit_status.FINE

@@ -1,0 +1,114 @@
+"""Prometheus text as OTLP: needs the extra `otlp`, so it is loaded only where a collector is named."""
+
+import logging
+import time
+from pathlib import Path
+
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Gauge,
+    Metric,
+    MetricExportResult,
+    MetricsData,
+    NumberDataPoint,
+    ResourceMetrics,
+    ScopeMetrics,
+    Sum,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from prometheus_client.parser import text_string_to_metric_families
+
+from vllm_watch import __version__
+from vllm_watch.errors import WatchError
+from vllm_watch.settings.otlp import OtlpSettings
+from vllm_watch.support.redaction import excerpt, never_show
+
+TRY_SECONDS = 10.0
+"""For one push with its tries: less than the time to the next but one."""
+
+BATCH_POINTS_MAX = 10_000
+"""Collectors take 4 MiB at once by default over gRPC, and 20 over HTTP: some 2 MiB here."""
+
+_CHARACTERS_MAX = 300
+_FILE_BYTES_MAX = 16384
+
+
+class _Said(logging.Handler):
+    """Keeps the exporter's last word: it says why in its log alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.last = record.getMessage()
+
+
+class Exporter:
+    """Pushes to one collector, by one thread at a time."""
+
+    def __init__(self, settings: OtlpSettings, host: str) -> None:
+        """Read headers and certificates. Raises WatchError."""
+        self._started_ns = time.time_ns()
+        names = {"service.name": "vllm-watch", "service.version": __version__}
+        self._resource = Resource({**names, "service.instance.id": host, "host.name": host})
+        self._said = _Said()
+        logger = logging.getLogger("opentelemetry")
+        logger.addHandler(self._said)
+        logger.propagate = False
+        try:
+            self._exporter = OTLPMetricExporter(
+                endpoint=settings.endpoint, headers=_headers(settings.headers_file), timeout=TRY_SECONDS,
+                certificate_file=None if settings.ca_file is None else str(settings.ca_file),
+                compression=Compression.Gzip, max_export_batch_size=BATCH_POINTS_MAX,
+            )  # fmt: skip
+        except OSError as error:
+            raise WatchError(f"otlp: {error}", "name files that can be read") from None
+
+    def push(self, text: str) -> str | None:
+        """Push this exposition; None, or why it was not taken. Blocks for up to TRY_SECONDS and a little."""
+        result = self._exporter.export(metrics_data(text, self._resource, self._started_ns))
+        if result is MetricExportResult.SUCCESS:
+            return None
+        return excerpt(self._said.last, _CHARACTERS_MAX) or "it was not taken"
+
+    def close(self) -> None:
+        """End the tries that are under way."""
+        self._exporter.shutdown()
+
+
+def metrics_data(text: str, resource: Resource, started_ns: int) -> MetricsData:
+    """The same series: counters as cumulative sums since `started_ns`, all else as gauges; quantiles stay a label."""
+    now_ns = time.time_ns()
+    metrics = []
+    for family in text_string_to_metric_families(text):
+        points: dict[str, list[NumberDataPoint]] = {}
+        for sample in family.samples:
+            # Always a float: a ratio that is 1 for once must not change its type.
+            point = NumberDataPoint(sample.labels, started_ns, now_ns, float(sample.value))
+            points.setdefault(sample.name, []).append(point)
+        for name, found in points.items():
+            data: Sum | Gauge = Gauge(found)
+            if family.type == "counter":
+                data = Sum(found, AggregationTemporality.CUMULATIVE, is_monotonic=True)
+            metrics.append(Metric(name, family.documentation, "", data))
+    scope = ScopeMetrics(InstrumentationScope("vllm_watch", __version__), metrics, "")
+    return MetricsData([ResourceMetrics(resource, [scope], "")])
+
+
+def _headers(file: Path | None) -> dict[str, str]:
+    if file is None:
+        return {}
+    with file.open("rb") as opened:
+        text = opened.read(_FILE_BYTES_MAX).decode(errors="replace")
+    found = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        name, colon, value = line.partition(":")
+        if not (name.strip() and colon and value.strip() and line.isascii() and line.isprintable()):
+            raise WatchError(f"otlp: {file} holds a line that is no header", "write NAME: VALUE")
+        never_show(value.strip())
+        found[name.strip()] = value.strip()
+    return found
