@@ -140,7 +140,7 @@ def play(told: Told, build: Callable[[Told], Scene], seconds: float, target: str
         for server in scene.servers.values():
             server.advance(t)
             if server.name == target:
-                _end(told, server, t)
+                mark_ends(told, server, t)
                 site.look(observe(server, scene.rack.sample() if scene.rack else None))
         _compare(told, t, site.watches[target].incidents)
     if site.failures:
@@ -151,7 +151,7 @@ def play(told: Told, build: Callable[[Told], Scene], seconds: float, target: str
     return told
 
 
-def _end(told: Told, server: SimulatedVllm, t: float) -> None:
+def mark_ends(told: Told, server: SimulatedVllm, t: float) -> None:
     """A trouble is over when it was cleared, and the server serves again."""
     for trouble in told.troubles:
         if trouble.cleared and trouble.end_s is None and server.serving:

@@ -10,7 +10,9 @@ from tests.export.browsing import EVIL, LAPTOP, LONGEST, UNKNOWN, card
 from tests.export.demo_board import (
     event,
     fill,
+    signals,
 )
+from tests.export.serving import serving
 from tests.told import made
 from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
@@ -142,6 +144,26 @@ async def test_what_recovers_asks_for_nobody(opened, server, board):
     await expect(tab.page.locator(".incident").last).to_contain_text("Recovered")
     assert await tab.page.title() != title
     assert tab.complaints == []
+
+
+async def test_an_incident_of_the_hosts_gpus_is_in_the_headline(opened):
+    """All targets are healthy, and somebody has to come all the same: the headline does not say that all is well."""
+    board = Board()
+    board.add_target(Target(name="calm", url="http://h:1"), 600.0)
+    board.publish(signals("calm", "serving", "It serves.", time.time()))
+    notebook = {"engine": None, "kind": "stale_vram", "cause": "idle_notebook", "severity": "ticket", "summary": "2.2 GiB of GPU 3 are held by an idle notebook"}  # fmt: skip
+    fault = {"engine": None, "kind": "gpu_fault", "cause": "gpu_lost", "severity": "page", "summary": "GPU 3: it is lost"}  # fmt: skip
+    async with serving(board) as server:
+        tab = await opened(server)
+        headline, more = tab.page.locator("#verdict"), tab.page.locator("#verdict-more")
+        board.tell(made(event(board.host.target.name, notebook, time.time())))
+        await expect(tab.page.locator("#verdict-text")).to_have_text("A GPU needs attention")
+        await expect(headline).to_have_attribute("data-tone", "warn")
+        await expect(more).to_have_text(f"{notebook['summary']}.")
+        board.tell(made(event(board.host.target.name, fault, time.time())))
+        await expect(headline).to_have_attribute("data-tone", "bad")
+        await expect(more).to_have_text(f"{fault['summary']} · {notebook['summary']}.")
+        assert (await tab.page.title()).startswith("(2) ")
 
 
 async def test_past_incidents_are_a_short_list(opened, server):

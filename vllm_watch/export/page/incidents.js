@@ -62,6 +62,11 @@ export class Incidents {
     return this.openOf(target).filter((incident) => !isRecovering(incident));
   }
 
+  /** Those of a target that someone should see to, the most urgent first. */
+  urgentOf(target) {
+    return this.activeOf(target).filter(({ severity }) => severity !== "info");
+  }
+
   /** The open ones of a target, the most urgent first. */
   openOf(target) {
     return this.of(target).filter(({ state }) => state === "open");
