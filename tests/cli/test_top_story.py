@@ -144,13 +144,15 @@ async def test_an_engine_that_recovers_is_not_called_stalled(server, board):
                 "phase": "recovering",
                 "began": now - 95,
                 "ended": now - 25,
+                "requests_lost": 24,
             },
         )
     )
     async with watching(server).run_test(size=(150, 40)) as pilot:
         await first_look(pilot)
         said = part(pilot, "detail").splitlines()
-        assert re.fullmatch(r"back: Recovered 2\ds ago \(Stalled: hang for 1m10\)", said[1])
+        was = r"Stalled: hang for 1m10, 24 requests lost"
+        assert re.fullmatch(rf"back: Recovered 2\ds ago \({was}\)", said[1])
         assert said[2] == "  was      back does nothing."
         assert not any("first" in line or "Runbook" in line for line in said)
         assert part(pilot, "wrong").split()[:2] == ["ended", "back/0"]

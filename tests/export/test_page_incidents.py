@@ -129,8 +129,11 @@ async def test_what_recovers_asks_for_nobody(opened, server, board):
         "began": now - 105,
         "ended": now - 40,
         "restart_advised": False,
+        "requests_lost": 24,
     }
+    await expect(card.locator(".incident-lost")).to_be_hidden()  # not known yet
     board.tell(made(begun | over, opened_t=now - 105))
+    await expect(card.locator(".incident-lost")).to_have_text("24 requests lost.")
     await expect(card.locator(".severity")).to_have_text("recovering")
     await expect(card.locator(".incident-recovery")).to_have_text(
         re.compile(r"^Recovered 4\d\u202fs ago: Stalled: hang for 1\u202fmin 5\u202fs\.$")
@@ -143,6 +146,11 @@ async def test_what_recovers_asks_for_nobody(opened, server, board):
     )
     await expect(tab.page.locator(".incident").last).to_contain_text("Recovered")
     assert await tab.page.title() != title
+    end = {"event": "resolved", "t": now, "resolution": "restarted"}
+    board.tell(made(begun | over | end, opened_t=now - 105))
+    await expect(tab.page.locator(".ended-lasted").first).to_have_text(
+        "lasted 1\u202fmin 5\u202fs, 24 requests lost"
+    )
     assert tab.complaints == []
 
 

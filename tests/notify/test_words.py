@@ -59,6 +59,15 @@ def test_the_end_reads_as_a_sentence():
     )
 
 
+def test_the_end_says_what_it_cost():
+    """Where counters tell; unknown is not none."""
+    end = {"ended_t": T + 240, "resolution": "restarted"}
+    made = said(item("resolved", requests_lost=24, **end))
+    assert "ended: the process restarted. Requests lost: 24." in made.text
+    assert made.payload["items"][0]["requests_lost"] == 24
+    assert "lost" not in said(item("resolved", **end)).text
+
+
 def test_what_could_not_be_told_while_it_lasted_says_so():
     """A notifier that was away tells of both ends at once."""
     made = said(item("resolved", late=True, ended_t=T + 240, resolution="healthy"))

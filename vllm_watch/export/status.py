@@ -33,7 +33,7 @@ _ARGUMENT_CHARACTERS_MAX = 256
 _NOT_YET = "Not scraped yet."
 _INCIDENT = (
     "id", "target", "engine", "kind", "cause", "severity", "summary", "restart_advised", "concerns",
-    "restart_targets", "related", "resolution", "phase", "meanwhile", "times",
+    "restart_targets", "related", "resolution", "phase", "meanwhile", "times", "requests_lost",
 )  # fmt: skip
 
 

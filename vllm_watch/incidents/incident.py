@@ -58,6 +58,9 @@ class Incident:
     firing: bool = True  # did the last look find it?
     times: int = 1  # how often it was active within the last hour
     worst: Worst | None = None
+    requests_lost: int | None = (
+        None  # since it began, as far as counters tell (lost.py); None: not known
+    )
     outlived: bool = False  # has another process answered since it was last found?
     resolved_t: float | None = None  # None while it is open
     resolution: str | None = None  # "healthy" | "restarted" | "target_gone" | "superseded"
@@ -147,6 +150,7 @@ def published(event: IncidentEvent) -> dict[str, Any]:
         "began": incident.began_t,
         "ended": incident.ended_t,
         "worst": plain_worst(incident.worst),
+        "requests_lost": incident.requests_lost,
     }
     if incident.times > 1:
         said["times"] = incident.times
@@ -185,6 +189,7 @@ def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
         phase=stored.text(said.get("phase", ACTIVE)),
         times=stored.count(said.get("times", 1)),
         worst=_worst(said.get("worst")),
+        requests_lost=_count_or_none(said.get("requests_lost")),
         resolved_t=t if ended else None,
         resolution=stored.text_or_none(said.get("resolution")),
         firing=not ended,
@@ -216,6 +221,7 @@ def restore(state: stored.Stored) -> Incident:
         meanwhile=stored.text(state["meanwhile"]),
         times=stored.count(state["times"]),
         worst=_worst(state["worst"]),
+        requests_lost=_count_or_none(state.get("requests_lost")),
         firing=stored.flag(state["firing"]),
         outlived=stored.flag(state["outlived"]),
         concerns=stored.texts(state["concerns"]),
@@ -230,7 +236,7 @@ _TEXTS = ("id", "target", "kind", "cause", "severity", "summary")
 _LISTS = ("concerns", "restart_targets", "related")
 _STATE = (
     *_TEXTS, "engine", "restart_advised", "opened_t", "updated_t", "began_t", "ended_t", "closes_t", "phase", "meanwhile",
-    "times", "firing", "outlived",
+    "times", "firing", "outlived", "requests_lost",
 )  # fmt: skip
 
 
@@ -259,6 +265,10 @@ def _worst(state: stored.Stored | None) -> Worst | None:
     return Worst(
         stored.number(state["t"]), stored.number(state["measure"]), _evidence(state["evidence"])
     )
+
+
+def _count_or_none(value: object) -> int | None:
+    return None if value is None else stored.count(value)
 
 
 def _or(value: float | None, other: float) -> float:

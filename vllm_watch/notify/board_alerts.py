@@ -74,7 +74,8 @@ class BoardAlerts:
             return _over(alert, now_t, "unknown", incident.summary) if old else None
         if known.resolved_t is None:
             return None
-        return _over(alert, known.resolved_t, known.resolution or "", known.summary)
+        over = _over(alert, known.resolved_t, known.resolution or "", known.summary)
+        return replace(over, incident=replace(over.incident, requests_lost=known.requests_lost))
 
     def _restart(self, incident: Incident) -> str:
         """What there is to say of a restart: of the target, or of each that an incident on the host hits."""

@@ -204,8 +204,9 @@ def _sentence(item: Item) -> str:
     over_t = incident.ended_t or incident.resolved_t
     until = "" if over_t is None else f" until {clock(over_t)}"
     late = " It could not be sent while it lasted." if item.late else ""
+    cost = f" Requests lost: {incident.requests_lost}." if incident.requests_lost else ""
     what = f"{_plain(incident.kind)} ({incident.cause})"
-    return f"{place}: {what} from {clock(incident.opened_t)}{until} ended: {ended}.{late}"
+    return f"{place}: {what} from {clock(incident.opened_t)}{until} ended: {ended}.{cost}{late}"
 
 
 def first_step(alert: Alert) -> str:
@@ -294,4 +295,5 @@ def _item(item: Item) -> dict[str, Any]:
         "since_t": incident.opened_t,
         "ended_t": incident.resolved_t,
         "resolution": incident.resolution,
+        "requests_lost": incident.requests_lost,
     }

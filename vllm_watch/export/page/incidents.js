@@ -157,6 +157,8 @@ class Ended {
   constructor(incident) {
     const { began_timestamp_seconds: from, resolved_timestamp_seconds: to, ended_timestamp_seconds: over, target, engine, summary, resolution } = incident;
     const { tone, word, sign } = severityOf(incident);
+    const lasted = from === null ? "" : `lasted ${format.age((over ?? to) - from)}`;
+    const cost = incident.requests_lost ? format.lost(incident.requests_lost) : "";
     this.to = to;
     this.ago = h("span", { class: "ended-ago" });
     this.element = h("li", { class: "ended", id: `incident-${incident.id}` },
@@ -165,7 +167,7 @@ class Ended {
         h("p", { class: "ended-title" }, h("strong", {}, incident.title), h("span", {}, `${target === OF_THE_WATCHER ? "the watcher itself" : target}${engine === null ? "" : `, engine ${engine}`}`)),
         h("p", { class: "ended-summary" }, summary)),
       h("span", { class: "ended-resolution" }, RESOLUTIONS[resolution] ?? format.text(resolution)),
-      h("span", { class: "ended-lasted" }, from === null ? "" : `lasted ${format.age((over ?? to) - from)}`), this.ago);
+      h("span", { class: "ended-lasted" }, [lasted, cost].filter(Boolean).join(", ")), this.ago);
   }
 
   tick(now) {
