@@ -130,10 +130,18 @@ async def test_what_recovers_asks_for_nobody(opened, server, board):
         "ended": now - 40,
         "restart_advised": False,
         "requests_lost": 24,
-    }
+        "times": 3,
+        "recurring": {
+            "times": 3, "within_seconds": 2460.0, "ill_seconds": 180.0, "earlier": "", "longer": False,
+            "text": "recurring: 3rd time in 41 min, 3 min in all",
+        },
+    }  # fmt: skip
     await expect(card.locator(".incident-lost")).to_be_hidden()  # not known yet
     board.tell(made(begun | over, opened_t=now - 105))
     await expect(card.locator(".incident-lost")).to_have_text("24 requests lost.")
+    await expect(card.locator(".since")).to_have_text(
+        re.compile(", recurring: 3rd time in 41 min, 3 min in all$")
+    )
     await expect(card.locator(".severity")).to_have_text("recovering")
     await expect(card.locator(".incident-recovery")).to_have_text(
         re.compile(r"^Recovered 4\d\u202fs ago: Stalled: hang for 1\u202fmin 5\u202fs\.$")

@@ -164,13 +164,14 @@ class Lifecycle:
         events = [self._end(each.key, t, "superseded", opened.id) for each in followers]
         known = (*(each for each in open_ if each not in followers), *self._beside)
         beside = (each.id for each in known if relations.linked(opened, each))
-        times, quiet_needed_s = self._recurrence.begun(key, moment.at_s)
+        times, quiet_needed_s = self._recurrence.begun(key, moment.at_s, lasted_s)
         opened = replace(
             opened,
             related=(*(each.id for each in followers), *beside),
             severity=relations.severity_beside(opened, verdict.severity, known),
             times=times,
         )
+        opened = replace(opened, recurring=self._recurrence.recurring(opened, moment.at_s))
         life = _life(moment, verdict.engine)
         self._followed[key] = Followed(opened, life, life, quiet_needed_s, lost_mark)
         self._found_since_s.pop(key, None)
@@ -185,6 +186,8 @@ class Lifecycle:
         if now.times != known.times:
             times, followed.quiet_needed_s = self._recurrence.begun(now.key, moment.at_s)
             now = replace(now, times=times)
+        self._recurrence.seen(now.key, moment.at_s, active=True)
+        now = replace(now, recurring=self._recurrence.recurring(now, moment.at_s))
         severity = relations.severity_beside(now, now.severity, (*self.incidents, *self._beside))
         followed.incident = now = replace(now, severity=severity)
         return [IncidentEvent(UPDATED, moment.t, now)] if _told(now) != _told(known) else []
@@ -219,6 +222,10 @@ class Lifecycle:
         left_s = max(followed.quiet_needed_s, looks_s) - followed.quiet_s
         followed.close_at(moment.t + max(0.0, left_s))
         if begins:
+            known = followed.incident
+            self._recurrence.seen(known.key, moment.at_s, active=False)
+            recurring = self._recurrence.recurring(known, moment.at_s)
+            followed.incident = replace(known, recurring=recurring)
             return [IncidentEvent(UPDATED, moment.t, followed.incident)]
         if left_s > 0.0:
             return []

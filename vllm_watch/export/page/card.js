@@ -89,7 +89,7 @@ export class Card {
     this.restart.replaceChildren(icon(restartSign(incident)), incident.restart_outcome);
     setAttribute(this.restart, "data-tone", incident.restart_advised ? "info" : "quiet");
     setAttribute(this.runbook, "href", runbookOf(incident));
-    setText(this.since, incident.opened_timestamp_seconds === null ? "since before the watcher started" : `since ${format.moment(incident.began_timestamp_seconds ?? incident.opened_timestamp_seconds, now)}${incident.times > 1 ? `, ${incident.times} times within an hour` : ""}`);
+    setText(this.since, incident.opened_timestamp_seconds === null ? "since before the watcher started" : `since ${format.moment(incident.began_timestamp_seconds ?? incident.opened_timestamp_seconds, now)}${often(incident)}`);
   }
 
   /** What its target says now: the witnesses, and the charts with the incident's span. */
@@ -124,6 +124,11 @@ export class Card {
 function worstOf({ worst, updated_timestamp_seconds: t }, now) {
   if (!worst?.evidence.text || worst.t === t) return "";
   return `At its worst, ${format.moment(worst.t, now)}: ${worst.evidence.text}`;
+}
+
+/** How often it came within an hour, where it came more than once. */
+function often({ recurring, times }) {
+  return recurring ? `, ${recurring.text}` : times > 1 ? `, ${times} times within an hour` : "";
 }
 
 /** How many requests it cost; "so far" while it lasts. */

@@ -72,6 +72,8 @@ def _incident(incident: ToldIncident, t: float, width: int) -> Text:
     shown = Text(f" {severity_word(incident.severity):8} ", text.SEVERITY_STYLES.get(incident.severity, ""), no_wrap=True)  # fmt: skip
     shown.append(f" {visible(incident.target)}{engine}", "bold")
     shown.append(f"  {visible(incident.title)}", "")
+    if incident.recurring is not None:
+        shown.append(f"  {incident.recurring.text}", "")
     shown.append(f"  {lasts}  ", "dim").append(visible(incident.summary), "dim")
     shown.truncate(width, overflow="ellipsis")
     return shown
