@@ -129,6 +129,20 @@ async def test_the_cursor_is_on_the_first_incident_though_another_state_is_worse
         assert "hung does nothing." in part(pilot, "detail").splitlines()[1]
 
 
+async def test_what_recurs_says_how_often(server, board):
+    add(board, "again", engine("0", "stalled"))
+    text = "recurring: 3rd time in 41 min, 3 min in all"
+    often = {"times": 3, "within_seconds": 2460.0, "ill_seconds": 180.0, "text": text}
+    recurs = incident("again") | {
+        "times": 3,
+        "recurring": {**often, "earlier": "", "longer": False},
+    }
+    board.tell(made(recurs))
+    async with watching(server).run_test(size=(150, 40)) as pilot:
+        await first_look(pilot)
+        assert text in part(pilot, "wrong")
+
+
 async def test_an_engine_that_recovers_is_not_called_stalled(server, board):
     """An incident outlives its trouble for a while: that is said, for how long it lasted, and when it closes."""
     add(board, "back", engine("0", "serving"))
