@@ -384,6 +384,8 @@ class Detector(PerEngine[EngineJudge]):
     def update(self, view: View) -> Sequence[Verdict]:
         """See `detectors.base.Detector`."""
         verdicts = self._acceptance.told(view, super().update(view))
+        if not view.signals.up:
+            return verdicts  # nothing was seen that could be compared
         baselines = {name: judge.baseline for name, judge in self.judges.items()}
         self._siblings.look(baselines)
         self._former.look(view.at_s, baselines)
