@@ -10,7 +10,7 @@ Biometrika 41 (1954), with the parameters of river's PageHinkley; Roberts, Techn
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import sqrt
 from typing import Any
@@ -50,7 +50,7 @@ class Tracks:
     engines: dict[str, Track]
 
 
-def tracks(observations: Sequence[Observation]) -> Tracks:
+def tracks(observations: Iterable[Observation]) -> Tracks:
     """Lay a recording out in columns."""
     found = Tracks([], {})
     windows: dict[str, Window] = {}

@@ -93,6 +93,7 @@ _SEQUENCES = """\
 5 min follow each other 10 s to 10 min apart, in any order, and two hours of what `vllm-watch demo` plays. A trouble is
 found where an incident of its kind was active while it lasted; those of 45 s or more count, and of four looks or more. A page or an
 advice counts as late, or as given while well, from 10 s (two looks) after the end of a trouble; an incident that only recovers is no open page.
+An alert of the rules below is a page, and found what it is open for while the trouble lasts, if it is of its kind.
 What the demo misses are its leaks: its load wanes within the hour, and the pages that are left are then enough for everybody.
 
 """

@@ -5,9 +5,11 @@ One simulated server in virtual time, with health before the first trouble, then
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
+from benchmarks.detection import baselines
 from benchmarks.lab.virtual import EPOCH, observe
 from vllm_watch.incidents.incident import ACTIVE, Incident
 from vllm_watch.lab.gpus import GpuRack
@@ -15,6 +17,7 @@ from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.scripts import L40S
 from vllm_watch.lab.stories import STORIES, load
 from vllm_watch.lab.vllm import SimulatedVllm
+from vllm_watch.samples.observation import Observation
 from vllm_watch.watch.site_watch import SiteWatch
 
 HEALTH_SECONDS = 900.0
@@ -58,8 +61,15 @@ class Told:
     troubles: list[Trouble] = field(default_factory=list)
     late_pages: list[str] = field(default_factory=list)
     advised_when_healthy: list[str] = field(default_factory=list)
-    healthy_s: float = 0.0
+    healthy_looks: list[float] = field(default_factory=list)  # seconds of the scene
     healthy_page_s: float = 0.0
+    by_rules: dict[str, "Told"] = field(
+        default_factory=dict
+    )  # what the rules of today showed of the same looks
+
+    @property
+    def healthy_s(self) -> float:
+        return self.interval_s * len(self.healthy_looks)
 
     @property
     def judged(self) -> list[Trouble]:
@@ -129,9 +139,28 @@ def _trouble(scene: Scene, told: Told, slug: str, seconds: float) -> Iterator[fl
         yield 1.0
 
 
-def play(told: Told, build: Callable[[Told], Scene], seconds: float, target: str = "vllm") -> Told:
-    """Look at the target every `told.interval_s` and write down what is told of it."""
-    scene, site = build(told), SiteWatch()
+def play(
+    told: Told, build: Callable[[Told], Scene], seconds: float, target: str = "vllm", *, rules: bool = False
+) -> Told:  # fmt: skip
+    """Look at the target every `told.interval_s` and write down what is told of it; with `rules`, also by them."""
+    looks = _looks(told, build(told), seconds, target)
+    seen = baselines.tracks(looks) if rules else None
+    for _ in looks:
+        pass
+    for trouble in told.troubles:
+        if trouble.end_s is None:
+            trouble.end_s = seconds
+    if seen is not None:
+        told.by_rules = {
+            name: _by_rule(told, baselines.predict(rule, seen))
+            for name, rule in baselines.BASELINES.items()
+        }
+    return told
+
+
+def _looks(told: Told, scene: Scene, seconds: float, target: str) -> Iterator[Observation]:
+    """Each look at the target, once it is judged."""
+    site = SiteWatch()
     scene.begin_at(EPOCH)
     looks = 0
     while (t := looks * told.interval_s) < seconds:
@@ -140,18 +169,42 @@ def play(told: Told, build: Callable[[Told], Scene], seconds: float, target: str
         for server in scene.servers.values():
             server.advance(t)
             if server.name == target:
-                _end(told, server, t)
-                site.look(observe(server, scene.rack.sample() if scene.rack else None))
+                mark_ends(told, server, t)
+                seen = observe(server, scene.rack.sample() if scene.rack else None)
+                site.look(seen)
         _compare(told, t, site.watches[target].incidents)
+        yield seen
     if site.failures:
         raise RuntimeError(f"a detector broke: {site.failures}")
+
+
+def _by_rule(told: Told, events: list[dict[str, Any]]) -> Told:
+    """What a rule showed: its alerts are pages, and it advises nothing."""
+    ends = {each["id"]: each["t"] - EPOCH for each in events if each["event"] == "resolved"}
+    spans = [
+        (each["kind"], each["t"] - EPOCH, ends.get(each["id"], float("inf")))
+        for each in events
+        if each["event"] == "opened"
+    ]
+    shown = Told(told.name, told.interval_s, healthy_looks=told.healthy_looks)
     for trouble in told.troubles:
-        if trouble.end_s is None:
-            trouble.end_s = seconds
-    return told
+        kind, end_s = KINDS[trouble.slug], trouble.end_s or 0.0
+        found = [
+            since
+            for of, since, until in spans
+            if of == kind and since <= end_s and until >= trouble.begin_s
+        ]
+        shown.troubles.append(replace(trouble, found_s=min(found, default=None)))
+    healthy = set(told.healthy_looks)
+    shown.late_pages = [f"{since:.0f} s: {kind}" for kind, since, _ in spans if since in healthy]
+    alarmed = [
+        t for t in told.healthy_looks if any(since <= t < until for _, since, until in spans)
+    ]
+    shown.healthy_page_s = told.interval_s * len(alarmed)
+    return shown
 
 
-def _end(told: Told, server: SimulatedVllm, t: float) -> None:
+def mark_ends(told: Told, server: SimulatedVllm, t: float) -> None:
     """A trouble is over when it was cleared, and the server serves again."""
     for trouble in told.troubles:
         if trouble.cleared and trouble.end_s is None and server.serving:
@@ -175,7 +228,7 @@ def _compare(told: Told, t: float, incidents: tuple[Incident, ...]) -> None:
     )
     if not healthy:
         return
-    told.healthy_s += told.interval_s
+    told.healthy_looks.append(t)
     pages = [each for each in active if each.severity == "page"]
     told.healthy_page_s += told.interval_s if pages else 0.0
     said = [

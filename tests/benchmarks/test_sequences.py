@@ -31,6 +31,17 @@ def test_two_hours_of_troubles_in_any_order(interval_s):
     assert told.healthy_page_s <= 0.02 * told.healthy_s
 
 
+def test_the_rules_of_today_are_judged_by_the_same_truth():
+    """An alert on silence of a minute finds crashes that last, and nothing that still answers; it is late for none."""
+    told = play(Told("random", 15.0), random_day(7, 2.0), 7200.0, rules=True)
+    rule = told.by_rules["no answer 60 s, no token 5 min, nothing else"]
+    assert [each.slug for each in rule.troubles] == [each.slug for each in told.troubles]
+    found = {each.slug for each in rule.judged if each.told_in_time}
+    assert found <= {"crash", "api_hang"} < {each.slug for each in rule.judged}
+    assert len(rule.missed) > len(told.missed)
+    assert (rule.healthy_s, rule.advised_when_healthy) == (told.healthy_s, [])
+
+
 def test_a_lifecycle_in_which_what_recovers_hides_fails(monkeypatch):
     """The comparison sees what it is for: a hang hidden behind a crash that is over."""
     monkeypatch.setattr(lifecycle, "ACTIVE", ANY)  # every phase passes for it

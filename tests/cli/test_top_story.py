@@ -129,6 +129,20 @@ async def test_the_cursor_is_on_the_first_incident_though_another_state_is_worse
         assert "hung does nothing." in part(pilot, "detail").splitlines()[1]
 
 
+async def test_what_recurs_says_how_often(server, board):
+    add(board, "again", engine("0", "stalled"))
+    text = "recurring: 3rd time in 41 min, 3 min in all"
+    often = {"times": 3, "within_seconds": 2460.0, "ill_seconds": 180.0, "text": text}
+    recurs = incident("again") | {
+        "times": 3,
+        "recurring": {**often, "earlier": "", "longer": False},
+    }
+    board.tell(made(recurs))
+    async with watching(server).run_test(size=(150, 40)) as pilot:
+        await first_look(pilot)
+        assert text in part(pilot, "wrong")
+
+
 async def test_an_engine_that_recovers_is_not_called_stalled(server, board):
     """An incident outlives its trouble for a while: that is said, for how long it lasted, and when it closes."""
     add(board, "back", engine("0", "serving"))
@@ -144,13 +158,15 @@ async def test_an_engine_that_recovers_is_not_called_stalled(server, board):
                 "phase": "recovering",
                 "began": now - 95,
                 "ended": now - 25,
+                "requests_lost": 24,
             },
         )
     )
     async with watching(server).run_test(size=(150, 40)) as pilot:
         await first_look(pilot)
         said = part(pilot, "detail").splitlines()
-        assert re.fullmatch(r"back: Recovered 2\ds ago \(Stalled: hang for 1m10\)", said[1])
+        was = r"Stalled: hang for 1m10, 24 requests lost"
+        assert re.fullmatch(rf"back: Recovered 2\ds ago \({was}\)", said[1])
         assert said[2] == "  was      back does nothing."
         assert not any("first" in line or "Runbook" in line for line in said)
         assert part(pilot, "wrong").split()[:2] == ["ended", "back/0"]

@@ -80,3 +80,23 @@ QUIET = {"as fast as before": well, "another model in its place": another_model}
 @pytest.mark.parametrize("then", QUIET.values(), ids=QUIET)
 def test_nothing_is_said_of(then):
     assert told(restarted(then)) == []
+
+
+def test_a_server_that_does_not_answer_is_not_seen_to_be_slow():
+    """What was compared before is no finding of now."""
+
+    def then_silent(vllm):
+        vllm.fault("slow", factor=3.0)
+        yield 180.0
+        vllm.fault("api_hang")
+        yield 40.0
+
+    vllm = SimulatedVllm("vllm", workload=load(Random(3)), config=L40S)
+    scene, watch, firing = Scene([vllm], None, restarted(then_silent)), Watch("vllm"), {}
+    scene.begin_at(EPOCH)
+    for second in range(0, 1200, 5):
+        scene.advance(float(second))
+        watch.observe(observe(vllm))
+        if slow := [each for each in watch.incidents if each.kind == "throughput_collapse"]:
+            firing.setdefault(watch.signals.up, set()).add(slow[0].firing)
+    assert firing == {True: {True}, False: {False}}

@@ -10,7 +10,9 @@ from tests.export.browsing import EVIL, LAPTOP, LONGEST, UNKNOWN, card
 from tests.export.demo_board import (
     event,
     fill,
+    signals,
 )
+from tests.export.serving import serving
 from tests.told import made
 from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
@@ -127,8 +129,19 @@ async def test_what_recovers_asks_for_nobody(opened, server, board):
         "began": now - 105,
         "ended": now - 40,
         "restart_advised": False,
-    }
+        "requests_lost": 24,
+        "times": 3,
+        "recurring": {
+            "times": 3, "within_seconds": 2460.0, "ill_seconds": 180.0, "earlier": "", "longer": False,
+            "text": "recurring: 3rd time in 41 min, 3 min in all",
+        },
+    }  # fmt: skip
+    await expect(card.locator(".incident-lost")).to_be_hidden()  # not known yet
     board.tell(made(begun | over, opened_t=now - 105))
+    await expect(card.locator(".incident-lost")).to_have_text("24 requests lost.")
+    await expect(card.locator(".since")).to_have_text(
+        re.compile(", recurring: 3rd time in 41 min, 3 min in all$")
+    )
     await expect(card.locator(".severity")).to_have_text("recovering")
     await expect(card.locator(".incident-recovery")).to_have_text(
         re.compile(r"^Recovered 4\d\u202fs ago: Stalled: hang for 1\u202fmin 5\u202fs\.$")
@@ -141,7 +154,32 @@ async def test_what_recovers_asks_for_nobody(opened, server, board):
     )
     await expect(tab.page.locator(".incident").last).to_contain_text("Recovered")
     assert await tab.page.title() != title
+    end = {"event": "resolved", "t": now, "resolution": "restarted"}
+    board.tell(made(begun | over | end, opened_t=now - 105))
+    await expect(tab.page.locator(".ended-lasted").first).to_have_text(
+        "lasted 1\u202fmin 5\u202fs, 24 requests lost"
+    )
     assert tab.complaints == []
+
+
+async def test_an_incident_of_the_hosts_gpus_is_in_the_headline(opened):
+    """All targets are healthy, and somebody has to come all the same: the headline does not say that all is well."""
+    board = Board()
+    board.add_target(Target(name="calm", url="http://h:1"), 600.0)
+    board.publish(signals("calm", "serving", "It serves.", time.time()))
+    notebook = {"engine": None, "kind": "stale_vram", "cause": "idle_notebook", "severity": "ticket", "summary": "2.2 GiB of GPU 3 are held by an idle notebook"}  # fmt: skip
+    fault = {"engine": None, "kind": "gpu_fault", "cause": "gpu_lost", "severity": "page", "summary": "GPU 3: it is lost"}  # fmt: skip
+    async with serving(board) as server:
+        tab = await opened(server)
+        headline, more = tab.page.locator("#verdict"), tab.page.locator("#verdict-more")
+        board.tell(made(event(board.host.target.name, notebook, time.time())))
+        await expect(tab.page.locator("#verdict-text")).to_have_text("A GPU needs attention")
+        await expect(headline).to_have_attribute("data-tone", "warn")
+        await expect(more).to_have_text(f"{notebook['summary']}.")
+        board.tell(made(event(board.host.target.name, fault, time.time())))
+        await expect(headline).to_have_attribute("data-tone", "bad")
+        await expect(more).to_have_text(f"{fault['summary']} · {notebook['summary']}.")
+        assert (await tab.page.title()).startswith("(2) ")
 
 
 async def test_past_incidents_are_a_short_list(opened, server):

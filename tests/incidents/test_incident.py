@@ -74,7 +74,7 @@ PUBLISHED = {
 def test_only_what_there_is_is_published(one, beyond):
     """The contract's keys always; others where they say something."""
     always = {"t", "event", "id", "target", "engine", "kind", "cause", "severity", "summary"}
-    always |= {"phase", "began", "ended", "worst"}
+    always |= {"phase", "began", "ended", "worst", "requests_lost"}
     assert incident.published(IncidentEvent(OPENED, T, one)).keys() == always | beyond
     ended = IncidentEvent(RESOLVED, T, incident.ended(one, T, "healthy"))
     assert incident.published(ended)["resolution"] == "healthy"
@@ -84,7 +84,7 @@ DAMAGES = {
     "no id": {"id": None}, "a number for a target": {"target": 7}, "advice that is a word": {"restart_advised": "yes"},
     "servers that are a text": {"concerns": "a"}, "a restart of a number": {"restart_targets": [7]},
     "no time": {"opened_t": None}, "a phase that is none": {"phase": 7}, "no number of times": {"times": "often"},
-    "a worst that is a number": {"worst": 7}, "evidence that is a list": {"evidence": []},
+    "lost requests that are a text": {"requests_lost": "many"}, "a worst that is a number": {"worst": 7}, "evidence that is a list": {"evidence": []},
     "evidence without words": {"evidence": {"for": [{"name": "n"}], "against": []}},
     "a number that is none": {"evidence": {"for": [{"name": "n", "value": True, "unit": "", "expected": None, "text": ""}], "against": []}},
 }  # fmt: skip
@@ -137,7 +137,7 @@ def test_the_end_is_the_first_good_look():
 def test_a_line_of_an_earlier_version_is_read():
     """It had no phase and no worst: it is an active incident that began as it was opened."""
     line = incident.published(IncidentEvent(OPENED, T, FAULT))
-    for key in ("phase", "began", "ended", "worst"):
+    for key in ("phase", "began", "ended", "worst", "requests_lost"):
         del line[key]
     read = incident.from_published(line, T)
     assert (read.phase, read.began_t, read.ended_t, read.times, read.worst) == (

@@ -99,6 +99,7 @@ def test_an_event_is_what_was_published():
         "began": T,
         "ended": None,
         "worst": None,
+        "requests_lost": None,
     }
 
 

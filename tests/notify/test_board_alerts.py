@@ -54,6 +54,28 @@ def found(one, **more):
     return alerts(one, **more).now([])
 
 
+RECURRING = {
+    "times": 4,
+    "within_seconds": 2460.0,
+    "ill_seconds": 240.0,
+    "text": "recurring: 4th time in 41 min, 4 min in all",
+}
+RECURS = {
+    "the one that tells it": ({"earlier": "", "longer": False}, False),
+    "one more of the same": ({"earlier": "i0", "longer": False}, True),
+    "one that lasts longer": ({"earlier": "i0", "longer": True}, False),
+}
+
+
+@pytest.mark.parametrize(("more", "inhibited"), RECURS.values(), ids=RECURS)
+def test_what_recurs_is_told_once(more, inhibited):
+    """Not for each of its times; but one that does not end is no more of the same."""
+    one = board()
+    one.tell(made(event(times=4, recurring=RECURRING | more)))
+    (alert,) = found(one)
+    assert alert.inhibited is inhibited
+
+
 def test_an_open_incident():
     """With the group of its target and its evidence; one that is over is none."""
     one = board()

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.notify.telling import T, incident, step
+from vllm_watch.incidents.recurring import Recurring
 from vllm_watch.notify.batches import Batch, Item
 from vllm_watch.notify.markup import clean, markdown
 from vllm_watch.notify.words import Links, first_step, message, runbook, trial_message
@@ -57,6 +58,23 @@ def test_the_end_reads_as_a_sentence():
         f"chat-0 (chat): engine stalled (hang) from {DAY} until Wed 18 Nov 11:10 UTC ended: "
         "the process restarted.\nId: stall-a"
     )
+
+
+def test_the_end_says_what_it_cost():
+    """Where counters tell; unknown is not none."""
+    end = {"ended_t": T + 240, "resolution": "restarted"}
+    made = said(item("resolved", requests_lost=24, **end))
+    assert "ended: the process restarted. Requests lost: 24." in made.text
+    assert made.payload["items"][0]["requests_lost"] == 24
+    assert "lost" not in said(item("resolved", **end)).text
+
+
+def test_what_recurs_says_how_often_and_how_long():
+    text = "recurring: 3rd time in 41 min, 3 min in all"
+    often = Recurring(times=3, within_seconds=2460.0, ill_seconds=180.0, text=text)
+    made = said(item(recurring=often))
+    assert f"({text})." in made.text
+    assert made.payload["items"][0]["recurring"]["times"] == 3
 
 
 def test_what_could_not_be_told_while_it_lasted_says_so():

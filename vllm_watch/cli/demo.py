@@ -81,7 +81,7 @@ async def _serve(listen: str, scenario: str, speed: float) -> None:
             made.model_copy(update={"group": t.group or made.group})
             for made, t in zip(config.targets, targets, strict=True)
         )
-        config = config.model_copy(update={"targets": named, **_dry_run()})
+        config = config.model_copy(update={"targets": named, **dry_run()})
         logs.configure(config.log)
         daemon = Daemon(config, lambda _settings, _config: demo.gpu_source)
         await daemon.run(lambda: _tell(daemon.url))
@@ -89,7 +89,7 @@ async def _serve(listen: str, scenario: str, speed: float) -> None:
         await demo.stop()
 
 
-def _dry_run() -> dict[str, Any]:
+def dry_run() -> dict[str, Any]:
     """Restarts as they are best begun with: said, and not done. So the hook is never called."""
     hook = CommandHook(name="demo", argv=("/bin/true",))
     return {

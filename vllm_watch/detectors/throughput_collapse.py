@@ -384,12 +384,12 @@ class Detector(PerEngine[EngineJudge]):
     def update(self, view: View) -> Sequence[Verdict]:
         """See `detectors.base.Detector`."""
         verdicts = self._acceptance.told(view, super().update(view))
+        if not view.signals.up:
+            return verdicts  # nothing was seen that could be compared
         baselines = {name: judge.baseline for name, judge in self.judges.items()}
         self._siblings.look(baselines)
         self._former.look(view.at_s, baselines)
-        ratios = {
-            name: exp(each.quiet_ratio) for name, each in self.judges.items() if each.compared
-        }
+        ratios = {name: exp(one.quiet_ratio) for name, one in self.judges.items() if one.compared}
         beside = (self._siblings.judge(verdict, ratios) for verdict in verdicts)
         return [self._former.judge(verdict, view.at_s) for verdict in beside]
 

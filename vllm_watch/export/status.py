@@ -18,6 +18,7 @@ from vllm_watch.board.board import Board, TargetEntry
 from vllm_watch.board.history import SPANS, Charts, ring_seconds
 from vllm_watch.export import page_files
 from vllm_watch.export.gpu_families import distinct_holders
+from vllm_watch.incidents import recurring
 from vllm_watch.incidents.incident import Incident, in_order, plain_evidence, plain_worst
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.signals.holders.records import UNKNOWN, GpuHolders, Holder, Judged
@@ -34,7 +35,7 @@ _ARGUMENT_CHARACTERS_MAX = 256
 _NOT_YET = "Not scraped yet."
 _INCIDENT = (
     "id", "target", "engine", "kind", "cause", "severity", "summary", "restart_advised", "concerns",
-    "restart_targets", "related", "resolution", "phase", "meanwhile", "times",
+    "restart_targets", "related", "resolution", "phase", "meanwhile", "times", "requests_lost",
 )  # fmt: skip
 LEFT_OUT = {"TargetSignals": ("detectors", "advice"), "EngineSignals": ("totals",)}
 """How detectors see, and the advice, stand beside the signals; totals are told by /metrics."""
@@ -198,6 +199,7 @@ class Status:
             "ended_timestamp_seconds": incident.ended_t,
             "closes_timestamp_seconds": incident.closes_t,
             "worst": plain(plain_worst(incident.worst)),
+            "recurring": plain(recurring.plain(incident.recurring)),
             "state": _state(incident),
         }
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vllm_watch.detectors.base import Verdict
-from vllm_watch.incidents import incident, relations
+from vllm_watch.incidents import incident, lost, relations
 from vllm_watch.incidents.incident import ACTIVE, RECOVERING, Incident, Worst
 from vllm_watch.signals import stored
 
@@ -27,6 +27,7 @@ class Followed:
     life: Life  # of the engine or server when it opened
     found_life: Life  # ... when it was last found
     quiet_needed_s: float
+    lost_mark: lost.Mark  # requests counted when it began
     quiet_s: float = 0.0  # for how long nothing was found
     recovering_since_s: float | None = None  # on the target's timeline
     rival: tuple[str, bool] | None = None  # a cause and advice that would replace the present ones
@@ -54,6 +55,13 @@ class Followed:
             self.incident, phase=RECOVERING, ended_t=t, restart_advised=False, restart_targets=()
         )
         return True
+
+    def lost(self, requests: int | None) -> None:
+        """So many requests were lost since it began; None: not known now."""
+        if requests is None and self.incident.phase == RECOVERING:
+            return  # what is not known now belongs to another trouble
+        if requests != self.incident.requests_lost:
+            self.incident = replace(self.incident, requests_lost=requests)
 
     def close_at(self, t: float) -> None:
         """It is resolved at Unix time `t`, if it stays away until then."""
@@ -120,6 +128,7 @@ class Followed:
             "incident": incident.export_state(self.incident),
             "life": list(self.life),
             "found_life": list(self.found_life),
+            "lost_mark": lost.kept(self.lost_mark),
             "quiet_s": self.quiet_s,
             "quiet_needed_s": self.quiet_needed_s,
             "recovering_since_s": self.recovering_since_s,
@@ -136,6 +145,7 @@ class Followed:
             incident.restore(state["incident"]),
             _kept_life(state["life"]),
             _kept_life(state["found_life"]),
+            lost_mark=lost.restored(state.get("lost_mark", ())),
             quiet_s=stored.number(state["quiet_s"], 0.0),
             quiet_needed_s=stored.number(state["quiet_needed_s"], 0.0),
             recovering_since_s=stored.number_or_none(state["recovering_since_s"]),

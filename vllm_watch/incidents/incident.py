@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from vllm_watch.detectors.base import Evidence
+from vllm_watch.incidents import recurring as recurrings
+from vllm_watch.incidents.recurring import Recurring
 from vllm_watch.signals import stored
 
 SEVERITIES = ("page", "ticket", "info")
@@ -57,7 +59,11 @@ class Incident:
     phase: str = ACTIVE  # ACTIVE | RECOVERING
     firing: bool = True  # did the last look find it?
     times: int = 1  # how often it was active within the last hour
+    recurring: Recurring | None = None  # None: it was not active often enough for that
     worst: Worst | None = None
+    requests_lost: int | None = (
+        None  # since it began, as far as counters tell (lost.py); None: not known
+    )
     outlived: bool = False  # has another process answered since it was last found?
     resolved_t: float | None = None  # None while it is open
     resolution: str | None = None  # "healthy" | "restarted" | "target_gone" | "superseded"
@@ -147,9 +153,12 @@ def published(event: IncidentEvent) -> dict[str, Any]:
         "began": incident.began_t,
         "ended": incident.ended_t,
         "worst": plain_worst(incident.worst),
+        "requests_lost": incident.requests_lost,
     }
     if incident.times > 1:
         said["times"] = incident.times
+    if incident.recurring is not None:
+        said["recurring"] = recurrings.plain(incident.recurring)
     if incident.concerns:
         said["concerns"] = list(incident.concerns)
     if incident.restart_targets:
@@ -184,7 +193,9 @@ def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
         ended_t=stored.number_or_none(said.get("ended")),
         phase=stored.text(said.get("phase", ACTIVE)),
         times=stored.count(said.get("times", 1)),
+        recurring=recurrings.from_plain(said.get("recurring")),
         worst=_worst(said.get("worst")),
+        requests_lost=_count_or_none(said.get("requests_lost")),
         resolved_t=t if ended else None,
         resolution=stored.text_or_none(said.get("resolution")),
         firing=not ended,
@@ -197,6 +208,7 @@ def export_state(incident: Incident) -> dict[str, Any]:
     state |= {name: list(getattr(incident, name)) for name in _LISTS}
     state["evidence"] = plain_evidence(incident)
     state["worst"] = plain_worst(incident.worst)
+    state["recurring"] = recurrings.plain(incident.recurring)
     return state
 
 
@@ -215,7 +227,9 @@ def restore(state: stored.Stored) -> Incident:
         phase=stored.text(state["phase"]),
         meanwhile=stored.text(state["meanwhile"]),
         times=stored.count(state["times"]),
+        recurring=recurrings.from_plain(state.get("recurring")),
         worst=_worst(state["worst"]),
+        requests_lost=_count_or_none(state.get("requests_lost")),
         firing=stored.flag(state["firing"]),
         outlived=stored.flag(state["outlived"]),
         concerns=stored.texts(state["concerns"]),
@@ -230,7 +244,7 @@ _TEXTS = ("id", "target", "kind", "cause", "severity", "summary")
 _LISTS = ("concerns", "restart_targets", "related")
 _STATE = (
     *_TEXTS, "engine", "restart_advised", "opened_t", "updated_t", "began_t", "ended_t", "closes_t", "phase", "meanwhile",
-    "times", "firing", "outlived",
+    "times", "firing", "outlived", "requests_lost",
 )  # fmt: skip
 
 
@@ -259,6 +273,10 @@ def _worst(state: stored.Stored | None) -> Worst | None:
     return Worst(
         stored.number(state["t"]), stored.number(state["measure"]), _evidence(state["evidence"])
     )
+
+
+def _count_or_none(value: object) -> int | None:
+    return None if value is None else stored.count(value)
 
 
 def _or(value: float | None, other: float) -> float:

@@ -23,7 +23,9 @@ from vllm_watch.incidents.incident import (
     Key,
     identity,
 )
+from vllm_watch.incidents.lost import LostRequests
 from vllm_watch.incidents.recurrence import Recurrence, key_of
+from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
 
 STATE_VERSION = 3
@@ -47,6 +49,7 @@ class Moment:
     restarts: Mapping[str, int] = field(
         default_factory=dict
     )  # engine → times its counters began anew
+    samples: Sequence[EngineSample] = ()  # none where nothing was read
 
 
 class Lifecycle:
@@ -58,6 +61,7 @@ class Lifecycle:
         self._found_since_s: dict[Key, float] = {}  # findings that have opened nothing (yet)
         self._over: dict[Key, float] = {}  # when trouble that was told was last seen
         self._recurrence = Recurrence()
+        self._lost = LostRequests()
         self._at_s: float | None = None
         self._usual_s = 0.0
         self._beside: tuple[Incident, ...] = ()  # what is open elsewhere, at this look
@@ -81,6 +85,9 @@ class Lifecycle:
         if passed_s > 0:
             self._usual_s += (passed_s - self._usual_s) / (8.0 if self._usual_s else 1.0)
         self._meanwhile = {}
+        self._lost.look(moment.at_s, moment.samples, moment.restarts, well=not self._followed)
+        for each in self._followed.values():
+            each.lost(self._lost.since(each.lost_mark, moment.at_s))
         events: list[IncidentEvent] = []
         for verdict in sorted(verdicts, key=_rank):
             key = verdict.kind, verdict.engine
@@ -132,6 +139,8 @@ class Lifecycle:
 
     def _open(self, moment: Moment, key: Key, verdict: Verdict) -> list[IncidentEvent]:
         t, open_ = moment.t, self.incidents
+        lasted_s = max(0.0, verdict.since_seconds)
+        lost_mark = self._lost.at(verdict.engine, moment.at_s - lasted_s)
         opened = Incident(
             id=identity(self._target, verdict.engine, verdict.kind, t),
             target=self._target,
@@ -147,22 +156,24 @@ class Lifecycle:
             restart_targets=verdict.restart_targets,
             opened_t=t,
             updated_t=t,
-            began_t=t - max(0.0, verdict.since_seconds),
+            began_t=t - lasted_s,
             worst=worst_of(verdict, t),
+            requests_lost=self._lost.since(lost_mark, moment.at_s),
         )
         followers = [each for each in open_ if relations.outlives(opened, each)]
         events = [self._end(each.key, t, "superseded", opened.id) for each in followers]
         known = (*(each for each in open_ if each not in followers), *self._beside)
         beside = (each.id for each in known if relations.linked(opened, each))
-        times, quiet_needed_s = self._recurrence.begun(key, moment.at_s)
+        times, quiet_needed_s = self._recurrence.begun(key, moment.at_s, lasted_s)
         opened = replace(
             opened,
             related=(*(each.id for each in followers), *beside),
             severity=relations.severity_beside(opened, verdict.severity, known),
             times=times,
         )
+        opened = replace(opened, recurring=self._recurrence.recurring(opened, moment.at_s))
         life = _life(moment, verdict.engine)
-        self._followed[key] = Followed(opened, life, life, quiet_needed_s)
+        self._followed[key] = Followed(opened, life, life, quiet_needed_s, lost_mark)
         self._found_since_s.pop(key, None)
         self._over[key] = moment.at_s
         self.opened[verdict.kind] = self.opened.get(verdict.kind, 0) + 1
@@ -175,6 +186,8 @@ class Lifecycle:
         if now.times != known.times:
             times, followed.quiet_needed_s = self._recurrence.begun(now.key, moment.at_s)
             now = replace(now, times=times)
+        self._recurrence.seen(now.key, moment.at_s, active=True)
+        now = replace(now, recurring=self._recurrence.recurring(now, moment.at_s))
         severity = relations.severity_beside(now, now.severity, (*self.incidents, *self._beside))
         followed.incident = now = replace(now, severity=severity)
         return [IncidentEvent(UPDATED, moment.t, now)] if _told(now) != _told(known) else []
@@ -209,6 +222,10 @@ class Lifecycle:
         left_s = max(followed.quiet_needed_s, looks_s) - followed.quiet_s
         followed.close_at(moment.t + max(0.0, left_s))
         if begins:
+            known = followed.incident
+            self._recurrence.seen(known.key, moment.at_s, active=False)
+            recurring = self._recurrence.recurring(known, moment.at_s)
+            followed.incident = replace(known, recurring=recurring)
             return [IncidentEvent(UPDATED, moment.t, followed.incident)]
         if left_s > 0.0:
             return []
@@ -246,6 +263,7 @@ class Lifecycle:
             "found_since_s": [[*key, since_s] for key, since_s in self._found_since_s.items()],
             "over_s": [[*key, over_s] for key, over_s in self._over.items()],
             "recurrence": self._recurrence.export_state(),
+            "lost": self._lost.export_state(),
             "usual_s": self._usual_s,
             "opened": dict(self.opened),
         }
@@ -264,7 +282,9 @@ class Lifecycle:
             for kind, count in stored.mapping(state["opened"]).items()
         }
         usual_s = stored.number(state["usual_s"], 0.0)
+        lost = LostRequests.restored(state.get("lost", ()))
         self._recurrence.restore(state["recurrence"])
+        self._lost = lost
         ours = [each for each in followed if each.incident.kind in kinds]
         self._followed = {each.incident.key: each for each in ours}
         self._found_since_s, self._over, self._usual_s = since, over, usual_s

@@ -1,9 +1,11 @@
 """Troubles that come again: how often one did, and how long it must stay away to be over."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from vllm_watch.incidents.incident import Key
+from vllm_watch.incidents.incident import Incident, Key
+from vllm_watch.incidents.recurring import Recurring, words
 from vllm_watch.signals import stored
 
 QUIET_SECONDS = 30.0
@@ -28,30 +30,79 @@ RECURRING_QUIET_SECONDS = 240.0
 """... and must then stay away for so long: the next time is no news of its own. Its end is still told within five minutes."""
 
 
+LONGER = 2.0
+"""One that lasts so many times as long as the longest before is no more of the same: people are told again."""
+
+
+@dataclass(slots=True)
+class _Episode:
+    """One time that a trouble was there."""
+
+    began_s: float
+    ended_s: float | None = None  # None while it lasts
+
+    def lasted_s(self, at_s: float) -> float:
+        return max(0.0, (at_s if self.ended_s is None else self.ended_s) - self.began_s)
+
+
 class Recurrence:
-    """Remembers, of one target, when each kind of trouble began in the last hour, and how it ended last."""
+    """Remembers, of one target, when each kind of trouble was there in the last hour, and how its incident ended last."""
 
     def __init__(self) -> None:
-        self._begun_s: dict[Key, list[float]] = {}
+        self._episodes: dict[Key, list[_Episode]] = {}
+        self._told: dict[
+            Key, tuple[str, str]
+        ] = {}  # id and cause of the incident that told that it recurs
         self._ended: dict[Key, tuple[float, float]] = {}  # when, and what quiet time it had needed
 
-    def begun(self, key: Key, at_s: float) -> tuple[int, float]:
-        """It is active (again): return how often it was within the hour, and how long it must then be quiet."""
-        recent = [each for each in self._begun_s.get(key, ()) if at_s - each <= RECURRING_SECONDS]
-        self._begun_s[key] = [*recent, at_s][-RECURRING_TIMES * 8 :]
-        times = len(self._begun_s[key])
+    def begun(self, key: Key, at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
+        """It is active (again), and was for `lasted_s`: return how often it was within the hour, and how long it must
+        then be quiet."""
+        known = self._episodes.get(key, ())
+        recent = [each for each in known if at_s - each.began_s <= RECURRING_SECONDS]
+        self._episodes[key] = [*recent, _Episode(at_s - lasted_s)][-RECURRING_TIMES * 8 :]
+        times = len(self._episodes[key])
         usual_s = QUIET_SECONDS_OF.get(key[0], QUIET_SECONDS)
         if times >= RECURRING_TIMES:
             return times, RECURRING_QUIET_SECONDS
+        self._told.pop(key, None)
         ended_s, needed_s = self._ended.pop(key, (None, usual_s))
         if ended_s is None or at_s - ended_s > FLAPPING_SECONDS:
             return times, usual_s
         return times, min(2.0 * needed_s, QUIET_SECONDS_MAX)
 
+    def seen(self, key: Key, at_s: float, *, active: bool) -> None:
+        """It is there at this look, or not any more."""
+        last = self._episodes[key][-1] if self._episodes.get(key) else None
+        if last is not None and (active or last.ended_s is None):
+            last.ended_s = None if active else at_s
+
+    def recurring(self, one: Incident, at_s: float) -> Recurring | None:
+        """What there is to say of an open incident beside itself; None while it does not recur."""
+        episodes = self._episodes.get(one.key, [])
+        if len(episodes) < RECURRING_TIMES:
+            return None
+        *before, last = episodes
+        earlier, cause = self._told.get(one.key, (one.id, one.cause))
+        if earlier == one.id:
+            self._told[one.key] = one.id, one.cause  # as it is known now
+        lasts_s, lasted_s = [each.lasted_s(at_s) for each in before], last.lasted_s(at_s)
+        within_s = last.began_s + lasted_s - before[0].began_s
+        ill_s = sum(lasts_s) + lasted_s
+        return Recurring(
+            times=len(episodes),
+            within_seconds=within_s,
+            ill_seconds=ill_s,
+            text=words(len(episodes), within_s, ill_s),
+            earlier=earlier if earlier != one.id and cause == one.cause else "",
+            longer=lasted_s > LONGER * max(lasts_s),
+        )
+
     def ended(self, key: Key, at_s: float, quiet_needed_s: float) -> None:
-        """It has ended, after so much quiet time."""
+        """Its incident has ended, after so much quiet time."""
+        self.seen(key, at_s, active=False)
         self._ended[key] = at_s, quiet_needed_s
-        for memory in (self._ended, self._begun_s):
+        for memory in (self._ended, self._episodes, self._told):
             for each in [each for each in memory if self._is_old(each, at_s)]:
                 del memory[each]
 
@@ -62,18 +113,32 @@ class Recurrence:
     def export_state(self) -> dict[str, Any]:
         """Return it as plain values."""
         return {
-            "begun": [[*key, times] for key, times in self._begun_s.items()],
+            "episodes": [
+                [*key, [[each.began_s, each.ended_s] for each in episodes]]
+                for key, episodes in self._episodes.items()
+            ],
+            "told": [[*key, *told] for key, told in self._told.items()],
             "ended": [[*key, *ended] for key, ended in self._ended.items()],
         }
 
     def restore(self, state: stored.Stored) -> None:
         """Take what was kept. Raises one of stored.DAMAGE, and has then changed nothing."""
-        begun = {key_of(each): stored.numbers(each[2]) for each in state["begun"]}
+        episodes = {
+            key_of(each): [
+                _Episode(stored.number(began_s), stored.number_or_none(ended_s))
+                for began_s, ended_s in each[2]
+            ]
+            for each in state.get("episodes", ())
+        }
+        told = {
+            key_of(each): (stored.text(each[2]), stored.text(each[3]))
+            for each in state.get("told", ())
+        }
         ended = {
             key_of(each): (stored.number(each[2]), stored.number(each[3]))
             for each in state["ended"]
         }
-        self._begun_s, self._ended = begun, ended
+        self._episodes, self._told, self._ended = episodes, told, ended
 
 
 def key_of(state: Any) -> Key:

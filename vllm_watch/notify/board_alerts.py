@@ -49,6 +49,8 @@ class BoardAlerts:
         for entry in board.all_entries():
             for each in entry.incidents.open.values():
                 inhibited = each.severity != "page" and not common.isdisjoint(each.related)
+                # One more of what was told as recurring is no news, unless it lasts longer now.
+                inhibited |= each.recurring is not None and each.recurring.told
                 found.append(Alert(
                     incident=each, group=entry.target.group, restart=self._restart(each),
                     silenced=self._silenced(each.id), inhibited=inhibited,
@@ -74,7 +76,8 @@ class BoardAlerts:
             return _over(alert, now_t, "unknown", incident.summary) if old else None
         if known.resolved_t is None:
             return None
-        return _over(alert, known.resolved_t, known.resolution or "", known.summary)
+        over = _over(alert, known.resolved_t, known.resolution or "", known.summary)
+        return replace(over, incident=replace(over.incident, requests_lost=known.requests_lost))
 
     def _restart(self, incident: Incident) -> str:
         """What there is to say of a restart: of the target, or of each that an incident on the host hits."""

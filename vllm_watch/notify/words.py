@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+from vllm_watch.incidents import recurring
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.notify import notification as phases
 from vllm_watch.notify.alert import RESTART, Alert
@@ -199,13 +200,15 @@ def _sentence(item: Item) -> str:
         return f"{place} {step} ({clock(incident.opened_t)}): {summary}."
     if item.phase != phases.RESOLVED:
         since = f"since {clock(incident.opened_t)}, cause {incident.cause}"
-        return f"{place} {_story(incident).says} {since}: {summary}."
+        often = "" if incident.recurring is None else f" ({incident.recurring.text})"
+        return f"{place} {_story(incident).says} {since}: {summary}{often}."
     ended = _ENDS.get(incident.resolution or "", "it ended")
     over_t = incident.ended_t or incident.resolved_t
     until = "" if over_t is None else f" until {clock(over_t)}"
     late = " It could not be sent while it lasted." if item.late else ""
+    cost = f" Requests lost: {incident.requests_lost}." if incident.requests_lost else ""
     what = f"{_plain(incident.kind)} ({incident.cause})"
-    return f"{place}: {what} from {clock(incident.opened_t)}{until} ended: {ended}.{late}"
+    return f"{place}: {what} from {clock(incident.opened_t)}{until} ended: {ended}.{cost}{late}"
 
 
 def first_step(alert: Alert) -> str:
@@ -294,4 +297,6 @@ def _item(item: Item) -> dict[str, Any]:
         "since_t": incident.opened_t,
         "ended_t": incident.resolved_t,
         "resolution": incident.resolution,
+        "requests_lost": incident.requests_lost,
+        "recurring": recurring.plain(incident.recurring),
     }

@@ -195,7 +195,9 @@ class Watch:
         )  # fmt: skip
         verdicts = self._own_restart.judged(self.signals, self._verdicts(view))
         told = log_evidence.added(verdicts, observation.start_failure)
-        events = self._lifecycle.update(_moment(at_s, self.signals), told, beside)
+        events = self._lifecycle.update(
+            _moment(at_s, self.signals, observation.reading), told, beside
+        )
         self.signals = self._with_ratios(self.signals)
         if self._lifecycle.incidents:
             found = [each for each in self._lifecycle.incidents if each.firing]
@@ -330,13 +332,14 @@ class Watch:
         )
 
 
-def _moment(at_s: float, signals: TargetSignals) -> Moment:
+def _moment(at_s: float, signals: TargetSignals, reading: Reading | None) -> Moment:
     return Moment(
         t=signals.t,
         at_s=at_s,
         up=signals.up,
         process_start_time=signals.process_start_time,
         restarts={name: engine.restarts for name, engine in signals.engines.items()},
+        samples=reading.engines[:ENGINES_MAX] if reading is not None and reading.vllm else (),
     )
 
 

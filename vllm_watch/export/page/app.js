@@ -252,7 +252,8 @@ class Page {
   verdict() {
     const rows = this.list.sorted();
     const bad = rows.map((row) => ({ row, place: this.list.order(row), incident: this.list.urgent(row) })).filter(({ place }) => place < WELL).sort((a, b) => a.place - b.place);
-    const known = verdict({ rows, bad, own: this.own(), gpus: gpus.troubles(this.gpus), watcher: this.watcher });
+    const host = this.incidents.urgentOf(this.watcher?.host.name);
+    const known = verdict({ rows, bad, own: this.own(), gpus: gpus.troubles(this.gpus, host), host, watcher: this.watcher });
     const lost = this.connection === "lost";
     const shown = lost ? cutOff(this.before, this.silence()) : known;
     if (!lost && this.watcher) this.before = known;

@@ -26,6 +26,7 @@ export class Card {
     this.recovery = h("p", { class: "incident-recovery" });
     this.meanwhile = h("p", { class: "incident-meanwhile" });
     this.worst = h("p", { class: "incident-worst" });
+    this.lost = h("p", { class: "incident-lost" });
     this.step = h("span");
     this.first = firstStep(this.step);
     this.count = h("span");
@@ -43,7 +44,7 @@ export class Card {
     this.links = new Links();
     this.element = h("article", { class: "incident", id: `incident-${where}${id}`, "aria-labelledby": `title-${where}${id}`, tabindex: "-1" },
       h("header", {}, this.badge, this.title, h("p", { class: "incident-where" }, this.who, this.engine), h("p", { class: "incident-time" }, this.age, this.since)),
-      h("div", { class: "incident-body" }, this.recovery, this.summary, this.meanwhile, this.worst, this.first, this.plan.element, this.evidence, this.related,
+      h("div", { class: "incident-body" }, this.recovery, this.summary, this.meanwhile, this.worst, this.lost, this.first, this.plan.element, this.evidence, this.related,
         h("footer", {}, this.restart, ofGpus ? h("p", {}, h("a", { href: "#gpus" }, "GPU memory holders")) : null,
           this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, this.runbook, " · ", permalink(id)), this.links.element, copyButton(() => this.incident))));
   }
@@ -77,7 +78,8 @@ export class Card {
     setText(this.summary, incident.summary);
     setText(this.meanwhile, incident.meanwhile ? `Meanwhile: ${incident.meanwhile}` : "");
     setText(this.worst, worstOf(incident, now));
-    for (const [element, shown] of [[this.recovery, recovering], [this.meanwhile, incident.meanwhile], [this.first, !recovering], [this.restart, !recovering], [this.worst, this.worst.textContent]]) element.hidden = !shown;
+    setText(this.lost, lostOf(incident));
+    for (const [element, shown] of [[this.recovery, recovering], [this.meanwhile, incident.meanwhile], [this.first, !recovering], [this.restart, !recovering], [this.worst, this.worst.textContent], [this.lost, this.lost.textContent]]) element.hidden = !shown;
     setText(this.step, incident.first_step);
     const { for: pro, against: contra } = incident.evidence;
     setText(this.count, pro.length + contra.length ? `Evidence as of ${format.moment(incident.updated_timestamp_seconds, now)}: ${pro.length} for, ${contra.length} against` : "Current state");
@@ -87,7 +89,7 @@ export class Card {
     this.restart.replaceChildren(icon(restartSign(incident)), incident.restart_outcome);
     setAttribute(this.restart, "data-tone", incident.restart_advised ? "info" : "quiet");
     setAttribute(this.runbook, "href", runbookOf(incident));
-    setText(this.since, incident.opened_timestamp_seconds === null ? "since before the watcher started" : `since ${format.moment(incident.began_timestamp_seconds ?? incident.opened_timestamp_seconds, now)}${incident.times > 1 ? `, ${incident.times} times within an hour` : ""}`);
+    setText(this.since, incident.opened_timestamp_seconds === null ? "since before the watcher started" : `since ${format.moment(incident.began_timestamp_seconds ?? incident.opened_timestamp_seconds, now)}${often(incident)}`);
   }
 
   /** What its target says now: the witnesses, and the charts with the incident's span. */
@@ -122,6 +124,17 @@ export class Card {
 function worstOf({ worst, updated_timestamp_seconds: t }, now) {
   if (!worst?.evidence.text || worst.t === t) return "";
   return `At its worst, ${format.moment(worst.t, now)}: ${worst.evidence.text}`;
+}
+
+/** How often it came within an hour, where it came more than once. */
+function often({ recurring, times }) {
+  return recurring ? `, ${recurring.text}` : times > 1 ? `, ${times} times within an hour` : "";
+}
+
+/** How many requests it cost; "so far" while it lasts. */
+function lostOf(incident) {
+  const said = format.lost(incident.requests_lost);
+  return said && `${said.charAt(0).toUpperCase()}${said.slice(1)}${isRecovering(incident) ? "" : " so far"}.`;
 }
 
 /** The line that says what to do first. */

@@ -6,11 +6,12 @@ import { HOT, PROCESS_STATES } from "./words.js";
 
 const SHADES = 6; // told apart at a glance; the sizes and the list below say the rest
 
-/** What is wrong with the GPUs, in sentences. */
-export function troubles(reading) {
+/** What is wrong with the GPUs, in sentences; `told`: incidents of the host, which tell of a broken GPU themselves. */
+export function troubles(reading, told = []) {
   if (!reading) return [];
   if (reading.status === "hung") return ["The GPU driver does not answer"];
   if (reading.status === "error") return [`The GPUs cannot be read${reading.text ? ` (${reading.text})` : ""}`];
+  if (told.some(({ kind }) => kind === "gpu_fault")) return [];
   const found = [];
   for (const gpu of reading.gpus ?? []) {
     if (gpu.lost) found.push(`GPU ${gpu.index} fell off the bus`);

@@ -63,6 +63,11 @@ export class Incidents {
     return this.openOf(target).filter((incident) => !isRecovering(incident));
   }
 
+  /** Those of a target that someone should see to, the most urgent first. */
+  urgentOf(target) {
+    return this.activeOf(target).filter(({ severity }) => severity !== "info");
+  }
+
   /** The open ones of a target, the most urgent first. */
   openOf(target) {
     return this.of(target).filter(({ state }) => state === "open");
@@ -155,6 +160,8 @@ class Ended {
   constructor(incident, page) {
     const { began_timestamp_seconds: from, resolved_timestamp_seconds: to, ended_timestamp_seconds: over, target, engine, summary, resolution } = incident;
     const { tone, word, sign } = severityOf(incident);
+    const lasted = from === null ? "" : `lasted ${format.age((over ?? to) - from)}`;
+    const cost = incident.requests_lost ? format.lost(incident.requests_lost) : "";
     this.to = to;
     this.ago = h("span", { class: "ended-ago" });
     this.details = h("details", { class: "evidence" }, h("summary", {}, "Charts and evidence"));
@@ -169,7 +176,7 @@ class Ended {
         h("p", { class: "ended-title" }, h("strong", {}, incident.title), h("span", {}, `${target === OF_THE_WATCHER ? "the watcher itself" : target}${engine === null ? "" : `, engine ${engine}`}`)),
         h("p", { class: "ended-summary" }, summary)),
       h("span", { class: "ended-resolution" }, RESOLUTIONS[resolution] ?? format.text(resolution)),
-      h("span", { class: "ended-lasted" }, from === null ? "" : `lasted ${format.age((over ?? to) - from)}`), this.ago, this.details);
+      h("span", { class: "ended-lasted" }, [lasted, cost].filter(Boolean).join(", ")), this.ago, this.details);
   }
 
   tick(now) {

@@ -155,7 +155,7 @@ export class List {
 
   /** The most urgent open incident of a row that someone should see to, or undefined. */
   urgent(row) {
-    return this.page.incidents.activeOf(row.name).find(({ severity }) => severity !== "info");
+    return this.page.incidents.urgentOf(row.name)[0];
   }
 
   /** The place of a row: what pages, then states that need someone, then tickets; then the others. */

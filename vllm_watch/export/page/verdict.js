@@ -5,13 +5,15 @@ import { STORM_FROM, toneOf } from "./words.js";
 
 const NAMED = 3; // so many are named, the others counted
 
-/** Each: {tone, text, more, count}. `bad`: rows that need someone, the worst first; `own`: what the watcher says of itself. */
-export function verdict({ rows, bad, own, gpus, watcher }) {
+/** Each: {tone, text, more, count}. `bad`: rows that need someone, the worst first; `own`: what the watcher says of itself; `host`: incidents of its GPUs. */
+export function verdict({ rows, bad, own, gpus, host, watcher }) {
   if (!watcher) return { tone: "quiet", text: "Loading …", more: "", count: 0 };
-  const told = [...own, ...gpus, ...named(bad)];
-  const count = own.length + gpus.length + bad.length;
+  const pages = host.filter(({ severity }) => severity === "page");
+  const tickets = host.filter((incident) => !pages.includes(incident));
+  const told = [...own, ...gpus, ...pages.map(({ summary }) => summary), ...named(bad), ...tickets.map(({ summary }) => summary)];
+  const count = own.length + gpus.length + host.length + bad.length;
   if (count === 0) return { ...well(rows), count };
-  const worst = own.length || gpus.length || bad.some(({ row, incident }) => toneOf(row.state) === "bad" || incident?.severity === "page");
+  const worst = own.length || gpus.length || pages.length || bad.some(({ row, incident }) => toneOf(row.state) === "bad" || incident?.severity === "page");
   return { tone: worst ? "bad" : "warn", text: whoNeeds(rows, bad, own), more: `${told.map(withoutStop).join(" · ")}.`, count };
 }
 

@@ -72,6 +72,8 @@ def _incident(incident: ToldIncident, t: float, width: int) -> Text:
     shown = Text(f" {severity_word(incident.severity):8} ", text.SEVERITY_STYLES.get(incident.severity, ""), no_wrap=True)  # fmt: skip
     shown.append(f" {visible(incident.target)}{engine}", "bold")
     shown.append(f"  {visible(incident.title)}", "")
+    if incident.recurring is not None:
+        shown.append(f"  {incident.recurring.text}", "")
     shown.append(f"  {lasts}  ", "dim").append(visible(incident.summary), "dim")
     shown.truncate(width, overflow="ellipsis")
     return shown
@@ -106,7 +108,8 @@ def recovery(incident: ToldIncident, t: float) -> str:
     """Return what is told of an incident whose trouble is gone: what it was, for how long, since when it is gone."""
     ended_t = incident.updated_t if incident.ended_t is None else incident.ended_t
     lasted, ago = (text.age(max(0.0, each)) for each in (ended_t - incident.began_t, t - ended_t))
-    told = f"Recovered {ago} ago ({visible(incident.title)} for {lasted})"
+    cost = f", {incident.requests_lost} requests lost" if incident.requests_lost else ""
+    told = f"Recovered {ago} ago ({visible(incident.title)} for {lasted}{cost})"
     if incident.closes_t is None:
         return told
     return f"{told}; closes in {text.age(max(0.0, incident.closes_t - t))} if it stays healthy"

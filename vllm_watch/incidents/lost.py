@@ -1,0 +1,182 @@
+"""Requests that an incident cost, as far as counters tell. Pure.
+
+Lost is what was in flight when its process ended, and what ended by an error or an abort beyond the usual: clients hang up
+on healthy engines, too. A counter that is not there makes it unknown, and so does a server that does not answer.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import Any, NamedTuple
+
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.signals import stored
+
+USUAL_SECONDS = 1800.0
+"""What is usual is the mean over about so much time without an incident, ..."""
+
+USUAL_SECONDS_MIN = 60.0
+"""... and is not known before so much of it."""
+
+CHANCE_DEVIATIONS = 3.0
+"""So many (Poisson's) above what is usual are no chance."""
+
+PAST_MAX = 32
+"""Steps of a counter that are remembered: an incident begins some looks before it is opened."""
+
+
+class Counted(NamedTuple):
+    """Requests of one engine since it is followed, over all its processes."""
+
+    at_s: float
+    failed: float  # that ended by an error or an abort
+    gone: float  # that were in flight when their process ended
+
+
+Mark = Mapping[str, Counted]
+"""By engine, at the beginning of an incident."""
+
+
+@dataclass(slots=True)
+class _Engine:
+    """One engine that is followed."""
+
+    begun_s: float
+    restarts: int
+    counter: float  # of failed requests, at the last look
+    in_flight: float | None  # at the last look
+    at_s: float
+    well_s: float = 0.0
+    well_failed: float = 0.0
+    past: deque[Counted] = field(default_factory=lambda: deque(maxlen=PAST_MAX))
+
+    def at(self, at_s: float) -> Counted:
+        """As it stood then, or when following began."""
+        known = (each for each in reversed(self.past) if each.at_s <= at_s)
+        return next(known, self.past[0])._replace(at_s=max(at_s, self.begun_s))
+
+    def lost_since(self, then: Counted, at_s: float) -> float | None:
+        """How many were lost since; None where it cannot be known."""
+        now = self.past[-1]
+        if self.begun_s > then.at_s:
+            return None
+        failed, gone = now.failed - then.failed, now.gone - then.gone
+        if failed == 0.0:
+            return gone
+        if self.well_s < USUAL_SECONDS_MIN:
+            return None
+        usual = self.well_failed / self.well_s * (at_s - then.at_s)
+        beyond = failed - usual
+        return gone + (beyond if beyond > CHANCE_DEVIATIONS * sqrt(usual) else 0.0)
+
+
+class LostRequests:
+    """Follows the engines of one target."""
+
+    def __init__(self) -> None:
+        self._engines: dict[str, _Engine] = {}
+        self._heard = False
+
+    def look(
+        self, at_s: float, samples: Sequence[EngineSample], restarts: Mapping[str, int], *, well: bool
+    ) -> None:  # fmt: skip
+        """Take one look: no samples where nothing was read. `restarts`: by engine; `well`: is no incident open?"""
+        self._heard = bool(samples)
+        for sample in samples:
+            self._see(at_s, sample, restarts.get(sample.engine, 0), well=well)
+
+    def at(self, engine: str | None, at_s: float) -> Mark:
+        """What was counted then of an engine; of all, if it is None."""
+        return {
+            name: each.at(at_s) for name, each in self._engines.items() if engine in (None, name)
+        }
+
+    def since(self, mark: Mark, at_s: float) -> int | None:
+        """How many requests were lost since the mark was taken; None: not known."""
+        if not self._heard or not mark:
+            return None
+        lost = 0.0
+        for name, then in mark.items():
+            known = self._engines.get(name)
+            one = None if known is None else known.lost_since(then, at_s)
+            if one is None:
+                return None
+            lost += one
+        return round(lost)
+
+    def _see(self, at_s: float, sample: EngineSample, restarts: int, *, well: bool) -> None:
+        known = self._engines.get(sample.engine)
+        counter, in_flight = _failed(sample), _in_flight(sample)
+        anew = known is not None and restarts != known.restarts
+        unknown = (
+            known is None
+            or (anew and known.in_flight is None)
+            or (not anew and counter is not None and counter < known.counter)
+        )
+        if known is None or unknown:
+            self._engines.pop(sample.engine, None)
+            if counter is not None:
+                begun = _Engine(at_s, restarts, counter, in_flight, at_s)
+                begun.past.append(Counted(at_s, 0.0, 0.0))
+                self._engines[sample.engine] = begun
+            return
+        if counter is None:  # a process that has just started may not have it yet
+            counter = 0.0 if anew else known.counter
+        failed = counter if anew else counter - known.counter
+        gone = known.in_flight or 0.0 if anew else 0.0
+        if well and not anew:
+            passed_s = at_s - known.at_s
+            keep = 0.5 ** (passed_s / USUAL_SECONDS)
+            known.well_s = known.well_s * keep + passed_s
+            known.well_failed = known.well_failed * keep + failed
+        if failed or gone:
+            last = known.past[-1]
+            known.past.append(Counted(at_s, last.failed + failed, last.gone + gone))
+        known.restarts, known.counter = restarts, counter
+        known.in_flight, known.at_s = in_flight, at_s
+
+    def export_state(self) -> list[list[Any]]:
+        """Return it as plain values."""
+        return [
+            [
+                name, each.begun_s, each.restarts, each.counter, each.in_flight, each.at_s, each.well_s,
+                each.well_failed, [list(counted) for counted in each.past],
+            ]
+            for name, each in self._engines.items()
+        ]  # fmt: skip
+
+    @classmethod
+    def restored(cls, state: Iterable[Any]) -> "LostRequests":
+        """Make it of what was kept. Raises one of stored.DAMAGE."""
+        lost = cls()
+        for name, begun_s, restarts, counter, in_flight, at_s, well_s, well_failed, past in state:
+            one = _Engine(
+                stored.number(begun_s), stored.count(restarts), stored.number(counter), stored.number_or_none(in_flight),
+                stored.number(at_s), stored.number(well_s), stored.number(well_failed),
+            )  # fmt: skip
+            one.past.extend(Counted(*stored.numbers(each, 3)) for each in past)
+            if not one.past:
+                raise ValueError("nothing was counted")
+            lost._engines[stored.text(name)] = one
+        return lost
+
+
+def kept(mark: Mark) -> list[list[Any]]:
+    """The mark as plain values."""
+    return [[name, *counted] for name, counted in mark.items()]
+
+
+def restored(state: Iterable[Any]) -> Mark:
+    """The mark that was kept. Raises one of stored.DAMAGE."""
+    return {stored.text(name): Counted(*stored.numbers(rest, 3)) for name, *rest in state}
+
+
+def _failed(sample: EngineSample) -> float | None:
+    by = sample.request_success
+    return None if by is None else by.get("error", 0.0) + by.get("abort", 0.0)
+
+
+def _in_flight(sample: EngineSample) -> float | None:
+    running, waiting = sample.requests_running, sample.requests_waiting
+    return None if running is None or waiting is None else running + waiting
