@@ -82,7 +82,7 @@ class FormerLives:
             evidence_against=(
                 Evidence(name="own_past", value=None, text="this process was never seen to be faster"),
             ),
-            present=life.normal_blocks < 2,  # noqa: PLR2004 - one may be luck
+            present=life.normal_blocks == 0,
             since_seconds=max(0.0, at_s - (life.since_s or at_s)), measure=times,
         )  # fmt: skip
 
