@@ -187,6 +187,9 @@ class Dispatcher:
                 await self._note(pending, decision)
                 if decision.verdict == guard.ACT:
                     attempt = await self._begin(pending.request, managed, attempt_id, lock)
+                elif lock is not None and lock.still_ours():
+                    # What those who share it know is against it: it is not taken for nothing every few seconds.
+                    pending.after_s = time.monotonic() + AGAIN_SECONDS
         except JournalError as error:
             _log.error("restart_not_possible", target=pending.request.target, cause=error.cause)
             text = f"the journal cannot be written: {error.cause}"
