@@ -13,7 +13,7 @@ from vllm_watch.restart import decider, guard, verify
 from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart.facts import Answer
-from vllm_watch.restart.locks.base import Lock
+from vllm_watch.restart.locks.base import Held, Lock
 from vllm_watch.restart.locks.file import Lock as FileLock
 from vllm_watch.state.attempt import Attempt
 
@@ -255,13 +255,21 @@ async def test_lock_that_another_has_is_waited_for(server: Server) -> None:
 
 
 class DiskGoesAway(Story):
-    """The state folder is gone from the moment on when the blockers are asked."""
+    """The state folder is gone from the moment on when the lock is taken."""
 
-    def _blockers(self) -> list[Answer]:
-        state = self.server.folder / "state"
-        if state.exists():
-            state.rename(state.with_name("away"))
-        return super()._blockers()
+    def _new_lock(self) -> Lock | None:
+        lock = super()._new_lock()
+        assert lock is not None
+        acquire = lock.acquire
+
+        async def acquired(*words: Any) -> Held:
+            state = self.server.folder / "state"
+            if state.exists():
+                state.rename(state.with_name("away"))
+            return await acquire(*words)
+
+        lock.acquire = acquired  # type: ignore[method-assign]
+        return lock
 
 
 async def test_lock_is_given_back_when_the_intent_cannot_be_written(server: Server) -> None:

@@ -48,23 +48,25 @@ class Decider:
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None
     ) -> Decision:
         """Decide about a request that attempt `attempt_id` would carry out, and take `lock` for it if need be."""
-        facts = await self._facts(request, managed, attempt_id)
-        while True:
+        hook: Answer | None = None
+        blockers: tuple[Answer, ...] | None = None
+        held: Held | None = None
+        while True:  # with the facts of now: an answer may take long
+            others = () if held is None else held.others
+            facts = replace(
+                await self._facts(request, managed, attempt_id, others), hook=hook, blockers=blockers,
+                lock=None if held is None else Answer(name="lock", allows=held.held, text=held.text),
+            )  # fmt: skip
             decision = guard.decide(request, managed.settings, facts)
             if decision.verdict != guard.ASK:
                 return decision
             if decision.check == "hook":
                 call = self.hook_call(request, managed, attempt_id)
-                facts = replace(facts, hook=await self._ask_hook(managed.settings.hook, call))
+                hook = await self._ask_hook(managed.settings.hook, call)
             elif decision.check == "blockers":
-                answers = await self._backends.ask_blockers(managed.settings.blockers)
-                facts = replace(facts, blockers=answers)
+                blockers = await self._backends.ask_blockers(managed.settings.blockers)
             else:
                 held = await self._take(request, managed, attempt_id, lock)
-                facts = replace(
-                    facts, lock=Answer(name="lock", allows=held.held, text=held.text),
-                    attempts=await self._others(request.target, time.time(), attempt_id, held.others),
-                )  # fmt: skip
 
     def hook_call(
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str
@@ -80,11 +82,11 @@ class Decider:
         )  # fmt: skip
 
     async def _facts(
-        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str
-    ) -> Facts:
+        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, shared: tuple[Attempt, ...]
+    ) -> Facts:  # fmt: skip
         now_t, name, controls = time.time(), request.target, self._controls
         refusal = await self._journal_refusal(now_t)
-        attempts = await self._others(name, now_t, attempt_id)
+        attempts = await self._others(name, now_t, attempt_id, shared)
         busies = map(self._attempts.busy, self._targets.same_engine(name))
         busy = next((each for each in busies if each is not None), None)
         signals = self._targets.signals(name)
@@ -107,7 +109,7 @@ class Decider:
         )
 
     async def _others(
-        self, name: str, now_t: float, attempt_id: str, shared: tuple[Attempt, ...] = ()
+        self, name: str, now_t: float, attempt_id: str, shared: tuple[Attempt, ...]
     ) -> tuple[Attempt, ...] | None:
         """The history of a target but for this attempt; None: the journal cannot be read.
 
