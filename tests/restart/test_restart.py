@@ -169,6 +169,25 @@ async def test_order(server: Server) -> None:
     )
 
 
+async def test_watcher_that_slept_over_the_call_does_not_make_it(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was suspended while it wrote the call down: the engine may have healed."""
+    story = Story(server)
+    write = story.journal.write
+
+    async def slept(attempt: Attempt) -> None:
+        await write(attempt)
+        if attempt.state == "calling":
+            story.restart._targets._ticked_s = time.monotonic() - 60.0
+
+    monkeypatch.setattr(story.journal, "write", slept)
+    attempt = await story.run()
+    assert (attempt.state, story.seen_up) == ("cancelled", [])
+    assert attempt.text == "there was no look since vllm-watch was suspended"
+    assert not attempt.spent
+
+
 OUTCOMES: dict[str, tuple[dict[str, Any], str, str, int, int]] = {
     # what is different; state at last, words, calls, servers ended
     "it helps": ({}, "helped", "a new process does 100%", 1, 1),
@@ -271,14 +290,17 @@ async def test_requests_may_come_again_once_it_was_called(server: Server) -> Non
     assert story.done.index("undrain") < story.done.index("verifying")
 
 
-async def test_server_that_is_not_seen_any_more_does_not_hold_it_open(server: Server) -> None:
+async def test_server_that_is_not_seen_any_more_does_not_hold_it_open(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A target that is gone, or no look for long: time goes on, and a start may take only so long."""
     story = Story(server)
-    await story.restart.intend()
-    story.world.seen = False
-    async with asyncio.timeout(10):
-        attempt = await story.carry_out()
-    await story.journal.close()
+
+    def acting(name: str, *, on: bool) -> None:
+        story.world.seen = False
+
+    monkeypatch.setattr(story.restart._targets, "acting", acting)
+    attempt = await story.run()
     assert (attempt.state, "nothing answers" in attempt.text) == ("did_not_help", True)
 
 

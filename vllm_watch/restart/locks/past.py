@@ -13,8 +13,8 @@ from vllm_watch.state.attempt import ENDED_STATES, OPEN_STATES, Attempt
 PAST_MAX = 500
 """Of all targets: a hundred thousand bytes, where a Lease may have two and a half of these."""
 
-TARGET_PAST_MAX = 10
-"""Of one target: more than any budget of a day that is of use."""
+TARGET_PAST_MAX = 50
+"""Of one target: a budget that is larger is not held across watchers."""
 
 _LOOPBACK = "localhost:"
 
