@@ -288,6 +288,12 @@ async def test_lock_is_given_back_when_the_intent_cannot_be_written(server: Serv
     assert server.lines("called") == []
 
 
+async def test_escape_sequences_of_a_refusal_are_shown_as_text(server: Server) -> None:
+    """Whoever reads the log in a terminal reads what the hook said."""
+    async with Story(server, refusal="\x1b[2Jno") as story:
+        assert r"\x1b[2Jno" in (await story.decided()).text
+
+
 async def raising() -> None:
     raise ZeroDivisionError
 

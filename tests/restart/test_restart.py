@@ -12,7 +12,7 @@ from tests.restart.world import REQUEST, SETTINGS, Evidence, LookedAt, Server, W
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart import verify
-from vllm_watch.restart.hooks.base import HookCall, HookResult
+from vllm_watch.restart.hooks.base import REFUSED, HookCall, HookResult
 from vllm_watch.restart.pending_writes import PendingWrites
 from vllm_watch.restart.restart import Restart
 from vllm_watch.state.attempt import Attempt
@@ -244,6 +244,21 @@ class Broken:
             raise ZeroDivisionError
         await asyncio.Event().wait()
         raise AssertionError
+
+
+class Colourful:
+    """Does nothing, and says so in escape sequences."""
+
+    timeout_seconds = 20.0
+
+    async def restart(self, call: HookCall) -> HookResult:
+        return HookResult(outcome=REFUSED, text="\x1b[2J\x1b[31mno")
+
+
+async def test_escape_sequences_of_a_hook_are_shown_as_text(server: Server) -> None:
+    """Whoever reads the journal in a terminal reads what it said."""
+    attempt = await Story(server, hook=Colourful()).run()
+    assert attempt.text == r"\x1b[2J\x1b[31mno"
 
 
 @pytest.mark.parametrize("how", ["raises", "never returns"])
