@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[1]
 IMAGES = Path(__file__).parent / "images"
 CHROMIUM = "/usr/bin/chromium"  # Debian's; playwright's own needs a download
 STOP_SECONDS = 60.0
+PORT_FIRST = 21_000
 READY_SECONDS_MAX = 180.0  # these are many processes
 STORY_SECONDS = 480.0  # of the ten minutes that charts show
 TROUBLE_SECONDS_MAX = 400.0
@@ -80,10 +81,10 @@ def main() -> None:
 def stages(names: set[str]) -> Iterator[dict[str, str]]:
     """Run them, each on a port of its own; return their addresses."""
     running = []
-    addresses = {}
+    addresses: dict[str, str] = {}
     try:
         for name in sorted(names):
-            address = free_address()
+            address = free_address({url[len("http://") : -1] for url in addresses.values()})
             command = [sys.executable, str(ROOT / "docs" / "screenshot_stages.py"), name, address]
             running.append(
                 subprocess.Popen(  # noqa: S603 - our own command
@@ -112,11 +113,17 @@ def end(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-def free_address() -> str:
-    """A free port of the loopback interface."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+def free_address(taken: Collection[str]) -> str:
+    """A free port of the loopback interface, below those that Linux gives to whoever asks for any.
+
+    The stages' hundreds of simulated engines ask for any while others have yet to bind theirs.
+    """
+    for port in range(PORT_FIRST, PORT_FIRST + 1000):
+        address = f"127.0.0.1:{port}"
+        with socket.socket() as probe:
+            if address not in taken and probe.connect_ex(("127.0.0.1", port)):
+                return address
+    raise OSError(f"no port is free from {PORT_FIRST} on")
 
 
 def wait_ready(url: str) -> None:

@@ -1,9 +1,12 @@
 """What holds for all tests."""
 
+import logging
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from tests.durations import FILE_SECONDS, Durations, Measure
@@ -14,6 +17,19 @@ settings.load_profile(TEST)  # make hunt takes another, with --hypothesis-profil
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell's background job: what the tests start would inherit it, and never be met by Ctrl-C.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_it_was() -> Iterator[None]:
+    """A command that is tried in this process sets a level of its own, which would hide what the next test logs."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    if structlog.is_configured():
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        logging.captureWarnings(capture=False)
+        structlog.reset_defaults()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -147,7 +147,7 @@ def told(taking: Pager) -> list[tuple[str, str]]:
 
 
 def ever_fired(address: str) -> list[tuple[str, str]]:
-    """Every alert that Prometheus has seen fire, each once: the tickets that pages held back among them."""
+    """Every alert that Prometheus has seen fire, each once: those that an inhibition keeps silent among them."""
     query = urllib.parse.urlencode({"query": 'count_over_time(ALERTS{alertstate="firing"}[10m])'})
     with urllib.request.urlopen(f"http://{address}/api/v1/query?{query}", timeout=20) as answer:
         found = json.load(answer)["data"]["result"]

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import logging
 import os
 import pty
 import signal
@@ -14,7 +13,6 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-import structlog
 
 from vllm_watch.__main__ import main
 from vllm_watch.sources.recording import read
@@ -38,17 +36,6 @@ class _Vllm(BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
-
-
-@pytest.fixture(autouse=True)
-def _logging_as_it_was():
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
-    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.detectors.made_up_engine import Engine, view
+from vllm_watch.detectors.collapse_siblings import SIBLINGS_MAX
 from vllm_watch.detectors.throughput_collapse import Detector, Settings
 
 FRESH = {"running": 40.0, "kv": 0.3}
@@ -43,3 +44,10 @@ def test_one_that_takes_twice_as_long_from_the_first_look_pages():
 def test_what_is_no_loss_or_cannot_be_told(count, slow):
     """A twentieth; one of two, of whom either may be the slow one; and one without siblings."""
     assert all(each.state != "firing" for each in said(count, slow, until_s=1500.0))
+
+
+def test_one_of_many_is_compared_with_some_of_all_nodes():
+    """As many questions for each rank of 64 as for one of nine, and no look grows with their square."""
+    last = said(64, 1.5, until_s=900.0)[-1]
+    assert (last.state, last.cause) == ("firing", "slow_engine")
+    assert f"{SIBLINGS_MAX} sibling engines" in last.summary

@@ -110,7 +110,7 @@ CUDA = StartFailure(failure="xid_or_gpu_lost", deterministic=False, sentence="a 
 
 
 def test_a_cuda_error_is_cured_by_a_restart():
-    """Advised after a minute, and never where the GPU needs hands."""
+    """Advised after a minute, and never where a GPU needs hands."""
     server = Server()
     server.run(60, **WELL)
     server.run(40, **FAILS, log=CUDA)
@@ -118,8 +118,18 @@ def test_a_cuda_error_is_cured_by_a_restart():
     server.run(40, **FAILS, log=CUDA)
     assert [each.restart_advised for each in server.incidents] == [True]
     server = Server()
-    server.run(120, **FAILS, gpus=(gpu(xid_errors=(79,)),))
+    server.run(120, **FAILS, log=CUDA, gpus=(gpu(xid_errors=(79,)),))
     assert [(each.cause, each.restart_advised) for each in server.incidents] == [("cuda_error", False)]  # fmt: skip
+
+
+@pytest.mark.parametrize("trouble", [{"xid_errors": (13,)}, {"xid_errors": (79,)}, {"lost": True}])
+def test_an_xid_on_the_host_may_be_another_engines(trouble):
+    """With eight engines on a host it is, seven times of eight: what fails here is not cured by a restart for it."""
+    server = Server()
+    server.run(300, **FAILS, gpus=(gpu(**trouble),))
+    (incident,) = server.incidents
+    assert (incident.cause, incident.severity, incident.restart_advised) == ("unknown", "page", False)  # fmt: skip
+    assert "gpu_trouble" in [each.name for each in incident.evidence_for]
 
 
 ILL = {

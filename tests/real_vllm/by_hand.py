@@ -145,7 +145,8 @@ class Window:
             buckets = self._buckets(raw)
             if buckets[-1][1]:
                 for q in (0.5, 0.95, 0.99):
-                    yield (f"{ours}_seconds", f"{q:g}"), _quantile(buckets, q)
+                    mean = self._increase(f"{raw}_sum") / buckets[-1][1]
+                    yield (f"{ours}_seconds", f"{q:g}"), _quantile(buckets, q, mean)
                 if ours in self._objectives:
                     shares[ours] = _share(buckets, self._objectives[ours])
                     yield ("slo_attainment_ratio", ours), shares[ours]
@@ -184,15 +185,16 @@ def _value(body: Series, name: str, **labels: str) -> float:
     return value
 
 
-def _quantile(buckets: list[tuple[float, float]], q: float) -> float:
-    """histogram_quantile()."""
+def _quantile(buckets: list[tuple[float, float]], q: float, mean: float) -> float:
+    """histogram_quantile(); in the lowest bucket at most what the mean allows, by Markov's inequality."""
     rank = q * buckets[-1][1]
     low, under = 0.0, 0.0
     for bound, count in buckets:
         if count >= rank:
-            return (
-                low if math.isinf(bound) else low + (bound - low) * (rank - under) / (count - under)
-            )
+            if math.isinf(bound):
+                return low
+            value = low + (bound - low) * (rank - under) / (count - under)
+            return value if low else min(value, mean / (1 - q))
         low, under = bound, count
     raise AssertionError("counts do not ascend")
 

@@ -27,6 +27,7 @@ POLL_SECONDS = 0.2  # well below a scrape interval, so that no look is missed
 LOOKS_SECONDS_MAX = 120.0  # a look takes five seconds when the machine has time
 # One that shares its core needs its time to work off what has piled up; faults have two looks to be seen in.
 RECOVERED_LOOKS = 20
+WARM_STEPS, WARM_SECONDS_MAX = 150, 120.0
 # Long answers, so that the engine has work in hand at any moment: vLLM tells its gauges at the end of a
 # step, and one that is hurt while idle goes on saying that it is.
 LIGHT = Load(clients=4, prompt_tokens=(16, 64), output_tokens=(600, 1200))
@@ -209,6 +210,8 @@ def test_read_counts_what_the_client_counts(vllm: RealVllm) -> None:
 
 def assert_stall_is_seen(vllm: RealVllm, role: str, watch: Daemon) -> None:
     """Stop one process with work in hand and continue it: a stall, and service again."""
+    # One that has made a few steps only may be compiling, and is given half a minute.
+    comes_to(vllm.url, lambda now: now.last.steps >= WARM_STEPS, WARM_SECONDS_MAX)
     eventually(watch, is_serving)
     with stopped_at_work(vllm, role):
         metrics = seen(watch, lambda _: True, since=time.time(), looks=1)

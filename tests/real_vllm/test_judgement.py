@@ -115,12 +115,14 @@ def test_saturation_pages_nobody(ward: Ward) -> None:
 
 
 def test_slow_engine(ward: Ward) -> None:
-    """Each step takes seven times as long, at the same load: slow, and a restart is known to cure that."""
+    """Each step takes seven times as long, at the same load: a ticket at once, then a page, then a restart helps."""
     usual = pace(ward.vllm.url, 8.0)
     began = time.monotonic()
     with slowed(ward.vllm, "engine_core"):
         incident = ward.opens("throughput_collapse", "slow_engine", began)
-        is_so(incident, severity="page", restart_advised=True)
+        is_so(incident, severity="ticket", restart_advised=False)
+        ward.becomes(incident, severity="page", restart_advised=False)
+        incident = ward.becomes(incident, severity="page", restart_advised=True)
         assert pace(ward.vllm.url, 2.0).steps < 0.6 * usual.steps
     ward.resolves(incident)
 
@@ -139,7 +141,8 @@ def test_api_hang(ward: Ward) -> None:
     began = time.monotonic()
     with ward.vllm.stopped("api_server"):
         incident = ward.opens("engine_down", "api_hang", began)
-        is_so(incident, severity="page", restart_advised=False)  # not yet: it may be busy
+        is_so(incident, severity="ticket", restart_advised=False)  # not yet: it may be busy
+        ward.becomes(incident, severity="page", restart_advised=True)
     ward.resolves(incident)
 
 

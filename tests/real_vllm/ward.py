@@ -26,6 +26,8 @@ EVERY_SECOND = {
 POLL_SECONDS = 0.5
 # The longest of all is pinning, whose requests must first be let in; measured: 8 to 30 s.
 OPENED_SECONDS_MAX = 120.0
+# A page after 20 to 30 s, the advice to restart after two minutes of work that is slow beyond doubt.
+GROWN_SECONDS_MAX = 300.0
 # A collapse ends after up to 50 s in which an alarm drains and 60 s of quiet, a start after a crash takes a minute.
 RESOLVED_SECONDS_MAX = 300.0
 # Learning takes 40 s of work; the faults of the recordings came after 100 s.
@@ -130,6 +132,17 @@ class Ward:
         )
         TIMES.append(f"{cause}: told after {time.monotonic() - since_s:.1f} s")
         return incident
+
+    def becomes(self, incident: Incident, *, severity: str, restart_advised: bool) -> Incident:
+        """Wait until it says so, while what is wrong lasts."""
+        return self._wait(
+            f"{incident['id']} never was a {severity}, with a restart advised {restart_advised}",
+            lambda each: (
+                (each["id"], each["state"]) == (incident["id"], "open")
+                and (each["severity"], each["restart_advised"]) == (severity, restart_advised)
+            ),
+            GROWN_SECONDS_MAX,
+        )
 
     def resolves(self, incident: Incident, resolution: str = "healthy") -> None:
         """Wait for its end; fails where it ended otherwise, or was not the only one since it was settled."""

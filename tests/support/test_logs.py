@@ -34,18 +34,6 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.fixture(autouse=True)
-def logging_as_it_was():
-    """Leave logging as other tests expect it."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
-    structlog.reset_defaults()
-
-
 def test_json_lines_where_nobody_looks():
     """Without a terminal every line is one JSON object with time in UTC, level, event and values."""
     stream = set_up()

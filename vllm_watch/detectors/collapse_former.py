@@ -43,7 +43,7 @@ class _Life:
     worked_s: float = 0.0
     slow_s: float = 0.0
     since_s: float | None = None  # when the slow blocks began
-    log_ratio: float = 0.0
+    log_ratio: float = 0.0  # of the last block
     normal_blocks: int = 0
 
 
@@ -103,11 +103,10 @@ def _compare(life: _Life, baseline: Baseline) -> None:
     met = life.former.familiar(life.former.doubt(deviation))
     if expected is None or not met or life.worked_s < WARM_SECONDS:
         return
-    ratio = log(block.step_seconds / expected)
+    ratio = life.log_ratio = log(block.step_seconds / expected)
     if ratio > max(SLOW_LOG_RATIO, DEVIATIONS * deviation):
         life.since_s = block.at_s - block.seconds if life.since_s is None else life.since_s
         life.slow_s, life.normal_blocks = life.slow_s + block.seconds, 0
-        life.log_ratio = ratio
     elif ratio < NORMAL_LOG_RATIO:
         life.normal_blocks += 1
         if life.normal_blocks > 1 or life.slow_s < SLOW_SECONDS:

@@ -22,6 +22,10 @@ LOSS_LOG_RATIO = log(1.12)
 SIBLINGS_MIN = 2
 """Of two engines alone nobody can say which is as it should be."""
 
+SIBLINGS_MAX = 8
+"""Each engine of a large server is compared with so many, evenly spread over its ranks: the cost of a look is
+proportional to their number, and the ranks of one node are not all that is asked."""
+
 SPREAD_DEVIATIONS = 5.0
 """... and beyond so many deviations of the siblings among themselves."""
 
@@ -56,11 +60,15 @@ class Siblings:
 
     def __init__(self) -> None:
         self._known: dict[str, _Beside] = {}
+        self._engines: tuple[str, ...] = ()
+        self._siblings: Mapping[str, Sequence[str]] = {}
 
     def look(self, baselines: Mapping[str, Baseline]) -> None:
         """Take the blocks in that this look has completed."""
         for gone in self._known.keys() - baselines.keys():
             del self._known[gone]
+        if (engines := tuple(baselines)) != self._engines:
+            self._engines, self._siblings = engines, _spread(engines)
         if len(baselines) <= SIBLINGS_MIN:
             return
         for engine, baseline in baselines.items():
@@ -78,8 +86,8 @@ class Siblings:
         load = block.tokens_per_step, block.kv_usage or 0.0
         known = [
             seconds
-            for name, each in baselines.items()
-            if name != engine and (seconds := _seconds_at(each.model, load)) is not None
+            for name in self._siblings[engine]
+            if (seconds := _seconds_at(baselines[name].model, load)) is not None
         ]
         if len(known) < SIBLINGS_MIN:
             return
@@ -93,13 +101,14 @@ class Siblings:
 
     def judge(self, verdict: Verdict, ratios: Mapping[str, float]) -> Verdict:
         """The verdict on one engine with what its siblings do. `ratios`: step time ÷ fresh, by engine."""
+        siblings = self._siblings.get(verdict.engine or "", ())
         if verdict.state == FIRING:
-            return _beside(verdict, ratios)
+            return _beside(verdict, ratios, siblings)
         beside = self._known.get(verdict.engine or "")
         others = [
             each.log_ratio
-            for engine, each in self._known.items()
-            if engine != verdict.engine and each.seconds >= KNOWN_SECONDS
+            for name in siblings
+            if (each := self._known.get(name)) is not None and each.seconds >= KNOWN_SECONDS
         ]
         if beside is None or beside.seconds < KNOWN_SECONDS or len(others) < SIBLINGS_MIN:
             return verdict
@@ -112,6 +121,17 @@ class Siblings:
         if beside.since_s is None:
             beside.since_s = beside.at_s
         return _slower(verdict, beside, beyond, len(others))
+
+
+def _spread(engines: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """Those that each engine is compared with."""
+    count = len(engines)
+    others = min(SIBLINGS_MAX, count - 1)
+    steps = [1 + number * (count - 1) // others for number in range(others)]
+    return {
+        engine: [engines[(place + step) % count] for step in steps]
+        for place, engine in enumerate(engines)
+    }
 
 
 def _seconds_at(model: StepModel, load: tuple[float, float]) -> float | None:
@@ -149,9 +169,9 @@ def _slower(verdict: Verdict, beside: _Beside, beyond: float, count: int) -> Ver
     )
 
 
-def _beside(verdict: Verdict, ratios: Mapping[str, float]) -> Verdict:
+def _beside(verdict: Verdict, ratios: Mapping[str, float], siblings: Sequence[str]) -> Verdict:
     own = ratios.get(verdict.engine or "")
-    others = [ratio for engine, ratio in ratios.items() if engine != verdict.engine]
+    others = [ratios[name] for name in siblings if name in ratios]
     if own is None or not others or own < ALIKE:
         return verdict
     usual = median(others)

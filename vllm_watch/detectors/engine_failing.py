@@ -132,9 +132,12 @@ class Detector:
         )  # fmt: skip
 
     def _cause(self, followed: Failures, log: StartFailure | None) -> str:
-        """What metrics or log name; the log speaks of this process, and a CUDA error is for its lifetime."""
+        """What metrics or log name; the log speaks of this process, and a CUDA error is for its lifetime.
+
+        An Xid is of some GPU of the host, which may be another engine's: `gpu_fault` knows whose, and advises.
+        """
         said = None if log is None else log.failure
-        if said == _CUDA or self._gpus.xids or self._gpus.lost:
+        if said == _CUDA:
             return "cuda_error"
         return "kv_transfer" if followed.kv_failed or said == _KV else "unknown"
 

@@ -35,7 +35,7 @@ STRAY_DEVIATIONS = 5.0
 """A level is none of wander beyond so many."""
 
 PENDING_MAX = 60
-"""Minutes of an excursion that are held back until it has healed; of a longer one the beginning is left out."""
+"""Minutes of an excursion that wait until it has healed; of a longer one the beginning is left out."""
 
 LAGS_MINUTES = (1, 2, 4, 8, 16, 32)
 """Over which a change is looked for."""
