@@ -16,8 +16,10 @@ from pydantic import TypeAdapter
 
 from vllm_watch import __version__
 from vllm_watch.board.health import SourceHealth, StoreHealth
+from vllm_watch.board.history import SPANS
 from vllm_watch.board.restarts import RestartPlan, RestartState
 from vllm_watch.export.operator_api import MINUTES_MAX, TEXT_CHARACTERS_MAX
+from vllm_watch.export.status import LEFT_OUT
 from vllm_watch.incidents.incident import Incident
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.target import Target
@@ -75,10 +77,12 @@ def _of_records() -> Schema:
         found[kind.__name__] = made
     for schema in found.values():
         _as_shown(schema)
-    # These stand beside the signals, and a failed start in another form.
-    for key in ("detectors", "advice"):
-        found["TargetSignals"]["properties"].pop(key)
-        found["TargetSignals"]["required"].remove(key)
+    for kind, keys in LEFT_OUT.items():
+        for key in keys:
+            found[kind]["properties"].pop(key)
+            found[kind]["required"].remove(key)
+    del found["EngineTotals"]
+    # A failed start is told in another form.
     found["TargetSignals"]["properties"]["start_failure"] = optional(record(
         **{"class": {"type": "string"}, "deterministic": {"type": "boolean"}},
         root_cause_line=optional({"type": "string"}), explanation={"type": "string"},
@@ -104,14 +108,14 @@ def schemas() -> Schema:
         ),
         "Status": record(
             version=text, t=number, started_timestamp_seconds=number, uptime_seconds=number,
-            window_seconds=number, history_seconds=number, store=optional(ref("StoreHealth")),
+            window_seconds=number, history_seconds=number, history_spans=listed(number), store=optional(ref("StoreHealth")),
             restarts=optional(ref("RestartState")), not_ready={"type": ["string", "null"]},
             sources=by_name(ref("SourceHealth")), gpus=optional(ref("GpuReading")),
             links=by_name(text), host=record(name=text, incidents=listed(ref("IncidentShown"))),
             targets=listed(ref("TargetShown")), story=by_name(ref("Story")), restart_steps=by_name(ref("Step")),
         ),
         "Incidents": record(incidents=listed(ref("IncidentShown"))),
-        "History": record(target=text, engines=by_name(record(
+        "History": record(target=text, t=number, seconds=number, engines=by_name(record(
             t=listed(number), series=by_name(listed(number)),
         ))),
         "Probes": record(liveness_asked_seconds=number, starts=listed(number)),
@@ -249,8 +253,9 @@ def paths() -> Schema:
         }},
         "/api/v1/incidents/{id}": {"get": {"summary": "One incident", "parameters": by_id, "responses": answers(said(ref("IncidentShown")), 404)}},
         "/api/v1/history": {"get": {
-            "summary": "The charts of a target", "parameters": [target, query("engine", text)],
-            "responses": answers(said(ref("History")), 404),
+            "summary": "The charts of a target over the last `seconds` (600), or of an incident: of one that ended as they stood then",
+            "parameters": [query("target", text), query("engine", text), query("seconds", {"type": "number", "exclusiveMinimum": 0, "maximum": SPANS[-1]}), query("incident", text)],
+            "responses": answers(said(ref("History")), 400, 404),
         }},
         "/api/v1/events": {"get": {"summary": "Live updates, as server-sent events", "responses": answers(plain("text/event-stream", "A stream without end."), 503)}},
         "/api/v1/recording": {"get": {

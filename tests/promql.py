@@ -19,7 +19,12 @@ from vllm_watch.state.attempt import ENDED_STATES
 from vllm_watch.story.kinds import KINDS
 
 NAME = re.compile(r"\bvllm_watch_[a-z0-9_]+")
-LABELS = {family.name: set(family.all_labels) for family in FAMILIES}
+LABELS = {family.name: set(family.all_labels) for family in FAMILIES if not family.bounds} | {
+    family.name + end: {*family.all_labels, *more}
+    for family in FAMILIES
+    if family.bounds
+    for end, more in (("_bucket", ["le"]), ("_sum", []), ("_count", []))
+}
 SCRAPE_LABELS = {"job", "instance"}  # given by Prometheus
 # Not ours: of Prometheus, and of prometheus_client's process collector, which /metrics carries too.
 FOREIGN = dict.fromkeys((
@@ -61,6 +66,12 @@ def selectors(expression: str) -> Iterator[promql_parser.VectorSelector]:
     return iter(found)
 
 
+def names(selector: promql_parser.VectorSelector) -> list[str]:
+    """The series that are meant: one by its name, or several by a matcher of names."""
+    found = [each.value for each in selector.matchers.matchers if each.name == "__name__"]
+    return [selector.name] if selector.name else found[0].split("|")
+
+
 def recorded(rules: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
     """What recording rules record, in their order → the labels that it can have."""
     found: dict[str, set[str]] = {}
@@ -77,12 +88,14 @@ def complaints(expression: str, made: Mapping[str, set[str]] | None = None) -> l
     """What it asks for that does not exist: series, labels, values of labels. `made`: what is recorded."""
     found: list[str] = []
     for selector in selectors(expression):
-        labels = {**LABELS, **FOREIGN, **(made or {})}.get(selector.name)
-        if labels is None:
-            found.append(f"{selector.name} is not exported")
+        known_labels = {**LABELS, **FOREIGN, **(made or {})}
+        missing = [name for name in names(selector) if name not in known_labels]
+        if missing:
+            found += [f"{name} is not exported" for name in missing]
             continue
+        labels = set().union(*(known_labels[name] for name in names(selector)))
         for matcher in selector.matchers.matchers:
-            if matcher.name not in labels | SCRAPE_LABELS:
+            if matcher.name not in labels | SCRAPE_LABELS | {"__name__"}:
                 found.append(f"{selector.name} has no label {matcher.name}")
             known = VALUES_OF.get((selector.name, matcher.name)) or VALUES.get(matcher.name)
             if known and "$" not in matcher.value:

@@ -59,18 +59,18 @@ def _verdict() -> list[Panel]:
         word("Verdict", [(f"max({promql.ranked_incidents(ONE_TARGET)} or {none})", "")],
              "The worst of its open incidents; which they are stands beside. The evidence is on the watcher's own page. "
              + runbook("alerts.md"), VERDICTS, nothing="Nobody is looking"),
-        word("What it is doing", [(promql.states(ENGINES), ENGINE)],
+        word("Engine state", [(promql.states(ENGINES), ENGINE)],
              "One state holds at a time. Unknown is never fine: the watcher could not tell.",
              STATE_WORDS, nothing="Nobody is looking"),
-        number("Throughput by what it was when fresh", f"min(vllm_watch_engine_throughput_ratio{{{ENGINES}}})",
+        number("Throughput ÷ baseline", f"min(vllm_watch_engine_throughput_ratio{{{ENGINES}}})",
                "At equal load; 100 % = unchanged. Lower with work waiting is a collapse, whatever the load. "
                + runbook("detectors/throughput_collapse.md"), units.PercentUnit,
                marks=((None, NOW), (THROUGHPUT_RATIO_MIN, WELL)), nothing="not known: idle, new or away", absent=OFF),
-        number("Since it last did work",
+        number("Time since last progress",
                f"max(time() - vllm_watch_engine_last_progress_timestamp_seconds{{{ENGINES}}})",
                "Seconds with work present are a stall; an idle engine does nothing and is healthy. "
                + runbook("detectors/engine_stalled.md"), units.Seconds, nothing="never seen to work"),
-        number("Restarts that wait", f"sum(vllm_watch_restart_waiting{{{ONE_TARGET}}})",
+        number("Restarts waiting", f"sum(vllm_watch_restart_waiting{{{ONE_TARGET}}})",
                "For a gate or a person. Why not now, and what was done, is told by: What did the restarts do? " + runbook("restart.md"),
                marks=ATTENTION_FROM_1, nothing="off", absent=OFF),
     ]  # fmt: skip
@@ -78,28 +78,28 @@ def _verdict() -> list[Panel]:
 
 def _witnesses() -> list[Panel]:
     """Side by side, on one axis of time: which of them fell first?"""
-    return [*_work(), *_waits(), *_hardware(), *_ends()]
+    return [*_work(), *_waits(), *_hardware()]
 
 
 def _work() -> list[Panel]:
     return [
-        lines("Running and waiting",
+        lines("Requests running and waiting",
               [_each("requests_running", f"running, {ENGINE}"), _each("requests_waiting", f"waiting, {ENGINE}")],
               "Work that is present. With work and no steps it is a stall; waiting with nothing running is a deadlock.",
               units.Short),
-        lines("Steps", [_each("steps_per_second")],
+        lines("Scheduler steps", [_each("steps_per_second")],
               "Scheduler steps: the heartbeat. 0 with requests running is a stall, whatever /health says. "
               + runbook("detectors/engine_stalled.md"), PER_SECOND),
-        lines("Time of a step", [_each("step_time_seconds")],
+        lines("Step time", [_each("step_time_seconds")],
               "Longer at the same load is a slow engine; longer with more tokens in it is only more work. "
               + runbook("detectors/throughput_collapse.md"), units.Seconds, nothing="it made no step"),
-        lines("Tokens",
+        lines("Token throughput",
               [_each("generation_tokens_per_second", f"generated, {ENGINE}"), _each("prompt_tokens_per_second", f"prompt, {ENGINE}")],
               "What it gets done. Prompt tokens come in lumps, as prefills complete.", TOKENS_PER_SECOND),
-        lines("Throughput by what it was when fresh", [_each("throughput_ratio")],
+        lines("Throughput ÷ baseline", [_each("throughput_ratio")],
               "At equal load, so that a drop is the engine's and not its users'.", units.PercentUnit,
               marks=((None, NOW), (THROUGHPUT_RATIO_MIN, PLAIN)), nothing="not known: idle, new or away"),
-        lines("KV cache in use", [_each("kv_cache_usage_ratio")],
+        lines("KV cache usage", [_each("kv_cache_usage_ratio")],
               "Full and busy is used well. Full with few running: pages are pinned or lost.", units.PercentUnit, top=1),
     ]  # fmt: skip
 
@@ -109,9 +109,9 @@ def _waits() -> list[Panel]:
         lines("Queue time", _quantiles("queue_time_seconds"),
               "From arrival to the first schedule, of requests that were scheduled: in a stall nobody is, and the line ends.",
               units.Seconds, nothing="no request was scheduled"),
-        lines("Time to first token", _quantiles("time_to_first_token_seconds"),
+        lines("TTFT", _quantiles("time_to_first_token_seconds"),
               "Of requests that got one within the window.", units.Seconds, nothing="no request got a token"),
-        lines("Between two tokens", _quantiles("inter_token_latency_seconds"),
+        lines("Inter-token latency", _quantiles("inter_token_latency_seconds"),
               "Inter-token latency, of tokens within the window.", units.Seconds, nothing="no request got a second token"),
     ]  # fmt: skip
 
@@ -119,13 +119,13 @@ def _waits() -> list[Panel]:
 def _hardware() -> list[Panel]:
     power = f"vllm_watch_gpu_power_watts / vllm_watch_gpu_power_limit_watts {ON_GPU}"
     return [
-        lines("GPU power by its limit", [(power, GPU)],
+        lines("GPU power, share of limit", [(power, GPU)],
               "Little power while an engine claims to be busy: its kernels wait. Choose its GPUs above.",
               units.PercentUnit, nothing="the watcher sees no GPU"),
-        lines("GPU busy", [(f"vllm_watch_gpu_utilization_ratio {ON_GPU}", GPU)],
+        lines("GPU utilization", [(f"vllm_watch_gpu_utilization_ratio {ON_GPU}", GPU)],
               "Share of time in which any kernel ran. A hung engine may spin: busy, yet cool.",
               units.PercentUnit, top=1, nothing="the watcher sees no GPU"),
-        lines("GPU clock, share of its maximum",
+        lines("SM clock, share of maximum",
               [(f"vllm_watch_gpu_sm_clock_hertz / vllm_watch_gpu_sm_clock_max_hertz {ON_GPU}", GPU)],
               "Low under load is heat or a power limit. " + runbook("detectors/throughput_collapse.md"),
               units.PercentUnit, top=1, nothing="the watcher sees no GPU"),
@@ -133,12 +133,18 @@ def _hardware() -> list[Panel]:
 
 
 def _ends() -> list[Panel]:
+    by_reason = f"vllm_watch_engine_requests_finished_by_reason_per_second{{{ENGINES}"
+    failed = f'sum by (job, instance, target, engine) ({by_reason}, reason="error"}})'
+    ended = f"sum by (job, instance, target, engine) ({by_reason}}})"
     return [
         lines("Preemptions", [_each("preemptions_per_second")],
               "Requests that lost their pages to others. A few are normal when the cache is full.", PER_SECOND),
-        lines("Requests that ended", [_each("requests_finished_by_reason_per_second", "{{reason}}, " + ENGINE)],
+        lines("Finished requests by reason", [_each("requests_finished_by_reason_per_second", "{{reason}}, " + ENGINE)],
               "By how they ended: aborts are users who no longer waited, errors are the server's.", PER_SECOND),
-        lines("Open connections of the API server", [(f"vllm_watch_target_process_open_fds{{{ONE_TARGET}}}", "{{target}}")],
+        lines("Failed requests", [(f"{failed} / {ended}", ENGINE)],
+              "Share of the requests that ended with an error: an engine that fails looks healthy to /health, and idle to a router. "
+              + runbook("detectors/engine_failing.md"), units.PercentUnit, top=1, nothing="no request ended"),
+        lines("Open file descriptors of the API server", [(f"vllm_watch_target_process_open_fds{{{ONE_TARGET}}}", "{{target}}")],
               "File descriptors: while an engine hangs the one sign of users who come and wait.", units.Short),
     ]  # fmt: skip
 
@@ -151,19 +157,19 @@ def _server() -> list[Panel]:
     )
     canary = f'source="canary", {ONE_TARGET}'
     return [
-        band("State", [(promql.states(ENGINES), ENGINE)],
+        band("Engine state over time", [(promql.states(ENGINES), ENGINE)],
              "What the watcher made of all this, look by look."),
-        band("How /metrics answered", [(f"max by (target) ({outcomes})", "{{target}}")],
+        band("Scrape outcome", [(f"max by (target) ({outcomes})", "{{target}}")],
              "refused: no process listens; a time-out: it hangs, or the way to it does. " + runbook("detectors/engine_down.md"), ENDS),
-        band("What /health said", [(f"vllm_watch_target_health_status_code{{{ONE_TARGET}}}", "{{target}}")],
+        band("/health status", [(f"vllm_watch_target_health_status_code{{{ONE_TARGET}}}", "{{target}}")],
              "503 is an engine that died under a server that lives. 200 proves little: a hung engine says so, too.", HEALTH),
-        lines("How long the server takes to answer",
+        lines("Response time of /metrics and /health",
               [(f'vllm_watch_source_duration_seconds{{{ONE_TARGET}, source=~"metrics|health"}}', "{{source}}")],
               "An idle API server answers in milliseconds; one that drowns in work takes seconds.", units.Seconds),
-        lines("The canary's last request", [(f"vllm_watch_source_duration_seconds{{{canary}}}", "one token")],
+        lines("Canary latency", [(f"vllm_watch_source_duration_seconds{{{canary}}}", "one token")],
               "A request for one token to an engine that looks idle: what tells it from one that only looks so. "
               + runbook("canary.md"), units.Seconds, nothing="canaries are off, or none was due yet"),
-        stairs("Canaries that failed",
+        stairs("Failed canaries",
                [(f"sum by (reason) (vllm_watch_source_errors_total{{{canary}}})", "{{reason}}")],
                "Since the watcher began, by how. One that fails is a suspicion, two are a verdict. " + runbook("canary.md"),
                units.Short, nothing="no canary has failed"),
@@ -176,19 +182,19 @@ def _identity() -> list[Panel]:
         f"sum by (engine, model_name) (vllm_watch_engine_kv_cache_capacity_tokens{{{ENGINES}}})"
     )
     return [
-        filled("Who it is",
+        filled("Target",
                [Column(title="Group", label="group"), Column(title="Address", label="url"),
                 Column(title="Namespace", label="namespace"), Column(title="Pod", label="pod"),
                 Column(title="Node", label="node"),
                 Column(title="Known", expr=f"vllm_watch_target_info{{{ONE_TARGET}}}", said=[(1, "yes", PLAIN)], width=80)],
                "As it was configured or discovered. What does not apply is empty.", sort="Group",
                nothing="No such target is watched."),
-        filled("What it runs",
+        filled("Model and KV cache",
                [Column(title="Model", label="model_name"), Column(title="Engine", label="engine", width=90),
                 Column(title="KV cache, tokens", expr=capacity, unit=units.Short)],
                "Models as vLLM names them, and what each engine's KV cache can hold.", sort="Engine",
                nothing="It shows no engine.", descending=False),
-        filled("What cannot be found here",
+        filled("Blind detectors",
                [Column(title="Detector", label="detector"),
                 Column(title="Lacks something", expr=f"max by (detector) ({blind})", said=[(1, "yes", SOON)], width=140)],
                "Detectors that find nothing, or less, for lack of a signal on this server; the watcher's page says how to fix it.",
@@ -204,10 +210,11 @@ def board() -> dashboard.Dashboard:
         variables.of_engine(),
         (
             Section("", _verdict(), 4, (5, 6, 5, 4, 4)),
-            Section("", [each("What is wrong", ONE_TARGET)], 6, (24,)),
+            Section("", [each("Open incidents", ONE_TARGET)], 6, (24,)),
             Section("Sources", _witnesses(), 7),
+            Section("", _ends(), 7, (6,)),
             Section("The server", _server(), 7),
-            Section("Who it is", _identity(), 6, (12, 6, 6)),
+            Section("Target", _identity(), 6, (12, 6, 6)),
         ),
         [*incidents(ONE_TARGET), *restarts(ONE_TARGET), *processes(ONE_TARGET)],
     )

@@ -50,7 +50,7 @@ def summed(selector: str) -> Panel:
 
     found = f"vllm_watch_incident_open{{{selector}}}"
     return filled(
-        "What is wrong",
+        "Incidents by cause",
         [
             _severity(by("max", promql.ranked_incidents(selector))),
             *_kind(),

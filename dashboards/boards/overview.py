@@ -71,14 +71,14 @@ def _now() -> list[Panel]:
     return [
         _verdict(),
         number(
-            "Incidents that page", f'count({open_}, severity="page"}}) or {any_target}',
+            "Critical incidents", f'count({open_}, severity="page"}}) or {any_target}',
             "Open incidents that cost users something and will not heal by themselves. " + runbook("alerts.md"),
             marks=TROUBLE_FROM_1),
         number(
-            "Tickets", f'count({open_}, severity="ticket"}}) or {any_target}',
+            "Warnings", f'count({open_}, severity="ticket"}}) or {any_target}',
             "Open incidents that need a person in working hours.", marks=ATTENTION_FROM_1),
         number(
-            "Engines in trouble", f'sum(vllm_watch_engine_state{{{OF_TARGETS}, state=~"{TROUBLE}"}})',
+            "Unhealthy engines", f'sum(vllm_watch_engine_state{{{OF_TARGETS}, state=~"{TROUBLE}"}})',
             f"Engines whose state is one of: {', '.join(IN_TROUBLE)}. A state may be early; the incident is the judgement.",
             marks=ATTENTION_FROM_1),
         number(
@@ -91,15 +91,18 @@ def _look() -> list[Panel]:
     """What asks for a look, and how old all this is."""
     return [
         number(
-            "Targets that cannot be read", f"sum(1 - vllm_watch_target_up{{{OF_TARGETS}}})",
+            "Targets whose scrape fails", f"sum(1 - vllm_watch_target_up{{{OF_TARGETS}}})",
             "Servers whose /metrics could not be read at the last look, those that are starting included. "
             + runbook("detectors/engine_down.md"), marks=ATTENTION_FROM_1),
         number(
-            "Restarts that wait for a person", f'sum(vllm_watch_restart_waiting{{{OF_TARGETS}, for="approval"}})',
+            "Failing engines", f'sum(vllm_watch_engine_state{{{OF_TARGETS}, state="failing"}})',
+            "Engines that answer and fail what they are asked. " + runbook("detectors/engine_failing.md"), marks=TROUBLE_FROM_1),
+        number(
+            "Restarts waiting for approval", f'sum(vllm_watch_restart_waiting{{{OF_TARGETS}, for="approval"}})',
             "Somebody has to approve it: on the incident's card, or with vllm-watch approve. " + runbook("restart.md"),
             marks=ATTENTION_FROM_1, nothing="off", absent=OFF),
         number(
-            "Oldest look", f"max(time() - vllm_watch_target_last_observation_timestamp_seconds{{{OF_TARGETS}}})",
+            "Oldest scrape", f"max(time() - vllm_watch_target_last_observation_timestamp_seconds{{{OF_TARGETS}}})",
             "How old what you see may be: the watcher looks every few seconds. Is it old, go to: Is the watcher healthy?",
             units.Seconds),
     ]  # fmt: skip
@@ -125,7 +128,7 @@ def _groups() -> Panel:
             Column(title="Running", expr=by("sum", engine("requests_running")), width=90),
             Column(title="Waiting", expr=by("sum", engine("requests_waiting")), width=90),
             Column(title="Generated", expr=by("sum", engine("generation_tokens_per_second")), unit=TOKENS_PER_SECOND, decimals=0),
-            Column(title="First token, p95, worst", expr=by("max", slow), unit=units.Seconds, decimals=2),
+            Column(title="TTFT p95, worst", expr=by("max", slow), unit=units.Seconds, decimals=2),
             Column(title="Throughput, worst", expr=by("min", engine("throughput_ratio")), unit=units.PercentUnit, decimals=0),
         ],
         "Counts are engines. Throughput is what an engine does now by what it did when fresh, at equal load; below "
@@ -138,7 +141,7 @@ def _over_time() -> list[Panel]:
     """For one engine and for 500."""
     return [
         band(
-            "What the engines did", [(promql.most_troubled(OF_TARGETS), "{{target}} {{engine}}")],
+            "Engine state", [(promql.most_troubled(OF_TARGETS), "{{target}} {{engine}}")],
             f"Up to {TOP} engines; of more those that were in trouble longest within this time. A gap is a time in which "
             "nobody looked; unknown is never fine. A target without engines has a row of its own.",
             links=[links.to_engine("${__field.labels.target}", "${__field.labels.instance}")]),
@@ -157,16 +160,16 @@ def _bad(name: str, *, quantile: bool = False, least: bool = False) -> list[Quer
 def _users() -> list[Panel]:
     """What users get, of the engines that are worst."""
     return [
-        lines("Time to first token, p95", _bad("time_to_first_token_seconds", quantile=True),
+        lines("TTFT, p95", _bad("time_to_first_token_seconds", quantile=True),
               f"The {FEW} worst engines. From a request's arrival to its first token; a gap is a window in which none came.",
               units.Seconds),
-        lines("Between two tokens, p95", _bad("inter_token_latency_seconds", quantile=True),
+        lines("Inter-token latency, p95", _bad("inter_token_latency_seconds", quantile=True),
               f"The {FEW} worst engines. Grows with the batch, and where steps are slow at equal load an engine has collapsed.",
               units.Seconds),
-        lines("Requests that wait", _bad("requests_waiting"),
+        lines("Requests waiting", _bad("requests_waiting"),
               f"The {FEW} longest queues. Growing while tokens hold is more demand than capacity; growing while they fall is "
               "trouble. " + runbook("detectors/overload.md"), units.Short),
-        lines("Throughput by what it was when fresh", _bad("throughput_ratio", least=True),
+        lines("Throughput ÷ baseline", _bad("throughput_ratio", least=True),
               f"The {FEW} lowest engines, at equal load; 100 % = unchanged. Unknown for the first minute of work and while idle.",
               units.PercentUnit, marks=((None, NOW), (THROUGHPUT_RATIO_MIN, PLAIN))),
     ]  # fmt: skip
@@ -175,21 +178,21 @@ def _users() -> list[Panel]:
 def _done() -> list[Panel]:
     """What is got done, and what of it is lost."""
     return [
-        lines("Tokens",
+        lines("Token throughput",
               [(f"sum(vllm_watch_engine_generation_tokens_per_second{{{OF_TARGETS}}})", "generated"),
                (f"sum(vllm_watch_engine_prompt_tokens_per_second{{{OF_TARGETS}}})", "prompt")],
               "Of all chosen engines together, over the signal window. By group: see the table above.", TOKENS_PER_SECOND),
-        lines("Your objectives met",
+        lines("SLO attainment",
               [(f"min by (objective) (vllm_watch_engine_slo_attainment_ratio{{{OF_TARGETS}}})", "{{objective}}")],
               "Share of requests or tokens that met the objective, of the engine that meets it least. " + runbook("alerts.md"),
               units.PercentUnit, top=1, nothing="no objective is set (slo in the configuration), or nobody asks anything"),
-        lines("Requests that ended",
+        lines("Finished requests by reason",
               [(f"sum by (reason) (vllm_watch_engine_requests_finished_by_reason_per_second{{{OF_TARGETS}}})", "{{reason}}")],
               "By how they ended. Many aborts are users who no longer waited.", PER_SECOND),
         lines("Preemptions", _bad("preemptions_per_second"),
               "Requests that lost their KV blocks to others and are computed again. Many of them: fewer sequences, shorter "
               "limits, more KV cache. " + runbook("detectors/throughput_collapse.md"), PER_SECOND),
-        lines("Lateness of looks", [(promql.worst(f"vllm_watch_target_lateness_seconds{{{OF_TARGETS}}}", FEW, by="job, instance, target"), "{{target}}")],
+        lines("Scrape lateness", [(promql.worst(f"vllm_watch_target_lateness_seconds{{{OF_TARGETS}}}", FEW, by="job, instance, target"), "{{target}}")],
               f"The {FEW} latest. The watcher's own delay: from {LATE_LOOK_SECONDS:g} s on its host has no CPU for it, and "
               "what is shown is worth less.", units.Seconds, marks=((None, PLAIN), (LATE_LOOK_SECONDS, SOON))),
     ]  # fmt: skip
@@ -203,10 +206,10 @@ def board() -> dashboard.Dashboard:
         variables.of_fleet(),
         (
             Section("", _now(), 5, (8, 4, 4, 4, 4)),
-            Section("", _look(), 3, (8, 8, 8)),
+            Section("", _look(), 3, (6, 6, 6, 6)),
             Section("", [summed(OF_ALL)], 6, (24,)),
             Section("", [_groups()], 8, (24,)),
-            Section("Who has it", [each("Who has it", OF_ALL)], 9, (24,)),
+            Section("Open incidents", [each("Open incidents", OF_ALL)], 9, (24,)),
             Section("Over time", _over_time(), 9, (14, 10)),
             Section("What users get", [*_users(), *_done()], 8),
         ),

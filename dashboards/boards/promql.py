@@ -5,16 +5,16 @@ from vllm_watch.signals.state import STATES
 
 from .style import IN_TROUBLE, SEVERITY_RANKS
 
-OF_TARGETS = 'target=~"$target"'
+WATCHERS = 'instance=~"$instance"'
+OF_TARGETS = f'{WATCHERS}, target=~"$target"'
 OF_NO_GROUP = f"{WATCHER}|{HOST_PREFIX}.+"
 """What many targets share is the watcher's; what is wrong with GPUs is their host's."""
 
-OF_ALL = f'target=~"$target|{OF_NO_GROUP}"'
+OF_ALL = f'{WATCHERS}, target=~"$target|{OF_NO_GROUP}"'
 ONE_TARGET = 'instance="$instance", target="$target"'
 ENGINES = (
     f'{ONE_TARGET}, engine=~"$engine|"'  # a target that shows no engine has one without a name
 )
-WATCHERS = 'instance=~"$instance"'
 
 GROUP = "* on (job, instance, target) group_left (group) vllm_watch_target_info"
 ENGINE_LABELS = "job, instance, target, engine"

@@ -31,19 +31,19 @@ def _now() -> list[Panel]:
     off = "Restarts are off"
     chosen = f"{{{OF_TARGETS}}}"
     return [
-        word("May anything be restarted?", [("max(vllm_watch_restart_paused)", "")],
+        word("Restarts paused?", [("max(vllm_watch_restart_paused)", "")],
              "A pause holds for everything until it ends or somebody resumes. " + runbook("restart.md"), PAUSED, nothing=off, absent=OFF),
-        word("The journal", [("min(vllm_watch_restart_journal_ok)", "")],
+        word("Restart journal", [("min(vllm_watch_restart_journal_ok)", "")],
              "What cannot be written down is not done: see to the disk of the state folder. " + runbook("restart-safety.md"),
              JOURNAL, nothing=off, absent=OFF),
-        number("Wait for a person", total(f'waiting{{{OF_TARGETS}, for="approval"}}'),
+        number("Waiting for approval", total(f'waiting{{{OF_TARGETS}, for="approval"}}'),
                "Approve it on the incident's card or with vllm-watch approve. " + runbook("restart.md"),
                marks=ATTENTION_FROM_1, nothing=off, absent=OFF),
-        number("Wait for a gate", total(f'waiting{{{OF_TARGETS}, for="gate"}}'),
+        number("Waiting for a gate", total(f'waiting{{{OF_TARGETS}, for="gate"}}'),
                "Wished for, and kept back: by which gate stands below.", nothing=off),
-        number("Under way", total(f"under_way{chosen}"),
+        number("In progress", total(f"under_way{chosen}"),
                "From the intent to the end of the verification.", nothing=off),
-        number("Only a person may try again", total(f"breaker_open{chosen}"),
+        number("Open breakers", total(f"breaker_open{chosen}"),
                "Their last restart did not help. Read vllm-watch journal; vllm-watch resume closes the breaker. "
                + runbook("alerts.md#vllmrestartbreakeropen"), marks=ATTENTION_FROM_1, nothing=off, absent=OFF),
     ]  # fmt: skip
@@ -84,16 +84,16 @@ def _targets() -> Panel:
 
 def _why_not() -> list[Panel]:
     return [
-        filled("Why not now?",
+        filled("Blocked restarts",
                [Column(title="Target", label="target", links=[links.to_engine()]), Column(title="Gate", label="gate"),
                 Column(title="Wishes", expr=f"max by (instance, target, gate) (vllm_watch_restart_kept_back{{{OF_TARGETS}}})", width=90),
                 Column(title="Watcher", label="instance")],
                "Every gate that refuses now; in words, and until when, on the watcher's page. " + runbook("restart.md"),
                sort="Target", nothing="Nothing waits.", descending=False),
-        lines("Kept back", [(f"sum by (gate) (vllm_watch_restart_kept_back{{{OF_TARGETS}}})", "{{gate}}")],
+        lines("Blocked restarts by gate", [(f"sum by (gate) (vllm_watch_restart_kept_back{{{OF_TARGETS}}})", "{{gate}}")],
               "Requests that each gate refuses, over time; approval is a person who has not said yes.", units.Short,
               nothing="nothing was kept back"),
-        stairs("Times that a gate began to refuse", [(f"sum by (blocker) (vllm_watch_restarts_blocked_total{{{OF_TARGETS}}})", "{{blocker}}")],
+        stairs("Blocks by gate, total", [(f"sum by (blocker) (vllm_watch_restarts_blocked_total{{{OF_TARGETS}}})", "{{blocker}}")],
                "Counted since each watcher began. One gate that always refuses is a setting to look at.", units.Short,
                nothing="no gate has refused"),
     ]  # fmt: skip
@@ -102,20 +102,20 @@ def _why_not() -> list[Panel]:
 def _done() -> list[Panel]:
     last = f"vllm_watch_restart_payoff_ratio{{{OF_TARGETS}}}"
     return [
-        areas("Attempts that ended", [(f"sum by (outcome) (vllm_watch_restarts_total{{{OF_TARGETS}}})", "{{outcome}}")],
+        areas("Attempts by outcome", [(f"sum by (outcome) (vllm_watch_restarts_total{{{OF_TARGETS}}})", "{{outcome}}")],
               "By how, counted since each watcher began; dry_run is what mode observe would have done.", units.Short, OUTCOME_COLORS),
-        stairs("Who asked", [(f"sum by (trigger) (vllm_watch_restarts_total{{{OF_TARGETS}}})", "{{trigger}}")],
+        stairs("Attempts by trigger", [(f"sum by (trigger) (vllm_watch_restarts_total{{{OF_TARGETS}}})", "{{trigger}}")],
                "Attempts that ended, by what asked for them.", units.Short, nothing="no attempt has ended"),
-        lines("What restarts gave back", [(promql.worst(last, FEW, by="job, instance, target", least=True), "{{target}}")],
+        lines("Throughput regained", [(promql.worst(last, FEW, by="job, instance, target", least=True), "{{target}}")],
               "The lowest. Of the last measured restart, as a share of fresh throughput. Around 0 it was not worth it: take the cause for "
               "one that a restart does not cure. " + runbook("restart.md"), units.PercentUnit, bottom=None,
               nothing="no restart was measured yet"),
-        lines("Throughput by what it was when fresh", [(promql.worst(f"vllm_watch_engine_throughput_ratio{{{OF_TARGETS}}}", FEW, least=True), "{{target}} {{engine}}")],
+        lines("Throughput ÷ baseline", [(promql.worst(f"vllm_watch_engine_throughput_ratio{{{OF_TARGETS}}}", FEW, least=True), "{{target}} {{engine}}")],
               "The lowest, with the restarts marked: did it come back?", units.PercentUnit),
-        lines("Left in the budget", [(promql.worst(f"vllm_watch_restart_budget_remaining{{{OF_TARGETS}}}", FEW, by="job, instance, target", least=True), "{{target}}")],
+        lines("Restart budget left", [(promql.worst(f"vllm_watch_restart_budget_remaining{{{OF_TARGETS}}}", FEW, by="job, instance, target", least=True), "{{target}}")],
               "The least: restarts that a group may still have, of hour and day. What needs more is not cured by restarts.", units.Short,
               nothing="restarts are off, or the journal cannot be read"),
-        stairs("Processes that began again", [(promql.by_group("sum", f"vllm_watch_engine_restarts_total{{{OF_TARGETS}}}"), "{{group}}")],
+        stairs("Engine restarts seen", [(promql.by_group("sum", f"vllm_watch_engine_restarts_total{{{OF_TARGETS}}}"), "{{group}}")],
                "By group, seen in the counters, whoever did it: more steps than attempts are a supervisor's, a person's or a crash's.", units.Short,
                nothing="no engine is seen"),
     ]  # fmt: skip
@@ -125,7 +125,7 @@ def _states() -> Panel:
     shown = (
         f"{promql.states(OF_TARGETS)} and on (job, instance, target) vllm_watch_restart_mode_info"
     )
-    return band("What they did meanwhile", [(shown, "{{target}} {{engine}}")],
+    return band("Engine state", [(shown, "{{target}} {{engine}}")],
                 "Engines that may be restarted, with the attempts marked.", STATE_WORDS,
                 nothing="restarts are off everywhere")  # fmt: skip
 
@@ -139,7 +139,7 @@ def board() -> dashboard.Dashboard:
         (
             Section("", _now(), 4, (5, 5, 3, 3, 3, 5)),
             Section("", [_targets()], 8, (24,)),
-            Section("Why not now?", _why_not(), 8),
+            Section("Blocked restarts", _why_not(), 8),
             Section("What was done", _done(), 8),
             Section("", [_states()], 8, (24,)),
         ),

@@ -37,26 +37,45 @@ def one(name: str, label: str, query: str, description: str) -> dashboard.QueryV
     return _asked(name, label, query, description)
 
 
+def _where() -> Sequence[Variable]:
+    """Namespace and model, which narrow what can be chosen below them."""
+    of_namespace = '{namespace=~"$namespace"}'
+    return (
+        several("namespace", "Namespace", "label_values(vllm_watch_target_info, namespace)",
+                "Of Kubernetes; targets elsewhere have none, and are among All.", all_value=".*"),
+        several("model_name", "Model", f"label_values(vllm_watch_target_info{of_namespace}, model_name)",
+                "As vLLM names it.", all_value=".*"),
+    )  # fmt: skip
+
+
+_CHOSEN = 'namespace=~"$namespace", model_name=~"$model_name"'
+_GROUPS = f"label_values(vllm_watch_target_info{{{_CHOSEN}}}, group)"
+_TARGETS = f'label_values(vllm_watch_target_info{{{_CHOSEN}, group=~"$group"}}, target)'
+
+
+def _watchers() -> dashboard.QueryVariable:
+    # A watcher without targets has no namespace; its build_info is found where none is chosen.
+    any_of = '__name__=~"vllm_watch_target_info|vllm_watch_build_info"'
+    return several("instance", "Watcher", f"label_values({{{any_of}, {_CHOSEN}}}, instance)",
+                   "vllm-watch processes, as Prometheus names them.")  # fmt: skip
+
+
 def of_fleet() -> Sequence[Variable]:
-    """Groups, and their targets."""
+    """Watchers, groups, and their targets."""
     # Not `.*`, but all names: so the panels of a target that is gone are empty, and say so.
     return (
-        datasource(),
-        several("group", "Group", "label_values(vllm_watch_target_info, group)",
-                "What outlives a single server: a Deployment, a StatefulSet."),
-        several("target", "Target", 'label_values(vllm_watch_target_info{group=~"$group"}, target)',
-                "vLLM servers."),
+        datasource(), *_where(), _watchers(),
+        several("group", "Group", _GROUPS, "What outlives a single server: a Deployment, a StatefulSet."),
+        several("target", "Target", _TARGETS, "vLLM servers."),
     )  # fmt: skip
 
 
 def of_engine() -> Sequence[Variable]:
     """One target and its engines, the watcher that looks at it, and the GPUs that this watcher sees."""
     return (
-        datasource(),
-        several("group", "Group", "label_values(vllm_watch_target_info, group)",
-                "Narrows the list of targets."),
-        one("target", "Target", 'label_values(vllm_watch_target_info{group=~"$group"}, target)',
-            "One vLLM server."),
+        datasource(), *_where(),
+        several("group", "Group", _GROUPS, "Narrows the list of targets."),
+        one("target", "Target", _TARGETS, "One vLLM server."),
         one("instance", "Watcher", 'label_values(vllm_watch_target_info{target="$target"}, instance)',
             "The vllm-watch that looks at it."),
         several("engine", "Engine", f"label_values(vllm_watch_engine_state{{{_ONE}}}, engine)",
@@ -70,10 +89,10 @@ _ONE = 'instance="$instance", target="$target"'
 
 
 def of_gpus() -> Sequence[Variable]:
-    """Hosts and their GPUs."""
+    """Watchers, their hosts, and the GPUs there."""
     return (
-        datasource(),
-        several("host", "Host", "label_values(vllm_watch_gpu_info, host)",
+        datasource(), *_where(), _watchers(),
+        several("host", "Host", 'label_values(vllm_watch_gpu_info{instance=~"$instance"}, host)',
                 "Hosts on which a vllm-watch sees GPUs.", all_value=".*"),
         several("gpu", "GPU", 'label_values(vllm_watch_gpu_info{host=~"$host"}, index)',
                 "By index; MIG slices have one of their own.", all_value=".*"),
@@ -83,7 +102,5 @@ def of_gpus() -> Sequence[Variable]:
 def of_watchers() -> Sequence[Variable]:
     """The vllm-watch processes themselves."""
     return (
-        datasource(),
-        several("instance", "Watcher", "label_values(vllm_watch_build_info, instance)",
-                "vllm-watch processes.", all_value=".*"),
+        datasource(), *_where(), _watchers(),
     )  # fmt: skip

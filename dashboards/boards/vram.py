@@ -10,12 +10,13 @@ from .annotations import Annotation
 from .layout import Panel, Section, assembled
 from .limits import STALE_BYTES_MIN
 from .panels import ATTENTION_FROM_1, areas, band, lines, number, stairs
+from .promql import WATCHERS
 from .runbooks import runbook
 from .style import NOW, PER_SECOND, PLAIN, SOON, VERDICT_COLORS, WELL, Words, colored
 from .tables import Column, filled
 
 GPU = "{{host}} GPU {{index}}"
-CHOSEN = 'vllm_watch_gpu_info{host=~"$host", index=~"$gpu"}'
+CHOSEN = 'vllm_watch_gpu_info{instance=~"$instance", host=~"$host", index=~"$gpu"}'
 ON_GPU = f"* on (job, instance, gpu) group_left (host, index) {CHOSEN}"
 GPU_KINDS = "|".join(kind for kind in KINDS if STORIES[kind].of_gpus)
 
@@ -26,18 +27,18 @@ def _of(name: str, selector: str = "") -> str:
 
 def _glance() -> list[Panel]:
     return [
-        number("Held by nobody who needs it", f"sum({_of('memory_stale_bytes')})",
+        number("Stale VRAM", f"sum({_of('memory_stale_bytes')})",
                "Memory of processes that are judged stale: left behind, dead or forgotten. The next start of an engine fails "
                "on it; take it back with vllm-watch gpus --reclaim. " + runbook("reclaim.md"),
                units.BytesIEC, marks=((None, WELL), (STALE_BYTES_MIN, NOW)), nothing="not known", decimals=1),
-        number("Held by no process that can be seen", f"sum({_of('memory_unaccounted_bytes')})",
+        number("VRAM of no visible process", f"sum({_of('memory_unaccounted_bytes')})",
                "Some hundred MiB on each GPU are the driver's own; gigabytes are a process in another container or a context "
                "that leaked. " + runbook("detectors/stale_vram.md"), units.BytesIEC, nothing="not known", decimals=1),
-        number("Free", f"sum(({_of('memory_total_bytes')}) - ({_of('memory_used_bytes')}))",
+        number("Free VRAM", f"sum(({_of('memory_total_bytes')}) - ({_of('memory_used_bytes')}))",
                "What a new process could take, what the driver reserves included. vLLM takes most at its start and keeps it, "
                "so little is normal.", units.BytesIEC, decimals=1),
         number("GPUs", f"count({CHOSEN})", "GPUs that the watchers of these hosts see.", nothing="none"),
-        number("Incidents of GPUs", f'count(vllm_watch_incident_open{{kind=~"{GPU_KINDS}"}}) or 0 * count(vllm_watch_build_info)',
+        number("GPU incidents", f'count(vllm_watch_incident_open{{{WATCHERS}, kind=~"{GPU_KINDS}"}}) or 0 * count(vllm_watch_build_info{{{WATCHERS}}})',
                "Open incidents of stale memory or broken GPUs, on every host. " + runbook("detectors/gpu_fault.md"),
                marks=ATTENTION_FROM_1),
     ]  # fmt: skip
@@ -47,7 +48,7 @@ def _holders() -> Panel:
     labels = "host, index, gpu, pid, verdict, command, uid"
     share = f"(vllm_watch_gpu_holder_memory_bytes / on (job, instance, gpu) group_left () vllm_watch_gpu_memory_total_bytes) {ON_GPU}"
     return filled(
-        "Who holds it now",
+        "VRAM holders",
         [
             Column(title="Host", label="host"), Column(title="GPU", label="index", width=70),
             Column(title="Verdict", label="verdict", said=colored(VERDICT_COLORS), width=100),
@@ -65,17 +66,17 @@ def _holders() -> Panel:
 def _memory() -> list[Panel]:
     by = f"sum by (verdict) ({_of('holder_memory_bytes')})"
     return [
-        areas("Held, by verdict", [(by, "{{verdict}}")],
+        areas("VRAM held, by verdict", [(by, "{{verdict}}")],
               "Of all chosen GPUs together. Red that appears when an engine ends was left behind by it.",
               units.BytesIEC, VERDICT_COLORS),
-        lines("In use", [(f"({_of('memory_used_bytes')}) / on (job, instance, gpu) group_left () vllm_watch_gpu_memory_total_bytes", GPU)],
+        lines("VRAM usage", [(f"({_of('memory_used_bytes')}) / on (job, instance, gpu) group_left () vllm_watch_gpu_memory_total_bytes", GPU)],
               "Share of each GPU's memory. Full is normal for vLLM; a change is news.", units.PercentUnit, top=1),
-        lines("Stale", [(f"({_of('memory_stale_bytes')}) > 0", GPU)],
+        lines("Stale VRAM by GPU", [(f"({_of('memory_stale_bytes')}) > 0", GPU)],
               "On which GPU, and since when. " + runbook("detectors/stale_vram.md"), units.BytesIEC, nothing="nothing is stale"),
-        lines("Accounted to nobody", [(_of("memory_unaccounted_bytes"), GPU)],
+        lines("VRAM of no visible process, by GPU", [(_of("memory_unaccounted_bytes"), GPU)],
               "In use, and held by no listed process: it should stay at some hundred MiB.", units.BytesIEC,
               nothing="the driver hides what processes hold"),
-        lines("Reserved by the driver", [(_of("memory_reserved_bytes"), GPU)],
+        lines("VRAM reserved by the driver", [(_of("memory_reserved_bytes"), GPU)],
               "Not to be had by anybody; it grows when ECC or MIG is switched on.", units.BytesIEC),
     ]  # fmt: skip
 
@@ -88,26 +89,26 @@ def _well() -> list[Panel]:
     lost: Words = ((0, "there", PLAIN), (1, "lost from the bus", NOW))
     rows: Words = ((0, "none", PLAIN), (1, "at the next reset", SOON))
     return [
-        band("Is it there?", [(_of("lost"), GPU)],
+        band("GPU on the bus", [(_of("lost"), GPU)],
              "A GPU that fell off the bus: drain and reboot the host. " + runbook("detectors/gpu_fault.md"), lost),
         stairs("Xid errors", [(_of("xid_errors_total"), GPU + " Xid {{xid}}")],
                "What the driver reported since the watcher began; the incident says what to do for the code. "
                + runbook("detectors/gpu_fault.md"), units.Short, nothing="no Xid was reported"),
-        stairs("Memory errors that ECC could not correct", [(_of("ecc_uncorrected_errors_total"), GPU)],
+        stairs("Uncorrectable ECC errors", [(_of("ecc_uncorrected_errors_total"), GPU)],
                "Since the driver was loaded. One that grows is a GPU to replace. " + runbook("detectors/gpu_fault.md"),
                units.Short, nothing="no ECC"),
-        band("Rows that wait to be remapped", [(_of("remapped_rows_pending"), GPU)],
+        band("Pending row remaps", [(_of("remapped_rows_pending"), GPU)],
              "Bad memory that the next reset of the GPU puts aside.", rows),
-        lines("Clocks held down", [(f"max by (host, index, reason) ({throttled}) > 0", GPU + " {{reason}}")],
+        lines("Clock throttling", [(f"max by (host, index, reason) ({throttled}) > 0", GPU + " {{reason}}")],
               "A line while the driver lowers the clock for heat or power: steps are slower and no restart helps. "
               + runbook("detectors/throughput_collapse.md"), units.Short, top=1, nothing="no clock is held down"),
-        lines("Temperature", [(_of("temperature_celsius"), GPU)],
+        lines("GPU temperature", [(_of("temperature_celsius"), GPU)],
               "Of the core. Each model has its own limit, at which it lowers its clock.", units.Celsius),
-        lines("Power", [(_of("power_watts"), GPU)], "Drawn now. Low while an engine claims to be busy is a sign that it is not.", units.Watt),
-        lines("Busy", [(_of("utilization_ratio"), GPU)],
+        lines("GPU power", [(_of("power_watts"), GPU)], "Drawn now. Low while an engine claims to be busy is a sign that it is not.", units.Watt),
+        lines("GPU utilization", [(_of("utilization_ratio"), GPU)],
               "Share of time in which any kernel ran; it says nothing about how much of the GPU it filled.",
               units.PercentUnit, top=1),
-        lines("Xid errors, how fast", [(f"sum by (host, index) (rate(vllm_watch_gpu_xid_errors_total[$__rate_interval]) {ON_GPU})", GPU)],
+        lines("Xid error rate", [(f"sum by (host, index) (rate(vllm_watch_gpu_xid_errors_total[$__rate_interval]) {ON_GPU})", GPU)],
               "A storm of one code is one problem.", PER_SECOND, nothing="no Xid was reported"),
     ]  # fmt: skip
 
@@ -116,7 +117,7 @@ def board() -> dashboard.Dashboard:
     """The whole dashboard."""
     happened = [
         Annotation(
-            "Stale memory, broken GPUs", NOW, f'vllm_watch_incident_open{{kind=~"{GPU_KINDS}"}}',
+            "Stale memory, broken GPUs", NOW, f'vllm_watch_incident_open{{{WATCHERS}, kind=~"{GPU_KINDS}"}}',
             "{{kind}}: {{cause}}", "seen with {{target}}",
         ),
     ]  # fmt: skip
@@ -128,7 +129,7 @@ def board() -> dashboard.Dashboard:
             Section("", _glance(), 4, (6, 6, 5, 3, 4)),
             Section("", [_holders()], 9, (24,)),
             Section("Over time", _memory(), 8, (12, 12, 8, 8, 8)),
-            Section("Is the GPU itself well?", _well(), 7),
+            Section("GPU health", _well(), 7),
         ),
         happened,
     )

@@ -30,25 +30,25 @@ def _age(name: str, selector: str = WATCHERS) -> str:
 def _glance() -> list[Panel]:
     looked = f"({_age('target_last_observation')}) / on (job, instance, target) vllm_watch_target_interval_seconds{{{WATCHERS}}}"
     return [
-        word("Does it answer?", [(f"min(up{{{WATCHERS}}} {_KNOWN})", "")],
+        word("Watchers up", [(f"min(up{{{WATCHERS}}} {_KNOWN})", "")],
              "Prometheus' own word on the last scrape of each watcher. While one is away nothing that it watches can raise an "
              "alert. " + runbook("alerts.md#vllmwatchabsent"), UP, nothing="No watcher was ever seen"),
         number("Targets", f"sum(vllm_watch_targets{{{WATCHERS}}})", "Targets that are watched, by all watchers together."),
-        number("Longest without a look, in intervals", f"max({looked})",
+        number("Longest without a scrape, in intervals", f"max({looked})",
                f"From {limits.BLIND_INTERVALS} on a target is not watched: the watcher hangs, fails or has no CPU. "
                + runbook("alerts.md#vllmwatchblind"),
                marks=((None, WELL), (limits.BLIND_INTERVALS, NOW)), decimals=1),
-        number("Latest look", f"max(vllm_watch_target_lateness_seconds{{{WATCHERS}}})",
+        number("Scrape lateness", f"max(vllm_watch_target_lateness_seconds{{{WATCHERS}}})",
                f"How much later than planned it began. From {limits.LATE_LOOK_SECONDS:g} s on incidents say that the watcher was delayed.",
                units.Seconds, marks=((None, WELL), (limits.LATE_LOOK_SECONDS, SOON)), decimals=1),
-        number("Detectors that are blind", f"sum(vllm_watch_detector_blind{{{WATCHERS}}})",
+        number("Blind detectors", f"sum(vllm_watch_detector_blind{{{WATCHERS}}})",
                "Detectors that find nothing on a target for lack of a signal; which, and how to fix it, below. "
                + runbook("alerts.md#vllmwatchdetectorblind"), marks=ATTENTION_FROM_1),
-        number("Since the state was last kept", f"max({_age('store_last_success')})",
+        number("Age of the saved state", f"max({_age('store_last_success')})",
                f"Kept once a minute; from {limits.STATE_NOT_KEPT_SECONDS} s on a restart of the watcher forgets. "
                + runbook("alerts.md#vllmwatchstatenotkept"), units.Seconds,
                marks=((None, WELL), (limits.STATE_NOT_KEPT_SECONDS, NOW)), nothing="no state folder", absent=OFF),
-        number("The journal of restarts", f"min(vllm_watch_restart_journal_ok{{{WATCHERS}}})",
+        number("Restart journal", f"min(vllm_watch_restart_journal_ok{{{WATCHERS}}})",
                "What cannot be written down is not done. " + runbook("restart-safety.md"),
                said=((1, "Can be written", WELL), (0, "Cannot", NOW)), nothing="Restarts are off", absent=OFF),
     ]  # fmt: skip
@@ -85,7 +85,7 @@ def _blind() -> Panel:
         )
 
     return filled(
-        "What cannot be found, and where",
+        "Blind detectors by target",
         [
             Column(title="Target", label="target", links=[links.to_engine()]),
             Column(title="Detector", label="detector"),
@@ -103,24 +103,24 @@ def _sources() -> list[Panel]:
     gpus = _age("source_last_success", f'{WATCHERS}, source="nvml"')
     identity = _age("source_last_success", f'{WATCHERS}, source=~"version|models"')
     return [
-        lines("Since the last look at a target", [(f"max by (instance) ({_age('target_last_observation')})", "{{instance}}")],
+        lines("Age of the last scrape", [(f"max by (instance) ({_age('target_last_observation')})", "{{instance}}")],
               "The oldest, whatever the look brought: a server that is away is looked at all the same. "
               + runbook("alerts.md#vllmwatchblind"), units.Seconds),
-        lines("Since the last good answer: GPUs", [(gpus, "{{instance}}")],
+        lines("Age of the last GPU reading", [(gpus, "{{instance}}")],
               f"From {limits.GPUS_STALE_SECONDS} s on a driver hangs. " + runbook("alerts.md#vllmwatchsourcestale"), units.Seconds,
               marks=((None, PLAIN), (limits.GPUS_STALE_SECONDS, NOW)), nothing="no GPUs, or no driver"),
-        lines("Since the last good answer: version and models", [(f"max by (source) ({identity} {UP_TARGETS})", "{{source}}")],
+        lines("Age of version and models", [(f"max by (source) ({identity} {UP_TARGETS})", "{{source}}")],
               f"Of servers that answer. Asked every ten minutes; {limits.IDENTITY_STALE_SECONDS} s are two in a row that failed. "
               + runbook("alerts.md#vllmwatchsourcestale"), units.Seconds,
               marks=((None, PLAIN), (limits.IDENTITY_STALE_SECONDS, SOON))),
-        lines("Calls", [(f"sum by (source) (rate(vllm_watch_source_calls_total{{{WATCHERS}}}[$__rate_interval]))", "{{source}}")],
+        lines("Source calls", [(f"sum by (source) (rate(vllm_watch_source_calls_total{{{WATCHERS}}}[$__rate_interval]))", "{{source}}")],
               "What is asked, per second: targets by their intervals. A line that sinks is a watcher that cannot keep up.",
               PER_SECOND),
-        lines("Calls that failed",
+        lines("Failed source calls",
               [(f"sum by (source, reason) (rate(vllm_watch_source_errors_total{{{WATCHERS}}}[$__rate_interval]))", "{{source}}: {{reason}}")],
               "By how they failed. Of a server that is away this is news of the server, not of the watcher.", PER_SECOND,
               nothing="no call has failed"),
-        lines("How long a call takes", [(f"max by (source) (vllm_watch_source_duration_seconds{{{WATCHERS}}})", "{{source}}")],
+        lines("Source call duration", [(f"max by (source) (vllm_watch_source_duration_seconds{{{WATCHERS}}})", "{{source}}")],
               "The slowest of all targets, whatever it brought.", units.Seconds),
     ]  # fmt: skip
 
@@ -132,15 +132,15 @@ def _inside() -> list[Panel]:
         for n, status in enumerate(GPU_STATUSES)
     )
     return [
-        lines("Lateness of looks", [(worst(late, FEW, by="job, instance, target"), "{{target}}")],
+        lines("Scrape lateness by target", [(worst(late, FEW, by="job, instance, target"), "{{target}}")],
               f"The {FEW} latest targets: the watcher's own delay, for lack of CPU.", units.Seconds,
               marks=((None, PLAIN), (limits.LATE_LOOK_SECONDS, SOON))),
-        band("How the last reading of the GPUs ended", [(f"max by (instance) ({gpus})", "{{instance}}")],
+        band("GPU reading status", [(f"max by (instance) ({gpus})", "{{instance}}")],
              "no_driver is a machine without GPUs. hung is a driver that did not answer in time. " + runbook("gpu.md"), READINGS),
-        stairs("The state folder failed", [(f"sum by (instance, reason) (vllm_watch_store_errors_total{{{WATCHERS}}})", "{{instance}}: {{reason}}")],
+        stairs("State folder errors", [(f"sum by (instance, reason) (vllm_watch_store_errors_total{{{WATCHERS}}})", "{{instance}}: {{reason}}")],
                "Since the watcher began, by how: a full disk, rights, a second vllm-watch in the folder. " + runbook("state.md"),
                units.Short, nothing="it never failed, or there is none"),
-        lines("Families of vLLM that are not known", [(f"max by (instance) (vllm_watch_target_unknown_families{{{WATCHERS}}})", "{{instance}}")],
+        lines("Unknown vLLM metric families", [(f"max by (instance) (vllm_watch_target_unknown_families{{{WATCHERS}}})", "{{instance}}")],
               "Of the target with most: a vLLM that is newer than this watcher. Nothing is wrong, and an update may see more.",
               units.Short),
     ]  # fmt: skip

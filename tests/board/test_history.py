@@ -1,17 +1,26 @@
 """A chart's past is bounded, whatever pace its points come at."""
 
+import math
+
 from tests.export.small_board import T
-from vllm_watch.board.history import CHARTED, POINTS, History
+from vllm_watch.board.history import CHARTED, POINTS, SPANS, History, Ring
 from vllm_watch.signals.records import EngineSignals, Quantiles
 
 
-def charted(**values: float) -> EngineSignals:
-    return EngineSignals(engine="0", **values)
+def charted(**values: float) -> list[float]:
+    return values_of(EngineSignals(engine="0", **values))
+
+
+def values_of(signals: EngineSignals) -> list[float]:
+    history = History()
+    history.push(T, signals)
+    _, series = history.ring(SPANS[0]).series(T)
+    return [math.nan if value is None else value for (value,) in series.values()]
 
 
 def test_history_keeps_the_last_ten_minutes_at_any_pace():
     """One look per second leaves a point per 5 s; the oldest goes as the newest comes."""
-    history = History(600.0)
+    history = Ring(600.0, mean=False)
     for second in range(5000):
         history.push(T + second, charted(requests_running=second))
     times, series = history.series(T + 4999)
@@ -24,7 +33,7 @@ def test_history_keeps_the_last_ten_minutes_at_any_pace():
 
 def test_history_of_a_slow_target_has_fewer_points_and_none_too_old():
     """At one look per minute ten minutes are eleven points, not a hundred and twenty."""
-    history = History(600.0)
+    history = Ring(600.0, mean=False)
     for minute in range(60):
         history.push(T + 60 * minute, charted())
     times, _ = history.series(T + 60 * 59)
@@ -33,7 +42,7 @@ def test_history_of_a_slow_target_has_fewer_points_and_none_too_old():
 
 def test_history_tells_unknown_from_zero():
     """What was not known, or cannot be drawn, is None."""
-    history = History(600.0)
+    history = Ring(600.0, mean=False)
     history.push(T, charted(requests_running=0.0, requests_waiting=float("inf")))
     _, series = history.series(T)
     assert series == {name: [None] for name in CHARTED} | {"requests_running": [0.0]}
@@ -41,18 +50,53 @@ def test_history_tells_unknown_from_zero():
 
 def test_history_charts_what_the_page_draws():
     """Each column is the signal that it is named for."""
-    history = History(600.0)
-    history.push(T, EngineSignals(
+    history = Ring(600.0, mean=False)
+    history.push(T, values_of(EngineSignals(
         engine="0", generation_tokens_per_second=1, requests_running=2, requests_waiting=3, kv_cache_usage_ratio=0.5,
         time_to_first_token_seconds=Quantiles(p95=4), inter_token_latency_seconds=Quantiles(p95=5), step_time_seconds=6,
-    ))  # fmt: skip
+    )))  # fmt: skip
     _, series = history.series(T)
     assert [column[0] for column in series.values()] == [1, 2, 3, 0.5, 4, 5, 6]
 
 
 def test_history_begins_anew_when_the_clock_steps_back():
     """Points from a future that did not come would hide the present."""
-    history = History(600.0)
+    history = Ring(600.0, mean=False)
     history.push(T, charted())
     history.push(T - 3600, charted())
     assert history.series(T - 3600)[0] == [T - 3600]
+
+
+def test_of_a_long_span_points_are_means_of_what_is_known():
+    """A peak between two points is not lost, and what was not known does not count."""
+    ring = Ring(21600.0, mean=True)
+    begin = T - T % 180
+    for second, running in (
+        (0, 2.0),
+        (60, None),
+        (120, 10.0),
+        (180, None),
+        (240, 7.0),
+        (300, None),
+    ):
+        ring.push(
+            begin + second, charted(**({} if running is None else {"requests_running": running}))
+        )
+    times, series = ring.series(begin + 300)
+    assert (times, series["requests_running"]) == ([begin + 120, begin + 300], [6.0, 7.0])
+
+
+def test_each_span_has_its_own_points():
+    """Six hours at a look each five seconds: what was asked for, in as many points, and what was frozen stays."""
+    history = History()
+    for look in range(6 * 3600 // 5):
+        history.push(T + 5 * look, EngineSignals(engine="0", requests_running=float(look)))
+    last_t = T + 6 * 3600 - 5
+    frozen = history.ring(3600).frozen()
+    before = frozen.series(last_t)
+    history.push(last_t + 5, EngineSignals(engine="0"))
+    for asked, seconds in ((60, 600), (600, 600), (601, 3600), (21600, 21600), (1e9, 21600)):
+        times, _ = history.ring(asked).series(last_t + 5)
+        assert len(times) == POINTS
+        assert seconds * 0.98 < times[-1] - times[0] <= seconds
+    assert frozen.series(last_t) == before

@@ -1,4 +1,4 @@
-"""A real Prometheus on a loopback port that scrapes one address every second."""
+"""A real Prometheus on a loopback port that scrapes addresses every second."""
 
 import json
 import socket
@@ -15,7 +15,7 @@ from typing import Any, Self
 READY_SECONDS_MAX = 20.0
 CONFIG = """\
 global: {scrape_interval: 1s}
-scrape_configs: [{job_name: vllm-watch, static_configs: [{targets: ["%s"]}]}]
+scrape_configs: [{job_name: vllm-watch, static_configs: [{targets: %s}]}]
 """
 
 
@@ -42,9 +42,9 @@ def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float) -> None
 class Prometheus:
     """Its data live in `folder`."""
 
-    def __init__(self, folder: Path, target: str) -> None:
+    def __init__(self, folder: Path, *targets: str) -> None:
         self._config = folder / "prometheus.yaml"
-        self._config.write_text(CONFIG % target)
+        self._config.write_text(CONFIG % json.dumps(targets))
         self._folder = folder
         self._url = f"http://127.0.0.1:{free_port()}"
 

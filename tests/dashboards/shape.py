@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import promql_parser as promql
 
-from tests.promql import FOREIGN, LABELS, SCRAPE_LABELS
+from tests.promql import FOREIGN, LABELS, SCRAPE_LABELS, names
 
 COUNT, ANY, SECONDS, TIME, RATIO = "count", "any", "seconds", "unix time", "ratio"
 MILLISECONDS = "unix milliseconds"
@@ -54,11 +54,12 @@ def _of(node: promql.Expr) -> Shape:
 
 
 def _selector(node: promql.VectorSelector) -> Shape:
-    own = LABELS[node.name] if node.name in LABELS else FOREIGN[node.name]
-    if node.name == START:
+    name, *others = names(node)
+    own = set().union(*((LABELS | FOREIGN)[each] for each in (name, *others)))
+    if name == START:
         unit = TIME
     else:
-        unit = next((unit for end, unit in ENDINGS.items() if node.name.endswith(end)), COUNT)
+        unit = next((unit for end, unit in ENDINGS.items() if name.endswith(end)), COUNT)
     return Shape(unit, frozenset(own | SCRAPE_LABELS))
 
 

@@ -134,7 +134,7 @@ def configuration(folder: Path, port: int, live: Live, hook: str) -> Path:
         mode, more = RESTARTS.get(name, ("off", {}))
         canary = {"enabled": name == "wedged", "interval_seconds": 10, "timeout_seconds": 2}
         targets.append({
-            "name": name, "url": server.url, "group": server.vllm.group, "canary": canary,
+            "name": name, "url": server.url, "group": server.vllm.group, "namespace": "prod", "canary": canary,
             "restart": {"mode": mode, **(AUTO | more if mode != "off" else {})},
         })  # fmt: skip
     token = folder / "token"

@@ -39,7 +39,7 @@ UNITS = {
 
 
 def filled(expr: str) -> str:
-    names = ("target", "group", "instance", "engine", "host", "gpu")
+    names = ("target", "group", "instance", "engine", "host", "gpu", "namespace", "model_name")
     return grafana.fill(expr, interval_s=15, range_s=3600, **dict.fromkeys(names, ".*"))
 
 
@@ -117,7 +117,9 @@ def test_variables_are_there_and_used(dashboard: dict[str, Any]) -> None:
     shown = json.dumps([dashboard["panels"], dashboard["annotations"]])
     used = set(re.findall(r"\$\{?(\w+)", shown))
     grafanas = {name for name in used if name.startswith("__")}
-    assert set(own) - used <= {"group"}, "groups only narrow the list of targets"
+    narrowing = {"group", "namespace", "model_name"}
+    assert set(own) - used <= narrowing, "they only narrow the list of targets or watchers"
+    assert {"namespace", "model_name", "instance"} <= set(own)
     assert used - grafanas <= set(own)
     assert grafanas <= {"__rate_interval", "__range", "__data", "__field", "__url_time_range"}
 

@@ -12,7 +12,7 @@ from tests.dashboards import grafana
 
 BOARDS = {file.name: grafana.load(file) for file in grafana.FILES}
 WATCHER = {"job": "vllm-watch", "instance": "w:9470"}
-FILLED = {"target": "(a|b)", "instance": "w:9470", "engine": ".*", "gpu": ".*", "host": ".*", "group": "(g)"}  # fmt: skip
+FILLED = {"target": "(a|b)", "instance": "w:9470", "engine": ".*", "gpu": ".*", "host": ".*", "group": "(g)", "namespace": ".*", "model_name": ".*"}  # fmt: skip
 AT_S = 600
 
 Said = Mapping[str, str]  # a series → its values, as promtool writes them
@@ -118,7 +118,7 @@ def test_who_has_it_names_the_group_and_what_is_of_none(tmp_path: Path) -> None:
         {"labels": own, "value": 3},
         {"labels": host, "value": 3},
     ]
-    answered(tmp_path, query("overview.json", "Who has it"), said, expected)
+    answered(tmp_path, query("overview.json", "Open incidents"), said, expected)
 
 
 def test_one_trouble_of_many_is_one_row(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_one_trouble_of_many_is_one_row(tmp_path: Path) -> None:
     said = seen("a") | seen("b") | ill("a", "ticket") | ill("b", "page")
     row = '{kind="engine_down", cause="crash"}'
     for number, value in enumerate((3, 2, AT_S - 480, 0)):
-        answered(tmp_path, query("overview.json", "What is wrong", number), said, [{"labels": row, "value": value}])  # fmt: skip
+        answered(tmp_path, query("overview.json", "Incidents by cause", number), said, [{"labels": row, "value": value}])  # fmt: skip
 
 
 def test_verdict_of_one_engine(tmp_path: Path) -> None:

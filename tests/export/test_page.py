@@ -115,7 +115,7 @@ async def test_charts_show_the_last_ten_minutes_and_the_value_under_the_pointer(
     await tab.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 20)
     await expect(charts.first.locator(".chart-note")).to_contain_text("at ")
     at = await charts.first.locator(".chart-note").inner_text()
-    times, series = board.targets["llama-70b-a"].history["0"].series(time.time())
+    times, series = board.targets["llama-70b-a"].history["0"].ring(600).series(time.time())
     (pointed,) = [
         i for i, t in enumerate(times) if time.strftime("at %H:%M:%S", time.localtime(t)) == at
     ]

@@ -128,6 +128,11 @@ async def test_status_and_history():
             status, text, _ = await ask("GET", f"{url}/api/v1/history", params=params)
             assert status == 404
             assert json.loads(text).keys() == {"error", "remedy"}
+        for seconds, expected in (("3600", 200), ("0", 400), ("21601", 400), ("x", 400)):
+            params = {"target": "chat", "seconds": seconds}
+            assert (await ask("GET", f"{url}/api/v1/history", params=params))[0] == expected
+        params = {"incident": "nobody"}
+        assert (await ask("GET", f"{url}/api/v1/history", params=params))[0] == 404
 
 
 async def test_incidents():

@@ -41,7 +41,7 @@ def test_fields_are_those_of_the_records():
     }
     assert chat["restart"] is None  # off
     assert chat["signals"].keys() == names(TargetSignals) - {"detectors", "advice"}
-    assert chat["signals"]["engines"]["0"].keys() == names(EngineSignals)
+    assert chat["signals"]["engines"]["0"].keys() == names(EngineSignals) - {"totals"}
     assert status["gpus"].keys() == names(GpuReading)
     assert status["gpus"]["gpus"][0].keys() == names(GpuSample) | {
         "xid_errors_total",
@@ -184,6 +184,47 @@ def test_history_of_one_engine_or_of_all():
     assert json.loads(status.history("chat", None) or "") == found
     assert status.history("chat", "1") is None
     assert status.history("nobody", None) is None
+
+
+def test_history_over_a_longer_time():
+    """As many points, further apart."""
+    board = small_board()
+    for look in range(1, 361):
+        board.publish(replace(SERVING, t=T + 10 * look))
+    status = Status(board)
+    reach = {}
+    for seconds in (600.0, 3600.0):
+        found = json.loads(status.history("chat", "0", seconds) or "")
+        times = found["engines"]["0"]["t"]
+        reach[found["seconds"]] = times[-1] - times[0]
+    assert reach[600.0] <= 600
+    assert 3500 < reach[3600.0] <= 3600
+
+
+def test_an_incident_keeps_its_charts_as_they_stood_when_it_ended():
+    """Those of its engine; of what is open they go on; of what nobody charted, or that is long past, there are none."""
+    board = small_board()
+    status = Status(board)
+
+    def charts(name):
+        return json.loads(status.incident_history(name) or "null")
+
+    board.tell(made(told(id="a", engine="0"), told(id="b", engine="7")))
+    board.publish(replace(SERVING, t=T + 5))
+    assert charts("a")["engines"]["0"]["t"] == [T, T + 5]
+    board.tell(
+        made(
+            told("resolved", t=T + 30, id="a", engine="0"),
+            told("resolved", t=T + 30, id="b", engine="7"),
+        )
+    )
+    before = charts("a")
+    board.publish(replace(SERVING, t=T + 60))
+    board.remove_target("chat")
+    assert charts("a") == before
+    assert (before["t"], before["seconds"], list(before["engines"])) == (T + 30, 600.0, ["0"])
+    assert charts("b")["engines"] == {}
+    assert charts("nobody") is None
 
 
 def test_same_gpu_reading_says_the_counts_of_the_board():

@@ -43,8 +43,13 @@ from vllm_watch.samples.target import Target
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.records import Quantiles, TargetSignals
 from vllm_watch.signals.state import STATES
+from vllm_watch.signals.totals import BOUNDS, EngineTotals
 from vllm_watch.story.kinds import KINDS
 
+TOTALS = EngineTotals(
+    prompt_tokens=1.0, generation_tokens=2.0, preemptions=0.0, requests_finished={"stop": 3.0},
+    **{name: (9.0, 0.5, *[2.0] * len(bounds)) for name, bounds in BOUNDS.items()},
+)  # fmt: skip
 ENGINE_LABELS = r'target="chat",engine="0",model_name="say \"hi\" \\ twice"'
 
 
@@ -60,8 +65,8 @@ def test_whole_text():
         "vllm_watch_signal_window_seconds 60.0",
         "vllm_watch_targets 2",
         *one_hot("vllm_watch_gpu_reading_status", "", "status", ("ok", "no_driver", "hung", "error"), "ok"),
-        'vllm_watch_target_info{target="chat",url="http://10.0.0.1:8000",group="deployment/chat",namespace="",pod="chat-0",node=""} 1',
-        'vllm_watch_target_info{target="gone",url="http://10.0.0.2:8000",group="",namespace="",pod="",node=""} 1',
+        'vllm_watch_target_info{target="chat",url="http://10.0.0.1:8000",group="deployment/chat",namespace="",pod="chat-0",node="",address="10.0.0.1:8000",model_name="say \\"hi\\" \\\\ twice"} 1',
+        'vllm_watch_target_info{target="gone",url="http://10.0.0.2:8000",group="",namespace="",pod="",node="",address="10.0.0.2:8000",model_name=""} 1',
         'vllm_watch_target_up{target="chat"} 1',
         'vllm_watch_target_up{target="gone"} 0',
         *one_hot("vllm_watch_target_scrape_outcome", 'target="chat",', "outcome", OUTCOMES, "ok"),
@@ -108,6 +113,22 @@ def test_whole_text():
     ]  # fmt: skip
 
 
+def test_totals_of_an_engine():
+    """Counters, and histograms with buckets, sum and count; of those that there are."""
+    board = small_board()
+    board.publish(replace(SERVING, engines={"0": replace(ENGINE, totals=TOTALS)}))
+    engine, itl = f"{{{ENGINE_LABELS}", "vllm_watch_engine_itl_seconds"
+    told = [
+        line for line in samples_of(board) if "_itl_" in line or "requests_finished_total" in line
+    ]
+    assert told == [
+        f'vllm_watch_engine_requests_finished_total{engine},reason="stop"}} 3.0',
+        *(f'{itl}_bucket{engine},le="{bound}"}} {count}' for bound, count in zip((*BOUNDS["inter_token_latency"], "+Inf"), [*[2.0] * 12, 9.0], strict=True)),
+        f"{itl}_sum{engine}}} 0.5",
+        f"{itl}_count{engine}}} 9.0",
+    ]  # fmt: skip
+
+
 def full_board() -> Board:
     """Every story of the demo: multi-engine, down, lost GPU, names that look like markup."""
     board = Board()
@@ -135,6 +156,10 @@ def test_promtool_finds_nothing_to_say():
 def test_text_and_openmetrics_say_the_same():
     """Both parsers of prometheus_client accept their format, and find the same values."""
     board = full_board()
+    entry = board.targets["llama-70b-a"]
+    assert entry.signals is not None
+    engines = {name: replace(each, totals=TOTALS) for name, each in entry.signals.engines.items()}
+    board.publish(replace(entry.signals, engines=engines))
     text = {
         (s.name, *sorted(s.labels.items())): s.value
         for f in parse_text(text_of(board))
@@ -146,7 +171,7 @@ def test_text_and_openmetrics_say_the_same():
     }
     assert text == openmetrics
     assert len(text) > 500
-    assert {f.type for f in families} == {"gauge", "counter", "summary", "info"}
+    assert {f.type for f in families} == {"gauge", "counter", "summary", "histogram", "info"}
 
 
 def ended(state: str) -> AttemptShown:
@@ -165,7 +190,7 @@ def test_every_family_of_the_table_can_be_shown():
     engine = replace(
         entry.signals.engines["0"], kv_cache_time_to_full_seconds=60.0, spec_acceptance_ratio=0.7,
         goodput_requests_per_second=2.0, prefix_cache_hit_ratio=0.5, throughput_ratio=0.9,
-        cpu_wait_ratio=0.1,
+        cpu_wait_ratio=0.1, totals=TOTALS,
     )  # fmt: skip
     board.publish(replace(entry.signals, engines={"0": engine}), late_seconds=0.01)
     gpu = replace(

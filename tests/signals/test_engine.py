@@ -325,3 +325,18 @@ def test_a_cache_that_says_it_is_overfull_has_no_room_and_no_debt():
     config = {"num_gpu_blocks": "100", "block_size": "16"}
     signals = follow(*(sample(kv_cache_usage=u, cache_config_info=config) for u in (0.9, 1.2)))
     assert (signals.kv_cache_free_tokens, signals.kv_cache_time_to_full_seconds) == (0.0, 0.0)
+
+
+def test_totals_begin_again_with_another_model_and_can_be_left_out():
+    """Its series are others; where nobody wants them nothing is counted."""
+
+    def told(**settings):
+        tracker = EngineTracker(60.0, SLO, **settings)
+        looks = (("a", 10.0), ("a", 30.0), ("b", 50.0), ("b", 51.0))
+        return [
+            tracker.update(float(at_s), 1000.0 + at_s, sample(model_name=name, generation_tokens=count), ServerSample(), 1).totals.generation_tokens
+            for at_s, (name, count) in enumerate(looks)
+        ]  # fmt: skip
+
+    assert told() == [0, 20, 0, 1]
+    assert told(totals=False) == [None] * 4

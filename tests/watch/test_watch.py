@@ -9,6 +9,7 @@ from vllm_watch.detectors.base import Verdict
 from vllm_watch.incidents.own_restart import RestartNews
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
+from vllm_watch.settings.stages import SignalsSettings
 from vllm_watch.watch.watch import ENGINES_MAX, Watch
 
 UNKNOWN_SERVER = ServerSample()
@@ -339,3 +340,18 @@ def test_a_crash_is_told_from_end_to_end():
         (105, "resolved", "crash", "restarted"),
     ]
     assert watch.failures == {}
+
+
+def test_what_was_counted_stays_while_a_target_is_silent_and_grows_when_it_is_back():
+    """Across a restart that was not seen, too; left out where the configuration says so."""
+    looks = (seen(0.0, 100.0), seen(5.0, 150.0), silent(10.0), seen(15.0, 20.0))
+
+    def totals(settings):
+        watch, found = Watch("x", settings), []
+        for look in looks:
+            watch.observe(look)
+            found.append(watch.signals.engines["0"].totals.generation_tokens)
+        return found
+
+    assert totals(SignalsSettings()) == [0, 50, 50, 70]
+    assert totals(SignalsSettings(totals=False)) == [None] * 4

@@ -6,10 +6,11 @@ view at once. Everything runs in one event loop; nothing here waits or locks.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from types import MappingProxyType
 
 from vllm_watch.board.health import NotifierHealth, SourceHealth, StoreHealth, WebHealth
-from vllm_watch.board.history import History
+from vllm_watch.board.history import SPANS, Charts, History, ring_seconds
 from vllm_watch.board.incidents import Incidents, TargetIncidents
 from vllm_watch.board.looked import Looked
 from vllm_watch.board.restarts import RestartCounts, RestartPlan, RestartState
@@ -18,9 +19,16 @@ from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.incidents.own_restart import NO_RESTART, RestartNews
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.observation import Call
+from vllm_watch.samples.record import changed
 from vllm_watch.samples.target import WATCHER, Target, host_target
 from vllm_watch.signals.holders.records import GpuHolders
 from vllm_watch.signals.records import TargetSignals
+
+BEFORE_SECONDS = 120.0
+"""So much of a chart lies before the incident: what was usual, and what led to it."""
+
+FROZEN_ENGINES_MAX = 4
+"""Engines whose charts are kept of an incident of a whole server, 4.3 KB each."""
 
 
 @dataclass(slots=True)
@@ -44,15 +52,11 @@ class TargetEntry:
 class Board:
     """The last result of every target and of the host's GPUs.
 
-    `window_seconds` is what rates and quantiles are over (shown, not used); `history_seconds` is
-    how far back the charts go.
+    `window_seconds` is what rates and quantiles are over (shown, not used).
     """
 
-    def __init__(
-        self, window_seconds: float = 60.0, history_seconds: float = 600.0, host: str = "localhost"
-    ) -> None:
+    def __init__(self, window_seconds: float = 60.0, host: str = "localhost") -> None:
         self.window_seconds = window_seconds
-        self.history_seconds = history_seconds
         self.gpus: GpuReading | None = None
         self.holders: dict[str, GpuHolders] = {}  # by UUID, of the last reading, judged
         self.host_sources: dict[str, SourceHealth] = {}
@@ -95,6 +99,7 @@ class Board:
             return []
         last_t = entry.signals.t if entry.signals else None
         ended = self.incidents.end(entry.incidents, last_t, "target_gone")
+        self._freeze(entry, ended)
         for event in ended:
             self.listeners.mark(incident=event.incident.id)
         self.listeners.mark(gone=name)
@@ -144,7 +149,7 @@ class Board:
         for engine, now in signals.engines.items():
             history = entry.history.get(engine)
             if history is None:
-                history = entry.history[engine] = History(self.history_seconds)
+                history = entry.history[engine] = History()
             history.push(signals.t, now)
 
     def tell(self, events: Iterable[IncidentEvent]) -> None:
@@ -155,10 +160,27 @@ class Board:
             if entry is None:
                 continue
             self.incidents.take(entry.incidents, event)
+            self._freeze(entry, [event])
             entry.revision += 1
             if incident.target in self._targets:
                 self.listeners.mark(changed=incident.target)
             self.listeners.mark(incident=incident.id, urgent=True)
+
+    def _freeze(self, entry: TargetEntry, events: Iterable[IncidentEvent]) -> None:
+        """Let what ended keep its charts: the engine's own, or those of its server's first engines."""
+        for incident in (event.incident for event in events if not event.incident.open):
+            charts = _charts(entry, incident)
+            first = islice(charts.engines.items(), FROZEN_ENGINES_MAX)
+            frozen = {name: ring.frozen() for name, ring in first}
+            self.incidents.keep_charts(incident.id, changed(charts, engines=frozen))
+
+    def charts_of(self, incident: Incident) -> Charts:
+        """Of one that is open its engines' charts now, of one that ended those of then, if they were kept."""
+        entry = self.entry(incident.target)
+        if incident.open and entry is not None:
+            return _charts(entry, incident)
+        kept = self.incidents.charts_of(incident.id)
+        return kept or Charts(incident.resolved_t or incident.updated_t, SPANS[0], {})
 
     def entry(self, name: str) -> TargetEntry | None:
         """Of a target, of the watcher itself, or of this host; None where there is no such thing."""
@@ -240,3 +262,12 @@ class Board:
     def unlisten(self, updates: Updates) -> None:
         """Stop listening."""
         self.listeners.remove(updates)
+
+
+def _charts(entry: TargetEntry, incident: Incident) -> Charts:
+    """Of the engines that it is of, from before it began to its end, or to the last look."""
+    last_t = entry.signals.t if entry.signals else incident.updated_t
+    t = last_t if incident.resolved_t is None else incident.resolved_t
+    seconds = ring_seconds(t - incident.began_t + BEFORE_SECONDS)
+    own = {name: each for name, each in entry.history.items() if incident.engine in (None, name)}
+    return Charts(t, seconds, {name: each.ring(seconds) for name, each in own.items()})

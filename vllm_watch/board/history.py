@@ -1,13 +1,15 @@
-"""The last minutes of one engine's charted signals, small enough to keep for a thousand engines.
+"""The last hours of one engine's charted signals, small enough to keep for a thousand engines.
 
-It exists so that the page has charts at once, without a Prometheus. Seven signals of 120 points as
-32-bit floats and their times take 4.3 KB; anything longer belongs in a Prometheus.
+It exists so that the page has charts at once, without a Prometheus. Each of SPANS has POINTS points of seven signals
+as 32-bit floats with their times: 4.3 KB, 13 KB for an engine. Anything longer belongs in a Prometheus.
 """
 
+import copy
 import math
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
+from vllm_watch.samples.record import short_record
 from vllm_watch.signals.records import EngineSignals
 
 CHARTED: Mapping[str, Callable[[EngineSignals], float | None]] = {
@@ -19,49 +21,106 @@ CHARTED: Mapping[str, Callable[[EngineSignals], float | None]] = {
     "inter_token_latency_p95_seconds": lambda e: e.inter_token_latency_seconds.p95,
     "step_time_seconds": lambda e: e.step_time_seconds,
 }
+SPANS = (600.0, 3600.0, 21600.0)
 POINTS = 120  # a chart of 10 minutes has a point per 5 s: finer than its pixels on a phone
 _UNKNOWN = math.nan
 
+Series = tuple[list[float], dict[str, list[float | None]]]
+
+
+@short_record
+class Charts:
+    """Charts of some engines that go on no more: those of the `seconds` before Unix time `t`."""
+
+    t: float
+    seconds: float
+    engines: Mapping[str, "Ring"]
+
+
+def ring_seconds(seconds: float) -> float:
+    """The least of SPANS that reaches back so far; beyond all of them the longest."""
+    return next((span for span in SPANS if span >= seconds), SPANS[-1])
+
 
 class History:
-    """A ring of at most POINTS points over `seconds`; of those within one step the newest stays."""
+    """One engine's rings, one for each of SPANS."""
 
-    __slots__ = ("_next", "_seconds", "_times", "_values")
+    __slots__ = ("_rings",)
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self) -> None:
+        finest, *others = SPANS
+        self._rings = (Ring(finest, mean=False), *(Ring(span, mean=True) for span in others))
+
+    def push(self, t: float, signals: EngineSignals) -> None:
+        """Keep the charted signals of Unix time `t`. A clock that stepped back begins the rings anew."""
+        values = [_finite(read(signals)) for read in CHARTED.values()]
+        for ring in self._rings:
+            ring.push(t, values)
+
+    def ring(self, seconds: float) -> "Ring":
+        """The finest that reaches back so far; beyond all of them the longest."""
+        return self._rings[SPANS.index(ring_seconds(seconds))]
+
+
+class Ring:
+    """At most POINTS points over `seconds`; of those within one step the newest stays, or the `mean` of what is known."""
+
+    __slots__ = ("_known", "_mean", "_next", "_times", "_values", "seconds")
+
+    def __init__(self, seconds: float, *, mean: bool) -> None:
+        self.seconds = seconds
+        self._mean = mean
         self._clear()
 
     def _clear(self) -> None:
         self._times = array("d")
         self._values = array("f")
+        self._known = [0] * len(CHARTED)  # so many values are in the newest point
         self._next = 0  # where the next point goes, once the ring is full
 
-    def push(self, t: float, signals: EngineSignals) -> None:
-        """Keep the charted signals of Unix time `t`. A clock that stepped back begins the ring anew."""
+    def frozen(self) -> "Ring":
+        """A copy that goes on no more."""
+        return copy.deepcopy(self)
+
+    def push(self, t: float, values: Sequence[float]) -> None:
+        """Keep the values of Unix time `t`, in the order of CHARTED; NaN is unknown."""
         width = len(CHARTED)
-        values = array("f", [_finite(read(signals)) for read in CHARTED.values()])
         last = (self._next or len(self._times)) - 1
         if last >= 0 and t < self._times[last]:
             self._clear()
             last = -1
-        step = self._seconds / POINTS
+        step = self.seconds / POINTS
         if last >= 0 and t // step == self._times[last] // step:
             self._times[last] = t
-            self._values[last * width : (last + 1) * width] = values
-        elif len(self._times) < POINTS:
+            before = self._values[last * width : (last + 1) * width]
+            point = self._joined(before, values) if self._mean else values
+            self._values[last * width : (last + 1) * width] = array("f", point)
+            return
+        self._known = [int(not math.isnan(value)) for value in values]
+        if len(self._times) < POINTS:
             self._times.append(t)
             self._values.extend(values)
         else:
             self._times[self._next] = t
-            self._values[self._next * width : (self._next + 1) * width] = values
+            self._values[self._next * width : (self._next + 1) * width] = array("f", values)
             self._next = (self._next + 1) % POINTS
 
-    def series(self, now: float) -> tuple[list[float], dict[str, list[float | None]]]:
+    def _joined(self, means: Sequence[float], values: Sequence[float]) -> list[float]:
+        joined = []
+        for column, (mean, value) in enumerate(zip(means, values, strict=True)):
+            if math.isnan(value):
+                joined.append(mean)
+                continue
+            self._known[column] += 1
+            known = self._known[column]
+            joined.append(value if known == 1 else mean + (value - mean) / known)
+        return joined
+
+    def series(self, now: float) -> Series:
         """Times (Unix seconds, oldest first) and each signal's values; None is unknown."""
         size, width = len(self._times), len(CHARTED)
         order = [(self._next + i) % size for i in range(size)]
-        order = [i for i in order if now - self._times[i] <= self._seconds]
+        order = [i for i in order if now - self._times[i] <= self.seconds]
         times = [self._times[i] for i in order]
         columns: dict[str, list[float | None]] = {}
         for column, name in enumerate(CHARTED):
@@ -71,5 +130,5 @@ class History:
 
 
 def _finite(value: float | None) -> float:
-    """The ring's mark for unknown is NaN; an infinite value cannot be drawn either."""
+    """A ring's mark for unknown is NaN; an infinite value cannot be drawn either."""
     return value if value is not None and math.isfinite(value) else _UNKNOWN

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from vllm_watch.board.history import Charts
 from vllm_watch.incidents.incident import (
     OPENED,
     RESOLVED,
@@ -30,6 +31,7 @@ class Incidents:
     def __init__(self) -> None:
         self._open: dict[str, Incident] = {}  # by id
         self._resolved: dict[str, Incident] = {}  # by id, in the order of their ends
+        self._charts: dict[str, Charts] = {}  # by id, of those
 
     def take(self, of: TargetIncidents, event: IncidentEvent) -> None:
         """Take in one event of a target."""
@@ -70,7 +72,18 @@ class Incidents:
             self._resolved.pop(incident.id, None)
             self._resolved[incident.id] = incident
             if len(self._resolved) > RESOLVED_MAX:
-                del self._resolved[next(iter(self._resolved))]
+                oldest = next(iter(self._resolved))
+                del self._resolved[oldest]
+                self._charts.pop(oldest, None)
+
+    def keep_charts(self, name: str, charts: Charts) -> None:
+        """Keep the charts of one that ended, for as long as it is known itself."""
+        if name in self._resolved and charts.engines:
+            self._charts[name] = charts
+
+    def charts_of(self, name: str) -> Charts | None:
+        """The charts of one that ended; None: none were kept."""
+        return self._charts.get(name)
 
     def find(self, name: str) -> Incident | None:
         """The incident of this id; None where there is none, or it ended too long ago."""

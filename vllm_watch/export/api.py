@@ -7,6 +7,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector
 
 from vllm_watch.board.board import Board
+from vllm_watch.board.history import SPANS
 from vllm_watch.errors import WatchError
 from vllm_watch.export.answers import answer, json_answer, refusal
 from vllm_watch.export.auth import Auth
@@ -128,9 +129,19 @@ class Api:
         return await json_answer(request, found)
 
     async def history(self, request: web.Request) -> web.StreamResponse:
-        """The charts of a target, or of one of its engines."""
+        """The charts of a target, or of one of its engines, or of an incident."""
+        if (incident := request.query.get("incident")) is not None:
+            found = self._status.incident_history(incident)
+            return await json_answer(request, found) if found is not None else refusal(
+                404, f"There is no incident {incident[:100]!r}, or it ended too long ago",
+                "See /api/v1/incidents for those that are known",
+            )  # fmt: skip
         target, engine = request.query.get("target", ""), request.query.get("engine")
-        found = self._status.history(target, engine)
+        seconds = _number(request.query.get("seconds", "600"), SPANS[-1])
+        if seconds is None:
+            return refusal(400, f"seconds={request.query['seconds'][:100]!r} is not a number above 0 and up to {SPANS[-1]:g}",
+                           "Ask for seconds=3600")  # fmt: skip
+        found = self._status.history(target, engine, seconds)
         if found is None:
             return _no_target(target) if engine is None else refusal(
                 404, f"There is no history of engine {engine[:100]!r} of target {target[:100]!r}",
@@ -145,7 +156,7 @@ class Api:
             return _no_target(target)
         if self._recording is None:
             return refusal(404, "The flight recorder is off", "Turn it on in the configuration")
-        minutes = _minutes(request.query.get("minutes", "10"))
+        minutes = _number(request.query.get("minutes", "10"), MINUTES_MAX)
         if minutes is None:
             return refusal(400, f"minutes={request.query['minutes'][:100]!r} is not a number above 0 and up to {MINUTES_MAX:g}",
                            "Ask for minutes=10")  # fmt: skip
@@ -163,12 +174,13 @@ def _no_target(name: str) -> web.Response:
     )
 
 
-def _minutes(text: str) -> float | None:
+def _number(text: str, most: float) -> float | None:
+    """A number above 0 and up to `most`; None for what is none."""
     try:
-        minutes = float(text)
+        number = float(text)
     except ValueError:
         return None
-    return minutes if 0 < minutes <= MINUTES_MAX else None
+    return number if 0 < number <= most else None
 
 
 async def _download(

@@ -10,12 +10,13 @@ from vllm_watch.export.notifier_families import NOTIFIER_FAMILIES
 from vllm_watch.export.restart_families import RESTART_FAMILIES, RESTART_WATCHER_FAMILIES
 from vllm_watch.export.store_families import STORE_FAMILIES
 from vllm_watch.export.target_families import SOURCE_FAMILIES, TARGET_FAMILIES, WATCHER_FAMILIES
+from vllm_watch.export.total_families import TOTAL_FAMILIES
 from vllm_watch.export.web_families import WEB_FAMILIES
 
 FAMILIES: tuple[Family, ...] = (
     *WATCHER_FAMILIES, *WEB_FAMILIES, *STORE_FAMILIES, *NOTIFIER_FAMILIES, *RESTART_WATCHER_FAMILIES,
     *TARGET_FAMILIES, *INCIDENT_FAMILIES, *RESTART_FAMILIES,
-    *ENGINE_FAMILIES, *SOURCE_FAMILIES, *GPU_FAMILIES,
+    *ENGINE_FAMILIES, *TOTAL_FAMILIES, *SOURCE_FAMILIES, *GPU_FAMILIES,
 )  # fmt: skip
 
 _HEAD = """\
@@ -33,6 +34,10 @@ What `/metrics` of vllm-watch says. This page is made from the code
 - Join identity with `* on (target) group_left (group, pod, node) vllm_watch_target_info`, and for GPUs with
   `* on (gpu) group_left (index, name, host) vllm_watch_gpu_info`.
 - A quantile within the lowest bucket is interpolated, and never above the mean ÷ (1 - q); page and `top` write `< 300 ms` there.
+- Counters and histograms under "Engines, to add up" begin at 0 when the watcher first sees an engine and never go back while
+  it runs, whatever the engine's own do: `rate()` and `sum()` them over engines. `signals: {totals: false}` leaves them out.
+- Join with vLLM's own series where `instance` is the address that Prometheus scrapes:
+  `vllm:num_requests_running * on (instance) group_left (target, group) label_replace(vllm_watch_target_info, "instance", "$1", "address", "(.+)")`.
 - A summary here has quantiles only; its sum and count would be over another time than the quantiles.
 - Beside these, the watcher's own `process_*` and `python_info` tell what it costs.
 """
@@ -40,7 +45,7 @@ _SECTIONS = (
     ("The watcher", (*WATCHER_FAMILIES, *WEB_FAMILIES)), ("Its memory", STORE_FAMILIES),
     ("Notifications", NOTIFIER_FAMILIES), ("Targets", TARGET_FAMILIES), ("Incidents", INCIDENT_FAMILIES),
     ("Restarts", (*RESTART_WATCHER_FAMILIES, *RESTART_FAMILIES)),
-    ("Engines", ENGINE_FAMILIES), ("Sources", SOURCE_FAMILIES), ("GPUs", GPU_FAMILIES),
+    ("Engines", ENGINE_FAMILIES), ("Engines, to add up", TOTAL_FAMILIES), ("Sources", SOURCE_FAMILIES), ("GPUs", GPU_FAMILIES),
 )  # fmt: skip
 
 

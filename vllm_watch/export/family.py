@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Literal
 
-Kind = Literal["gauge", "counter", "summary", "info"]
+Kind = Literal["gauge", "counter", "summary", "histogram", "info"]
 Scope = Literal["watcher", "target", "incidents", "engine", "source", "gpu"]
 Series = Iterable[tuple[tuple[str, ...], float | None]]  # values of the row's labels → value
 
@@ -43,6 +43,9 @@ class Family:
     labels: tuple[str, ...] = ()  # beyond the scope's
     value: Callable[[Any], float | None] | None = None
     series: Callable[[Any], Series | None] = lambda _: None
+    # Of a histogram: its upper bounds without +Inf, and what takes count, sum and the observations at or below each.
+    bounds: tuple[float, ...] = ()
+    histogram: Callable[[Any], tuple[float, ...] | None] = lambda _: None
     few: bool = False  # are they a few words of ours and 0 or 1, alike for many records of a scope?
 
     @property

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from vllm_watch import __version__
 from vllm_watch.board.board import Board, TargetEntry
+from vllm_watch.board.history import SPANS, Charts, ring_seconds
 from vllm_watch.export import page_files
 from vllm_watch.export.gpu_families import distinct_holders
 from vllm_watch.incidents.incident import Incident, in_order, plain_evidence, plain_worst
@@ -35,6 +36,8 @@ _INCIDENT = (
     "id", "target", "engine", "kind", "cause", "severity", "summary", "restart_advised", "concerns",
     "restart_targets", "related", "resolution", "phase", "meanwhile", "times",
 )  # fmt: skip
+LEFT_OUT = {"TargetSignals": ("detectors", "advice"), "EngineSignals": ("totals",)}
+"""How detectors see, and the advice, stand beside the signals; totals are told by /metrics."""
 
 
 def plain(value: object) -> object:
@@ -56,7 +59,8 @@ def _record(value: "DataclassInstance") -> dict[str, object]:
 
 @lru_cache(maxsize=64)
 def _field_names(kind: "type[DataclassInstance]") -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+    left_out = LEFT_OUT.get(kind.__name__, ())
+    return tuple(field.name for field in fields(kind) if field.name not in left_out)
 
 
 def to_json(value: object) -> str:
@@ -97,7 +101,8 @@ class Status:
             "started_timestamp_seconds": self._started,
             "uptime_seconds": time.monotonic() - self._started_monotonic,
             "window_seconds": self._board.window_seconds,
-            "history_seconds": self._board.history_seconds,
+            "history_seconds": SPANS[0],
+            "history_spans": SPANS,
             "nothing_watched": self._board.nothing_watched,
             "store": self._board.store,
             "notifiers": self._board.notifiers,
@@ -139,17 +144,22 @@ class Status:
         found = self._board.incidents.find(name)
         return None if found is None else to_json(self._incident(found))
 
-    def history(self, name: str, engine: str | None) -> str | None:
-        """The charts of a target's engines, or of one; None where there is no such thing."""
+    def history(self, name: str, engine: str | None, seconds: float = SPANS[0]) -> str | None:
+        """The charts of a target's engines, or of one, over the last `seconds`; None where there is no such thing."""
         entry = self._board.targets.get(name)
         if entry is None or (engine is not None and engine not in entry.history):
             return None
-        now = entry.signals.t if entry.signals else 0.0
-        engines = {}
-        for label in entry.history if engine is None else (engine,):
-            times, series = entry.history[label].series(now)
-            engines[label] = {"t": times, "series": series}
-        return to_json({"target": name, "engines": engines})
+        now, span = entry.signals.t if entry.signals else 0.0, ring_seconds(seconds)
+        engines = entry.history if engine is None else (engine,)
+        rings = {label: entry.history[label].ring(span) for label in engines}
+        return _charts(name, Charts(now, span, rings))
+
+    def incident_history(self, name: str) -> str | None:
+        """The charts of an incident, as they stood when it ended if it has; None where it is not known."""
+        incident = self._board.incidents.find(name)
+        return (
+            None if incident is None else _charts(incident.target, self._board.charts_of(incident))
+        )
 
     def _target(self, entry: TargetEntry) -> dict[str, object]:
         signals = entry.signals
@@ -192,10 +202,16 @@ class Status:
         }
 
 
+def _charts(target: str, charts: Charts) -> str:
+    engines = {}
+    for label, ring in charts.engines.items():
+        times, series = ring.series(charts.t)
+        engines[label] = {"t": times, "series": series}
+    return to_json({"target": target, "t": charts.t, "seconds": charts.seconds, "engines": engines})
+
+
 def _signals(signals: TargetSignals) -> dict[str, object]:
-    """How its detectors see, and the advice, stand beside them, not in them."""
     said = _record(signals)
-    del said["detectors"], said["advice"]
     failed = signals.start_failure
     said["start_failure"] = None if failed is None else plain(failed.published())
     return said

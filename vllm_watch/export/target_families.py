@@ -23,8 +23,10 @@ def _up(entry: TargetEntry) -> float | None:
 
 
 def _identity(entry: TargetEntry) -> Series:
-    target = entry.target
-    return (((target.url, target.group, target.namespace, target.pod, target.node), 1),)
+    target, signals = entry.target, entry.signals
+    model = next((each.model_name for each in signals.engines.values()), "") if signals else ""
+    names = (target.url, target.group, target.namespace, target.pod, target.node)
+    return (((*names, target.host_and_port, model), 1),)
 
 
 def _vllm(entry: TargetEntry) -> Series | None:
@@ -58,9 +60,10 @@ def _gpu_reading(board: Board) -> Series | None:
 TARGET_FAMILIES: tuple[Family, ...] = (
     Family(
         name=_TARGET + "info", kind="info", scope="target",
-        labels=("url", "group", "namespace", "pod", "node"),
-        help="Identity of the target; `group` is what outlives a pod (Deployment, StatefulSet, …).",
-        absent="A label that does not apply is empty.", series=_identity,
+        labels=("url", "group", "namespace", "pod", "node", "address", "model_name"),
+        help="Identity of the target; `group` is what outlives a pod (Deployment, StatefulSet, …); "
+             "`address` is host:port, as in `instance` of a Prometheus that scrapes it.",
+        absent="A label that does not apply is empty; `model_name` until the first scrape.", series=_identity,
     ),
     Family(
         name=_TARGET + "up", kind="gauge", scope="target",

@@ -118,6 +118,14 @@ def _gpu_rows(board: Board) -> Rows:
 def _samples(family: Family, rows: Rows) -> list[str]:
     """The family's sample lines. The hot path: a thousand targets make a hundred thousand of them."""
     name = family.name
+    if family.bounds:
+        form = _histogram_form(name, family.bounds)
+        told = ((labels, family.histogram(row)) for labels, row in rows)
+        return [
+            (form % (*each[2:], each[0], each[1], each[0])).replace(_HERE, labels)
+            for labels, each in told
+            if each is not None
+        ]
     if family.value is not None:
         read = family.value
         return [
@@ -158,6 +166,14 @@ def _head(family: Family, openmetrics: bool) -> str:
 
 def _infinite(value: float) -> str:
     return "NaN" if value != value else "+Inf" if value > 0 else "-Inf"  # noqa: PLR0124
+
+
+@lru_cache(maxsize=16)
+def _histogram_form(name: str, bounds: tuple[float, ...]) -> str:
+    """The lines of one record, with room for the scope's labels and for the numbers, the buckets' first."""
+    les = [repr(bound) for bound in bounds] + ["+Inf"]
+    lines = [f'{name}_bucket{{{_HERE},le="{le}"}} %r\n' for le in les]
+    return "".join([*lines, f"{name}_sum{{{_HERE}}} %r\n", f"{name}_count{{{_HERE}}} %r\n"])
 
 
 @lru_cache(maxsize=1024)

@@ -33,7 +33,14 @@ class Target:
         """Host and port, the same for every way to write this host; "" for a pod, whose address another takes over."""
         if self.pod:
             return ""
-        parts = urlsplit(self.url)
-        host = (parts.hostname or "").lower()
-        port = parts.port or (443 if parts.scheme == "https" else 80)
+        host, _, port = self.host_and_port.rpartition(":")
+        host = host.strip("[]").lower()
         return f"{'localhost' if host in _LOOPBACK else host}:{port}"
+
+    @property
+    def host_and_port(self) -> str:
+        """Where it is reached, as a scrape configuration writes it: an IPv6 address in brackets."""
+        parts = urlsplit(self.url)
+        host = parts.hostname or ""
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

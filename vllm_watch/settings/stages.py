@@ -106,6 +106,10 @@ class SignalsSettings(Settings):
     """What rates and quantiles look back over; at least two scrapes must fit.
     Why: Long enough for a p95 of a few requests per second, short enough to see a collapse."""
 
+    totals: bool = True
+    """Whether `/metrics` has counters and histograms of each engine that add up over engines and restarts.
+    Why: About 50 series per engine; leave them out where Prometheus scrapes vLLM's own."""
+
 
 class SloSettings(Settings):
     """Your objectives: goodput counts what met all that are set. Each can be set again at a target."""

@@ -9,6 +9,7 @@ from vllm_watch.settings.stages import SloSettings
 from vllm_watch.signals import capacity, quantiles, state
 from vllm_watch.signals.cpu_waits import Waits
 from vllm_watch.signals.records import EngineSignals, Quantiles
+from vllm_watch.signals.totals import EngineTotals, Totals
 from vllm_watch.signals.window import Growth, Window
 
 FILLING_RATIO_MIN = 0.01
@@ -29,9 +30,10 @@ _OBJECTIVES = (
 class EngineTracker:
     """Follows one engine from look to look."""
 
-    def __init__(self, window_seconds: float, slo: SloSettings) -> None:
+    def __init__(self, window_seconds: float, slo: SloSettings, *, totals: bool = True) -> None:
         self._window = Window(window_seconds)
         self._waits = Waits(window_seconds)
+        self._totals = Totals() if totals else None
         self._objectives = _objectives(slo)
         self._restarts = 0
         self._last_progress_t: float | None = None
@@ -57,6 +59,8 @@ class EngineTracker:
         """Begin the window anew: the time since the last look is not known."""
         self._window.clear()
         self._waits.clear()
+        if self._totals is not None:
+            self._totals.forget_last()
         self._still_since_s = None
 
     def resume(self, restarts: int, last_progress_t: float | None) -> None:
@@ -83,7 +87,9 @@ class EngineTracker:
         if restarted:
             self._restarts += 1
         created_anew = before is not None and before.created_time not in (None, sample.created_time)
-        self._window.add(at_s, sample, began_anew=created_anew and sample.created_time is not None)
+        began_anew = created_anew and sample.created_time is not None
+        self._window.add(at_s, sample, began_anew=began_anew)
+        totals = self._totals_with(sample, began_anew=began_anew)
         self._waits.add(at_s, cpu)
         progress = self._progress(at_s, t, before, sample, restarted, server)
         asleep = state.is_asleep(sample.engine_sleep_state)
@@ -93,7 +99,14 @@ class EngineTracker:
         )
         if another:
             text += _ANOTHER
-        return self._signals(sample, engines, word, text, sleeping)
+        return self._signals(sample, engines, word, text, sleeping, totals)
+
+    def _totals_with(self, sample: EngineSample, *, began_anew: bool) -> EngineTotals:
+        if self._totals is None:
+            return EngineTotals()
+        if sample.model_name != self._totals.model_name:
+            self._totals = Totals(sample.model_name)
+        return self._totals.add(sample, began_anew=began_anew)
 
     def _is_another_server(self, before: EngineSample, sample: EngineSample) -> bool:
         """Did another server answer than at the look before, rather than a new life of the same one?
@@ -153,13 +166,13 @@ class EngineTracker:
         word: str,
         text: str,
         sleeping: bool | None,
+        totals: EngineTotals,
     ) -> EngineSignals:
         window = self._window
         usage = sample.kv_cache_usage
         size = capacity.kv_cache_tokens(sample.cache_config_info, engines)
         finished = window.labelled("request_success")
         by_reason = {k: v / finished[1] for k, v in finished[0].items()} if finished else None
-        finished_rate = _served_rate(by_reason)
         steps = window.histogram("iteration_tokens")
         latencies = {
             name: window.histogram(name)
@@ -181,7 +194,7 @@ class EngineTracker:
             sleeping=sleeping,
             generation_tokens_per_second=self._rate("generation_tokens"),
             prompt_tokens_per_second=self._rate("prompt_tokens"),
-            requests_finished_per_second=finished_rate,
+            requests_finished_per_second=(finished_rate := _served_rate(by_reason)),
             requests_finished_by_reason_per_second=by_reason,
             preemptions_per_second=self._rate("preemptions"),
             steps_per_second=None if steps is None else steps.count / steps.seconds,
@@ -204,6 +217,7 @@ class EngineTracker:
             goodput_requests_per_second=_goodput(finished_rate, attainment, self._objectives),
             last_progress_timestamp_seconds=self._last_progress_t,
             restarts=self._restarts,
+            totals=totals,
         )
 
     def _rate(self, name: str) -> float | None:

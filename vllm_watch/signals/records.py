@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from vllm_watch.samples.engine_log import StartFailure
 from vllm_watch.samples.record import record, short_record
+from vllm_watch.signals.totals import EngineTotals
 
 
 @short_record
@@ -67,6 +68,7 @@ class EngineSignals:
         None  # Unix time of the last look that saw progress
     )
     restarts: int = 0  # times the counters were seen to begin anew
+    totals: EngineTotals = EngineTotals()  # told by /metrics only
 
 
 @dataclass(frozen=True, slots=True)

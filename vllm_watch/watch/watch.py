@@ -64,7 +64,7 @@ class Watch:
         self.address: str | None = None  # where it is looked for, if somebody says so
         self.signals: TargetSignals | None = None  # None until the first observation
         self.reading: Reading | None = None  # the last that could be read
-        self._window_seconds = (signals or SignalsSettings()).window_seconds
+        self._signals = signals or SignalsSettings()
         self._slo = slo or SloSettings()
         self._timeline = Timeline()
         self._engines: dict[str, EngineTracker] = {}
@@ -250,7 +250,7 @@ class Watch:
             tracker = self._engines.get(sample.engine)
             if tracker is None:
                 tracker = self._engines[sample.engine] = EngineTracker(
-                    self._window_seconds, self._slo
+                    self._signals.window_seconds, self._slo, totals=self._signals.totals
                 )
                 self._resume(tracker, sample, reading)
             engines[sample.engine] = tracker.update(
@@ -284,6 +284,7 @@ class Watch:
                 state_text=text,
                 last_progress_timestamp_seconds=known.last_progress_timestamp_seconds,
                 restarts=known.restarts,
+                totals=known.totals,
             )
             for name, known in (self.signals.engines if self.signals else {}).items()
         }

@@ -10,6 +10,7 @@ import { Live } from "./live.js";
 import { ask, follow, isOpen } from "./people.js";
 import { Restarts } from "./restarts.js";
 import { Heard, say } from "./say.js";
+import { Spans } from "./spans.js";
 import { Target } from "./target.js";
 import { cutOff, verdict } from "./verdict.js";
 import { troubles, Watcher } from "./watcher.js";
@@ -36,7 +37,7 @@ class Page {
     this.gpus = null;
     this.watcher = null;
     this.version = null; // the digest of the files that this page was made of
-    this.span = 600;
+    this.spans = new Spans(this);
     this.clock = new Clock();
     this.connection = "connecting";
     this.heldSince = null; // when a pointer's button went down, by our own steady clock
@@ -70,6 +71,11 @@ class Page {
 
   now() {
     return this.clock.now();
+  }
+
+  /** How many seconds charts show. */
+  get span() {
+    return this.spans.seconds;
   }
 
   /** Is a click under way? What is drawn anew or moves beneath it then would lose it. */
@@ -106,7 +112,7 @@ class Page {
       if (first) this.heard.begin(this.incidents.open);
       this.watcher = whole;
       learn(whole);
-      this.span = whole.history_seconds;
+      this.spans.offer(whole.history_spans);
       this.clock.set(whole.t);
       this.gpus = whole.gpus;
       const names = new Set(whole.targets.map(({ name }) => name));
@@ -313,16 +319,20 @@ class Page {
 
   /** An opened target can be linked to. */
   opened(row) {
-    if (row.element.open) history.replaceState(null, "", `#${encodeURIComponent(row.element.id)}`);
+    if (row.element.open) history.replaceState(null, "", this.spans.place(row.name));
   }
 
-  /** Go to what the address names: a target, an incident. */
+  /** Go to what the address names: a target, a moment of it, an incident. */
   follow() {
     const place = decoded(location.hash.slice(1));
     if (place.startsWith("incident-")) this.incidents.show(place.slice("incident-".length), this.now());
     else if (place.startsWith("target-host:")) $("gpus").scrollIntoView();
     else if (place === `target-${OF_THE_WATCHER}`) $("incidents").scrollIntoView();
-    else if (place.startsWith("target-")) this.show(place.slice("target-".length));
+    else if (place.startsWith("target-")) {
+      const [, name, t] = /^target-(.+?)(?:@(\d+(?:\.\d+)?))?$/.exec(place) ?? [];
+      if (t !== undefined) this.spans.point(name, Number(t), this.now());
+      this.show(name);
+    }
   }
 
   /** A link to a target's row. */

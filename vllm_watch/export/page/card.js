@@ -128,7 +128,7 @@ function worstOf({ worst, updated_timestamp_seconds: t }, now) {
 export const firstStep = (text) => h("p", { class: "first-step" }, h("strong", {}, "Do: "), text);
 
 /** One side of the evidence: each number in words, and beside it what it would be if all were well. */
-class Evidence {
+export class Evidence {
   constructor(title, nothing) {
     this.list = h("ul");
     this.nothing = h("p", { class: "evidence-none" }, nothing);

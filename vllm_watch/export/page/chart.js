@@ -7,6 +7,7 @@ import { age, ago, clock, UNKNOWN } from "./format.js";
 const HEIGHT = 100;
 const GAP_INTERVALS = 2.6; // a single missed look is bridged, two are shown as a gap
 
+const POINTS = 600; // of a line that grows while somebody looks: more than a chart has pixels
 const SET_BACK_SECONDS = 30; // less is two events that came in the wrong order
 
 /** Times and values of one signal; the newest `span` seconds are kept. */
@@ -23,15 +24,14 @@ export class Line {
     return from < 0 ? new Line([...times], [...values]) : new Line([...times, ...live.times.slice(from)], [...values, ...live.values.slice(from)]);
   }
 
-  /** Add the newest value; the same time again replaces it. */
+  /** Add the newest value; the same time again replaces it, and of a long span so does the same step. */
   push(t, value, span) {
     // Much older than the last: the watcher's clock was set back, and what lies ahead of it was never so.
     if (this.times.length && this.times.at(-1) - t > SET_BACK_SECONDS) while (this.times.length && this.times.at(-1) > t) this.drop();
     const last = this.times.length - 1;
-    if (last >= 0 && t <= this.times[last]) {
-      if (t === this.times[last]) this.values[last] = value;
-      return;
-    }
+    if (last >= 0 && t < this.times[last]) return;
+    const step = span / POINTS;
+    if (last >= 0 && Math.floor(t / step) === Math.floor(this.times[last] / step)) this.drop(); // of one step the newest stays
     this.times.push(t);
     this.values.push(value);
     const from = this.times.findIndex((time) => time >= t - span);
@@ -116,8 +116,11 @@ export class Spark {
 
 /** Charts whose pointer is one: what happened in the others at this moment. */
 export class Charts {
-  constructor() {
+  /** `pick` is told the moment that somebody chooses, null to let go of it. */
+  constructor(pick = () => undefined) {
     this.all = [];
+    this.pick = pick;
+    this.pinned = null; // the moment that is chosen
   }
 
   add(chart) {
@@ -149,31 +152,40 @@ export class Chart {
     this.cross = h("span", { class: "cross", hidden: "" });
     this.dot = h("span", { class: "dot", hidden: "" });
     this.missing = h("span", { class: "chart-missing" }, "no data");
-    this.ago = h("span");
+    [this.ago, this.half, this.until] = [h("span"), h("span"), h("span")];
     this.marks = h("div", { class: "marks" });
     this.plot = h("div", { class: "plot", tabindex: "0", role: "img" }, this.marks,
       h("span", { class: "rule rule-max" }), h("span", { class: "rule rule-mid" }),
       this.svg, this.cross, this.dot, this.max, this.mid, this.missing);
     this.element = h("figure", { class: "chart" },
       h("figcaption", {}, h("span", { class: "chart-title" }, signal.title, this.note), this.value),
-      this.plot, h("div", { class: "times", "aria-hidden": "true" }, this.ago, h("span", {}, "now")));
+      this.plot, h("div", { class: "times", "aria-hidden": "true" }, this.ago, this.half, this.until));
     this.listen();
   }
 
   listen() {
-    this.plot.addEventListener("pointermove", (event) => {
+    const at = ({ clientX }) => {
       const box = this.plot.getBoundingClientRect();
-      this.group.point(this.end - this.span * (1 - (event.clientX - box.left) / box.width));
+      return this.end - this.span * (1 - (clientX - box.left) / box.width);
+    };
+    this.plot.addEventListener("pointermove", (event) => this.group.point(at(event)));
+    this.plot.addEventListener("click", (event) => {
+      const i = this.line.nearest(at(event));
+      if (i >= 0) this.group.pick(this.line.times[i]);
     });
     this.plot.addEventListener("pointerleave", () => this.group.point(null));
     this.plot.addEventListener("blur", () => this.group.point(null));
     this.plot.addEventListener("keydown", (event) => this.key(event));
   }
 
-  /** Left and right step through the points, Home and End jump, Escape lets go. */
+  /** Left and right step through the points, Home and End jump, Enter chooses one, Escape lets go. */
   key(event) {
     const { times } = this.line;
-    if (event.key === "Escape") return this.group.point(null);
+    if (event.key === "Enter" && this.at !== null) return this.group.pick(this.at);
+    if (event.key === "Escape") {
+      this.group.pick(null);
+      return this.group.point(null);
+    }
     if (!["ArrowLeft", "ArrowRight", "Home", "End"].includes(event.key) || times.length === 0) return undefined;
     event.preventDefault();
     const now = this.at === null ? times.length - 1 : this.line.nearest(this.at);
@@ -189,8 +201,8 @@ export class Chart {
     this.said = this.signal.windowed ? `${this.signal.note}, over ${age(seconds)}` : this.signal.note;
   }
 
-  /** Draw what `line` held in the `span` seconds before `end`, and `marks`: when something was wrong. */
-  draw(line, end, span, interval, marks) {
+  /** Draw what `line` held in the `span` seconds before `end`, and `marks`: when something was wrong. `frozen`: `end` is not now. */
+  draw(line, end, span, interval, marks, frozen) {
     Object.assign(this, { line, end, span, gap: interval * GAP_INTERVALS });
     const seen = line.values.filter((value) => value !== null);
     this.top = this.signal.top ?? roundUp(Math.max(0, ...seen), this.signal.least);
@@ -201,7 +213,9 @@ export class Chart {
     const tick = this.signal.tick ?? this.signal.format;
     setText(this.max, tick(this.top));
     setText(this.mid, tick(this.top / 2));
-    setText(this.ago, ago(span));
+    setText(this.ago, frozen ? clock(end - span) : ago(span));
+    setText(this.half, clock(end - span / 2));
+    setText(this.until, frozen ? clock(end) : "now");
     this.missing.hidden = seen.length > 0;
     const shown = placed(marks, end, span);
     keyed(this.marks, shown, ({ key }) => key, () => h("span"), (element, { left, right, tone, title }) => {
@@ -211,9 +225,9 @@ export class Chart {
       element.style.width = `${100 * (right - left)}%`;
     });
     this.show();
-    const range = seen.length ? `, between ${this.signal.format(Math.min(...seen))} and ${this.signal.format(Math.max(...seen))} in the last ${ago(span).replace(" ago", "")}` : "";
+    const range = seen.length ? `, between ${this.signal.format(Math.min(...seen))} and ${this.signal.format(Math.max(...seen))} in ${frozen ? "these" : "the last"} ${ago(span).replace(" ago", "")}` : "";
     const wrong = shown.map(({ title }) => ` ${title}.`).join("");
-    setAttribute(this.plot, "aria-label", `${this.signal.title}: now ${this.signal.format(line.values[this.newest()] ?? null)}${range}.${wrong} Arrow keys step through the points.`);
+    setAttribute(this.plot, "aria-label", `${this.signal.title}: ${frozen ? "at the end" : "now"} ${this.signal.format(line.values[this.newest()] ?? null)}${range}.${wrong} Arrow keys step through the points, Enter links to one.`);
   }
 
   point(t) {
@@ -229,9 +243,10 @@ export class Chart {
 
   /** The value at the pointer, else the newest. */
   show() {
-    const i = this.at === null ? this.newest() : this.line.nearest(this.at);
+    const at = this.at ?? this.group.pinned;
+    const i = at === null ? this.newest() : this.line.nearest(at);
     const value = i < 0 ? null : this.line.values[i];
-    const pointed = this.at !== null && value !== null && value !== undefined;
+    const pointed = at !== null && value !== null && value !== undefined;
     setText(this.value, this.signal.format(value ?? null));
     setText(this.note, pointed ? `at ${clock(this.line.times[i])}` : this.said);
     this.cross.hidden = !pointed;

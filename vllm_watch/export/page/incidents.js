@@ -3,6 +3,7 @@
 import { Card } from "./card.js";
 import { arrange, h, icon, keyed, setText } from "./dom.js";
 import * as format from "./format.js";
+import { Past } from "./past.js";
 import { parted, Storm } from "./storm.js";
 import { isRecovering, OF_THE_WATCHER, RESOLUTIONS, severityOf, standingOf } from "./words.js";
 
@@ -128,6 +129,8 @@ export class Incidents {
     const card = this.cards.get(id);
     if (card) card.evidence.open = true;
     const storm = [...this.storms.values()].find(({ members }) => members.includes(incident));
+    const past = [...($("history-list").known?.values() ?? [])].find((row) => row.element.id === `incident-${id}`);
+    if (past) past.details.open = true;
     const element = card?.element ?? storm?.element ?? $(`incident-${id}`);
     element?.scrollIntoView({ block: "start" });
     element?.focus({ preventScroll: true });
@@ -136,7 +139,7 @@ export class Incidents {
   drawHistory(now) {
     const shown = this.allEnded ? this.ended : this.ended.slice(0, HISTORY_AT_FIRST);
     $("history").hidden = this.ended.length === 0;
-    keyed($("history-list"), shown, ({ id, resolved_timestamp_seconds: t }) => `${id} ${t}`, (incident) => new Ended(incident), (row) => row.tick(now));
+    keyed($("history-list"), shown, ({ id, resolved_timestamp_seconds: t }) => `${id} ${t}`, (incident) => new Ended(incident, this.page), (row) => row.tick(now));
     $("history-more").hidden = shown.length === this.ended.length;
     setText($("history-more"), `Show ${this.ended.length - shown.length} older`);
   }
@@ -149,18 +152,24 @@ export class Incidents {
 
 /** One that ended. */
 class Ended {
-  constructor(incident) {
+  constructor(incident, page) {
     const { began_timestamp_seconds: from, resolved_timestamp_seconds: to, ended_timestamp_seconds: over, target, engine, summary, resolution } = incident;
     const { tone, word, sign } = severityOf(incident);
     this.to = to;
     this.ago = h("span", { class: "ended-ago" });
+    this.details = h("details", { class: "evidence" }, h("summary", {}, "Charts and evidence"));
+    this.details.addEventListener("toggle", () => {
+      if (!this.details.open || this.past) return;
+      this.past = new Past(incident, page);
+      this.details.append(this.past.element);
+    });
     this.element = h("li", { class: "ended", id: `incident-${incident.id}` },
       h("span", { class: "ended-severity", "data-tone": tone, title: word }, icon(sign), h("span", { class: "sr" }, word)),
       h("div", { class: "ended-what" },
         h("p", { class: "ended-title" }, h("strong", {}, incident.title), h("span", {}, `${target === OF_THE_WATCHER ? "the watcher itself" : target}${engine === null ? "" : `, engine ${engine}`}`)),
         h("p", { class: "ended-summary" }, summary)),
       h("span", { class: "ended-resolution" }, RESOLUTIONS[resolution] ?? format.text(resolution)),
-      h("span", { class: "ended-lasted" }, from === null ? "" : `lasted ${format.age((over ?? to) - from)}`), this.ago);
+      h("span", { class: "ended-lasted" }, from === null ? "" : `lasted ${format.age((over ?? to) - from)}`), this.ago, this.details);
   }
 
   tick(now) {

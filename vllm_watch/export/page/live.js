@@ -106,11 +106,11 @@ async function read(path) {
   return answer.json();
 }
 
-/** The charts of a target's engines, or null where they cannot be had now. */
-export async function history(target) {
+/** The charts of a target's engines, or of an incident as they stood when it ended; null where they cannot be had now. */
+export async function history(asked) {
   try {
-    const answer = await fetch(`api/v1/history?target=${encodeURIComponent(target)}`, { signal: AbortSignal.timeout(STATUS_TIMEOUT_MS) });
-    return answer.ok ? (await answer.json()).engines : null;
+    const answer = await fetch(`api/v1/history?${new URLSearchParams(asked)}`, { signal: AbortSignal.timeout(STATUS_TIMEOUT_MS) });
+    return answer.ok ? await answer.json() : null;
   } catch {
     return null;
   }

@@ -61,3 +61,10 @@ export function summary(target) {
     ttft: most((e) => e.time_to_first_token_seconds.p95),
   };
 }
+
+/** What a target serves: its models, else its group. */
+export function modelOf({ signals, group }) {
+  const engines = Object.values(signals?.engines ?? {});
+  const names = new Set([...engines.map((e) => e.model_name), ...(signals?.models ?? [])].filter(Boolean));
+  return [...names].join(", ") || group;
+}

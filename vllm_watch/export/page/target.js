@@ -9,9 +9,9 @@ import { Links } from "./links.js";
 import { history } from "./live.js";
 import { Recording } from "./recording.js";
 import { Plan, planFacts } from "./restart.js";
-import { summary } from "./signals.js";
+import { modelOf, summary } from "./signals.js";
 import { Witnesses } from "./witnesses.js";
-import { isRecovering, OUTCOMES, severityOf, shownState, standingOf, toneOf } from "./words.js";
+import { isRecovering, markOf, OUTCOMES, shownState, standingOf, toneOf } from "./words.js";
 
 export class Target {
   constructor(data, page) {
@@ -85,12 +85,13 @@ export class Target {
     this.loaded = true;
     this.lines ??= new Map();
     const asked = this.lines;
-    const found = await history(this.name);
+    const answer = await history({ target: this.name, seconds: this.page.span });
     if (asked !== this.lines) return; // nobody looks any more
-    if (found === null) {
+    if (answer === null) {
       this.loaded = false;
       return;
     }
+    const found = answer.engines;
     for (const [label, one] of Object.entries(found)) {
       // Of a target that is down this is what it did before.
       if (!this.lines.has(label)) this.lines.set(label, new Lines());
@@ -104,6 +105,13 @@ export class Target {
   reload() {
     this.loaded = false;
     if (this.wanted()) this.load();
+  }
+
+  /** Another span of time is shown: what lies in it is the watcher's to tell. */
+  respan() {
+    this.forget();
+    if (this.wanted()) this.load();
+    if (this.shown !== null) this.page.redraw(this.name);
   }
 
   /** Does somebody look at its charts? */
@@ -164,7 +172,7 @@ export class Target {
 
   /** What its charts show: the time that they end at, their span, how far apart points lie, what values are taken over. */
   view(now) {
-    return { t: this.end(now), span: this.page.span, interval: this.interval(), windowSeconds: this.page.watcher.window_seconds };
+    return { t: this.end(now), span: this.page.span, interval: this.interval(), windowSeconds: this.page.watcher.window_seconds, pinned: this.page.spans.pinnedOf(this.name) };
   }
 
   marksNow() {
@@ -261,7 +269,7 @@ class Body {
     const { lines } = row;
     const labels = [...(lines?.keys() ?? Object.keys(signals?.engines ?? {}))].sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
     const marks = row.marksNow();
-    keyed(this.engineList, labels, (label) => label, (label) => new Engine(label),
+    keyed(this.engineList, labels, (label) => label, (label) => new Engine(label, (t) => row.page.spans.pin(row.name, t)),
       (engine, label) => engine.draw(signals?.engines[label] ?? null, lines?.get(label) ?? null, {
         ...row.view(now), now, alone: labels.length === 1,
         marks: marks.filter((mark) => mark.engine === null || mark.engine === label) }));
@@ -313,21 +321,6 @@ function worse(tone, [incident]) {
   const ranks = ["bad", "warn", "info", "good", "quiet"];
   const told = incident && incident.severity !== "info" ? standingOf(incident).tone : "quiet";
   return ranks.indexOf(told) < ranks.indexOf(tone) ? told : tone;
-}
-
-/** The span of an incident on a chart's time axis. */
-function markOf(incident) {
-  const { id, engine, began_timestamp_seconds: from, ended_timestamp_seconds: over, resolved_timestamp_seconds: closed } = incident;
-  const to = over ?? closed;
-  const when = from === null ? "" : ` since ${format.clock(from)}`;
-  const title = to === null ? `${incident.title}${when}` : `${incident.title}${when}, until ${format.clock(to)}`;
-  return { key: id, engine, from: from ?? 0, to, tone: to === null ? severityOf(incident).tone : "quiet", title };
-}
-
-function modelOf({ signals, group }) {
-  const engines = Object.values(signals?.engines ?? {});
-  const names = new Set([...engines.map((e) => e.model_name), ...(signals?.models ?? [])].filter(Boolean));
-  return [...names].join(", ") || group;
 }
 
 function identityOf(data, now) {

@@ -1,6 +1,7 @@
 // What each state means for the reader: how it looks, whether it needs someone, and what comes first.
 
 import { h } from "./dom.js";
+import { clock } from "./format.js";
 
 /** So many of one kind and cause are told together; fewer are read one by one. */
 export const STORM_FROM = 5;
@@ -92,3 +93,12 @@ export const evidenceName = (name) => name.charAt(0).toUpperCase() + name.slice(
 export const RESOLUTIONS = table({
   healthy: "healthy again", restarted: "process restarted", target_gone: "target removed", superseded: "superseded by another incident",
 });
+
+/** The span of an incident on a chart's time axis. */
+export function markOf(incident) {
+  const { id, engine, began_timestamp_seconds: from, ended_timestamp_seconds: over, resolved_timestamp_seconds: closed } = incident;
+  const to = over ?? closed;
+  const when = from === null ? "" : ` since ${clock(from)}`;
+  const title = to === null ? `${incident.title}${when}` : `${incident.title}${when}, until ${clock(to)}`;
+  return { key: id, engine, from: from ?? 0, to, tone: to === null ? severityOf(incident).tone : "quiet", title };
+}

@@ -1,0 +1,125 @@
+"""What was counted of one engine while it was watched: counters and histograms that only grow. Pure.
+
+The engine's own begin at zero again when it restarts, and stand at anything when the watcher first sees them. These
+begin at zero with the first look, and grow by what was seen: so `increase()` over them is never more than was done.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from operator import add, attrgetter, itemgetter, sub
+
+from vllm_watch.samples.engine import EngineSample, Histogram
+from vllm_watch.samples.record import record
+
+COUNTERS = ("prompt_tokens", "generation_tokens", "preemptions")
+BOUNDS: Mapping[str, tuple[float, ...]] = {
+    "ttft": (0.01, 0.04, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0),
+    "inter_token_latency": (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 10.0),
+    "e2e_latency": (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 240.0, 480.0, 1920.0),
+}
+"""By histogram, the upper bounds that it is told with, in seconds: of those that vLLM has, the same for every release,
+so that engines add up. Where a release lacks one, what is known to be below it counts."""
+
+Numbers = tuple[float, ...]
+
+_counters_of, _histograms_of = attrgetter(*COUNTERS), attrgetter(*BOUNDS)
+
+
+@record
+class EngineTotals:
+    """Counts since the first look. None: the engine does not offer it."""
+
+    prompt_tokens: float | None = None
+    generation_tokens: float | None = None
+    preemptions: float | None = None
+    requests_finished: Mapping[str, float] | None = None  # by reason
+    ttft: Numbers | None = (
+        None  # count, sum (seconds), then observations at or below each of BOUNDS
+    )
+    inter_token_latency: Numbers | None = None
+    e2e_latency: Numbers | None = None
+
+
+class Totals:
+    """Adds up one engine's looks."""
+
+    def __init__(self, model_name: str | None = None) -> None:
+        self.model_name = model_name  # another model's series are others, and begin at zero
+        self._totals: dict[str, Numbers] = {}
+        self._last: dict[str, Numbers] = {}
+        self._finished: dict[str, float] = {}
+        self._last_finished: Mapping[str, float] | None = None
+        self._bounds: dict[str, Numbers] = {}
+
+    def forget_last(self) -> None:
+        """Count nothing until the next look but one: what is seen next may be another server's."""
+        self._last.clear()
+        self._last_finished = None
+
+    def add(self, sample: EngineSample, *, began_anew: bool) -> EngineTotals:
+        """Add what was counted since the last look. `began_anew`: all counters certainly started from zero since."""
+        for name, value in zip(COUNTERS, _counters_of(sample), strict=True):
+            if value is not None:
+                self._grow(name, (value,), began_anew)
+        for name, histogram in zip(BOUNDS, _histograms_of(sample), strict=True):
+            if histogram is not None and histogram.sum is not None:
+                if histogram.bounds is not self._bounds.get(name):
+                    self._rebound(name, histogram, began_anew)
+                self._grow(name, _numbers(histogram, BOUNDS[name]), began_anew)
+        if sample.request_success is not None:
+            self._finish(sample.request_success, began_anew)
+        found = self._totals.get
+        prompt, generation, preemptions = (found(name, (None,))[0] for name in COUNTERS)
+        return EngineTotals(
+            prompt_tokens=prompt,
+            generation_tokens=generation,
+            preemptions=preemptions,
+            requests_finished=dict(self._finished) or None,
+            ttft=found("ttft"),
+            inter_token_latency=found("inter_token_latency"),
+            e2e_latency=found("e2e_latency"),
+        )
+
+    def _rebound(self, name: str, histogram: Histogram, began_anew: bool) -> None:
+        """Other buckets of the same count cannot be told apart from it: they are a new beginning."""
+        known, last = self._bounds.get(name), self._last.get(name)
+        self._bounds[name] = histogram.bounds
+        if known != histogram.bounds and not began_anew and last and histogram.count >= last[0]:
+            del self._last[name]
+
+    def _grow(self, name: str, now: Numbers, began_anew: bool) -> None:
+        last = self._last.get(name)
+        self._last[name] = now
+        total = self._totals.get(name)
+        if total is None or last is None:
+            self._totals[name] = total or (0.0,) * len(now)
+        elif began_anew or now[0] < last[0]:
+            self._totals[name] = tuple(map(add, total, now))
+        elif now != last:
+            grown = tuple(map(sub, now, last))
+            if (
+                min(grown) < 0
+            ):  # a bucket that falls while the count does not: nothing is taken back
+                grown = tuple([max(0.0, each) for each in grown])
+            self._totals[name] = tuple(map(add, total, grown))
+
+    def _finish(self, now: Mapping[str, float], began_anew: bool) -> None:
+        last, self._last_finished = self._last_finished, now
+        for reason, value in now.items():
+            grown = 0.0
+            if last is not None:
+                then = last.get(reason, 0.0)
+                grown = value if began_anew or value < then else value - then
+            self._finished[reason] = self._finished.get(reason, 0.0) + grown
+
+
+def _numbers(histogram: Histogram, bounds: Numbers) -> Numbers:
+    below = (0.0, *histogram.cumulative)
+    return histogram.count, histogram.sum or 0.0, *_pick(histogram.bounds, bounds)(below)
+
+
+@lru_cache(maxsize=64)
+def _pick(theirs: Numbers, ours: Numbers) -> Callable[[Numbers], Numbers]:
+    """What takes from their buckets, after a 0, the one at or below each of our bounds; +Inf never is."""
+    return itemgetter(*(bisect_right(theirs, bound) for bound in ours))
