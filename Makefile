@@ -27,7 +27,7 @@ TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prome
 	amtool:prometheus-alertmanager chromium:chromium gcc:gcc etcd:etcd-server kubectl:kubernetes-client \
 	curl:curl nsenter:util-linux systemd-analyze:systemd zsh:zsh
 
-.PHONY: help demo test test-short durations hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection fault-removals soak soak-healthy fuzz mutants screenshots dist lock sbom supply docs deps tools clean
+.PHONY: help demo test test-short durations hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection fault-removals soak soak-healthy kills fuzz mutants screenshots dist lock sbom supply docs deps tools clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -109,6 +109,9 @@ mutants: $(DEV)/.installed  ## change the behaviour of dangerous modules, one ch
 
 soak: $(DEV)/.installed  ## 30 seeds of 24 h in virtual time under faults (hours; goes on where it was; SOAK_ARGS='--seeds 3 --hours 2')
 	$(BIN)/python -m benchmarks.soak $(SOAK_ARGS)
+
+kills: tools $(DEV)/.installed  ## kill watchers while they restart, over every kind of hook and lock (KILLS=200; a round takes ten seconds)
+	VLLM_WATCH_TEST_KILLS=$(or $(KILLS),200) $(BIN)/pytest -q -s tests/restart/test_kills.py $(PYTEST_ARGS)
 
 # Atheris follows coverage; where there is none for this Python, the mutator of tests/fuzz does without.
 fuzz: $(DEV)/.installed  ## throw changed inputs at what reads, a minute each (FUZZ_SECONDS=600 FUZZ_ARGS='log trace')

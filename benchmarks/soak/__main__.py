@@ -1,4 +1,4 @@
-"""`python -m benchmarks.soak [--seeds 30] [--first 1] [--hours 24] [--jobs N] [--keep DIR] [--again]`.
+"""`python -m benchmarks.soak [--seeds 30] [--first 1] [--hours 24] [--jobs N] [--keep DIR] [--again] [--sequences]`.
 
 Each seed is a fleet of four for so many hours of virtual time. What is done lies in DIR, so that an
 interrupted soak goes on where it was. Exits 1 where an invariant was broken.
@@ -62,19 +62,27 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--keep", type=Path, default=Path("build/soak"))
     parser.add_argument("--again", action="store_true", help="also seeds that are done")
+    parser.add_argument(
+        "--sequences", action="store_true", help="every second trouble follows the one before soon"
+    )
     said = parser.parse_args()
     said.keep.mkdir(parents=True, exist_ok=True)
-    results, missing = [], []
+    results: list[dict[str, Any]] = []
+    missing: dict[int, Path] = {}
+    kind = "-sequences" if said.sequences else ""
     for seed in range(said.first, said.first + said.seeds):
-        path = said.keep / f"{seed}-{said.hours:g}h.json"
+        path = said.keep / f"{seed}-{said.hours:g}h{kind}.json"
         if path.exists() and not said.again:
             results.append(json.loads(path.read_text()))
         else:
-            missing.append(seed)
+            missing[seed] = path
     # Each in a process of its own: time is virtual for the whole process.
     how = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(said.jobs, how, max_tasks_per_child=1) as pool:
-        jobs = {pool.submit(kept, seed, said.hours, said.keep): seed for seed in missing}
+        jobs = [
+            pool.submit(kept, seed, said.hours, path, said.sequences)
+            for seed, path in missing.items()
+        ]
         for job in as_completed(jobs):
             result = job.result()
             results.append(result)

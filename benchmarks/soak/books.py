@@ -14,6 +14,9 @@ HOUR, DAY = 3600.0, 86_400.0
 ROUNDING_SECONDS = 0.01
 """Between the clock as we read it and Unix time as the watcher does."""
 
+WITHOUT_TOKENS = ("engine_down", "engine_stalled")
+"""Kinds that say that no token is made. The others that a restart cures are of engines that make too few."""
+
 BROKEN_MAX = 50
 """So many breaches are kept of a seed: the first ones say what is wrong."""
 
@@ -51,6 +54,7 @@ class Books:
     opened: Counter[tuple[str, str]] = field(default_factory=Counter)  # target, kind
     latest: dict[str, Mapping[str, Any]] = field(default_factory=dict)  # by id, as last told
     resets: list[float] = field(default_factory=list)  # when a person closed the breakers
+    tokens_moved: dict[str, bool] = field(default_factory=dict)  # by target, at its last look
     pages: int = 0
     advised: set[str] = field(default_factory=set)  # ids for which a restart was advised
     ended_before: dict[str, str] = field(
@@ -131,6 +135,11 @@ class Books:
     def called(self, call: Call, *, paused: bool, forbidden: bool) -> None:
         """The hook is called."""
         t = call.t
+        kind = self.latest.get(call.incident or "", {}).get("kind")
+        if kind in WITHOUT_TOKENS and self.tokens_moved.get(call.target):
+            self.breach(
+                t, f"{call.target} is restarted for {kind}, and its last look saw tokens move"
+            )
         if call.trigger == "incident" and not self.truth.may_restart(call.target, t):
             self.breach(t, f"{call.target} is healthy and is restarted ({call.incident})")
         if paused:

@@ -20,6 +20,9 @@ UNEVENNESS = 0.06
 HEALTHY_SECONDS = (20 * MINUTE, 80 * MINUTE)
 """Between two troubles: long enough for all that is learnt of an engine to be learnt."""
 
+SOON_SECONDS = (10.0, 10 * MINUTE)
+"""... or, where troubles follow each other, every second time: what was learnt is of the trouble before."""
+
 ILL_SECONDS = (8 * MINUTE, 40 * MINUTE)
 """Until a person restarts what nobody else did."""
 
@@ -46,8 +49,9 @@ UNUSED_SECONDS = 90.0
 class EngineLife:
     """One server in its scene; `chores` are what somebody will do at a time."""
 
-    def __init__(self, target: str, seed: int, truth: Truth) -> None:
+    def __init__(self, target: str, seed: int, truth: Truth, *, sequences: bool = False) -> None:
         self.target = target
+        self._sequences = sequences
         self.truth = truth
         self.rng = Random(f"{target} {seed}")
         self.usual = SERVED_PER_SECOND * self.rng.uniform(0.2, 0.6)
@@ -123,7 +127,8 @@ class EngineLife:
             (name,) = self.rng.choices(names, [kinds[each][0] for each in names])
             self.happened[name] = self.happened.get(name, 0) + 1
             yield from kinds[name][1]()
-            yield self.rng.uniform(*HEALTHY_SECONDS)
+            soon = self._sequences and self.rng.random() < 0.5
+            yield self.rng.uniform(*(SOON_SECONDS if soon else HEALTHY_SECONDS))
 
     # --- troubles
 

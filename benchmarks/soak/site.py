@@ -20,6 +20,7 @@ from vllm_watch.restart.hooks.base import (
     HookResult,
 )
 from vllm_watch.samples.observation import Call as Asked
+from vllm_watch.samples.observation import Reading
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources.vllm import Look
@@ -80,6 +81,7 @@ class Source:
         self._site = site
         self._interval_s = settings.interval_seconds
         self._last_t: float | None = None
+        self._tokens: float | None = None  # all generated, at the last look that had an answer
 
     async def observe(self) -> Look:
         """Look once."""
@@ -106,6 +108,7 @@ class Source:
             if missed and seen.scrape.outcome == "ok":
                 seen = replace(seen, scrape=_MISSED, health=None, reading=None)
         life.answered_seen = seen.reading is not None
+        site.books.tokens_moved[name] = self._moved(seen.reading)
         if seen.scrape.outcome == "refused":
             life.refused_run = site.run
         if seen.reading is not None:
@@ -122,6 +125,16 @@ class Source:
         if seen.health is not None:
             calls.append(("health", seen.health))
         return Look(seen, None, tuple(calls))
+
+    def _moved(self, reading: Reading | None) -> bool:
+        """Did this look find more tokens than the one before? In a new process all are."""
+        if reading is None:
+            return False
+        before = self._tokens
+        self._tokens = sum(each.generation_tokens or 0.0 for each in reading.engines)
+        if before is None or self._tokens < before:
+            return before is not None and self._tokens > 0.0
+        return self._tokens > before
 
     def _count(self) -> None:
         """What was seen since the last look counts, if nothing was in the way."""

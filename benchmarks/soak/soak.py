@@ -67,13 +67,15 @@ class Result:
 class Soak:
     """Runs one seed."""
 
-    def __init__(self, seed: int, hours: float, folder: Path) -> None:
+    def __init__(self, seed: int, hours: float, folder: Path, *, sequences: bool = False) -> None:
         self.clock = Clock(EPOCH)
         self.rng = Random(f"soak {seed}")
         self.end_t = hours * HOUR
         self.truth = Truth()
         lives = {
-            name: EngineLife(name, zlib.crc32(f"{seed} {name}".encode()), self.truth)
+            name: EngineLife(
+                name, zlib.crc32(f"{seed} {name}".encode()), self.truth, sequences=sequences
+            )
             for name in GROUPS
         }
         for life in lives.values():
@@ -271,12 +273,12 @@ class Soak:
                 )
 
 
-def soak(seed: int, hours: float) -> Result:
+def soak(seed: int, hours: float, *, sequences: bool = False) -> Result:
     """Run one seed in a folder of its own, which is removed."""
     began_s = time.process_time()
     memory = Path("/dev/shm")
     folder = Path(tempfile.mkdtemp(prefix="soak-", dir=memory if memory.is_dir() else None))
-    one = Soak(seed, hours, folder)
+    one = Soak(seed, hours, folder, sequences=sequences)
     loop = Loop(one.clock)
     try:
         with virtual(one.clock), joined(one.site):
@@ -291,10 +293,9 @@ def soak(seed: int, hours: float) -> Result:
     return result
 
 
-def kept(seed: int, hours: float, folder: Path) -> dict[str, Any]:
-    """Run a seed and keep what came of it as SEED-HOURSh.json; returns that."""
-    result = asdict(soak(seed, hours))
-    path = folder / f"{seed}-{hours:g}h.json"
+def kept(seed: int, hours: float, path: Path, sequences: bool) -> dict[str, Any]:
+    """Run a seed and keep what came of it in `path`; returns that."""
+    result = asdict(soak(seed, hours, sequences=sequences))
     path.with_suffix(".new").write_text(json.dumps(result, indent=1))
     path.with_suffix(".new").rename(path)
     return result

@@ -90,11 +90,12 @@ def virtual(clock: Clock) -> Iterator[None]:
         def now(cls, tz: real.tzinfo | None = None) -> "Now":
             return cls.fromtimestamp(clock.unix(), tz)
 
-    kept = time.time, time.monotonic
+    kept = time.time, time.monotonic, time.clock_gettime
     time.time, time.monotonic = clock.unix, clock.monotonic
+    time.clock_gettime = lambda _: clock.monotonic()  # the lock's, by which its hour passes
     schedulers.datetime = executors.datetime = Now
     try:
         yield
     finally:
-        time.time, time.monotonic = kept
+        time.time, time.monotonic, time.clock_gettime = kept
         schedulers.datetime = executors.datetime = real.datetime

@@ -14,9 +14,14 @@ import pytest
 from benchmarks.lab.virtual import EPOCH
 from benchmarks.soak.books import Books, Call, Limits, read_metrics
 from benchmarks.soak.engine_life import EngineLife
+from benchmarks.soak.site import Site, Source
 from benchmarks.soak.size import size_bytes
 from benchmarks.soak.truth import AFTER_SECONDS, Truth
 from benchmarks.soak.virtual_time import Clock, Loop, virtual
+from vllm_watch.samples.engine import EngineSample
+from vllm_watch.samples.observation import Reading
+from vllm_watch.samples.target import Target
+from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.state.attempt import Attempt
 
 ROOT = Path(__file__).parents[2]
@@ -135,6 +140,14 @@ def restart_of_a_healthy_engine(of: Books) -> None:
     call(of, 5.0)
 
 
+def restart_of_one_that_made_tokens(of: Books) -> None:
+    """Its hang is over for the truth by less than a restart takes to be called off, but its last look saw it serve."""
+    ill(of)
+    of.told([EVENT], 5.0)
+    of.tokens_moved["a"] = True
+    call(of, 10.0, incident="i1")
+
+
 def restart_while_paused(of: Books) -> None:
     ill(of)
     call(of, 5.0, paused=True)
@@ -197,6 +210,7 @@ BREACHES: dict[Callable[[Books], None], str] = {
     not_even_a_ticket: "hang is not even a ticket after 130 s",
     ticket_that_never_becomes_a_page: "hang is not told after 310 s",
     restart_of_a_healthy_engine: "is healthy and is restarted",
+    restart_of_one_that_made_tokens: "its last look saw tokens move",
     restart_while_paused: "while restarts are paused",
     restart_in_a_forbidden_hour: "in a window that forbids",
     cooldown: "within its cooldown",
@@ -240,6 +254,33 @@ def test_how_soon_a_crash_is_to_be_told(
     next(life._crash())
     (trouble,) = life.truth.troubles
     assert (trouble.within_s, trouble.noted_s) == (within_s, noted_s)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "moved"),
+    [
+        ((5.0, 6.0), True),
+        ((5.0, 5.0), False),
+        ((5.0, None), False),
+        ((5.0, None, 6.0), True),
+        ((5.0, 2.0), True),
+        ((5.0, 0.0), False),
+        ((5.0,), False),
+    ],
+    ids=["grew", "stands", "no answer", "grew meanwhile", "new process at work", "new process", "first look"],
+)  # fmt: skip
+def test_tokens_of_each_look(tokens: tuple[float | None, ...], moved: bool) -> None:
+    """The last look counts: more than before is movement, no answer is none."""
+    of, clock = books(), Clock(EPOCH)
+    source = Source(
+        Site(clock, {}, of.truth, {}, {}, (0, 1), of),
+        Target(name="a", url="http://a.lab:8000"),
+        ScrapeSettings(),
+    )
+    for each in tokens:
+        engine = EngineSample(engine="0", generation_tokens=each)
+        last = source._moved(None if each is None else Reading(vllm=True, engines=(engine,)))
+    assert last is moved
 
 
 def test_what_may_be_is_no_breach() -> None:

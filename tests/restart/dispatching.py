@@ -44,19 +44,21 @@ class AskedLock:
         self._story, self._lock = story, lock
         self.ttl_seconds = lock.ttl_seconds
 
-    async def acquire(self, holder: str, attempt_id: str) -> Held:
+    async def acquire(self, holder: str, attempt_id: str, attempt: Attempt | None = None) -> Held:
         self._story.asked.append("lock")
-        return await self._lock.acquire(holder, attempt_id)
+        return await self._lock.acquire(holder, attempt_id, attempt)
 
-    async def renew(self) -> Held:
-        return await self._lock.renew()
+    async def renew(self, attempt: Attempt | None = None) -> Held:
+        return await self._lock.renew(attempt)
 
     def still_ours(self) -> bool:
         return self._lock.still_ours()
 
-    async def release(self, delay_seconds: float = 0.0, *, used: bool = True) -> None:
+    async def release(
+        self, delay_seconds: float = 0.0, *, used: bool = True, ended: Attempt | None = None
+    ) -> None:
         self._story.asked.append("lock given back")
-        await self._lock.release(delay_seconds, used=used)
+        await self._lock.release(delay_seconds, used=used, ended=ended)
 
 
 @dataclass

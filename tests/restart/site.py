@@ -34,7 +34,7 @@ class Site:
 
     def __init__(self, folder):
         self.folder = folder
-        self.port = _free_port()
+        self.port = free_port()
         self.script = folder / "restart"
         self.script.write_text(
             SCRIPT.format(
@@ -156,7 +156,7 @@ def wait_for(true, seconds=20.0):
         time.sleep(0.02)
 
 
-def _free_port():
+def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

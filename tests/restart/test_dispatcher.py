@@ -13,7 +13,7 @@ from vllm_watch.restart import decider, guard, verify
 from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart.facts import Answer
-from vllm_watch.restart.locks.base import Lock
+from vllm_watch.restart.locks.base import Held, Lock
 from vllm_watch.restart.locks.file import Lock as FileLock
 from vllm_watch.state.attempt import Attempt
 
@@ -255,13 +255,21 @@ async def test_lock_that_another_has_is_waited_for(server: Server) -> None:
 
 
 class DiskGoesAway(Story):
-    """The state folder is gone from the moment on when the blockers are asked."""
+    """The state folder is gone from the moment on when the lock is taken."""
 
-    def _blockers(self) -> list[Answer]:
-        state = self.server.folder / "state"
-        if state.exists():
-            state.rename(state.with_name("away"))
-        return super()._blockers()
+    def _new_lock(self) -> Lock | None:
+        lock = super()._new_lock()
+        assert lock is not None
+        acquire = lock.acquire
+
+        async def acquired(*words: Any) -> Held:
+            state = self.server.folder / "state"
+            if state.exists():
+                state.rename(state.with_name("away"))
+            return await acquire(*words)
+
+        lock.acquire = acquired  # type: ignore[method-assign]
+        return lock
 
 
 async def test_lock_is_given_back_when_the_intent_cannot_be_written(server: Server) -> None:
@@ -278,6 +286,12 @@ async def test_lock_is_given_back_when_the_intent_cannot_be_written(server: Serv
         assert len(story.dispatcher.waiting("chat-0")) == 1
         assert (await lock().acquire("another", "b1")).held
     assert server.lines("called") == []
+
+
+async def test_escape_sequences_of_a_refusal_are_shown_as_text(server: Server) -> None:
+    """Whoever reads the log in a terminal reads what the hook said."""
+    async with Story(server, refusal="\x1b[2Jno") as story:
+        assert r"\x1b[2Jno" in (await story.decided()).text
 
 
 async def raising() -> None:

@@ -133,4 +133,4 @@ async def test_attempt_that_was_given_up_is_not_spent(server: Server, tmp_path: 
     ended, api = await restarted(server, tmp_path, once)
     assert (ended.state, server.lines("called")) == ("cancelled", [])
     said = api.objects[KEY]["metadata"]["annotations"]["vllm-watch/lock"]
-    assert said == '{"slots":[],"spent":[]}'
+    assert said == '{"slots":[],"spent":[],"past":[]}'

@@ -12,7 +12,7 @@ from tests.restart.world import REQUEST, SETTINGS, Evidence, LookedAt, Server, W
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart import verify
-from vllm_watch.restart.hooks.base import HookCall, HookResult
+from vllm_watch.restart.hooks.base import REFUSED, HookCall, HookResult
 from vllm_watch.restart.pending_writes import PendingWrites
 from vllm_watch.restart.restart import Restart
 from vllm_watch.state.attempt import Attempt
@@ -169,6 +169,25 @@ async def test_order(server: Server) -> None:
     )
 
 
+async def test_watcher_that_slept_over_the_call_does_not_make_it(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was suspended while it wrote the call down: the engine may have healed."""
+    story = Story(server)
+    write = story.journal.write
+
+    async def slept(attempt: Attempt) -> None:
+        await write(attempt)
+        if attempt.state == "calling":
+            story.restart._targets._ticked_s = time.monotonic() - 60.0
+
+    monkeypatch.setattr(story.journal, "write", slept)
+    attempt = await story.run()
+    assert (attempt.state, story.seen_up) == ("cancelled", [])
+    assert attempt.text == "there was no look since vllm-watch was suspended"
+    assert not attempt.spent
+
+
 OUTCOMES: dict[str, tuple[dict[str, Any], str, str, int, int]] = {
     # what is different; state at last, words, calls, servers ended
     "it helps": ({}, "helped", "a new process does 100%", 1, 1),
@@ -227,6 +246,21 @@ class Broken:
         raise AssertionError
 
 
+class Colourful:
+    """Does nothing, and says so in escape sequences."""
+
+    timeout_seconds = 20.0
+
+    async def restart(self, call: HookCall) -> HookResult:
+        return HookResult(outcome=REFUSED, text="\x1b[2J\x1b[31mno")
+
+
+async def test_escape_sequences_of_a_hook_are_shown_as_text(server: Server) -> None:
+    """Whoever reads the journal in a terminal reads what it said."""
+    attempt = await Story(server, hook=Colourful()).run()
+    assert attempt.text == r"\x1b[2J\x1b[31mno"
+
+
 @pytest.mark.parametrize("how", ["raises", "never returns"])
 async def test_hook_that_breaks_its_contract_may_have_acted(server: Server, how: str) -> None:
     """It is cut off, not called again, and what it did is looked at."""
@@ -271,14 +305,17 @@ async def test_requests_may_come_again_once_it_was_called(server: Server) -> Non
     assert story.done.index("undrain") < story.done.index("verifying")
 
 
-async def test_server_that_is_not_seen_any_more_does_not_hold_it_open(server: Server) -> None:
+async def test_server_that_is_not_seen_any_more_does_not_hold_it_open(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A target that is gone, or no look for long: time goes on, and a start may take only so long."""
     story = Story(server)
-    await story.restart.intend()
-    story.world.seen = False
-    async with asyncio.timeout(10):
-        attempt = await story.carry_out()
-    await story.journal.close()
+
+    def acting(name: str, *, on: bool) -> None:
+        story.world.seen = False
+
+    monkeypatch.setattr(story.restart._targets, "acting", acting)
+    attempt = await story.run()
     assert (attempt.state, "nothing answers" in attempt.text) == ("did_not_help", True)
 
 

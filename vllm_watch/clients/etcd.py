@@ -57,6 +57,10 @@ class Kept(NamedTuple):
     lease_id: int  # 0: it has none
 
 
+Change = tuple[str | None, Kept]
+"""The value that a key has, None for one that is to be created, and what it becomes."""
+
+
 class Etcd:
     """Calls one etcd. Every method raises EtcdError where no answer was had."""
 
@@ -90,23 +94,17 @@ class Etcd:
             if error.code != NOT_FOUND:
                 raise
 
-    async def create(self, puts: Sequence[Kept]) -> bool:
-        """Create all these keys, or (False) none where one exists."""
+    async def put(self, changes: Sequence[Change]) -> bool:
+        """Put all these keys, or (False) none where one has another value than it had."""
         compare = [
             {"target": "CREATE", "result": "EQUAL", "key": _to(put.key), "create_revision": "0"}
-            for put in puts
+            if old is None
+            else {"target": "VALUE", "result": "EQUAL", "key": _to(put.key), "value": _to(old)}
+            for old, put in changes
         ]
-        return await self._txn(compare, puts)
-
-    async def replace(self, old: str, put: Kept) -> bool:
-        """Put a key whose value is `old`; False where it is another."""
-        compare = [{"target": "VALUE", "result": "EQUAL", "key": _to(put.key), "value": _to(old)}]
-        return await self._txn(compare, [put])
-
-    async def _txn(self, compare: Sequence[dict[str, str]], puts: Sequence[Kept]) -> bool:
         success = [
             {"request_put": {"key": _to(put.key), "value": _to(put.value), "lease": str(put.lease_id)}}
-            for put in puts
+            for _, put in changes
         ]  # fmt: skip
         said = await self._call("kv/txn", {"compare": compare, "success": success})
         return said.get("succeeded") is True

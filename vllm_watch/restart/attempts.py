@@ -213,7 +213,8 @@ class Attempts:
 
         async def work() -> Attempt:
             # A server that may still be loading keeps others of the group from being restarted.
-            held = None if lock is None else await lock.acquire(self._backends.holder, attempt.id)
+            holder = self._backends.holder
+            held = None if lock is None else await lock.acquire(holder, attempt.id, attempt)
             if held is not None and held.held is not True:
                 _log.error("lock_not_held", attempt=attempt.id, because=held.text)
             return await restart.resume(before, since_s)
@@ -257,7 +258,8 @@ class Attempts:
             # One that is stopped after its call keeps its slot: the server may be loading, and the next
             # run of the watcher takes both up; else it expires.
             if lock is not None and not (attempt.open and attempt.spent):
-                await lock.release(settings.lock.release_delay_seconds, used=attempt.spent)
+                rest_seconds = settings.lock.release_delay_seconds
+                await lock.release(rest_seconds, used=attempt.spent, ended=attempt)
             self._targets.mark_changed(name)
 
     def _ended(self, attempt: Attempt) -> None:

@@ -8,13 +8,13 @@ import structlog
 
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import guard
-from vllm_watch.restart.attempts import Attempts
+from vllm_watch.restart.attempts import AHEAD_SECONDS, Attempts
 from vllm_watch.restart.backends import Backends
 from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.facts import Answer, Facts
 from vllm_watch.restart.guard import Decision
 from vllm_watch.restart.hooks.base import HookCall
-from vllm_watch.restart.locks.base import Lock
+from vllm_watch.restart.locks.base import Held, Lock
 from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.targets import ManagedTarget, Targets
 from vllm_watch.state.attempt import Attempt
@@ -25,6 +25,9 @@ _log = structlog.get_logger()
 
 ASK_HOOK_SECONDS = 15.0
 """For a hook to say whether it can: it looks at processes and asks a supervisor, and changes nothing."""
+
+AHEAD_MAX = 1000
+"""So many attempts of clocks that are ahead are known at once; one lock has half of that."""
 
 
 class Decider:
@@ -39,24 +42,31 @@ class Decider:
         self._controls = controls
         self._backends = backends
         self._attempts = attempts
+        self._ahead_t: dict[str, float] = {}  # by id: when an attempt that is ahead was first seen
 
     async def decide(
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None
     ) -> Decision:
         """Decide about a request that attempt `attempt_id` would carry out, and take `lock` for it if need be."""
-        facts = await self._facts(request, managed, attempt_id)
-        while True:
+        hook: Answer | None = None
+        blockers: tuple[Answer, ...] | None = None
+        held: Held | None = None
+        while True:  # with the facts of now: an answer may take long
+            others = () if held is None else held.others
+            facts = replace(
+                await self._facts(request, managed, attempt_id, others), hook=hook, blockers=blockers,
+                lock=None if held is None else Answer(name="lock", allows=held.held, text=held.text),
+            )  # fmt: skip
             decision = guard.decide(request, managed.settings, facts)
             if decision.verdict != guard.ASK:
                 return decision
             if decision.check == "hook":
                 call = self.hook_call(request, managed, attempt_id)
-                facts = replace(facts, hook=await self._ask_hook(managed.settings.hook, call))
+                hook = await self._ask_hook(managed.settings.hook, call)
             elif decision.check == "blockers":
-                answers = await self._backends.ask_blockers(managed.settings.blockers)
-                facts = replace(facts, blockers=answers)
+                blockers = await self._backends.ask_blockers(managed.settings.blockers)
             else:
-                facts = replace(facts, lock=await self._take(lock, attempt_id))
+                held = await self._take(request, managed, attempt_id, lock)
 
     def hook_call(
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str
@@ -72,11 +82,11 @@ class Decider:
         )  # fmt: skip
 
     async def _facts(
-        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str
-    ) -> Facts:
+        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, shared: tuple[Attempt, ...]
+    ) -> Facts:  # fmt: skip
         now_t, name, controls = time.time(), request.target, self._controls
         refusal = await self._journal_refusal(now_t)
-        attempts = await self._others(name, now_t, attempt_id)
+        attempts = await self._others(name, now_t, attempt_id, shared)
         busies = map(self._attempts.busy, self._targets.same_engine(name))
         busy = next((each for each in busies if each is not None), None)
         signals = self._targets.signals(name)
@@ -98,14 +108,35 @@ class Decider:
             version_first_t=controls.version_first_t,
         )
 
-    async def _others(self, name: str, now_t: float, attempt_id: str) -> tuple[Attempt, ...] | None:
-        """The history of a target but for this attempt; None: the journal cannot be read."""
+    async def _others(
+        self, name: str, now_t: float, attempt_id: str, shared: tuple[Attempt, ...]
+    ) -> tuple[Attempt, ...] | None:
+        """The history of a target but for this attempt; None: the journal cannot be read.
+
+        `shared`: what the lock knows of the attempts of all who share it.
+        """
+        since_t = self._targets.history_since_t(now_t)
         try:
-            stored = await self._journal.attempts(None, self._targets.history_since_t(now_t))
+            stored = await self._journal.attempts(None, since_t)
         except JournalError:
             return None
         newest = self._attempts.newest(each for each in stored if each.id != attempt_id)
-        return self._targets.history(name, await self._attempts.of_now(newest, now_t))
+        known = {each.id for each in newest}
+        theirs = [each for each in shared if each.id not in known and each.acted_t >= since_t]
+        ours = await self._attempts.of_now(newest, now_t)
+        return self._targets.history(name, (*ours, *self._of_now(theirs, now_t)))
+
+    def _of_now(self, shared: list[Attempt], now_t: float) -> list[Attempt]:
+        """Count an attempt of a clock that is ahead of ours from when we first saw it."""
+        ahead = {each.id for each in shared if each.acted_t > now_t + AHEAD_SECONDS}
+        for name in ahead:
+            self._ahead_t.setdefault(name, now_t)
+        for name in list(self._ahead_t)[:-AHEAD_MAX]:
+            del self._ahead_t[name]
+        return [
+            replace(each, began_t=self._ahead_t[each.id], called_t=None) if each.id in ahead else each
+            for each in shared
+        ]  # fmt: skip
 
     async def _journal_refusal(self, now_t: float) -> str | None:
         """Why nothing can be written down, or what was written is not all known, in words."""
@@ -134,8 +165,11 @@ class Decider:
             return Answer(name=name, allows=None, text=f"it broke: {type(error).__name__}")
         return Answer(name=name, allows=refusal is None, text=printable(refusal or "it can"))
 
-    async def _take(self, lock: Lock | None, attempt_id: str) -> Answer:
+    async def _take(
+        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None
+    ) -> Held:
         if lock is None:
-            return Answer(name="lock", allows=None, text="it could not be made")
-        held = await lock.acquire(self._backends.holder, attempt_id)
-        return Answer(name="lock", allows=held.held, text=held.text)
+            return Held(held=None, text="it could not be made")
+        hook, address = managed.settings.hook, managed.target.address
+        begins = request.attempt(attempt_id, "intent", hook, time.time(), address)
+        return await lock.acquire(self._backends.holder, attempt_id, begins)

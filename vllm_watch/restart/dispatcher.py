@@ -187,6 +187,9 @@ class Dispatcher:
                 await self._note(pending, decision)
                 if decision.verdict == guard.ACT:
                     attempt = await self._begin(pending.request, managed, attempt_id, lock)
+                elif lock is not None and lock.still_ours():
+                    # What those who share it know is against it: it is not taken for nothing every few seconds.
+                    pending.after_s = time.monotonic() + AGAIN_SECONDS
         except JournalError as error:
             _log.error("restart_not_possible", target=pending.request.target, cause=error.cause)
             text = f"the journal cannot be written: {error.cause}"
@@ -205,12 +208,15 @@ class Dispatcher:
         hook = self._backends.hook(settings.hook)
         assert hook is not None  # noqa: S101 - it was asked a moment ago, and said yes
         pending = self._requests.get(request.key)
+        address = managed.target.address
+        attempt = request.attempt(attempt_id, "intent", settings.hook, time.time(), address)
 
         async def objection() -> str | None:
             if pending is not None and self._requests.get(request.key) is not pending:
                 return "the request was withdrawn"
             if lock is not None:
-                held = await lock.renew()
+                # Who shares it is to know of the call before it is made; if it is not, the end says so.
+                held = await lock.renew(replace(attempt, state="calling", called_t=time.time()))
                 if held.held is not True or not lock.still_ours():
                     return f"the lock was lost: {held.text}"
             if self._targets.stale(request.target, None) is not None:
@@ -218,8 +224,6 @@ class Dispatcher:
             decision = await self._decider.decide(request, managed, attempt_id, lock)
             return None if decision.verdict == guard.ACT else f"{decision.check}: {decision.text}"
 
-        address = managed.target.address
-        attempt = request.attempt(attempt_id, "intent", settings.hook, time.time(), address)
         call = self._decider.hook_call(request, managed, attempt_id)
         await self.attempts.begin(attempt, call, settings, hook, lock, objection)
         if pending is not None:

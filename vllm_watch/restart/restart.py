@@ -153,10 +153,11 @@ class Restart:
             await self._move(called, "calling", "the hook is called")
         except JournalError as error:
             return f"not written down: {error.cause}"
-        if lock is None or lock.still_ours():
-            return None
         # Writing takes time, and the machine may have slept.
-        return "the lock was lost while the call was written down"
+        if lock is not None and not lock.still_ours():
+            return "the lock was lost while the call was written down"
+        manual = self.attempt.trigger == "manual"
+        return None if manual else self._targets.stale(self.attempt.target, None)
 
     def _before(self) -> verify.Before:
         name = self.attempt.target

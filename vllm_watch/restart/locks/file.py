@@ -2,7 +2,7 @@
 
 Times are CLOCK_BOOTTIME, which all processes of a host share, which no clock step moves and which goes
 on during a suspend; a file from before a reboot holds nothing. What cannot be read or written is never
-a yes.
+a yes. Attempts are not put down here: watchers of one host that share engines share a state folder, or none.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks.base import Held, boottime_s
 from vllm_watch.restart.locks.record import EXPIRY_TTLS, HOUR_SECONDS, SPENT_MAX, Limits
 from vllm_watch.settings.lock import LockSettings
+from vllm_watch.state.attempt import Attempt
 
 WAIT_SECONDS = 2.0
 """For another watcher to finish its change of the file, which takes milliseconds."""
@@ -74,10 +75,10 @@ class Lock:
         self._mine: _Slot | None = None
         self._until_s = 0.0
 
-    async def acquire(self, holder: str, attempt_id: str) -> Held:
+    async def acquire(self, holder: str, attempt_id: str, attempt: Attempt | None = None) -> Held:
         return await asyncio.to_thread(self._change, holder, attempt_id)
 
-    async def renew(self) -> Held:
+    async def renew(self, attempt: Attempt | None = None) -> Held:
         mine = self._mine
         if mine is None:
             return Held(held=False, text="it is not held")
@@ -86,7 +87,9 @@ class Lock:
     def still_ours(self) -> bool:
         return self._mine is not None and boottime_s() < self._until_s
 
-    async def release(self, delay_seconds: float = 0.0, *, used: bool = True) -> None:
+    async def release(
+        self, delay_seconds: float = 0.0, *, used: bool = True, ended: Attempt | None = None
+    ) -> None:
         mine, self._mine = self._mine, None
         if mine is not None:
             with contextlib.suppress(OSError, ValueError, TimeoutError):

@@ -1,6 +1,6 @@
 """A lock for a cluster: one Lease object of Kubernetes, replaced under optimistic concurrency.
 
-All slots and the restarts of the last hour are one annotation of one object, since the API server can
+All slots, the restarts of the last hour and the last attempts are one annotation of one object, since the API server can
 compare one object's version but not several: so both limits hold against any number of contenders. What
 `kubectl get lease` shows (holder, renewTime) is for people; the annotation decides.
 Source: kubernetes.io/docs/concepts/architecture/leases; kured keeps its semaphore in an annotation too.
@@ -27,9 +27,11 @@ from vllm_watch.clients.kubernetes import (
 )
 from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks import record as records
-from vllm_watch.restart.locks.base import Held, boottime_s
+from vllm_watch.restart.locks.base import HOST, Held, boottime_s
+from vllm_watch.restart.locks.past import Past, others, past
 from vllm_watch.restart.locks.record import Change, Limits, Now, Record, Sightings, Slot
 from vllm_watch.settings.lock import LockSettings
+from vllm_watch.state.attempt import Attempt
 
 ANNOTATION = "vllm-watch/lock"
 
@@ -59,11 +61,15 @@ class Shared:
         self._api = api
         self._folder = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._namespace, self._name = namespace, name
-        self._left: dict[str, tuple[float, bool]] = {}  # by attempt id: rest, used
+        self._left: dict[
+            str, tuple[float, bool, Past | None]
+        ] = {}  # by attempt id: rest, used, end
 
-    def leave(self, attempt_id: str, rest_seconds: float, *, used: bool) -> None:
+    def leave(
+        self, attempt_id: str, rest_seconds: float, *, used: bool, ended: Past | None = None
+    ) -> None:
         """Remember that an attempt is over whose slot may still be written there."""
-        self._left[attempt_id] = (rest_seconds, used)
+        self._left[attempt_id] = (rest_seconds, used, ended)
         for oldest in list(self._left)[:-LEFT_MAX]:
             del self._left[oldest]
 
@@ -122,9 +128,11 @@ class Shared:
         record = Record() if found is None else self._read(found)
         now = Now(boottime_s(), time.time())
         self.sightings.see(record, now.monotonic_s)
-        for attempt_id, (rest_seconds, used) in self._left.items():
-            freed = records.give_back(record, attempt_id, now, rest_seconds=rest_seconds, used=used)
-            record = freed.record if record.of(attempt_id) and freed.record else record
+        for attempt_id, (rest_seconds, used, ended) in self._left.items():
+            freed = records.give_back(
+                record, attempt_id, now, rest_seconds=rest_seconds, used=used, ended=ended
+            )
+            record = freed.record if (record.of(attempt_id) or ended) and freed.record else record
         return what(record, now)
 
     def _read(self, found: Mapping[str, Any]) -> Record:
@@ -197,14 +205,15 @@ class Lock:
     def _writes(self) -> None:
         self._wrote = True
 
-    async def acquire(self, holder: str, attempt_id: str) -> Held:
+    async def acquire(self, holder: str, attempt_id: str, attempt: Attempt | None = None) -> Held:
         wanted = Slot(holder=holder, attempt_id=attempt_id, ttl_seconds=self.ttl_seconds)
         known, self._wrote = self._attempt_id == attempt_id, False
         try:
             held = await self._change(
                 lambda record, now: records.take(
-                    record, self._shared.sightings, self._limits, now, wanted
-                )
+                    record, self._shared.sightings, self._limits, now, wanted, past(attempt, HOST)
+                ),
+                attempt_id,
             )
         except asyncio.CancelledError:
             self._leave(attempt_id, known)
@@ -220,11 +229,12 @@ class Lock:
         if self._wrote and not known:
             self._shared.leave(attempt_id, 0.0, used=False)
 
-    async def renew(self) -> Held:
+    async def renew(self, attempt: Attempt | None = None) -> Held:
         mine = self._attempt_id
         if mine is None:
             return Held(held=False, text="it is not held")
-        held = await self._change(lambda record, now: records.renew(record, mine))
+        stands = past(attempt, HOST)
+        held = await self._change(lambda record, now: records.renew(record, mine, stands), mine)
         if held.held is False and self._attempt_id == mine:
             self._until_s = 0.0
         return held
@@ -232,23 +242,32 @@ class Lock:
     def still_ours(self) -> bool:
         return self._attempt_id is not None and boottime_s() < self._until_s
 
-    async def release(self, delay_seconds: float = 0.0, *, used: bool = True) -> None:
+    async def release(
+        self, delay_seconds: float = 0.0, *, used: bool = True, ended: Attempt | None = None
+    ) -> None:
         mine, self._attempt_id = self._attempt_id, None
+        mine = mine if ended is None else ended.id
         if mine is None:
             return
         given: bool | None = None
         try:
             held = await self._change(
                 lambda record, now: records.give_back(
-                    record, mine, now, rest_seconds=delay_seconds, used=used
-                )
+                    record,
+                    mine,
+                    now,
+                    rest_seconds=delay_seconds,
+                    used=used,
+                    ended=past(ended, HOST),
+                ),
+                mine,
             )
             given = held.held
         finally:
             if given is None:  # our next asking makes up for it; else it expires
-                self._shared.leave(mine, delay_seconds, used=used)
+                self._shared.leave(mine, delay_seconds, used=used, ended=past(ended, HOST))
 
-    async def _change(self, what: Callable[[Record, Now], Change]) -> Held:
+    async def _change(self, what: Callable[[Record, Now], Change], attempt_id: str) -> Held:
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 change, sent_s = await self._shared.change(what, self.ttl_seconds, self._writes)
@@ -262,7 +281,12 @@ class Lock:
         if change.record is None:
             return Held(held=False, text=change.text)
         self._until_s = sent_s + self.ttl_seconds
-        return Held(held=True, text=f"held for {self.ttl_seconds:.0f} s")
+        record = change.record
+        held = {slot.attempt_id for slot in record.held}
+        return Held(
+            held=True, text=f"held for {self.ttl_seconds:.0f} s",
+            others=others(record.past, held, HOST, attempt_id),
+        )  # fmt: skip
 
 
 def _wait_seconds(tries: int, answer: Answer) -> float:

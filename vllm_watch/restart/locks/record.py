@@ -15,6 +15,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
+from vllm_watch.restart.locks import past as pasts
+from vllm_watch.restart.locks.past import Past
+
 HOUR_SECONDS = 3600.0
 
 SKEW_SECONDS = 2.0
@@ -61,6 +64,7 @@ class Record:
 
     slots: tuple[Slot, ...] = ()
     spent: tuple[Spent, ...] = ()
+    past: tuple[Past, ...] = ()  # the last attempts, oldest first
 
     def of(self, attempt_id: str) -> Slot | None:
         """Return the slot that this attempt holds."""
@@ -83,11 +87,12 @@ class Record:
         try:
             slots = tuple(_slot(each) for each in document["slots"])
             spent = tuple(_spent(each) for each in document["spent"])
+            past = pasts.from_json(document.get("past", ()))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{type(error).__name__}: {error}"[:200]) from None
         if len(slots) > SLOTS_MAX or len(spent) > SPENT_MAX:
             raise ValueError("it is too long")
-        return cls(slots=slots, spent=spent)
+        return cls(slots=slots, spent=spent, past=past)
 
 
 def _slot(document: Mapping[str, Any]) -> Slot:
@@ -149,7 +154,9 @@ class Change:
     text: str  # in words
 
 
-def take(record: Record, sightings: Sightings, limits: Limits, now: Now, wanted: Slot) -> Change:
+def take(
+    record: Record, sightings: Sightings, limits: Limits, now: Now, wanted: Slot, begins: Past | None = None
+) -> Change:  # fmt: skip
     """Take a slot for an attempt, or say who has it. Taking it again is renewing it."""
     if record.of(wanted.attempt_id) is not None:
         return renew(record, wanted.attempt_id)
@@ -164,7 +171,11 @@ def take(record: Record, sightings: Sightings, limits: Limits, now: Now, wanted:
         return Change(record=None, text=text)
     # The oldest go first where more are kept than a record may have: nobody limits that many.
     spent = (*spent, Spent(attempt_id=wanted.attempt_id, t=now.unix_t))[-SPENT_MAX:]
-    return Change(record=Record(slots=(*kept, wanted), spent=spent), text="taken")
+    slots = (*kept, wanted)
+    past = pasts.without_ghosts(record.past, {slot.attempt_id for slot in slots})
+    return Change(
+        record=Record(slots=slots, spent=spent, past=pasts.first(past, begins)), text="taken"
+    )
 
 
 def _still_spent(
@@ -182,21 +193,22 @@ def _still_spent(
     return tuple(spent)
 
 
-def renew(record: Record, attempt_id: str) -> Change:
-    """Count one on, or find that the slot was lost."""
+def renew(record: Record, attempt_id: str, stands: Past | None = None) -> Change:
+    """Count one on and put down how it stands, or find that the slot was lost."""
     mine = record.of(attempt_id)
     if mine is None:
         return Change(record=None, text="it was lost: somebody else has taken it up, or deleted it")
     slots = tuple(
         replace(slot, beat=slot.beat + 1) if slot is mine else slot for slot in record.slots
     )
-    return Change(record=replace(record, slots=slots), text="renewed")
+    past = pasts.put(record.past, stands)
+    return Change(record=replace(record, slots=slots, past=past), text="renewed")
 
 
 def give_back(
-    record: Record, attempt_id: str, now: Now, *, rest_seconds: float, used: bool
-) -> Change:
-    """Free the slot, after a rest; what was not used is not spent either."""
+    record: Record, attempt_id: str, now: Now, *, rest_seconds: float, used: bool, ended: Past | None = None
+) -> Change:  # fmt: skip
+    """Free the slot, after a rest, and put down how the attempt ended; what was not used is not spent either."""
     mine = record.of(attempt_id)
     slots = tuple(slot for slot in record.slots if slot is not mine)
     if mine is not None and used and rest_seconds > 0:
@@ -206,7 +218,8 @@ def give_back(
         for each in record.spent
         if used or each.attempt_id != attempt_id
     )
-    changed = Record(slots=slots, spent=spent)
+    past = pasts.ended(record.past, attempt_id, ended, used=used)
+    changed = Record(slots=slots, spent=spent, past=past)
     return Change(record=None if changed == record else changed, text="given back")
 
 

@@ -1,0 +1,356 @@
+"""Engines that are restarted by every kind of hook, and what stands between: each call is noted with its time.
+
+The services are those that the tests of the hooks use: a real program, a real HTTP server and real signals; Docker's Engine API,
+systemctl, the kubelet's probe and the API server are played (fake_docker.py, fake_systemctl.py, fake_pods.py, and a reader
+of the gate's file).
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.request import urlopen
+
+from aiohttp import web
+
+from tests.kubernetes_api import NAMESPACE, certified
+from tests.restart.hooks.fake_docker import docker
+from tests.restart.hooks.fake_pods import FakePods, pod
+from tests.restart.hooks.test_systemd import FAKE, RUNNING
+from tests.restart.site import SERVER, free_port, wait_for
+
+ROOT = Path(__file__).parents[2]
+LOOK_SECONDS = 0.02
+START_SECONDS, START_TRIES = 15.0, 6
+
+COMMAND = """#!/bin/sh
+echo "$VLLM_WATCH_ATTEMPT_ID $(date +%s.%N)" >> {folder}/calls
+sleep 0.3
+"""
+
+# The daemon of a pod, whose files are in a folder of ours.
+IN_POD = """#!{python}
+import runpy, sys
+from pathlib import Path
+from vllm_watch.clients import kubernetes
+kubernetes.SERVICE_ACCOUNT = Path({folder!r})
+sys.argv = sys.argv[2:]
+runpy.run_module("vllm_watch", run_name="__main__")
+"""
+
+
+class Forks:
+    """Begins engines that share one import."""
+
+    def __init__(self):
+        self._process = subprocess.Popen(
+            [sys.executable, SERVER, "--fork"], stdin=subprocess.PIPE, text=True, cwd=ROOT,
+            stderr=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+
+    def start(self, folder, port):
+        print(folder, port, file=self._process.stdin, flush=True)
+
+    def close(self):
+        self._process.kill()
+        self._process.communicate()
+
+
+class Engine:
+    """One engine: it falls ill when it is told to, heals by itself, and is restarted by whoever is asked to."""
+
+    kind = "command"
+
+    def __init__(self, folder, forks):
+        self.hook, self.target = {}, {}  # their settings
+        self.folder, self.name, self.port = folder, self.kind, free_port()
+        self.well = []  # [since, until]: when it served, and nobody was to restart it
+        self.calls = []  # (Unix seconds, attempt id or None)
+        self.healing = False
+        self._forks = forks
+        self._begun = []
+        self._tasks = set()
+        folder.mkdir()
+
+    # --- the process
+
+    def start(self):
+        self._forks.start(self.folder, self.port)
+
+    @property
+    def pids(self):
+        path = self.folder / "starts"
+        return [int(each) for each in path.read_text().split()] if path.exists() else []
+
+    @property
+    def pid(self):
+        """Of the one that has the port; another that came too late for it has ended."""
+        return int((self.folder / "pid").read_text())
+
+    def end(self):
+        for pid in self.pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def answers(self):
+        with (
+            suppress(OSError),
+            urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5) as answer,
+        ):
+            return answer.status == 200
+        return False
+
+    # --- what befalls it
+
+    def falls_ill(self):
+        for each in self.well:
+            each[1] = min(each[1], time.time())
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGUSR1)
+
+    async def heals(self):
+        """Another process takes its place; whoever restarts it meanwhile does the same."""
+        self.healing = True
+        try:
+            for _ in range(START_TRIES):
+                self.end()
+                self.start()
+                if await asyncio.to_thread(self._comes_up):
+                    break
+            else:
+                raise AssertionError(f"{self.name} does not come up")
+            await self.replaced()
+            self.well.append([time.time(), float("inf")])
+        finally:
+            self.healing = False
+
+    def _comes_up(self):
+        """A hook that was begun before may end the new one, too, or another may have its port for a moment."""
+        with suppress(AssertionError):
+            wait_for(self.answers, START_SECONDS)
+            return True
+        return False
+
+    def called(self, t, attempt=None):
+        """Somebody was asked to restart it, and does."""
+        self.calls.append((t, attempt))
+        if not self.healing:
+            self.end()
+            self.start()
+            self.follow(self._serves_again())
+
+    async def _serves_again(self):
+        await asyncio.to_thread(wait_for, self.answers, 60.0)
+        self.well.append([time.time(), float("inf")])
+
+    async def replaced(self):
+        """Whoever looks after its process sees a new one."""
+
+    # --- the service
+
+    async def open(self):
+        self.script = self.folder / "restart"
+        self.script.write_text(COMMAND.format(folder=self.folder))
+        self.script.chmod(0o755)
+        self.hook = {"argv": [str(self.script)]}
+        self.follow(self._calls_in("calls"))
+
+    async def close(self):
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.end()
+
+    def follow(self, work):
+        self._tasks.add(asyncio.create_task(work))
+
+    async def lines(self, name):
+        """Each line of a file, soon after it is written."""
+        done = 0
+        while True:
+            path = self.folder / name
+            found = path.read_text().splitlines() if path.exists() else []
+            for line in found[done:]:
+                yield line
+            done = len(found)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _calls_in(self, name):
+        async for line in self.lines(name):
+            attempt, t = line.split()
+            self.called(float(t), attempt)
+
+
+class Webhook(Engine):
+    kind = "webhook"
+
+    async def open(self):
+        async def take(request):
+            self.called(time.time(), request.headers["X-Vllm-Watch-Attempt"])
+            await asyncio.sleep(0.3)
+            return web.Response()
+
+        app = web.Application()
+        app.router.add_post("/", take)
+        self._runner = web.AppRunner(app, shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.hook = {"url": f"http://127.0.0.1:{self._runner.addresses[0][1]}/"}
+
+    async def close(self):
+        await self._runner.cleanup()
+        await super().close()
+
+
+class Signal(Engine):
+    """Ended by SIGTERM, and started again by who looks after it. It is called `vllm serve`."""
+
+    kind = "signal"
+
+    def start(self):
+        link = self.folder / "vllm"
+        if not link.exists():
+            link.symlink_to(SERVER)
+        self._begun.append(subprocess.Popen(
+            [sys.executable, link, "serve", self.folder, str(self.port)], cwd=ROOT, stderr=subprocess.DEVNULL,
+            env=os.environ | {"PYTHONPATH": str(ROOT)}, start_new_session=True,
+        ))  # fmt: skip
+        self._begun = [each for each in self._begun if each.poll() is None]
+
+    async def open(self):
+        self.hook = {"supervised_by": "the test"}
+        self.follow(self._relaunched())
+
+    async def close(self):
+        await super().close()
+        for each in self._begun:
+            each.wait(10)
+
+    async def _relaunched(self):
+        async for line in self.lines("terms"):
+            self.called(float(line))
+
+
+class Gate(Engine):
+    """The probe of its container reads the gate's file; the kubelet ends what fails, and starts it again."""
+
+    kind = "gate"
+
+    async def open(self):
+        self.hook = {"kill_dir": str(self.folder / "gate")}
+        (self.folder / "gate").mkdir()
+        self.follow(self._probe())
+
+    async def _probe(self):
+        while True:
+            with suppress(OSError, ValueError):
+                started_t = _created_t(self.pid)
+                (self.folder / "gate/asked").write_text(f"{started_t:.0f} {time.time():.0f}\n")
+                word, start, t = (self.folder / "gate/kill").read_text().split()
+                fresh = time.time() - float(t) < 60.0
+                if word == "kill" and fresh and abs(float(start) - started_t) <= 2.0:
+                    self.called(time.time())
+            await asyncio.sleep(0.1)
+
+
+class Systemd(Engine):
+    kind = "systemd"
+
+    async def open(self):
+        self.hook = {"unit": "vllm.service"}
+        program = self.folder / "systemctl"
+        program.write_text(f"#!{sys.executable} -IS\n" + FAKE.read_text())
+        program.chmod(0o755)
+        await self.replaced()
+        self.follow(self._restarts())
+
+    async def replaced(self):
+        unit = RUNNING | {"InvocationID": os.urandom(16).hex()}
+        new = self.folder / "new.json"
+        new.write_text(json.dumps({"units": {"vllm.service": unit}}))
+        new.rename(self.folder / "systemd.json")
+
+    async def _restarts(self):
+        async for line in self.lines("asked"):
+            if "restart" in line.split():
+                self.called(time.time())
+                await self.replaced()
+
+
+class Docker(Engine):
+    kind = "docker"
+
+    async def open(self):
+        self._docker = docker(self.folder / "docker.sock")
+        daemon = self._container = await self._docker.__aenter__()
+        self.hook = {"container": "vllm", "socket": str(self.folder / "docker.sock")}
+
+        async def restart(_):
+            self.called(time.time())
+            await asyncio.sleep(0.3)
+            await self.replaced()
+            return web.Response(status=204)
+
+        daemon.behaviour = restart
+        await self.replaced()
+
+    async def replaced(self):
+        with suppress(OSError, ValueError):
+            began = datetime.fromtimestamp(_created_t(self.pid), UTC)
+            self._container.container["State"]["StartedAt"] = f"{began:%Y-%m-%dT%H:%M:%S.%fZ}"
+
+    async def close(self):
+        await self._docker.__aexit__(None, None, None)
+        await super().close()
+
+
+class Pods(FakePods):
+    """An eviction is a call."""
+
+    def end(self, name):
+        self.engine.called(time.time())
+        super().end(name)
+
+
+class Kubernetes(Engine):
+    kind = "kubernetes"
+
+    async def open(self):
+        self.target = {"pod": "llama-0", "namespace": NAMESPACE}
+        account = self.folder / "account"
+        _, context = certified(account)
+        server = Pods()
+        server.engine = self
+        self._server = server.running(context)
+        await self._server.__aenter__()
+        (account / "token").write_text(server.token)
+        (account / "namespace").write_text(NAMESPACE)
+        server.add("pods", pod())
+        host, _, port = server.url.removeprefix("https://").partition(":")
+        self.environ = {
+            "KUBERNETES_SERVICE_HOST": host,
+            "KUBERNETES_SERVICE_PORT": port,
+            "HOSTNAME": "w-0",
+        }
+        self.python = self.folder / "python"
+        self.python.write_text(IN_POD.format(python=sys.executable, folder=str(account)))
+        self.python.chmod(0o755)
+
+    async def close(self):
+        await self._server.__aexit__(None, None, None)
+        await super().close()
+
+
+KINDS = (Engine, Webhook, Signal, Gate, Systemd, Docker, Kubernetes)
+
+
+def _created_t(pid):
+    """When a process began, in Unix seconds."""
+    ticks = float(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")

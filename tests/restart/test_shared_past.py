@@ -1,0 +1,256 @@
+"""Two watchers over one engine, each with a journal of its own: what one has tried, the other knows from the lock."""
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.etcd_process import etcd
+from tests.kubernetes_api import NAMESPACE, FakeKubernetes
+from tests.restart.dispatching import Story
+from tests.restart.world import REQUEST, Server
+from vllm_watch.clients.etcd import Access, Etcd, Kept
+from vllm_watch.clients.signed_post import new_session
+from vllm_watch.restart import dispatcher as dispatcher_module
+from vllm_watch.restart import verify
+from vllm_watch.restart.locks import etcd as etcd_lock
+from vllm_watch.restart.locks import lease as lease_lock
+from vllm_watch.restart.locks.base import Lock
+from vllm_watch.restart.locks.record import Limits
+from vllm_watch.state.attempt import Attempt
+
+EAGER = {
+    "cooldown_seconds": 0.0,
+    "cooldown_load_times": 0.0,
+    "budget_per_hour": 100,
+    "budget_per_day": 100,
+}
+LIMITS = Limits(slots=1)
+THEIRS = replace(REQUEST, incident_id="i2")
+"""The same trouble, as the second watcher calls it."""
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher_module, "ASK_SECONDS", 0.05)
+    monkeypatch.setattr(dispatcher_module, "AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(verify, "STOP_SECONDS", 0.3)
+
+
+class Place:
+    """Where a lock's record is; each watcher has a client of its own."""
+
+    def watcher(self) -> Callable[[], Lock]:
+        raise NotImplementedError
+
+    async def past(self) -> list[dict[str, Any]]:
+        """What is written there of the last attempts."""
+        raise NotImplementedError
+
+    async def damage(self) -> None:
+        raise NotImplementedError
+
+
+class Lease(Place):
+    def __init__(self, api: FakeKubernetes, folder: Path) -> None:
+        self._api, self._folder = api, folder
+
+    def watcher(self) -> Callable[[], Lock]:
+        shared = lease_lock.Shared(self._api.api(self._folder), NAMESPACE, "gpu")
+        return lambda: lease_lock.Lock(shared, LIMITS, 60.0)
+
+    @property
+    def _annotations(self) -> dict[str, str]:
+        said: dict[str, str] = self._api.objects["leases", NAMESPACE, "gpu"]["metadata"][
+            "annotations"
+        ]
+        return said
+
+    async def past(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self._annotations[lease_lock.ANNOTATION])["past"]
+        return found
+
+    async def damage(self) -> None:
+        record = json.loads(self._annotations[lease_lock.ANNOTATION])
+        record["past"] = [{"id": "x"}]
+        self._annotations[lease_lock.ANNOTATION] = json.dumps(record)
+
+
+class Keys(Place):
+    def __init__(self, endpoint: str) -> None:
+        self._etcd = Etcd(Access(endpoints=(endpoint,)), new_session)
+
+    def watcher(self) -> Callable[[], Lock]:
+        shared = etcd_lock.Shared(self._etcd, "gpu")
+        return lambda: etcd_lock.Lock(shared, LIMITS, 60.0)
+
+    async def _kept(self) -> Kept:
+        (kept,) = await self._etcd.range("vllm-watch/gpu/past")
+        return kept
+
+    async def past(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads((await self._kept()).value)
+        return found
+
+    async def damage(self) -> None:
+        kept = await self._kept()
+        assert await self._etcd.put([(kept.value, kept._replace(value='[{"id": "x"}]'))])
+
+
+@asynccontextmanager
+async def lease(folder: Path) -> AsyncIterator[Place]:
+    async with FakeKubernetes().running() as api:
+        yield Lease(api, folder / "pod")
+
+
+@asynccontextmanager
+async def keys(folder: Path) -> AsyncIterator[Place]:
+    async with etcd(folder) as (member,):
+        yield Keys(member.endpoint)
+
+
+KINDS = pytest.mark.parametrize("kind", [lease, keys], ids=["lease", "etcd"])
+
+
+def second(server: Server, lock: Callable[[], Lock], **how: Any) -> Story:
+    """The other watcher, whose state folder is its own."""
+    story = Story(server, lock=lock, settings=EAGER, folder="state-2", holder="them", **how)
+    story.incident(name="i2")
+    return story
+
+
+@KINDS
+async def test_hook_that_did_not_help_is_not_called_by_the_second(
+    server: Server, tmp_path: Path, kind: Any
+) -> None:
+    """Until a person there says so; and what it does then, the first one knows."""
+    async with kind(tmp_path) as place:
+        ours, theirs = place.watcher(), place.watcher()
+        async with Story(server, "does nothing", lock=ours, settings=EAGER) as story:
+            story.dispatcher.submit(REQUEST)
+            assert (await story.fulfilled()).state == "did_not_help"
+        assert [each["state"] for each in await place.past()] == ["did_not_help"]
+        async with second(server, theirs) as story:
+            decision = await story.decided(THEIRS)
+            assert (decision.verdict, decision.check) == ("refuse", "breaker")
+            assert "did not help (known from the lock)" in decision.text
+            assert len(server.lines("called")) == 1
+            await story.resumed()
+            assert (await story.fulfilled()).state == "helped"
+        assert [each["state"] for each in await place.past()] == ["did_not_help", "helped"]
+
+
+@KINDS
+async def test_budget_is_one(server: Server, tmp_path: Path, kind: Any) -> None:
+    """One restart that helped is spent for both, and the cooldown holds for both."""
+    async with kind(tmp_path) as place:
+        ours, theirs = place.watcher(), place.watcher()
+        async with Story(server, lock=ours, settings=EAGER) as story:
+            story.dispatcher.submit(REQUEST)
+            assert (await story.fulfilled()).state == "helped"
+        server.hang()
+        async with second(server, theirs) as story:
+            story.world.settings = story.world.settings.model_copy(update={"budget_per_hour": 1})
+            decision = await story.decided(THEIRS)
+            assert (decision.check, decision.text[:6]) == ("budget", "1 of 1")
+
+
+@KINDS
+async def test_call_is_written_before_it_is_made(server: Server, tmp_path: Path, kind: Any) -> None:
+    """And who dies with it open is uncertain for the other, once its slot is free."""
+    async with kind(tmp_path) as place:
+        ours, theirs = place.watcher(), place.watcher()
+        async with Story(server, "hangs", lock=ours, settings=EAGER) as story:
+            story.dispatcher.submit(REQUEST)
+            while not server.lines("called"):
+                story.world.change.clear()
+                await story.world.change.wait()
+            assert [each["state"] for each in await place.past()] == ["calling"]
+        (past,) = await place.past()
+        dead = ours()
+        await dead.acquire("us", past["id"])
+        await dead.release()
+        held = await theirs().acquire("them", "another")
+        assert [each.state for each in held.others] == ["uncertain"]
+
+
+@KINDS
+async def test_attempt_that_was_given_up_leaves_nothing(
+    server: Server, tmp_path: Path, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing was called, so the other may."""
+    async with kind(tmp_path) as place:
+        ours, theirs = place.watcher(), place.watcher()
+        async with Story(server, lock=ours, settings=EAGER) as story:
+            written: list[dict[str, Any]] = []
+
+            async def withdrawn(_: Attempt) -> str | None:
+                written.extend(await place.past())
+                story.dispatcher.withdraw(REQUEST)
+                return None
+
+            monkeypatch.setattr(story.world.evidence, "keep", withdrawn)
+            story.dispatcher.submit(REQUEST)
+            await story.until(lambda: story.dispatcher.attempts.last("chat-0"))
+            assert (await story.over()).state == "cancelled"
+            assert [each["state"] for each in written] == ["intent"]
+        assert await place.past() == []
+        async with second(server, theirs) as story:
+            story.dispatcher.submit(THEIRS)
+            assert (await story.fulfilled()).state == "helped"
+
+
+@KINDS
+async def test_past_that_is_damaged_is_a_no(server: Server, tmp_path: Path, kind: Any) -> None:
+    """Nobody knows what was tried."""
+    async with kind(tmp_path) as place:
+        lock = place.watcher()
+        async with Story(server, lock=lock, settings=EAGER) as story:
+            story.dispatcher.submit(REQUEST)
+            await story.fulfilled()
+        await place.damage()
+        server.hang()
+        async with second(server, lock) as story:
+            decision = await story.decided(THEIRS)
+            assert decision.check == "lock"
+        assert len(server.lines("called")) == 1
+
+
+async def test_clock_of_another_that_is_ahead_blocks_for_one_cooldown(
+    server: Server, tmp_path: Path
+) -> None:
+    """An attempt of next year counts from when it was first seen, and a person ends it."""
+    async with lease(tmp_path) as place:
+        ours, theirs = place.watcher(), place.watcher()
+        ahead = REQUEST.attempt("a1", "intent", "script", time.time() + 365 * 86400.0)
+        other = ours()
+        await other.acquire("us", "a1", ahead)
+        await other.release(ended=replace(ahead, state="did_not_help"))
+        async with second(server, theirs) as story:
+            story.dispatcher.submit(THEIRS)
+            await story.until(lambda: story.dispatcher.blocked[("chat-0", "breaker")])
+            await story.resumed()
+            assert (await story.fulfilled()).state == "helped"
+
+
+async def test_end_that_could_not_be_written_is_made_up_for(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the same process's next asking."""
+    async with etcd(tmp_path) as (member,):
+        place = Keys(member.endpoint)
+        lock = place.watcher()
+        mine = lock()
+        began = REQUEST.attempt("a1", "intent", "script", time.time(), "10.0.0.1:8000")
+        await mine.acquire("us", "a1", began)
+        monkeypatch.setattr(etcd_lock, "ASK_SECONDS", 0.0)
+        await mine.release(ended=replace(began, state="helped"))
+        monkeypatch.undo()
+        assert [each["state"] for each in await place.past()] == ["intent"]
+        assert (await lock().acquire("us", "a2")).held is True
+        assert [each["state"] for each in await place.past()] == ["helped"]
