@@ -79,10 +79,10 @@ def _of_records() -> Schema:
         found[kind.__name__] = made
     for schema in found.values():
         _as_shown(schema)
-    for kind, keys in LEFT_OUT.items():
+    for name, keys in LEFT_OUT.items():
         for key in keys:
-            found[kind]["properties"].pop(key)
-            found[kind]["required"].remove(key)
+            found[name]["properties"].pop(key)
+            found[name]["required"].remove(key)
     del found["EngineTotals"]
     # A failed start is told in another form.
     found["TargetSignals"]["properties"]["start_failure"] = optional(record(
