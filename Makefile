@@ -11,7 +11,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 LISTEN ?= 127.0.0.1:9470
 # Tests mostly wait for sockets and processes, so more at a time than a small machine has cores.
-WORKERS ?= 4
+WORKERS ?= 6
 # Which of the tests against a real vLLM; CI leaves out two that bring an engine to its limits for minutes.
 LIVE ?= real_vllm
 VENV := .venv
