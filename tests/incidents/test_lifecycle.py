@@ -302,13 +302,6 @@ def test_a_restart_while_collapsed_is_the_cure():
     assert story.told[2] == (70, "opened", "engine_down")
 
 
-def test_a_crash_behind_a_ticket_is_told_at_once():
-    """Nobody restarts an engine within minutes because it is a little slow."""
-    story = Story().look(collapse(severity="ticket"), times=2)
-    story.look(down(), collapse("unknown"), times=2, moment=SILENT)
-    assert (10, "opened", "engine_down") in story.told
-
-
 def test_the_queue_that_an_incident_leaves_is_part_of_it():
     """Two minutes to drain; what still waits then is demand."""
     story = Story().look(stall()).look(stall("clear"), overload(), times=60)

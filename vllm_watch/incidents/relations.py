@@ -84,8 +84,6 @@ def held_by(
     """Which incident that is seen itself keeps a finding from being told yet; `lasted_s`: how old the finding is."""
     for each in seen:
         hold_seconds = _HOLD_SECONDS.get((kind, each.kind), 0.0)
-        if kind == "engine_down" and each.severity != "page":
-            continue  # nobody restarts an engine for a ticket within minutes
         if lasted_s < hold_seconds and (engine is None or each.engine in (None, engine)):
             return each
     return None
