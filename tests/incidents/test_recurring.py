@@ -36,6 +36,15 @@ def test_what_was_told_as_recurring_names_who_told_it():
     assert not story.lifecycle.incidents[0].recurring.told
 
 
+def test_a_long_one_is_told_again_after_five_minutes():
+    """However long those before were: three outages of ten minutes do not hide a fourth."""
+    story = episodes(Story(step=15.0), 3, ill=40, well=20)
+    story.look(stall(), times=20)
+    assert story.lifecycle.incidents[0].recurring.told
+    story.look(stall(), times=2)
+    assert not story.lifecycle.incidents[0].recurring.told
+
+
 def test_another_cause_is_no_more_of_the_same():
     """It is told, though the kind is the same."""
     story = episodes(Story(), 3).look(verdict("engine_stalled", cause="rank_wait"))

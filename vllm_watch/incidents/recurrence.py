@@ -31,7 +31,10 @@ RECURRING_QUIET_SECONDS = 240.0
 
 
 LONGER = 2.0
-"""One that lasts so many times as long as the longest before is no more of the same: people are told again."""
+"""One that lasts so many times as long as the longest before is no more of the same: people are told again, ..."""
+
+LONGER_SECONDS_MAX = 300.0
+"""... and of one that lasts so long always: whoever knows of three outages still wants to know of the fourth."""
 
 
 @dataclass(slots=True)
@@ -50,9 +53,8 @@ class Recurrence:
 
     def __init__(self) -> None:
         self._episodes: dict[Key, list[_Episode]] = {}
-        self._told: dict[
-            Key, tuple[str, str]
-        ] = {}  # id and cause of the incident that told that it recurs
+        # Id and cause of the incident that told that it recurs.
+        self._told: dict[Key, tuple[str, str]] = {}
         self._ended: dict[Key, tuple[float, float]] = {}  # when, and what quiet time it had needed
 
     def begun(self, key: Key, at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
@@ -95,7 +97,7 @@ class Recurrence:
             ill_seconds=ill_s,
             text=words(len(episodes), within_s, ill_s),
             earlier=earlier if earlier != one.id and cause == one.cause else "",
-            longer=lasted_s > LONGER * max(lasts_s),
+            longer=lasted_s > min(LONGER * max(lasts_s), LONGER_SECONDS_MAX),
         )
 
     def ended(self, key: Key, at_s: float, quiet_needed_s: float) -> None:
