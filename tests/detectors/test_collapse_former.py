@@ -44,10 +44,10 @@ def restarted(then):
     return script
 
 
-def slow_at_once(vllm):
+def slow_at_once(vllm, factor=2.7, seconds=240.0):
     yield 5.0
-    vllm.fault("slow", factor=3.0)
-    yield 240.0
+    vllm.fault("slow", factor=factor)
+    yield seconds
     vllm.clear("slow")
 
 
@@ -59,6 +59,17 @@ def test_slow_from_the_first_minute_of_a_new_process():
     assert 940 < begins < 1060
     assert ends < 1210
     assert {each[2:] for each in found} == {("slow_engine", "ticket", False)}
+
+
+def test_far_too_slow_for_minutes_pages():
+    """No flag and no other GPU of the fleet costs that much; a restart has just not helped, so none is advised."""
+    found = told(restarted(lambda vllm: slow_at_once(vllm, 6.0, 500.0)))
+    severities = [each[3] for each in found]
+    paged = found[severities.index("page")][0]
+    assert found[0][3] == "ticket"
+    assert paged - found[0][0] >= 120
+    assert paged < 1400
+    assert not any(each[4] for each in found)
 
 
 def well(vllm):

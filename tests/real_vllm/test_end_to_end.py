@@ -17,6 +17,7 @@ from tests.real_vllm.faults import stopped_at_work
 from tests.real_vllm.load import Load, Report, run_load, under_load
 from tests.real_vllm.server import BLOCK_SIZE, MODEL_NAME, USUAL, RealVllm
 from tests.real_vllm.witness import comes_to
+from vllm_watch.signals.totals import COUNTERS
 
 pytestmark = pytest.mark.real_vllm
 
@@ -116,7 +117,11 @@ def exported(metrics: Metrics) -> Found:
     """Every engine metric that the window's bodies determine."""
     ours = {"target", "engine", "model_name"}
     # These follow from what happened, or was learnt, since the daemon began, and have tests of their own.
-    others = {"state", "last_progress_timestamp_seconds", "restarts_total", "throughput_ratio"}
+    others = {
+        "state", "health_ratio", "last_progress_timestamp_seconds", "restarts_total", "throughput_ratio",
+        *(f"{counter}_total" for counter in COUNTERS), "requests_finished_total",
+        *(f"{each}_seconds_{part}" for each in ("ttft", "itl", "e2e") for part in ("bucket", "sum", "count")),
+    }  # fmt: skip
     return {
         (short, "".join(text for label, text in labels if label not in ours)): value
         for name, series in metrics.series.items()

@@ -91,6 +91,22 @@ def test_a_restart_and_another_configuration_begin_anew(known):
     assert baseline.model.blocks == 0
 
 
+def test_a_process_that_lived_for_minutes_is_not_the_one_to_compare_with(known):
+    """It has met few loads. One that worked for a quarter of an hour is, and so is the first that there was."""
+    baseline, engine, _ = known
+    first = baseline.model
+    engine = Engine(at_s=engine.at_s)
+    follow(baseline, engine, 300, **FRESH)
+    assert baseline.former is first
+    engine = Engine(at_s=engine.at_s)
+    follow(baseline, engine, 1200, **FRESH)
+    assert (baseline.former, baseline.processes) == (first, 2)
+    third = baseline.model
+    engine = Engine(at_s=engine.at_s)
+    follow(baseline, engine, 300, **FRESH)
+    assert baseline.former is third
+
+
 def test_what_it_did_before_a_gap_of_unknown_length_stays_known(known):
     """Only the block across it is lost."""
     baseline, engine, _ = known

@@ -1,8 +1,8 @@
 """Slow from the first minutes of a new process: beside what the process before it did at equal load.
 
 A new process has no fresh self yet. With the same model and configuration in the same place it is as fast as the one
-before. What differs unseen (another GPU, a flag that /metrics does not tell) is told, too, so this is a ticket, and no
-reason for another restart.
+before. What differs unseen (another GPU, a flag that /metrics does not tell) is told, too, so this is a ticket, a page
+only where no such thing explains it, and never a reason for another restart.
 """
 
 from collections.abc import Mapping
@@ -29,6 +29,12 @@ NORMAL_LOG_RATIO = log(1.25)
 WARM_SECONDS = 20.0
 """The first seconds of work are left out: the first request of each shape compiles or loads something."""
 
+PAGE_LOG_RATIO = log(3.0)
+"""Steps that take so much longer are no other GPU of the same fleet, nor a flag: users feel it, ..."""
+
+PAGE_SECONDS = 180.0
+"""... and no warm-up, when blocks that add up to so many seconds of work are all like that."""
+
 FORMER_SECONDS = 3600.0
 """After so long the process is compared with itself alone."""
 
@@ -38,10 +44,12 @@ class _Life:
     """One process beside the one before it."""
 
     former: StepModel
+    process: int
     began_s: float
     at_s: float = 0.0  # of the last block
     worked_s: float = 0.0
     slow_s: float = 0.0
+    page_s: float = 0.0  # of work since the last block that was below PAGE_LOG_RATIO
     since_s: float | None = None  # when the slow blocks began
     log_ratio: float = 0.0  # of the last block
     normal_blocks: int = 0
@@ -57,11 +65,11 @@ class FormerLives:
         """Take the blocks in that this look has completed."""
         for engine, baseline in baselines.items():
             life = self._lives.get(engine)
-            if baseline.former is not (life and life.former):
+            if baseline.former is None:
                 self._lives.pop(engine, None)
-                if baseline.former is not None:
-                    self._lives[engine] = _Life(baseline.former, at_s)
-            elif life is not None:
+            elif life is None or life.process != baseline.processes:
+                self._lives[engine] = _Life(baseline.former, baseline.processes, at_s)
+            else:
                 _compare(life, baseline)
         for gone in self._lives.keys() - baselines.keys():
             del self._lives[gone]
@@ -74,9 +82,10 @@ class FormerLives:
         if life.slow_s < SLOW_SECONDS:
             return verdict
         times = exp(life.log_ratio)
-        text = f"steps take {times:.1f} times as long as in the process before the restart, at equal load"
+        text = f"steps take {times:.1f} times as long as before the restart, at equal load"
         return replace(
-            verdict, state=FIRING, cause="slow_engine", severity="ticket",
+            verdict, state=FIRING, cause="slow_engine",
+            severity="page" if life.page_s >= PAGE_SECONDS else "ticket",
             summary=f"Engine {verdict.engine}: {text}",
             evidence_for=(Evidence(name="former_step_time_ratio", value=times, expected=1.0, text=text),),
             evidence_against=(
@@ -104,7 +113,9 @@ def _compare(life: _Life, baseline: Baseline) -> None:
     if expected is None or not met or life.worked_s < WARM_SECONDS:
         return
     ratio = life.log_ratio = log(block.step_seconds / expected)
-    if ratio > max(SLOW_LOG_RATIO, DEVIATIONS * deviation):
+    doubt = DEVIATIONS * deviation
+    life.page_s = life.page_s + block.seconds if ratio > max(PAGE_LOG_RATIO, doubt) else 0.0
+    if ratio > max(SLOW_LOG_RATIO, doubt):
         life.since_s = block.at_s - block.seconds if life.since_s is None else life.since_s
         life.slow_s, life.normal_blocks = life.slow_s + block.seconds, 0
     elif ratio < NORMAL_LOG_RATIO:

@@ -82,6 +82,9 @@ RESTORED_LEVEL_MAX = 0.5
 """After longer, half the way to an alarm is left: nothing is learnt until blocks of today have cleared the
 doubt, and only blocks of today can make an alarm."""
 
+FORMER_SECONDS = 900.0
+"""A process that did less work has met few loads: one before it that did more is remembered in its place."""
+
 _FOUND_OUT = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
 
 Fingerprint = tuple[str | None, Mapping[str, str] | None]
@@ -127,7 +130,8 @@ class Baseline:
         self._blocks = Blocks()
         self._last: EngineSample | None = None
         self._fingerprint: Fingerprint = (None, None)
-        self.former: StepModel | None = None  # of the process before, where it was set up alike
+        self.former: StepModel | None = None  # of a process before, where it was set up alike
+        self.processes = 0  # that were seen to end
         self.reset()
 
     def reset(self) -> None:
@@ -166,8 +170,10 @@ class Baseline:
         return self.comparison
 
     def _remember_former(self, fingerprint: Fingerprint) -> None:
-        learnt = self._models.get(frozenset())
-        if learnt is not None and learnt.ready:
+        self.processes += 1
+        learnt, known = self._models.get(frozenset()), self.former
+        enough_s = min(FORMER_SECONDS, 0.0 if known is None else known.seconds)
+        if learnt is not None and learnt.ready and learnt.seconds >= enough_s:
             self.former = learnt
         if _differ(_setup(fingerprint), _setup(self._fingerprint)):
             self.former = None
