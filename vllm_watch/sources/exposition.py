@@ -36,7 +36,7 @@ _NO_AGGREGATOR = "Check that the URL is a vLLM server's and not an aggregator's.
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
 _LABEL = r'(?!__)[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\]++|\\.)*+"'
 _HEAD = re.compile(rf"({_NAME})(?:\{{((?:{_LABEL}(?:,{_LABEL})*+)?)\}})? (?=[^\s#])")
-_LABELS = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]++|\\.)*+)"')
+_LABELS = re.compile(r'\b([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]++|\\.)*+)"')
 _HELP = re.compile(rf"# HELP ({_NAME})(?: (\S.*))?")
 _TYPE = re.compile(rf"# TYPE ({_NAME}) (\S+)")
 _ESCAPES = {"\\\\": "\\", "\\n": "\n", '\\"': '"'}

@@ -19,7 +19,7 @@ from vllm_watch.errors import WatchError
 _CONFIG_BYTES_MAX = 16 << 20  # an index of a checkpoint of a trillion parameters has 8 MB
 _HUB = "https://huggingface.co"
 _HUB_SECONDS = 10.0
-_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+_REPOSITORY = re.compile(r"[\w.-]{1,96}/[\w.-]{1,96}")  # as long as the Hub has them
 
 
 @dataclass(frozen=True, slots=True)
