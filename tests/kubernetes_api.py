@@ -335,6 +335,13 @@ class FakeKubernetes:
                 request.transport.abort()
         self.streams.clear()
 
+    def account(self, folder: Path) -> dict[str, str]:
+        """Lay a service account of ours into a folder; return the environment of a pod that has it."""
+        (folder / "token").write_text(self.token)
+        (folder / "namespace").write_text(NAMESPACE)
+        host, _, port = self.url.removeprefix("https://").partition(":")
+        return {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
+
     @contextlib.asynccontextmanager
     async def running(self, secure: Any = None) -> AsyncIterator["FakeKubernetes"]:
         app = web.Application()

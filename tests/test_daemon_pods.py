@@ -37,11 +37,8 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     _, context = certified(folder)
     monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", folder)
     async with FakePods(notices_hang_ups=True).running(context) as server:
-        (folder / "token").write_text(server.token)
-        (folder / "namespace").write_text(NAMESPACE)
-        host, _, port = server.url.removeprefix("https://").partition(":")
-        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
-        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
+        for name, value in server.account(folder).items():
+            monkeypatch.setenv(name, value)
         monkeypatch.delenv("KUBERNETES_SERVICE_PORT_HTTPS", raising=False)
         yield server
 

@@ -23,10 +23,8 @@ async def pod(tmp_path: Path) -> AsyncIterator[tuple[FakeKubernetes, Api]]:
     folder = tmp_path / "serviceaccount"
     _, context = certified(folder)
     async with FakeKubernetes().running(context) as server:
-        (folder / "token").write_text(server.token)
-        (folder / "namespace").write_text(NAMESPACE)
-        host, _, port = server.url.removeprefix("https://").partition(":")
-        environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT_HTTPS": port}
+        environ = server.account(folder)
+        environ["KUBERNETES_SERVICE_PORT_HTTPS"] = environ.pop("KUBERNETES_SERVICE_PORT")
         yield server, Api(in_cluster(environ, folder), new_session)
 
 

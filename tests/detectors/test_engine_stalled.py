@@ -252,7 +252,7 @@ def test_a_lost_gpu_is_no_reason_to_restart():
     said = stalls([seen(0, gpus=(gpu(),)), *HEALTHY[1:], *frozen(60, 300, gpus=())])
     verdict = last(said, "0")
     assert (verdict.state, verdict.restart_advised) == ("firing", False)
-    assert "1 GPU lost" in [evidence.text for evidence in verdict.evidence_for]
+    assert "1 GPU lost on this host" in [evidence.text for evidence in verdict.evidence_for]
 
 
 def test_it_is_clear_when_steps_go_on():

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 from aiohttp import web
@@ -12,6 +13,7 @@ from structlog.testing import capture_logs
 
 from tests.daemon_process import daemon
 from tests.export.small_board import small_board
+from tests.export.test_text import TOTALS
 from vllm_watch.export import otlp
 from vllm_watch.export.text import render
 from vllm_watch.settings.otlp import OtlpSettings
@@ -98,16 +100,20 @@ def exposed(board):
 
 
 async def test_a_collector_gets_what_a_scrape_gets(collector):
-    """Every series, none more; counters are cumulative, and it is said who pushes."""
+    """Every series, none more; counters and histograms are cumulative, and it is said who pushes."""
     board = small_board()
+    signals = board.targets["chat"].signals
+    engines = {name: replace(each, totals=TOTALS) for name, each in signals.engines.items()}
+    board.publish(replace(signals, engines=engines))
     async with pushing(board, endpoint=collector.url):
         pushed = await collector.until(1)
     found, sums = series(pushed)
     ours = {key: value for key, value in found.items() if not key[0].startswith(OWN)}
     assert ours == exposed(board)
     assert {name for name in sums if name.startswith("vllm_watch_")} == {
-        name for name, _ in ours if name.endswith("_total")
+        name for name, _ in ours if name.endswith(("_total", "_bucket", "_sum", "_count"))
     }
+    assert "vllm_watch_engine_itl_seconds_bucket" in sums
     said = {
         each.key: each.value.string_value for each in pushed.resource_metrics[0].resource.attributes
     }

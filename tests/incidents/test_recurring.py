@@ -52,6 +52,20 @@ def test_another_cause_is_no_more_of_the_same():
     assert (other.recurring.times, other.recurring.told) == (4, False)
 
 
+def test_a_page_is_no_more_of_what_was_told_as_a_ticket():
+    """Tickets that recur wake nobody: the first of them that is a page does, also if it becomes one while it lasts."""
+    story = Story()
+    for _ in range(3):
+        story.look(stall(severity="ticket"), times=12).look(stall("clear"), times=84)
+    story.look(stall(severity="ticket"), times=2)
+    assert story.lifecycle.incidents[0].recurring.told
+    story.look(stall())
+    assert not story.lifecycle.incidents[0].recurring.told
+    page = story.lifecycle.incidents[0].id
+    story.look(stall("clear"), times=84).look(stall())
+    assert story.lifecycle.incidents[0].recurring.earlier == page
+
+
 def test_what_recurs_is_forgotten_after_an_hour():
     story = episodes(Story(), 3).look(stall("clear"), times=720).look(stall())
     assert story.lifecycle.incidents[0].recurring is None

@@ -35,15 +35,9 @@ async def server(tmp_path, monkeypatch):
     _, context = certified(folder)
     monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", folder)
     async with FakePods().running(context) as server:
-        (folder / "token").write_text(server.token)
-        (folder / "namespace").write_text(NAMESPACE)
+        server.environ = server.account(folder) | {"POD_NAME": "llama-0"}
         server.add("pods", pod())
         yield server
-
-
-def environ(server):
-    host, _, port = server.url.removeprefix("https://").partition(":")
-    return {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port, "POD_NAME": "llama-0"}
 
 
 @asynccontextmanager
@@ -54,7 +48,7 @@ async def telling(server, *targets, **settings):
     for each in targets:
         board.add_target(each, 5.0)
     one = Notifications(
-        Config.model_validate(document).notifications, board, lambda _: False, Ledger(None), Tools(environ=environ(server)),
+        Config.model_validate(document).notifications, board, lambda _: False, Ledger(None), Tools(environ=server.environ),
     )  # fmt: skip
     await one.start()
     try:
@@ -189,7 +183,7 @@ async def test_a_trial(server, tmp_path):
         code += f"kubernetes.SERVICE_ACCOUNT = Path({str(tmp_path / 'pod')!r})\nsys.exit(main(sys.argv[1:]))"
         return await asyncio.to_thread(
             subprocess.run, [sys.executable, "-c", code, "notify", "test", "ev", "--config", file],
-            cwd=ROOT, env=os.environ | environ(server) | more, capture_output=True, text=True, timeout=60, check=False,
+            cwd=ROOT, env=os.environ | server.environ | more, capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
 
     done = await trial(WHERE="watch-0")

@@ -15,7 +15,6 @@ import time
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from urllib.request import urlopen
 
 from aiohttp import web
 
@@ -23,7 +22,7 @@ from tests.kubernetes_api import NAMESPACE, certified
 from tests.restart.hooks.fake_docker import docker
 from tests.restart.hooks.fake_pods import FakePods, pod
 from tests.restart.hooks.test_systemd import FAKE, RUNNING
-from tests.restart.site import SERVER, free_port, wait_for
+from tests.restart.site import SERVER, answers, free_port, wait_for
 
 ROOT = Path(__file__).parents[2]
 LOOK_SECONDS = 0.02
@@ -99,12 +98,7 @@ class Engine:
                 os.kill(pid, signal.SIGKILL)
 
     def answers(self):
-        with (
-            suppress(OSError),
-            urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5) as answer,
-        ):
-            return answer.status == 200
-        return False
+        return answers(self.port)
 
     # --- what befalls it
 
@@ -329,15 +323,8 @@ class Kubernetes(Engine):
         server.engine = self
         self._server = server.running(context)
         await self._server.__aenter__()
-        (account / "token").write_text(server.token)
-        (account / "namespace").write_text(NAMESPACE)
         server.add("pods", pod())
-        host, _, port = server.url.removeprefix("https://").partition(":")
-        self.environ = {
-            "KUBERNETES_SERVICE_HOST": host,
-            "KUBERNETES_SERVICE_PORT": port,
-            "HOSTNAME": "w-0",
-        }
+        self.environ = server.account(account) | {"HOSTNAME": "w-0"}
         self.python = self.folder / "python"
         self.python.write_text(IN_POD.format(python=sys.executable, folder=str(account)))
         self.python.chmod(0o755)

@@ -64,15 +64,7 @@ class Site:
         """
         self._end_all()
         self._begun.append(self._start())
-        wait_for(self._answers)
-
-    def _answers(self):
-        with (
-            suppress(OSError),
-            urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5) as answer,
-        ):
-            return answer.status == 200
-        return False
+        wait_for(lambda: answers(self.port))
 
     def _end_all(self):
         for pid in self.lines("starts"):
@@ -140,6 +132,13 @@ def plan(status, target="a"):
 def incidents(status, target="a"):
     """The open incidents of the target."""
     return next((t["incidents"] for t in status["targets"] if t["name"] == target), [])
+
+
+def answers(port):
+    """Does the server on this port say that it is well?"""
+    with suppress(OSError), urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
+        return answer.status == 200
+    return False
 
 
 def is_up(status, target="a"):

@@ -24,7 +24,7 @@ import yaml
 from tests import daemon_process
 from tests.daemon_process import ROOT, daemon
 from tests.etcd_process import etcd
-from tests.kubernetes_api import NAMESPACE, FakeKubernetes, certified
+from tests.kubernetes_api import FakeKubernetes, certified
 from tests.restart.kill_engines import IN_POD, KINDS, Engine, Forks
 from tests.restart.site import TOKEN, ask, is_up
 from vllm_watch.state import file
@@ -282,14 +282,10 @@ async def lease(folder):
     account = folder / "account"
     _, context = certified(account)
     async with FakeKubernetes().running(context) as server:
-        (account / "token").write_text(server.token)
-        (account / "namespace").write_text(NAMESPACE)
-        host, _, port = server.url.removeprefix("https://").partition(":")
         python = folder / "python"
         python.write_text(IN_POD.format(python=sys.executable, folder=str(account)))
         python.chmod(0o755)
-        environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port}
-        yield {"kind": "lease"}, python, environ
+        yield {"kind": "lease"}, python, server.account(account)
 
 
 @asynccontextmanager

@@ -54,8 +54,7 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", folder)
     monkeypatch.setattr(kubernetes_hook, "LOOK_SECONDS", 0.05)
     async with FakePods(notices_hang_ups=True).running(context) as server:
-        (folder / "token").write_text(server.token)
-        (folder / "namespace").write_text(NAMESPACE)
+        server.account(folder)
         server.add("pods", pod())
         yield server
 

@@ -95,8 +95,7 @@ async def cluster(pod_folder: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     monkeypatch.setattr(pod_watch, "PAUSE_SECONDS", 0.05)
     monkeypatch.setattr(pod_watch, "PAUSE_SECONDS_MAX", 0.2)
     async with FakePods(notices_hang_ups=True).running(context) as server:
-        (folder / "token").write_text(server.token)
-        (folder / "namespace").write_text(NAMESPACE)
+        server.account(folder)
         here = Cluster(server, folder)
         yield here
         await here.discovery.close()

@@ -43,4 +43,4 @@ class GpuTrouble:
             said.append(f"{len(self.lost)} GPU{'s' * (len(self.lost) > 1)} lost")
         if self.xids:
             said.append("Xid " + ", ".join(map(str, self.xids)))
-        return "; ".join(said)
+        return "; ".join(said) + " on this host" if said else ""

@@ -92,7 +92,8 @@ def metrics_data(text: str, resource: Resource, started_ns: int) -> MetricsData:
             points.setdefault(sample.name, []).append(point)
         for name, found in points.items():
             data: Sum | Gauge = Gauge(found)
-            if family.type == "counter":
+            # A histogram's buckets, count and sum are counters, too.
+            if family.type in ("counter", "histogram"):
                 data = Sum(found, AggregationTemporality.CUMULATIVE, is_monotonic=True)
             metrics.append(Metric(name, family.documentation, "", data))
     scope = ScopeMetrics(InstrumentationScope("vllm_watch", __version__), metrics, "")

@@ -53,8 +53,8 @@ class Recurrence:
 
     def __init__(self) -> None:
         self._episodes: dict[Key, list[_Episode]] = {}
-        # Id and cause of the incident that told that it recurs.
-        self._told: dict[Key, tuple[str, str]] = {}
+        # Id, cause and severity of the incident that told that it recurs.
+        self._told: dict[Key, tuple[str, str, str]] = {}
         self._ended: dict[Key, tuple[float, float]] = {}  # when, and what quiet time it had needed
 
     def begun(self, key: Key, at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
@@ -85,9 +85,12 @@ class Recurrence:
         if len(episodes) < RECURRING_TIMES:
             return None
         *before, last = episodes
-        earlier, cause = self._told.get(one.key, (one.id, one.cause))
-        if earlier == one.id:
-            self._told[one.key] = one.id, one.cause  # as it is known now
+        now = one.id, one.cause, one.severity
+        teller, cause, severity = self._told.get(one.key, now)
+        # What was told as a ticket says nothing of a page.
+        worse = one.severity == "page" != severity
+        if teller == one.id or (cause == one.cause and worse):
+            teller, self._told[one.key] = one.id, now
         lasts_s, lasted_s = [each.lasted_s(at_s) for each in before], last.lasted_s(at_s)
         within_s = last.began_s + lasted_s - before[0].began_s
         ill_s = sum(lasts_s) + lasted_s
@@ -96,7 +99,7 @@ class Recurrence:
             within_seconds=within_s,
             ill_seconds=ill_s,
             text=words(len(episodes), within_s, ill_s),
-            earlier=earlier if earlier != one.id and cause == one.cause else "",
+            earlier=teller if teller != one.id and cause == one.cause else "",
             longer=lasted_s > min(LONGER * max(lasts_s), LONGER_SECONDS_MAX),
         )
 
@@ -133,7 +136,7 @@ class Recurrence:
             for each in state.get("episodes", ())
         }
         told = {
-            key_of(each): (stored.text(each[2]), stored.text(each[3]))
+            key_of(each): (stored.text(each[2]), stored.text(each[3]), stored.text(each[4]))
             for each in state.get("told", ())
         }
         ended = {

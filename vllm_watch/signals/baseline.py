@@ -82,7 +82,7 @@ RESTORED_LEVEL_MAX = 0.5
 """After longer, half the way to an alarm is left: nothing is learnt until blocks of today have cleared the
 doubt, and only blocks of today can make an alarm."""
 
-FORMER_SECONDS = 900.0
+FORMER_WORK_SECONDS = 900.0
 """A process that did less work has met few loads: one before it that did more is remembered in its place."""
 
 _FOUND_OUT = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
@@ -172,7 +172,7 @@ class Baseline:
     def _remember_former(self, fingerprint: Fingerprint) -> None:
         self.processes += 1
         learnt, known = self._models.get(frozenset()), self.former
-        enough_s = min(FORMER_SECONDS, 0.0 if known is None else known.seconds)
+        enough_s = min(FORMER_WORK_SECONDS, 0.0 if known is None else known.seconds)
         if learnt is not None and learnt.ready and learnt.seconds >= enough_s:
             self.former = learnt
         if _differ(_setup(fingerprint), _setup(self._fingerprint)):

@@ -171,8 +171,8 @@ class EngineTracker:
         window = self._window
         usage = sample.kv_cache_usage
         size = capacity.kv_cache_tokens(sample.cache_config_info, engines)
-        finished = window.labelled("request_success")
-        by_reason = {k: v / finished[1] for k, v in finished[0].items()} if finished else None
+        by_reason = self._finished_by_reason()
+        finished_rate = _served_rate(by_reason)
         steps = window.histogram("iteration_tokens")
         latencies = {
             name: window.histogram(name)
@@ -194,7 +194,7 @@ class EngineTracker:
             sleeping=sleeping,
             generation_tokens_per_second=self._rate("generation_tokens"),
             prompt_tokens_per_second=self._rate("prompt_tokens"),
-            requests_finished_per_second=(finished_rate := _served_rate(by_reason)),
+            requests_finished_per_second=finished_rate,
             requests_finished_by_reason_per_second=by_reason,
             preemptions_per_second=self._rate("preemptions"),
             steps_per_second=None if steps is None else steps.count / steps.seconds,
@@ -219,6 +219,10 @@ class EngineTracker:
             restarts=self._restarts,
             totals=totals,
         )
+
+    def _finished_by_reason(self) -> dict[str, float] | None:
+        finished = self._window.labelled("request_success")
+        return None if finished is None else {k: v / finished[1] for k, v in finished[0].items()}
 
     def _rate(self, name: str) -> float | None:
         grown = self._window.counter(name)

@@ -27,12 +27,7 @@ class Cluster:
 
     def __init__(self, server, folder):
         self.server, self.folder = server, folder
-        host, _, port = server.url.removeprefix("https://").partition(":")
-        (folder / "token").write_text(server.token)
-        (folder / "namespace").write_text(NAMESPACE)
-        self.environ = {
-            "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port, "HOSTNAME": "vllm-watch-0",
-        }  # fmt: skip
+        self.environ = server.account(folder) | {"HOSTNAME": "vllm-watch-0"}
 
     def hook(self, **settings):
         tools = base.Tools(environ=self.environ)
