@@ -119,6 +119,20 @@ async def test_a_head_has_so_many_fields_of_so_many_bytes():
         assert said.statuses == [200]
 
 
+async def test_a_head_that_does_not_end_is_bounded_as_a_whole():
+    """Each field is within its bound and so is their number; a long body is no head, however it comes."""
+    async with serving(small_board()) as server:
+        half = request("GET", "/-/healthy", *[f"X-{i}: {'y' * 4000}" for i in range(60)])[:-2]
+        said = await send(server.port, half[:20_000], half[20_000:40_000], pause_s=0.1, quiet_s=8.0)
+        assert (said.statuses, said.closed) == ([], True)
+        whole = request("GET", "/-/healthy")
+        said = await send(server.port, *[whole] * 3, half[:30_000], pause_s=0.1, quiet_s=1.0)
+        assert said.statuses == [200] * 3
+        post = request("POST", "/-/reload", "Content-Length: 90000", "Connection: close")
+        said = await send(server.port, post + b"x" * 45_000, b"x" * 45_000, pause_s=0.1)
+        assert said.statuses == [413]
+
+
 async def test_one_request_buys_no_half_sent_one(monkeypatch):
     """A head that does not end is ended on a connection that has asked before, too."""
     monkeypatch.setattr(listener, "IDLE_SECONDS", 0.5)

@@ -140,7 +140,7 @@ PROCESS = (
 STRANGER = (
     Row("an engine logs a prompt of 256 KB", ALL, "the log's end, without secrets", NOTHING,
         "nothing to recover", "expressions that take time in proportion to the text", ("support/test_redaction.py::test_no_text_costs_the_square_of_its_length", "support/test_redaction.py::test_an_excerpt_is_cut_before_it_is_redacted")),
-    Row("sends 4 MB of new series at each look", "all other targets", "as of any engine; over 25,000 lines, or one of over 16 KiB or 128 labels, `garbled`", NOTHING,
+    Row("sends 2 MB of new series at each look", "all other targets", "as of any engine; over 25,000 lines, or one of over 16 KiB or 128 labels, `garbled`", NOTHING,
         "nothing to recover", "a parser beside the event loop, one body at a time", ("sources/test_vllm.py::test_a_large_body_is_read_beside_the_event_loop[many bytes]", "sources/test_vllm.py::test_a_large_body_is_read_beside_the_event_loop[many lines]", "sources/test_vllm.py::test_what_computes_beside_the_loop_leaves_it_free_and_comes_one_by_one", "sources/test_exposition.py::test_what_is_far_beyond_an_engine_is_refused_in_a_sentence")),
     Row("writes JSON that nests without end into its log", ALL, "what the other lines say", "that line",
         "at the next line", "an error of one line that is one line", ("sources/test_engine_log.py::test_a_line_that_cannot_be_understood_ends_nothing",)),

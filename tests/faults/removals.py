@@ -205,7 +205,7 @@ STRANGER = {
         "the words of a URL one by one: the expression before took the square of the text's length",
         (Cut("support/redaction.py", "text = _WORD.sub(_safe_word, text)", "text = re.sub(r\"(https?://[^ ?#]*\\?)([^ ]+)\", HIDDEN, text)"),),
     ),
-    "sends 4 MB of new series at each look": Removal(
+    "sends 2 MB of new series at each look": Removal(
         "the parser beside the event loop",
         (Cut(VLLM, "LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000", "LOOP_BYTES_MAX = LOOP_LINES_MAX = 1 << 40"),),
     ),

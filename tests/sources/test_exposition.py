@@ -45,7 +45,9 @@ def ours(body, parser=None, *, openmetrics=False):
         return None
     return [
         (name, labels, repr(value))
-        for (name, labels), value in zip(found.layout.series, found.values, strict=True)
+        for (_, (name, labels)), value in zip(
+            found.layout.some(lambda _: True), found.values, strict=True
+        )
     ]
 
 
@@ -287,6 +289,6 @@ b 7
 def test_a_native_histogram_hides_none_of_the_others():
     """It has no number of its own; what stands beside it is read."""
     read = Parser().parse(NATIVE, openmetrics=True)
-    assert [
-        (each.name, value) for each, value in zip(read.layout.series, read.values, strict=True)
-    ] == [("b", 7.0)]
+    assert [(name, value) for name, value in zip(read.layout.names, read.values, strict=True)] == [
+        ("b", 7.0)
+    ]

@@ -1,6 +1,7 @@
 """Every field that a vLLM offers is read, whatever its release calls it, and none is made up."""
 
 import time
+import tracemalloc
 from dataclasses import fields
 from math import inf
 from pathlib import Path
@@ -10,8 +11,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from vllm_watch.samples.engine import EngineSample, Histogram
-from vllm_watch.sources.picking import LABEL_VALUES_MAX
-from vllm_watch.sources.reading import ENGINES_MAX, Reader
+from vllm_watch.sources.picking import BUCKETS_MAX, LABEL_VALUES_MAX
+from vllm_watch.sources.reading import ENGINES_MAX, NAME_CHARACTERS_MAX, Reader
 from vllm_watch.sources.vllm_names import FIELDS, Kind
 
 CAPTURES = {path.stem: path for path in sorted((Path(__file__).parent / "captures").glob("*.txt"))}
@@ -268,3 +269,33 @@ def test_every_field_of_the_contract_is_a_field_of_the_sample():
     """The table of names and the record have the same fields."""
     own = {"engine", "model_name", "http", "created_time"}
     assert set(FIELDS) == {f.name for f in fields(EngineSample)} - own
+
+
+def test_what_a_stranger_names_and_counts_is_bounded():
+    """Names are labels of all that we export, and buckets are kept for a window of minutes."""
+    long, family = "x" * 7000, "vllm:time_to_first_token_seconds"
+    body = f'vllm:num_requests_running{{engine="{long}",model_name="{long}"}} 1\n' + "".join(
+        f'{family}_bucket{{engine="{long}",le="{n}"}} {n}\n' for n in range(3000)
+    )
+    [engine] = Reader().read(body).engines
+    assert (len(engine.engine), len(engine.model_name)) == (NAME_CHARACTERS_MAX,) * 2
+    assert (len(engine.ttft.bounds), engine.ttft.count) == (BUCKETS_MAX, 2999)
+    invented = "".join(f"vllm:invented_{n} 1\n" for n in range(5000))
+    assert len(Reader().read(invented).unknown_families) <= 100
+
+
+@pytest.mark.parametrize("name", ["stranger", "vllm:num_requests_running"])
+def test_a_body_of_new_series_costs_a_few_times_its_length(name):
+    """Besides its lines: what is not read has no labels, and equal texts are one. It was 24 MB of 1.6."""
+    body = "".join(
+        f'{name}{{engine="{n % 64}",model_name="a model of some length",n="{n}"}} 1\n'
+        for n in range(20_000)
+    )
+    reader = Reader(judged_only=True)
+    tracemalloc.start()
+    try:
+        reader.read(body)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 12 * len(body)

@@ -10,7 +10,7 @@ from vllm_watch.incidents.own_restart import RestartNews
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
 from vllm_watch.settings.stages import SignalsSettings
-from vllm_watch.watch.watch import ENGINES_MAX, Watch
+from vllm_watch.watch.watch import Watch
 
 UNKNOWN_SERVER = ServerSample()
 
@@ -203,11 +203,6 @@ def test_a_server_that_is_not_vllm_says_why():
     reading = Reading(vllm=False, why_not="these are the metrics of SGLang, not of vLLM")
     signals = follow(Observation(t=0, target="x", scrape=Call(outcome="ok"), reading=reading))
     assert (signals.up, signals.state, signals.state_text) == (True, "unknown", reading.why_not)
-
-
-def test_a_server_of_too_many_engines_is_followed_in_part():
-    """A body that invents engines cannot take all memory."""
-    assert len(follow(seen(0, 1.0, engines=ENGINES_MAX + 10)).engines) == ENGINES_MAX
 
 
 def test_another_model_under_the_same_name_is_a_restart():

@@ -16,6 +16,8 @@ import structlog
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from vllm_watch.export.head_bound import HeadBound
+
 CONNECTIONS_MAX = 512
 """Half of the usual limit on descriptors (1024)."""
 
@@ -123,10 +125,10 @@ class Listener:
         one.handshake.add_done_callback(lambda _: self._begun(one))
 
     async def _begin(self, one: _Connection) -> None:
-        def handler() -> RequestHandler:
+        def handler() -> HeadBound:
             made = one.handler = self._server()
             self._of_handler[made] = one
-            return made
+            return HeadBound(made, lambda: one.answering > 0)
 
         context = self._context()
         seconds = None if context is None else HANDSHAKE_SECONDS

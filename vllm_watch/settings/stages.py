@@ -48,10 +48,10 @@ class ScrapeSettings(Settings):
     Default: 2, or `timeout_seconds` where that is shorter
     Why: A host that lives accepts even when one packet is lost and sent again (1 second)."""
 
-    body_bytes_max: Bytes = 4 << 20
+    body_bytes_max: Bytes = 2 << 20
     """The largest `/metrics` body that is read, after decompression.
-    Default: 4 MiB
-    Why: A vLLM with 8 engines gives about 1 MB; what is far larger is not vLLM's, and costs memory at each look."""
+    Default: 2 MiB
+    Why: A vLLM with 16 engines gives about 1 MB; what is far larger is not vLLM's, and costs memory at each look."""
 
     health_interval_seconds: Interval = 5.0
     """Time from one `GET /health` to the next.

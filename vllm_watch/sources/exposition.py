@@ -12,6 +12,7 @@ spacing) is handed to prometheus_client as a whole: slow, rare, and right by con
 """
 
 import re
+from collections.abc import Callable, Iterator
 from itertools import compress
 from typing import NamedTuple
 from weakref import WeakValueDictionary
@@ -105,9 +106,18 @@ class Layout:
         return [index for index, sample in enumerate(self._is_sample) if sample]
 
     @property
-    def series(self) -> list[Series]:
-        """Every series in order; made anew at each call, since only a new layout needs it."""
-        return [_series(head) for head in compress(self.heads, self._is_sample)]
+    def names(self) -> Iterator[str]:
+        """The name of every series, in order."""
+        for head in compress(self.heads, self._is_sample):
+            yield head[:-1].partition("{")[0]
+
+    def some(self, wanted: Callable[[str], bool]) -> Iterator[tuple[int, Series]]:
+        """Every series whose name is wanted, with its place among all. Equal texts are one in memory."""
+        one: dict[str, str] = {}
+        samples = compress(self.heads, self._is_sample)
+        for index, (name, head) in enumerate(zip(self.names, samples, strict=True)):
+            if wanted(name):
+                yield index, _series(head, one)
 
 
 class Exposition:
@@ -137,14 +147,17 @@ class _ForeignLayout(Layout):
 
     def __init__(self, series: list[Series]) -> None:
         super().__init__((), b"")
-        self._series = series
+        self.series = series
 
     def read(self, body: str, *, lazily: bool = False) -> Exposition | None:
         return None
 
     @property
-    def series(self) -> list[Series]:
-        return self._series
+    def names(self) -> Iterator[str]:
+        return (each.name for each in self.series)
+
+    def some(self, wanted: Callable[[str], bool]) -> Iterator[tuple[int, Series]]:
+        return ((index, each) for index, each in enumerate(self.series) if wanted(each.name))
 
 
 class _BeyondGrammarError(Exception):
@@ -202,21 +215,19 @@ class Parser:
 
 
 def _learn(lines: list[str]) -> Exposition:
-    heads: list[str] = []
+    """Of `lines` are left the heads: both at once are twice the body."""
     is_sample = bytearray()
     values: list[float] = []
     for index, line in enumerate(lines):
         if line and line[0] not in "# \t\r":
-            head, value = _split_sample(index, line)
-            heads.append(head)
+            lines[index], value = _split_sample(index, line)
             values.append(value)
             is_sample.append(1)
             continue
         if line.strip() and not _is_plain_comment(line):
             raise _BeyondGrammarError(index, line)
-        heads.append(line)
         is_sample.append(0)
-    key = tuple(heads)
+    key = tuple(lines)
     layout = _shared.get(key)
     if layout is None:
         layout = _shared[key] = Layout(key, bytes(is_sample))
@@ -256,15 +267,16 @@ def _is_plain_comment(line: str) -> bool:
     return match is not None and match[2] in _TYPES
 
 
-def _series(head: str) -> Series:
+def _series(head: str, one: dict[str, str]) -> Series:
+    """`one`: each text that was seen before, by itself."""
     match = _HEAD.match(head + "0")
     assert match is not None, head  # noqa: S101 - heads are only made by this expression
-    labels = match[2]
-    if not labels:
-        return Series(match[1], {})
-    if "\\" in labels:
-        return Series(match[1], {k: _unescaped(v) for k, v in _LABELS.findall(labels)})
-    return Series(match[1], dict(_LABELS.findall(labels)))
+    labels = {
+        one.setdefault(k, k): one.setdefault(v, v) for k, v in _LABELS.findall(match[2] or "")
+    }
+    if "\\" in head:
+        labels = {k: _unescaped(v) for k, v in labels.items()}
+    return Series(one.setdefault(match[1], match[1]), labels)
 
 
 def _unescaped(value: str) -> str:

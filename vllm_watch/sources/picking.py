@@ -10,8 +10,6 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 from vllm_watch.samples.engine import Histogram
-from vllm_watch.sources import vllm_names
-from vllm_watch.sources.exposition import Series
 
 Values = Sequence[float]
 Take = Callable[[Values], Any]
@@ -22,16 +20,19 @@ LABEL_VALUES_MAX = 64
 
 OTHER_LABEL_VALUES = "other"
 
+BUCKETS_MAX = 200
+"""Of a histogram; vLLM's have 40 at most. Those of each look are kept for a window of minutes."""
+
 
 class Row:
     """One series with its position among the body's numbers and its name as vLLM spells it."""
 
     __slots__ = ("index", "labels", "name")
 
-    def __init__(self, index: int, series: Series) -> None:
+    def __init__(self, index: int, name: str, labels: dict[str, str]) -> None:
         self.index = index
-        self.name = vllm_names.canonical(series.name)
-        self.labels = series.labels
+        self.name = name
+        self.labels = labels
 
 
 class At:
@@ -106,6 +107,8 @@ def histogram_of(buckets: list[Row], sums: list[Row], counts: list[Row], scale: 
     for row in buckets:
         by_bound[_bound(row.labels.get("le", "+Inf"))].append(row)
     order = sorted(by_bound)
+    if len(order) > BUCKETS_MAX:
+        order = [*order[: BUCKETS_MAX - 1], order[-1]]
     bounds = tuple(bound * scale for bound in order)
     # A histogram whose count was lost on the way still has it in its last bucket.
     parts = [counts or by_bound[order[-1]], *([sums] if sums else []), *(by_bound[bound] for bound in order)]  # fmt: skip

@@ -5,7 +5,7 @@ every target with that layout; after that a reading is picking numbers out of a 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -31,13 +31,27 @@ from vllm_watch.sources.picking import (
 from vllm_watch.sources.vllm_names import FIELDS, Field, Kind
 
 _ENGINE_IF_UNNAMED = "0"
-ENGINES_MAX = 512
-"""Engines read of one body; vLLM's largest data-parallel deployments have some hundreds of ranks."""
+ENGINES_MAX = 64
+"""Engines read of one body: each has about 400 lines, and a body has SERIES_MAX of them at most."""
+
+NAME_CHARACTERS_MAX = 256
+"""Of an engine and of a model: they are labels of every series that we export."""
 
 _HISTOGRAM_SUFFIXES = ("_bucket", "_sum", "_count")
 _INFO = frozenset(
     name for field in FIELDS.values() if field.kind is Kind.INFO for name in field.names
 )
+_UNKNOWN_FAMILIES_MAX = 100
+_OF_OTHERS = {
+    name + suffix
+    for field in FIELDS.values()
+    for name in field.names
+    for suffix in ("", *_HISTOGRAM_SUFFIXES)
+}
+_OF_OTHERS |= {name.removesuffix("_total") for name in _OF_OTHERS}
+_OF_OTHERS |= {*vllm_names.PROCESS.values(), vllm_names.HTTP_REQUESTS}
+_OF_OTHERS |= {name + suffix for name in vllm_names.HTTP_TOTALS.values() for suffix in ("_sum", "_count")}  # fmt: skip
+"""What is read of series whose name does not begin with `vllm:`."""
 
 
 class Reader:
@@ -139,35 +153,45 @@ class _Asked(Sequence[float]):
 
 
 def _bind(layout: Layout, fields: Container[str]) -> _Binding:
-    rows = [Row(index, series) for index, series in enumerate(layout.series)]
-    if nim := vllm_names.is_nim({row.name for row in rows}):
-        for row in rows:
-            row.name = vllm_names.of_nim(row.name)
+    nim = vllm_names.is_nim(set(map(vllm_names.canonical, layout.names)))
+
+    def spelled(name: str) -> str:
+        return vllm_names.of_nim(name) if nim else vllm_names.canonical(name)
+
+    names = dict.fromkeys(map(spelled, layout.names))
+    # Of the others not even the labels are taken: a stranger's body may have nothing else.
+    some = list(layout.some(lambda name: _is_read(spelled(name))))
+    rows = [Row(row, spelled(one.name), one.labels) for row, (_, one) in enumerate(some)]
     asked = _Asked()
-    _bind_rows(rows, fields, [], []).made(asked)
-    indices = sorted(asked.indices)
-    for place, index in enumerate(indices):  # from here on: of those that are asked for
-        rows[index].index = place
+    _bind_rows(rows, names, fields, [], []).made(asked)
+    taken = sorted(asked.indices)
+    indices = [some[row][0] for row in taken]
+    for place, row in enumerate(taken):  # from here on: of those that are asked for
+        rows[row].index = place
     lines = layout.places
     places = [lines[index] for index in indices] if lines else []
-    binding = _bind_rows(rows, fields, indices, places)
+    binding = _bind_rows(rows, names, fields, indices, places)
     if nim:
         binding.constant["engine_kind"] = None  # its names do not tell
     return binding
 
 
 def _bind_rows(
-    rows: list[Row], fields: Container[str], indices: list[int], lines: list[int]
+    rows: list[Row],
+    names: Mapping[str, None],
+    fields: Container[str],
+    indices: list[int],
+    lines: list[int],
 ) -> _Binding:
-    """`indices`, `lines`: where the numbers that are asked for stand among all numbers, and all lines."""
+    """`names` are those of all series, in order. `indices`, `lines`: where the numbers that are asked for stand among all numbers, and all lines."""
     by_name: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_name[row.name].append(row)
     vllm = [row for row in rows if row.name.startswith("vllm:")]
-    why_not = None if vllm else _why_not_vllm(by_name)
+    why_not = None if vllm else _why_not_vllm(by_name, names)
     keys = _engine_keys(vllm)
     engines = []
-    if vllm or _may_be_vllm(by_name):
+    if vllm or _may_be_vllm(by_name, names):
         by_engine: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
         for row in rows:
             by_engine[row.name, keys.of(row)].append(row)
@@ -207,8 +231,8 @@ class _engine_keys:  # noqa: N801 - a function with two results
     def of(self, row: Row) -> str | None:
         engine = row.labels.get("engine")
         if self._by_replica and "ReplicaId" in row.labels:
-            return f"{row.labels['ReplicaId']}/{engine or _ENGINE_IF_UNNAMED}"
-        return engine
+            engine = f"{row.labels['ReplicaId']}/{engine or _ENGINE_IF_UNNAMED}"
+        return engine and engine[:NAME_CHARACTERS_MAX]
 
 
 def _bind_engine(
@@ -253,7 +277,7 @@ def _model_name(rows_of: Callable[[str], list[Row]]) -> str | None:
     ):
         for row in rows_of(name):
             if "model_name" in row.labels:
-                return row.labels["model_name"]
+                return row.labels["model_name"][:NAME_CHARACTERS_MAX]
     return None
 
 
@@ -329,7 +353,7 @@ def _unknown_families(rows: list[Row]) -> tuple[str, ...]:
             bases |= {base, base + "_total"}
         if not bases & known:
             unknown.add(_family(name))
-    return tuple(sorted(unknown))
+    return tuple(sorted(unknown)[:_UNKNOWN_FAMILIES_MAX])
 
 
 def _family(name: str) -> str:
@@ -339,11 +363,15 @@ def _family(name: str) -> str:
     return name
 
 
-def _may_be_vllm(by_name: Mapping[str, list[Row]]) -> bool:
+def _is_read(name: str) -> bool:
+    return name.startswith("vllm:") or name in _OF_OTHERS
+
+
+def _may_be_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> bool:
     """Could this be a vLLM whose own series are off? Then what its process says is still worth reading."""
     if _serves_openai(by_name):
         return True
-    return bool(by_name) and all(name.startswith(("python_", "process_")) for name in by_name)
+    return bool(names) and all(name.startswith(("python_", "process_")) for name in names)
 
 
 def _serves_openai(by_name: Mapping[str, list[Row]]) -> bool:
@@ -351,10 +379,10 @@ def _serves_openai(by_name: Mapping[str, list[Row]]) -> bool:
     return any(row.labels.get("handler", "").startswith("/v1/") for row in rows)
 
 
-def _why_not_vllm(by_name: Mapping[str, list[Row]]) -> str:
-    if not by_name:
+def _why_not_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> str:
+    if not names:
         return "the body has no series at all"
-    if (who := products.whose(by_name)) is not None:
+    if (who := products.whose(names)) is not None:
         engine = ": name the engine that it watches" if who == products.OURS else ""
         return f"these are the metrics of {who}, not of vLLM{engine}"
     if _serves_openai(by_name):
@@ -362,10 +390,10 @@ def _why_not_vllm(by_name: Mapping[str, list[Row]]) -> str:
             "an API server answers, but no vllm: series are there: vLLM runs with "
             "--disable-log-stats, which turns its engine metrics off"
         )
-    if _may_be_vllm(by_name):
+    if _may_be_vllm(by_name, names):
         return (
             "only python_ and process_ series are there: a vLLM with --disable-log-stats, vLLM 0.5.4 "
             "with its default front end (which lost its metrics), or another Python server"
         )
-    first = next(iter(by_name))
-    return f"none of its series is vLLM's (it has {len(by_name)} names, the first is {first!r})"
+    first = next(iter(names))[:NAME_CHARACTERS_MAX]
+    return f"none of its series is vLLM's (it has {len(names)} names, the first is {first!r})"

@@ -23,7 +23,7 @@ from vllm_watch.sources.trace_line import RawObservation, from_line
 from vllm_watch.support.private_files import opener
 
 _GZIP_MAGIC = b"\x1f\x8b"
-_LINE_BYTES_MAX = 16 << 20  # a body has up to 4 MiB, and JSON doubles some of its characters
+_LINE_BYTES_MAX = 16 << 20  # a body has up to 2 MiB, and JSON doubles some of its characters
 BLANK_LINES_MAX = 10_000
 """A few kilobytes of gzip unpack to millions of them."""
 

@@ -34,6 +34,7 @@ LOOP_BYTES_MAX, LOOP_LINES_MAX = 128 << 10, 4000
 """A longer body is read beside the event loop: to learn its series may take half a second, at each look anew."""
 
 _JSON_BYTES_MAX = 1 << 20
+_PAGE_BYTES = 64 << 10  # by which a page of HTML is known
 _MODELS_MAX = 100
 _TOKENS_MAX = 1e12
 
@@ -138,6 +139,7 @@ class VllmSource:
             return call, None, None
         try:
             body = _whole(answer.body.decode())
+            answer.body = answer.body[:_PAGE_BYTES]  # it would be there twice while it is read
             openmetrics = "openmetrics-text" in answer.content_type
             return call, self._reader.read(body, openmetrics=openmetrics), body
         except MemoryError as error:

@@ -30,9 +30,6 @@ from vllm_watch.signals.timeline import Timeline
 from vllm_watch.support import plugins
 from vllm_watch.watch import kept_state as watch_state
 
-ENGINES_MAX = 512
-"""Engines followed per target; vLLM's largest data-parallel deployments have some hundreds of ranks."""
-
 NOTHING_AROUND = Around()
 
 _KEPT_STATES = ("down", "starting", "sleeping", "unknown")  # said for reasons of their own
@@ -241,7 +238,7 @@ class Watch:
         return _behind(observation.reading, self.reading)
 
     def _heard(self, observation: Observation, reading: Reading, at_s: float) -> TargetSignals:
-        samples = reading.engines[:ENGINES_MAX] if reading.vllm else ()
+        samples = reading.engines if reading.vllm else ()
         # A server that has just started may answer without a single series: its engines are not gone.
         if samples:
             for gone in self._engines.keys() - {sample.engine for sample in samples}:
@@ -339,7 +336,7 @@ def _moment(at_s: float, signals: TargetSignals, reading: Reading | None) -> Mom
         up=signals.up,
         process_start_time=signals.process_start_time,
         restarts={name: engine.restarts for name, engine in signals.engines.items()},
-        samples=reading.engines[:ENGINES_MAX] if reading is not None and reading.vllm else (),
+        samples=reading.engines if reading is not None and reading.vllm else (),
     )
 
 

@@ -1,0 +1,37 @@
+"""Large pieces that were freed are not kept, whatever small ones were made between them."""
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+SCRIPT = """
+import sys
+from vllm_watch.support import allocator
+
+def rss():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 >> 20
+
+if sys.argv[1] == "set":
+    allocator.give_back_large_pieces()
+piece = bytearray(16 << 20)
+del piece  # from now on glibc keeps what is as large
+before, large, small, zeros = rss(), [], [], open("/dev/zero", "rb", buffering=0)
+for _ in range(16):
+    large.append(zeros.read(4 << 20))
+    small.append(bytearray(100_000))
+del large
+print(rss() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc alone has it")
+def test_large_pieces_are_given_back() -> None:
+    """Sixteen of 4 MB, with small ones between that stay; as glibc is by itself, most of it stays, too."""
+
+    def left_mb(how: str) -> int:
+        done = subprocess.run([sys.executable, "-c", SCRIPT, how], capture_output=True, text=True, check=True)  # fmt: skip
+        return int(done.stdout)
+
+    assert left_mb("set") < 16 < left_mb("not")
