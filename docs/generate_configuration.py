@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
+from typing import Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo

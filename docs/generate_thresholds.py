@@ -27,8 +27,7 @@ HEAD = """\
 <!-- Made by docs/generate_thresholds.py from the code. Do not edit. -->
 
 Every number that judgement rests on. None needs to be tuned: what differs between engines is learnt from each engine. The reason stands
-below each in the code (`vllm_watch/`; a test fails where it is missing); names in lower case are keys of
-[detectors](configuration.md#detectors).
+below each in the code (`vllm_watch/`; a test fails where it is missing). Those that can be set: [detectors](configuration.md#detectors).
 """
 
 HTTP = ("_SERVER_ERROR",)
@@ -80,8 +79,9 @@ def files(folder: str) -> list[Path]:
 def _section(file: Path) -> str:
     runbook = ROOT / "docs" / "detectors" / f"{file.stem}.md"
     title = f"[{file.stem}](detectors/{file.stem}.md)" if runbook.exists() else file.stem
-    numbers = ", ".join(f"`{each.name}` {_value(each)}" for each in thresholds(file))
-    return f"**{title}**: {numbers}.\n"
+    named = [each for each in thresholds(file) if each.name.upper() == each.name]
+    numbers = ", ".join(f"`{each.name}` {_value(each)}" for each in named)
+    return f"**{title}**: {numbers}.\n" if named else ""
 
 
 def thresholds(file: Path) -> list[Threshold]:

@@ -59,30 +59,25 @@ are judged by `python benchmarks/bench_detection.py DIR`; `--write DIR` shows th
 """
 
 _RULES = """\
-- **Event**: one fault with its beginning, its end, and the moment from which users felt it. Recall, delay, cause and
-  precision are of collapse, stall and down; overload is counted apart.
+- **Event**: one fault. Recall, delay, cause and precision are of collapse, stall and down; overload is counted apart.
 - **Found**: an incident of the event's kind was open during it, on its engine, and was not open long before.
 - **False alarm**: an incident of these three kinds where there was no such event, up to five minutes after its end.
 - **Seconds to detection** count from the moment users felt it, for events that were found.
 - **Restart advice right**: some incident advised a restart where one cures, and none did where it does not.
 - **Duplicates**: further incidents of the same kind for the same event.
 
-The rules of today carry the cause that their name suggests, and each set also has the two rules that nobody leaves out
-(no answer for 60 s; no token for five minutes while requests run). They advise nothing, so that column is empty.
+Each rule of today is played together with two more: no answer for 60 s; no token for five minutes while requests run.
 
 ## What they cannot show
 
-The lab's recordings are made by our own simulated engines ([lab.md](lab.md)), and the detectors were developed by the
-same people beside them. So they show that nothing broke, and how rules compare under equal conditions; they do **not**
-show how often a real fleet would be paged. In particular:
+The lab's recordings are made by our own simulated engines ([lab.md](lab.md)), beside which the detectors were developed. They
+do **not** show how often a real fleet would be paged:
 
 - step costs are linear and noise-free: real steps scatter from half to several times the mean;
 - one request mix per run (but for the confusers that change it), Poisson arrivals, no multi-turn sessions;
 - faults are clean: one at a time, on at once or along a straight ramp, and they end;
 - a run has an hour. False alarms a day rest on {days:.1f} days in all: none in {days:.1f} days is not none in a year;
 - what the lab has no story for is not in it: several nodes, disaggregation, new failure modes of vLLM.
-
-A rule that looks bad here may serve well where its threshold was fitted to one engine and one load.
 """
 
 
@@ -93,8 +88,7 @@ _SEQUENCES = """\
 5 min follow each other 10 s to 10 min apart, in any order, and two hours of what `vllm-watch demo` plays. A trouble is
 found where an incident of its kind was active while it lasted; those of 45 s or more count, and of four looks or more. A page or an
 advice counts as late, or as given while well, from 10 s (two looks) after the end of a trouble; an incident that only recovers is no open page.
-An alert of the rules below is a page, and found what it is open for while the trouble lasts, if it is of its kind.
-What the demo misses are its leaks: its load wanes within the hour, and the pages that are left are then enough for everybody.
+What the demo misses are its leaks: its load wanes within the hour.
 
 """
 
@@ -103,9 +97,7 @@ _WORLDS = """\
 
 `python benchmarks/bench_worlds.py` lets healthy engines happen that look unhealthy, and unhealthy ones that look healthy: steps
 scatter from second to second, and what a step costs depends on who is in the batch, which no counter tells. Of those that were measured last: one seed
-each, two hours or three, looks every 5 s (ranks: 15 s). `spec_switched` and `lora_bursts` make steps up to 1.8 times as
-long for up to twenty minutes without any sign of it in `/metrics`: beyond 1.45 times that cannot be told from a slow engine,
-and pages the first time. A row with empty figures was not found.
+each, two hours or three, looks every 5 s (ranks: 15 s). A row with empty figures was not found.
 
 """
 
@@ -172,8 +164,20 @@ def scenario_table(figures: dict[str, Any]) -> list[str]:
     """Our figures by scenario."""
     known = list(SCRIPTS)
     order = sorted(figures["scenarios"], key=lambda s: (known.index(s) if s in known else 0, s))
-    rows = [_row(name, figures["scenarios"][name], _SCENARIO_COLUMNS) for name in order]
-    return [*_titles("scenario", _SCENARIO_COLUMNS), *rows]
+    quiet = [name for name in order if _quiet(figures["scenarios"][name])]
+    rows = [
+        _row(name, figures["scenarios"][name], _SCENARIO_COLUMNS)
+        for name in order
+        if name not in quiet
+    ]
+    nothing = f"Nothing happened and nothing was told: {', '.join(quiet)}." if quiet else ""
+    return [*_titles("scenario", _SCENARIO_COLUMNS), *rows, "", nothing]
+
+
+def _quiet(figures: dict[str, float | None]) -> bool:
+    """Did nothing happen that was to be found, and was nothing told?"""
+    told = ("events", "false_alarms_per_day", "other_false_alarms_per_day", "pages_outside")
+    return figures["recall_other"] is None and not any(figures[key] for key in told)
 
 
 def _titles(first: str, columns: tuple[tuple[str, str, str], ...]) -> list[str]:
@@ -195,14 +199,18 @@ def _row(
 
 
 def _scenarios() -> str:
-    rows = []
-    for title, scripts in (("fault", FAULTS), ("confuser", CONFUSERS)):
-        for name in scripts:
-            settings = "; ".join(run.setting for run in runs() if run.scenario == name)
-            rows.append(f"| {title} | `{name}` | {_what(name)} | {settings} |")
-    return "\n".join(
-        ["## The lab's scenarios\n", "| | scenario | what happens | runs |", "|---|---|---|---|", *rows, ""]
-    )  # fmt: skip
+    told = [
+        f"{title}s: " + " ".join(f"`{name}`: {_what(name)}" for name in scripts)
+        for title, scripts in (("Fault", FAULTS), ("Confuser", CONFUSERS))
+    ]
+    settings = sorted({run.setting for run in runs()})
+    return "\n\n".join(
+        [
+            "## The lab's scenarios",
+            *told,
+            f"Settings: {len(settings)}, each a model on a GPU, a mix, a load and an interval.\n",
+        ]
+    )
 
 
 _WHAT_OF = {

@@ -24,6 +24,9 @@ What was *acknowledged* (an incident, an attempt to restart, a notification) is 
 reported as not kept. In every row an engine that answers is not called dead for a fault of the watcher's own host, and an engine
 that dies during the fault or after it is reported. A scrape that the watcher's host prevented ends as `watcher`
 (`vllm_watch_source_errors_total{reason="watcher"}`). Long times pass in the tests by a library that sets the process's clocks.
+
+Below, what is reported. Unless told otherwise all other targets are served, nothing is lost but the gauges of a failing target, and it
+recovers by itself at the next scrape.
 """
 
 
@@ -158,12 +161,16 @@ def page() -> str:
     """The whole page."""
     parts = [HEAD]
     for title, rows in PARTS.items():
-        lines = ["| fault | still served | said | lost | recovers |", "|---|---|---|---|---|"]
-        lines += [
-            f"| {row.fault} | {row.served} | {row.said} | {row.lost} | {row.recovers} |" for row in rows
-        ]  # fmt: skip
-        parts.append("\n".join([f"## {title}", "", *lines, ""]))
+        parts.append("\n".join([f"## {title}", "", *map(told, rows), ""]))
     return "\n".join(parts)
+
+
+def told(row: Row) -> str:
+    """One fault: what is said, and what differs from the usual."""
+    usual = {ALL, NOTHING, BY_ITSELF, GAUGES, "all other targets", "nothing to recover"}
+    rest = (("Served", row.served), ("Lost", row.lost), ("Recovers", row.recovers))
+    more = "".join(f" *{name}*: {text}." for name, text in rest if text not in usual)
+    return f"- **{row.fault}**: {row.said}.{more}"
 
 
 def missing(row: Row) -> Iterator[str]:
