@@ -6,6 +6,7 @@ python docs/generate_cli.py --check    exit 1 when it is stale
 
 import argparse
 import importlib
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -20,7 +21,7 @@ HEAD = """\
 
 <!-- Made by docs/generate_cli.py from vllm_watch/cli/. Do not edit. -->
 
-`vllm-watch COMMAND --help` has examples, too. Errors go to stderr, as a cause and a remedy.
+`vllm-watch COMMAND --help` says more, with examples. Errors go to stderr, as a cause and a remedy.
 
 | exit status | means |
 |---|---|
@@ -38,7 +39,9 @@ COMMON = """
 Told here once; commands name them.
 
 """
-COMMON_TIMES = 3
+COMMON_TIMES = 2
+SENTENCE = re.compile(r"(?<=\.) (?=[A-Z])")
+SENTENCES_MAX = 2  # of what a command does; --help has the others
 
 
 def text() -> str:
@@ -65,14 +68,15 @@ def command(name: str) -> ModuleType:
 def section(name: str, rows: list[str], common: set[str]) -> str:
     """One command: what it does and its arguments."""
     about, _, rest = command(name).HELP.strip().partition("\n\n")
-    lines = [f"\n## {name}\n", " ".join(about.split()) + "\n"]
+    first = SENTENCE.split(" ".join(about.split()))[:SENTENCES_MAX]
+    lines = [f"\n## {name}\n", " ".join(first) + "\n"]
     own = [each for each in rows if each not in common]
-    also = [each.removeprefix("- ").partition(":")[0] for each in rows if each in common]
+    also = [f"`{each.split('`')[1].split()[0]}`" for each in rows if each in common]
     if also:
         own.append(f"- also {', '.join(also)}")
     if own:
         lines += [*own, ""]
-    told = [part for part in rest.split("\n\n") if part and not part.startswith("examples:")]
+    told = [part for part in rest.split("\n\n") if part.startswith("exit status")]
     if told:
         lines += [" ".join(part.split()) + "\n" for part in told]
     return "\n".join(lines)

@@ -92,8 +92,7 @@ These are the keys of Prometheus' `tls_config` that name files. They hold for ev
 `tls_config` replaces them as a whole. Files are checked at the start and at a reload, and read again every 5 seconds: a renewed
 certificate needs no restart. While certificate and key do not match, the old ones serve, and the log says so.
 
-A handshake that fails is outcome `tls`, with the reason. A server that closes during the handshake without a reason is
-`connect_timeout`; with TLS 1.2 it may be one that asks for a certificate.
+A handshake that fails is outcome `tls`, with the reason, or `connect_timeout` where the server closes without one.
 """,
     "discovery": """\
 A server that is found twice is watched once: `targets` wins over what is found, files over names, both over pods. At most
@@ -105,12 +104,14 @@ list, with a line in the log; a removed file removes its targets.
 
 **DNS**: A and AAAA of the system's resolver; IPv6 only where there is no IPv4. An address goes when two answers in a row lack it.
 When the resolver fails, the last addresses stay for ten minutes. Behind a Kubernetes Service, use a headless one with
-`publishNotReadyAddresses: true`: otherwise an engine leaves DNS when it stops being ready, which is when it should be watched.
+`publishNotReadyAddresses: true`.
 
 **Kubernetes**: pods are listed once and then followed; a deleted pod is no target within seconds, and no incident. While the API
 server is away, the last known pods stay targets. Annotations, names and rights: [kubernetes.md](kubernetes.md).
 """,
 }
+LONG = 30  # words
+SENTENCE = re.compile(r"(?<=[.)`])(?<!e\.g\.) (?=[A-Z`])")
 COMMON = {
     "hooks": ("Every hook has", HookSettings),
     "notifications": ("`webhook` and `apprise` have", NotifierSettings),
@@ -182,11 +183,11 @@ def told(model: type[BaseModel]) -> dict[str, dict[str, str]]:
 def _row(model: type[BaseModel], name: str, field: FieldInfo, path: str) -> str:
     said = told(model).get(name, {})
     what = said.get("", "")
-    if path.startswith("detectors."):
-        what = what.partition(". ")[0].removesuffix(".") + "."  # the whole reason stays in the code
+    if path.startswith("detectors.") or len(what.split()) > LONG:
+        what = SENTENCE.split(what)[0]  # the code has the rest
     default, values = said.get("Default") or _default(field), _values(field)
     shown = f"- `{name}` ({f'{default}; of {values}' if values else default})"
-    return f"{shown}: {what}" if len(what) > 1 else shown
+    return f"{shown}: {what}" if what else shown
 
 
 def _values(field: FieldInfo) -> str:

@@ -5,10 +5,11 @@ python docs/generate_diagnose.py --check    exit 1 when it is stale
 """
 
 import sys
+from functools import cache
 from pathlib import Path
 
 from vllm_watch.diagnosis.catalogue import FAILURES
-from vllm_watch.diagnosis.rule import Failure
+from vllm_watch.diagnosis.rule import Failure, Fix
 
 PAGE = Path(__file__).parent / "diagnose.md"
 
@@ -84,10 +85,19 @@ def section(failure: Failure) -> str:
         f"\n### {failure.slug}\n",
         f"{failure.sentence[0].upper()}{failure.sentence[1:]}.{again}\n",
     ]
-    for fix in failure.fixes:
-        command = f": `{fix.command}`" if fix.command else ""
-        lines.append(f"- {fix.what}{command}")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *(_fix(fix, failure) for fix in failure.fixes)]) + "\n"
+
+
+@cache
+def _first_told(fix: Fix) -> str:
+    """The class that a fix is explained with; others show its command."""
+    return next(each.slug for each in FAILURES.values() if fix in each.fixes)
+
+
+def _fix(fix: Fix, failure: Failure) -> str:
+    if fix.command and _first_told(fix) != failure.slug:
+        return f"- `{fix.command}`"
+    return f"- {fix.what}: `{fix.command}`" if fix.command else f"- {fix.what}"
 
 
 def main() -> int:

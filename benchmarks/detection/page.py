@@ -4,12 +4,13 @@ The figures lie in figures.json, written by `bench_detection.py --page`; the pag
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.detection import bench
 from benchmarks.detection.baselines import BASELINES
-from benchmarks.detection.scenarios import CONFUSERS, FAULTS, SCRIPTS, runs
+from benchmarks.detection.scenarios import SCRIPTS
 
 LAB = "The lab's recordings"
 ROOT = Path(__file__).parents[2]
@@ -59,6 +60,7 @@ are judged by `python benchmarks/bench_detection.py DIR`; `--write DIR` shows th
 """
 
 _RULES = """\
+- **Scenarios**: `benchmarks/detection/scenarios.py`, each over engines, mixes, loads and intervals.
 - **Event**: one fault. Recall, delay, cause and precision are of collapse, stall and down; overload is counted apart.
 - **Found**: an incident of the event's kind was open during it, on its engine, and was not open long before.
 - **False alarm**: an incident of these three kinds where there was no such event, up to five minutes after its end.
@@ -134,7 +136,6 @@ def text(kept: dict[str, Any]) -> str:
     titles = [LAB] * (LAB in kept) + sorted(set(kept) - {LAB})
     parts += [_section(title, kept[title]) for title in titles]
     parts += [_SEQUENCES + SEQUENCES.read_text(), _WORLDS + WORLDS.read_text()]
-    parts.append(_scenarios())
     return "\n".join(parts)
 
 
@@ -152,11 +153,12 @@ def _section(title: str, figures: dict[str, Any]) -> str:
 def table(figures: dict[str, Any]) -> list[str]:
     """Everybody's figures, ours first."""
     names = [bench.OURS, *BASELINES]
-    rows = []
+    alike: dict[tuple[str, ...], list[str]] = {}  # rules whose figures are the same share a row
     for name in names:
         leave = frozenset[str]() if name == bench.OURS else _NO_ADVICE
         shown = f"**{name}**" if name == bench.OURS else name
-        rows.append(_row(shown, figures["whose"][name], _COLUMNS, leave))
+        alike.setdefault(_cells(figures["whose"][name], _COLUMNS, leave), []).append(shown)
+    rows = [_line([" · ".join(who), *cells]) for cells, who in alike.items()]
     return [*_titles("", _COLUMNS), *rows]
 
 
@@ -165,13 +167,14 @@ def scenario_table(figures: dict[str, Any]) -> list[str]:
     known = list(SCRIPTS)
     order = sorted(figures["scenarios"], key=lambda s: (known.index(s) if s in known else 0, s))
     quiet = [name for name in order if _quiet(figures["scenarios"][name])]
-    rows = [
-        _row(name, figures["scenarios"][name], _SCENARIO_COLUMNS)
-        for name in order
-        if name not in quiet
-    ]
+    shown = {name: figures["scenarios"][name] for name in order if name not in quiet}
+    columns = tuple(each for each in _SCENARIO_COLUMNS if any(of[each[0]] for of in shown.values()))
+    rows = [_line([name, *_cells(of, columns)]) for name, of in shown.items()]
+    none = ", ".join(
+        title for _, title, _ in _SCENARIO_COLUMNS if title not in {c[1] for c in columns}
+    )
     nothing = f"Nothing happened and nothing was told: {', '.join(quiet)}." if quiet else ""
-    return [*_titles("scenario", _SCENARIO_COLUMNS), *rows, "", nothing]
+    return [*_titles("scenario", columns), *rows, "", f"None in any of them: {none}. {nothing}"]
 
 
 def _quiet(figures: dict[str, float | None]) -> bool:
@@ -182,47 +185,17 @@ def _quiet(figures: dict[str, float | None]) -> bool:
 
 def _titles(first: str, columns: tuple[tuple[str, str, str], ...]) -> list[str]:
     titles = [first, *(title for _, title, _ in columns)]
-    return ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    return [_line(titles), "|" + "---|" * len(titles)]
 
 
-def _row(
-    name: str,
+def _cells(
     figures: dict[str, float | None],
     columns: tuple[tuple[str, str, str], ...],
     leave: frozenset[str] = frozenset(),
-) -> str:
-    cells = []
-    for key, _, form in columns:
-        value = None if key in leave else figures[key]
-        cells.append("" if value is None else f"{value:{form}}")
-    return "| " + " | ".join([name, *cells]) + " |"
+) -> tuple[str, ...]:
+    values = [(None if key in leave else figures[key], form) for key, _, form in columns]
+    return tuple("" if value is None else f"{value:{form}}" for value, form in values)
 
 
-def _scenarios() -> str:
-    told = [
-        f"{title}s: " + " ".join(f"`{name}`: {_what(name)}" for name in scripts)
-        for title, scripts in (("Fault", FAULTS), ("Confuser", CONFUSERS))
-    ]
-    settings = sorted({run.setting for run in runs()})
-    return "\n\n".join(
-        [
-            "## The lab's scenarios",
-            *told,
-            f"Settings: {len(settings)}, each a model on a GPU, a mix, a load and an interval.\n",
-        ]
-    )
-
-
-_WHAT_OF = {
-    "slow": "Every step takes two and a half times as long, from one moment to the next.",
-    "slow_creeping": "Steps grow four times as long over ten minutes; felt from one and a half times on.",
-    "hang": "The engine core stops stepping; its API server answers on.",
-    "admission_deadlock": "No waiting request is admitted, although the cache is empty.",
-    "api_hang": "The API server accepts connections and says nothing.",
-    "engine_dead": "The engine core died: /health is 503, /metrics still 200.",
-}
-
-
-def _what(name: str) -> str:
-    script = SCRIPTS[name]
-    return _WHAT_OF.get(name) or (script.__doc__ or "").strip()
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

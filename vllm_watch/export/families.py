@@ -1,5 +1,6 @@
 """The table of every exported metric: `python -m vllm_watch.export.families --markdown` prints docs/metrics.md."""
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Hashable
@@ -45,10 +46,16 @@ What `/metrics` of vllm-watch has. This page is made from the code
 (`pip install 'vllm-watch[otlp]'`; [configuration.md](configuration.md#otlp)): the same names and labels, counters as cumulative
 sums, everything else as gauges. The resource is `service.name` vllm-watch with `host.name`. The log has `otlp_fails` and `otlp_works_again`.
 
-Below, what is not called otherwise is a gauge.
+Below, what is not called otherwise is a gauge. Absent is what this vLLM, driver or GPU does not tell, what is not configured, and what was not seen
+yet; any other reason stands with the metric.
 """
 _Value = TypeVar("_Value", bound=Hashable)
 _USUAL = 3
+_PLAIN = re.compile(
+    r"Absent (before (the|vLLM)|where (this vLLM|the driver|no notifier|restarts are)|while the engine cannot"
+    r"|until (the (target|first)|two|there)|without)[^.]*(\.\d[^.]*)*\."
+)
+"""What the head of the page says of all: what is not told, configured or seen yet is absent."""
 _SECTIONS = (
     ("The watcher", (*WATCHER_FAMILIES, *WEB_FAMILIES)), ("Its memory", STORE_FAMILIES),
     ("Notifications", NOTIFIER_FAMILIES), ("Targets", TARGET_FAMILIES), ("Incidents", INCIDENT_FAMILIES),
@@ -88,8 +95,10 @@ def _row(family: Family, labels: tuple[str, ...], absent: str) -> str:
         own = f"also {_quoted(tuple(e for e in family.all_labels if e not in labels))}"
     kind = "" if family.kind == "gauge" else family.kind
     about = ", ".join(filter(None, (kind, own)))
-    told = "" if family.absent in ("", absent) else f" *{family.absent}*"
-    return f"- `{family.name}`{f' ({about})' if about else ''}: {family.help}{told}\n"
+    plain = family.absent in ("", absent) or _PLAIN.fullmatch(family.absent)
+    told = "" if plain else f" *{family.absent}*"
+    said = re.sub(",? over the signal window", "", family.help)  # the head says so of all
+    return f"- `{family.name}`{f' ({about})' if about else ''}: {said}{told}\n"
 
 
 if __name__ == "__main__":
