@@ -33,13 +33,9 @@ seconds and some 20 MB of memory.
 
 ## How the root is found
 
-- A message that says why (a cache too small, a gated model) beats a general error of CUDA, NCCL or the compiler, that a failed
-  import, that what others see of a failure, that "the engine is dead". Among equals the earliest counts.
-- INFO and WARNING are no failure, but for the few messages that vLLM writes so. Errors before "Application startup complete"
-  were survived; a stall is over after five minutes of tokens; what dies after a shutdown died by request.
-- Of several starts in a log the last counts; while it says nothing yet, the one before it.
-- An out-of-memory error is sorted by its phase: by the traceback around it, how far the start had come, or the allocator's numbers.
-- Lines that carry users' prompts are not read.
+A message that says why (a cache too small, a gated model) beats a general error of CUDA or NCCL, that one what others see of it. Among equals the earliest
+counts; of several starts in a log the last. INFO and WARNING are no failure, nor are errors before "Application startup complete". Lines that carry users'
+prompts are not read.
 
 A log without a failure is `healthy`; with errors that did not end it, `benign_warning_noise`; with an error that no rule knows,
 `unknown` (the line is shown); a text that vLLM did not write `not_a_vllm_log`.
