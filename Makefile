@@ -111,8 +111,8 @@ mutants: $(DEV)/.installed  ## change the behaviour of dangerous modules, one ch
 soak: $(DEV)/.installed  ## 30 seeds of 24 h in virtual time under faults (hours; goes on where it was; SOAK_ARGS='--seeds 3 --hours 2')
 	$(BIN)/python -m benchmarks.soak $(SOAK_ARGS)
 
-kills: tools $(DEV)/.installed  ## kill watchers while they restart, over every kind of hook and lock (KILLS=200; a round takes ten seconds)
-	VLLM_WATCH_TEST_KILLS=$(or $(KILLS),200) $(BIN)/pytest -q -s tests/restart/test_kills.py $(PYTEST_ARGS)
+kills: tools $(DEV)/.installed  ## kill watchers while they restart, over every kind of hook and lock (KILLS=200 of each, at SITES=4 at once)
+	VLLM_WATCH_TEST_KILLS=$(or $(KILLS),200) VLLM_WATCH_TEST_SITES=$(or $(SITES),4) $(BIN)/pytest -q -s tests/restart/test_kills.py $(PYTEST_ARGS)
 
 # Atheris follows coverage; where there is none for this Python, the mutator of tests/fuzz does without.
 fuzz: $(DEV)/.installed  ## throw changed inputs at what reads, a minute each (FUZZ_SECONDS=600 FUZZ_ARGS='log trace')
