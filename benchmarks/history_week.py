@@ -28,7 +28,7 @@ from vllm_watch.lab.vllm import SimulatedVllm
 INTERVAL_SECONDS = 15.0
 DAY_SECONDS = 86400.0
 FAULT_SECONDS = 600.0
-FAULTS_AT_SECONDS = {"hang": 2 * 3600.0, "slow": 10 * 3600.0, "crash": 18 * 3600.0}  # of each day
+FAULTS_AT_SECONDS = {"hang": 3600.0, "crash": 2 * 3600.0, "slow": 12 * 3600.0}  # of each day
 SECONDS_MAX, BYTES_MAX = 600.0, 500e6
 
 _ASKED = re.compile(r'\{__name__=~"([^"]*)",.*instance="engine-(\d+):8000".*\}\[(\d+)s\]')
@@ -47,7 +47,7 @@ class Series:
         """Those in (since, until], as Prometheus writes them."""
         first, end = bisect_right(self.times, since_s), bisect_right(self.times, until_s)
         return ",".join(
-            f'[{epoch + self.times[at]:.3f},"{self.values[at]!r}"]' for at in range(first, end)
+            f'[{epoch + self.times[at]:.3f},"{self.values[at]:.17g}"]' for at in range(first, end)
         )
 
 
