@@ -37,7 +37,7 @@ CLAIMS = {
     # TLS and passwords
     "Any other key is an error.": ("settings/test_web.py::test_what_is_wrong_is_told",),
     "needs no restart: the files are looked at": ("export/test_tls.py::test_a_renewed_certificate_counts_without_a_restart", "export/test_tls.py::test_a_broken_file_keeps_the_old_one_and_says_so"),
-    "needs no password: a kubelet's probe has none": ("export/test_passwords.py::test_every_route_asks_but_the_one_of_probes",),
+    "**`/-/healthy`** needs no password": ("export/test_passwords.py::test_every_route_asks_but_the_one_of_probes",),
     "takes its token in place of the password": ("export/test_passwords.py::test_what_changes_something_takes_the_token_in_place_of_the_password", "export/test_passwords.py::test_without_tokens_a_bearer_stands_for_no_password"),
     "The kinds that take a certificate without verifying it are refused": ("export/test_tls.py::test_client_certificates", "settings/test_web.py::test_what_is_wrong_is_told"),
     # engines over TLS
@@ -53,7 +53,7 @@ CLAIMS = {
     "everything else gets 421": ("export/test_server.py::test_host_names_that_are_answered_to",),
     "every name is answered to until `api.hosts` lists some": ("export/test_server.py::test_on_a_network_address_any_name_is_answered_to_until_names_are_given",),
     # signatures
-    "signs its request: HMAC-SHA256": ("restart/hooks/test_webhook.py::test_example_of_the_page_verifies",),
+    "signs its request. A receiver refuses": ("restart/hooks/test_webhook.py::test_example_of_the_page_verifies",),
     # secrets
     "or root's with a group that may read it (0440)": ("support/test_private_files.py::test_whether_others_may_read_a_secret", "deploy/test_kubernetes.py::test_files_of_the_secret_serve_with_the_modes_that_they_get"),
     "are shown nowhere: logs, errors, metrics": ("test_secrets_stay_secret.py::test_no_secret_comes_out_anywhere", "support/test_redaction.py::test_secrets_are_hidden_by_one_list"),
@@ -90,5 +90,7 @@ def test_each_row_of_who_may_do_what_is_tried() -> None:
 def test_each_section_that_claims_something_is_tried() -> None:
     sections = re.split(r"^## ", PAGE, flags=re.MULTILINE)[2:]
     told = [each.split("\n", 1) for each in sections]
-    untried = [name for name, text in told if not any(claim in text.replace("\n", " ") for claim in CLAIMS)]
+    untried = [
+        name for name, text in told if not any(claim in text.replace("\n", " ") for claim in CLAIMS)
+    ]
     assert untried == []
