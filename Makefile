@@ -92,8 +92,9 @@ test-vllm: $(DEV)/.installed  ## install a real vLLM (CPU, 3.5 GB, minutes) and 
 test-vllm-long:  ## the same with ten healthy minutes under each load instead of two
 	@REAL_VLLM_HEALTHY_SECONDS=600 $(MAKE) test-vllm
 
+BENCHES = $(wildcard benchmarks/bench_*.py)
 bench: $(DEV)/.installed  ## run every benchmark, one after another, and print its table
-	@for bench in benchmarks/bench_*.py; do echo "== $$bench"; $(BIN)/python "$$bench"; done
+	@for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python "$$bench"; echo "== $$bench took $$SECONDS s in all"; done
 
 bench-page: $(DEV)/.installed  ## measure what watching costs and write docs/performance.md (four minutes, on a quiet machine)
 	$(BIN)/python benchmarks/bench_performance.py --page
