@@ -99,8 +99,7 @@ _WORLDS = """\
 
 `python benchmarks/bench_worlds.py` lets healthy engines happen that look unhealthy, and unhealthy ones that look healthy: steps
 scatter from second to second, and what a step costs depends on who is in the batch, which no counter tells. Of those that were measured last: one seed
-each, two hours or three, looks every 5 s (ranks: 15 s). `lora_bursts` makes steps up to 1.6 times as long without any sign of it in `/metrics`.
-A row with empty figures was not found.
+each, two hours or three, looks every 5 s (ranks: 15 s). A row with empty figures was not found.
 
 """
 
