@@ -53,7 +53,7 @@ class DaemonProcess:
     async def get(self, path, method="GET"):
         """(status, text) of a request to it."""
         async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
+            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session,
             session.request(method, self.url + path) as response,
         ):
             body = await response.read()

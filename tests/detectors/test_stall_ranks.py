@@ -30,7 +30,7 @@ def test_the_rank_that_is_stopped_is_told():
     watch, found = told([*WELL, *[two(s, 1600) for s in range(60, 300, 5)]])
     assert found == {"0": ("rank_wait", "ticket", False), "1": ("stopped", "page", False)}
     victim = next(each for each in watch.incidents if each.engine == "0")
-    assert "engine 1 of its group stands still" in victim.summary
+    assert "engine 1 of its group is stalled" in victim.summary
 
 
 def test_a_rank_that_is_stopped_while_nobody_waits_is_a_ticket():

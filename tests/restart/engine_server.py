@@ -67,6 +67,8 @@ def fork_each():
     for line in sys.stdin:
         folder, port = line.split()
         if os.fork() == 0:
+            if os.fork():
+                os._exit(0)  # a child of ours would be taken for a part of another server
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             os.setsid()
             asyncio.run(main(Path(folder), int(port)))
@@ -74,7 +76,7 @@ def fork_each():
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--fork"]:
+    if sys.argv[-1] == "--fork":
         fork_each()
     else:
         asyncio.run(main(Path(sys.argv[-2]), int(sys.argv[-1])))

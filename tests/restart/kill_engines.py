@@ -33,23 +33,14 @@ echo "$VLLM_WATCH_ATTEMPT_ID $(date +%s.%N)" >> {folder}/calls
 sleep 0.3
 """
 
-# The daemon of a pod, whose files are in a folder of ours.
-IN_POD = """#!{python}
-import runpy, sys
-from pathlib import Path
-from vllm_watch.clients import kubernetes
-kubernetes.SERVICE_ACCOUNT = Path({folder!r})
-sys.argv = sys.argv[2:]
-runpy.run_module("vllm_watch", run_name="__main__")
-"""
-
 
 class Forks:
     """Begins engines that share one import."""
 
-    def __init__(self):
+    def __init__(self, *called):
+        """`called`: the program and first words of its command line."""
         self._process = subprocess.Popen(
-            [sys.executable, SERVER, "--fork"], stdin=subprocess.PIPE, text=True, cwd=ROOT,
+            [sys.executable, *called, "--fork"], stdin=subprocess.PIPE, text=True, cwd=ROOT,
             stderr=subprocess.DEVNULL, env=os.environ | {"PYTHONPATH": str(ROOT)},
         )  # fmt: skip
 
@@ -73,7 +64,6 @@ class Engine:
         self.calls = []  # (Unix seconds, attempt id or None)
         self.healing = False
         self._forks = forks
-        self._begun = []
         self._tasks = set()
         folder.mkdir()
 
@@ -207,24 +197,16 @@ class Signal(Engine):
 
     kind = "signal"
 
-    def start(self):
-        link = self.folder / "vllm"
-        if not link.exists():
-            link.symlink_to(SERVER)
-        self._begun.append(subprocess.Popen(
-            [sys.executable, link, "serve", self.folder, str(self.port)], cwd=ROOT, stderr=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": str(ROOT)}, start_new_session=True,
-        ))  # fmt: skip
-        self._begun = [each for each in self._begun if each.poll() is None]
-
     async def open(self):
+        link = self.folder / "vllm"
+        link.symlink_to(SERVER)
+        self._forks = Forks(link, "serve")
         self.hook = {"supervised_by": "the test"}
         self.follow(self._relaunched())
 
     async def close(self):
         await super().close()
-        for each in self._begun:
-            each.wait(10)
+        self._forks.close()
 
     async def _relaunched(self):
         async for line in self.lines("terms"):
@@ -324,10 +306,7 @@ class Kubernetes(Engine):
         self._server = server.running(context)
         await self._server.__aenter__()
         server.add("pods", pod())
-        self.environ = server.account(account) | {"HOSTNAME": "w-0"}
-        self.python = self.folder / "python"
-        self.python.write_text(IN_POD.format(python=sys.executable, folder=str(account)))
-        self.python.chmod(0o755)
+        self.account, self.environ = account, server.account(account) | {"HOSTNAME": "w-0"}
 
     async def close(self):
         await self._server.__aexit__(None, None, None)
@@ -338,6 +317,9 @@ KINDS = (Engine, Webhook, Signal, Gate, Systemd, Docker, Kubernetes)
 
 
 def _created_t(pid):
-    """When a process began, in Unix seconds."""
-    ticks = float(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + ticks / os.sysconf("SC_CLK_TCK")
+    """When a process that runs began, in Unix seconds."""
+    state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    if state in "ZX":
+        raise ProcessLookupError(pid)
+    since_boot_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.time() - since_boot_s + float(rest[18]) / os.sysconf("SC_CLK_TCK")

@@ -2,35 +2,35 @@
 
 Rules, after every kill: no intent calls its hook twice, no call is without its intent on the disk, no budget is refilled, no
 history is lost, and no engine is restarted that had served again for longer than a look takes to become old.
-`make kills KILLS=200` plays more rounds.
+`make kills KILLS=200` kills more, at several sites at once.
 """
 
 import asyncio
+import itertools
 import json
 import os
 import random
 import shutil
 import signal
 import sqlite3
-import sys
 import time
 from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from pathlib import Path
 
 import pytest
 import yaml
 
-from tests import daemon_process
-from tests.daemon_process import ROOT, daemon
 from tests.etcd_process import etcd
 from tests.kubernetes_api import FakeKubernetes, certified
-from tests.restart.kill_engines import IN_POD, KINDS, Engine, Forks
-from tests.restart.site import TOKEN, ask, is_up
+from tests.restart.forked_daemon import Daemons
+from tests.restart.kill_engines import KINDS, Engine, Forks
+from tests.restart.site import SERVER, TOKEN, ask, is_up, plan
 from vllm_watch.state import file
 
 KILLS = int(os.environ.get("VLLM_WATCH_TEST_KILLS", "2"))
 SEED = int(os.environ.get("VLLM_WATCH_TEST_SEED", "18"))
+SITES = int(os.environ.get("VLLM_WATCH_TEST_SITES", "1"))  # at the same time: a round mostly waits
+MANY = KILLS >= 20  # fewer may all heal before anybody calls
 
 OLD_SECONDS = 4.0
 """A look counts for a second at this pace; a machine that is busy with other tests needs some more to ask and to call."""
@@ -38,25 +38,24 @@ OLD_SECONDS = 4.0
 ACT_SECONDS = 1.0
 """From the moment that the call's row in the journal names to the act, of a command, say."""
 
+AT_WORK_SECONDS = 15.0
+"""Until a restart is under way, if any will be."""
+
 UP_SECONDS = 120.0
 """Until a watcher serves and sees its engines: many rounds are played while the machine does other work."""
 
 SPENT = ("calling", "verifying", "helped", "did_not_help", "failed", "uncertain")
 
 
-@pytest.fixture(autouse=True)
-def _patience(monkeypatch):
-    monkeypatch.setattr(daemon_process, "START_SECONDS", UP_SECONDS)
-
-
 class Watcher:
     """One watcher through all its runs, and what is known of its journal."""
 
-    def __init__(self, folder, engines, python=sys.executable, environ=None, **restart):
-        self.folder, self._engines = folder, engines
+    def __init__(self, folder, engines, budget, daemons, *, account=None, environ=None, **restart):
+        self.folder, self._engines, self.budget = folder, engines, budget
         self._slept = []  # (since, until): when it was stopped
         self.known = {}  # attempts that were in the journal after a kill, by id
-        self._python, self._environ = python, environ or {}
+        self._daemons, self._account, self._environ = daemons, account, environ
+        self._numbers = itertools.count(1)
         folder.mkdir()
         self._path = self._configure(restart)
 
@@ -66,7 +65,7 @@ class Watcher:
         token.chmod(0o600)
         quick = {
             "mode": "auto", "hook": self._engines[0].name, "cooldown_seconds": 1, "cooldown_load_times": 0, "new_version_seconds": 0, "peers": "none",
-            "budget_per_hour": budget(), "budget_per_day": budget(), "drain": {"deadline_seconds": 1},
+            "budget_per_hour": self.budget, "budget_per_day": self.budget, "drain": {"deadline_seconds": 1},
             "verify": {"start_seconds": 30, "settle_seconds": 1},
         }  # fmt: skip
         hooks = {}
@@ -96,16 +95,19 @@ class Watcher:
     @asynccontextmanager
     async def running(self):
         """One run of it, once it sees all its engines."""
-        environ = self._environ | {"PYTHONPATH": str(ROOT)}
-        async with daemon(
-            "--config", self._path, environ=environ, python=str(self._python)
-        ) as process:
-            assert process.url, process.lines
+        process = await self._daemons.start(
+            self.folder / f"log{next(self._numbers)}", "--config", self._path,
+            environ=self._environ, account=self._account,
+        )  # fmt: skip
+        try:
+            await process.serving(UP_SECONDS)
             await process.until(
                 lambda status: all(is_up(status, each.name) for each in self._engines), UP_SECONDS
             )
             await ask(process, "/api/v1/resume", {"reason": "the next round"})
             yield process
+        finally:
+            await process.end()
 
     def journal(self):
         """The attempts on the disk, by id; the watcher is dead, and its files stay as they are."""
@@ -121,10 +123,10 @@ class Watcher:
     async def asleep(self, process):
         """It is stopped in its tracks for a while."""
         began_t = time.time()
-        process.process.send_signal(signal.SIGSTOP)
+        process.send(signal.SIGSTOP)
         yield
         self._slept.append((began_t, time.time()))
-        process.process.send_signal(signal.SIGCONT)
+        process.send(signal.SIGCONT)
 
     def slept_between(self, target, well_t, t):
         """Was it stopped between its last question and the call, which nothing but the callee can notice?"""
@@ -151,9 +153,15 @@ class Watcher:
         self.known = found
 
 
-def budget():
+def rounds(site, watchers):
+    """How many a site plays: each round kills all its watchers."""
+    kills = KILLS // SITES + (site < KILLS % SITES)
+    return -(-kills // watchers) if MANY else kills
+
+
+def budget(played):
     """Of an engine, so that the last rounds have none left."""
-    return max(2, KILLS // 2)
+    return max(2, played // 4)
 
 
 def hold(engines, watchers):
@@ -173,7 +181,7 @@ def hold(engines, watchers):
             f"{engine.name}: a call without its intent"
         )
         assert len(engine.calls) <= len(began), f"{engine.name}: more calls than intents"
-        assert len(began) <= budget(), f"{engine.name}: the budget was refilled"
+        assert len(began) <= watchers[0].budget, f"{engine.name}: the budget was refilled"
         late = [
             t - since_t
             for t, _ in engine.calls
@@ -202,15 +210,19 @@ async def healed(running, engines, chance):
     await some_heal(engines, chance, 0.5)
 
 
-async def left_alone(running, engines, chance):
-    """The watchers may do their work."""
+async def at_work(running, engines, chance):
+    """A watcher may work until one of its restarts is under way."""
+    _, process = chance.choice(running)
+    name, until = chance.choice(engines).name, time.monotonic() + AT_WORK_SECONDS
+    while not plan(await process.status(), name).get("under_way") and time.monotonic() < until:
+        await asyncio.sleep(0.05)
 
 
-async def play(engines, watchers):
+async def play(site, played, engines, watchers):
     """Each round: engines fall ill, something happens, and the watchers are killed, one after the other."""
-    chance, done = random.Random(SEED), Counter()
+    chance, done = random.Random(f"{SEED} {site}"), Counter()
     await asyncio.gather(*(each.heals() for each in engines))
-    for number in range(1, KILLS + 1):
+    for number in range(1, played + 1):
         async with AsyncExitStack() as stack:
             processes = await asyncio.gather(
                 *(stack.enter_async_context(each.running()) for each in watchers)
@@ -218,62 +230,74 @@ async def play(engines, watchers):
             for each in engines:
                 each.falls_ill()
             await asyncio.sleep(chance.uniform(0.0, 3.0))
-            what = chance.choice((suspended, suspended, healed, left_alone))
+            what = chance.choice((suspended, healed, at_work, at_work))
             done[what.__name__] += 1
             await what(list(zip(watchers, processes, strict=True)), engines, chance)
             for each in chance.sample(processes, len(processes)):
                 await asyncio.sleep(chance.uniform(0.0, 2.0))
-                await each.end(signal.SIGKILL)
+                await each.end()
         await asyncio.gather(*(each.heals() for each in engines if not each.answers()))
         hold(engines, watchers)
-        if number % 10 == 0 or number == KILLS:
-            tell(number, done, engines, watchers)
-    return done
+        if number % 10 == 0 or number == played:
+            tell(site, number, done, engines, watchers)
+    return {each.name: len(each.calls) for each in engines}
 
 
-def tell(number, done, engines, watchers):
+def tell(site, number, done, engines, watchers):
     states = Counter(said["state"] for each in watchers for said in each.known.values())
-    calls = {each.name: len(each.calls) for each in engines}
     told = {
-        "t": round(time.time()),
-        "kills": number * len(watchers),
-        **done,
-        "calls": calls,
+        "t": round(time.time()), "site": site, "kills": number * len(watchers), **done,
+        "calls": {each.name: len(each.calls) for each in engines},
+        "none left": [each.name for each in engines if len(each.calls) >= watchers[0].budget],
         "attempts": dict(states),
-    }
+    }  # fmt: skip
     print(json.dumps(told), flush=True)
+
+
+async def play_all(one, folder, *more):
+    """All sites at once; each must hold, and every engine is restarted at one of them."""
+    folders = [folder / str(site) for site in range(SITES)]
+    for each in folders:
+        each.mkdir()
+    async with asyncio.TaskGroup() as group:
+        sites = [group.create_task(one(site, each, *more)) for site, each in enumerate(folders)]
+    calls = sum((Counter(each.result()) for each in sites), Counter())
+    print(json.dumps({"calls": calls}), flush=True)
+    if MANY:
+        assert all(calls[name] for name in sites[0].result())
 
 
 @asynccontextmanager
 async def engines_of(folder, kinds):
-    """Engines with their services, open and not started."""
+    """(engines with their services, open and not started, and who starts watchers)."""
     async with AsyncExitStack() as stack:
-        forks = Forks()
+        forks, daemons = Forks(SERVER), Daemons()
         stack.callback(forks.close)
+        stack.callback(daemons.close)
         engines = []
         for kind in kinds:
             each = kind(folder / kind.kind, forks)
             await each.open()
             stack.push_async_callback(each.close)
             engines.append(each)
-        yield engines
+        yield engines, daemons
+
+
+async def seven_hooks(site, folder):
+    """One watcher over seven engines, each with a hook of its own kind."""
+    async with engines_of(folder, KINDS) as (engines, daemons):
+        by_kind = {each.kind: each for each in engines}
+        path = f"{by_kind['systemd'].folder}:{os.environ['PATH']}"
+        pods, played = by_kind["kubernetes"], rounds(site, 1)
+        watcher = Watcher(
+            folder / "watcher", engines, budget(played), daemons,
+            account=pods.account, environ={"PATH": path, **pods.environ},
+        )  # fmt: skip
+        return await play(site, played, engines, [watcher])
 
 
 async def test_every_kind_of_hook(tmp_path):
-    """One watcher over seven engines, each with a hook of its own kind."""
-    async with engines_of(tmp_path, KINDS) as engines:
-        by_kind = {each.kind: each for each in engines}
-        path = f"{by_kind['systemd'].folder}:{os.environ['PATH']}"
-        pods = by_kind["kubernetes"]
-        watcher = Watcher(
-            tmp_path / "watcher",
-            engines,
-            python=pods.python,
-            environ={"PATH": path, **pods.environ},
-        )
-        await play(engines, [watcher])
-        if KILLS >= 20:  # fewer may all heal before anybody calls
-            assert all(each.calls for each in engines)
+    await play_all(seven_hooks, tmp_path)
 
 
 @asynccontextmanager
@@ -282,29 +306,29 @@ async def lease(folder):
     account = folder / "account"
     _, context = certified(account)
     async with FakeKubernetes().running(context) as server:
-        python = folder / "python"
-        python.write_text(IN_POD.format(python=sys.executable, folder=str(account)))
-        python.chmod(0o755)
-        yield {"kind": "lease"}, python, server.account(account)
+        yield {"kind": "lease"}, {"account": account, "environ": server.account(account)}
 
 
 @asynccontextmanager
 async def keys(folder):
     """A lock in etcd."""
     async with etcd(folder) as (member,):
-        yield {"kind": "etcd", "endpoints": [member.endpoint]}, Path(sys.executable), {}
+        yield {"kind": "etcd", "endpoints": [member.endpoint]}, {}
+
+
+async def two_watchers(site, folder, kind):
+    """Both watch one engine, each with a journal of its own; both are killed. The budget is one."""
+    played = rounds(site, 2)
+    async with engines_of(folder, [Engine]) as (engines, daemons), kind(folder) as (lock, reach):
+        # More slots than watchers, or one that was killed would keep the other from acting for three TTLs.
+        lock |= {"ttl_seconds": 60, "slots": 100, "restarts_per_hour_max": None}
+        watchers = [
+            Watcher(folder / name, engines, budget(played), daemons, lock=lock, **reach)
+            for name in ("first", "second")
+        ]
+        return await play(site, played, engines, watchers)
 
 
 @pytest.mark.parametrize("kind", [lease, keys], ids=["lease", "etcd"])
 async def test_two_watchers_share_a_lock(tmp_path, kind):
-    """Both watch one engine, each with a journal of its own; both are killed. The budget is one."""
-    async with engines_of(tmp_path, [Engine]) as engines, kind(tmp_path) as (lock, python, environ):
-        # More slots than watchers, or one that was killed would keep the other from acting for three TTLs.
-        lock |= {"ttl_seconds": 60, "slots": 100, "restarts_per_hour_max": None}
-        watchers = [
-            Watcher(tmp_path / name, engines, python=python, environ=environ, lock=lock)
-            for name in ("first", "second")
-        ]
-        await play(engines, watchers)
-        if KILLS >= 20:
-            assert engines[0].calls
+    await play_all(two_watchers, tmp_path, kind)

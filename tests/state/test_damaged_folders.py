@@ -18,7 +18,7 @@ from vllm_watch.state.journal import Journal
 from vllm_watch.state.worker import Worker
 
 ROOT = Path(__file__).parents[2]
-SEED, FOLDERS = 18, 200
+SEED, FOLDERS = int(os.environ.get("VLLM_WATCH_TEST_SEED", "18")), 200
 
 WRITER = """
 import asyncio, sys, time
@@ -108,6 +108,17 @@ def cases():
     ]
 
 
+def damaged(folder, place, name, how, share):
+    """A copy of the folder, of which a file was damaged in this way, so far into it."""
+    path, damage = shutil.copytree(folder, place) / name, DAMAGES[how]
+    if damage is None:
+        path.unlink()
+    else:
+        data = path.read_bytes()
+        path.write_bytes(damage(data, int(share * len(data))))
+    return place
+
+
 def test_no_damage_loses_history_in_silence(folder, tmp_path):
     """What is found is all that was written, or it is said that it is not; and said again until it is accepted."""
     whole, lost = found(shutil.copytree(folder, tmp_path / "whole"))
@@ -115,13 +126,7 @@ def test_no_damage_loses_history_in_silence(folder, tmp_path):
     assert [len(each) for each in whole] == [16, 16, 16, 16]
     silent, said = [], 0
     for number, (name, how, share) in enumerate(cases()):
-        place = shutil.copytree(folder, tmp_path / str(number))
-        path, damage = place / name, DAMAGES[how]
-        if damage is None:
-            path.unlink()
-        else:
-            data = path.read_bytes()
-            path.write_bytes(damage(data, int(share * len(data))))
+        place = damaged(folder, tmp_path / str(number), name, how, share)
         known, lost = found(place)
         if lost is None and known != whole:
             silent.append((name, how, share))

@@ -48,7 +48,7 @@ class View:
 
 @record
 class HostServer:
-    """One vLLM server of a host, at the last look at it."""
+    """One vLLM server of a host, at the last scrape of it."""
 
     name: str  # of its target
     up: bool  # did it answer?

@@ -79,7 +79,7 @@ class Ranks:
 
 
 def _waiting(verdict: Verdict, culprits: Sequence[str]) -> Verdict:
-    text = f"{', '.join(culprits)} of its group stands still, and ranks step together"
+    text = f"{', '.join(culprits)} of its group is stalled, and ranks step together"
     held = Evidence(name="held_up_by", value=", ".join(culprits), text=text)
     return replace(
         verdict, cause=RANK_WAIT, restart_advised=False, summary=f"{verdict.summary}; {text}",
