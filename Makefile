@@ -12,7 +12,7 @@ PYTHON ?= python3
 LISTEN ?= 127.0.0.1:9470
 # Tests mostly wait for sockets and processes, so more at a time than a small machine has cores.
 WORKERS ?= 6
-# Which of the tests against a real vLLM; CI leaves out three that take minutes each.
+# Which of the tests against a real vLLM; CI leaves out those that take minutes each.
 LIVE ?= real_vllm
 VENV := .venv
 DEV := .venv-dev
@@ -86,7 +86,7 @@ generate: $(DEV)/.installed  ## write anew what is made from code: pages of docs
 	$(BIN)/python -m tests.faults.matrix
 
 test-vllm: $(DEV)/.installed  ## install a real vLLM (CPU, 3.5 GB, minutes) and test against it
-	bash tests/real_vllm/install.sh
+	bash tests/real_vllm/install.sh $(if $(findstring not long,$(LIVE)),,nixl)
 	$(BIN)/pytest -q -m '$(LIVE)' tests/real_vllm $(PYTEST_ARGS)
 
 test-vllm-long:  ## the same with ten healthy minutes under each load instead of two

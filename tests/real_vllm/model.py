@@ -1,6 +1,7 @@
 """Makes a model folder with random weights: a Llama of 1 MB that any CPU serves, and nothing to download.
 
-Run by the Python of vLLM's own environment, which has `tokenizers`: `python model.py FOLDER`.
+Run by the Python of vLLM's own environment, which has `tokenizers`: `python model.py FOLDER [CONFIG]`, the
+config.json as text.
 vLLM is then started with `--load-format dummy`, so the folder holds no weights at all.
 """
 
@@ -67,4 +68,4 @@ def make_model(folder: Path, config: dict[str, Any] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    make_model(Path(sys.argv[1]))
+    make_model(Path(sys.argv[1]), *map(json.loads, sys.argv[2:]))

@@ -10,6 +10,7 @@ By hand: `python -m tests.real_vllm.server [mp]` serves until Ctrl-C.
 """
 
 import contextlib
+import json
 import os
 import signal
 import socket
@@ -19,11 +20,11 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
 
 MODEL_NAME = "tiny"
 BLOCK_SIZE = 32  # the CPU build refuses 16
@@ -83,13 +84,26 @@ SMALL = Size(128, 2048)  # a few long generations do
 class RealVllm:
     """One `vllm serve`, in a process group of its own so that no orphan of it can be missed."""
 
-    def __init__(self, folder: Path, layout: str = "uni") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        layout: str = "uni",
+        *,
+        more: tuple[str, ...] = (),
+        environment: Mapping[str, str] = MappingProxyType({}),
+        model: Mapping[str, Any] | None = None,
+        model_folder: Path | None = None,
+        ready_seconds_max: float = READY_SECONDS_MAX,
+    ) -> None:
+        """`more` and `environment` are added to the usual flags and variables; `model`: its config.json, not the usual one."""
         self.venv = find_venv()
         self.log = folder / "vllm.log"
-        self._model = folder / "model"
+        self._model = model_folder or folder / "model"
         self._layout = layout
+        self._flags, self._environment, self._config = more, environment, model
+        self._ready_seconds_max = ready_seconds_max
         self.size = USUAL
-        self._port = _free_port()
+        self._port = free_port()
         self._leader: subprocess.Popen[bytes] | None = None
         self._pids: dict[str, int] = {}
 
@@ -99,8 +113,7 @@ class RealVllm:
         return f"http://127.0.0.1:{self._port}"
 
     def __enter__(self) -> Self:
-        python, script = self.venv / "bin" / "python", Path(__file__).with_name("model.py")
-        subprocess.run([python, script, self._model], check=True, timeout=120)
+        self.make_model()
         try:
             self.start()
         except BaseException:
@@ -116,8 +129,19 @@ class RealVllm:
     ) -> None:
         self.stop()
 
+    def make_model(self) -> None:
+        """Write the folder that it serves."""
+        python, script = self.venv / "bin" / "python", Path(__file__).with_name("model.py")
+        config = [] if self._config is None else [json.dumps(dict(self._config))]
+        subprocess.run([python, script, self._model, *config], check=True, timeout=120)
+
     def start(self) -> None:
         """Launch and return once /health answers 200; fails with the end of the log."""
+        self.launch()
+        self.wait_ready()
+
+    def launch(self) -> None:
+        """Start it, and wait for nothing: ranks wait for each other."""
         _, environment = LAYOUTS[self._layout]
         # timeout(1) bounds the life of the whole group. No nice(1): an engine that makes way for its
         # neighbours, the load's client among them, is slower than it was, and would rightly be called so.
@@ -129,33 +153,33 @@ class RealVllm:
         with self.log.open("ab") as log:
             self._leader = subprocess.Popen(
                 [*bounded, *self._command()],
-                env={**os.environ, **ENVIRONMENT, **environment, **own},
+                env={**os.environ, **ENVIRONMENT, **environment, **own, **self._environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self._wait_ready()
-        # Looked up now: reading the command line of a busy process can take a second.
-        self._pids = self.processes()
 
     def _command(self) -> list[str | Path]:
         """What is launched, in the group that is killed as one."""
         flags, _ = LAYOUTS[self._layout]
         serve = (self.venv / "bin" / "vllm", "serve", self._model, "--port", str(self._port))
-        return [*serve, *FLAGS, *self.size.flags(), *flags]
+        return [*serve, *FLAGS, *self.size.flags(), *flags, *self._flags]
 
-    def _wait_ready(self) -> None:
+    def wait_ready(self) -> None:
+        """Return once /health answers 200; fails with the end of the log."""
         assert self._leader is not None
-        deadline = time.monotonic() + READY_SECONDS_MAX
+        deadline = time.monotonic() + self._ready_seconds_max
         while not self.answers():
             if self._leader.poll() is not None:
                 raise RuntimeError(f"vLLM ended with {self._leader.returncode}:\n{self.log_tail()}")
             if time.monotonic() > deadline:
                 raise TimeoutError(
-                    f"vLLM not ready in {READY_SECONDS_MAX:.0f} s:\n{self.log_tail()}"
+                    f"vLLM not ready in {self._ready_seconds_max:.0f} s:\n{self.log_tail()}"
                 )
             time.sleep(0.25)
+        # Looked up now: reading the command line of a busy process can take a second.
+        self._pids = self.processes()
 
     def answers(self) -> bool:
         try:
@@ -235,7 +259,8 @@ class RealVllm:
         return found
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of the loopback that nothing listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

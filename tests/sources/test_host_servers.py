@@ -10,7 +10,7 @@ from tests.fake_vllm import free_port, vllm_serve
 from vllm_watch.config import Config
 from vllm_watch.settings.target import DiscoverySettings
 from vllm_watch.sources import host_servers
-from vllm_watch.sources.discovery_host import servers
+from vllm_watch.sources.discovery_host import servers, targets_of
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.processes import ProcessFacts
 from vllm_watch.sources.targets import Discovery
@@ -114,6 +114,31 @@ async def test_what_was_found_stays_and_new_ones_are_followed(tmp_path):
                 both |= urls(await discovery.refresh(now_s := now_s + 60))
                 await asyncio.sleep(0.1)
     assert f"http://127.0.0.1:{first}" in both
+
+
+def test_a_decode_is_the_peer_of_the_prefills_of_its_model():
+    """As `--kv-transfer-config` says; one of another model, or that says nothing readable, is nobody's."""
+    servers_ = {
+        "4001": ("m", '{"kv_connector": "NixlConnector", "kv_role": "kv_producer"}'),
+        "4002": ("m", '{"kv_connector": "NixlConnector", "kv_role": "kv_consumer"}'),
+        "4003": ("n", '{"kv_role": "kv_producer"}'),
+        "4004": ("m", '{"kv_role"'),
+        "4005": ("m", "[7]"),
+    }
+    facts = [
+        ProcessFacts(
+            pid=4_194_000 + number, ppid=1,
+            cmdline=("vllm", "serve", model, "--port", port, "--kv-transfer-config", transfer),
+        )
+        for number, (port, (model, transfer)) in enumerate(servers_.items())
+    ]  # fmt: skip
+    found = host_servers.find({each.pid: each for each in facts}, PROC)
+    targets = targets_of({each.url: each for each in found})
+    peers = {each.name: each.peers for each in targets}
+    ours = {name: peers[name] for name in (f"vllm-{port}" for port in servers_)}
+    assert ours == {
+        "vllm-4001": (), "vllm-4002": ("vllm-4001",), "vllm-4003": (), "vllm-4004": (), "vllm-4005": (),
+    }  # fmt: skip
 
 
 async def test_without_any_server_it_is_said(tmp_path):

@@ -123,7 +123,8 @@ class TargetConfig(Settings):
     """Host or Kubernetes node, for labels only."""
 
     peers: tuple[TargetName, ...] = ()
-    """Names of the targets that it exchanges KV with (prefill and decode); one side need name the other.
+    """Names of the targets that it exchanges KV with (prefill and decode); one side need name the other. Discovery on
+    Kubernetes and of this host finds them by itself, by labels and by `--kv-transfer-config`.
     Why: Whoever waits for KV is not the one to fix: the incident is then told on the peer that stands still."""
 
     gang: str = Field("", max_length=253)

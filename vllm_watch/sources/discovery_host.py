@@ -6,6 +6,8 @@ the configuration forgets it.
 
 import asyncio
 import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,7 +19,7 @@ from vllm_watch.samples.observation import Call
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.sources import host_servers, http
 from vllm_watch.sources.engine_processes import PORT_DEFAULT
-from vllm_watch.sources.host_servers import HostServer
+from vllm_watch.sources.host_servers import CONSUMER, PRODUCER, HostServer
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.reading import Reader
@@ -52,7 +54,7 @@ class HostTargets:
         """Look; return all that were found since the start. Never raises for what is found."""
         seen = await servers(self._listing, self._procfs, known=self._found or {})
         if seen is None:  # unknown is not none
-            return [_target(url) for url in self._found or ()]
+            return targets_of(self._found or {})
         new = [each for each in seen if each.url not in (self._found or {})]
         if new:
             told = ", ".join(_shown(each) for each in new)
@@ -61,7 +63,7 @@ class HostTargets:
         elif self._found is None:
             _log.warning("no_vllm_found", because=NONE_FOUND, remedy=REMEDY)
         self._found = (self._found or {}) | {each.url: each for each in new}
-        return [_target(url) for url in self._found]
+        return targets_of(self._found)
 
 
 class Neighbours:
@@ -144,11 +146,24 @@ async def _believed(server: HostServer, session: Session) -> HostServer | None:
     return HostServer(server.url, server.model or "".join(models[:1]).rpartition("/")[2])
 
 
-def _target(url: str) -> TargetConfig:
+def targets_of(found: Mapping[str, HostServer]) -> list[TargetConfig]:
+    """A decode (`kv_consumer`) exchanges KV with the prefills (`kv_producer`) of its model."""
+    producers: dict[str, list[str]] = defaultdict(list)
+    for each in found.values():
+        if each.kv_role == PRODUCER:
+            producers[each.model].append(_target(each.url).name)
+    return [
+        _target(each.url, producers[each.model] if each.kv_role == CONSUMER else ())
+        for each in found.values()
+    ]
+
+
+def _target(url: str, peers: Sequence[str] = ()) -> TargetConfig:
     """`vllm` at the usual port, as it was always called there; elsewhere the port tells them apart."""
     parts = urlsplit(url)
     name = f"vllm-{parts.port}" if parts.hostname == "127.0.0.1" else ""
-    return TargetConfig(url=url, name="vllm" if name == f"vllm-{PORT_DEFAULT}" else name)
+    name = "vllm" if name == f"vllm-{PORT_DEFAULT}" else name
+    return TargetConfig(url=url, name=name, peers=tuple(peers))
 
 
 def _shown(server: HostServer) -> str:

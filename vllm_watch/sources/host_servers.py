@@ -5,6 +5,7 @@ whose port the command line does not tell, or whose process is hidden (a sidecar
 not the processes), is `sure` only once it was asked. A program that embeds vLLM is known by its engine core.
 """
 
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -24,12 +25,16 @@ _GONE = ("Z", "X")
 _ANY = ("0.0.0.0", "::")  # noqa: S104 - as the kernel writes them
 
 
+PRODUCER, CONSUMER = "kv_producer", "kv_consumer"
+
+
 class HostServer(NamedTuple):
-    """One server: where to ask it, its model as the command line names it, and whether it is vLLM's for sure."""
+    """One server: where to ask it, what its command line says, and whether it is vLLM's for sure."""
 
     url: str
     model: str = ""
     sure: bool = True
+    kv_role: str = ""  # PRODUCER (prefill), CONSUMER (decode), "kv_both"
 
 
 def find(all_: Processes, procfs: Path) -> list[HostServer]:
@@ -99,7 +104,15 @@ def _servers(
     ours = _same_network(facts.pid, procfs, {each.inode for each in here}, at_port or held)
     urls = (_address(each, facts.pid, procfs, ours=ours) for each in at_port or held)
     made = dict.fromkeys(_url(host, number, secure=secure) for host, number in filter(None, urls))
-    return [HostServer(url, PurePath(model).name, sure=bool(at_port)) for url in made]
+    role = _kv_role(flags.get("kv-transfer-config", ""))
+    return [HostServer(url, PurePath(model).name, bool(at_port), role) for url in made]
+
+
+def _kv_role(text: str) -> str:
+    try:
+        return str(json.loads(text)["kv_role"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
 
 
 def _held(facts: ProcessFacts, all_: Processes, procfs: Path) -> list[sockets.Listening]:
