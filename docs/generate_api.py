@@ -19,7 +19,7 @@ HEAD = """\
 
 <!-- Made by docs/generate_api.py from docs/openapi.json. Do not edit. -->
 
-For programs: [openapi.json](openapi.json) (OpenAPI 3.1). Later versions add keys and take none away. A key that is unknown is
+[openapi.json](openapi.json) (OpenAPI 3.1) has every key of the records in *italics*. Later versions add keys and take none away. A key that is unknown is
 `null`. Every error is `{"error": …, "remedy": …}`, with a status of 4xx or 5xx.
 
 Reading asks for no token; what [web_config](security.md#tls-and-passwords) says holds for it. What changes something is a POST with
@@ -28,13 +28,6 @@ configuration these routes do not exist (but `/-/reload`, for this host).
 
 ## Routes
 
-| | what | parameters | answer |
-|---|---|---|---|
-"""
-RECORDS = """
-## Records
-
-What stands in the answers. *T?* may be `null`.
 """
 REFUSALS = 400  # and above: of those only what is special to a route is told
 
@@ -47,9 +40,7 @@ def text() -> str:
         for path, methods in document["paths"].items()
         for method, operation in methods.items()
     ]
-    schemas = document["components"]["schemas"]
-    records = [record(name, schema) for name, schema in schemas.items() if has_keys(schema)]
-    return HEAD + "".join(routes) + RECORDS + "".join(records)
+    return HEAD + "".join(routes)
 
 
 def route(path: str, method: str, operation: Schema) -> str:
@@ -64,9 +55,10 @@ def route(path: str, method: str, operation: Schema) -> str:
         if int(status) < REFUSALS
         for content in contents(answer)
     ]
-    shown = ", ".join(dict.fromkeys(answers)) or "–"
-    summary, takes_text = operation["summary"], "; ".join(takes) or "–"
-    return f"| `{method.upper()} {path}`{token} | {summary} | {takes_text} | {shown} |\n"
+    shown = ", ".join(dict.fromkeys(answers))
+    takes_text = f" Takes {'; '.join(takes)}." if takes else ""
+    gives = f" Answers {shown}." if shown else ""
+    return f"- `{method.upper()} {path}`{token}: {operation['summary'].rstrip('.?')}.{takes_text}{gives}\n"
 
 
 def parameter(each: Schema) -> str:
@@ -87,8 +79,7 @@ def kind(schema: Schema) -> str:
     if "media" in schema:
         return f"`{schema['media']}`"
     if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
+        return f"*{schema['$ref'].rpartition('/')[2]}*"
     if "anyOf" in schema:
         known = [each for each in schema["anyOf"] if each.get("type") != "null"]
         return " or ".join(map(kind, known)).removesuffix("?") + "?"
@@ -105,28 +96,6 @@ def kind(schema: Schema) -> str:
     if isinstance(schema.get("type"), list):
         return f"{schema['type'][0]}?"
     return str(schema.get("type", "anything"))
-
-
-def has_keys(schema: Schema) -> bool:
-    """Is there something to tell of it?"""
-    return bool({"properties", "allOf", "description", "maxProperties"} & schema.keys())
-
-
-def record(name: str, schema: Schema) -> str:
-    """A record: what it is, and its keys."""
-    about = " ".join(str(schema.get("description", "")).split())
-    lines = [f"\n### {name}\n", *([f"{about}\n"] if about else [])]
-    parts = schema.get("allOf", [schema])
-    also = [kind(part) for part in parts if "$ref" in part]
-    if also:
-        lines.append(f"All keys of {', '.join(also)}, and:\n")
-    keys = {key: of for part in parts for key, of in part.get("properties", {}).items()}
-    if keys:
-        lines += ["| key | type |", "|---|---|"]
-        lines += [f"| `{key}` | {kind(of)} |" for key, of in keys.items()]
-    elif not about:
-        lines.append("An object without keys.")
-    return "\n".join(lines).rstrip() + "\n"
 
 
 def main() -> int:

@@ -6,8 +6,11 @@ python docs/generate_cli.py --check    exit 1 when it is stale
 
 import argparse
 import importlib
+import re
 import sys
+from collections import Counter
 from pathlib import Path
+from types import ModuleType
 
 from vllm_watch.__main__ import COMMANDS
 
@@ -18,7 +21,7 @@ HEAD = """\
 
 <!-- Made by docs/generate_cli.py from vllm_watch/cli/. Do not edit. -->
 
-`vllm-watch COMMAND --help` says the same as this page. Errors go to stderr, as a cause and a remedy.
+`vllm-watch COMMAND --help` says more, with examples. Errors go to stderr, as a cause and a remedy.
 
 | exit status | means |
 |---|---|
@@ -30,23 +33,52 @@ HEAD = """\
 """
 
 
+COMMON = """
+## Options of many commands
+
+Told here once; commands name them.
+
+"""
+COMMON_TIMES = 2
+SENTENCE = re.compile(r"(?<=\.) (?=[A-Z])")
+SENTENCES_MAX = 2  # of what a command does; --help has the others
+
+
 def text() -> str:
     """The whole page."""
-    return HEAD + "".join(section(name) for name in COMMANDS)
+    rows = {name: [row(action) for action in arguments(name)] for name in COMMANDS}
+    times = Counter(each for of in rows.values() for each in of)
+    common = {each for each, count in times.items() if count >= COMMON_TIMES}
+    shared = "".join(f"{each}\n" for each in times if each in common)
+    return HEAD + COMMON + shared + "".join(section(name, rows[name], common) for name in COMMANDS)
 
 
-def section(name: str) -> str:
-    """One command: what it does, its arguments, its examples."""
-    module = importlib.import_module(f"vllm_watch.cli.{name.replace('-', '_')}")
+def arguments(name: str) -> list[argparse.Action]:
+    """What a command takes."""
     parser = argparse.ArgumentParser(add_help=False)
-    module.add_arguments(parser)
-    about, _, rest = module.HELP.strip().partition("\n\n")
-    lines = [f"\n## {name}\n", " ".join(about.split()) + "\n"]
-    rows = [row(action) for action in parser._actions]
-    if rows:
-        lines += ["| argument | meaning |", "|---|---|", *rows, ""]
-    if rest:
-        lines += ["```", rest.strip(), "```", ""]
+    command(name).add_arguments(parser)
+    return parser._actions
+
+
+def command(name: str) -> ModuleType:
+    """Its module."""
+    return importlib.import_module(f"vllm_watch.cli.{name.replace('-', '_')}")
+
+
+def section(name: str, rows: list[str], common: set[str]) -> str:
+    """One command: what it does and its arguments."""
+    about, _, rest = command(name).HELP.strip().partition("\n\n")
+    first = SENTENCE.split(" ".join(about.split()))[:SENTENCES_MAX]
+    lines = [f"\n## {name}\n", " ".join(first) + "\n"]
+    own = [each for each in rows if each not in common]
+    also = [f"`{each.split('`')[1].split()[0]}`" for each in rows if each in common]
+    if also:
+        own.append(f"- also {', '.join(also)}")
+    if own:
+        lines += [*own, ""]
+    told = [part for part in rest.split("\n\n") if part.startswith("exit status")]
+    if told:
+        lines += [" ".join(part.split()) + "\n" for part in told]
     return "\n".join(lines)
 
 
@@ -55,7 +87,7 @@ def row(action: argparse.Action) -> str:
     value = action.metavar or (action.dest if action.nargs != 0 else "")
     shown = " ".join([", ".join(action.option_strings), str(value)]).strip()
     said = (action.help or "") % {"default": action.default}
-    return f"| `{shown}` | {said} |".replace("FILE|URL", "FILE\\|URL")
+    return f"- `{shown}`: {said}"
 
 
 def main() -> int:

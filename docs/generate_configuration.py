@@ -9,12 +9,10 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
-from datetime import datetime
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, get_args, get_origin
+from typing import Literal, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -22,6 +20,8 @@ from pydantic_core import PydanticUndefined
 
 from vllm_watch.config import Config
 from vllm_watch.settings.errors import model_at
+from vllm_watch.settings.hooks import HookSettings
+from vllm_watch.settings.notifications import NotifierSettings
 from vllm_watch.settings.target import TargetConfig
 
 PAGE = Path(__file__).parent / "configuration.md"
@@ -64,25 +64,17 @@ A file is YAML, named by `--config FILE` or `VLLM_WATCH_CONFIG`:
 ```yaml
 {EXAMPLE}```
 
-`vllm-watch check-config FILE` says what a file means, or all that is wrong with it at once. An
-unknown key, a key that stands twice and a value that makes no sense are refused, never guessed.
-YAML aliases are not read, and a file may have 2 MiB. After a change, `kill -HUP` the daemon or
-`POST /-/reload`: a file that is not usable is refused with the same words, and the old one goes on.
+`vllm-watch check-config FILE` says what a file means, or all that is wrong with it. Unknown keys, duplicate keys and YAML
+aliases are refused. After a change, `kill -HUP` the daemon or `POST /-/reload`: a file that is not usable is refused, and the
+old one stays in force.
 
-## Where a value comes from
+A value comes from, the last one first: the command line (`--listen`, `--state-dir`, `--procfs`, `--target [NAME=]URL`, added to
+the file's), the environment, the file, the default. Environment: every key that is not in a list, as `VLLM_WATCH_` and its path
+with two underscores (`VLLM_WATCH_SCRAPE__INTERVAL_SECONDS=1`); `VLLM_WATCH_TARGETS` is a list of `[NAME=]URL` with commas, added
+to the file's. An unknown `VLLM_WATCH_` variable is refused, except those that Kubernetes makes for a Service named `vllm-watch`.
 
-Later stands over earlier: the default, the file, the environment, the command line.
-
-* **Environment**: every key below that is not in a list, as `VLLM_WATCH_` and its path with two
-  underscores: `VLLM_WATCH_LISTEN=0.0.0.0:9470`, `VLLM_WATCH_SCRAPE__INTERVAL_SECONDS=1`.
-  `VLLM_WATCH_TARGETS` is a list of `[NAME=]URL` with commas, added to the file's. A variable that
-  begins with `VLLM_WATCH_` and is none of these is refused, but for those that Kubernetes makes for
-  a Service named `vllm-watch`.
-* **Command line**: `--listen`, `--state-dir`, `--procfs`, and `--target [NAME=]URL`, as often as you
-  like, added to the file's.
-
-Times are plain numbers in the unit that ends the key's name. Sizes are bytes, or text with a unit:
-`16 MiB`. A relative path starts at the folder of the file, on the command line at the current one.
+Times are numbers in the unit that ends the key's name. Sizes are bytes, or text with a unit: `16 MiB`. A relative path starts at
+the folder of the file, on the command line at the current one. In brackets: the default.
 """
 
 TITLES = {
@@ -93,44 +85,38 @@ TITLES = {
 }
 MORE = {
     "targets": """\
-No secret belongs into a URL: a URL with credentials is refused. Names and URLs are unique.
+A URL with credentials is refused. Names and URLs are unique.
 """,
     "scrape.tls_config": """\
-The keys are those of Prometheus' `tls_config`, as far as files go: `ca`, `cert`, `key`, `*_ref` and versions are not
-taken. It holds for every target with an `https` URL, also for those that are found; a target that is written out may
-have its own, which stands in its place as a whole (`tls_config: {}`: none of it).
+These are the keys of Prometheus' `tls_config` that name files. They hold for every target with an `https` URL; a target's own
+`tls_config` replaces them as a whole. Files are checked at the start and at a reload, and read again every 5 seconds: a renewed
+certificate needs no restart. While certificate and key do not match, the old ones serve, and the log says so.
 
-Files are read as the daemon starts or reloads, and one that cannot be used is refused. They are looked at every 5 seconds
-while connections are made: a renewed certificate needs no restart. While certificate and key do not fit each other, the
-old ones serve, and the log says so.
-
-A handshake that fails is outcome `tls`, with the reason. A server that closes during the handshake without a reason is
-`connect_timeout`, as a dead one behind a balancer is; with TLS 1.2 it may also be one that asks for a certificate.
+A handshake that fails is outcome `tls`, with the reason, or `connect_timeout` where the server closes without one.
 """,
     "discovery": """\
-A server that is found twice is watched once; what is written out under `targets` wins over what is
-found, files win over names, and both over pods. At most 10,000 targets are taken and the rest is said.
+A server that is found twice is watched once: `targets` wins over what is found, files over names, both over pods. At most
+10,000 targets are watched; the log says how many were left out.
 
-**Files** are Prometheus' `file_sd`, JSON or YAML: a list of `{"targets": ["HOST:PORT"], "labels": {…}}`,
-written whole and then renamed into place. Of the labels, `name` (where the entry has one target),
-`group`, `namespace`, `pod` and `node` become the target's, `__scheme__` and `__metrics_path__` its
-URL; others are not used. A file that is bad or half written keeps its last good list, and that is
-said once in the log; an entry that is no target is left out alone; a file that is gone takes its
-targets along.
+**Files** are Prometheus' `file_sd`, JSON or YAML, written whole and then renamed into place. Labels `name` (where the entry has
+one target), `group`, `namespace`, `pod`, `node`, `__scheme__` and `__metrics_path__` are used. A bad file keeps its last good
+list, with a line in the log; a removed file removes its targets.
 
-**DNS** is asked through the system's resolver, for A and AAAA (SRV records are not read); where a
-name has IPv4 addresses, its IPv6 ones are not taken. Targets are spoken to by http at their
-addresses. An address goes when two answers in a row lack it. When the resolver fails, the last
-addresses are kept for ten minutes. Behind a Kubernetes Service, use a headless one with
-`publishNotReadyAddresses: true`: otherwise an engine leaves DNS when it stops being ready, which is
-just when it should be watched.
+**DNS**: A and AAAA of the system's resolver; IPv6 only where there is no IPv4. An address goes when two answers in a row lack it.
+When the resolver fails, the last addresses stay for ten minutes. Behind a Kubernetes Service, use a headless one with
+`publishNotReadyAddresses: true`.
 
-**Kubernetes** is asked as the service account of vllm-watch's own pod: the pods are listed once and then
-followed, so one that is deleted is no target within a second or two, and its end is no incident. While the
-API server is away, the pods that it told of last are watched on, and the log says so. What annotations
-may say, how pods are named and grouped, and the rights it takes: [kubernetes.md](kubernetes.md).
+**Kubernetes**: pods are listed once and then followed; a deleted pod is no target within seconds, and no incident. While the API
+server is away, the last known pods stay targets. Annotations, names and rights: [kubernetes.md](kubernetes.md).
 """,
 }
+LONG = 30  # words
+SENTENCE = re.compile(r"(?<=[.)`])(?<!e\.g\.) (?=[A-Z`])")
+COMMON = {
+    "hooks": ("Every hook has", HookSettings),
+    "notifications": ("`webhook` and `apprise` have", NotifierSettings),
+}
+"""Keys that several sections below one share stand once, before them."""
 
 
 def main() -> int:
@@ -153,17 +139,24 @@ def page() -> str:
 def _sections(model: type[BaseModel], path: str) -> Iterator[str]:
     yield f"## {TITLES.get(path, path)}\n"
     if path:
-        yield f"{model.__doc__}\n"
-    leaves = {name: field for name, field in model.model_fields.items() if not _below(model, name)}
-    if leaves:
-        yield "| key | type | default | what it does |\n|---|---|---|---|"
-        yield "\n".join(_row(model, name, field) for name, field in leaves.items()) + "\n"
+        yield f"{' '.join(str(model.__doc__).split())}\n"
+    common, shared = COMMON.get(path.partition(".")[0], ("", BaseModel))
+    rows = [row for row in _rows(model, path) if row not in _rows(shared, path)]
+    if rows:
+        yield "\n".join(rows) + "\n"
     if path in MORE:
         yield MORE[path]
+    if path in COMMON:
+        yield "\n".join([f"{common}:\n", *_rows(shared, path), ""])
     for name in model.model_fields:
         inner = _below(model, name)
         if inner is not None:
             yield from _sections(inner, f"{path}.{name}".removeprefix("."))
+
+
+def _rows(model: type[BaseModel], path: str) -> list[str]:
+    fields = model.model_fields.items()
+    return [_row(model, name, field, path) for name, field in fields if not _below(model, name)]
 
 
 def _below(model: type[BaseModel], name: str) -> type[BaseModel] | None:
@@ -187,40 +180,20 @@ def told(model: type[BaseModel]) -> dict[str, dict[str, str]]:
     return found
 
 
-def _row(model: type[BaseModel], name: str, field: FieldInfo) -> str:
+def _row(model: type[BaseModel], name: str, field: FieldInfo, path: str) -> str:
     said = told(model).get(name, {})
-    what, why = said.get("", ""), said.get("Why")
-    cells = (
-        f"`{name}`",
-        _type(name, field),
-        said.get("Default") or _default(field),
-        f"{what} *{why}*" if why else what,
-    )
-    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
+    what = said.get("", "")
+    if path.startswith("detectors.") or len(what.split()) > LONG:
+        what = SENTENCE.split(what)[0]  # the code has the rest
+    default, values = said.get("Default") or _default(field), _values(field)
+    shown = f"- `{name}` ({f'{default}; of {values}' if values else default})"
+    return f"{shown}: {what}" if what else shown
 
 
-def _type(name: str, field: FieldInfo) -> str:
-    annotation: Any = field.annotation
-    if NoneType in get_args(annotation):
-        annotation = next(kind for kind in get_args(annotation) if kind is not NoneType)
-    if get_origin(annotation) is Literal:
-        return ", ".join(f"`{value}`" for value in get_args(annotation))
-    if get_origin(annotation) is tuple:
-        return "list"
-    if get_origin(annotation) is dict:
-        return "map"
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return "as the section"
-    for suffix, unit in (("_seconds", "seconds"), ("minutes", "minutes"), ("bytes_max", "bytes")):
-        if name.endswith(suffix):
-            return unit
-    words: dict[Any, str] = {
-        str: "text", int: "number", float: "number", bool: "true or false", Path: "path",
-        datetime: "date and time",
-    }  # fmt: skip
-    while get_origin(annotation):
-        annotation = get_args(annotation)[0]
-    return words[annotation]
+def _values(field: FieldInfo) -> str:
+    if get_origin(field.annotation) is not Literal:
+        return ""
+    return ", ".join(f"`{value}`" for value in get_args(field.annotation))
 
 
 def _default(field: FieldInfo) -> str:

@@ -36,8 +36,6 @@ file; the image is built from it, and installs nothing that is not in it. `requi
 BROUGHT = """
 ## Brought along
 
-| package | by | licence |
-|---|---|---|
 """
 OPTIONAL = """
 ## Optional
@@ -48,12 +46,11 @@ OPTIONAL = """
 FOOT = """
 ## How this is kept
 
-- `make lock` writes the lock files, `make lock LOCK_ARGS=--upgrade` with newer versions; a test holds that they satisfy `pyproject.toml`.
-- `make sbom` installs exactly what is locked and writes `dist/vllm-watch.cdx.json` (CycloneDX), with versions and licences.
-- `.github/workflows/release.yml` builds from a tag, with signed provenance of wheel, source distribution and image:
-  `gh attestation verify FILE --repo OWNER/REPO`. What is not pinned by hash, the SBOM's tools and `pip-audit`, runs in a job that can
-  sign nothing. `pip-audit` looks at the lock file, for which it asks a service on the internet; the tests here can not, so **nothing here says that no vulnerability is known**. The workflow itself was checked (schema, zizmor) and has not run.
-- A test fails when a package is imported and not declared, declared and not imported, or its licence is another one than here.
+- `make lock` writes the lock files, `make lock LOCK_ARGS=--upgrade` with newer versions; `make sbom` writes `dist/vllm-watch.cdx.json` (CycloneDX).
+- `.github/workflows/release.yml` builds from a tag, with signed provenance: `gh attestation verify FILE --repo OWNER/REPO`. `pip-audit`
+  asks a service on the internet, which the tests here can not: **nothing here says that no vulnerability is known**. The workflow was
+  checked (schema, zizmor) and has not run.
+- Tests hold that lock files satisfy `pyproject.toml`, that what is imported is declared and the other way round, and each licence.
 """
 # As their metadata says it → as SPDX says it, where that differs.
 SPDX = {
@@ -100,7 +97,7 @@ def text() -> str:
     brought = [each for each in linux if each.name not in {canonicalize_name(n) for n in direct}]
     return (
         HEAD + "".join(f"| {name} | {reason(project, name)} | {licence(name)} |\n" for name in direct)
-        + BROUGHT + "".join(f"| {e.name} | {', '.join(e.by)} | {licence(e.name)} |\n" for e in brought)
+        + BROUGHT + ", ".join(f"{e.name} ({licence(e.name)})" for e in brought) + ".\n"
         + OPTIONAL + "".join(f"| {name} | {reason(project, name)} | {licence(name)} |\n" for name in optional)
         + FOOT
     )  # fmt: skip

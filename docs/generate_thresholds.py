@@ -1,11 +1,11 @@
-"""Writes docs/thresholds.md from the code: every number that judgement rests on, with its reason.
+"""Writes docs/thresholds.md from the code: every number that judgement rests on.
 
 python docs/generate_thresholds.py            write it
 python docs/generate_thresholds.py --check    exit 1 when it is stale
 
 A threshold is a number that a module of `detectors`, `signals` or `incidents` names at its top level, or a
 field of a detector's Settings. The text that follows it in the code is its reason; several that stand
-together may share one.
+together may share one. Reasons stay in the code; the page has names and values.
 """
 
 import ast
@@ -26,9 +26,8 @@ HEAD = """\
 
 <!-- Made by docs/generate_thresholds.py from the code. Do not edit. -->
 
-Every number that judgement rests on, with its reason, as it stands in the code. None needs to be tuned: what differs
-between engines is learnt from each engine. Names in lower case are the keys of a detector's `Settings`. A reason that
-begins with `...` goes on from the row above. A test fails when a number has no reason.
+Every number that judgement rests on. None needs to be tuned: what differs between engines is learnt from each engine. The reason stands
+below each in the code (`vllm_watch/`; a test fails where it is missing). Those that can be set: [detectors](configuration.md#detectors).
 """
 
 HTTP = ("_SERVER_ERROR",)
@@ -80,11 +79,9 @@ def files(folder: str) -> list[Path]:
 def _section(file: Path) -> str:
     runbook = ROOT / "docs" / "detectors" / f"{file.stem}.md"
     title = f"[{file.stem}](detectors/{file.stem}.md)" if runbook.exists() else file.stem
-    rows = [
-        f"| `{each.name}` | {_value(each)} | {each.reason} |".replace("\n", " ")
-        for each in thresholds(file)
-    ]
-    return "\n".join([f"### {title}\n", "| name | value | why |", "|---|---|---|", *rows, ""])
+    named = [each for each in thresholds(file) if each.name.upper() == each.name]
+    numbers = ", ".join(f"`{each.name}` {_value(each)}" for each in named)
+    return f"**{title}**: {numbers}.\n" if named else ""
 
 
 def thresholds(file: Path) -> list[Threshold]:

@@ -21,9 +21,9 @@ KINDS = {".yaml": "yaml", ".yml": "yaml", ".json": "json", ".py": "python", ".se
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """List the page of every kind of incident."""
-    for part in config.nav or ():
-        if "Runbooks" in part:
+    """List the page of every kind of incident, where the shelf Operate has its place."""
+    for shelf in config.nav or ():
+        for part in (each for parts in shelf.values() for each in parts if "Runbooks" in each):
             pages = sorted((ROOT / DOCS / "detectors").glob("*.md"))
             part["Runbooks"] = [f"detectors/{page.name}" for page in pages]
     return config

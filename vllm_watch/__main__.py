@@ -47,8 +47,8 @@ examples:
   vllm-watch demo                                    nothing at hand? start here
   vllm-watch run --target http://127.0.0.1:8000      watch the vLLM on this host
   vllm-watch run --config /etc/vllm-watch.yaml       watch all that a file names
-  vllm-watch top                                     look at it from another terminal
-  vllm-watch read http://127.0.0.1:8000/metrics      one look, no daemon
+  vllm-watch top                                     watch it from another terminal
+  vllm-watch read http://127.0.0.1:8000/metrics      one scrape, no daemon
 
 exit status: 0 fine, 1 found what it looks for, 2 wrong usage or configuration, 3 no-go
 """

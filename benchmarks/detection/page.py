@@ -4,12 +4,13 @@ The figures lie in figures.json, written by `bench_detection.py --page`; the pag
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.detection import bench
 from benchmarks.detection.baselines import BASELINES
-from benchmarks.detection.scenarios import CONFUSERS, FAULTS, SCRIPTS, runs
+from benchmarks.detection.scenarios import SCRIPTS
 
 LAB = "The lab's recordings"
 ROOT = Path(__file__).parents[2]
@@ -59,30 +60,26 @@ are judged by `python benchmarks/bench_detection.py DIR`; `--write DIR` shows th
 """
 
 _RULES = """\
-- **Event**: one fault with its beginning, its end, and the moment from which users felt it. Recall, delay, cause and
-  precision are of collapse, stall and down; overload is counted apart.
+- **Scenarios**: `benchmarks/detection/scenarios.py`, each over engines, mixes, loads and intervals.
+- **Event**: one fault. Recall, delay, cause and precision are of collapse, stall and down; overload is counted apart.
 - **Found**: an incident of the event's kind was open during it, on its engine, and was not open long before.
 - **False alarm**: an incident of these three kinds where there was no such event, up to five minutes after its end.
 - **Seconds to detection** count from the moment users felt it, for events that were found.
 - **Restart advice right**: some incident advised a restart where one cures, and none did where it does not.
 - **Duplicates**: further incidents of the same kind for the same event.
 
-The rules of today carry the cause that their name suggests, and each set also has the two rules that nobody leaves out
-(no answer for 60 s; no token for five minutes while requests run). They advise nothing, so that column is empty.
+Each rule of today is played together with two more: no answer for 60 s; no token for five minutes while requests run.
 
 ## What they cannot show
 
-The lab's recordings are made by our own simulated engines ([lab.md](lab.md)), and the detectors were developed by the
-same people beside them. So they show that nothing broke, and how rules compare under equal conditions; they do **not**
-show how often a real fleet would be paged. In particular:
+The lab's recordings are made by our own simulated engines ([lab.md](lab.md)), beside which the detectors were developed. They
+do **not** show how often a real fleet would be paged:
 
 - step costs are linear and noise-free: real steps scatter from half to several times the mean;
 - one request mix per run (but for the confusers that change it), Poisson arrivals, no multi-turn sessions;
 - faults are clean: one at a time, on at once or along a straight ramp, and they end;
 - a run has an hour. False alarms a day rest on {days:.1f} days in all: none in {days:.1f} days is not none in a year;
 - what the lab has no story for is not in it: several nodes, disaggregation, new failure modes of vLLM.
-
-A rule that looks bad here may serve well where its threshold was fitted to one engine and one load.
 """
 
 
@@ -93,8 +90,7 @@ _SEQUENCES = """\
 5 min follow each other 10 s to 10 min apart, in any order, and two hours of what `vllm-watch demo` plays. A trouble is
 found where an incident of its kind was active while it lasted; those of 45 s or more count, and of four looks or more. A page or an
 advice counts as late, or as given while well, from 10 s (two looks) after the end of a trouble; an incident that only recovers is no open page.
-An alert of the rules below is a page, and found what it is open for while the trouble lasts, if it is of its kind.
-What the demo misses are its leaks: its load wanes within the hour, and the pages that are left are then enough for everybody.
+What the demo misses are its leaks: its load wanes within the hour.
 
 """
 
@@ -103,9 +99,7 @@ _WORLDS = """\
 
 `python benchmarks/bench_worlds.py` lets healthy engines happen that look unhealthy, and unhealthy ones that look healthy: steps
 scatter from second to second, and what a step costs depends on who is in the batch, which no counter tells. Of those that were measured last: one seed
-each, two hours or three, looks every 5 s (ranks: 15 s). `spec_switched` and `lora_bursts` make steps up to 1.8 times as
-long for up to twenty minutes without any sign of it in `/metrics`: beyond 1.45 times that cannot be told from a slow engine,
-and pages the first time. A row with empty figures was not found.
+each, two hours or three, looks every 5 s (ranks: 15 s). A row with empty figures was not found.
 
 """
 
@@ -142,7 +136,6 @@ def text(kept: dict[str, Any]) -> str:
     titles = [LAB] * (LAB in kept) + sorted(set(kept) - {LAB})
     parts += [_section(title, kept[title]) for title in titles]
     parts += [_SEQUENCES + SEQUENCES.read_text(), _WORLDS + WORLDS.read_text()]
-    parts.append(_scenarios())
     return "\n".join(parts)
 
 
@@ -160,11 +153,12 @@ def _section(title: str, figures: dict[str, Any]) -> str:
 def table(figures: dict[str, Any]) -> list[str]:
     """Everybody's figures, ours first."""
     names = [bench.OURS, *BASELINES]
-    rows = []
+    alike: dict[tuple[str, ...], list[str]] = {}  # rules whose figures are the same share a row
     for name in names:
         leave = frozenset[str]() if name == bench.OURS else _NO_ADVICE
         shown = f"**{name}**" if name == bench.OURS else name
-        rows.append(_row(shown, figures["whose"][name], _COLUMNS, leave))
+        alike.setdefault(_cells(figures["whose"][name], _COLUMNS, leave), []).append(shown)
+    rows = [_line([" · ".join(who), *cells]) for cells, who in alike.items()]
     return [*_titles("", _COLUMNS), *rows]
 
 
@@ -172,49 +166,36 @@ def scenario_table(figures: dict[str, Any]) -> list[str]:
     """Our figures by scenario."""
     known = list(SCRIPTS)
     order = sorted(figures["scenarios"], key=lambda s: (known.index(s) if s in known else 0, s))
-    rows = [_row(name, figures["scenarios"][name], _SCENARIO_COLUMNS) for name in order]
-    return [*_titles("scenario", _SCENARIO_COLUMNS), *rows]
+    quiet = [name for name in order if _quiet(figures["scenarios"][name])]
+    shown = {name: figures["scenarios"][name] for name in order if name not in quiet}
+    columns = tuple(each for each in _SCENARIO_COLUMNS if any(of[each[0]] for of in shown.values()))
+    rows = [_line([name, *_cells(of, columns)]) for name, of in shown.items()]
+    none = ", ".join(
+        title for _, title, _ in _SCENARIO_COLUMNS if title not in {c[1] for c in columns}
+    )
+    nothing = f"Nothing happened and nothing was told: {', '.join(quiet)}." if quiet else ""
+    return [*_titles("scenario", columns), *rows, "", f"None in any of them: {none}. {nothing}"]
+
+
+def _quiet(figures: dict[str, float | None]) -> bool:
+    """Did nothing happen that was to be found, and was nothing told?"""
+    told = ("events", "false_alarms_per_day", "other_false_alarms_per_day", "pages_outside")
+    return figures["recall_other"] is None and not any(figures[key] for key in told)
 
 
 def _titles(first: str, columns: tuple[tuple[str, str, str], ...]) -> list[str]:
     titles = [first, *(title for _, title, _ in columns)]
-    return ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    return [_line(titles), "|" + "---|" * len(titles)]
 
 
-def _row(
-    name: str,
+def _cells(
     figures: dict[str, float | None],
     columns: tuple[tuple[str, str, str], ...],
     leave: frozenset[str] = frozenset(),
-) -> str:
-    cells = []
-    for key, _, form in columns:
-        value = None if key in leave else figures[key]
-        cells.append("" if value is None else f"{value:{form}}")
-    return "| " + " | ".join([name, *cells]) + " |"
+) -> tuple[str, ...]:
+    values = [(None if key in leave else figures[key], form) for key, _, form in columns]
+    return tuple("" if value is None else f"{value:{form}}" for value, form in values)
 
 
-def _scenarios() -> str:
-    rows = []
-    for title, scripts in (("fault", FAULTS), ("confuser", CONFUSERS)):
-        for name in scripts:
-            settings = "; ".join(run.setting for run in runs() if run.scenario == name)
-            rows.append(f"| {title} | `{name}` | {_what(name)} | {settings} |")
-    return "\n".join(
-        ["## The lab's scenarios\n", "| | scenario | what happens | runs |", "|---|---|---|---|", *rows, ""]
-    )  # fmt: skip
-
-
-_WHAT_OF = {
-    "slow": "Every step takes two and a half times as long, from one moment to the next.",
-    "slow_creeping": "Steps grow four times as long over ten minutes; felt from one and a half times on.",
-    "hang": "The engine core stops stepping; its API server answers on.",
-    "admission_deadlock": "No waiting request is admitted, although the cache is empty.",
-    "api_hang": "The API server accepts connections and says nothing.",
-    "engine_dead": "The engine core died: /health is 503, /metrics still 200.",
-}
-
-
-def _what(name: str) -> str:
-    script = SCRIPTS[name]
-    return _WHAT_OF.get(name) or (script.__doc__ or "").strip()
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"

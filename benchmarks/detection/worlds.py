@@ -177,6 +177,30 @@ def busy_api(stage: Stage, steps: Steps) -> Iterator[float]:
         stage.vllm.clear()
 
 
+def spec_switched(stage: Stage, steps: Steps) -> Iterator[float]:
+    """A drafter that rarely hits: each step has it at work, and takes so much longer, until it is switched off."""
+    vllm, drafted, before = stage.vllm, 0.0, 0.0
+
+    def with_drafts(seen: Observation) -> Observation:
+        nonlocal drafted, before
+        made = sum(float(each.ledger.generation_tokens) for each in vllm.engines)
+        if steps.composition > 1.0:
+            drafted += 3.0 * max(0.0, made - before)
+        before = made
+        if seen.reading is None:
+            return seen
+        told = {
+            "spec_num_drafts": drafted / 3.0,
+            "spec_num_draft_tokens": drafted,
+            "spec_num_accepted_tokens": 0.05 * drafted,
+        }
+        engines = tuple(replace(each, **told) for each in seen.reading.engines)
+        return replace(seen, reading=replace(seen.reading, engines=engines))
+
+    stage.change = with_drafts
+    yield from _comes_and_goes(1.3, 1.8)(stage, steps)
+
+
 HEALTHY = (
     World("steady", "Nothing happens; steps scatter.", nothing),
     World("long_prompts", "Prompts of 30,000 to 120,000 tokens in chunks, now and then.", _long_prompts(450.0)),
@@ -189,7 +213,7 @@ HEALTHY = (
     World("wander_5", "... sigma 0.5 over 10 minutes.", nothing, steps={"wander": 0.5, "minutes": 10.0}, run={"load": 0.35}),
     World("noise_5", "Steps scatter widely from second to second.", nothing, steps={"white": 0.5}),
     World("encoder", "Images come in bursts.", encoder),
-    World("spec_switched", "Speculative decoding goes off and on.", _comes_and_goes(1.3, 1.8)),
+    World("spec_switched", "Speculative decoding goes off and on.", spec_switched),
     World("full_load", "Full load from the start.", full_load),
     World("busy_api", "The API server is busy for seconds.", busy_api),
 )  # fmt: skip

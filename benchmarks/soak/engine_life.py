@@ -66,8 +66,8 @@ class EngineLife:
         )
         self.chores: list[tuple[float, Callable[[], None]]] = []
         self.happened: dict[str, int] = {}
-        self.in_flight_seen = 0.0  # at the last look that had an answer
-        self.answered_seen = False  # at the last look
+        self.in_flight_seen = 0.0  # at the last scrape that had an answer
+        self.answered_seen = False  # at the last scrape
         self.answered_t = 0.0  # of the last look that had an answer
         self.unused_since_t: float | None = None  # the first in a row that met it without requests
         self.refused_run: int | None = (

@@ -81,7 +81,7 @@ class Source:
         self._site = site
         self._interval_s = settings.interval_seconds
         self._last_t: float | None = None
-        self._tokens: float | None = None  # all generated, at the last look that had an answer
+        self._tokens: float | None = None  # all generated, at the last scrape that had an answer
 
     async def observe(self) -> Look:
         """Look once."""

@@ -57,7 +57,7 @@ def _verdict() -> Panel:
             f"or 2 * ((time() - {seen}) > bool {BLIND_INTERVALS} * {interval}) "
             f'or 2 * vllm_watch_engine_state{{{OF_TARGETS}, state="unknown"}})', "",
         )],
-        "The worst that is so now: an open incident that pages, a target that nobody looked at for "
+        "The worst that is so now: an open incident that pages, a target that was not scraped for "
         f"{BLIND_INTERVALS} intervals or an engine of which nothing is known, an open ticket. What it is stands below. "
         + runbook("alerts.md"),
         VERDICTS, nothing="Nobody is looking",
@@ -92,7 +92,7 @@ def _look() -> list[Panel]:
     return [
         number(
             "Targets whose scrape fails", f"sum(1 - vllm_watch_target_up{{{OF_TARGETS}}})",
-            "Servers whose /metrics could not be read at the last look, those that are starting included. "
+            "Servers whose /metrics could not be read at the last scrape, those that are starting included. "
             + runbook("detectors/engine_down.md"), marks=ATTENTION_FROM_1),
         number(
             "Failing engines", f'sum(vllm_watch_engine_state{{{OF_TARGETS}, state="failing"}})',
@@ -103,7 +103,7 @@ def _look() -> list[Panel]:
             marks=ATTENTION_FROM_1, nothing="off", absent=OFF),
         number(
             "Oldest scrape", f"max(time() - vllm_watch_target_last_observation_timestamp_seconds{{{OF_TARGETS}}})",
-            "How old what you see may be: the watcher looks every few seconds. Is it old, go to: Is the watcher healthy?",
+            "How old what you see may be: the watcher scrapes every few seconds. Is it old, go to: Is the watcher healthy?",
             units.Seconds),
     ]  # fmt: skip
 
@@ -142,8 +142,8 @@ def _over_time() -> list[Panel]:
     return [
         band(
             "Engine state", [(promql.most_troubled(OF_TARGETS), "{{target}} {{engine}}")],
-            f"Up to {TOP} engines; of more those that were in trouble longest within this time. A gap is a time in which "
-            "nobody looked; unknown is never fine. A target without engines has a row of its own.",
+            f"Up to {TOP} engines; of more those that were in trouble longest within this time. A gap is a time without "
+            "scrapes; unknown is never fine. A target without engines has a row of its own.",
             links=[links.to_engine("${__field.labels.target}", "${__field.labels.instance}")]),
         areas(
             "Engines by state", [(f"sum by (state) (vllm_watch_engine_state{{{OF_TARGETS}}})", "{{state}}")],

@@ -40,7 +40,7 @@ def _now() -> list[Panel]:
                "Approve it on the incident's card or with vllm-watch approve. " + runbook("restart.md"),
                marks=ATTENTION_FROM_1, nothing=off, absent=OFF),
         number("Waiting for a gate", total(f'waiting{{{OF_TARGETS}, for="gate"}}'),
-               "Wished for, and kept back: by which gate stands below.", nothing=off),
+               "Requested and blocked; the gate is named below.", nothing=off),
         number("In progress", total(f"under_way{chosen}"),
                "From the intent to the end of the verification.", nothing=off),
         number("Open breakers", total(f"breaker_open{chosen}"),

@@ -77,7 +77,7 @@ def of_engine() -> Sequence[Variable]:
         several("group", "Group", _GROUPS, "Narrows the list of targets."),
         one("target", "Target", _TARGETS, "One vLLM server."),
         one("instance", "Watcher", 'label_values(vllm_watch_target_info{target="$target"}, instance)',
-            "The vllm-watch that looks at it."),
+            "The vllm-watch that scrapes it."),
         several("engine", "Engine", f"label_values(vllm_watch_engine_state{{{_ONE}}}, engine)",
                 "Data-parallel engines of the server.", all_value=".*"),
         several("gpu", "GPU", 'label_values(vllm_watch_gpu_info{instance="$instance"}, index)',

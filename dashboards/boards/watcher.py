@@ -104,7 +104,7 @@ def _sources() -> list[Panel]:
     identity = _age("source_last_success", f'{WATCHERS}, source=~"version|models"')
     return [
         lines("Age of the last scrape", [(f"max by (instance) ({_age('target_last_observation')})", "{{instance}}")],
-              "The oldest, whatever the look brought: a server that is away is looked at all the same. "
+              "The oldest, successful or not: a server that is away is scraped all the same. "
               + runbook("alerts.md#vllmwatchblind"), units.Seconds),
         lines("Age of the last GPU reading", [(gpus, "{{instance}}")],
               f"From {limits.GPUS_STALE_SECONDS} s on a driver hangs. " + runbook("alerts.md#vllmwatchsourcestale"), units.Seconds,
@@ -160,7 +160,7 @@ def _cost() -> list[Panel]:
               "Resident. It levels off with the number of targets; recorder.bytes_max bounds what each keeps. "
               + runbook("configuration.md"), units.BytesIEC),
         lines("Open files", [(own("process_open_fds"), "{{instance}}")],
-              "Connections to targets and readers. Near the limit (ulimit -n) looks fail.", units.Short),
+              "Connections to targets and readers. Near the limit (ulimit -n) scrapes fail.", units.Short),
         lines("How long a scrape of it takes", [(own("scrape_duration_seconds"), "{{instance}}")],
               "Prometheus' own word. Its /metrics is served from memory, so seconds are a lack of CPU.", units.Seconds),
         lines("Series", [(own("scrape_samples_scraped"), "{{instance}}")],

@@ -121,7 +121,7 @@ def test_the_words():
     """Read as a new user would."""
     (advice,) = (advice for rule in RULES for advice in rule(STARVED))
     assert advice.text == (
-        "the KV cache was full with requests waiting at 30% of 720 looks in 60 min, while 38.0 GiB of 80.0 GiB were free on the GPU at all times (--gpu-memory-utilization 0.5)"
+        "the KV cache was full with requests waiting at 30% of 720 scrapes in 60 min, while 38.0 GiB of 80.0 GiB were free on the GPU at all times (--gpu-memory-utilization 0.5)"
     )
     assert advice.why == "gives the KV cache about 31.2 GiB per GPU more"
     (advice,) = (advice for rule in RULES for advice in rule(THRASHED))

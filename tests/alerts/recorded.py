@@ -104,7 +104,7 @@ UNREADABLE = "VllmWatchTargetUnreadable"
 
 
 def _unreadable(how: str, at_s: float = LAB_FAULT_SECONDS, *, ends: bool = True, behind: str = "VllmEngineDown") -> Told:  # fmt: skip
-    said = f"w:9470 looks at {NAME} but cannot read its metrics: {how}."
+    said = f"w:9470 scrapes {NAME} but cannot read its metrics: {how}."
     return Told(UNREADABLE, "ticket", "", at_s, 150.0, said, ends, behind)
 
 

@@ -39,7 +39,7 @@ def test_capacity_is_what_an_engine_finishes():
 
 
 def test_a_planned_restart_is_drained_first():
-    """At the last looks before its port closes nothing runs."""
+    """At the last scrapes before its port closes nothing runs."""
     looks = seen("planned_restarts", duration_s=4 * 3600.0)
     refused = [number for number, each in enumerate(looks) if each.scrape.outcome == "refused"]
     assert refused

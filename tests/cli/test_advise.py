@@ -105,7 +105,7 @@ def test_of_a_recording(tmp_path, capsys):
         path.write_bytes(b"\n".join(lines) + b"\n")
 
     record(300)
-    assert run(capsys, "--trace", path)[:2] == (0, "no advice: nothing seen contradicts the settings (it takes ten minutes of looks at least)\n")  # fmt: skip
+    assert run(capsys, "--trace", path)[:2] == (0, "no advice: nothing seen contradicts the settings (it takes ten minutes of scrapes at least)\n")  # fmt: skip
     record(900)
     status, out, _ = run(capsys, "--trace", path, "--json")
     (target,) = json.loads(out)["targets"]

@@ -140,7 +140,7 @@ def test_a_terminal_sees_how_it_goes(url, tmp_path):
     shown = os.read(ours, 65536).decode()
     os.close(ours)
 
-    assert "\r0:00:00  1 looks, 0 failed, 0.0 MB, last: " in shown
+    assert "\r0:00:00  1 scrapes, 0 failed, 0.0 MB, last: " in shown
     assert shown.count("\n") == 1
     assert shown.endswith("\r\n")
 

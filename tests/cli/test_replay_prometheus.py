@@ -120,3 +120,10 @@ def test_native_histograms_and_labels_of_both_conventions():
     (engine,) = _observation(10.0, "a", chunk, Reader(judged_only=True)).reading.engines
     assert (engine.engine, engine.model_name, engine.requests_running) == ("1", "m", 3.0)
     assert (engine.ttft.count, engine.ttft.sum) == (5.0, 2.5)
+
+
+def test_a_failed_scrape_is_one_however_its_zero_is_written():
+    """Stores that are no Prometheus may write 0 as 0.0."""
+    said = {"result": [{"metric": {"__name__": "up"}, "values": [[10.0, "0.0"], [25.0, "0"], [40.0, "1"]]}]}  # fmt: skip
+    chunk = _gathered({}, {"result": []}, said)
+    assert chunk.up == {10.0: False, 25.0: False, 40.0: True}

@@ -21,7 +21,7 @@ PAGE = Path(__file__).parents[2] / "docs/top.md"
 SIZE = (80, 24)
 NEVER_SECONDS = 3600.0
 # title of the picture → story of the lab, and when in it
-PICTURES = {"healthy": ("demo", 18), "stalled": ("demo", 42)}
+PICTURES = {"stalled": ("demo", 42)}
 
 
 class Once:

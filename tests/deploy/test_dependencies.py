@@ -107,6 +107,9 @@ def test_licences_let_it_be_shipped() -> None:
     fine = {"MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "PSF-2.0", "ISC", "MPL-2.0"}
     page = (ROOT / "docs/dependencies.md").read_text()
     said = re.findall(r"^\| .* \| ([^|]+) \|$", page, re.MULTILINE)
+    said += re.findall(
+        r"[\w-]+ \(([^)]+)\)[,.]", page.partition("## Brought along")[2].partition("##")[0]
+    )
     named = {part for each in said if each != "licence" for part in re.split(r" (?:AND|OR) ", each)}
     assert len(said) > 20
     assert named - fine == set()

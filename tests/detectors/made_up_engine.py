@@ -37,15 +37,16 @@ class Engine:
     preempted: float = 0.0
     held: float = 0.0  # tokens in flight
     cached: float = 0.0  # prompt tokens that were not computed
+    drafted: float | None = None  # tokens
     config: dict = field(default_factory=lambda: {"block_size": "16", "num_gpu_blocks": "1000"})
     turn: int = 0
 
     def run(
         self, seconds, *, running, waiting=0.0, kv, slow=1.0, read=1.0, prompt=200.0, output=200.0,
-        preempted=0.0,
+        preempted=0.0, drafts=0.0,
     ):  # fmt: skip
         """Serve so many requests for so long. `read`: the share of the KV cache in use that is read;
-        `preempted`: times per second; a request finishes with `prompt` and `output` tokens."""
+        `preempted`: times per second; `drafts`: tokens drafted per token; a request finishes with `prompt` and `output` tokens."""
         self.turn += 1
         wobble = 1.0 + 0.15 * (self.turn % 5 - 2) / 2  # load is never quite the same
         running *= wobble if waiting == 0.0 else 1.0
@@ -65,13 +66,15 @@ class Engine:
         self.finished_prompts += done * prompt
         self.finished_outputs += done * output
         self.preempted += preempted * seconds
+        if drafts or self.drafted is not None:
+            self.drafted = (self.drafted or 0.0) + drafts * steps * running
         self._hold(CAPACITY_TOKENS * kv * read)
         return EngineSample(
             engine=self.name, model_name="m", requests_running=float(round(running)),
             requests_waiting=waiting, kv_cache_usage=kv, preemptions=self.preempted,
             prompt_tokens=self.prompted, generation_tokens=self.generated,
             prefix_cache_queries=self.prompted, prefix_cache_hits=self.cached,
-            request_success={"stop": self.finished}, cache_config_info=dict(self.config),
+            spec_num_draft_tokens=self.drafted, request_success={"stop": self.finished}, cache_config_info=dict(self.config),
             iteration_tokens=Histogram(self.steps, self.tokens),
             inter_token_latency=Histogram(self.gaps, self.gaps_sum),
             request_prompt_tokens=Histogram(self.finished, self.finished_prompts),

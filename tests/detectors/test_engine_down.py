@@ -209,8 +209,8 @@ def at_work(every, last, *, stopped=0, running=4.0, began=0, rate=2):
 
 
 FEW = {  # a server that serves four at a time, and few of them in flight at its last look
-    "none at the last look": (at_work(1, 0.0), (602, "page")),
-    "one at the last look": (at_work(1, 1.0), (602, "page")),
+    "none at the last scrape": (at_work(1, 0.0), (602, "page")),
+    "one at the last scrape": (at_work(1, 1.0), (602, "page")),
     "looked at every two seconds": (at_work(2, 1.0), (604, "page")),
     "nothing had come for three seconds: emptied, or chance": (
         at_work(1, 0.0, stopped=3), (602, "ticket"),

@@ -30,12 +30,26 @@ def test_the_rank_that_is_stopped_is_told():
     watch, found = told([*WELL, *[two(s, 1600) for s in range(60, 300, 5)]])
     assert found == {"0": ("rank_wait", "ticket", False), "1": ("stopped", "page", False)}
     victim = next(each for each in watch.incidents if each.engine == "0")
-    assert "engine 1 of its group stands still" in victim.summary
+    assert "engine 1 of its group is stalled" in victim.summary
 
 
 def test_a_rank_that_is_stopped_while_nobody_waits_is_a_ticket():
     _, found = told([*WELL, *[two(s, 1600, running=0.0) for s in range(60, 300, 5)]])
     assert found == {"1": ("stopped", "ticket", False)}
+
+
+def test_one_that_was_in_use_until_it_was_stopped_is_a_page():
+    """Between two requests: its gauges read idle from then on, whoever waits outside."""
+    halted = (EngineCpu(engine="0", waited_seconds=1.0, stopped="VLLM::EngineCore (PID 7)"),)
+    for used_until, severity in ((60, "page"), (10, "ticket")):
+        looks = [
+            changed(
+                seen(s, engine(1000 + 10 * min(s, used_until), running=0.0, kv=0.0)),
+                cpu=halted if s >= 120 else None,
+            )
+            for s in range(0, 300, 5)
+        ]
+        assert told(looks)[1] == {"0": ("stopped", severity, False)}
 
 
 def test_a_debugger_that_takes_a_stack_is_nothing():

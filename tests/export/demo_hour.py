@@ -90,7 +90,7 @@ class DemoHour:
 
     @property
     def t(self) -> float:
-        """Seconds since the demo began, at the last look."""
+        """Seconds since the demo began, at the last scrape."""
         return self._time.s
 
     def trouble_at(self, s: float) -> Trouble | None:

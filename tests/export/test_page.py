@@ -126,7 +126,7 @@ async def test_charts_show_the_last_ten_minutes_and_the_value_under_the_pointer(
         await expect(charts.nth(i).locator(".chart-note")).to_contain_text("at ")
     await tab.page.mouse.move(0, 0)
     await expect(charts.first.locator(".chart-note")).to_have_text(
-        "tokens per second, over 1\u202fmin"
+        "tokens per second, over the last 1\u202fmin"
     )
     assert tab.complaints == []
 

@@ -189,7 +189,7 @@ async def test_an_incident_that_ends_while_its_dialog_is_open(opened, tmp_path):
         await dialog.get_by_label("Your token").fill(TOKEN)
         one.incident("resolved")
         await expect(dialog.locator(".ask-said")).to_have_text(
-            "This incident has ended meanwhile (healthy again): nothing to approve."
+            "This incident has already ended (healthy again): nothing to approve."
         )
         await expect(dialog.get_by_role("button", name="Restart it")).to_be_disabled()
         await expect(dialog.get_by_role("button", name="Close")).to_be_focused()

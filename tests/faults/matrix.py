@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults.removals import REMOVALS
-
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "faults.md"
 
@@ -18,21 +16,17 @@ HEAD = """\
 
 <!-- Made by tests/faults/matrix.py (make generate). Do not edit. -->
 
-What happens to vllm-watch when an engine, its host, the driver or the process itself goes wrong. Every row is shown by
-the tests that it names, against real processes, sockets and files; the third column names what handles it, or what was
-so before that was there. The last one names a piece of that without which at least one of these tests fails:
-`make fault-removals` takes each out of a copy of the project, runs its row's tests there, and ends with an error
-where they all pass (2026-11-22: 33 of 33 rows of then have one that fails).
-What was *acknowledged* (an incident in the log or the API, an attempt to restart, a notification) is never lost: it is
-on the disk (an incident's write begins before it is shown, and takes milliseconds), or the state folder is said not to
-be kept.
+What vllm-watch does when an engine, its host, the driver or the process itself fails. Each row has tests against real processes,
+sockets and files, and a piece of code without which one of them fails (`tests/faults/matrix.py` names them; `make fault-removals`
+takes each out and runs its tests: 33 of 33 failed on 2026-11-22).
 
-Two things hold in every row: an engine that answers is not called dead for a fault of the watcher's own host, and an
-engine that dies during the fault or after it is told. What a fault of this host kept from being asked ends as
-`watcher`, an outcome of a scrape (`vllm_watch_source_errors_total{reason="watcher"}`) that says nothing of the engine.
+What was *acknowledged* (an incident, an attempt to restart, a notification) is never lost: it is on disk, or the state folder is
+reported as not kept. In every row an engine that answers is not called dead for a fault of the watcher's own host, and an engine
+that dies during the fault or after it is reported. A scrape that the watcher's host prevented ends as `watcher`
+(`vllm_watch_source_errors_total{reason="watcher"}`). Long times pass in the tests by a library that sets the process's clocks.
 
-Ten minutes and an hour pass in the tests by a library that sets the process's clocks; a twentieth of a CPU is the
-process stopped and continued in turns. A limit of a cgroup's memory ends a process as `kill -9` does: that row holds for it.
+Below, what is reported. Unless told otherwise all other targets are served, nothing is lost but the gauges of a failing target, and it
+recovers by itself at the next scrape.
 """
 
 
@@ -167,26 +161,16 @@ def page() -> str:
     """The whole page."""
     parts = [HEAD]
     for title, rows in PARTS.items():
-        lines = ["| fault | still served | said | lost | recovers |", "|---|---|---|---|---|"]
-        lines += [
-            f"| {row.fault} | {row.served} | {row.said} | {row.lost} | {row.recovers} |" for row in rows
-        ]  # fmt: skip
-        shown = [
-            "| fault | shown by (below `tests/`) | handled by | seen failing without |",
-            "|---|---|---|---|",
-        ]
-        shown += [
-            f"| {row.fault} | {'<br>'.join(f'`{each}`' for each in row.tests)} | {row.handled} | {removed(row)} |" for row in rows
-        ]  # fmt: skip
-        parts.append("\n".join([f"## {title}", "", *lines, "", *shown, ""]))
+        parts.append("\n".join([f"## {title}", "", *map(told, rows), ""]))
     return "\n".join(parts)
 
 
-def removed(row: Row) -> str:
-    """What is taken out, and where it stands."""
-    removal = REMOVALS[row.fault]
-    files = dict.fromkeys(cut.file for cut in removal.cuts)
-    return f"{removal.piece} ({', '.join(f'`{file}`' for file in files)})"
+def told(row: Row) -> str:
+    """One fault: what is said, and what differs from the usual."""
+    usual = {ALL, NOTHING, BY_ITSELF, GAUGES, "all other targets", "nothing to recover"}
+    rest = (("Served", row.served), ("Lost", row.lost), ("Recovers", row.recovers))
+    more = "".join(f" *{name}*: {text}." for name, text in rest if text not in usual)
+    return f"- **{row.fault}**: {row.said}.{more}"
 
 
 def missing(row: Row) -> Iterator[str]:

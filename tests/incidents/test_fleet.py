@@ -119,7 +119,7 @@ def test_what_is_said_of_mixed_outages():
     many.lose(3, "refused")
     many.lose(way="read_timeout", names=many.names[3:])
     told = many.until(200)
-    assert texts(told, "for")[1] == "how their last looks ended: 5 read_timeout, 3 refused"
+    assert texts(told, "for")[1] == "how their last scrapes ended: 5 read_timeout, 3 refused"
     assert texts(told, "against") == []
 
 
@@ -449,7 +449,7 @@ def test_what_is_said_when_all_on_one_host_refuse():
     told = many.until(200)
     assert texts(told, "for") == [
         "8 of the 8 targets that had answered: t0, t1, t2, t3, t4, t5, t6, t7",
-        "how their last looks ended: 8 refused",
+        "how their last scrapes ended: 8 refused",
         "all of them are on 10.0.0.7: it may be that host, or the way to it",
     ]
     assert texts(told, "against") == [
@@ -470,7 +470,7 @@ def test_what_is_said_when_we_were_held_up_and_others_answer():
     told = many.until(200, late_s=7.0)
     assert texts(told, "for")[-2:] == [
         "they are on 5 hosts, which share no more than the way to them",
-        "vllm-watch itself was delayed: a look began 7 s later than planned",
+        "vllm-watch itself was delayed: a scrape began 7 s later than planned",
     ]
     assert texts(told, "against") == ["3 targets still answer"]
 

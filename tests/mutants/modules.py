@@ -35,6 +35,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "detectors/overload.py": ("detectors/test_overload.py",),
     "detectors/stale_vram.py": _HOLDERS,
     "detectors/throughput_collapse.py": ("detectors/test_throughput_collapse.py", "detectors/test_collapse_host.py"),
+    "detectors/collapse_engine.py": ("detectors/test_throughput_collapse.py", "detectors/test_collapse_host.py"),
     "detectors/collapse_causes.py": ("detectors/test_throughput_collapse.py", "detectors/test_collapse_host.py"),
     "incidents/lifecycle.py": ("incidents/test_lifecycle.py", "incidents/test_incident.py"),
     "incidents/fleet.py": ("incidents/test_fleet.py",),

@@ -12,7 +12,7 @@ from tests.real_vllm.server import ENVIRONMENT, find_venv
 from tests.real_vllm.shapes import FLAGS, NEEDS_AVX512, SHAPES, cases
 from vllm_watch.__main__ import main
 
-pytestmark = pytest.mark.real_vllm
+pytestmark = [pytest.mark.real_vllm, pytest.mark.long]
 
 SECONDS_MAX = (
     900  # 4 minutes on two idle cores: most of it is vLLM looking at a class of model anew

@@ -97,13 +97,13 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
     "the trouble is over": (
         {"facts": {"incident": replace(INCIDENT, phase="recovering", firing=False, ended_t=NOW - 16)}},
         "trigger", "the trouble is over since 2026-09-21 14:13:04Z; the incident only recovers"),
-    "the last look did not find it": (
-        {"facts": {"incident": replace(INCIDENT, firing=False)}}, "trigger", "the last look did not find it"),
-    "the last look is old": (
-        {"facts": {"stale": "the last look is 45 s old"}}, "trigger", "the last look is 45 s old"),
-    "a schedule, and the last look is old": (
-        {"facts": {"stale": "the last look is 45 s old"}, "request": {"trigger": "schedule", "incident_id": None}},
-        "trigger", "the last look is 45 s old"),
+    "the last scrape did not find it": (
+        {"facts": {"incident": replace(INCIDENT, firing=False)}}, "trigger", "the last scrape did not find it"),
+    "the last scrape is old": (
+        {"facts": {"stale": "the last scrape is 45 s old"}}, "trigger", "the last scrape is 45 s old"),
+    "a schedule, and the last scrape is old": (
+        {"facts": {"stale": "the last scrape is 45 s old"}, "request": {"trigger": "schedule", "incident_id": None}},
+        "trigger", "the last scrape is 45 s old"),
     "a yes to trouble that is over": (
         {"facts": {"incident": replace(INCIDENT, phase="recovering", firing=False)},
          "request": {"approved_by": "ana"}}, "trigger", "the trouble is over"),
@@ -163,7 +163,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
         "breaker", "another is for a person"),
     "can not start": (
         {"facts": {"start_failure": "max_model_len is too large"}}, "start_failure", "too large"),
-    "new version": ({"facts": {"version_first_t": NOW - 60}}, "new_version", "only looks on until"),
+    "new version": ({"facts": {"version_first_t": NOW - 60}}, "new_version", "only observes until"),
     "version unknown": ({"facts": {"version_first_t": None}}, "new_version", "not known"),
     "unprotected": (
         {"settings": {"blockers": BlockersSettings(), "lock": LockSettings()}}, "protection", "explicit peers: none"),
@@ -277,7 +277,7 @@ PERSONS: dict[str, tuple[dict[str, Any], str | None]] = {
     "in mode observe too": ({"settings": {"mode": "observe"}}, None),
     "not when off": ({"settings": {"mode": "off"}}, "mode"),
     "after a failure": ({"facts": {"attempts": (attempt(40_000, "did_not_help"),)}}, None),
-    "after an old look": ({"facts": {"stale": "the last look is 45 s old"}}, None),
+    "after an old look": ({"facts": {"stale": "the last scrape is 45 s old"}}, None),
     "in an unknown state": ({"facts": {"state": "unknown"}}, None),
     "not while it starts": ({"facts": {"state": "starting"}}, "engine_state"),
     "not in a freeze": ({"settings": frozen(NOW - 5, NOW + 60)}, "freeze"),

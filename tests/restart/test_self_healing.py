@@ -1,4 +1,4 @@
-"""Engines that recover by themselves are left alone: a restart acts on what the last look has found, or not at all."""
+"""Engines that recover by themselves are left alone: a restart acts on what the last scrape has found, or not at all."""
 
 import asyncio
 import signal

@@ -148,7 +148,7 @@ async def test_an_incident_of_a_process_that_another_has_followed(tmp_path):
 
 
 async def test_an_incident_that_is_quiet_does_not_fire(tmp_path):
-    """It stays open for half a minute; whether a restart has helped is seen by what the last look found."""
+    """It stays open for half a minute; whether a restart has helped is seen by what the last scrape found."""
     async with station(tmp_path, start=False) as one:
         judged, targets = Judged(one, "clear"), one.restarts.targets
         assert targets.firing_kinds("a") == {"engine_stalled"}

@@ -91,20 +91,25 @@ def test_a_restart_and_another_configuration_begin_anew(known):
     assert baseline.model.blocks == 0
 
 
+def former_of(baseline):
+    (model,) = baseline.former.models.values()
+    return model
+
+
 def test_a_process_that_lived_for_minutes_is_not_the_one_to_compare_with(known):
     """It has met few loads. One that worked for a quarter of an hour is, and so is the first that there was."""
     baseline, engine, _ = known
     first = baseline.model
     engine = Engine(at_s=engine.at_s)
     follow(baseline, engine, 300, **FRESH)
-    assert baseline.former is first
+    assert former_of(baseline) is first
     engine = Engine(at_s=engine.at_s)
     follow(baseline, engine, 1200, **FRESH)
-    assert (baseline.former, baseline.processes) == (first, 2)
+    assert (former_of(baseline), baseline.former.ended) == (first, 2)
     third = baseline.model
     engine = Engine(at_s=engine.at_s)
     follow(baseline, engine, 300, **FRESH)
-    assert baseline.former is third
+    assert former_of(baseline) is third
 
 
 def test_what_it_did_before_a_gap_of_unknown_length_stays_known(known):
@@ -194,3 +199,22 @@ def test_what_was_learnt_of_steps_told_otherwise_is_kept_as_such(known):
     seen = follow(heir, engine, 20, lacks=OTHERWISE, **FRESH)
     assert seen.slow_log_ratio == pytest.approx(0.0, abs=0.1)
     assert follow(heir, engine, 20, **FRESH).slow_log_ratio is None
+
+
+def test_steps_with_drafts_are_compared_with_their_like(known):
+    """A drafter at work makes each step longer; when it is switched on or off, nothing has become slow."""
+    baseline, engine, _ = known
+    for _ in range(4):
+        on = follow(baseline, engine, 300, **FRESH, drafts=3.0, slow=1.7)
+        assert (on.slow, on.slow_now) == (False, False)
+        off = follow(baseline, engine, 300, **FRESH)
+        assert (off.slow, off.slow_now) == (False, False)
+    assert follow(baseline, engine, 60, **FRESH, drafts=3.0, slow=3.4).slow
+
+
+def test_what_was_learnt_of_drafting_is_restored(known):
+    baseline, engine, _ = known
+    drafting = follow(baseline, engine, 1200, **FRESH, drafts=3.0, slow=1.7)
+    other = Baseline()
+    other.restore(baseline.export_state(), 5.0)
+    assert other.model_of(drafting.block).blocks == baseline.model_of(drafting.block).blocks > 100

@@ -32,7 +32,7 @@ LOOKS = {
 
 @pytest.mark.parametrize(("counts", "ratio"), LOOKS.values(), ids=LOOKS)
 def test_share_of_the_window(counts, ratio):
-    """Unknown unless it was seen at the last look and at one before."""
+    """Unknown unless it was seen at the last scrape and at one before."""
     waits = Waits(60.0)
     for i, waited in enumerate(counts):
         waits.add(10.0 * i, None if waited is None else cpu(waited))

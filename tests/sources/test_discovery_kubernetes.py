@@ -295,6 +295,27 @@ async def test_namespaces_keep_their_pods_apart(cluster: Cluster) -> None:
     assert "GET /api/v1/pods?" in cluster.server.asked[0]
 
 
+async def test_labels_of_llm_d_and_dynamo_make_pairs(cluster: Cluster) -> None:
+    """A decode exchanges KV with the prefill pods of its own model or graph; of several at once, too."""
+    llm_d = ("llm-d.ai/role", "llm-d.ai/model")
+    dynamo = (
+        "nvidia.com/dynamo-sub-component-type",
+        "nvidia.com/dynamo-graph-deployment-name",
+    )
+    pods = [
+        ("p1", llm_d, "prefill", "a"), ("p2", llm_d, "prefill", "a"), ("d1", llm_d, "decode", "a"),
+        ("d2", llm_d, "decode", "b"), ("both", llm_d, "both", "a"), ("p3", dynamo, "prefill", "a"),
+        ("d3", dynamo, "decode", "a"), ("d4", dynamo, "decode", "p1"),
+    ]  # fmt: skip
+    for number, (name, (role, within), *said) in enumerate(pods):
+        labels = {"app": "vllm", role: said[0], within: said[1]}
+        cluster.server.add("pods", engine(f"10.0.0.{number}", labels=labels), name)
+    await cluster.until(*(f"{each[0]} http://10.0.0.{n}:8000 llama" for n, each in enumerate(pods)))
+    assert {each.name: each.peers for each in cluster.targets if each.peers} == {
+        "d1": ("p1", "p2"), "d3": ("p3",),
+    }  # fmt: skip
+
+
 async def test_daemonset_sees_its_node_alone(cluster: Cluster) -> None:
     """The node's name comes from the environment; without it nothing is watched, which is said."""
     for number in (1, 2):

@@ -67,6 +67,12 @@ STORIES = {
          process(60, 9, *SERVE, born=STARTED), process(61, 60, "VLLM::EngineCore")),
         STARTED, ("0",), {},
     ),
+    "a launcher that names vllm, and the rank beside that it has started, too": (
+        (INIT, process(9, 1, "bash", "start-vllm.sh", born=STARTED), process(10, 9, *SERVE, born=STARTED),
+         process(20, 10, "VLLM::EngineCore_DP0"), process(60, 9, *SERVE, "--port", "8001", born=STARTED + 0.2),
+         process(61, 60, "VLLM::EngineCore_DP1")),
+        STARTED, ("0",), {"0": [20]},
+    ),
     "no title yet (before vLLM 0.10.2)": (
         (INIT, SERVER, process(20, 10, *SPAWNED), process(21, 10, *TRACKER)), STARTED, ("0",), {"0": [20]},
     ),

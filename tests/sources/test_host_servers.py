@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fake_vllm import vllm_serve
+from tests.fake_vllm import free_port, vllm_serve
 from vllm_watch.config import Config
 from vllm_watch.settings.target import DiscoverySettings
 from vllm_watch.sources import host_servers
@@ -17,6 +17,7 @@ from vllm_watch.sources.targets import Discovery
 
 PROC = Path("/proc")
 PATIENCE_SECONDS = 60.0
+_TOO_BUSY = b"cannot be looked through"
 
 
 async def found(*ports):
@@ -121,3 +122,27 @@ async def test_without_any_server_it_is_said(tmp_path):
     assert await discovery.refresh(0) == ()
     assert "no vLLM server runs on this host" in discovery.nothing_found
     assert "--target HOST:PORT" in discovery.nothing_found
+
+
+async def test_read_tells_of_every_server_though_one_does_not_answer(tmp_path):
+    """The first of them loads its weights; those behind it are read all the same, and the exit status says so."""
+    loading, free = tmp_path / "vllm", free_port()
+    loading.write_text("import time; print(flush=True); time.sleep(600)")
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(loading), "serve", "m", "--port", str(free), stdout=-1
+    )
+    try:
+        await process.stdout.readline()
+        async with vllm_serve(tmp_path / "v", "serve", "m", "--port", "{port}") as (_, port):
+            err = _TOO_BUSY
+            while _TOO_BUSY in err:
+                read = await asyncio.create_subprocess_exec(
+                    sys.executable, "-m", "vllm_watch", "read", stdout=-1, stderr=-1
+                )
+                out, err = await asyncio.wait_for(read.communicate(), PATIENCE_SECONDS)
+    finally:
+        process.kill()
+        await process.wait()
+    assert f"http://127.0.0.1:{port}  m\nvLLM, " in out.decode()
+    assert f"http://127.0.0.1:{free}/metrics cannot be read: connection refused" in err.decode()
+    assert read.returncode == 2

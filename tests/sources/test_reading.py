@@ -44,7 +44,14 @@ def test_every_family_of_a_capture_has_a_field_with_its_value(name):
 def expected_value(field, engine, samples):
     """The field's value by the plainest reading of the wire: first name that is there, all its series."""
     if field.kind is Kind.FAMILIES:
-        return None  # connectors and offload are in no capture; test_kv_families.py
+        rows = [s for s in samples if s.labels.get("engine", engine) == engine]
+        found = {
+            name.removeprefix("vllm:").removesuffix("_total"): s.value
+            for name in field.names
+            for s in rows
+            if s.name in (name, name + "_count")
+        }
+        return found or None
     for name in field.names:
         rows = [
             s for s in samples
@@ -109,6 +116,18 @@ def test_histograms_keep_their_own_buckets():
             "0.33.0-v1",
             "engine_sleep_state",
             {"awake": 1.0, "weights_offloaded": 0.0, "discard_all": 0.0},
+        ),
+        ("0.32.0-v1-cpu-nixl-prefill", "kv_transfers", {"nixl_xfer_time_seconds": 0.0}),
+        ("0.32.0-v1-cpu-nixl-decode-waits", "kv_transfers", {"nixl_xfer_time_seconds": 546.0}),
+        (
+            "0.32.0-v1-cpu-nixl-decode-waits",
+            "num_requests_kv_fetch_by_stage",
+            {"waiting_to_start": 0.0, "in_progress": 3.0, "completed_waiting": 0.0},
+        ),
+        (
+            "0.32.0-v1-cpu-nixl-decode-fails",
+            "http_responses",
+            {"2xx": 700.0, "4xx": 2.0, "5xx": 30.0},
         ),
         ("0.2.7-v0-aioprometheus", "preemptions", None),
         ("0.33.0-v1", "requests_swapped", None),

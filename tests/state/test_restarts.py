@@ -99,7 +99,7 @@ async def test_a_server_that_goes_while_nobody_looks(tmp_path):
             (incident,) = opened(await second.until(opened, seconds=PATIENCE))
         assert (incident["kind"], incident["cause"]) == ("engine_down", "crash")
         assert incident["severity"] == "ticket"
-        assert "not looked at for a while" in json.dumps(incident["evidence"]["against"])
+        assert "not scraped for a while" in json.dumps(incident["evidence"]["against"])
 
 
 async def test_an_incident_that_cannot_be_taken_up_ends(tmp_path):

@@ -99,7 +99,29 @@ def test_a_pair_that_nobody_named_is_none():
     site = pair(prefill=hangs)
     alone = Site(["decode", "prefill"], {"decode": ("elsewhere",)})
     assert (alone.peers.beside("decode"), alone.peers.around("prefill")) == ((), Around())
-    assert site.peers.around("prefill") == Around(waited_for=("decode",))
+    assert site.peers.around("prefill") == Around(missed_by=("decode",), waited_for=("decode",))
+
+
+def test_an_idle_prefill_that_died_is_paged_for_as_soon_as_a_decode_fails_without_it():
+    """A prefill is idle at most looks: its crash was a ticket, and the page went to the decode that it hurt."""
+    site = Site(["decode", "prefill", "other"], {"decode": ("prefill", "other")})
+    severities = []
+    for second in range(0, 200, 5):
+        failed = 20.0 * max(0, second - 90)
+        requests = {"stop": 1000.0, "error": failed}
+        site.look("decode", seen(second, engine(1600 + second, running=0.0, kv=0.0, request_success=requests, kv_failures={"nixl_num_failed_transfers": failed})))  # fmt: skip
+        idle = seen(second, engine(1600, running=0.0, kv=0.0))
+        site.look("other", idle)
+        site.look("prefill", idle if second < 90 else silent(second, "refused"))
+        severities += [each.severity for each in site.watches["decode"].incidents]
+    assert site.told() == {
+        "decode": [("engine_failing", "kv_transfer", "ticket", False)],
+        "prefill": [("engine_down", "crash", "page", False)],
+        "other": [],
+    }
+    assert set(severities) == {"ticket"}
+    (incident,) = site.watches["prefill"].incidents
+    assert "decode cannot work without it" in [each.text for each in incident.evidence_for]
 
 
 def ranks():
@@ -112,6 +134,7 @@ def ranks():
     for second in range(60, 360, 5):
         site.look("dp-0", seen(second, engine(1600)))
         site.look("dp-1", changed(seen(second, engine(1600, running=0.0, kv=0.0)), cpu=(halted,)))
+        assert "page" not in [each.severity for each in site.watches["dp-0"].incidents]
     return site
 
 
@@ -125,6 +148,16 @@ def test_the_rank_that_is_stopped_is_told_and_its_victim_is_related():
     (victim,), (culprit,) = site.watches["dp-0"].incidents, site.watches["dp-1"].incidents
     assert culprit.id in victim.related
     assert "VLLM::EngineCore_DP1 (PID 7) is stopped" in culprit.summary
+
+
+def test_ranks_that_go_down_together_are_related():
+    """A rank that dies takes the others with it."""
+    site = Site(["dp-0", "dp-1"], {}, gang="moe")
+    for second in range(0, 120, 5):
+        for name in site.watches:
+            site.look(name, seen(second) if second < 60 else silent(second, "refused"))
+    (first,), (second,) = site.watches["dp-0"].incidents, site.watches["dp-1"].incidents
+    assert (first.id in second.related, second.id in first.related) == (True, True)
 
 
 def test_no_rank_of_a_gang_is_restarted_alone():

@@ -35,7 +35,7 @@ def gpus_idle(evidence: Evidence) -> Iterator[Advice]:
     )
     yield Advice(
         "gpus_idle", evidence.engine, flag, str(count),
-        f"requests waited at {waits:.0%} of {evidence.looks} looks in {seconds(evidence.seconds)}, the engine runs on one GPU ({gpus.names[0] or 'name unknown'}), and {gpus.idle} more of this host did nothing all the time",
+        f"requests waited at {waits:.0%} of {evidence.looks} scrapes in {seconds(evidence.seconds)}, the engine runs on one GPU ({gpus.names[0] or 'name unknown'}), and {gpus.idle} more of this host did nothing all the time",
         why, evidence.seconds,
     )  # fmt: skip
 

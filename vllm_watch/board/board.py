@@ -134,7 +134,7 @@ class Board:
             self._renew(entry, incidents)
 
     def _renew(self, entry: TargetEntry, incidents: Iterable[Incident]) -> None:
-        """Let what is open say what the last look found."""
+        """Let what is open say what the last scrape found."""
         for incident in incidents:
             if self.incidents.renew(entry.incidents, incident):
                 self.listeners.mark(incident=incident.id)

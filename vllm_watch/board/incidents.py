@@ -47,7 +47,7 @@ class Incidents:
         of.open[incident.id] = self._open[incident.id] = incident
 
     def renew(self, of: TargetIncidents, latest: Incident) -> bool:
-        """Let an open incident say what the last look found, of which no event tells; was it news?"""
+        """Let an open incident say what the last scrape found, of which no event tells; was it news?"""
         known = of.open.get(latest.id)
         if known is None or known == latest:
             return False

@@ -35,7 +35,7 @@ class Looked:
         now_s = time.monotonic()
         age_s = now_s - self.monotonic_s
         if age_s > self.fresh_seconds:
-            return f"the last look is {age_s:.0f} s old"
+            return f"the last scrape is {age_s:.0f} s old"
         if abs(time.time() - self.t - age_s) > STEP_SECONDS:
-            return "since the last look the clock was set, or the machine slept"
+            return "since the last scrape the clock was set, or the machine slept"
         return None

@@ -40,7 +40,7 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     add = parser.add_argument
-    add("--json", action="store_true", help="one JSON object (with --watch one a look)")
+    add("--json", action="store_true", help="one JSON object (with --watch one per poll)")
     add("--watch", action="store_true", help="look again every two seconds until Ctrl-C")
     add("--trace", metavar="FILE", type=Path, help="judge the GPUs of a recording instead")
     add("--at", metavar="T", type=float,

@@ -23,6 +23,7 @@ from vllm_watch.sources import discovery_host, http, what_answered
 from vllm_watch.sources.discovery_host import Neighbours
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.reading import Reader
+from vllm_watch.support.redaction import redacted
 from vllm_watch.support.visible import visible_lines
 
 HELP = """\
@@ -63,11 +64,17 @@ def run(arguments: argparse.Namespace) -> int:
         raise WatchError("the processes of this host cannot be looked through", "name a URL")
     if not found:
         raise WatchError(discovery_host.NONE_FOUND, "start vLLM, or name its URL")
+    worst = exit_status.FINE
     for server in found:
         if not arguments.json:
             print(f"{server.url}  {server.model}".rstrip())
-        _read(server.url, arguments)
-    return exit_status.FINE
+        try:
+            status = _read(server.url, arguments)
+        except WatchError as error:  # the others may answer
+            print(f"vllm-watch: {visible_lines(redacted(error.cause))}", file=sys.stderr)
+            status = exit_status.WRONG_USAGE
+        worst = max(worst, status)
+    return worst
 
 
 def _read(source: str, arguments: argparse.Namespace) -> int:

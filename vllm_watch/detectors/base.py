@@ -25,7 +25,8 @@ FIRING, CLEAR, UNKNOWN = "firing", "clear", "unknown"
 class Around:
     """What other targets have to do with this one, by name."""
 
-    waited_for: tuple[str, ...] = ()  # that wait for KV from this one, and from no other
+    missed_by: tuple[str, ...] = ()  # that wait for KV from its likes, or fail for want of it
+    waited_for: tuple[str, ...] = ()  # ... and exchange KV with no other
     ranks: tuple[str, ...] = ()  # that step together with it
     stalled_ranks: tuple[str, ...] = ()  # of those, who has work and does none
     held_up_by: tuple[str, ...] = ()  # of those, who is known to stand still
@@ -47,7 +48,7 @@ class View:
 
 @record
 class HostServer:
-    """One vLLM server of a host, at the last look at it."""
+    """One vLLM server of a host, at the last scrape of it."""
 
     name: str  # of its target
     up: bool  # did it answer?

@@ -32,8 +32,8 @@ LASTING_LOG_RATIO = log(1.12)
 LASTING_MINUTES = 20
 """Of work at loads that the engine has met; in each of them."""
 
-LASTING_DEVIATIONS = 3.0
-"""... and beyond so many deviations of its minutes, known from KNOWN_MINUTES."""
+LASTING_DEVIATIONS = 2.5
+"""... and, on their mean, beyond so many deviations of a single minute, known from KNOWN_MINUTES."""
 
 KNOWN_MINUTES = 30.0
 """Of work, before the deviation of a minute is known well enough to judge by it."""

@@ -11,7 +11,7 @@ from math import exp, log
 
 from vllm_watch.detectors.base import FIRING, Evidence, Verdict
 from vllm_watch.signals.baseline import Baseline
-from vllm_watch.signals.step_model import StepModel
+from vllm_watch.signals.former import Models
 
 SLOW_LOG_RATIO = log(2.2)
 """Steps must take so much longer: while it warms up (caches are cold, kernels are chosen) a healthy process takes up to
@@ -43,7 +43,7 @@ FORMER_SECONDS = 3600.0
 class _Life:
     """One process beside the one before it."""
 
-    former: StepModel
+    former: Models
     process: int
     began_s: float
     at_s: float = 0.0  # of the last block
@@ -65,10 +65,11 @@ class FormerLives:
         """Take the blocks in that this look has completed."""
         for engine, baseline in baselines.items():
             life = self._lives.get(engine)
-            if baseline.former is None:
+            former = baseline.former
+            if not former.models:
                 self._lives.pop(engine, None)
-            elif life is None or life.process != baseline.processes:
-                self._lives[engine] = _Life(baseline.former, baseline.processes, at_s)
+            elif life is None or life.process != former.ended:
+                self._lives[engine] = _Life(former.models, former.ended, at_s)
             else:
                 _compare(life, baseline)
         for gone in self._lives.keys() - baselines.keys():
@@ -105,12 +106,11 @@ def _compare(life: _Life, baseline: Baseline) -> None:
     if not block.step_seconds or tokens is None:
         return
     life.worked_s += block.seconds
-    expected, deviation = (
-        life.former.seconds_of(tokens, usage),
-        life.former.deviation(tokens, usage),
-    )
-    met = life.former.familiar(life.former.doubt(deviation))
-    if expected is None or not met or life.worked_s < WARM_SECONDS:
+    former = life.former.get(block.apart)
+    if former is None or life.worked_s < WARM_SECONDS:
+        return
+    expected, deviation = former.seconds_of(tokens, usage), former.deviation(tokens, usage)
+    if expected is None or not former.familiar(former.doubt(deviation)):
         return
     ratio = life.log_ratio = log(block.step_seconds / expected)
     doubt = DEVIATIONS * deviation

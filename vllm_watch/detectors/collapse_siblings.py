@@ -74,6 +74,10 @@ class Siblings:
         for engine, baseline in baselines.items():
             self._compare(self._known.setdefault(engine, _Beside()), engine, baseline, baselines)
 
+    def of(self, engine: str | None) -> Sequence[str]:
+        """Those that an engine is compared with."""
+        return self._siblings.get(engine or "", ())
+
     def _compare(
         self, beside: _Beside, engine: str, own: Baseline, baselines: Mapping[str, Baseline]
     ) -> None:
@@ -87,7 +91,7 @@ class Siblings:
         known = [
             seconds
             for name in self._siblings[engine]
-            if (seconds := _seconds_at(baselines[name].model, load)) is not None
+            if (seconds := _seconds_at(baselines[name].model_of(block), load)) is not None
         ]
         if len(known) < SIBLINGS_MIN:
             return
@@ -101,7 +105,7 @@ class Siblings:
 
     def judge(self, verdict: Verdict, ratios: Mapping[str, float]) -> Verdict:
         """The verdict on one engine with what its siblings do. `ratios`: step time ÷ fresh, by engine."""
-        siblings = self._siblings.get(verdict.engine or "", ())
+        siblings = self.of(verdict.engine)
         if verdict.state == FIRING:
             return _beside(verdict, ratios, siblings)
         beside = self._known.get(verdict.engine or "")
@@ -134,9 +138,9 @@ def _spread(engines: Sequence[str]) -> Mapping[str, Sequence[str]]:
     }
 
 
-def _seconds_at(model: StepModel, load: tuple[float, float]) -> float | None:
+def _seconds_at(model: StepModel | None, load: tuple[float, float]) -> float | None:
     """How long a step at this load takes by a sibling's model; where it never met the like, at most."""
-    if not model.ready:
+    if model is None or not model.ready:
         return None
     if model.familiar(model.doubt(model.deviation(*load))):
         return model.seconds_of(*load)

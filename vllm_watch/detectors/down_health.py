@@ -22,7 +22,7 @@ class Health:
     still_looks: int = 0  # failed checks since then
     moved_s: float = 0.0
     told_dead: bool = False  # was it called dead in this row?
-    in_hand: float = 0.0  # requests that ran or waited at the last look
+    in_hand: float = 0.0  # requests that ran or waited at the last scrape
     _tokens: float | None = None
 
     def look(self, view: View) -> None:

@@ -4,7 +4,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Settings(BaseModel):
-    """Silence is counted in looks and in seconds since the last look that had an answer."""
+    """Silence is counted in scrapes and in seconds since the last scrape that had an answer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

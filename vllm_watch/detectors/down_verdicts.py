@@ -64,7 +64,7 @@ def health_failing(failed_looks: int) -> Verdict:
 
 
 def dead(looks: int, of_gpus: tuple[Evidence, ...], *, needs_hands: bool) -> Verdict:
-    """/health has failed at so many looks in a row; `needs_hands`: what is wrong with a GPU no restart cures."""
+    """/health has failed at so many scrapes in a row; `needs_hands`: what is wrong with a GPU no restart cures."""
     evidence = down_witnesses.health_failed(looks)
     return Verdict(
         state=FIRING,

@@ -103,7 +103,7 @@ def healthy(health: Call | None) -> bool:
 
 
 def health_failed(looks: int) -> Evidence:
-    """/health said that the engine core is dead, at so many looks in a row."""
+    """/health said that the engine core is dead, at so many scrapes in a row."""
     text = f"/health failed {looks} times in a row"
     return Evidence(name="health_status", value=503.0, expected=200.0, text=text)
 
@@ -158,9 +158,7 @@ def how_it_loops(loading: Loading, starts: int, lives: Sequence[float]) -> str:
 def why_not_a_crash(demand: Demand, *, idle: bool) -> tuple[Evidence, ...]:
     """What says that nobody is hurt."""
     if not demand.known:
-        text = (
-            "it was not looked at for a while before it went: it may have been stopped on purpose"
-        )
+        text = "it was not scraped for a while before it went: it may have been stopped on purpose"
         return (Evidence(name="requests_in_flight", value=None, text=text),)
     text = "(almost) no request was in flight: it may have been stopped on purpose"
     said = [Evidence(name="requests_in_flight", value=demand.in_flight, text=text)]

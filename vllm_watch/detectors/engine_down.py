@@ -315,7 +315,7 @@ class Detector:
             cause="api_hang" if hang else "unreachable",
             severity="ticket" if hang and silent_s < page_s else "page",
             restart_advised=hang and silent_s >= limit_s,
-            summary=f"{what} for {silent_s:.0f} s ({run.looks} looks in a row)",
+            summary=f"{what} for {silent_s:.0f} s ({run.looks} scrapes in a row)",
             since_seconds=silent_s,
             measure=silent_s,
             evidence_for=(down_witnesses.seconds("seconds_unanswered", silent_s, 0.0, run.said),),
@@ -337,7 +337,7 @@ class Detector:
             cause="api_hang",
             severity="page",
             restart_advised=up is not None,
-            summary=f"connections are taken and not answered for {silent_s:.0f} s ({run.looks} looks in a row)",
+            summary=f"connections are taken and not answered for {silent_s:.0f} s ({run.looks} scrapes in a row)",
             since_seconds=silent_s,
             measure=silent_s,
             evidence_for=(

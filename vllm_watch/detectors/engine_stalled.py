@@ -32,7 +32,7 @@ NEEDS = Needs(
     must=(
         # What finishes or is preempted is no heartbeat: long answers take minutes without either.
         Need(("steps", "generated"), "an engine at work cannot be told from one that hangs"),
-        Need(("running",), "work that stands still is not seen"),
+        Need(("running",), "stalled work is not seen"),
     ),
     sharpens=(
         Need(("waiting",), "a queue that nothing is admitted from is not found"),

@@ -69,7 +69,7 @@ class HostDetector:
         self._settings = settings
         self._roster = GpuRoster()
         self._seen: dict[str, _Seen] = {}
-        self._missing: dict[str, int] = {}  # UUID → looks in a row
+        self._missing: dict[str, int] = {}  # UUID → scrapes in a row
 
     def update(self, view: HostView) -> Verdict:
         gpus = view.gpus

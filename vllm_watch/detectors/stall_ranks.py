@@ -15,6 +15,12 @@ STOPPED, RANK_WAIT = "stopped", "rank_wait"
 STOPPED_SECONDS = 20.0
 """A debugger that takes a stack stops a process for a second or two."""
 
+STOPPED_OF_SEVERAL_SECONDS = 5.0
+"""... and one of a gang stops the others, which hang after eight seconds: it is told no later than they are."""
+
+IN_USE_SECONDS = 60.0
+"""One that did something so shortly before it was stopped is missed: its users wait outside."""
+
 _VICTIMS = ("hang", "admission_deadlock")
 
 
@@ -45,10 +51,11 @@ class Ranks:
         seen = {each.engine: each.stopped for each in view.observation.cpu if each.stopped}
         awake = {name for name, each in view.signals.engines.items() if each.state != "sleeping"}
         self._since_s = {name: self._since_s.get(name, view.at_s) for name in seen if name in awake}
+        patience_s = STOPPED_OF_SEVERAL_SECONDS if view.around.ranks else STOPPED_SECONDS
         return {
             name: seen[name] or ""
             for name, since_s in self._since_s.items()
-            if view.at_s - since_s >= STOPPED_SECONDS
+            if view.at_s - since_s >= patience_s
         }
 
     def _on_stopped(
@@ -58,10 +65,13 @@ class Ranks:
         text = f"{process} is stopped (state T) for {lasted_s:.0f} s"
         halted = Evidence(name="process_state", value="T", expected="S", text=text)
         firing = verdict.state == FIRING
-        around = view.around.waited_for or view.around.stalled_ranks
-        waited = firing or around or any(each.state == FIRING for each in verdicts)
+        waited = any(each.state == FIRING for each in verdicts)
+        # Its gauges are those of its last step: one that was stopped between two requests reads idle from then on.
+        signals = view.signals.engines[verdict.engine or ""]
+        served_t = signals.last_progress_timestamp_seconds
+        used = served_t is not None and view.observation.t - served_t <= lasted_s + IN_USE_SECONDS
         return replace(
-            verdict, state=FIRING, cause=STOPPED, severity="page" if waited else "ticket",
+            verdict, state=FIRING, cause=STOPPED, severity="page" if waited or used else "ticket",
             restart_advised=firing and verdict.restart_advised, present=True,
             summary=f"Engine {verdict.engine}: {text}", since_seconds=lasted_s, measure=lasted_s,
             evidence_for=(halted, *(verdict.evidence_for if firing else ())),
@@ -69,7 +79,7 @@ class Ranks:
 
 
 def _waiting(verdict: Verdict, culprits: Sequence[str]) -> Verdict:
-    text = f"{', '.join(culprits)} of its group stands still, and ranks step together"
+    text = f"{', '.join(culprits)} of its group is stalled, and ranks step together"
     held = Evidence(name="held_up_by", value=", ".join(culprits), text=text)
     return replace(
         verdict, cause=RANK_WAIT, restart_advised=False, summary=f"{verdict.summary}; {text}",

@@ -6,7 +6,7 @@ from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS
 
 
 class Settings(BaseModel):
-    """Times are since the last look that saw progress."""
+    """Times are since the last scrape that saw progress."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

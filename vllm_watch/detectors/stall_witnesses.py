@@ -244,7 +244,7 @@ def evidence_for(
             unit="s",
             expected=round(survived_s, 1),
             text=f"no step for {still_s:.0f} s{since}; "
-            + (longest if survived_s else "it was not seen to pause before"),
+            + (longest if survived_s else "no earlier pause on record"),
         ),
         Evidence(
             name="requests_in_engine",

@@ -1,6 +1,10 @@
 """The table of every exported metric: `python -m vllm_watch.export.families --markdown` prints docs/metrics.md."""
 
+import re
 import sys
+from collections import Counter
+from collections.abc import Hashable
+from typing import TypeVar
 
 from vllm_watch.export.engine_families import ENGINE_FAMILIES
 from vllm_watch.export.family import Family
@@ -22,32 +26,36 @@ FAMILIES: tuple[Family, ...] = (
 _HEAD = """\
 # Metrics
 
-What `/metrics` of vllm-watch says. This page is made from the code
+What `/metrics` of vllm-watch has. This page is made from the code
 (`python -m vllm_watch.export.families --markdown > docs/metrics.md`); a test fails when it is stale.
 
 - All values are in base units: seconds, bytes, ratios from 0 to 1, degrees Celsius, hertz, watts.
 - **What is unknown is absent, never 0.** A query that must tell the two apart uses `absent()` or `unless`.
-- Rates, quantiles and shares are over `vllm_watch_signal_window_seconds`: do not put `rate()` around a `_per_second`.
-- Everything is the last result that the watcher has; a scrape never makes it ask anything. How old a result is:
-  `time() - vllm_watch_target_last_observation_timestamp_seconds`.
-- Series of a target or GPU that is gone are gone with the next scrape.
+- Rates, quantiles and shares are over `vllm_watch_signal_window_seconds`: no `rate()` around a `_per_second`.
+- A scrape never makes the watcher ask anything. How old a result is: `time() - vllm_watch_target_last_observation_timestamp_seconds`.
 - Join identity with `* on (target) group_left (group, pod, node) vllm_watch_target_info`, and for GPUs with
   `* on (gpu) group_left (index, name, host) vllm_watch_gpu_info`.
 - A quantile within the lowest bucket is interpolated, and never above the mean ÷ (1 - q); page and `top` write `< 300 ms` there.
 - Counters and histograms under "Engines, to add up" begin at 0 when the watcher first sees an engine and never go back while
-  it runs, whatever the engine's own do: `rate()` and `sum()` them over engines. `signals: {totals: false}` leaves them out.
+  it runs: `rate()` and `sum()` them over engines. `signals: {totals: false}` leaves them out.
 - Join with vLLM's own series where `instance` is the address that Prometheus scrapes:
   `vllm:num_requests_running * on (instance) group_left (target, group) label_replace(vllm_watch_target_info, "instance", "$1", "address", "(.+)")`.
-- A summary here has quantiles only; its sum and count would be over another time than the quantiles.
-- Beside these, the watcher's own `process_*` and `python_info` tell what it costs.
+- A summary has quantiles only. Beside these: the watcher's own `process_*` and `python_info`.
 
-## OpenTelemetry
+`otlp: {endpoint: "http://collector:4318/v1/metrics"}` pushes the same to an OpenTelemetry collector over HTTP, every 30 seconds
+(`pip install 'vllm-watch[otlp]'`; [configuration.md](configuration.md#otlp)): the same names and labels, counters as cumulative
+sums, everything else as gauges. The resource is `service.name` vllm-watch with `host.name`. The log has `otlp_fails` and `otlp_works_again`.
 
-`otlp: {endpoint: "http://collector:4318/v1/metrics"}` pushes the same to a collector over HTTP, every 30 seconds
-(`pip install 'vllm-watch[otlp]'`; [configuration.md](configuration.md#otlp)): the same names and labels, counters as cumulative sums,
-everything else as gauges, quantiles with the label `quantile`. What is absent here is absent there. The resource is `service.name`
-vllm-watch with `host.name`. Whether pushes are taken is in the log: `otlp_fails`, `otlp_works_again`; alert on their absence where they arrive.
+Below, what is not called otherwise is a gauge. Absent is what this vLLM, driver or GPU does not tell, what is not configured, and what was not seen
+yet; any other reason stands with the metric.
 """
+_Value = TypeVar("_Value", bound=Hashable)
+_USUAL = 3
+_PLAIN = re.compile(
+    r"Absent (before (the|vLLM)|where (this vLLM|the driver|no notifier|restarts are)|while the engine cannot"
+    r"|until (the (target|first)|two|there)|without)[^.]*(\.\d[^.]*)*\."
+)
+"""What the head of the page says of all: what is not told, configured or seen yet is absent."""
 _SECTIONS = (
     ("The watcher", (*WATCHER_FAMILIES, *WEB_FAMILIES)), ("Its memory", STORE_FAMILIES),
     ("Notifications", NOTIFIER_FAMILIES), ("Targets", TARGET_FAMILIES), ("Incidents", INCIDENT_FAMILIES),
@@ -58,19 +66,39 @@ _SECTIONS = (
 
 def markdown() -> str:
     """The text of docs/metrics.md."""
-    parts = [_HEAD]
-    for title, families in _SECTIONS:
-        parts.append(
-            f"\n## {title}\n\n| metric | type | labels | meaning | absence |\n|---|---|---|---|---|\n"
-        )
-        parts.extend(_row(family) for family in families)
-    return "".join(parts)
+    return _HEAD + "".join(_section(title, families) for title, families in _SECTIONS)
 
 
-def _row(family: Family) -> str:
-    labels = ", ".join(f"`{label}`" for label in family.all_labels)
-    cells = (f"`{family.name}`", family.kind, labels, family.help, family.absent)
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+def _section(title: str, families: tuple[Family, ...]) -> str:
+    """Labels and absence that most of its families share stand once, at its head."""
+    labels = _usual([family.all_labels for family in families])
+    absent = _usual([family.absent for family in families])
+    usual = f"Labels, unless told: {_quoted(labels)}. " if labels else ""
+    usual += f"Unless told otherwise: {absent[0].lower()}{absent[1:]}" if absent else ""
+    rows = [_row(family, labels or (), absent or "") for family in families]
+    return "".join([f"\n## {title}\n\n", f"{usual.strip()}\n\n" if usual else "", *rows])
+
+
+def _usual(values: list[_Value]) -> _Value | None:
+    """What at least three of them are."""
+    value, times = Counter(values).most_common(1)[0]
+    return value if times >= _USUAL and value else None
+
+
+def _quoted(labels: tuple[str, ...]) -> str:
+    return ", ".join(f"`{label}`" for label in labels)
+
+
+def _row(family: Family, labels: tuple[str, ...], absent: str) -> str:
+    own = _quoted(family.all_labels) if family.all_labels != labels else ""
+    if set(labels) < set(family.all_labels):
+        own = f"also {_quoted(tuple(e for e in family.all_labels if e not in labels))}"
+    kind = "" if family.kind == "gauge" else family.kind
+    about = ", ".join(filter(None, (kind, own)))
+    plain = family.absent in ("", absent) or _PLAIN.fullmatch(family.absent)
+    told = "" if plain else f" *{family.absent}*"
+    said = re.sub(",? over the signal window", "", family.help)  # the head says so of all
+    return f"- `{family.name}`{f' ({about})' if about else ''}: {said}{told}\n"
 
 
 if __name__ == "__main__":

@@ -40,13 +40,13 @@ _NONE = "Absent where no notifier is configured."
 NOTIFIER_FAMILIES: tuple[Family, ...] = (
     Family(
         name=_N + "notifications_total", kind="counter", scope="watcher", labels=("notifier", "outcome"),
-        help="Messages by how they ended: sent, failed (a try; it is tried again), and dropped (alerts that are told "
-             "no more: too old, too many, or refused as they are). Of a JSON lines stream: its lines.",
+        help="Messages by how they ended: sent, failed (a try; it is tried again), and dropped (given up: "
+             "too old, too many, or refused). Of a JSON lines stream: its lines.",
         absent=_NONE, series=_outcomes,
     ),
     Family(
         name=_N + "notifications_queue_length", kind="gauge", scope="watcher", labels=("notifier",),
-        help="Matters that wait to be told.", absent=_NONE, series=_queue,
+        help="Messages that wait to be sent.", absent=_NONE, series=_queue,
     ),
     Family(
         name=_N + "notifier_failing", kind="gauge", scope="watcher", labels=("notifier",),

@@ -11,7 +11,7 @@ from vllm_watch.signals.records import TargetSignals
 
 _TARGET = "vllm_watch_target_"
 _SOURCE = "vllm_watch_source_"
-_NOT_YET = "Absent until the target was looked at."
+_NOT_YET = "Absent until the first scrape of the target."
 GPU_STATUSES = ("ok", "no_driver", "hung", "error")
 
 _outcome = one_hot("outcome", OUTCOMES)
@@ -77,17 +77,17 @@ TARGET_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name=_TARGET + "last_observation_timestamp_seconds", kind="gauge", scope="target",
-        help="Unix time of the last look at the target, whatever it brought.",
+        help="Unix time of the last scrape of the target, successful or not.",
         absent=_NOT_YET, value=lambda entry: _signal("t", entry),
     ),
     Family(
         name=_TARGET + "interval_seconds", kind="gauge", scope="target",
-        help="Seconds between two looks at the target, as configured.",
+        help="Seconds between two scrapes of the target, as configured.",
         value=attrgetter("interval_seconds"),
     ),
     Family(
         name=_TARGET + "lateness_seconds", kind="gauge", scope="target",
-        help="How much later than planned the last look at the target began: the watcher's own delay, not the target's.",
+        help="How much later than planned the last scrape of the target began: the watcher's own delay, not the target's.",
         absent=_NOT_YET, value=attrgetter("late_seconds"),
     ),
     Family(
@@ -123,7 +123,7 @@ TARGET_FAMILIES: tuple[Family, ...] = (
         name="vllm_watch_detector_blind", kind="gauge", scope="target", labels=("detector",),
         help="1 where the detector lacks what it must have on this target and so cannot find anything, else 0; "
              "/api/v1/status and the page say what is missing and how to fix it.",
-        absent="Absent until enough looks have told what the target exports.", series=partial(_sight, "blind"), few=True,
+        absent="Absent until enough scrapes have shown what the target exports.", series=partial(_sight, "blind"), few=True,
     ),
     Family(
         name="vllm_watch_detector_partly_blind", kind="gauge", scope="target", labels=("detector",),
@@ -178,8 +178,8 @@ WATCHER_FAMILIES: tuple[Family, ...] = (
     ),
     Family(
         name="vllm_watch_gpu_reading_status", kind="gauge", scope="watcher", labels=("status",),
-        help="How the last look at the GPUs ended: 1 for the status, 0 for the others. "
+        help="How the last poll of the GPUs ended: 1 for the status, 0 for the others. "
              "no_driver is a machine without GPUs, hung a driver that did not answer in time.",
-        absent="Absent until the first look.", series=_gpu_reading,
+        absent="Absent until the first poll.", series=_gpu_reading,
     ),
 )  # fmt: skip

@@ -55,7 +55,7 @@ _ANSWERS = frozenset(("engine_dead", "health_failing", "crash_loop"))
 
 @dataclass(slots=True)
 class _Target:
-    """What the last looks at one target brought."""
+    """What the last scrapes of one target brought."""
 
     host: str
     answered_s: float | None = None
@@ -321,11 +321,11 @@ def _evidence_for(
             name="targets_silent", value=float(len(members)), expected=0.0,
             text=f"{len(members)} of the {known} targets that had answered: {shown}",
         ),
-        Evidence(name="outcomes", value=how, text=f"how their last looks ended: {how}"),
+        Evidence(name="outcomes", value=how, text=f"how their last scrapes ended: {how}"),
         Evidence(name="hosts", value=float(len(hosts)), text=where),
     ]  # fmt: skip
     if late_s >= LATE_SECONDS:
-        text = f"vllm-watch itself was delayed: a look began {late_s:.0f} s later than planned"
+        text = f"vllm-watch itself was delayed: a scrape began {late_s:.0f} s later than planned"
         found.append(
             Evidence(name="watcher_late", value=round(late_s, 1), unit="s", expected=0.0, text=text)
         )

@@ -10,7 +10,7 @@ from vllm_watch.incidents.incident import ACTIVE, RECOVERING, Incident, Worst
 from vllm_watch.signals import stored
 
 SETTLED_LOOKS = 3
-"""A known cause gives way to another only when so many looks in a row said so: near a boundary between
+"""A known cause gives way to another only when so many scrapes in a row said so: near a boundary between
 two causes verdicts alternate. That an advice is withdrawn, too. To learn a cause takes no time."""
 
 RETURNED_SECONDS = 10.0

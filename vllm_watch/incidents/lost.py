@@ -44,8 +44,8 @@ class _Engine:
 
     begun_s: float
     restarts: int
-    counter: float  # of failed requests, at the last look
-    in_flight: float | None  # at the last look
+    counter: float  # of failed requests, at the last scrape
+    in_flight: float | None  # at the last scrape
     at_s: float
     well_s: float = 0.0
     well_failed: float = 0.0

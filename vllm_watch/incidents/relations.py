@@ -125,6 +125,8 @@ def linked(one: Incident, other: Incident) -> bool:
     elsewhere = (one.target, one.engine) != (other.target, other.engine)
     if waits(one) != waits(other) and elsewhere and peer.kind in _EFFECTS:
         return True
+    if elsewhere and one.kind == other.kind == "engine_down":
+        return True  # of ranks, and of a pair: a rank that dies takes the others with it
     if is_cause(one) == is_cause(other):
         return False
     cause, effect = (one, other) if is_cause(one) else (other, one)
@@ -133,12 +135,20 @@ def linked(one: Incident, other: Incident) -> bool:
 
 
 def severity_beside(incident: Incident, severity: str, open_: Iterable[Incident]) -> str:
-    """Only the cause pages: an effect whose cause has paged already is a ticket."""
+    """Only the cause pages: an effect whose cause has paged already is a ticket. A peer that is gone, or stands still,
+    pages as soon as it is missed."""
     if severity == "page" and any(
-        (is_cause(each) or (waits(incident) and not waits(each)))
-        and each.severity == "page"
+        (
+            (is_cause(each) and each.severity == "page")
+            or (waits(incident) and not waits(each) and _pages(each))
+        )
         and linked(incident, each)
         for each in open_
     ):
         return "ticket"
     return severity
+
+
+def _pages(incident: Incident) -> bool:
+    gone = incident.kind in ("engine_down", "engine_stalled") and incident.firing
+    return gone or incident.severity == "page"

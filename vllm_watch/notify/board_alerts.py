@@ -119,7 +119,7 @@ def _why_unreadable(entry: TargetEntry, now_t: float) -> tuple[str, str] | None:
     if seen_t is not None and now_t - seen_t > BLIND_INTERVALS * entry.interval_seconds:
         return (
             "not_looked_at",
-            "vllm-watch itself does not look at it: it hangs, fails or has no CPU",
+            "vllm-watch itself does not scrape it: it hangs, fails or has no CPU",
         )
     if signals is None or signals.up or signals.state in _QUIET:
         return None

@@ -18,7 +18,7 @@ def check_files(facts: Facts) -> Iterator[Finding]:
     if files is None:
         yield Finding("files", UNKNOWN, "no model is named: vLLM takes the default of its release")
     elif files.kind == REMOTE:
-        yield Finding("files", UNKNOWN, f"{command.model} is fetched by other means than files and the hub's cache: it is not looked at")  # fmt: skip
+        yield Finding("files", UNKNOWN, f"{command.model} is fetched by other means than files and the hub's cache: it is not checked")  # fmt: skip
     elif files.kind == ABSENT:
         yield _absent(facts, files)
     elif files.config_error is not None:

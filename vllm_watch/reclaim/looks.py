@@ -24,7 +24,7 @@ class Looks:
 
     def __init__(self, pid: int, read: Callable[[], Awaitable[GpuReading]], limits: Limits) -> None:
         self.pid = pid
-        self.gpus: tuple[GpuSample, ...] = ()  # at the last look
+        self.gpus: tuple[GpuSample, ...] = ()  # at the last scrape
         self._read = read
         self._judge = HolderJudge(limits)
         self._sightings = Sightings()

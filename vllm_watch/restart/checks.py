@@ -78,7 +78,7 @@ def _incident_refusal(request: RestartRequest, facts: Facts) -> str | None:
     if incident.outlived:
         return "another process has answered since, and the incident was not found in it"
     if not incident.firing:
-        return "the last look did not find it"
+        return "the last scrape did not find it"
     if request.person is not None:
         return None
     if not incident.advises_restart_of(request.target):
@@ -250,7 +250,7 @@ def new_version(request: RestartRequest, settings: RestartSettings, facts: Facts
     until_t = facts.version_first_t + settings.new_version_seconds
     if facts.t >= until_t:
         return None
-    text = f"this version of vllm-watch is new here and only looks on until {clock(until_t)}"
+    text = f"this version of vllm-watch is new here and only observes until {clock(until_t)}"
     return Refusal(text, until_t)
 
 

@@ -45,7 +45,7 @@ class Facts:
     journal_refusal: str | None = None  # why the journal cannot be relied on, in words
     pause: Pause | None = None
     incident: Incident | None = None  # the one that asks, as the board shows it
-    stale: str | None = "there was no look at it"  # why the last look says nothing of now, in words
+    stale: str | None = "it was not scraped"  # why the last look says nothing of now, in words
     silenced: bool = False  # has a person silenced that incident?
     startup_seconds: float | None = None  # how long this engine takes to start; None: never seen
     start_failure: str | None = None  # why no start can succeed, from the log or a crash loop

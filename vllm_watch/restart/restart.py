@@ -49,7 +49,7 @@ EVIDENCE_SECONDS = 30.0
 """How long gathering evidence may hold the restart up; what is there by then is kept."""
 
 DRAIN_POLL_SECONDS = 0.5
-"""How often the last look is read again while requests finish; looks themselves come at their own pace."""
+"""How often the last scrape is read again while requests finish; looks themselves come at their own pace."""
 
 LOOK_SECONDS = 60.0
 """No look at the target for so long while verifying: time itself is looked at instead."""

@@ -134,7 +134,7 @@ class Targets:
         ]
 
     def firing_kinds(self, name: str) -> frozenset[str]:
-        """Kinds of the incidents that the last look still found: an open one may be about to end.
+        """Kinds of the incidents that the last scrape still found: an open one may be about to end.
 
         Of the host's incidents those count that a restart of this target is to cure.
         """

@@ -16,7 +16,7 @@ _INTERVAL_SECONDS_MIN = 0.1
 def _interval(value: float) -> float:
     if value < _INTERVAL_SECONDS_MIN:
         cause = f"{value:g} is below {_INTERVAL_SECONDS_MIN}"
-        raise problem(cause, "a look costs the engine's API server milliseconds: take 1 or more")
+        raise problem(cause, "a scrape costs the engine's API server milliseconds: take 1 or more")
     return value
 
 
@@ -32,7 +32,7 @@ class ScrapeSettings(Settings):
     """How a target is asked. Stands for all targets; each key can be set again at a target."""
 
     interval_seconds: Interval = 5.0
-    """Time from one look at `/metrics` to the next.
+    """Time from one scrape of `/metrics` to the next.
     Why: Three looks show a change of state within 15 seconds; 1 is fine too."""
 
     timeout_seconds: Seconds = Field(default_factory=_timeout_seconds, le=30)

@@ -9,15 +9,23 @@ While either is in doubt nothing is learnt, so that a collapse does not become t
 tell the load are left out; what a step takes is learnt, and judged, apart for looks that tell it otherwise.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from math import exp, log
 from typing import Any
 
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
-from vllm_watch.signals.blocks import LOAD, Block, Blocks, began_anew, tells_load
+from vllm_watch.signals.blocks import (
+    DRAFTING,
+    LOAD,
+    LONG_PROMPTS,
+    Block,
+    Blocks,
+    began_anew,
+    tells_load,
+)
 from vllm_watch.signals.cusum import CEILING, Cusum
+from vllm_watch.signals.former import Fingerprint, Former, differ
 from vllm_watch.signals.step_model import StepModel
 from vllm_watch.signals.throughput import Throughput
 
@@ -69,26 +77,12 @@ DRIFT_BLOCKS = 8.0
 EXCURSION_BLOCKS_MAX = 240
 """Blocks of an excursion that are kept until it is known whether it heals: 20 minutes at 5 s."""
 
-LONG_PROMPTS = "long_prompts"
-"""Steps of a block in which long prompts were under way say too little of what they computed: like looks that do not
-tell the load, they are learnt apart and judged by their like."""
-
-_LOAD = frozenset(LOAD)
-
 ALARM_KEPT_SECONDS = 60.0
 """An alarm that held when the watcher stopped holds on for so long: its incident cannot have ended since."""
 
 RESTORED_LEVEL_MAX = 0.5
 """After longer, half the way to an alarm is left: nothing is learnt until blocks of today have cleared the
 doubt, and only blocks of today can make an alarm."""
-
-FORMER_WORK_SECONDS = 900.0
-"""A process that did less work has met few loads: one before it that did more is remembered in its place."""
-
-_FOUND_OUT = frozenset(("num_gpu_blocks", "num_cpu_blocks"))
-
-Fingerprint = tuple[str | None, Mapping[str, str] | None]
-"""Model and configuration; None is unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,8 +124,7 @@ class Baseline:
         self._blocks = Blocks()
         self._last: EngineSample | None = None
         self._fingerprint: Fingerprint = (None, None)
-        self.former: StepModel | None = None  # of a process before, where it was set up alike
-        self.processes = 0  # that were seen to end
+        self.former = Former()
         self.reset()
 
     def reset(self) -> None:
@@ -158,8 +151,8 @@ class Baseline:
             self.comparison = None
         fingerprint = _fingerprint(sample, self._fingerprint)
         restarted = self._last is not None and began_anew(self._last, sample)
-        if restarted or _differ(fingerprint, self._fingerprint):
-            self._remember_former(fingerprint)
+        if restarted or differ(fingerprint, self._fingerprint):
+            self.former.end(self._models, self._fingerprint, fingerprint)
             self.reset()
             known = False
         self._last, self._fingerprint = sample, fingerprint
@@ -169,14 +162,9 @@ class Baseline:
         self.comparison = self._compare(block)
         return self.comparison
 
-    def _remember_former(self, fingerprint: Fingerprint) -> None:
-        self.processes += 1
-        learnt, known = self._models.get(frozenset()), self.former
-        enough_s = min(FORMER_WORK_SECONDS, 0.0 if known is None else known.seconds)
-        if learnt is not None and learnt.ready and learnt.seconds >= enough_s:
-            self.former = learnt
-        if _differ(_setup(fingerprint), _setup(self._fingerprint)):
-            self.former = None
+    def model_of(self, block: Block) -> StepModel | None:
+        """What is known of steps from blocks like this one, of any engine."""
+        return self._models.get(block.apart)
 
     def is_familiar(self, comparison: Comparison) -> bool:
         """Has the engine met the load of this, its last block?"""
@@ -203,7 +191,8 @@ class Baseline:
         """
         level_max = CEILING if away_seconds <= ALARM_KEPT_SECONDS else RESTORED_LEVEL_MAX
         try:
-            self._lacks = (_LOAD | {LONG_PROMPTS}).intersection(stored.texts(state["lacks"]))
+            known = frozenset((*LOAD, LONG_PROMPTS, DRAFTING))
+            self._lacks = known.intersection(stored.texts(state["lacks"]))
             self._models = {self._lacks: StepModel()}
             self.model.restore(state["model"])
             self.throughput.restore(state["throughput"], away_seconds)
@@ -216,7 +205,7 @@ class Baseline:
 
     def _compare(self, block: Block) -> Comparison:
         self.throughput.see(block)
-        self._lacks = (block.lacks & _LOAD) | ({LONG_PROMPTS} if block.long_prompts else set())
+        self._lacks = block.apart
         if self._lacks not in self._models:
             self._models[self._lacks] = StepModel()
         ratio, expected, tolerated = self._slowness(block)
@@ -371,22 +360,3 @@ class Baseline:
 def _fingerprint(sample: EngineSample, before: Fingerprint) -> Fingerprint:
     """What the engine serves; what this look does not say is as it was."""
     return sample.model_name or before[0], sample.cache_config_info or before[1]
-
-
-def _setup(fingerprint: Fingerprint) -> Fingerprint:
-    """What was asked for. How many blocks fit is found out at each start and differs by a few: two digits are enough."""
-    model, info = fingerprint
-    if info is None:
-        return fingerprint
-    return model, {k: _rounded(v) if k in _FOUND_OUT else v for k, v in info.items()}
-
-
-def _rounded(count: str) -> str:
-    try:
-        return f"{float(count):.1e}"
-    except ValueError:
-        return count
-
-
-def _differ(now: Fingerprint, before: Fingerprint) -> bool:
-    return any(b is not None and a is not b and a != b for a, b in zip(now, before, strict=True))

@@ -27,6 +27,10 @@ NEEDED = ("requests_running", "kv_cache_usage", "prompt_tokens", "generation_tok
 LOAD = ("iteration_tokens", "inter_token_latency", "prefix_cache_queries", "prefix_cache_hits")
 """What the load and the time of a step are reckoned from, as far as a look carries it."""
 
+LONG_PROMPTS, DRAFTING = "long_prompts", "drafting"
+"""Steps of a block in which long prompts were under way say too little of what they computed, and those with drafts cost
+what others do not: like looks that do not tell the load, they are learnt apart and judged by their like."""
+
 _WATCHED = (*LOAD, "requests_waiting")
 _needed_of, _watched_of = attrgetter(*NEEDED), attrgetter(*_WATCHED)
 _NOTHING: frozenset[str] = frozenset()
@@ -56,7 +60,14 @@ class Block:
     kv_usage_end: float | None = None  # ratio, at its end
     tokens_in_flight: float | None = None  # at its end: came in less finished, from an unknown zero
     long_prompts: bool = False  # were prompts computed in chunks that are counted elsewhere?
+    drafting: bool = False  # were tokens drafted for speculative decoding?
     lacks: frozenset[str] = _NOTHING  # of LOAD and requests_waiting, what some look did not carry
+
+    @property
+    def apart(self) -> frozenset[str]:
+        """What sets its steps apart: they are compared with those of blocks of which it is equal."""
+        special = {LONG_PROMPTS: self.long_prompts, DRAFTING: self.drafting}
+        return self.lacks.intersection(LOAD).union(name for name in special if special[name])
 
 
 class Blocks:
@@ -144,6 +155,7 @@ class Blocks:
             kv_usage_end=b.kv_cache_usage,
             tokens_in_flight=_tokens_in_flight(b),
             long_prompts=self._note_prompts(at_s, a, b, engines),
+            drafting=bool(_grown(a.spec_num_draft_tokens, b.spec_num_draft_tokens)),
             lacks=self._lacks,
         )
 

@@ -39,7 +39,7 @@ class EngineTracker:
         self._last_progress_t: float | None = None
         self._still_since_s: float | None = None
         self._had_work = False
-        self._done: tuple[float | None, ...] = ()  # at the last look
+        self._done: tuple[float | None, ...] = ()  # at the last scrape
         self._last_t = 0.0
 
     @property
@@ -56,7 +56,7 @@ class EngineTracker:
         return self._last_progress_t
 
     def forget_rates(self) -> None:
-        """Begin the window anew: the time since the last look is not known."""
+        """Begin the window anew: the time since the last scrape is not known."""
         self._window.clear()
         self._waits.clear()
         if self._totals is not None:

@@ -97,7 +97,7 @@ class _Seen:
 
     now: bool = False  # in the last look that could have it, or not longer ago than it lasts
     ever: bool = False
-    without: int = 0  # looks in a row that could have had it
+    without: int = 0  # scrapes in a row that could have had it
 
 
 class Inputs:
@@ -108,7 +108,7 @@ class Inputs:
         self._engines: tuple[str, ...] = ()
         self._last_s: dict[str, float] = {}  # of inputs that last, when they were there
         self._pattern: object = None
-        self._same = 0  # looks in a row that carried the same
+        self._same = 0  # scrapes in a row that carried the same
         self.revision = 0  # grows whenever an answer may have changed
         self.why_not: str | None = None  # why the server's body holds nothing of vLLM's, in words
 

@@ -72,7 +72,7 @@ def of_engine(
             return "serving", load
         return (
             "prefilling",
-            f"{load}; steps go on, but none has generated a token since the last look",
+            f"{load}; steps go on, but none has generated a token since the last scrape",
         )
     if not progress.work:
         return "idle", "no request runs or waits"

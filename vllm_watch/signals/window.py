@@ -111,7 +111,7 @@ class Window:
 
     @property
     def newest(self) -> EngineSample | None:
-        """All that the last look saw."""
+        """All that the last scrape saw."""
         return self._newest
 
     @property

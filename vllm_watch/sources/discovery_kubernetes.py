@@ -6,6 +6,7 @@ Runbook: docs/kubernetes.md.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 import structlog
@@ -16,7 +17,7 @@ from vllm_watch.clients.signed_post import new_session
 from vllm_watch.samples.target import WATCHER
 from vllm_watch.settings.kubernetes import KubernetesDiscovery
 from vllm_watch.settings.target import TargetConfig, slug
-from vllm_watch.sources.kubernetes_pods import Pod
+from vllm_watch.sources.kubernetes_pods import DECODE, PREFILL, Pod
 from vllm_watch.sources.pod_watch import PodWatch
 
 _log = structlog.get_logger()
@@ -25,6 +26,8 @@ FIRST_SECONDS = 5.0
 """How long the first look waits for the first list, so that a start knows its targets."""
 
 _GROUP_CHARACTERS_MAX = 253
+_PEERS_MAX = 32
+"""Of more prefill servers nobody could say which one it is, and each look at a decode asks after all of them."""
 
 
 class KubernetesTargets:
@@ -104,11 +107,16 @@ class KubernetesTargets:
             key=lambda pod: (pod.created, pod.uid),
         )
         self._name(pods, qualified=qualified)
+        prefills: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        for pod in pods:
+            if pod.role == PREFILL and self._names[pod.uid]:
+                prefills[pod.pairs_in].append(self._names[pod.uid])
         found: list[TargetConfig] = []
         wrong = [f"pod {pod.namespace}/{pod.name}: {each}" for pod in pods for each in pod.wrong]
         for pod in pods:
             try:
-                found.append(self._target(pod, qualified=qualified))
+                peers = prefills[pod.pairs_in] if pod.role == DECODE else []
+                found.append(self._target(pod, peers, qualified=qualified))
             except ValidationError as error:
                 wrong.append(f"pod {pod.namespace}/{pod.name} is left out: {error.errors()[0]['msg']}")  # fmt: skip
         if wrong:
@@ -132,7 +140,7 @@ class KubernetesTargets:
             self._names[pod.uid] = "" if name in taken else name
             taken.add(name)
 
-    def _target(self, pod: Pod, *, qualified: bool) -> TargetConfig:
+    def _target(self, pod: Pod, peers: list[str], *, qualified: bool) -> TargetConfig:
         """Raises ValidationError."""
         says, settings = pod.says, self.settings
         host = f"[{pod.address}]" if ":" in pod.address else pod.address
@@ -144,6 +152,7 @@ class KubernetesTargets:
             namespace=pod.namespace,
             pod=pod.name,
             node=pod.node,
+            peers=tuple(peers) if len(peers) <= _PEERS_MAX else (),
         )
 
 

@@ -64,14 +64,18 @@ def _titled(
 
 
 def _server(all_: Processes, started: float | None, port: int | None) -> ProcessFacts | None:
-    """The only one that fits; of a wrapper and the server that it has started, the wrapper."""
+    """The only one that fits; of a launcher and the servers that it has started, a server: it may have started several."""
     fits = {pid for pid, facts in all_.items() if _may_be(facts, started, port)}
-    topmost = [all_[pid] for pid in fits if not _ancestors(all_[pid], all_) & (fits - {pid})]
+    with_core = {pid for pid in fits if _has_core(all_[pid], all_)}
+    if started is not None and with_core:
+        above = set[int]().union(*(_ancestors(all_[pid], all_) for pid in with_core))
+        found = [all_[pid] for pid in with_core - above]
+    else:  # parts without a title look like servers: of those, whatever has started the others
+        found = [all_[pid] for pid in fits if not _ancestors(all_[pid], all_) & (fits - {pid})]
     if started is not None:
-        topmost = _narrowed(topmost, lambda each: _has_core(each, all_))
-        topmost = _narrowed(topmost, lambda each: _is_near(each, started, SAME_TICK_SECONDS))
-        topmost = _narrowed(topmost, lambda each: _port(each) == port)
-    return topmost[0] if len(topmost) == 1 else None
+        found = _narrowed(found, lambda each: _is_near(each, started, SAME_TICK_SECONDS))
+        found = _narrowed(found, lambda each: _port(each) == port)
+    return found[0] if len(found) == 1 else None
 
 
 def _narrowed(

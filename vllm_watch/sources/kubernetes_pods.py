@@ -22,6 +22,13 @@ _HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
 """A Deployment (Argo: a Rollout) labels its pods so, and its ReplicaSet is named after both."""
 
 _OUTLIVES = ("leaderworkerset.sigs.k8s.io/name", "serving.kserve.io/inferenceservice")
+_ROLES = {
+    "llm-d.ai/role": "llm-d.ai/model",
+    "nvidia.com/dynamo-sub-component-type": "nvidia.com/dynamo-graph-deployment-name",
+}
+"""The labels that say which part a server has, and within what: of llm-d, and of NVIDIA Dynamo."""
+
+PREFILL, DECODE = "prefill", "decode"
 _WORKER = "leaderworkerset.sigs.k8s.io/worker-index"
 _ENDED = ("Succeeded", "Failed")
 _SHOWN_CHARACTERS_MAX = 60
@@ -62,6 +69,8 @@ class Pod:
     created: str  # as Kubernetes writes times: in their order as text
     address: str  # an IP address; of IPv6 without brackets
     group: str  # what outlives it
+    role: str = ""  # PREFILL, DECODE; else it does both, or does not say
+    pairs_in: tuple[str, ...] = ()  # prefill and decode of the same exchange KV
     says: Mapping[str, str]  # its annotations, of SAYS alone
     wrong: tuple[str, ...] = ()  # what of its annotations is not taken, in words
 
@@ -80,6 +89,7 @@ def pod_of(document: Mapping[str, Any]) -> Pod | None:
     if labels.get(_WORKER, "0") != "0":
         return None  # of a server over several nodes the leader answers, alone
     says, wrong = _said(metadata.get("annotations") or {})
+    role = next((each for each in _ROLES if labels.get(each) in (PREFILL, DECODE)), "")
     return Pod(
         uid=str(metadata["uid"]),
         namespace=str(metadata["namespace"]),
@@ -88,6 +98,8 @@ def pod_of(document: Mapping[str, Any]) -> Pod | None:
         created=str(metadata.get("creationTimestamp") or ""),
         address=str(ip_address(address)),
         group=says.get("group") or _owner(metadata, labels),
+        role=str(labels.get(role, "")),
+        pairs_in=(str(metadata["namespace"]), role, str(labels.get(_ROLES.get(role, "")))),
         says=says,
         wrong=wrong,
     )

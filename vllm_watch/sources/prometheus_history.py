@@ -256,7 +256,7 @@ def _gathered(given: Labels, said: Any, own: Any) -> _Chunk:
     for labels, values in _series(own):
         for t, value in values:
             if labels["__name__"] == "up":
-                chunk.up[t] = value != "0"
+                chunk.up[t] = float(value) != 0
             else:
                 chunk.took_s[t] = float(value)
     return chunk

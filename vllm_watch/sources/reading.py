@@ -319,7 +319,7 @@ def _engine_kind(rows: list[Row]) -> str:
 
 
 def _unknown_families(rows: list[Row]) -> tuple[str, ...]:
-    known = {name for field in FIELDS.values() for name in field.names}
+    known = vllm_names.NOT_READ.union(*(field.names for field in FIELDS.values()))
     unknown = set()
     for row in rows:
         name = row.name

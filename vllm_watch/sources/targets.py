@@ -46,7 +46,7 @@ class Discovery:
         self._pods: list[KubernetesTargets] = []
         self._ending: list[asyncio.Task[None]] = []
         self._news = asyncio.Event()  # of pods
-        self._seen: tuple[list[TargetConfig], dict[str, str]] = ([], {})  # at the last look
+        self._seen: tuple[list[TargetConfig], dict[str, str]] = ([], {})  # at the last scrape
         self._problems: dict[str, str] = {}
         self._targets: tuple[TargetConfig, ...] | None = None
         self._told_of_key = False
@@ -144,7 +144,7 @@ class Discovery:
         return targets
 
     async def _found(self) -> tuple[list[TargetConfig], dict[str, str]]:
-        """What the last look found, and the pods of this moment."""
+        """What the last scrape found, and the pods of this moment."""
         found, problems = list(self._seen[0]), dict(self._seen[1])
         several, entries = qualified(self._config.discovery.kubernetes), tuple(self._pods)
         read = await asyncio.gather(*(pods.read(qualified=several) for pods in entries))

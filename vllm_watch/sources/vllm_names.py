@@ -193,6 +193,16 @@ PROCESS = {
 }
 """Field of ServerSample → its series."""
 
+NOT_READ = frozenset(
+    (
+        "vllm:nixl_bytes_transferred", "vllm:nixl_num_descriptors", "vllm:nixl_post_time_seconds",
+        "vllm:mooncake_bytes_transferred", "vllm:mooncake_num_descriptors",
+        "vllm:mooncake_store_operation_bytes_total", "vllm:mooncake_store_operation_keys_total",
+        "vllm:mooncake_store_operation_time_seconds",
+    )
+)  # fmt: skip
+"""Known, and in no field: how large a transfer of KV was says nothing that its failures and its count do not."""
+
 HTTP_REQUESTS = "http_requests_total"
 """Of the FastAPI instrumentator, 0.8.3+: requests by handler, method and status class ("2xx")."""
 

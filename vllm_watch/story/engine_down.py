@@ -31,7 +31,7 @@ STORY = Story(
         ),
         "health_failing": Cause(
             "health check fails while it serves", "its health check fails, and tokens flow",
-            first_step="Ask /health by hand and read the API server's log; users are served meanwhile.",
+            first_step="Ask /health by hand and read the API server's log; users are still served.",
             restart="No restart is advised: it serves, and a restart would cut its requests off.",
         ),
         "crash_loop": Cause(

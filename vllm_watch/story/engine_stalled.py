@@ -27,7 +27,7 @@ STORY = Story(
         ),
         "rank_wait": Cause(
             "waits for another rank",
-            "another rank of its group stands still",
+            "another rank of its group is stalled",
             "Look at the rank that the evidence names, and fix that one.",
             "A restart does not help: this rank waits for another one.",
         ),
@@ -35,7 +35,7 @@ STORY = Story(
             "an operation does not end",
             "an operation that was begun on purpose does not end",
             "Ask whoever put it to sleep, woke it or sent it weights; end that operation, or restart the engine by hand.",
-            "No restart is advised: whoever began the operation may still be at it.",
+            "No restart is advised: the operation may still be in progress.",
         ),
         "idle_wedged": Cause("wedged while it looks idle", "it looks idle and does not answer"),
     },

@@ -26,7 +26,7 @@ STORY = Story(
         ),
         "slow_engine": Cause(
             "slow steps", "each step takes longer",
-            first_step="Restart it; if it stays slow, check the host: CPU frequency, other tenants, PCIe, NCCL.",
+            first_step="Check the host (CPU frequency, other tenants, PCIe, NCCL); restart the engine if a restart is advised.",
             restart="No restart is advised at the moment.",
         ),
         "thermal_throttle": Cause(

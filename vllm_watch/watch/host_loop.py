@@ -33,7 +33,7 @@ class GpuSource(Protocol):
 
 
 class HostLoop:
-    """Polls at its own pace. `servers` says what the last looks at the servers of this host brought."""
+    """Polls at its own pace. `servers` says what the last scrapes of the servers of this host brought."""
 
     def __init__(
         self,

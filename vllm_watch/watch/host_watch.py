@@ -29,7 +29,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLook:
-    """What the last look at one server of the host brought."""
+    """What the last scrape at one server of the host brought."""
 
     up: bool = False  # did it answer?
     serves: bool = False  # ... with an engine behind it?

@@ -34,7 +34,7 @@ def of_server(signals: TargetSignals) -> dict[str, Any]:
 def of_engines(
     trackers: Mapping[str, EngineTracker], reading: Reading | None
 ) -> dict[str, dict[str, Any]]:
-    """Who each engine was at the last look, and what was counted of it."""
+    """Who each engine was at the last scrape, and what was counted of it."""
     states = {}
     for name, tracker in trackers.items():
         last = tracker.window.newest
@@ -85,7 +85,7 @@ def restored_signals(state: stored.Stored, target: str, away_s: float) -> Target
         up=False,
         outcome="",
         state="unknown",
-        state_text="not looked at since the watcher began",
+        state_text="not scraped since the watcher started",
         version=stored.text_or_none(server["version"]),
         engine_kind=stored.text_or_none(server["engine_kind"]),
         models=stored.texts(server["models"]),

@@ -46,11 +46,13 @@ class Peers:
     def around(self, target: str) -> Around:
         """What they have to do with it."""
         ranks = self._gangs.get(target, ())
-        waiting = [peer for peer in self._of.get(target, ()) if any(map(_waits, self._open(peer)))]
+        peers = sorted(self._of.get(target, ()))
+        waiting = tuple(peer for peer in peers if any(map(_wants_kv, self._open(peer))))
         told = {rank: tuple(self._open(rank)) for rank in ranks}
         return Around(
+            missed_by=waiting,
             # They have no other peer: which of several does not give it is not known.
-            waited_for=tuple(sorted(peer for peer in waiting if self._of[peer] == {target})),
+            waited_for=tuple(peer for peer in waiting if self._of[peer] == {target}),
             ranks=ranks,
             stalled_ranks=tuple(rank for rank in ranks if any(map(_has_stalled, told[rank]))),
             held_up_by=tuple(rank for rank in ranks if any(map(_stands_still, told[rank]))),
@@ -61,8 +63,8 @@ class Peers:
         return () if entry is None else entry.incidents.open.values()
 
 
-def _waits(incident: Incident) -> bool:
-    return relations.waits(incident) and incident.firing
+def _wants_kv(incident: Incident) -> bool:
+    return relations.waits(incident) and incident.cause != "rank_wait" and incident.firing
 
 
 def _has_stalled(incident: Incident) -> bool:

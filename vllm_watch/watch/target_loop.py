@@ -81,7 +81,7 @@ class TargetLoop:
         self._failing = False
         self._broken = False
         self._failures: dict[str, str] = {}
-        # How much later than planned the last looks began.
+        # How much later than planned the last scrapes began.
         self.lateness_seconds: deque[float] = deque(maxlen=_LATENESS_KEPT)
 
     def on_host(self) -> ServerLook | None:

@@ -11,7 +11,7 @@ from vllm_watch.advice.records import AttentionBackend
 from vllm_watch.detectors import throughput_collapse
 from vllm_watch.detectors.base import Around, Detector, Verdict, View
 from vllm_watch.detectors.needs import Sights
-from vllm_watch.incidents import log_evidence
+from vllm_watch.incidents import log_evidence, missed
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.incidents.lifecycle import Lifecycle, Moment
 from vllm_watch.incidents.own_restart import NO_RESTART, OwnRestart, RestartNews
@@ -194,7 +194,7 @@ class Watch:
             around=around,
         )  # fmt: skip
         verdicts = self._own_restart.judged(self.signals, self._verdicts(view))
-        told = log_evidence.added(verdicts, observation.start_failure)
+        told = missed.paged(log_evidence.added(verdicts, observation.start_failure), around)
         events = self._lifecycle.update(
             _moment(at_s, self.signals, observation.reading), told, beside
         )

@@ -5,13 +5,17 @@ from pathlib import Path
 
 import yaml
 
-DOCS = Path(__file__).parents[3] / "docs/hooks"
+ROOT = Path(__file__).parents[3]
+DOCS = ROOT / "docs/hooks"
+FILES = {"gate.md": ("http.yaml", "python-probes.yaml", "file.yaml")}
+"""Of deploy/gate, which the page names in place of showing them."""
 _REFERENCE = re.compile(r"\$(\$|\([^)]*\))")
 
 
 def documents(page):
-    """Every YAML document of the page, in order."""
+    """Every YAML document of the page and of its files, in order."""
     blocks = re.findall(r"^```yaml\n(.*?)^```", (DOCS / page).read_text(), re.MULTILINE | re.DOTALL)
+    blocks += [(ROOT / "deploy/gate" / name).read_text() for name in FILES.get(page, ())]
     return [document for block in blocks for document in yaml.safe_load_all(block)]
 
 

@@ -1,6 +1,6 @@
 """The systemd hook against a systemctl with the real one's output and statuses, and against the real one where it is.
 
-systemd cannot run in every place where tests do; docs/hooks/systemd.md says what stays unproven.
+systemd cannot run in every place where tests do; docs/real-vllm.md says what stays unproven.
 """
 
 import json

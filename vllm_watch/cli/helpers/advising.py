@@ -96,4 +96,4 @@ def _lines(found: Advised) -> Iterator[str]:
             flag = each.flag if each.value is None else f"{each.flag} {each.value}"
             yield f"  → {flag}: {each.why}"
     if not any(found.values()):
-        yield "no advice: nothing seen contradicts the settings (it takes ten minutes of looks at least)"
+        yield "no advice: nothing seen contradicts the settings (it takes ten minutes of scrapes at least)"

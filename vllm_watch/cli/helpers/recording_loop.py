@@ -115,7 +115,7 @@ class _Recording:
         hours, minutes = divmod(int(seconds) // 60, 60)
         said = f"{last.latency_s * 1000:.0f} ms" if last.outcome == "ok" else last.outcome
         return (
-            f"\r{hours}:{minutes:02}:{int(seconds) % 60:02}  {self._looks} looks, "
+            f"\r{hours}:{minutes:02}:{int(seconds) % 60:02}  {self._looks} scrapes, "
             f"{self._failed} failed, {self._writer.size_bytes / 1e6:.1f} MB, last: {said}"
             "  (Ctrl-C ends)\x1b[K"
         )

@@ -76,7 +76,7 @@ def _observations(trace: Path) -> Iterator[Observation]:
     for number, raw in enumerate(recording.read(trace)):
         if not number % _TOLD_EVERY:
             progress.tell(
-                f"{trace.name}: {number} looks, up to {time.strftime('%Y-%m-%d %H:%M', time.gmtime(raw.t))} UTC"
+                f"{trace.name}: {number} scrapes, up to {time.strftime('%Y-%m-%d %H:%M', time.gmtime(raw.t))} UTC"
             )
         reader = readers.get(raw.target)
         if reader is None:

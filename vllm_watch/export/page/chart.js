@@ -198,7 +198,7 @@ export class Chart {
 
   /** Over how many seconds a value is taken: a rate goes on for so long after the work has stopped. */
   over(seconds) {
-    this.said = this.signal.windowed ? `${this.signal.note}, over ${age(seconds)}` : this.signal.note;
+    this.said = this.signal.windowed ? `${this.signal.note}, over the last ${age(seconds)}` : this.signal.note;
   }
 
   /** Draw what `line` held in the `span` seconds before `end`, and `marks`: when something was wrong. `frozen`: `end` is not now. */

@@ -25,7 +25,7 @@ export function note(reading, now) {
   if (!reading) return "not scraped yet";
   if (reading.status === "no_driver") return "no GPU driver on this host";
   if (reading.status !== "ok") return `${troubles(reading).join("; ")}. ${reading.text}`;
-  const parts = [reading.driver_version ? `driver ${reading.driver_version}` : null, `looked at ${format.ago(now - reading.t)}`];
+  const parts = [reading.driver_version ? `driver ${reading.driver_version}` : null, `polled ${format.ago(now - reading.t)}`];
   return parts.filter(Boolean).join(" · ");
 }
 

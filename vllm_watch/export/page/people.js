@@ -83,7 +83,7 @@ class Dialog {
     this.over = true;
     this.act.disabled = true;
     const how = incident ? ` (${RESOLUTIONS[incident.resolution] ?? incident.resolution})` : "";
-    this.tell(`This incident has ended meanwhile${how}: nothing to approve.`);
+    this.tell(`This incident has already ended${how}: nothing to approve.`);
     setText(this.cancel, "Close");
     this.cancel.focus();
   }

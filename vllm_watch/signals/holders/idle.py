@@ -75,7 +75,7 @@ def _idle(case: Case, limit_s: float, reason: str, what: str, remedy: str) -> Ju
         return None
     evidence = [what, f"no CPU or GPU work for {seconds(idle_s)}"]
     if not track.worked:
-        evidence[-1] += ", which is as long as it was looked at"
+        evidence[-1] += ", which is as long as it was observed"
     return Judged(
         verdict=STALE, reason=reason, evidence=tuple(evidence), remedy=remedy, since_s=track.idle_s
     )

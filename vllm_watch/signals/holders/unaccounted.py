@@ -30,7 +30,7 @@ LEFT_SHARE_MIN = 0.5
 class Account:
     """Follows one GPU."""
 
-    unaccounted_bytes: int | None = None  # at the last look
+    unaccounted_bytes: int | None = None  # at the last scrape
     _over_s: float | None = None  # since when it is beyond the ordinary
     _least: int = 0  # since then
     _held: dict[int, int] = field(default_factory=dict)  # pid → bytes, before it went beyond

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from vllm_watch.cli.helpers.history.judged import Compared, Found, Judged
 from vllm_watch.story.kinds import story_of
 
+_LIVE_SECONDS = 5.0  # between the looks of a daemon
+
 
 def summary(judged: Sequence[Judged], compared: Compared, seconds: float) -> str:
     """7 days, 12 engines: 2 × Stalled (14 min unseen by your alerts) …; your rules fired 31 times, 29 of them at healthy times."""
@@ -30,7 +32,12 @@ def blind_spots(judged: Sequence[Judged]) -> list[str]:
     lines = []
     if intervals:
         slowest = intervals[-1]
-        lines.append(f"Scraped every {slowest:g} s: what lasted less than {3 * slowest:g} s is not seen, and a stall or collapse is told about {2 * slowest:g} s later than with a scrape every 5 s.")  # fmt: skip
+        later = (
+            f", and a stall or collapse is told about {2 * (slowest - _LIVE_SECONDS):g} s later than with a scrape every {_LIVE_SECONDS:g} s"
+            if slowest > _LIVE_SECONDS
+            else ""
+        )
+        lines.append(f"Scraped every {slowest:g} s: what lasted less than {3 * slowest:g} s is not seen{later}.")  # fmt: skip
     lines.append("Why a scrape failed is not stored: one that failed at once is taken for refused, one that took over 5 s for a hang.")  # fmt: skip
     lines.append("GPUs and who holds their memory, processes, logs, /health and canaries are not stored: faults of GPUs, stale memory and an engine that looks idle and answers nobody are not seen.")  # fmt: skip
     empty = [each.target.name for each in judged if not each.looks]

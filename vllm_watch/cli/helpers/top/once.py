@@ -21,6 +21,8 @@ _PIPE_COLUMNS = 2000  # nothing is cut off for a file or a mail
 _HEADER_COLUMNS = 160  # and rules: they fill the width
 _HEIGHT = 200  # lines: nothing scrolls, so what is wrong is told whole
 _ENGINES_MAX = 40  # of those that are well; what is ill is all told
+# No incident yet, and perhaps a wrong address: what answered is told.
+_UNSEEN = ("unknown", "starting")
 
 
 async def ask(daemon: Daemon) -> Status:
@@ -59,7 +61,7 @@ def parts(url: str, status: Status, width: int) -> list[Text]:
     engines += [top_rows.line(row, columns, selected=False) for row in shown]
     if len(rows) > len(shown):
         engines.append(top_rows.folded(rows[len(shown) :]))
-    told = [row for row in rows if row.target.incidents] or rows[:1]
+    told = [row for row in rows if row.target.incidents or row.state in _UNSEEN] or rows[:1]
     found = [
         top_panels.header(url, status, None, 0.0, min(width, _HEADER_COLUMNS)),
         top_story.wrong(status, width, _HEIGHT),

@@ -1,0 +1,354 @@
+"""Follows one engine: is it slow, or starved, beside what it was when fresh, and why?"""
+
+from collections.abc import Sequence
+from math import exp
+from typing import Any
+
+from vllm_watch.detectors import collapse_causes as causes
+from vllm_watch.detectors import collapse_gpus, collapse_host
+from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict
+from vllm_watch.detectors.collapse_bar import LASTING_MINUTES, Bar
+from vllm_watch.detectors.collapse_stuck import Stuck
+from vllm_watch.detectors.collapse_unread import Unread
+from vllm_watch.detectors.finished import LATE_REQUESTS_MIN, Finished, LongPrompts, late_seconds
+from vllm_watch.detectors.per_engine import EngineLook
+from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.signals import capacity, stored
+from vllm_watch.signals.baseline import DOUBT, DRIFT, Baseline, Comparison
+from vllm_watch.signals.cpu_waits import StepWaits
+from vllm_watch.signals.pages import Pages
+
+KIND = "throughput_collapse"
+
+CAUSE_HOLD_SECONDS = 20.0
+"""A cause is replaced when another one has been found for so long: one long request that ends among few
+others looks like long requests all around."""
+
+QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
+"""Thrash pages when the queue has doubled since it began (five requests count as none)."""
+
+NORMAL_BLOCKS = 2
+"""So many blocks in a row without what raised the alarm, and it is not there any more: a single one may be luck."""
+
+
+class EngineJudge:
+    """Follows one engine."""
+
+    def __init__(self, engine: str) -> None:
+        self.engine = engine
+        self.baseline = Baseline()
+        self.quiet_ratio = 0.0  # smoothed log ratio of step time
+        self._cause: causes.Cause | None = None  # of the alarm that holds
+        self._other_seconds = 0.0  # for how long another cause was found
+        self._restart = False
+        self._fresh = collapse_gpus.Fresh()
+        self._server_start: float | None = None
+        self._queue_grew = False
+        self._begin()
+        self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
+
+    def _begin(self) -> None:
+        """What is kept of one life of the engine."""
+        self._past = self.baseline.throughput
+        self._pages = Pages()
+        self._bar = Bar()
+        self._stuck = Stuck()
+        self._waits, self._outlived = StepWaits(), collapse_host.Outlived()
+        self._creep = causes.Creep()
+        self._capacity_tokens: float | None = None
+        self._long_prompts = LongPrompts()
+        self._finished = Finished()
+        self._finished_late = Finished()  # once those from before were through
+        self._starving = False
+        self._starving_since_s = 0.0
+        self._rise_seconds: float | None = None  # as it was when the engine began to starve
+        self._unheld_rise_seconds: float | None = None  # as it was when that was found
+        self._waiting_first = 0.0  # ... then, too
+        self._since_s: float | None = None  # when what led to the alarm began
+        self._normal_blocks = 0  # in a row, as of the last
+        self._unread = Unread()
+
+    def update(self, look: EngineLook) -> Verdict:
+        """Take a look in; the verdict changes at the end of a block only."""
+        if not look.known:
+            self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
+        comparison = self.baseline.update(
+            look.at_s, look.sample, known=look.known, engines=look.engines
+        )
+        if self.baseline.throughput is not self._past:
+            self._begin()
+        self._server_start = look.sample.process_start_time
+        self._waits.look(look.at_s, look.cpu, known=look.known)
+        if comparison is not None:
+            size = capacity.kv_cache_tokens(look.sample.cache_config_info, look.engines)
+            self._follow(look.at_s, comparison, look.gpus, size)
+            self.verdict = self._judge(comparison, look.gpus)
+        elif self.baseline.comparison is None:
+            self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
+        return self.verdict
+
+    @property
+    def compared(self) -> bool:
+        """Could the last block's steps be compared with fresh ones?"""
+        last = self.baseline.comparison
+        return last is not None and last.slow_log_ratio is not None
+
+    def export_state(self) -> dict[str, Any]:
+        """Return what was learnt of this engine as plain values."""
+        return {
+            "baseline": self.baseline.export_state(),
+            "pages": self._pages.export_state(),
+            "bar": self._bar.export_state(),
+            "waits": self._waits.export_state(),
+            "creep": self._creep.export_state(),
+            "long_prompts": self._long_prompts.export_state(),
+            "finished": self._finished.export_state(),
+            "finished_late": self._finished_late.export_state(),
+            "cause": None if self._cause is None else self._cause.name,
+            "capacity_tokens": self._capacity_tokens,
+            "rise_seconds": self._rise_seconds,
+            "unheld_rise_seconds": self._unheld_rise_seconds,
+            "starving": self._starving,
+            "starving_since_s": self._starving_since_s,
+            "quiet_ratio": self.quiet_ratio,
+            "pids": sorted(self._fresh.pids),
+            "clocks": dict(self._fresh.clocks),
+            "waiting_first": self._waiting_first,
+            "unread_seconds": self._unread.seconds,
+            "queue_grew": self._queue_grew,
+            "restart": self._restart,
+        }
+
+    def restore(self, state: stored.Stored, away_seconds: float) -> None:
+        """Go on with what was learnt of this very process. Raises one of stored.DAMAGE."""
+        self.baseline.restore(state["baseline"], away_seconds)
+        self._begin()
+        self._pages.restore(state["pages"])
+        if "waits" in state:  # kept since it is counted
+            self._waits.restore(state["waits"])
+        if "bar" in state:
+            self._bar.restore(state["bar"])
+        self._creep.restore(state["creep"])
+        self._long_prompts.restore(state["long_prompts"])
+        self._finished.restore(state["finished"])
+        self._finished_late.restore(state["finished_late"])
+        cause = stored.text_or_none(state["cause"])
+        self._cause = None if cause is None else causes.Cause(cause, ())
+        self._capacity_tokens = stored.number_or_none(state["capacity_tokens"])
+        self._rise_seconds = stored.number_or_none(state["rise_seconds"])
+        self._unheld_rise_seconds = stored.number_or_none(state["unheld_rise_seconds"])
+        self._starving = stored.flag(state["starving"])
+        self._starving_since_s = stored.number(state["starving_since_s"])
+        self.quiet_ratio = stored.number(state["quiet_ratio"])
+        self._fresh = collapse_gpus.Fresh.restored(state["pids"], state.get("clocks", {}))
+        self._waiting_first = stored.number(state["waiting_first"])
+        self._unread.seconds = stored.number(state["unread_seconds"])
+        self._queue_grew = stored.flag(state["queue_grew"])
+        self._restart = stored.flag(state["restart"])
+
+    def _follow(
+        self,
+        at_s: float,
+        comparison: Comparison,
+        gpus: Sequence[GpuSample] | None,
+        capacity_tokens: float | None,
+    ) -> None:
+        block = comparison.block
+        doubt = max(self.baseline.slow.level, self.baseline.starved.level)
+        if doubt <= 0.0:
+            self._since_s = None
+        elif self._since_s is None:
+            self._since_s = block.at_s - block.seconds
+        self._stuck.add(block)
+        self._normal_blocks = self._normal_blocks + 1 if comparison.drains else 0
+        self._waits.take(block, comparison.expected_step_seconds, well=doubt < DOUBT)
+        self._capacity_tokens = capacity_tokens
+        self._long_prompts.add(block, self._past.request_tokens())
+        self._finished.add(block)
+        if at_s - self._starving_since_s >= late_seconds(self._past.life_seconds()):
+            self._finished_late.add(block)
+        if comparison.slow_log_ratio is not None:
+            self.quiet_ratio += 0.3 * (comparison.slow_log_ratio - self.quiet_ratio)
+            familiar = self.baseline.is_familiar(comparison)
+            odd = doubt > 0.0 or self.baseline.drift >= DRIFT
+            self._bar.follow(comparison, doubt=odd, familiar=familiar)
+        unexplained = self._unexplained(comparison)
+        if unexplained is not None:
+            self._creep.note(at_s, unexplained)
+        starving = self.baseline.starved.level > 0.0
+        self._pages.note(block, capacity_tokens, well=not starving)
+        if starving and not self._starving:
+            self._rise_seconds = self._creep.rise_seconds(unexplained or 0.0)
+            self._finished, self._finished_late = Finished(), Finished()
+            self._starving_since_s, self._waiting_first = at_s, block.waiting
+            self._unread = Unread()
+        self._starving = starving
+        if starving:
+            model = self.baseline.model
+            self._unread.follow(comparison, model, self._pages.unheld(), self.quiet_ratio)
+        if gpus is not None and doubt <= 0.0:
+            self._fresh = collapse_gpus.Fresh.of(gpus, self._fresh)
+
+    def _unexplained(self, comparison: Comparison) -> float | None:
+        """Share of the KV cache in use beyond what as many running requests used when fresh."""
+        block, past = comparison.block, self.baseline.throughput
+        if not past.ready or block.kv_usage is None or past.running.value <= 0.0:
+            return None
+        return block.kv_usage - block.running * past.kv_usage.value / past.running.value
+
+    def _judge(self, comparison: Comparison, gpus: Sequence[GpuSample] | None) -> Verdict:
+        if not (comparison.slow or comparison.starved):
+            self._cause = None
+            self._restart = self._queue_grew = False
+            self._unheld_rise_seconds = None
+        if comparison.unseen:
+            return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
+        if comparison.slow:
+            found = collapse_host.judged(
+                collapse_gpus.of_slow_steps(gpus, self._fresh, self._server_start),
+                self._waits.judge(),
+            )
+            # Who lacks pages is not slow for that: few requests with long contexts take long steps.
+            if not comparison.starved or found.name not in causes.VAGUE:
+                return self._slow(comparison, found)
+        if comparison.starved:
+            return self._starved(comparison)
+        lasting = self._bar.lasting.found(self._bar.wander)
+        if lasting is not None:
+            return self._lasting(comparison, lasting)
+        stuck = self._stuck.found()
+        if stuck is not None:
+            return Verdict(
+                state=FIRING, kind=KIND, engine=self.engine, summary=f"Engine {self.engine}: {stuck.text}",
+                evidence_for=(stuck,), measure=float(stuck.value or 0.0),
+            )  # fmt: skip
+        if not comparison.known:
+            return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
+        return Verdict(state=CLEAR, kind=KIND, engine=self.engine)
+
+    def _slow(self, comparison: Comparison, found: causes.Cause) -> Verdict:
+        if found.name == causes.SLOW_ENGINE and not comparison.sure:
+            found = causes.of_strange_load(found)
+        known = self._cause.name if self._cause else causes.UNKNOWN
+        open_ = known in (*causes.VAGUE, found.name) or self._outlived.note(
+            known, found, comparison
+        )
+        sharper = open_ and comparison.slow_now and found.name != causes.UNKNOWN
+        if collapse_gpus.is_excused(self._cause) and found.name == causes.SLOW_ENGINE:
+            sharper = False  # a look at an idle moment of the GPU takes nothing back
+        if self._cause is None or sharper or collapse_gpus.is_excused(found):
+            self._cause = found
+        cause = self._cause
+        if cause.name not in causes.VAGUE:
+            self._bar.excuse()
+        times = exp(self.quiet_ratio)
+        text = f"{times:.1f}× slower per step than its own baseline at this load"
+        slow = Evidence(name="step_time_ratio", value=times, expected=1.0, text=text)
+        return self._verdict(
+            cause.name,
+            f"Engine {self.engine} is {text}{collapse_host.in_short(cause)}",
+            (slow, *cause.evidence_for),
+            cause.evidence_against,
+            page=cause.name not in causes.VAGUE or self._bar.page,
+            restart=cause.name == causes.SLOW_ENGINE and self._bar.restart,
+            at_s=comparison.block.at_s, measure=times,
+        )  # fmt: skip
+
+    def _lasting(self, comparison: Comparison, log_ratio: float) -> Verdict:
+        times = exp(log_ratio)
+        text = f"steps have taken {times:.2f} times as long as when fresh for {LASTING_MINUTES} minutes of work at loads that it knows"
+        slow = Evidence(name="step_time_ratio", value=times, expected=1.0, text=text)
+        return self._verdict(
+            causes.SLOW_ENGINE, f"Engine {self.engine}: {text}", (slow,), (),
+            page=False, restart=False, at_s=comparison.block.at_s, measure=times,
+        )  # fmt: skip
+
+    def _starved(self, comparison: Comparison) -> Verdict:
+        block = comparison.block
+        facts = self._facts(comparison)
+        most = facts.unheld is None or facts.unheld >= causes.UNREAD_SHARE * facts.usage
+        self._restart = self._restart or (most and self._unread.surely)
+        grown = QUEUE_GROWTH * (self._waiting_first + QUEUE_REQUESTS_MIN)
+        # A queue while the alarm drains is of the recovery: those who come back are being served.
+        self._queue_grew |= comparison.starved_now and block.waiting >= grown
+        cause = self._held(causes.of_starvation(facts), comparison)
+        done = self.baseline.throughput.ratio() or 0.0
+        text = f"{done:.0%} of its usual throughput, with {block.waiting:.0f} requests waiting"
+        few = Evidence(
+            name="requests_running", value=block.running, expected=comparison.running_expected,
+            text=f"{block.running:.0f} requests run with {block.kv_usage or 0:.0%} of the KV cache in use;"
+            f" {comparison.running_expected or 0:.0f} did when fresh",
+        )  # fmt: skip
+        ratio = Evidence(name="throughput_ratio", value=done, expected=1.0, text=text)
+        return self._verdict(
+            cause.name,
+            f"Engine {self.engine} is at {text}",
+            (ratio, few, *cause.evidence_for),
+            cause.evidence_against,
+            page=cause.name != causes.PREEMPTION_THRASH or self._queue_grew,
+            restart=self._restart
+            if cause.name == causes.KV_PINNING
+            else cause.name == causes.KV_LEAK,
+            at_s=block.at_s, measure=1.0 / max(done, 1e-3),
+        )  # fmt: skip
+
+    def _held(self, found: causes.Cause, comparison: Comparison) -> causes.Cause:
+        """The cause changes only when another one was found for a while, in blocks that speak of it."""
+        known = self._cause
+        if known is None or known.name in causes.VAGUE or found.name == known.name:
+            self._cause, self._other_seconds = found, 0.0
+        elif comparison.starved_now and found.name != causes.UNKNOWN:
+            self._other_seconds += comparison.block.seconds
+            if self._other_seconds >= CAUSE_HOLD_SECONDS:
+                self._cause, self._other_seconds = found, 0.0
+        return self._cause or found
+
+    def _facts(self, comparison: Comparison) -> causes.Starvation:
+        was = self.baseline.throughput.request_tokens()
+        length = self._finished.tokens()
+        late = self._finished_late.tokens(LATE_REQUESTS_MIN)
+        block, size = comparison.block, self._capacity_tokens
+        if self._unheld_rise_seconds is None:  # later, requests that come and go blur it
+            self._unheld_rise_seconds = self._pages.rise_seconds()
+        return causes.Starvation(
+            running=block.running,
+            usage=block.kv_usage or 0.0,
+            length_ratio=None if was is None or length is None else length / was,
+            long_prompts_share=self._long_prompts.tokens / size if size else None,
+            long_prompt_tokens=self._long_prompts.each,
+            late_length_ratio=None if was is None or late is None else late / was,
+            preempted_share=self._finished.preempted_share,
+            preempting=self._finished.preempting,
+            unexplained=self._unexplained(comparison),
+            rise_seconds=self._rise_seconds,
+            unheld=self._pages.unheld(),
+            unheld_rise_seconds=self._unheld_rise_seconds,
+            unheld_surely=self._unread.surely,
+        )
+
+    def _verdict(
+        self,
+        cause: str,
+        summary: str,
+        evidence_for: tuple[Evidence, ...],
+        evidence_against: tuple[Evidence, ...],
+        *,
+        page: bool,
+        restart: bool,
+        at_s: float,
+        measure: float,
+    ) -> Verdict:
+        return Verdict(
+            state=FIRING,
+            kind=KIND,
+            engine=self.engine,
+            cause=cause,
+            severity="page" if page else "ticket",
+            restart_advised=restart,
+            summary=summary,
+            evidence_for=evidence_for,
+            evidence_against=evidence_against,
+            present=self._normal_blocks < NORMAL_BLOCKS,
+            since_seconds=max(0.0, at_s - (self._since_s or at_s)),
+            measure=measure,
+        )

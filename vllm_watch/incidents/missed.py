@@ -1,0 +1,28 @@
+"""A server that is down or stands still looks unused where it finished its last request in time; its peers know better."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from vllm_watch.detectors.base import FIRING, Around, Evidence, Verdict
+
+_STANDS_STILL = {
+    "engine_down": ("crash", "crash_loop", "unreachable", "api_hang", "unknown"),
+    "engine_stalled": ("stopped", "idle_wedged", "operation_stuck"),
+}
+"""Kinds and the causes of them that others can wait for."""
+
+
+def paged(verdicts: Iterable[Verdict], around: Around) -> list[Verdict]:
+    """A ticket for one that is gone is a page while its peers or ranks wait for it, or fail without it."""
+    return [_paged(each, around) for each in verdicts]
+
+
+def _paged(verdict: Verdict, around: Around) -> Verdict:
+    by = (*around.missed_by, *around.stalled_ranks)
+    stands_still = verdict.state == FIRING and verdict.cause in _STANDS_STILL.get(verdict.kind, ())
+    if not by or not stands_still or verdict.severity != "ticket":
+        return verdict
+    missed = Evidence(
+        name="missed_by", value=", ".join(by), text=f"{', '.join(by)} cannot work without it"
+    )
+    return replace(verdict, severity="page", evidence_for=(*verdict.evidence_for, missed))
