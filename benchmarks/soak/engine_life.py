@@ -267,11 +267,15 @@ class EngineLife:
     def _planned(self) -> Iterator[float]:
         yield from self._emptied()
         yield self.rng.uniform(45.0, 90.0)
+        # The backlog of a trouble before may be longer than anybody waits: who cuts it off leaves the picture of a crash.
+        cut_off = self._begin("cut_off", restarts=False) if self.vllm.outstanding else None
         linger_s = self.rng.uniform(0.0, 40.0)
         self.vllm.stop(linger_s)
         yield linger_s
         self.vllm.start(self.rng.uniform(20.0, 150.0))
         yield from self._until_serving()
+        if cut_off is not None:
+            self._end(cut_off)
         self.workload.per_second = self.usual
 
     def _to_zero(self) -> Iterator[float]:

@@ -256,6 +256,21 @@ def test_how_soon_a_crash_is_to_be_told(
     assert (trouble.within_s, trouble.noted_s) == (within_s, noted_s)
 
 
+@pytest.mark.parametrize(("per_second", "slugs"), [(0.5, []), (40.0, ["cut_off"])])
+def test_planned_restart_over_a_backlog_may_page(per_second: float, slugs: list[str]) -> None:
+    """Who ends a server that works off what a trouble has left cuts it off as a crash does."""
+    life = EngineLife("a", 1, Truth())
+    life.scene.begin_at(EPOCH)
+    life.workload.per_second = per_second
+    t = 60.0
+    life.scene.advance(t)
+    for seconds in life._planned():
+        t += seconds
+        life.scene.advance(t)
+    assert [each.slug for each in life.truth.troubles] == slugs
+    assert life.truth.open("a") == []
+
+
 @pytest.mark.parametrize(
     ("tokens", "moved"),
     [
