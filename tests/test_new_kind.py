@@ -139,7 +139,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def python(tree: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run Python in a copy, with the code of the copy."""
     return subprocess.run(
-        [sys.executable, *arguments], cwd=tree, capture_output=True, text=True, timeout=120, check=False,
+        [sys.executable, *arguments], cwd=tree, capture_output=True, text=True, timeout=400, check=False,
         env=os.environ | {"PYTHONPATH": str(tree), "COLUMNS": "200"},
     )  # fmt: skip
 

@@ -10,13 +10,17 @@ _END = b"\r\n\r\n"
 
 
 class HeadBound(asyncio.Protocol):
-    """Stands before `handler`. `answering`: is it at a request, so that what comes is the request's body?"""
+    """Stands before `handler`. `answers`: how many are under way, and how many have ended."""
 
-    def __init__(self, handler: asyncio.Protocol, answering: Callable[[], bool]) -> None:
+    def __init__(self, handler: asyncio.Protocol, answers: Callable[[], tuple[int, int]]) -> None:
         self._handler = handler
-        self._answering = answering
+        self._answers = answers
+        self._over: int | None = (
+            None  # answers that had ended when a head did: what comes is its body
+        )
         self._transport: asyncio.Transport | None = None
         self._bytes = 0  # of a head that has not ended
+        self._tail = b""  # of the piece before
         self.connection_lost = handler.connection_lost  # type: ignore[method-assign]
         self.eof_received = handler.eof_received  # type: ignore[method-assign]
         self.pause_writing = handler.pause_writing  # type: ignore[method-assign]
@@ -28,10 +32,15 @@ class HeadBound(asyncio.Protocol):
         self._handler.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._answering() or _END in data:
-            self._bytes = 0
-        else:
-            self._bytes += len(data)
+        under_way, ended = self._answers()
+        if not under_way:
+            if self._over is not None and ended > self._over:
+                self._over, self._bytes = None, 0
+            if _END in self._tail + data:
+                self._over = ended
+            elif self._over is None:
+                self._bytes += len(data)
+        self._tail = data[-len(_END) + 1 :]
         if self._bytes <= HEAD_BYTES_MAX:
             self._handler.data_received(data)
         elif self._transport is not None:

@@ -42,6 +42,7 @@ class _Connection:
     since_s: float  # when it came, or its last answer ended
     asked: bool = False  # has it ever sent a whole request?
     answering: int = 0
+    answered: int = 0
     handshake: asyncio.Task[None] | None = None
     taken: socket.socket | None = None  # until the transport has it
     handler: RequestHandler | None = None
@@ -92,6 +93,7 @@ class Listener:
         found = self._of_handler.get(handler)
         if found is not None:
             found.answering -= 1
+            found.answered += 1
             found.since_s = asyncio.get_running_loop().time()
 
     def __len__(self) -> int:
@@ -128,7 +130,7 @@ class Listener:
         def handler() -> HeadBound:
             made = one.handler = self._server()
             self._of_handler[made] = one
-            return HeadBound(made, lambda: one.answering > 0)
+            return HeadBound(made, lambda: (one.answering, one.answered))
 
         context = self._context()
         seconds = None if context is None else HANDSHAKE_SECONDS

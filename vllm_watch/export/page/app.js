@@ -228,6 +228,7 @@ class Page {
 
   draw() {
     const now = this.now();
+    this.incidents.draw(now); // first: a row does not tell again what a card tells
     for (const name of this.changed) {
       const row = this.targets.get(name);
       if (row && (row.visible || row.isOpen || row.state !== shownState(row.data, now))) row.draw(now);
@@ -236,7 +237,6 @@ class Page {
     this.changed.clear();
     this.told.clear();
     this.list.arrange();
-    this.incidents.draw(now);
     this.verdict();
     this.drawRestarts(now);
     gpus.draw($("gpu-list"), this.gpus, now);
