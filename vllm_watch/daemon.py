@@ -8,8 +8,7 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import structlog
@@ -25,49 +24,28 @@ from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.notify.switch import NotifySwitch
 from vllm_watch.restart import config_changes
-from vllm_watch.settings.stages import GpuSettings, ScrapeSettings
+from vllm_watch.settings.stages import GpuSettings
 from vllm_watch.settings.target import TargetConfig
-from vllm_watch.sources import cpu_waits, http
-from vllm_watch.sources.canary import CanarySource
-from vllm_watch.sources.discovery_host import Neighbours
-from vllm_watch.sources.engine_log import EngineLog
+from vllm_watch.sources import http
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.http_session import Session
-from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.targets import Discovery
-from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.state.folder import StateFolder
 from vllm_watch.support.service_manager import ServiceManager
-from vllm_watch.watch.canary_rounds import CanaryRounds
 from vllm_watch.watch.host_loop import GpuSource, HostLoop
-from vllm_watch.watch.host_watch import HostWatch, ServerLook
+from vllm_watch.watch.host_watch import HostWatch
 from vllm_watch.watch.memory import Memory
-from vllm_watch.watch.peers import Peers
 from vllm_watch.watch.publishing import Publisher
 from vllm_watch.watch.target_loop import TargetLoop
-from vllm_watch.watch.watch import Watch
+from vllm_watch.watch.target_loops import TargetLoops
 
 if TYPE_CHECKING:  # what only some configurations need is loaded where one does
     from vllm_watch.restart.restarts import Restarts
 
 _log = structlog.get_logger()
 
-SPREAD_ABOVE = 16
-"""With more targets than this their first looks are spread over the interval; else a full page is worth more."""
-
 STOP_SECONDS = 5.0
 """How long stopping may take before what is left is abandoned; systemd's default patience is 90."""
-
-
-@dataclass(slots=True)
-class _Running:
-    """A target's loop, and what it was made of."""
-
-    made_of: tuple[object, ...]
-    watch: Watch
-    group: str
-    loop: TargetLoop
-    task: asyncio.Task[None]
 
 
 class Daemon:
@@ -83,16 +61,12 @@ class Daemon:
         self._config = config
         self._manager = manager or ServiceManager({})
         self._load_config = load_config
-        self._running: dict[str, _Running] = {}
-        self._waiting_for: set[str] = set()
         self._targets: tuple[TargetConfig, ...] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading = asyncio.Lock()
         self._signalled = False  # does a reload that a signal asked for still wait for its turn?
         self._session: Session | None = None
         self._discovery = Discovery(config)
-        self._processes = ProcessListing(config.procfs)
-        self._neighbours = Neighbours(self._processes, config.procfs)
         self.board = Board(window_seconds=config.signals.window_seconds, host=socket.gethostname())
         self.board.external_url, self.board.links = config.external_url, config.templates
         state = self._state = self._state_folder()
@@ -102,20 +76,19 @@ class Daemon:
             seconds=config.recorder.minutes * 60, bytes_max_per_target=config.recorder.bytes_max,
             spool_dir=config.state_dir and config.state_dir / "recordings",
         )  # fmt: skip
-        self._logs: dict[str, EngineLog] = {}  # by target
         told = state.ledger if state else None
         self._notify = NotifySwitch(config, self.board, self._silenced, told)
         self._publisher = Publisher(
             self.board, Fleet(config.fleet.share, config.fleet.targets_min), self.recorder,
             self._memory, (self, self._notify),
         )  # fmt: skip
+        self._loops = TargetLoops(config, self.board, self.recorder, self._memory, self._publisher)
+        self._host = self._loops.host = HostLoop(
+            config, make_gpu_source, HostWatch(socket.gethostname(), config.detectors), self.board, self.recorder,
+            self._publisher, self._loops.on_host,
+        )  # fmt: skip
         self._restarts: Restarts | None = None
         self._configure_restarts()
-        self._peers = Peers(self.board)
-        self._host = HostLoop(
-            config, make_gpu_source, HostWatch(socket.gethostname(), config.detectors), self.board, self.recorder,
-            self._publisher, self._on_host,
-        )  # fmt: skip
         self._server = self._new_server()
 
     def _state_folder(self) -> StateFolder | None:
@@ -132,7 +105,7 @@ class Daemon:
             from vllm_watch.export.evidence import Evidence  # noqa: PLC0415
             from vllm_watch.restart.restarts import Restarts  # noqa: PLC0415 - brings a scheduler
 
-            evidence = Evidence(self.board, self.recorder, self._logs)
+            evidence = Evidence(self.board, self.recorder, self._loops.logs)
             self._restarts = Restarts(self._config, self.board, evidence, self._journal)
 
     def _silenced(self, incident_id: str) -> bool:
@@ -153,7 +126,7 @@ class Daemon:
     @property
     def loops(self) -> list[TargetLoop]:
         """The loops that run now; benchmarks ask them how late they were."""
-        return [running.loop for running in self._running.values()]
+        return [running.loop for running in self._loops.running.values()]
 
     async def run(self, started: Callable[[], None] | None = None) -> None:
         """Serve until SIGTERM or SIGINT. Raises ServeError where the address cannot be had."""
@@ -179,6 +152,7 @@ class Daemon:
         serving = asyncio.create_task(self._serve(), name="serving")
         self._tasks = [serving]
         self._session = http.new_session()
+        self._loops.open(self._session)
         async with self._reloading:  # it is served already: who reloads now waits
             await self._memory.open()
             self._memory.recall_host(self._host.watch)
@@ -207,7 +181,7 @@ class Daemon:
 
     async def stop(self) -> None:
         """End everything; safe to call at any time."""
-        tasks = [*self._tasks, *(running.task for running in self._running.values())]
+        tasks = [*self._tasks, *self._loops.tasks()]
         for task in tasks:
             task.cancel()
         ending = [self._discovery.close(), self._notify.stop()]
@@ -216,10 +190,8 @@ class Daemon:
             ending.append(self._restarts.stop())
         tasks += map(asyncio.create_task, ending)
         await asyncio.wait(tasks, timeout=STOP_SECONDS)
-        for running in self._running.values():
-            self._memory.save(running.watch, running.group)
+        self._loops.close()
         self._memory.save(self._host.watch, self._host.watch.target)
-        self._running.clear()
         if self._state is not None:
             await self._state.close()
         await self._server.stop()
@@ -243,7 +215,7 @@ class Daemon:
                 raise
             old = self._config
             await self._change_to(config)
-            _log.info("reloaded", targets=len(self._running))
+            _log.info("reloaded", targets=len(self._loops))
             if self._journal is not None:
                 await config_changes.note(self._journal, actor, source, old, config)
 
@@ -287,7 +259,7 @@ class Daemon:
             try:
                 await self._discover()
                 if not self._discovery.problems:
-                    here = (self._host.watch.target, *self._running)
+                    here = (self._host.watch.target, *self._loops.running)
                     self._publisher.over(self._memory.end_orphans(here))
             except Exception:  # noqa: BLE001 - the targets that are known go on
                 _log.exception("discovery_failed")
@@ -299,102 +271,26 @@ class Daemon:
             self._targets = found
         elif not even_if_unchanged:
             return
-        if self._targets is not None:
-            self._reconcile(self._targets)
-
-    def _reconcile(self, targets: tuple[TargetConfig, ...]) -> None:
-        wanted = {target.name: target for target in targets}
-        self._peers.follow(targets)
-        for name, running in list(self._running.items()):
-            if name not in wanted:
-                self._end(name)
-                _log.info("target_gone", target=name)
-            elif running.made_of != self._made_of(wanted[name]):
-                self._halt(name)
-        for name, target in wanted.items():
-            if name not in self._running:
-                self._begin(target, spread=len(wanted) > SPREAD_ABOVE)
+        if self._targets is None:
+            return
+        self._loops.follow(self._config, self._targets)
         if self._restarts is not None:
-            self._restarts.follow((t.identity(), self._config.restart_for(t)) for t in targets)
-
-    def _made_of(self, target: TargetConfig) -> tuple[object, ...]:
-        config = self._config
-        return (
-            target.identity(), config.scrape_for(target), config.slo_for(target), config.signals,
-            config.canary_for(target), config.engine_log_for(target), config.detectors_for(target),
-        )  # fmt: skip
-
-    def _begin(self, target: TargetConfig, *, spread: bool) -> None:
-        assert self._session is not None  # noqa: S101 - begun in start()
-        identity, scrape = target.identity(), self._config.scrape_for(target)
-        source = VllmSource(identity, scrape, self._session, self._neighbours)
-        watch = Watch(
-            identity.name, self._config.signals, self._config.slo_for(target),
-            thresholds=self._config.detectors_for(target),
-        )  # fmt: skip
-        self._memory.recall(watch, identity)
-        loop = TargetLoop(
-            identity, scrape, source, watch, self.board, self._host, self._publisher, log=self._engine_log(target), peers=self._peers,
-            canary=self._canary_rounds(target, scrape), cpu=cpu_waits.CpuWaits(identity.url, self._config.procfs, listing=self._processes),
-        )  # fmt: skip
-        self.board.add_target(identity, scrape.interval_seconds)
-        self._publisher.over(self._memory.show(watch))
-        self.recorder.name_url(identity.name, identity.url)
-        self._waiting_for.add(identity.name)
-        task = asyncio.create_task(loop.run(spread=spread), name=f"target {identity.name}")
-        made_of, group = self._made_of(target), identity.group
-        self._running[identity.name] = _Running(made_of, watch, group, loop, task)
-        _log.info("target_added", target=identity.name, url=identity.url)
-
-    def _engine_log(self, target: TargetConfig) -> EngineLog | None:
-        path = self._config.engine_log_for(target)
-        if path is None:
-            return None
-        log = self._logs[target.name] = EngineLog(target.name, path)
-        return log
-
-    def _canary_rounds(self, target: TargetConfig, scrape: ScrapeSettings) -> CanaryRounds | None:
-        assert self._session is not None  # noqa: S101 - begun in start()
-        settings = self._config.canary_for(target)
-        if not settings.enabled:
-            return None
-        source = CanarySource(target.identity(), settings, scrape, self._session)
-        return CanaryRounds(target.name, settings, source)
-
-    def _halt(self, name: str) -> None:
-        """Stop a loop, and keep what it knows for the one that takes its place."""
-        running = self._running.pop(name)
-        running.task.cancel()
-        self._logs.pop(name, None)
-        self._waiting_for.discard(name)
-        self._memory.save(running.watch, running.group)
-
-    def _end(self, name: str) -> None:
-        """Stop watching a target: it is gone, and its incidents with it."""
-        watch, group = self._running[name].watch, self._running[name].group
-        self._halt(name)
-        last_t = watch.signals.t if watch.signals is not None else time.time()
-        self._memory.save(watch, group, watch.close(last_t))
-        self._memory.forget_pace(name)
-        self._publisher.gone(name)
+            self._restarts.follow(
+                (t.identity(), self._config.restart_for(t)) for t in self._targets
+            )
 
     def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
         """A look at a target has ended."""
         if self._restarts is not None:
             self._restarts.saw(target, events)
-        self._waiting_for.discard(target)
-
-    def _on_host(self) -> Mapping[str, ServerLook]:
-        """The servers of this host, by target."""
-        looks = ((name, running.loop.on_host()) for name, running in self._running.items())
-        return {name: look for name, look in looks if look is not None}
+        self._loops.unseen.discard(target)
 
     # --- what the server asks
 
     def _not_ready(self) -> str | None:
         if self._targets is None:
             return "targets are still being looked for"
-        if not self._waiting_for:
+        if not self._loops.unseen:
             return None
-        waiting, all_ = len(self._waiting_for), len(self._running)
+        waiting, all_ = len(self._loops.unseen), len(self._loops)
         return f"{waiting} of {all_} targets have not been scraped yet"
