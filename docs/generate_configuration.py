@@ -112,7 +112,7 @@ server is away, the last known pods stay targets. Annotations, names and rights:
 }
 LONG = 30  # words
 SENTENCE = re.compile(r"(?<=[.)`])(?<!e\.g\.) (?=[A-Z`])")
-COMMON = {
+COMMON: dict[str, tuple[str, type[BaseModel]]] = {
     "hooks": ("Every hook has", HookSettings),
     "notifications": ("`webhook` and `apprise` have", NotifierSettings),
 }

@@ -9,7 +9,8 @@ from functools import cache
 from pathlib import Path
 
 from vllm_watch.diagnosis.catalogue import FAILURES
-from vllm_watch.diagnosis.rule import Failure, Fix
+from vllm_watch.diagnosis.report import Fix
+from vllm_watch.diagnosis.rule import Failure
 
 PAGE = Path(__file__).parent / "diagnose.md"
 
