@@ -28,19 +28,20 @@ from vllm_watch.restart.restarts import Restarts
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.state import file
 from vllm_watch.state.attempt import Attempt
+from vllm_watch.watch import target_loops
 
 
 @contextmanager
 def joined(site: Site) -> Iterator[None]:
     """Let the daemon look at this site and restart with its hook. Recordings stay in memory."""
-    kept = wiring.VllmSource, wiring.FlightRecorder, hook_kinds.make
-    wiring.VllmSource = lambda target, settings, *_: Source(site, target, settings)  # type: ignore[assignment,misc]
+    kept = target_loops.VllmSource, wiring.FlightRecorder, hook_kinds.make
+    target_loops.VllmSource = lambda target, settings, *_: Source(site, target, settings)  # type: ignore[assignment,misc]
     wiring.FlightRecorder = lambda **how: FlightRecorder(**{**how, "spool_dir": None})  # type: ignore[assignment,misc]
     hook_kinds.make = lambda *_: Hook(site)  # type: ignore[assignment]
     try:
         yield
     finally:
-        wiring.VllmSource, wiring.FlightRecorder, hook_kinds.make = kept  # type: ignore[misc]
+        target_loops.VllmSource, wiring.FlightRecorder, hook_kinds.make = kept  # type: ignore[misc]
 
 
 class _Daemon(Daemon):
