@@ -8,11 +8,10 @@ requests with contexts as long, take a multiple of the requests, the steps are w
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import exp
 from statistics import median
 
 from vllm_watch.detectors.base import FIRING, Evidence, Verdict
-from vllm_watch.detectors.collapse_siblings import KNOWN_SECONDS, SIBLINGS_MIN, SMOOTH_SECONDS
+from vllm_watch.detectors.collapse_siblings import KNOWN_SECONDS, SIBLINGS_MIN, share_of
 from vllm_watch.signals.baseline import Baseline
 
 WORK_RATIO_MAX = 1.15
@@ -45,10 +44,7 @@ class _Work:
         now = (
             block.prompted or 0.0, block.generated, block.running, block.kv_usage or 0.0, block.step_seconds,
         )  # fmt: skip
-        share = max(
-            1.0 - exp(-block.seconds / SMOOTH_SECONDS),
-            block.seconds / (self.seconds + block.seconds),
-        )
+        share = share_of(block.seconds, self.seconds)
         was = self.prompted, self.generated, self.running, self.kv_usage, self.step_seconds
         mixed = [a + share * (b - a) for a, b in zip(was, now, strict=True)]
         self.prompted, self.generated, self.running, self.kv_usage, self.step_seconds = mixed

@@ -96,10 +96,7 @@ class Siblings:
         if len(known) < SIBLINGS_MIN:
             return
         ratio = log(block.step_seconds / median(known))
-        share = max(
-            1.0 - exp(-block.seconds / SMOOTH_SECONDS),
-            block.seconds / (beside.seconds + block.seconds),
-        )
+        share = share_of(block.seconds, beside.seconds)
         beside.log_ratio += share * (ratio - beside.log_ratio)
         beside.seconds = min(KNOWN_SECONDS, beside.seconds + block.seconds)
 
@@ -125,6 +122,11 @@ class Siblings:
         if beside.since_s is None:
             beside.since_s = beside.at_s
         return _slower(verdict, beside, beyond, len(others))
+
+
+def share_of(seconds: float, before_s: float) -> float:
+    """Weight of a block in a mean over SMOOTH_SECONDS that rests on `before_s` of work so far."""
+    return max(1.0 - exp(-seconds / SMOOTH_SECONDS), seconds / (before_s + seconds))
 
 
 def _spread(engines: Sequence[str]) -> Mapping[str, Sequence[str]]:
