@@ -30,18 +30,19 @@ class Site:
         self.more = ""
         self.works = True
         engine.on("/metrics", growing(works=lambda: self.works))
-        self.notifier = (
-            f'{{name: oncall, url: "{it.url}", group_seconds: 0.5, timeout_seconds: 60}}'
-        )
+        self.oncall = {"name": "oncall", "url": it.url, "group_seconds": 0.5, "timeout_seconds": 60}
+        self.others = {}
 
     def daemon(self, **more):
+        notifiers = {
+            "page_url": "https://watch.example/",
+            "webhook": [self.oncall],
+            "jsonl": [{"name": "events", "path": "events.jsonl"}],
+        }
         (self.folder / "config.yaml").write_text(f"""\
 state_dir: state
 {self.more}
-notifications:
-  page_url: https://watch.example/
-  webhook: [{self.notifier}]
-  jsonl: [{{name: events, path: events.jsonl}}]
+notifications: {json.dumps(notifiers | self.others)}
 targets: [{{name: a, group: chat, url: "{self.engine.url}"}}]
 """)
         return daemon(
@@ -79,7 +80,7 @@ async def test_from_a_fault_to_the_message_and_its_end(site):
 restart: {mode: observe, hook: h}
 hooks: {command: [{name: h, argv: [/bin/true]}]}
 """
-    site.notifier = site.notifier.replace("name: oncall", "name: oncall, restarts: [dry_run]")
+    site.oncall["restarts"] = ["dry_run"]
     async with site.daemon() as process:
         await process.until(is_up)
         site.fall()
@@ -128,7 +129,7 @@ async def test_a_watcher_that_is_killed_tells_once_more_at_most(site):
 
 async def test_an_incident_that_was_kept_and_not_told(site):
     """Killed before anything of the message was written: the next run finds it open, and tells."""
-    site.notifier = site.notifier.replace("0.5", "30")
+    site.oncall["group_seconds"] = 30
     async with site.daemon() as process:
         await process.until(is_up)
         site.fall()
@@ -136,7 +137,7 @@ async def test_an_incident_that_was_kept_and_not_told(site):
         await process.end(signal.SIGKILL)
     with sqlite3.connect(site.folder / "state/vllm-watch.sqlite") as db:
         db.execute("DELETE FROM notice")
-    site.notifier = site.notifier.replace("30", "0.5")
+    site.oncall["group_seconds"] = 0.5
     async with site.daemon():
         [told] = await site.it.until(1)
     assert told["phase"] == "opened"
@@ -147,7 +148,7 @@ async def test_a_silenced_incident_is_not_told(site):
     (site.folder / "token").write_text("a-token-of-enough-characters")
     (site.folder / "token").chmod(0o600)
     site.more = "api: {tokens: [{name: anna, file: token}]}"
-    site.notifier = site.notifier.replace("0.5", "0.5, reminder_hours: 0.0001")
+    site.oncall["reminder_hours"] = 0.0001
     async with site.daemon() as process:
         await process.until(is_up)
         site.fall()
@@ -174,7 +175,7 @@ async def test_a_reload_changes_who_is_told(site):
         site.fall()
         await site.it.until(1)
         config = (site.folder / "config.yaml").read_text()
-        config = config.replace("name: oncall", "name: other").replace(site.it.url, other.url)
+        config = config.replace("oncall", "other").replace(site.it.url, other.url)
         (site.folder / "config.yaml").write_text(config)
         process.process.send_signal(signal.SIGHUP)
         [told] = await other.until(1)
@@ -188,7 +189,8 @@ async def test_a_notifier_that_hangs_delays_nothing(site):
     """Looks go on, the other notifier tells, and the watcher ends at once."""
     async with receiver() as good:
         site.it.statuses = [0]
-        site.notifier += f', {{name: good, url: "{good.url}", group_seconds: 0}}'
+        good_one = {"name": "good", "url": good.url, "group_seconds": 0}
+        site.others = {"webhook": [site.oncall, good_one]}
         async with site.daemon() as process:
             await process.until(is_up)
             site.fall()
@@ -211,10 +213,11 @@ async def test_no_secret_leaves_the_process(site, tmp_path):
     )
     (tmp_path / "urls").chmod(0o600)
     site.it.statuses = [401]
-    site.notifier = (
-        f'{{name: oncall, url: "{site.it.url}?token={query}", secret_file: hmac, bearer_file: bearer, group_seconds: 0}}]\n'
-        "  apprise: [{name: chat, urls_file: urls, group_seconds: 0}"
-    )
+    site.oncall = {
+        "name": "oncall", "url": f"{site.it.url}?token={query}", "group_seconds": 0,
+        "secret_file": "hmac", "bearer_file": "bearer",
+    }  # fmt: skip
+    site.others = {"apprise": [{"name": "chat", "urls_file": "urls", "group_seconds": 0}]}
     async with site.daemon(environ={"VLLM_WATCH_LOG__LEVEL": "debug"}) as process:
         await process.until(is_up)
         site.fall()
