@@ -160,14 +160,15 @@ def test_ranks_that_go_down_together_are_related():
     assert (first.id in second.related, second.id in first.related) == (True, True)
 
 
-def test_no_rank_of_a_gang_is_restarted_alone():
+def test_a_restart_of_a_rank_is_one_of_all_of_them():
     """Also where nobody is known to hold it up."""
     site = Site(["dp-0", "dp-1"], {}, gang="moe")
     for second in range(0, 300, 5):
         site.look("dp-1", seen(second, engine(1600, running=0.0, kv=0.0)))
         site.look("dp-0", seen(second) if second < 60 else seen(second, engine(1600)))
-    assert site.told()["dp-0"] == [("engine_stalled", "hang", "page", False)]
+    assert site.told()["dp-0"] == [("engine_stalled", "hang", "page", True)]
     (incident,) = site.watches["dp-0"].incidents
+    assert incident.restart_targets == ("dp-0", "dp-1")
     assert "it steps together with dp-1: restart all of them, or none" in [
         each.text for each in incident.evidence_against
     ]
