@@ -132,7 +132,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"facts": {"asker": "chat-0", "state": "serving"}}, "engine_state",
         "the gang does not stand still"),
     "starting": ({"facts": {"state": "starting"}}, "engine_state", "still loading"),
-    "asleep": ({"facts": {"state": "sleeping"}}, "engine_state", "to sleep on purpose"),
+    "asleep": ({"facts": {"state": "sleeping"}}, "engine_state", "serves nobody on purpose"),
     "state unknown": ({"facts": {"state": None}}, "engine_state", "not known"),
     "disk full": ({"facts": {"journal_refusal": "no space left"}}, "journal", "no space left"),
     "journal unread": ({"facts": {"attempts": None}}, "journal", "cannot be read"),

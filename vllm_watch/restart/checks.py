@@ -20,7 +20,7 @@ HOUR_SECONDS, DAY_SECONDS = 3600.0, 86400.0
 
 NOT_RESTARTABLE = {
     "starting": "it is still loading; a restart would begin that again",
-    "sleeping": "it was put to sleep on purpose",
+    "sleeping": "it serves nobody on purpose, or until something under way is done",
     "unknown": "its state is not known",
 }
 """States in which a restart helps nobody; a person may override none of them but the last."""
