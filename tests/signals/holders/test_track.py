@@ -22,12 +22,17 @@ def followed(now, *, before=None, passed=5.0, alone=False, busy=0.0):
 WORK = {  # (what the second look shows, how it is looked at) → (idle, GPU idle, worked, is work known)
     "nothing": ({}, {}, (5, 5, False, True)),
     "an event loop": ({"cpu_seconds": 100.05}, {}, (5, 5, False, True)),
+    "what prepares data": ({"cpu_seconds": 100.15}, {}, (0, 5, True, True)),
+    "CPU time alone is read": (
+        {"sm_utilization_ratio": None}, {"before": {"sm_utilization_ratio": None}}, (5, 5, False, True),
+    ),
     "a loop that launches kernels": ({"cpu_seconds": 100.25}, {}, (0, 5, True, True)),
     "the same CPU time over five minutes": ({"cpu_seconds": 100.25}, {"passed": 300.0}, (300, 300, False, True)),
     "a clock that stood still": ({"cpu_seconds": 101.0}, {"passed": 0.0}, (0, 0, False, True)),
     "a clock that stood still, and no GPU": (
         {"cpu_seconds": 101.0, "sm_utilization_ratio": None}, {"passed": 0.0}, (0, 0, False, False),
     ),
+    "half a second of CPU in one": ({"cpu_seconds": 100.5}, {"passed": 1.0}, (0, 1, True, True)),
     "GPU work": ({"sm_utilization_ratio": 0.1}, {}, (0, 0, True, True)),
     "none of the GPU's work": ({}, {"alone": True, "busy": 0.9}, (5, 5, False, True)),
     "a GPU that works for it alone": (UNREAD, {"before": UNREAD, "alone": True, "busy": 0.9}, (0, 0, True, True)),
@@ -97,12 +102,33 @@ def test_who_it_is_follows_its_title_and_outlives_it():
     assert (track.place == here, track.outside) == (False, True)
 
 
+KERNEL = {"name": "python3", "cmdline": ("python3", "-m", "ipykernel_launcher")}
+CORE = {"name": "VLLM::EngineCor", "cmdline": ("VLLM::EngineCore",)}
+NAMED = {  # what was told of it, what is told now → what it is
+    "both, now": ({}, CORE, "vllm_core"),
+    "a command line alone": ({}, {"name": None, "cmdline": CORE["cmdline"]}, "vllm_core"),
+    "a name alone": ({}, {"name": CORE["name"], "cmdline": None}, "vllm_core"),
+    "the command line is not told any more": (KERNEL, {"name": "python3.11", "cmdline": None}, "notebook"),
+    "the name is not told any more": (CORE, {"name": None, "cmdline": ("python3",)}, "vllm_core"),
+    "neither is": (CORE, {"name": None, "cmdline": None}, "vllm_core"),
+    "it is another by now": (CORE, {"name": "python3", "cmdline": ("python3", "x.py")}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "now", "role"), NAMED.values(), ids=NAMED)
+def test_who_it_is_by_what_is_told(before, now, role):
+    """What is not told any more is as it was."""
+    assert followed(now, before=before).role == role
+
+
 SAME = {  # before, now → the same process?
     "nothing changed": ({}, {}, True),
     "a clock that was set by a second": ({}, {"create_time": process(7).create_time + 1.5}, True),
+    "a start three seconds later": ({}, {"create_time": process(7).create_time + 3.0}, False),
     "another start": ({}, {"create_time": process(7).create_time + 60.0}, False),
     "an earlier start": ({}, {"create_time": process(7).create_time - 60.0}, False),
     "the same start, another unit": ({}, {"cgroup": POD, "cpu_seconds": 1.0}, True),
+    "a start that was not read before": ({"create_time": None}, {"create_time": process(7).create_time}, True),
     "no start, another unit": ({"create_time": None}, {"cgroup": POD}, False),
     "no start, another user": ({"create_time": None}, {"uid": 0}, False),
     "a start that is not read any more, another user": ({}, {"create_time": None, "uid": 0}, False),
