@@ -124,7 +124,8 @@ def test_a_histogram_with_other_buckets_begins_anew():
 
 
 def test_the_window_is_bounded():
-    """However quick the looks, memory is."""
+    """However quick the looks, memory is: an hour at one look a second, and little more."""
+    assert 3600 < ENTRIES_MAX < 5000
     made = window(*((i * 0.001, i) for i in range(ENTRIES_MAX + 50)), seconds=3600.0)
     assert made.counter("generation_tokens") == (
         ENTRIES_MAX - 1,
@@ -136,6 +137,7 @@ def test_cleared_it_knows_nothing():
     """After an unknown gap the window begins anew."""
     made = window((0, 100), (5, 150))
     made.clear()
+    assert (made.newest, made.first, made.last) == (None, None, None)
     made.add(10, tokens(160), began_anew=False)
     assert made.counter("generation_tokens") is None
 
@@ -171,7 +173,7 @@ def counted_up(values):
 
 def random_looks(random):
     """Looks at an engine that restarts and does not always show all: (at_s, sample, was it seen to begin anew)."""
-    at_s, made, stops, looks = 0.0, 0, {"stop": 0, "abort": 0}, []
+    at_s, made, preempted, stops, looks = 0.0, 0, 0, {"stop": 0, "abort": 0}, []
     buckets = [0, 0, 0]
     for _ in range(random.randrange(2, 30)):
         at_s += random.choice((1.0, 5.0, 30.0))
@@ -179,6 +181,7 @@ def random_looks(random):
         if restarted:
             made, stops, buckets = 0, dict.fromkeys(random.sample(sorted(stops), 1), 0), [0, 0, 0]
         made += random.randrange(50)
+        preempted = 0 if random.random() < 0.1 else preempted + 3  # a counter may fall alone
         for label in stops:
             stops[label] += random.randrange(5)
         if random.random() < 0.3:
@@ -190,6 +193,7 @@ def random_looks(random):
         sample = EngineSample(
             engine="0",
             generation_tokens=float(made) if shown[0] else None,
+            preemptions=float(preempted) if shown[1] else None,
             request_success={k: float(v) for k, v in stops.items()} if shown[1] else None,
             ttft=Histogram(buckets[-1], 2.0 * buckets[-1], (0.1, 1.0, inf), tuple(buckets)) if shown[2] else None,
         )  # fmt: skip
@@ -215,14 +219,14 @@ def test_growth_is_increase_over_the_looks_of_the_window(seed):
             return []
         return [each for each in found if each[1] is not None]
 
-    tokens_, stops, ttfts = (
-        shown(name) for name in ("generation_tokens", "request_success", "ttft")
-    )
-    if len(tokens_) < 2:
-        assert made.counter("generation_tokens") is None
-    else:
-        expected = counted_up([(value, anew) for _, value, anew in tokens_])
-        assert made.counter("generation_tokens") == (expected, end_s - tokens_[0][0])
+    for name in ("generation_tokens", "preemptions"):
+        counts = shown(name)
+        if len(counts) < 2:
+            assert made.counter(name) is None
+        else:
+            expected = counted_up([(value, anew) for _, value, anew in counts])
+            assert made.counter(name) == (expected, end_s - counts[0][0])
+    stops, ttfts = shown("request_success"), shown("ttft")
     if len(stops) < 2:
         assert made.labelled("request_success") is None
     else:
