@@ -76,6 +76,7 @@ def test_it_is_over_when_the_queue_is_short():
     """At 30 per cent of the delay that began it."""
     told = calm().part(120, **FULL, waiting=3000.0)
     assert told.part(30, **FULL, waiting=1200.0).verdict.state == "firing"
+    assert told.part(30, **FULL, waiting=280.0).verdict.state == "firing"
     assert told.part(30, **FULL, waiting=100.0).verdict.state == "clear"
 
 
@@ -206,3 +207,21 @@ def test_a_queue_that_was_short_meanwhile_begins_anew():
     told = calm().part(15, **FULL, waiting=3000.0).part(10, **FULL, waiting=20.0)
     assert told.part(15, **FULL, waiting=3000.0).first is None
     assert told.part(15, **FULL, waiting=3000.0).first is not None
+
+
+def test_a_minute_of_work_that_waits_is_overload():
+    """Little more than what begins it."""
+    assert calm().part(60, **FULL, waiting=750.0).first is not None
+
+
+def test_what_the_last_run_found_ends_with_it():
+    """Then the next queue must be as long as the first was."""
+    after = restarted(calm().part(120, **FULL, waiting=3000.0), 5.0)
+    assert after.part(15, **FULL, waiting=20.0).verdict.state == "clear"
+    assert after.part(60, **FULL, waiting=300.0).first is None
+
+
+def test_a_queue_that_shrinks_since_the_last_run_is_worked_off():
+    """How long it was then is known."""
+    after = restarted(calm().part(15, **FULL, waiting=3000.0), 5.0)
+    assert after.part(30, **FULL, waiting=2000.0).first is None
