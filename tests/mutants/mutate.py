@@ -113,7 +113,8 @@ class _Finder:
                 yield self._changed(node, repr(not node.value))
             case ast.Constant(value=int() | float() as number):
                 more = number + 1 if isinstance(number, int) and number < _COUNT_MAX else number * 2
-                yield self._changed(node, repr(more or 1.0))
+                if more:  # nothing of what is measured has no other that anybody means
+                    yield self._changed(node, repr(more))
             case ast.Call(func=ast.Name(id=name)) if name in _NAMES:
                 yield self._changed(node.func, _NAMES[name])
 
@@ -151,6 +152,8 @@ def _left_alone(node: ast.AST) -> bool:
         case ast.Expr():
             return ast.unparse(node).removeprefix("await ").startswith(_LOGS)
         case ast.AnnAssign(value=None):
+            return True
+        case ast.keyword(arg="strict" | "frozen"):  # what raises where there is a defect already
             return True
         case ast.If():
             return ast.unparse(node.test) == "TYPE_CHECKING"
