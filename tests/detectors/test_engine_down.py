@@ -124,9 +124,26 @@ STORIES = {
 
 @pytest.mark.parametrize(("observations", "expected"), STORIES.values(), ids=STORIES)
 def test_a_story(observations, expected):
-    """When it is first said, of what cause, and whether somebody is woken."""
-    found = first_firing(downs(observations))
+    """When it is first said, of what cause, and whether somebody is woken; and at each look for how long it is so."""
+    said = downs(observations)
+    found = first_firing(said)
     assert (found and (found[0], found[1].cause, found[1].severity)) == expected
+    assert_ages(observations, said)
+
+
+def assert_ages(observations, said):
+    """A finding is as old as the silence that it is about, of which nothing else was heard; its evidence says so."""
+    begin, outcomes = None, set()
+    for look, (second, (verdict,)) in zip(observations, said, strict=True):
+        if look.reading is not None:
+            begin, outcomes = None, set()
+            continue
+        begin = second if begin is None else begin
+        outcomes.add(look.scrape.outcome)
+        if verdict.cause in ("crash", "api_hang", "unreachable") and len(outcomes) == 1:
+            assert second - begin <= verdict.since_seconds <= second - begin + 5
+            assert verdict.measure == verdict.since_seconds == verdict.evidence_for[0].value
+            assert verdict.evidence_for[0].unit == "s"
 
 
 def served(second, *, done, running=4.0, waiting=0.0, aborted=0, prompts=None, **fields):
