@@ -476,6 +476,26 @@ def test_an_api_server_that_is_busy_for_seconds_pages_nobody():
     assert (paged[0], next(s for s in paged if s > 100)) == (85, 205)
 
 
+def test_the_silence_of_a_start_is_none_that_it_survived():
+    """It was met starting, and had never answered: its first hang is told as any first one."""
+    starting = gone("read_timeout", 0, 60)
+    said = downs([*starting, *[seen(s) for s in range(60, 200, 5)], *gone("read_timeout", 200, 300)])
+    paged = [s for s, (v,) in said if (v.state, v.severity) == ("firing", "page")]
+    advised = [s for s, (v,) in said if v.restart_advised]
+    assert (paged[0], advised[0]) == (225, 225)
+
+
+def test_a_process_that_was_told_to_end_and_does_was_stopped():
+    """Its port closed at once, and it lived on for a while: whoever dies does not do that."""
+    alive, dead = process(OLD), process(OLD, alive=False)
+    slow = [*gone("refused", 600, 605, process=alive), *gone("refused", 605, 800, process=dead)]
+    assert first_firing(downs([*used(), *slow]))[0] == 605
+    slow = [*gone("refused", 600, 610, process=alive), *gone("refused", 610, 800, process=dead)]
+    second, verdict = first_firing(downs([*used(), *slow]))
+    assert (second, verdict.severity) == (780, "page")
+    assert "on purpose" in verdict.summary
+
+
 def test_a_restart_of_a_silent_server_is_advised_late():
     """Half a minute, or twice the longest silence that ended by itself."""
     said = downs([*UP, *gone("read_timeout", 60, 120)])
