@@ -479,7 +479,9 @@ def test_an_api_server_that_is_busy_for_seconds_pages_nobody():
 def test_the_silence_of_a_start_is_none_that_it_survived():
     """It was met starting, and had never answered: its first hang is told as any first one."""
     starting = gone("read_timeout", 0, 60)
-    said = downs([*starting, *[seen(s) for s in range(60, 200, 5)], *gone("read_timeout", 200, 300)])
+    said = downs(
+        [*starting, *[seen(s) for s in range(60, 200, 5)], *gone("read_timeout", 200, 300)]
+    )
     paged = [s for s, (v,) in said if (v.state, v.severity) == ("firing", "page")]
     advised = [s for s, (v,) in said if v.restart_advised]
     assert (paged[0], advised[0]) == (225, 225)
