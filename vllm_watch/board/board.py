@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
 
+from vllm_watch.board import day
+from vllm_watch.board.day import Day
 from vllm_watch.board.health import NotifierHealth, SourceHealth, StoreHealth, WebHealth
 from vllm_watch.board.history import SPANS, Charts, History, ring_seconds
 from vllm_watch.board.incidents import Incidents, TargetIncidents
@@ -42,6 +44,7 @@ class TargetEntry:
     late_seconds: float | None = None  # how much later than planned the last look began
     sources: dict[str, SourceHealth] = field(default_factory=dict)
     history: dict[str, History] = field(default_factory=dict)  # by engine label
+    day: Day = field(default_factory=Day)
     incidents: TargetIncidents = field(default_factory=TargetIncidents)
     restart: RestartPlan | None = None  # None: restarts are off
     restart_counts: RestartCounts = field(default_factory=RestartCounts)
@@ -132,6 +135,8 @@ class Board:
         self.tell(events)
         if entry is not None:
             self._renew(entry, incidents)
+            found = day.rank(signals, entry.incidents.open.values())
+            entry.day.push(signals.t, found, entry.interval_seconds)
 
     def _renew(self, entry: TargetEntry, incidents: Iterable[Incident]) -> None:
         """Let what is open say what the last scrape found."""
