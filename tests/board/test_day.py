@@ -87,3 +87,15 @@ def test_the_board_takes_each_look_in_with_what_is_open():
         replace(SERVING, t=BEGIN + 5), events=made(told(id="one", target="chat", severity="page"))
     )
     assert board.targets["chat"].day.cells(BEGIN + 6).states[-1] == "critical"
+
+
+def test_what_was_exported_goes_on():
+    """And what is no day is not taken up."""
+    day = Day()
+    day.push(BEGIN, HEALTHY, 900.0)
+    day.push(BEGIN + CELL_SECONDS, CRITICAL, 5.0)
+    data = day.export()
+    assert Day.restored(data).cells(BEGIN + 1000) == day.cells(BEGIN + 1000)
+    for wrong in (b"", data[:-1], data + b"x", b"\xff" * len(data)):
+        with pytest.raises(ValueError, match="no day"):
+            Day.restored(wrong)

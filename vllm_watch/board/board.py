@@ -52,6 +52,14 @@ class TargetEntry:
     revision: int = 0  # grows with every change, so that views can keep what they rendered
 
 
+@dataclass(slots=True)
+class Past:
+    """Of a target, as an earlier run of the watcher has kept it."""
+
+    history: dict[str, History]  # by engine label
+    day: Day
+
+
 class Board:
     """The last result of every target and of the host's GPUs.
 
@@ -74,6 +82,7 @@ class Board:
         self.notifiers: dict[str, NotifierHealth] = {}  # by name; empty: none is configured
         self.xid_errors: dict[str, dict[int, int]] = {}  # GPU's UUID → Xid code → times seen
         self.incidents = Incidents()
+        self.past: dict[str, Past] = {}  # by name of a target that was not added yet
         self.own = TargetEntry(Target(name=WATCHER, url=""), 0.0)
         """Incidents of the watcher itself, or of what all targets share."""
         self.host = TargetEntry(Target(name=host_target(host), url="", node=host), 0.0)
@@ -86,7 +95,9 @@ class Board:
         """Show a target from now on. Of one already shown, identity and interval are replaced."""
         entry = self._targets.get(target.name)
         if entry is None:
-            self._targets[target.name] = TargetEntry(target, interval_seconds)
+            past = self.past.pop(target.name, None) or Past({}, Day())
+            entry = TargetEntry(target, interval_seconds, history=past.history, day=past.day)
+            self._targets[target.name] = entry
         else:
             entry.target, entry.interval_seconds = target, interval_seconds
             entry.revision += 1

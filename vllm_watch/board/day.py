@@ -50,6 +50,22 @@ class Day:
         self._worst = bytearray(CELLS)
         self._healthy_s = array("f", [0.0]) * CELLS
 
+    def export(self) -> bytes:
+        """As bytes, to be kept."""
+        return self._numbers.tobytes() + self._worst + self._healthy_s.tobytes()
+
+    @classmethod
+    def restored(cls, data: bytes) -> "Day":
+        """What was exported. Raises ValueError where it is none."""
+        day = cls()
+        sizes = (8 * CELLS, 9 * CELLS, 13 * CELLS)
+        if len(data) != sizes[-1] or max(data[sizes[0] : sizes[1]]) >= len(STATES):
+            raise ValueError("it is no day")
+        day._numbers = array("q", data[: sizes[0]])
+        day._worst = bytearray(data[sizes[0] : sizes[1]])
+        day._healthy_s = array("f", data[sizes[1] :])
+        return day
+
     def push(self, t: float, found: int, seconds: float) -> None:
         """Take in what a look at Unix time `t` has found, which holds for `seconds`."""
         number = int(t // CELL_SECONDS)
