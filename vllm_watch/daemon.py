@@ -106,8 +106,10 @@ class Daemon:
         elif self._config.wants_restarts:
             from vllm_watch.export.evidence import Evidence  # noqa: PLC0415
             from vllm_watch.restart.restarts import Restarts  # noqa: PLC0415 - brings a scheduler
+            from vllm_watch.sources.stacks import Stacks  # noqa: PLC0415
 
-            evidence = Evidence(self.board, self.recorder, self._loops.logs)
+            stacks = Stacks(self._loops.processes, lambda: self._config.py_spy)
+            evidence = Evidence(self.board, self.recorder, self._loops.logs, stacks)
             self._restarts = Restarts(self._config, self.board, evidence, self._journal)
 
     def _silenced(self, incident_id: str) -> bool:
