@@ -21,6 +21,9 @@ SUPPLY := .venv-supply
 DOCS := .venv-docs
 CODE := vllm_watch tests benchmarks dashboards alerts docs deploy
 
+# Tests start the daemon hundreds of times, and without byte code each start compiles all of it anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 # command:Debian package, of what tests drive that pip cannot bring; make deps installs those that are missing.
 # A kubectl of Google's packages conflicts with Debian's, and will do.
 TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prometheus-alertmanager \

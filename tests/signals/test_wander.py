@@ -70,7 +70,21 @@ def test_an_excursion_is_learnt_once_it_has_healed():
     assert wander.a_minute == before
     for _ in range(24):
         wander.add(0.0, LOOK_S, well=True)
-    assert wander.a_minute > 2.0 * before
+    assert wander.a_minute > 1.5 * before
+
+
+def test_one_slowdown_that_was_cured_hides_no_other():
+    """Six times as long for minutes, cured, and soon after again: it is told as soon as the first one."""
+    wander = quiet()
+    for _ in range(36):
+        wander.add(log(6.0), LOOK_S, well=False)
+    for _ in range(36):
+        wander.add(0.0, LOOK_S, well=True)
+    seconds = 0.0
+    while not wander.exceeded(log(1.45)):
+        wander.add(log(3.0), LOOK_S, well=False)
+        seconds += LOOK_S
+    assert seconds <= 60.0
 
 
 def test_it_goes_on_where_it_was():

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from tests.detectors.looks import T, engine, seen, silent
 from tests.told import said
+from vllm_watch.detectors.base import Around
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.watch.host_watch import HostWatch, ServerLook
@@ -51,6 +52,7 @@ class Hosted:
         self.host = HostWatch("h")
         self.watches = {name: Watch(name) for name in pids}
         self.down = {}  # name → how its looks end
+        self.hung = {}  # name → the second at which its engine stood still
         self.second = 0
         self.told = []
 
@@ -66,7 +68,8 @@ class Hosted:
         while self.second <= second:
             for name, watch in self.watches.items():
                 beside = self.host.concerning(name)
-                told += said(watch.observe(self._look(name), beside=beside))
+                around = Around(others_gpus=self.host.others_gpus(name))
+                told += said(watch.observe(self._look(name), beside=beside, around=around))
             told += said(self.host.look(T + self.second, None, self.gpus, self.servers()))
             self.second += STEP
         assert self.host.failures == {}
@@ -77,8 +80,9 @@ class Hosted:
         if name in self.down:
             look = silent(self.second, self.down[name])
         else:
-            look = seen(self.second, engine(1000 + 10 * self.second), process_start_time=T - 86_400)
-        return replace(look, target=name)
+            working_s = min(self.second, self.hung.get(name, self.second))
+            look = seen(self.second, engine(1000 + 10 * working_s), process_start_time=T - 86_400)
+        return replace(look, target=name, gpus=self.gpus)
 
     def open(self, target):
         """What is open of a server, or of the host: kind → incident."""

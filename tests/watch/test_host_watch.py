@@ -8,6 +8,8 @@ import pytest
 from tests.detectors.looks import T, seen
 from tests.told import said
 from tests.watch.hosted import Hosted, core, gpu, notebook, opened, pages
+from vllm_watch.detectors.base import Around, View
+from vllm_watch.detectors.collapse_gpus import Fresh, of_slow_steps
 from vllm_watch.samples.target import host_target
 from vllm_watch.signals.holders.gpu_users import Place
 from vllm_watch.watch.host_watch import HostWatch, ServerLook
@@ -37,7 +39,55 @@ def test_an_xid_concerns_the_server_on_that_gpu_alone():
     a, b = one.open("a")["engine_down"], one.open("b")["engine_down"]
     assert (fault.related, a.related, b.related) == ((a.id,), (fault.id,), ())
     assert fault.severity == "ticket"
-    assert [name for name, _ in pages(told)] == ["a", "b"], "a ticket beside it silences no page"
+    assert {name for name, _ in pages(told)} == {"a", "b"}, "a ticket beside it silences no page"
+    assert [sum(sign.name == "gpu_trouble" for sign in each.evidence_for) for each in (a, b)] == [
+        1,
+        0,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("where", "pids", "advised"), [("b", KNOWN, True), ("a", KNOWN, False), ("b", UNKNOWN, False)]
+)
+def test_a_gpu_that_must_be_reset_keeps_from_a_restart_only_who_may_run_on_it(where, pids, advised):
+    """Server a hangs while a GPU of the host has an uncorrectable error."""
+    one = two(**pids)
+    one.until(300)
+    faulty = {where: {"xid_errors": (95,)}}
+    one.gpus = (gpu(0, A, **faulty.get("a", {})), gpu(1, B, **faulty.get("b", {})))
+    one.hung = {"a": 300}
+    one.until(420)
+    hang = one.open("a")["engine_stalled"]
+    assert hang.restart_advised is advised
+    assert [each.name for each in hang.evidence_for if each.name == "gpu_trouble"] == (
+        [] if advised else ["gpu_trouble"]
+    )
+
+
+def test_a_gpu_that_turns_out_to_be_anothers_is_not_lost():
+    """While nobody knows whose it is, every server may run there."""
+    one = two(**UNKNOWN)
+    one.until(100)
+    one.pids = KNOWN
+    one.until(300)
+    one.hung = {"a": 300}
+    one.until(420)
+    hang = one.open("a")["engine_stalled"]
+    assert (hang.restart_advised, one.host.others_gpus("a")) == (True, {"GPU-1"})
+
+
+def test_another_servers_hot_gpu_is_not_why_a_server_is_slow():
+    """Only the GPUs on which it may run are looked at."""
+    hot = {"throttle_reasons": ("hw_thermal_slowdown",)}
+    one = two(second=hot, **KNOWN)
+    one.until(10)
+    around = Around(others_gpus=one.host.others_gpus("a"))
+    view = View(
+        at_s=10.0, known=True, observation=seen(10, gpus=one.gpus), signals=one.watches["a"].signals, around=around
+    )  # fmt: skip
+    assert [each.uuid for each in view.gpus] == ["GPU-0"]
+    assert of_slow_steps(view.gpus, Fresh(), None).name == "slow_engine"
+    assert of_slow_steps(one.gpus, Fresh(), None).name == "thermal_throttle"
 
 
 def test_of_two_servers_whose_gpus_are_unknown_nobody_is_restarted_or_silenced():

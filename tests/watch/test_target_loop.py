@@ -39,6 +39,9 @@ class Host:
     def concerning(self, target):
         return (f"what hits {target}",)
 
+    def others_gpus(self, target):
+        return frozenset({f"not of {target}"})
+
 
 class Publisher:
     """Keeps the observation and the signals of each look."""
@@ -57,10 +60,11 @@ class Judge(Watch):
 
     def __init__(self, *breaks_at):
         super().__init__("t", detectors={})
-        self.told, self.breaks_at = [], breaks_at
+        self.told, self.around, self.breaks_at = [], [], breaks_at
 
     def observe(self, observation, *, beside=(), restart=NO_RESTART, around=NOTHING_AROUND):
         self.told.append((tuple(beside), restart))
+        self.around.append(around)
         if len(self.told) in self.breaks_at:
             raise ValueError("a bug of ours")
         return super().observe(observation, around=around)
@@ -146,6 +150,7 @@ async def test_judgement_is_told_what_is_known_beside_the_look():
         await shown.seen.get()
         await shown.seen.get()
     assert {beside for beside, _ in judge.told} == {("what hits t",)}
+    assert {around.others_gpus for around in judge.around} == {frozenset({"not of t"})}
     news = [key for key, _ in itertools.groupby(restart for _, restart in judge.told)]
     assert news == [NO_RESTART, under_way, NO_RESTART]
 

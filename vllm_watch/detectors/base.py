@@ -30,6 +30,7 @@ class Around:
     ranks: tuple[str, ...] = ()  # that step together with it
     stalled_ranks: tuple[str, ...] = ()  # of those, who has work and does none
     held_up_by: tuple[str, ...] = ()  # of those, who is known to stand still
+    others_gpus: frozenset[str] = frozenset()  # UUIDs of its host's, where only other servers run
 
 
 @record
@@ -44,6 +45,12 @@ class View:
         default_factory=dict
     )  # by engine; the newest entry is this look
     around: Around = Around()
+
+    @property
+    def gpus(self) -> tuple[GpuSample, ...] | None:
+        """Of its host, those on which it runs or may run; None: not known."""
+        gpus, others = self.observation.gpus, self.around.others_gpus
+        return gpus and tuple(gpu for gpu in gpus if gpu.uuid not in others)
 
 
 @record

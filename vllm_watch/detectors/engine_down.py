@@ -77,7 +77,7 @@ class Detector:
     def update(self, view: View) -> Sequence[Verdict]:
         if self._began_s is None:
             self._began_s = view.at_s
-        self._gpus.look(view.observation.gpus)
+        self._gpus.look(view)
         self._health.look(view)
         self._loading.look(view.at_s, view.observation)
         observation = view.observation

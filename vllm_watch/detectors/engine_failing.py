@@ -69,7 +69,7 @@ class Detector:
         self._gpus = GpuTrouble()
 
     def update(self, view: View) -> Sequence[Verdict]:
-        self._gpus.look(view.observation.gpus)
+        self._gpus.look(view)
         reading = view.observation.reading
         if reading is None or not view.known:
             self._followed = {} if not view.known else self._followed

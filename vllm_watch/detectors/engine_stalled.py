@@ -98,7 +98,7 @@ class Detector:
         """Of which engines a one-token request would tell something → is it suspected?"""
 
     def update(self, view: View) -> Sequence[Verdict]:
-        self._gpus.look(view.observation.gpus)
+        self._gpus.look(view)
         self.canary_wanted = {}
         reading = view.observation.reading
         if reading is None:
@@ -261,9 +261,7 @@ class Detector:
         if len(usual) >= PAUSES_USUAL:
             usual_s = sorted(usual)[-PAUSES_USUAL]
             notice_s = max(notice_s, min(NOTICE_FACTOR * usual_s, settings.notice_seconds_max))
-        second = alone and (
-            engine.fds_grown >= FDS_GROWN_MIN or stall_witnesses.gpus_idle(view.observation)
-        )
+        second = alone and (engine.fds_grown >= FDS_GROWN_MIN or stall_witnesses.gpus_idle(view))
         if engine.work <= 1 and not second:
             return max(notice_s, settings.notice_one_request_seconds)
         return notice_s

@@ -3,27 +3,31 @@
 A witness for the detectors of this folder; GPU faults are judged by a detector of their own.
 """
 
-from vllm_watch.detectors.base import Evidence
-from vllm_watch.samples.gpu import GpuSample
+from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.signals import xid
 from vllm_watch.signals.gpu_roster import GpuRoster
 
 
 class GpuTrouble:
-    """Follows the GPUs of one host."""
+    """Follows those GPUs of a host on which a server runs or may run."""
 
     def __init__(self) -> None:
         self._roster = GpuRoster()
         self.lost: tuple[str, ...] = ()  # UUIDs that were there and are not, or that say so
         self.xids: tuple[int, ...] = ()  # codes that the driver reports now
 
-    def look(self, gpus: tuple[GpuSample, ...] | None) -> None:
-        """Take one look; None (nobody asked, or no answer) changes nothing."""
+    def look(self, view: View) -> None:
+        """Take one look; where nobody asked or no answer came, nothing changes."""
+        gpus = view.observation.gpus
         if gpus is None:
             return
+        # All of the host: one that turns out to be another server's is not lost by that.
         self._roster.look(gpus)
-        self.lost = tuple(gpu.uuid for gpu in self._roster.lost)
-        self.xids = tuple(sorted({code for gpu in gpus for code in gpu.xid_errors or ()}))
+        others = view.around.others_gpus
+        self.lost = tuple(gpu.uuid for gpu in self._roster.lost if gpu.uuid not in others)
+        self.xids = tuple(
+            sorted({code for gpu in view.gpus or () for code in gpu.xid_errors or ()})
+        )
 
     @property
     def needs_hands(self) -> bool:

@@ -121,7 +121,7 @@ class PerEngine(Generic[J]):
                 at_s=view.at_s,
                 known=known,
                 sample=sample,
-                gpus=view.observation.gpus,
+                gpus=view.gpus,
                 engines=len(reading.engines),
                 cpu=cpu.get(sample.engine),
             )

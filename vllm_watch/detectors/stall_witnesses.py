@@ -6,7 +6,7 @@ from typing import Any
 
 from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.samples.engine import EngineSample
-from vllm_watch.samples.observation import CanaryCall, Observation
+from vllm_watch.samples.observation import CanaryCall
 from vllm_watch.signals import state, stored
 from vllm_watch.signals.engine import work_done
 
@@ -224,9 +224,9 @@ def is_young(view: View, sample: EngineSample) -> bool:
     return state.is_warming_up(sample, None if started is None else view.observation.t - started)
 
 
-def gpus_idle(observation: Observation) -> bool:
-    """Does no GPU of this host compute? False where that is not known."""
-    shares = [gpu.utilization_ratio for gpu in observation.gpus or ()]
+def gpus_idle(view: View) -> bool:
+    """Does no GPU compute on which it may run? False where that is not known."""
+    shares = [gpu.utilization_ratio for gpu in view.gpus or ()]
     known = [share for share in shares if share is not None]
     return bool(known) and max(known) < GPU_IDLE_RATIO
 
@@ -266,7 +266,7 @@ def evidence_for(
         found.append(
             Evidence(name="canary_failures", value=engine.canary_failures, expected=0.0, text=text)
         )
-    if gpus_idle(view.observation):
+    if gpus_idle(view):
         text = "no GPU of this host computes"
         found.append(Evidence(name="gpu_utilization", value=0.0, unit="ratio", text=text))
     return tuple(found)

@@ -40,6 +40,10 @@ PENDING_MAX = 60
 LAGS_MINUTES = (1, 2, 4, 8, 16, 32)
 """Over which a change is looked for."""
 
+OUTLIER = 3.0
+"""A minute beyond so many deviations teaches as much as one at them: a wander comes again and again and is learnt in a
+few minutes all the same; one slowdown that was cured is not the engine's habit."""
+
 DEVIATIONS = 5.0
 """A change is none of wander beyond so many standard deviations: six lags are looked at each minute, all day."""
 
@@ -72,8 +76,8 @@ class Wander:
 
     def _learn(self, change: float, level: float) -> None:
         self._count = min(self._count + 1.0, MEMORY_MINUTES)
-        self._square += (change * change - self._square) / self._count
-        self._level_square += (level * level - self._level_square) / self._count
+        self._square = _learnt(self._square, change, FIRST, self._count)
+        self._level_square = _learnt(self._level_square, level, STRAY_FIRST, self._count)
 
     @property
     def a_minute(self) -> float:
@@ -125,3 +129,9 @@ class Wander:
         self.now, self._square = now, square
         self._minutes.extend(minutes)
         self._pending.extend((change, mean) for change, mean in pending)
+
+
+def _learnt(square: float, value: float, first: float, count: float) -> float:
+    """A mean square with one more value of `count`, an outlier cut; it counts as scatter of `first` at least."""
+    most = OUTLIER * max(first, sqrt(square))
+    return square + (min(value * value, most * most) - square) / count

@@ -61,6 +61,10 @@ class HostLoop:
         """The open incidents of the host that hit a server."""
         return self.watch.concerning(target)
 
+    def others_gpus(self, target: str) -> frozenset[str]:
+        """UUIDs of the GPUs that are known to be other servers'."""
+        return self.watch.others_gpus(target)
+
     async def run(self) -> None:
         """Poll until cancelled."""
         while True:

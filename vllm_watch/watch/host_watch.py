@@ -70,6 +70,7 @@ class HostWatch:
         self.failures: dict[str, str] = {}  # a detector's slug → the error it last broke with
         self._judge = HolderJudge(StaleVramSettings().limits())
         self._users = GpuUsers()
+        self._places: Mapping[str, Place] = {}  # by target
         self._detectors = host_detectors(thresholds or DetectorsSettings())
         self._timeline = Timeline()
         self._lifecycle = Lifecycle(self.target)
@@ -87,6 +88,12 @@ class HostWatch:
     def concerning(self, target: str) -> tuple[Incident, ...]:
         """The open incidents that hit a server."""
         return tuple(each for each in self.incidents if target in each.concerns)
+
+    def others_gpus(self, target: str) -> frozenset[str]:
+        """UUIDs of the GPUs on which other servers are known to run, and this one is not."""
+        known = (place.gpus for name, place in self._places.items() if name != target)
+        mine = self._places.get(target, Place()).gpus
+        return frozenset[str]().union(*known) - mine
 
     def look(
         self,
@@ -108,7 +115,7 @@ class HostWatch:
             name: Server(start_time=each.start_time if each.serves else None, pids=each.pids)
             for name, each in servers.items()
         }
-        places = self._users.look(self.holders, known)
+        places = self._places = self._users.look(self.holders, known)
         view = HostView(
             at_s=at_s,
             gpus=gpus,

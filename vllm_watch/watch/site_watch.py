@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
+from vllm_watch.detectors.base import Around
 from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.samples.observation import Observation
 from vllm_watch.watch.host_watch import HostWatch, ServerLook
@@ -52,4 +53,7 @@ class SiteWatch:
             }
             t, monotonic_s = observation.t, observation.monotonic_s
             events = host.look(t, monotonic_s, observation.gpus, servers)
-        return events + watch.observe(observation, beside=host.concerning(watch.target))
+        around = Around(others_gpus=host.others_gpus(watch.target))
+        return events + watch.observe(
+            observation, beside=host.concerning(watch.target), around=around
+        )

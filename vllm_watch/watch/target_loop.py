@@ -137,7 +137,7 @@ class TargetLoop:
             events = self._watch.observe(
                 look.observation,
                 beside=(*self._host.concerning(name), *self._peers.beside(name)),
-                around=self._peers.around(name),
+                around=changed(self._peers.around(name), others_gpus=self._host.others_gpus(name)),
                 **({} if entry is None else {"restart": entry.restart_news}),
             )
             signals = self._watch.signals
