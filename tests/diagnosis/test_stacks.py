@@ -48,6 +48,17 @@ PLACES = {
     AsyncGPUModelRunnerOutput.get_output (vllm/v1/worker/gpu_model_runner.py:240)
     WorkerProc.worker_busy_loop (vllm/v1/executor/multiproc_executor.py:1041)
 """,
+    "compiles (torch.compile)": """\
+    AotAutograd.__call__ (torch/_dynamo/backends/common.py:123)
+    compile_fx (torch/_inductor/compile_fx.py:2782)
+    ConvertFrame.__call__ (torch/_dynamo/convert_frame.py:2319)
+    _TorchDynamoContext.__call__.<locals>.compile_wrapper (torch/_dynamo/eval_frame.py:1166)
+    VocabParallelEmbedding.forward (vllm/model_executor/layers/vocab_parallel_embedding.py:542)
+""",
+    "in VocabParallelEmbedding.forward (vllm/model_executor/layers/vocab_parallel_embedding.py:542)": """\
+    _TorchDynamoContext.__call__.<locals>.compile_wrapper (torch/_dynamo/eval_frame.py:1166)
+    VocabParallelEmbedding.forward (vllm/model_executor/layers/vocab_parallel_embedding.py:542)
+""",
     "in the scheduler": """\
     Scheduler.schedule (vllm/v1/core/sched/scheduler.py:410)
     EngineCore.step (vllm/v1/engine/core.py:512)

@@ -18,6 +18,7 @@ _SHARED_MEMORY = "device_communicators/shm_"
 _PLACES = (
     (re.compile(r"\S+ (?:torch/distributed/(?:distributed_c10d|c10d_logger)|vllm/distributed/device_communicators/)"), COLLECTIVE),
     (re.compile(r"(?:\S*\.)?synchronize |(?:\S*\.)?get_output vllm/v1/worker/"), "waits for the GPU"),
+    (re.compile(r"\S+ torch/(?:_dynamo/(?:convert_frame|symbolic_convert)|_inductor/compile_fx)\b"), "compiles (torch.compile)"),
     (re.compile(r"\S+ vllm/v1/core/sched/"), "in the scheduler"),
     (re.compile(r"\S+ \S*tokeniz"), "in the tokenizer"),
     (re.compile(r"(?:\S*\.)?_process_input_queue vllm/v1/engine/core"), "idle: waits for requests"),
