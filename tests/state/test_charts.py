@@ -7,11 +7,19 @@ import pytest
 
 from tests.state.test_worker import NOW, ids, incident
 from vllm_watch.state import charts, file
+from vllm_watch.state import worker as worker_module
 from vllm_watch.state.charts import FOLDER, ChartTable, Part
 from vllm_watch.state.folder import StateFolder
 from vllm_watch.state.worker import Worker
 
 PARTS = tuple(Part("a", f"engine {n}", "1", bytes((n,)) * 100) for n in range(3))
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """With a disk, and a machine, that others use."""
+    monkeypatch.setattr(charts, "OPEN_SECONDS", 60.0)
+    monkeypatch.setattr(worker_module, "CLOSE_SECONDS", 60.0)
 
 
 class Opened:
@@ -54,7 +62,7 @@ async def test_what_was_put_is_found_and_the_newest_takes_the_place(tmp_path):
         opened.folder.charts.put(newer)
     async with Opened(tmp_path) as opened:
         assert set(opened.parts) == {PARTS[0], newer, PARTS[2]}
-        assert opened.reasons in ([], [None])
+        assert set(opened.reasons) <= {None}
     with closing(sqlite3.connect(tmp_path / file.NAME)) as db:
         assert db.execute("SELECT count(*) FROM sqlite_master WHERE name = 'chart'").fetchone() == (
             0,
@@ -94,9 +102,9 @@ async def test_what_is_old_or_too_much_is_removed(tmp_path, monkeypatch):
         change(tmp_path, "UPDATE chart SET saved_t = ? WHERE name = ?", NOW - 10 + n, f"engine {n}")
     worker = Worker(tmp_path / FOLDER, lambda *_: None)
     table = ChartTable(worker)
-    await worker.do(lambda db: table.prune(db, NOW), seconds=10)
+    await worker.do(lambda db: table.prune(db, NOW), seconds=60)
     assert {each.name for each in await table.open()} == {"engine 1", "engine 2"}
-    await worker.do(lambda db: table.prune(db, NOW - 9 + charts.KEPT_SECONDS + 0.5), seconds=10)
+    await worker.do(lambda db: table.prune(db, NOW - 9 + charts.KEPT_SECONDS + 0.5), seconds=60)
     assert {each.name for each in await table.open()} == {"engine 2"}
     await worker.close()
 
