@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import resource
 import ssl
+import subprocess
 import sys
 
 import pytest
@@ -16,6 +18,7 @@ from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http
 from vllm_watch.sources.vllm import VllmSource
 
+CPU_SECONDS_MAX = 20  # most of it is the start of Python
 HTML = "<!DOCTYPE html><html><head><title>Sign in</title></head><body></body></html>"
 
 
@@ -182,3 +185,17 @@ async def test_check_config_asks_each_target(tmp_path):
         "a: vLLM answers",
         "b: these are the metrics of SGLang, not of vLLM",
     ]
+
+
+@pytest.mark.parametrize("filler", [" ", "<title", "<title>", "<title> "])
+def test_no_page_keeps_us_busy(filler):
+    """64 KB of blanks after <title> took a quarter of an hour; here the CPU time is bounded from outside."""
+    program = f"""
+from vllm_watch.sources.what_answered import page
+print(page("text/html", b"<html><title>" + {filler!r}.encode() * 65536))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS_MAX, CPU_SECONDS_MAX)),
+    )  # fmt: skip
+    assert done.stdout.startswith("an HTML page"), done

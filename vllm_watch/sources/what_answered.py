@@ -23,7 +23,7 @@ ACCEPT_TEXT = "text/plain;version=0.0.4"
 _API_KEY_BYTES_MAX = 8192
 _HANDSHAKE_SECONDS = 2.0
 _TITLE_CHARACTERS_MAX = 60
-_TITLE = re.compile(rb"<title[^>]*>\s*([^<]{1,300}?)\s*<", re.IGNORECASE)
+_TITLE = re.compile(rb"<title[^>]{0,200}>([^<]{1,300})<", re.IGNORECASE)
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE")
 
 
@@ -59,7 +59,8 @@ def page(content_type: str, body: bytes) -> str | None:
     if "html" not in content_type and not body[:200].lstrip().lower().startswith((b"<!doctype", b"<html")):  # fmt: skip
         return None
     found = _TITLE.search(body[:65536])
-    title = f" titled '{found[1].decode(errors='replace')[:_TITLE_CHARACTERS_MAX]}'" if found else ""  # fmt: skip
+    said = found[1].decode(errors="replace").strip() if found else ""
+    title = f" titled '{said[:_TITLE_CHARACTERS_MAX]}'" if said else ""
     return redacted(f"an HTML page{title} was sent, not metrics: a proxy, or another site than vLLM")  # fmt: skip
 
 
