@@ -6,19 +6,22 @@ FROM ${BASE} AS build
 WORKDIR /src
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
 # Of every byte that is fetched, the hash is in the repository: make lock.
-COPY requirements.lock requirements-build.lock ./
+COPY requirements*.lock ./
 RUN python3 -m venv /opt/build \
     && /opt/build/bin/python -m pip install --require-hashes --only-binary :all: -r requirements-build.lock
+# requirements-apprise.lock: with the library of notifications.apprise.
+ARG LOCK=requirements.lock
 # Without pip of its own: nothing can be installed into the running image.
 RUN python3 -m venv --without-pip /opt/vllm-watch \
-    && python3 -m pip --python /opt/vllm-watch/bin/python install --no-compile --require-hashes --only-binary :all: -r requirements.lock
+    && python3 -m pip --python /opt/vllm-watch/bin/python install --no-compile --require-hashes --only-binary :all: -r "$LOCK"
 COPY pyproject.toml README.md LICENSE ./
 COPY vllm_watch ./vllm_watch
 RUN /opt/build/bin/python -m pip wheel --no-build-isolation --no-deps --wheel-dir /wheel . \
     && python3 -m pip --python /opt/vllm-watch/bin/python install --no-compile --no-deps --no-index /wheel/vllm_watch-*.whl
-# Two builds of one commit are the same, byte for byte: bytecode that names hashes and not times, and files of one time.
+# Two builds of one commit are the same, byte for byte: bytecode that names hashes and not times, also where pip has
+# left some (-f), and files of one time.
 ARG SOURCE_DATE_EPOCH=0
-RUN mkdir /state && python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash /opt/vllm-watch/lib \
+RUN mkdir /state && python3 -m compileall -q -f -j 0 --invalidation-mode unchecked-hash /opt/vllm-watch/lib \
     && find /opt/vllm-watch /state -exec touch --no-dereference --date "@${SOURCE_DATE_EPOCH}" {} +
 
 FROM ${BASE}

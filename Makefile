@@ -142,6 +142,7 @@ dist: $(DEV)/.installed  ## build the wheel and the source distribution into dis
 # As they are unless LOCK_ARGS=--upgrade (or --upgrade-package NAME); for every Python and platform at once.
 lock: $(SUPPLY)/.installed  ## write requirements*.lock anew: what the image is made of, with hashes (LOCK_ARGS=--upgrade)
 	$(SUPPLY)/bin/uv pip compile --quiet pyproject.toml $(LOCK) --output-file requirements.lock
+	$(SUPPLY)/bin/uv pip compile --quiet pyproject.toml --extra apprise --constraint requirements.lock $(LOCK) --output-file requirements-apprise.lock
 	$(BUILD_REQUIRES) | $(SUPPLY)/bin/uv pip compile --quiet - $(LOCK) --output-file requirements-build.lock
 
 LOCK = --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' $(LOCK_ARGS)

@@ -10,6 +10,7 @@ from math import exp, sqrt
 from random import Random
 from typing import Any
 
+from benchmarks.detection import happenings
 from benchmarks.detection.runs import Run, Script, Stage
 from benchmarks.lab.lives import together
 from vllm_watch.lab.request import Request
@@ -90,6 +91,10 @@ def run_of(world: World, seed: int) -> Run:
 
 
 # --- healthy ----------------------------------------------------------------------------------
+
+
+def _of(happening: Callable[..., Iterator[float]], *seconds: float) -> Happening:
+    return lambda stage, steps: happening(stage, *seconds)
 
 
 def nothing(stage: Stage, steps: Steps) -> Iterator[float]:
@@ -215,6 +220,7 @@ HEALTHY = (
     World("encoder", "Images come in bursts.", encoder),
     World("spec_switched", "Speculative decoding goes off and on.", spec_switched),
     World("full_load", "Full load from the start.", full_load),
+    World("updates", "New weights every quarter of an hour, for a minute.", _of(happenings.updates)),
     World("busy_api", "The API server is busy for seconds.", busy_api),
 )  # fmt: skip
 
@@ -334,6 +340,12 @@ ILL = (
     World("another_vllm", "Another vLLM computes on the same GPU.", another_vllm, _COLLAPSE, False),
     World("locked_clocks", "Somebody locked the GPU's clocks low.", locked_clocks, _COLLAPSE, False),
     World("source_gone", "The source of KV blocks is gone.", source_gone, (*_STALL, *_COLLAPSE), False, fault_seconds=FAULT_SECONDS / 3),
+    World("all_fail", "Each answer is an error, at once.", _of(happenings.all_fail, FAULT_AT_S, FAULT_SECONDS), ("engine_failing",), False),
+    World("drafts_miss", "Drafted tokens are not accepted any more.",
+          lambda stage, steps: happenings.drafts_miss(stage, steps.fault, FAULT_AT_S, FAULT_SECONDS), _COLLAPSE, False),
+    World("stopped", "Its process is stopped (state T).", _of(happenings.stopped("0"), FAULT_AT_S, FAULT_SECONDS), _STALL),
+    World("rank_stopped", "One of two ranks is stopped, and the other waits for it.", _of(happenings.stopped("1"), FAULT_AT_S, FAULT_SECONDS), _STALL, run={"engines": 2}),
+    World("update_without_end", "An update of the weights does not end.", _of(happenings.update_without_end, FAULT_AT_S, FAULT_SECONDS), _STALL, False),
 )  # fmt: skip
 
 WORLDS = {world.slug: world for world in (*HEALTHY, *ILL)}

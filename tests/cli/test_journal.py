@@ -61,6 +61,23 @@ def test_as_text(folder, capsys, monkeypatch):
     assert max(map(len, lines)) < 80
 
 
+def test_what_strangers_wrote_shows_as_what_it_is(tmp_path, capsys):
+    """A hook's words, a process' name: no terminal does what they say."""
+
+    async def write():
+        journal = Journal(tmp_path)
+        evil = "m\x1b[2J\u202e"
+        await journal.note(
+            Entry(t=NOW, actor="ana", source="cli", action="pause", target=evil, reason=evil)
+        )
+        await journal.close()
+
+    asyncio.run(write())
+    _, out, _ = run(capsys, "--state-dir", tmp_path)
+    assert out.count(r"m\x1b[2J\u202e") == 2
+    assert not {"\x1b", "\u202e"} & set(out)
+
+
 def test_as_json(folder, capsys):
     """One object an entry."""
     _, out, _ = run(capsys, "--state-dir", folder, "--json")

@@ -16,8 +16,9 @@ ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DECLARED = {
     "requirements.lock": PROJECT["project"]["dependencies"],
+    "requirements-apprise.lock": [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["apprise"]],
     "requirements-build.lock": PROJECT["build-system"]["requires"],
-}
+}  # fmt: skip
 
 
 def generator() -> ModuleType:
@@ -63,6 +64,15 @@ def test_every_file_that_is_locked_has_a_hash(name: str) -> None:
     """pip refuses what has none; a package has a wheel, at least."""
     assert [each.name for each in GENERATOR.locked(ROOT / name) if each.hashes == 0] == []
     assert "==" in (ROOT / name).read_text()
+
+
+def test_the_image_with_apprise_is_the_other_one_with_more() -> None:
+    """The same versions of all that both have."""
+    plain, more = (
+        {(each.name, each.version) for each in GENERATOR.locked(ROOT / name)}
+        for name in ("requirements.lock", "requirements-apprise.lock")
+    )
+    assert plain < more
 
 
 STALE = {

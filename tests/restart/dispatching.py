@@ -89,7 +89,7 @@ class Story:
             settings["blockers"] = BlockersSettings(prometheus_url="http://p", alerts="NodeDown")
         self.world = World(self.server, SETTINGS.model_copy(update=settings | self.settings))
         self.controls = Controls(self.journal, "1")
-        backends = Backends(
+        backends = self.backends = Backends(
             lambda: Asked(self) if self.known else None, self._new_lock, self._blockers, self.holder
         )  # fmt: skip
         self.dispatcher = Dispatcher(

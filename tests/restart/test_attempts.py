@@ -65,7 +65,7 @@ class Run:
         hook = command(self.server, self.script)
         attempt = REQUEST.attempt(attempt_id, "intent", "script", time.time())
         call = replace(CALL, attempt_id=attempt_id)
-        await self.attempts.begin(attempt, call, self.world.settings, hook, lock, _agrees)
+        await self.attempts.begin(attempt, [(call, hook)], self.world.settings, lock, _agrees)
 
     async def ended(self) -> Attempt:
         """Wait for the target's attempt to be over."""

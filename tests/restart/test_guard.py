@@ -67,8 +67,14 @@ REFUSALS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a leak, and no window to wait for": (
         {"request": {"kind": "host_memory_growth", "cause": "leak"}}, "window",
         "host_memory_growth (leak) is no emergency: it waits for a window (restart.windows), and there is none"),
+    "another rank of its gang": (
+        {"facts": {"gang": (Answer(name="dp-1", allows=False, text="it is loading"),)}}, "gang",
+        "dp-1 of its gang: it is loading"),
+    "asked for by another rank, and at work": (
+        {"facts": {"asker": "chat-0", "state": "serving"}}, "engine_state",
+        "the gang does not stand still"),
     "starting": ({"facts": {"state": "starting"}}, "engine_state", "still loading"),
-    "asleep": ({"facts": {"state": "sleeping"}}, "engine_state", "to sleep on purpose"),
+    "asleep": ({"facts": {"state": "sleeping"}}, "engine_state", "serves nobody on purpose"),
     "state unknown": ({"facts": {"state": None}}, "engine_state", "not known"),
     "disk full": ({"facts": {"journal_refusal": "no space left"}}, "journal", "no space left"),
     "journal unread": ({"facts": {"attempts": None}}, "journal", "cannot be read"),

@@ -121,7 +121,7 @@ class Story:
     async def carry_out(self) -> Attempt:
         """What follows the intent."""
         hook = Called(self.hook or command(self.server, self.script, self.timeout_seconds), self)
-        return await self.restart.run(CALL, hook, Slot(self.ours), self._objection)
+        return await self.restart.run([(CALL, hook)], Slot(self.ours), self._objection)
 
     async def _objection(self) -> str | None:
         self.done.append("ask once more")
@@ -326,7 +326,7 @@ async def test_what_passed_while_nobody_watched_is_not_held_against_it(server: S
     await command(server, "restarts").restart(CALL)
     story.restart.attempt = replace(ATTEMPT, state="uncertain")
     story.world.seen = False
-    resuming = asyncio.create_task(story.restart.resume(before, 3600.0))
+    resuming = asyncio.create_task(story.restart.resume({"chat-0": before}, 3600.0))
     await asyncio.sleep(0.1)
     assert not resuming.done()
     story.world.seen = True

@@ -38,6 +38,9 @@ from vllm_watch.state.journal import Journal
 
 ROOT = Path(__file__).parents[2]
 TARGET = Target(name="chat-0", url="http://127.0.0.1:9", group="chat")
+MATE = "chat-1"
+"""The name of the other rank, where there is one."""
+
 REQUEST = RestartRequest(
     target="chat-0", group="chat", trigger="incident", reason="no step for 90 s", asked_t=1.0,
     engine="0", incident_id="i1", kind="engine_stalled", cause="hang",
@@ -136,6 +139,7 @@ class World:
     ) -> None:  # fmt: skip
         """`fresh_ratio`: throughput of a server that runs; None: too little traffic."""
         self.server = server
+        self.servers = {TARGET.name: server}  # by target; of others it is the same one
         self.fresh_ratio = fresh_ratio
         self.look_seconds = look_seconds  # from one look to the next
         self.seen = True
@@ -147,6 +151,14 @@ class World:
         self.evidence = Evidence(self)
         self.watch(TARGET, settings)
         self.incident()
+
+    def add_mate(self, server: Server, **settings: Any) -> None:
+        """Another rank of the server's gang, whose hook is called `mate`."""
+        own = self.targets.managed[TARGET.name]
+        own.target = replace(TARGET, gang="ranks")
+        mate = replace(TARGET, name=MATE, url="http://127.0.0.1:8", gang="ranks")
+        self.servers[MATE] = server
+        self.watch(mate, own.settings.model_copy(update={"hook": "mate", **settings}))
 
     def watch(self, target: Target, settings: RestartSettings = SETTINGS) -> None:
         """One more target, whose server is the same."""
@@ -185,7 +197,8 @@ class World:
         if not self.seen:
             entry.signals = entry.looked = None
             return
-        signals = replace(self.server.signals(self.fresh_ratio), target=name)
+        server = self.servers.get(name, self.server)
+        signals = replace(server.signals(self.fresh_ratio), target=name)
         fires = {"stalled": "engine_stalled", "down": "engine_down"}.get(signals.state)
         self.board.publish(signals, looked=Looked.now().ended(5.0, 4.0))
         self.gates.looked(signals)
@@ -268,8 +281,10 @@ class Backends:
     ) -> None:  # fmt: skip
         self._hook, self._lock, self._answers, self.holder = hook, lock, answers, holder
 
+        self.others: dict[str, Hook] = {}  # by the name of the hook
+
     def hook(self, name: str) -> Hook | None:
-        return self._hook()
+        return self.others.get(name) or self._hook()
 
     def lock(self, settings: LockSettings) -> Lock | None:
         return self._lock()

@@ -297,6 +297,12 @@ def test_a_paused_server_is_not_stalled():
     assert state(*[engine(5, **BUSY)] * 3, server=ServerSample(paused=True)) == "sleeping"
 
 
+def test_a_server_that_waits_to_be_recovered_is_not_stalled():
+    """vLLM's fault tolerance waits two minutes for an orchestrator, and ends itself if none comes."""
+    faulty = ServerSample(recovering="TimeoutError of engine 0")
+    assert state(*[engine(5, **BUSY)] * 3, server=faulty) == "sleeping"
+
+
 def test_forgetting_the_rates_begins_the_window_and_the_stillness_anew():
     """After an unknown gap neither a rate nor a stall can be told from the look before it."""
     tracker = EngineTracker(60.0, SLO)

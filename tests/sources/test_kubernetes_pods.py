@@ -130,3 +130,60 @@ def test_what_is_no_address_is_no_pod(address: str) -> None:
     """What is put into a URL is an address, whatever the API server says."""
     with pytest.raises(ValueError, match="address"):
         pod_of(document({"podIP": address}))
+
+
+def disaggregated(role: str, **more: str) -> dict[str, str]:
+    """A leader of a DisaggregatedSet's LeaderWorkerSet."""
+    lws = f"chat-{more.get('slice', '0')}-7f9b8c-{role}"
+    return {
+        "disaggregatedset.x-k8s.io/name": "chat", "disaggregatedset.x-k8s.io/role": role,
+        "disaggregatedset.x-k8s.io/revision": "7f9b8c",
+        "leaderworkerset.sigs.k8s.io/name": lws, "leaderworkerset.sigs.k8s.io/group-index": "0",
+        "leaderworkerset.sigs.k8s.io/worker-index": "0",
+        "leaderworkerset.sigs.k8s.io/group-key": f"key-of-{lws}",
+        "leaderworkerset.sigs.k8s.io/template-revision-hash": "5c5fcdfb44",
+        **{f"disaggregatedset.x-k8s.io/{key}": value for key, value in more.items()},
+    }  # fmt: skip
+
+
+def of_stack(model: str, release: str = "pd") -> dict[str, str]:
+    """A pod of the production-stack's chart."""
+    return {
+        "model": model, "helm-release-name": release, "environment": "test", "release": "test",
+        "pod-template-hash": "6d5f8c7b9d",
+    }  # fmt: skip
+
+
+def of_operator(model: str) -> dict[str, str]:
+    """... and of its example that the router orchestrates."""
+    return {"app": model, "model": model, **HASHED}
+
+
+PAIRS = {
+    "one slice": (disaggregated("prefill", slice="1"), disaggregated("decode", slice="1"), True),
+    "slices of one set": (disaggregated("prefill", slice="0"), disaggregated("decode", slice="1"), False),
+    "before there were slices": (disaggregated("prefill"), disaggregated("decode"), True),
+    "one release": (of_stack("llama-prefill"), of_stack("llama-decode"), True),
+    "two models": (of_stack("llama-prefill"), of_stack("qwen-decode"), False),
+    "two releases": (of_stack("llama-prefill"), of_stack("llama-decode", "other"), False),
+    "models that are called by their part": (of_operator("prefill"), of_operator("decode"), True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("one", "other", "pair"), PAIRS.values(), ids=PAIRS)
+def test_which_prefill_gives_a_decode_its_kv(
+    one: dict[str, str], other: dict[str, str], pair: bool
+) -> None:
+    """By the labels that LeaderWorkerSet (DisaggregatedSet) and the production-stack give their pods."""
+    prefill, decode = pod_of(document(labels=one)), pod_of(document(labels=other))
+    assert prefill is not None
+    assert decode is not None
+    assert (prefill.role, decode.role) == ("prefill", "decode")
+    assert (prefill.pairs_in == decode.pairs_in) is pair
+
+
+@pytest.mark.parametrize("model", ["llama", "decoder", "llama-decode-7b", ""])
+def test_a_model_that_is_named_after_no_part_has_none(model: str) -> None:
+    found = pod_of(document(labels=of_stack(model)))
+    assert found is not None
+    assert found.role == ""

@@ -27,7 +27,7 @@ from vllm_watch.samples.observation import (
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.recording import Writer, read, to_observation
-from vllm_watch.sources.trace_line import to_line
+from vllm_watch.sources.trace_line import SERVER_FIELDS, to_line
 
 URL = "http://127.0.0.1:8000"
 BODY = 'vllm:num_requests_running{engine="0",model_name="m"} 3.0\n'
@@ -80,6 +80,7 @@ servers = some.builds(
     max_model_len=maybe(counts),
     sleeping=maybe(some.booleans()),
     paused=maybe(some.booleans()),
+    recovering=maybe(texts),
 )
 cpus = some.builds(
     EngineCpu,
@@ -153,7 +154,7 @@ def test_what_is_written_is_read(tmp_path_factory, run):
             "t", "target", "monotonic_s", "scrape", "health", "gpus", "process", "cpu", "canary",
         ):  # fmt: skip
             assert getattr(raw, name) == getattr(observation, name)
-        for name in ("version", "models", "max_model_len", "sleeping", "paused"):
+        for name in SERVER_FIELDS:
             assert getattr(raw, name) == getattr(server, name)
 
 

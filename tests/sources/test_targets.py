@@ -71,9 +71,14 @@ LEFT_OUT = {
         "1 left out, the first: '[hidden]@b:8000': url: 'http://[hidden]@b:8000/metrics' carries credentials",
     ),
     "not an address": (
-        ["a:8000", 7, "b c:1"],
+        ["a:8000", "b c:1"],
         {},
         "1 left out, the first: 'b c:1': url: 'http://b c:1/metrics' is not the address of a server",
+    ),
+    "an infinity": (
+        [float("inf"), 7, None],
+        {},
+        "3 left out, the first: inf is not HOST:PORT",
     ),
     "another path": (
         ["a:8000"],

@@ -160,12 +160,45 @@ async def test_sleep_and_pause_are_asked_where_the_server_has_them():
         assert len(asked(server, "/is_paused")) == 1
 
 
+@pytest.mark.parametrize(
+    ("status", "recovering"),
+    [
+        (
+            {"id": 0, "status": "unhealthy", "fault_info": "TimeoutError"},
+            "TimeoutError of engine 0",
+        ),
+        ({"id": 0, "status": "healthy"}, None),
+        ({"id": 0, "status": "dead"}, None),
+    ],
+)
+async def test_a_fault_that_vllm_waits_to_be_recovered_from(status, recovering):
+    """As vLLM 0.32 answers with --enable-fault-tolerance; what is dead is beyond it."""
+    said = json.dumps({"schema_version": 1, "total_engines": 1, "engines": [status]})
+    async with wire(metrics=BODY, health="", **{"fault_tolerance/status": said}) as server:
+        source, session = new_source(server)
+        async with session:
+            known = (await source.observe()).observation.reading.server
+            assert known.recovering == recovering
+            server.on("/fault_tolerance/status", "no JSON")
+            source._next_health_s = 0.0
+            known = (await source.observe()).observation.reading.server
+            assert known.recovering is None
+
+
 async def test_only_get_is_ever_sent():
     """Some of vLLM's paths change the engine when they are posted to."""
     async with wire(metrics=BODY, health="", version=VERSION) as server:
         await look(server)
         sent = {(request.method, request.path) for request in server.requests}
-    paths = ("/metrics", "/health", "/version", "/v1/models", "/is_sleeping", "/is_paused")
+    paths = (
+        "/metrics",
+        "/health",
+        "/version",
+        "/v1/models",
+        "/is_sleeping",
+        "/is_paused",
+        "/fault_tolerance/status",
+    )
     assert sent == {("GET", path) for path in paths}
 
 

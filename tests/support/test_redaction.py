@@ -11,6 +11,7 @@ from vllm_watch.support.redaction import HIDDEN, excerpt, redacted, safe_argumen
 HOSTILE = (
     "a-", "sk-", "key=", "--a ", "a:", "://", "https://", "http://a@", "?", "token=[", 'token="', "'token':", "eyJ-", "eyJa.",
     "Bearer ", "Token a", "--api-key ", "'token' ", "token:  ", " ",
+    "--a', '", "token = ", "Authorization: a ", "Cookie:", "-----BEGIN A ", "http://h/hooks/", "http://a.", "/webhook",
 )  # fmt: skip
 CPU_SECONDS_MAX = 60  # 256 KB of each take four; the square of their length took minutes for one
 
@@ -29,11 +30,23 @@ SHOWN_AS = {
     "api_key='it was cut in the mid": f"api_key={HIDDEN}",
     "{'api_key': ['s3cret', 'b'], 'x': 1}": f"{{'api_key': {HIDDEN}, 'x': 1}}",
     "https://h:1/-/x, http://u:p/w@b:8000?tok": f"https://h:1/-/x, http://{HIDDEN}@b:8000?{HIDDEN}",
+    "'--api-key', 's3cret', '--port', '8000'": f"'--api-key', '{HIDDEN}', '--port', '8000'",
+    "api_key: \"s3 cret\", model: 'm'": f"api_key: {HIDDEN}, model: 'm'",
+    "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG": f"aws_secret_access_key = {HIDDEN}",
+    "Authorization: GenieKey s3cret": f"Authorization: {HIDDEN}",
+    "Set-Cookie: session=s3cret; Path=/": f"Set-Cookie: {HIDDEN}",
+    "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END": f"-----BEGIN RSA PRIVATE KEY-----{HIDDEN}-----END",
+    "sk_live_abcdefgh12 LTAI5tAbCdEfGhIjKlMn": f"{HIDDEN} {HIDDEN}",
+    "POST https://hooks.slack.com/services/T0/B0/s3cret: 404": f"POST https://hooks.slack.com/{HIDDEN} 404",
+    "https://chat.example/hooks/abcdefghijklmnopqr": f"https://chat.example/{HIDDEN}",
+    "https://discord.com/api/webhooks/1/s3cret": f"https://discord.com/{HIDDEN}",
+    "https://api.telegram.org/bot12:s3cret/send": f"https://api.telegram.org/{HIDDEN}",
     "http://h/x?a=b&c=d": f"http://h/x?a={HIDDEN}&c={HIDDEN}",
 }
 STAYS = (
     "generation tokens: 5000 of 8192", "the key is missing", "write KEY: VALUE lines there", "api.token: is missing, add it", "Token is missing",
-    "--max-model-len 8192 --served-model-name chat", "http://10.0.0.7:8000/metrics answered 503",
+    "--max-model-len 8192 --served-model-name chat", "http://10.0.0.7:8000/metrics answered 503", "https://host/docs/hooks/kubernetes",
+    "--x=y --tokenizer=Qwen/Qwen3-8B --max-num-batched-tokens = 8192", "max_tokens = 512",
 )  # fmt: skip
 
 

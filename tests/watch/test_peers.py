@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.detectors.looks import engine, seen, silent
+from tests.detectors.looks import T, engine, seen, silent
 from vllm_watch.board.board import Board
 from vllm_watch.detectors.base import Around
 from vllm_watch.samples.cpu import EngineCpu
@@ -87,6 +87,25 @@ def test_that_others_wait_for_it_advises_no_restart():
     assert "decode waits for KV from it" in site.watches["prefill"].incidents[0].summary
 
 
+def test_a_prefill_that_was_restarted_is_not_blamed_for_what_the_dead_one_owed():
+    """The decode's requests wait on for KV that went with the old process; the new one is idle and well."""
+    site = Site(["decode", "prefill"], {"decode": ("prefill",)})
+    for second in range(0, 60, 5):
+        for name in site.watches:
+            site.look(name, seen(second))
+    told = set()
+    for second in range(60, 600, 5):
+        idle = seen(second, engine(0, running=0.0, kv=0.0), process_start_time=T + 110)
+        site.look("decode", seen(second, engine(1600, **WAITS)))
+        site.look("prefill", silent(second, "refused") if second < 120 else idle)
+        told |= {each.kind for each in site.watches["prefill"].incidents}
+    assert told == {"engine_down"}
+    assert site.told() == {
+        "decode": [("engine_stalled", "peer_wait", "page", False)],
+        "prefill": [],
+    }
+
+
 def test_of_several_idle_prefills_none_is_blamed():
     """Nor one that works; the decode pages itself."""
     for prefills in ({"a": hangs, "b": hangs}, {"a": works}):
@@ -160,14 +179,15 @@ def test_ranks_that_go_down_together_are_related():
     assert (first.id in second.related, second.id in first.related) == (True, True)
 
 
-def test_no_rank_of_a_gang_is_restarted_alone():
+def test_a_restart_of_a_rank_is_one_of_all_of_them():
     """Also where nobody is known to hold it up."""
     site = Site(["dp-0", "dp-1"], {}, gang="moe")
     for second in range(0, 300, 5):
         site.look("dp-1", seen(second, engine(1600, running=0.0, kv=0.0)))
         site.look("dp-0", seen(second) if second < 60 else seen(second, engine(1600)))
-    assert site.told()["dp-0"] == [("engine_stalled", "hang", "page", False)]
+    assert site.told()["dp-0"] == [("engine_stalled", "hang", "page", True)]
     (incident,) = site.watches["dp-0"].incidents
+    assert incident.restart_targets == ("dp-0", "dp-1")
     assert "it steps together with dp-1: restart all of them, or none" in [
         each.text for each in incident.evidence_against
     ]

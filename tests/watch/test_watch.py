@@ -1,9 +1,12 @@
 """A target's signals from its observations, live or replayed: up, silent, late, gone, come back."""
 
+import gc
 from dataclasses import replace
+from types import FunctionType, ModuleType
 
 import pytest
 
+from tests.detectors import looks
 from tests.told import said
 from vllm_watch.detectors.base import Verdict
 from vllm_watch.incidents.own_restart import RestartNews
@@ -350,3 +353,30 @@ def test_what_was_counted_stays_while_a_target_is_silent_and_grows_when_it_is_ba
 
     assert totals(SignalsSettings()) == [0, 50, 50, 70]
     assert totals(SignalsSettings(totals=False)) == [None] * 4
+
+
+def held(root):
+    """How many objects it holds, at any depth."""
+    seen_ids, open_ = {id(root)}, [root]
+    while open_:
+        for each in gc.get_referents(open_.pop()):
+            if id(each) not in seen_ids and not isinstance(each, type | ModuleType | FunctionType):
+                seen_ids.add(id(each))
+                open_.append(each)
+    return len(seen_ids)
+
+
+def test_a_server_that_tells_other_engines_at_each_look_fills_nothing():
+    """A hostile one: what is known of an engine that is gone must go, too."""
+    watch, grown = Watch("x"), []
+    for look in range(121):
+        names = [f"{look}-{number}" for number in range(16)]
+        engines = [
+            looks.engine(10, name=name, model_name=name, request_success={name: 1.0})
+            for name in names
+        ]
+        watch.observe(looks.seen(5.0 * look, *engines))
+        if look in (60, 120):
+            grown.append(held(watch))
+    assert watch.failures == {}
+    assert grown[1] < 1.02 * grown[0]

@@ -18,6 +18,7 @@ from vllm_watch.settings import web
 from vllm_watch.settings.target import TargetConfig
 from vllm_watch.sources import http
 from vllm_watch.sources.vllm import VllmSource
+from vllm_watch.support.visible import visible_lines
 
 HELP = """\
 Rehearse a restart hook: try all that changes nothing, and say whether it would work, and whether
@@ -52,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(_document(arguments.name, kind, ok, results), indent=2))
     else:
-        print("\n".join(_lines(arguments.name, kind, results)))
+        print(visible_lines("\n".join(_lines(arguments.name, kind, results))))
     return exit_status.FINE if ok else exit_status.FOUND
 
 

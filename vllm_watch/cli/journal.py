@@ -17,6 +17,7 @@ from vllm_watch.cli.helpers.top.status import Daemon
 from vllm_watch.errors import WatchError
 from vllm_watch.state import file, seal
 from vllm_watch.state.journal import Entry, Journal, Told
+from vllm_watch.support.visible import visible
 
 HELP = """\
 Shows the journal: every attempt to restart a server and how it ended; what people asked for and what was
@@ -132,7 +133,7 @@ def _text(entries: Sequence[Entry], where: str) -> str:
     for entry in entries:
         when = datetime.fromtimestamp(entry.t).astimezone().isoformat(" ", "seconds")
         head = f"{entry.action.replace('_', ' ')}: {entry.target}" if entry.target else entry.action
-        lines.append(f"{when}  {bold}{head}{plain}")
+        lines.append(f"{when}  {bold}{visible(head)}{plain}")
         told = (
             f"by {entry.actor} ({entry.source})",
             entry.reason,
@@ -141,6 +142,6 @@ def _text(entries: Sequence[Entry], where: str) -> str:
         )
         for text in filter(None, told):
             lines += textwrap.wrap(
-                text, columns, initial_indent=" " * 4, subsequent_indent=" " * 6, break_on_hyphens=False
+                visible(text), columns, initial_indent=" " * 4, subsequent_indent=" " * 6, break_on_hyphens=False
             )  # fmt: skip
     return "\n".join(lines)

@@ -15,6 +15,7 @@ from vllm_watch.notify import base, jsonl, kinds, kubernetes_events
 from vllm_watch.notify.base import Finding
 from vllm_watch.notify.words import Links, trial_message
 from vllm_watch.settings.notifications import AnyNotifier, JsonlStream, KubernetesEvents
+from vllm_watch.support.visible import visible_lines
 
 HELP = """\
 Send a test message through one notifier of the configuration, once, and say how that went. It says that it
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         print(f"notifier {arguments.name} ({kind})")
         for each in findings:
-            print(f"  {'ok     ' if each.ok else 'WRONG  '}{each.text}")
+            print(f"  {'ok     ' if each.ok else 'WRONG  '}{visible_lines(each.text)}")
             if each.remedy:
                 print(f"         → {each.remedy}")
     return exit_status.FINE if ok else exit_status.FOUND

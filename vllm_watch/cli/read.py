@@ -24,7 +24,7 @@ from vllm_watch.sources.discovery_host import Neighbours
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.reading import Reader
 from vllm_watch.support.redaction import redacted
-from vllm_watch.support.visible import visible_lines
+from vllm_watch.support.visible import visible, visible_lines
 
 HELP = """\
 Reads one /metrics body, from a file, from a URL or from standard input (-), and shows what vLLM says
@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     worst = exit_status.FINE
     for server in found:
         if not arguments.json:
-            print(f"{server.url}  {server.model}".rstrip())
+            print(visible(f"{server.url}  {server.model}".rstrip()))
         try:
             status = _read(server.url, arguments)
         except WatchError as error:  # the others may answer

@@ -8,6 +8,7 @@ from vllm_watch.detectors import collapse_causes as causes
 from vllm_watch.detectors import collapse_gpus, collapse_host
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict
 from vllm_watch.detectors.collapse_bar import LASTING_MINUTES, Bar
+from vllm_watch.detectors.collapse_own_work import OwnWork
 from vllm_watch.detectors.collapse_stuck import Stuck
 from vllm_watch.detectors.collapse_unread import Unread
 from vllm_watch.detectors.finished import LATE_REQUESTS_MIN, Finished, LongPrompts, late_seconds
@@ -52,7 +53,7 @@ class EngineJudge:
         self._past = self.baseline.throughput
         self._pages = Pages()
         self._bar = Bar()
-        self._stuck = Stuck()
+        self._stuck, self._own_work = Stuck(), OwnWork()
         self._waits, self._outlived = StepWaits(), collapse_host.Outlived()
         self._creep = causes.Creep()
         self._capacity_tokens: float | None = None
@@ -160,6 +161,7 @@ class EngineJudge:
         elif self._since_s is None:
             self._since_s = block.at_s - block.seconds
         self._stuck.add(block)
+        self._own_work.add(block)
         self._normal_blocks = self._normal_blocks + 1 if comparison.drains else 0
         self._waits.take(block, comparison.expected_step_seconds, well=doubt < DOUBT)
         self._capacity_tokens = capacity_tokens
@@ -221,6 +223,12 @@ class EngineJudge:
             return Verdict(
                 state=FIRING, kind=KIND, engine=self.engine, summary=f"Engine {self.engine}: {stuck.text}",
                 evidence_for=(stuck,), measure=float(stuck.value or 0.0),
+            )  # fmt: skip
+        more = self._own_work.found
+        if more is not None:
+            return self._verdict(
+                causes.SLOW_ENGINE, f"Engine {self.engine}: {more.text}", (more,), (),
+                page=False, restart=False, at_s=comparison.block.at_s, measure=float(more.value or 0.0),
             )  # fmt: skip
         if not comparison.known:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)

@@ -223,7 +223,7 @@ class Detector:
 
     def _operation_seconds(self, view: View, sample: EngineSample) -> float:
         """For how long an operation has been under way that is done to it on purpose."""
-        if operation(sample) is None:
+        if _under_way(view, sample) is None:
             self._operations.pop(sample.engine, None)
             return 0.0
         return view.at_s - self._operations.setdefault(sample.engine, view.at_s)
@@ -336,10 +336,15 @@ class Detector:
         )
 
 
+def _under_way(view: View, sample: EngineSample) -> str | None:
+    reading = view.observation.reading
+    return None if reading is None else operation(sample, reading.server)
+
+
 def _summary(view: View, engine: Engine, sample: EngineSample, cause: str, still_s: float) -> str:
     seen = STORY.causes[cause].seen
     if cause == OPERATION:
-        return f"{seen}: {operation(sample)}, for {still_s:.0f} s"
+        return f"{seen}: {_under_way(view, sample)}, for {still_s:.0f} s"
     if cause == "idle_wedged" and not engine.canary_failures:
         who = f"{', '.join(view.around.waited_for)} wait{'s' * (len(view.around.waited_for) == 1)}"
         return f"{seen}: nothing done for {still_s:.0f} s, while {who} for KV from it"

@@ -41,7 +41,7 @@ class Ranks:
                 told = self._on_stopped(view, verdict, stopped[verdict.engine or ""], verdicts)
             elif verdict.state == FIRING and verdict.cause in _VICTIMS and culprits:
                 told = _waiting(verdict, culprits)
-            found.append(_of_all_or_none(told, view.around.ranks))
+            found.append(_of_all_or_none(told, view))
         return found
 
     def _stopped(self, view: View) -> dict[str, str]:
@@ -87,12 +87,14 @@ def _waiting(verdict: Verdict, culprits: Sequence[str]) -> Verdict:
     )  # fmt: skip
 
 
-def _of_all_or_none(verdict: Verdict, ranks: Sequence[str]) -> Verdict:
+def _of_all_or_none(verdict: Verdict, view: View) -> Verdict:
     """One rank of several cannot be restarted alone: the others would wait for it for ever."""
+    ranks = view.around.ranks
     if verdict.state != FIRING or not verdict.restart_advised or not ranks:
         return verdict
     text = f"it steps together with {', '.join(ranks)}: restart all of them, or none"
     against = Evidence(name="ranks", value=float(len(ranks)), text=text)
     return replace(
-        verdict, restart_advised=False, evidence_against=(*verdict.evidence_against, against)
-    )
+        verdict, restart_targets=(view.signals.target, *ranks),
+        evidence_against=(*verdict.evidence_against, against),
+    )  # fmt: skip

@@ -34,6 +34,10 @@ class Counted(NamedTuple):
     gone: float  # that were in flight when their process ended
 
 
+KEPT_MAX = 128
+"""Engines remembered that a scrape may leave out, as one does while its server starts: beyond so many names, whoever
+is left out is forgotten, for a server may tell other names at each scrape."""
+
 Mark = Mapping[str, Counted]
 """By engine, at the beginning of an incident."""
 
@@ -85,6 +89,9 @@ class LostRequests:
         self._heard = bool(samples)
         for sample in samples:
             self._see(at_s, sample, restarts.get(sample.engine, 0), well=well)
+        if len(self._engines) > max(KEPT_MAX, len(samples)):
+            here = {sample.engine for sample in samples}
+            self._engines = {name: each for name, each in self._engines.items() if name in here}
 
     def at(self, engine: str | None, at_s: float) -> Mark:
         """What was counted then of an engine; of all, if it is None."""

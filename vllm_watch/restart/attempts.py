@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -17,7 +17,7 @@ from vllm_watch.restart.hooks.base import Hook, HookCall
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.pending_writes import PendingWrites
 from vllm_watch.restart.restart import Objection, Restart
-from vllm_watch.restart.targets import ManagedTarget, Targets
+from vllm_watch.restart.targets import Targets
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
@@ -104,19 +104,18 @@ class Attempts:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def begin(
-        self, attempt: Attempt, call: HookCall, settings: RestartSettings, hook: Hook,
+        self, attempt: Attempt, calls: Sequence[tuple[HookCall, Hook]], settings: RestartSettings,
         lock: Lock | None, objection: Objection,
     ) -> None:  # fmt: skip
-        """Write down what the guard has agreed to; from then on it goes on by itself.
+        """Write down what the guard has agreed to; from then on it goes on by itself. `calls`: of its target first.
 
         Raises JournalError: it was not begun.
         """
-        name = attempt.target
-        if name in self._running:
-            raise RuntimeError(f"{name} has an attempt that is not over")
+        if any(name in self._running for name in attempt.names):
+            raise RuntimeError(f"{attempt.target} has an attempt that is not over")
         restart = self._restart(attempt, settings)
         self._ours.add(attempt.id)
-        self._last[name] = attempt
+        self._is_last(attempt)
         try:
             await restart.intend()
         except BaseException as error:
@@ -124,9 +123,9 @@ class Attempts:
             text = error.cause if isinstance(error, JournalError) else "it was interrupted"
             ended = replace(attempt, state="cancelled", ended_t=time.time(), text=text)
             self._pending.add(ended)
-            self._last[name] = ended
+            self._is_last(ended)
             raise
-        self._start(restart, partial(restart.run, call, hook, lock, objection), settings, lock)
+        self._start(restart, partial(restart.run, calls, lock, objection), settings, lock)
 
     # --- what an earlier run of the watcher left
 
@@ -144,13 +143,13 @@ class Attempts:
         for attempt in reversed(stored):
             if attempt.id in self._ours or attempt.state == "dry_run":
                 continue
-            last = attempt.target not in seen
-            seen.add(attempt.target)
+            last = seen.isdisjoint(attempt.names)
+            seen.update(attempt.names)
             if attempt.open or (last and _to_verify_again(attempt)):
                 self._ours.add(attempt.id)
                 await self._take_up(attempt, last=last)
             elif last:
-                self._last[attempt.target] = attempt
+                self._is_last(attempt)
         await self.go_on()
         self.resumed = True
 
@@ -159,9 +158,9 @@ class Attempts:
         await self._pending.flush()
         waiting, self._unwatched = self._unwatched, []
         for attempt, since_s in waiting:
-            managed = self._targets.managed.get(attempt.target)
-            if managed is not None:
-                self._verify(attempt, managed)
+            managed = self._targets.managed
+            if all(name in managed for name in attempt.names):
+                self._verify(attempt, managed[attempt.target].settings)
             elif time.monotonic() - since_s < UNWATCHED_SECONDS:
                 self._unwatched.append((attempt, since_s))
             else:
@@ -171,7 +170,7 @@ class Attempts:
 
     async def _take_up(self, attempt: Attempt, *, last: bool) -> None:
         if last:
-            self._last[attempt.target] = attempt
+            self._is_last(attempt)
         if attempt.state == "intent":
             text = "the watcher ended before the hook was called"
             attempt = replace(attempt, state="cancelled", ended_t=time.time(), text=text)
@@ -180,8 +179,10 @@ class Attempts:
             return
         if attempt.state == "calling":
             text = "the watcher ended while the hook was called: it may have acted"
+            if attempt.gang:
+                text = f"the watcher ended while the hooks of {', '.join(attempt.names)} were called: each may have acted"
             attempt = await self._set_uncertain(attempt, text)
-        if last and _before(attempt) is not None:
+        if last and _befores(attempt) is not None:
             self._unwatched.append((attempt, time.monotonic()))
             return
         if not last:
@@ -198,17 +199,21 @@ class Attempts:
         return uncertain
 
     async def _put(self, attempt: Attempt) -> None:
-        if self._last.get(attempt.target, attempt).id == attempt.id:
-            self._last[attempt.target] = attempt
+        for name in attempt.names:
+            if self._last.get(name, attempt).id == attempt.id:
+                self._last[name] = attempt
         try:
             await self._pending.write(attempt)
         except JournalError as error:
             _log.error("journal_failed", attempt=attempt.id, state=attempt.state, cause=error.cause)
 
-    def _verify(self, attempt: Attempt, managed: ManagedTarget) -> None:
-        before, lock = _before(attempt), self._backends.lock(managed.settings.lock)
+    def _is_last(self, attempt: Attempt) -> None:
+        self._last.update(dict.fromkeys(attempt.names, attempt))
+
+    def _verify(self, attempt: Attempt, settings: RestartSettings) -> None:
+        before, lock = _befores(attempt), self._backends.lock(settings.lock)
         assert before is not None  # noqa: S101 - it was looked at when it was taken up
-        restart = self._restart(attempt, managed.settings)
+        restart = self._restart(attempt, settings)
         since_s = max(0.0, time.time() - attempt.acted_t)
 
         async def work() -> Attempt:
@@ -219,7 +224,7 @@ class Attempts:
                 _log.error("lock_not_held", attempt=attempt.id, because=held.text)
             return await restart.resume(before, since_s)
 
-        self._start(restart, work, managed.settings, lock)
+        self._start(restart, work, settings, lock)
 
     # --- carrying one out
 
@@ -234,7 +239,7 @@ class Attempts:
         task = asyncio.create_task(
             self._carry(restart, work, settings, lock), name=f"restart {name}"
         )
-        self._running[name] = restart, task
+        self._running.update(dict.fromkeys(restart.attempt.names, (restart, task)))
 
     async def _carry(
         self, restart: Restart, work: Callable[[], Awaitable[Attempt]], settings: RestartSettings,
@@ -242,8 +247,9 @@ class Attempts:
     ) -> None:  # fmt: skip
         name = restart.attempt.target
         renewing = asyncio.create_task(_renew(lock))
-        self._targets.restarting(name)
-        self._targets.mark_changed(name)
+        for each in restart.attempt.names:
+            self._targets.restarting(each)
+            self._targets.mark_changed(each)
         try:
             self._ended(await work())
         except Exception as error:  # noqa: BLE001 - an attempt without an end would be under way for ever
@@ -252,15 +258,18 @@ class Attempts:
         finally:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
-            attempt = self._last[name] = restart.attempt
-            self._running.pop(name, None)
-            self._targets.restarting(name, attempt)
+            attempt = restart.attempt
+            self._is_last(attempt)
+            for each in attempt.names:
+                self._running.pop(each, None)
+                self._targets.restarting(each, attempt)
             # One that is stopped after its call keeps its slot: the server may be loading, and the next
             # run of the watcher takes both up; else it expires.
             if lock is not None and not (attempt.open and attempt.spent):
                 rest_seconds = settings.lock.release_delay_seconds
                 await lock.release(rest_seconds, used=attempt.spent, ended=attempt)
-            self._targets.mark_changed(name)
+            for each in attempt.names:
+                self._targets.mark_changed(each)
 
     def _ended(self, attempt: Attempt) -> None:
         self._count(attempt)
@@ -276,10 +285,13 @@ class Attempts:
         self.outcomes[attempt.target, attempt.trigger, attempt.state] += 1
 
 
-def _before(attempt: Attempt) -> verify.Before | None:
-    """What was so when its hook was called; None where that is not known."""
+def _befores(attempt: Attempt) -> dict[str, verify.Before] | None:
+    """What was so of each when its hook was called; None where that is not known."""
+    if attempt.before is None:
+        return None
+    said = {attempt.target: attempt.before, **(attempt.gang or {})}
     try:
-        return None if attempt.before is None else verify.Before.from_json(attempt.before)
+        return {name: verify.Before.from_json(before) for name, before in said.items()}
     except (TypeError, KeyError):
         return None
 

@@ -20,10 +20,14 @@ HOUR_SECONDS, DAY_SECONDS = 3600.0, 86400.0
 
 NOT_RESTARTABLE = {
     "starting": "it is still loading; a restart would begin that again",
-    "sleeping": "it was put to sleep on purpose",
+    "sleeping": "it serves nobody on purpose, or until something under way is done",
     "unknown": "its state is not known",
 }
 """States in which a restart helps nobody; a person may override none of them but the last."""
+
+WORKS = frozenset(("serving", "prefilling", "overloaded", "collapsed"))
+"""States in which an engine makes progress. Ranks that step together do so together: one of them that works shows
+that no other holds the gang up. One that reads idle shows nothing: it is well, and has nothing to do."""
 
 NOT_URGENT_KINDS = frozenset({"host_memory_growth"})
 """Incidents that a restart cures and that cost nobody anything for hours: for these a restart at the wrong
@@ -81,7 +85,7 @@ def _incident_refusal(request: RestartRequest, facts: Facts) -> str | None:
         return "the last scrape did not find it"
     if request.person is not None:
         return None
-    if not incident.advises_restart_of(request.target):
+    if not incident.advises_restart_of(facts.asker or request.target):
         return f"no restart is known to cure {_what(request)}"
     if facts.silenced:
         return "the incident was silenced by a person"
@@ -159,6 +163,15 @@ def engine_state(
 ) -> Refusal | None:
     """Would a restart only begin again what is under way, or undo what somebody wanted?"""
     state = facts.state or "unknown"
+    if (
+        facts.asker is not None
+        and request.trigger != "schedule"
+        and request.person is None
+        and state in WORKS
+    ):
+        return Refusal(
+            f"it is {state}: the gang does not stand still, and a restart ends its requests"
+        )
     if state not in NOT_RESTARTABLE or (state == "unknown" and request.person is not None):
         return None
     return Refusal(f"the engine is {state}: {NOT_RESTARTABLE[state]}")
@@ -178,7 +191,7 @@ def under_way(request: RestartRequest, settings: RestartSettings, facts: Facts) 
     if facts.busy is not None:
         return Refusal(f"attempt {facts.busy} is not verified yet")
     for attempt in facts.attempts or ():
-        if attempt.open and attempt.target == request.target:
+        if attempt.open and request.target in attempt.names:
             return Refusal(f"attempt {attempt.id} is under way since {clock(attempt.began_t)}")
     return None
 
@@ -292,6 +305,14 @@ def blockers(request: RestartRequest, settings: RestartSettings, facts: Facts) -
     return None
 
 
+def gang(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
+    """Is there anything against a restart of any that are restarted with it?"""
+    for answer in facts.gang or ():
+        if answer.allows is not True:
+            return Refusal(f"{answer.name} of its gang: {answer.text}")
+    return None
+
+
 def lock(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
     """Do the other watchers that share the lock let us be the one to restart now?"""
     if facts.lock is not None and facts.lock.allows is not True:
@@ -303,7 +324,7 @@ CHECKS: tuple[Check, ...] = (
     mode, trigger, pause, freeze, window, engine_state, journal, under_way, cooldown, budget,
     breaker, start_failure, new_version, protection, peers,
 )  # fmt: skip
-ASKED: tuple[Check, ...] = (hook, blockers, lock)
+ASKED: tuple[Check, ...] = (hook, blockers, gang, lock)
 """The checks of what was asked only because all others had agreed."""
 
 

@@ -45,16 +45,22 @@ class Decider:
         self._ahead_t: dict[str, float] = {}  # by id: when an attempt that is ahead was first seen
 
     async def decide(
-        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None
-    ) -> Decision:
-        """Decide about a request that attempt `attempt_id` would carry out, and take `lock` for it if need be."""
+        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str, lock: Lock | None,
+        asker: str | None = None,
+    ) -> Decision:  # fmt: skip
+        """Decide about a request that attempt `attempt_id` would carry out, and take `lock` for it if need be.
+
+        `asker`: the member of its gang for whose restart it is asked, and whose lock counts.
+        """
         hook: Answer | None = None
         blockers: tuple[Answer, ...] | None = None
-        held: Held | None = None
+        alone = asker is not None or not self._targets.gang(request.target)
+        gang: tuple[Answer, ...] | None = () if alone else None
+        held = None if asker is None else Held(held=True, text=f"it is that of {asker}")
         while True:  # with the facts of now: an answer may take long
             others = () if held is None else held.others
             facts = replace(
-                await self._facts(request, managed, attempt_id, others), hook=hook, blockers=blockers,
+                await self._facts(request, managed, attempt_id, others), hook=hook, blockers=blockers, gang=gang, asker=asker,
                 lock=None if held is None else Answer(name="lock", allows=held.held, text=held.text),
             )  # fmt: skip
             decision = guard.decide(request, managed.settings, facts)
@@ -65,8 +71,28 @@ class Decider:
                 hook = await self._ask_hook(managed.settings.hook, call)
             elif decision.check == "blockers":
                 blockers = await self._backends.ask_blockers(managed.settings.blockers)
+            elif decision.check == "gang":
+                gang = await self._ask_gang(request, managed, attempt_id)
             else:
                 held = await self._take(request, managed, attempt_id, lock)
+
+    async def _ask_gang(
+        self, request: RestartRequest, managed: ManagedTarget, attempt_id: str
+    ) -> tuple[Answer, ...]:
+        """What the guard says of each that is restarted with the target; the first that objects is the last asked."""
+        wanted = guard.allowed(request, managed.settings).verdict
+        answers: list[Answer] = []
+        for name in self._targets.gang(request.target):
+            member = self._targets.managed[name]
+            if member.settings.lock != managed.settings.lock:
+                return (Answer(name=name, allows=False, text="its restart.lock is another"),)
+            of_it = replace(request, target=name)
+            decision = await self.decide(of_it, member, attempt_id, None, asker=request.target)
+            allows = decision.verdict in (wanted, guard.ACT)
+            answers.append(Answer(name=name, allows=allows, text=decision.text))
+            if not allows:
+                break
+        return tuple(answers)
 
     def hook_call(
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str

@@ -22,6 +22,7 @@ from vllm_watch.restart.controls import Controls
 from vllm_watch.restart.decider import Decider
 from vllm_watch.restart.evidence import EvidenceStore
 from vllm_watch.restart.guard import Decision
+from vllm_watch.restart.hooks.base import Hook, HookCall
 from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.request import RestartRequest
 from vllm_watch.restart.targets import ManagedTarget, Targets
@@ -209,26 +210,40 @@ class Dispatcher:
         assert hook is not None  # noqa: S101 - it was asked a moment ago, and said yes
         pending = self._requests.get(request.key)
         address = managed.target.address
-        attempt = request.attempt(attempt_id, "intent", settings.hook, time.time(), address)
+        gang = self._targets.gang(request.target)
+        attempt = request.attempt(attempt_id, "intent", settings.hook, time.time(), address, gang)
 
         async def objection() -> str | None:
             if pending is not None and self._requests.get(request.key) is not pending:
                 return "the request was withdrawn"
+            if self._targets.gang(request.target) != gang:
+                return "its gang is another by now"
             if lock is not None:
                 # Who shares it is to know of the call before it is made; if it is not, the end says so.
                 held = await lock.renew(replace(attempt, state="calling", called_t=time.time()))
                 if held.held is not True or not lock.still_ours():
                     return f"the lock was lost: {held.text}"
-            if self._targets.stale(request.target, None) is not None:
-                await self._targets.next_look(request.target, NEXT_LOOK_SECONDS)
+            due = [name for name in attempt.names if self._targets.stale(name, None) is not None]
+            await asyncio.gather(
+                *(self._targets.next_look(name, NEXT_LOOK_SECONDS) for name in due)
+            )
             decision = await self._decider.decide(request, managed, attempt_id, lock)
             return None if decision.verdict == guard.ACT else f"{decision.check}: {decision.text}"
 
-        call = self._decider.hook_call(request, managed, attempt_id)
-        await self.attempts.begin(attempt, call, settings, hook, lock, objection)
+        first = self._decider.hook_call(request, managed, attempt_id), hook
+        others = (self._call_of_member(replace(request, target=name), attempt_id) for name in gang)
+        calls = (first, *others)
+        await self.attempts.begin(attempt, calls, settings, lock, objection)
         if pending is not None:
             pending.attempt_id = attempt_id
         return attempt
+
+    def _call_of_member(self, request: RestartRequest, attempt_id: str) -> tuple[HookCall, Hook]:
+        member = self._targets.managed[request.target]
+        hook = self._backends.hook(member.settings.hook)
+        assert hook is not None  # noqa: S101 - as the other's
+        # Who takes each id once, takes each member's.
+        return self._decider.hook_call(request, member, f"{attempt_id}-{request.target}"), hook
 
     def _attempt_ended(self, attempt: Attempt) -> None:
         """One that was given up before the call has done nothing: its request waits on."""

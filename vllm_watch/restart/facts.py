@@ -53,4 +53,8 @@ class Facts:
     version_first_t: float | None = None  # when this version of the watcher first ran here
     hook: Answer | None = None  # None: not asked yet
     blockers: tuple[Answer, ...] | None = None  # None: not asked yet
+    gang: tuple[Answer, ...] | None = ()  # of those that are restarted with it; None: not asked yet
     lock: Answer | None = None  # None: not asked yet
+    asker: str | None = (
+        None  # the rank of its gang that asks for this one, too; None: it asks itself
+    )

@@ -24,7 +24,9 @@ class Decision:
     """What is to be done with a request."""
 
     verdict: str  # ACT | OBSERVE | APPROVE | ASK | WAIT | REFUSE
-    check: str | None  # the one that decided; for ASK what to ask: "hook" | "blockers" | "lock"
+    check: (
+        str | None
+    )  # the one that decided; for ASK what to ask: "hook" | "blockers" | "gang" | "lock"
     text: str
     until_t: float | None = None  # when asking again makes sense
     refusals: Mapping[str, Refusal] = field(default_factory=dict)  # by check, in order
@@ -42,7 +44,7 @@ def decide(request: RestartRequest, settings: RestartSettings, facts: Facts) -> 
         asked = _to_ask(request, settings, facts) if checks is CHECKS else None
         if asked is not None:
             return Decision(ASK, asked, f"the {asked} must be asked first")
-    return _allowed(request, settings)
+    return allowed(request, settings)
 
 
 def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) -> str | None:
@@ -55,6 +57,10 @@ def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
         return "blockers"
     if any(answer.allows is not True for answer in facts.blockers or ()):
         return None
+    if facts.gang is None:
+        return "gang"
+    if any(answer.allows is not True for answer in facts.gang):
+        return None
     # A dry run takes no lock: another watcher may need it to act.
     acts = settings.mode == "auto" or request.person is not None
     if settings.lock.kind != "none" and acts and facts.lock is None:
@@ -62,7 +68,8 @@ def _to_ask(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
     return None
 
 
-def _allowed(request: RestartRequest, settings: RestartSettings) -> Decision:
+def allowed(request: RestartRequest, settings: RestartSettings) -> Decision:
+    """What is done once every check has passed."""
     if settings.mode == "observe" and request.person is None:
         return Decision(OBSERVE, None, "it would be restarted now (mode observe)")
     if settings.mode == "approve" and request.person is None:

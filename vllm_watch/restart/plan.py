@@ -106,7 +106,7 @@ class PlanPublisher:
     def _plan(self, name: str, managed: ManagedTarget) -> RestartPlan:
         now_t, settings = time.time(), managed.settings
         group = None if self.attempts is None else self._targets.history(name, self.attempts)
-        own = [each for each in group or () if each.target == name]
+        own = [each for each in group or () if name in each.names]
         past = [_shown(each, each.text) for each in reversed(own) if not each.open][:PAST_MAX]
         payoffs = [each.payoff_ratio for each in own if each.payoff_ratio is not None]
         last = self._dispatcher.attempts.last(name)

@@ -1,5 +1,6 @@
 """What asks for a restart: an incident, a schedule, a person or Alertmanager."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vllm_watch.state.attempt import Attempt
@@ -41,11 +42,19 @@ class RestartRequest:
         return f"{self.target} {self.trigger} {what}"
 
     def attempt(
-        self, attempt_id: str, state: str, hook: str, t: float, address: str = ""
+        self,
+        attempt_id: str,
+        state: str,
+        hook: str,
+        t: float,
+        address: str = "",
+        gang: Sequence[str] = (),
     ) -> Attempt:
-        """Return the attempt that begins at Unix time `t` to do what was requested; `address`: of the target."""
+        """Return the attempt that begins at Unix time `t` to do what was requested; `address`: of the target;
+        `gang`: the others that are restarted with it."""
         return Attempt(
             id=attempt_id, target=self.target, group=self.group, trigger=self.trigger,
             hook=hook, reason=self.reason, actor=self.person or self.actor, state=state,
             began_t=t, incident_id=self.incident_id, address=address,
+            gang=dict.fromkeys(gang) or None,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""One attempt to restart one server, from the intent on disk to the answer whether it helped.
+"""One attempt to restart one server, or all of a gang, from the intent on disk to the answer whether it helped.
 
     intent (on disk) ─▶ evidence ─▶ drain ─▶ the guard once more ─▶ calling (on disk) ─▶ hook
         ─▶ verifying (on disk) ─▶ helped | did_not_help (on disk)
@@ -7,11 +7,14 @@ What is on disk is always ahead of what is done, never behind: a watcher that di
 whose hook was surely not called, or a `calling` whose hook may have been, which is never called again.
 After the call the disk may fail without an end to the attempt: how it ended is written later
 (pending_writes.py). Nothing here decides: the guard does, and verify.
+
+Ranks of a gang wait for each other as they start, so their hooks are called at the same time. What is on disk
+is one `calling` for all of them.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -20,7 +23,6 @@ from vllm_watch.errors import JournalError
 from vllm_watch.restart import drain, verify
 from vllm_watch.restart.evidence import EvidenceStore
 from vllm_watch.restart.hooks.base import (
-    DONE,
     FAILED,
     REFUSED,
     UNCERTAIN,
@@ -57,6 +59,8 @@ LOOK_SECONDS = 60.0
 BLIND_SECONDS = 1.0
 """At least so long passes from one vain wait for a look to the next, whatever ends it early."""
 
+_DID_NOTHING = (FAILED, REFUSED)
+
 _UNSEEN = TargetSignals(
     target="", t=0.0, up=False, outcome="", state="unknown", state_text="it is not seen"
 )
@@ -78,7 +82,9 @@ class Restart:
         self._targets = targets
         self._journal = journal
         self._evidence = evidence
-        self._startup_seconds = targets.startup_seconds(attempt.target)
+        self._names = attempt.names
+        self._startup_seconds = {name: targets.startup_seconds(name) for name in attempt.names}
+        self._not_restarted = ""  # whose hook did nothing, in words
 
     async def intend(self) -> None:
         """Write the intent down. Raises JournalError: nothing was done, and nothing may be."""
@@ -86,56 +92,77 @@ class Restart:
         self._show("the intent is in the journal")
 
     async def run(
-        self, call: HookCall, hook: Hook, lock: Lock | None, objection: Objection
+        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, objection: Objection
     ) -> Attempt:
         """Do what was intended; return the attempt as it ended."""
         try:
-            against, call = await self._prepare(call, objection)
-            before = self._before()
+            against, calls = await self._prepare(calls, objection)
+            befores = {name: self._before(name) for name in self._names}
             if against is None:
-                against = await self._write_call(before, lock)
+                against = await self._write_call(befores, lock)
             if against is not None:
                 return await self._end("cancelled", against)
-            result = await self._call_hook(call, hook, objection)
+            results = await self._call_hooks(calls, lock, objection)
         finally:
             # Before it is verified: a new process that gets no requests cannot show what it does.
-            self._targets.draining(self.attempt.target, on=False)
-        if result.outcome in (FAILED, REFUSED):
-            return await self._end("failed", result.text)
-        text = result.text if result.outcome == DONE else f"it may have acted: {result.text}"
-        await self._move_if_possible("verifying", text)
-        return await self._verify(before, time.monotonic())
+            for name in self._names:
+                self._targets.draining(name, on=False)
+        idle = {name: each.text for name, each in results.items() if each.outcome in _DID_NOTHING}
+        if len(idle) == len(results):
+            return await self._end("failed", self._words(idle))
+        if idle:
+            self._not_restarted = (
+                f"of its gang {', '.join(idle)} was not restarted: {self._words(idle)}; "
+            )
+        await self._move_if_possible("verifying", self._words(
+            {name: _told(each) for name, each in results.items()}
+        ))  # fmt: skip
+        return await self._verify(befores, time.monotonic())
 
-    async def resume(self, before: verify.Before, since_s: float) -> Attempt:
+    async def resume(self, befores: Mapping[str, verify.Before], since_s: float) -> Attempt:
         """Go on verifying what an earlier run of the watcher has begun; the hook is not called again."""
-        self._targets.acting(self.attempt.target, on=True)
-        return await self._verify(before, time.monotonic() - since_s)
+        for name in self._names:
+            self._targets.acting(name, on=True)
+        return await self._verify(befores, time.monotonic() - since_s)
 
     async def give_up(self, text: str) -> Attempt:
         """End it where it stands: what may have acted is uncertain."""
         touched = self.attempt.called_t is not None
         return await self._end("uncertain" if touched else "cancelled", text)
 
-    async def _prepare(self, call: HookCall, objection: Objection) -> tuple[str | None, HookCall]:
-        """Keep evidence, drain, ask once more; return what is against it, and the call with the evidence."""
+    async def _prepare(
+        self, calls: Sequence[tuple[HookCall, Hook]], objection: Objection
+    ) -> tuple[str | None, Sequence[tuple[HookCall, Hook]]]:
+        """Keep evidence, drain, ask once more; return what is against it, and the calls with the evidence."""
         self._show("evidence is gathered")
+        paths = await asyncio.gather(*map(self._keep_evidence, self._names))
+        calls = [
+            (replace(call, evidence_path=path), hook)
+            for (call, hook), path in zip(calls, paths, strict=True)
+        ]
+        await self._drain()
+        return await self._object(objection), calls
+
+    async def _keep_evidence(self, name: str) -> str | None:
         try:
             async with asyncio.timeout(EVIDENCE_SECONDS):
-                path = await self._evidence.keep(self.attempt)
-            call = replace(call, evidence_path=path)
+                return await self._evidence.keep(replace(self.attempt, target=name))
         except Exception as error:  # noqa: BLE001 - evidence is wanted, the restart is needed
-            _log.warning("evidence_failed", attempt=self.attempt.id, error=str(error))
-        await self._drain()
-        return await self._object(objection), call
+            _log.warning("evidence_failed", attempt=self.attempt.id, target=name, error=str(error))
+            return None
 
     async def _drain(self) -> None:
-        name, began_s = self.attempt.target, time.monotonic()
-        self._targets.draining(name, on=True)
+        began_s = time.monotonic()
+        for name in self._names:
+            self._targets.draining(name, on=True)
         while True:
             waited_s = time.monotonic() - began_s
-            over, text = drain.progress(self._settings.drain, self._targets.signals(name), waited_s)
-            self._show(text)
-            if over:
+            progress = {
+                name: drain.progress(self._settings.drain, self._targets.signals(name), waited_s)
+                for name in self._names
+            }
+            self._show(self._words({name: text for name, (_, text) in progress.items()}))
+            if all(over for over, _ in progress.values()):
                 return
             await asyncio.sleep(DRAIN_POLL_SECONDS)
 
@@ -147,8 +174,12 @@ class Restart:
             _log.exception("objection_broke", attempt=self.attempt.id)
             return f"it could not be asked once more: {type(error).__name__}"
 
-    async def _write_call(self, before: verify.Before, lock: Lock | None) -> str | None:
-        called = replace(self.attempt, called_t=time.time(), before=before.to_json())
+    async def _write_call(
+        self, befores: Mapping[str, verify.Before], lock: Lock | None
+    ) -> str | None:
+        said = {name: before.to_json() for name, before in befores.items()}
+        before = said.pop(self.attempt.target)
+        called = replace(self.attempt, called_t=time.time(), before=before, gang=said or None)
         try:
             await self._move(called, "calling", "the hook is called")
         except JournalError as error:
@@ -157,59 +188,101 @@ class Restart:
         if lock is not None and not lock.still_ours():
             return "the lock was lost while the call was written down"
         manual = self.attempt.trigger == "manual"
-        return None if manual else self._targets.stale(self.attempt.target, None)
+        stale = () if manual else (self._targets.stale(name, None) for name in self._names)
+        return next((text for text in stale if text is not None), None)
 
-    def _before(self) -> verify.Before:
-        name = self.attempt.target
+    def _before(self, name: str) -> verify.Before:
         return verify.before(self._targets.signals(name), self._targets.firing_kinds(name))
 
-    async def _call_hook(self, call: HookCall, hook: Hook, objection: Objection) -> HookResult:
-        result = HookResult(outcome=FAILED, text="the hook was not called")
-        name = self.attempt.target
+    async def _call_hooks(
+        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, objection: Objection
+    ) -> dict[str, HookResult]:
+        """Call them all, and again those that surely did nothing; return how each ended, by target."""
+        results: dict[str, HookResult] = {}
+        due = list(calls)
         for retry in range(RETRIES_MAX + 1):
             if retry:
-                self._targets.acting(name, on=False)
-                await asyncio.sleep(RETRY_SECONDS)
-                await self._targets.next_look(name, LOOK_SECONDS)
-                against = await self._object(objection)
+                against = await self._against_again(due, results, lock, objection)
                 if against is not None:
-                    return replace(result, text=f"{result.text}; not called again: {against}")
-            self._targets.acting(name, on=True)
-            limit = hook.timeout_seconds + HOOK_GRACE_SECONDS
-            try:
-                async with asyncio.timeout(limit):
-                    result = await hook.restart(call)
-            except TimeoutError:
-                text = f"the hook was cut off after {limit:g} s"
-                result = HookResult(outcome=UNCERTAIN, text=text)
-            except Exception as error:  # noqa: BLE001 - whatever it was, it may have acted
-                _log.exception("hook_broke", attempt=self.attempt.id, hook=self.attempt.hook)
-                text = f"the hook broke: {type(error).__name__}"
-                result = HookResult(outcome=UNCERTAIN, text=text)
-            result = replace(result, text=printable(result.text))
-            self._show(result.text)
-            if result.outcome != FAILED:
+                    for call, _ in due:
+                        text = f"{results[call.target].text}; not called again: {against}"
+                        results[call.target] = replace(results[call.target], text=text)
+                    break
+            for result in await asyncio.gather(*(self._call_hook(*each) for each in due)):
+                results.update(result)
+            due = [each for each in due if results[each[0].target].outcome == FAILED]
+            if not due:
                 break
-        return result
+        return results
 
-    async def _verify(self, before: verify.Before, called_s: float) -> Attempt:
-        name = self.attempt.target
-        verification = verify.Verification(before, self._settings.verify, self._startup_seconds)
+    async def _against_again(
+        self, due: Sequence[tuple[HookCall, Hook]], results: Mapping[str, HookResult],
+        lock: Lock | None, objection: Objection,
+    ) -> str | None:  # fmt: skip
+        """Wait, and say what is against calling these again."""
+        names = [call.target for call, _ in due]
+        for name in names:
+            self._targets.acting(name, on=False)
+        await asyncio.sleep(RETRY_SECONDS)
+        if any(each.outcome not in _DID_NOTHING for each in results.values()):
+            # Others of the gang were restarted: what was wrong is gone with them, and half of a gang serves nobody.
+            lost = lock is not None and not lock.still_ours()
+            return "the lock was lost" if lost else None
+        await asyncio.gather(*(self._targets.next_look(name, LOOK_SECONDS) for name in names))
+        return await self._object(objection)
+
+    async def _call_hook(self, call: HookCall, hook: Hook) -> dict[str, HookResult]:
+        self._targets.acting(call.target, on=True)
+        limit = hook.timeout_seconds + HOOK_GRACE_SECONDS
+        try:
+            async with asyncio.timeout(limit):
+                result = await hook.restart(call)
+        except TimeoutError:
+            text = f"the hook was cut off after {limit:g} s"
+            result = HookResult(outcome=UNCERTAIN, text=text)
+        except Exception as error:  # noqa: BLE001 - whatever it was, it may have acted
+            _log.exception("hook_broke", attempt=call.attempt_id, target=call.target)
+            text = f"the hook broke: {type(error).__name__}"
+            result = HookResult(outcome=UNCERTAIN, text=text)
+        result = replace(result, text=printable(result.text))
+        self._show(self._words({call.target: result.text}))
+        return {call.target: result}
+
+    async def _verify(self, befores: Mapping[str, verify.Before], called_s: float) -> Attempt:
+        """Follow each until it has helped, or the first has not."""
+        following = {
+            name: verify.Verification(before, self._settings.verify, self._startup_seconds[name])
+            for name, before in befores.items()
+        }
+        seen: dict[str, verify.Progress] = {}
         began_s = time.monotonic()
         while True:
             asked_s = time.monotonic()
-            looked = await self._targets.next_look(name, LOOK_SECONDS)
-            signals, since_s = self._targets.signals(name), asked_s - called_s
-            if signals is None or not looked:
-                # Without looks nothing is known; only the time that a start may take goes on, and
-                # only while this watcher waits: what passed while it was away, nobody saw.
-                signals, since_s = signals or _UNSEEN, asked_s - began_s
-                signals = replace(signals, up=False)
-                await asyncio.sleep(max(0.0, BLIND_SECONDS - (time.monotonic() - asked_s)))
-            progress = verification.update(since_s, signals, self._targets.firing_kinds(name))
-            self._show(progress.text)
-            if progress.outcome is not None:
-                return await self._end(progress.outcome, progress.text, progress.payoff_ratio)
+            for name, looked in (await self._look_at(following.keys() - _settled(seen))).items():
+                signals, since_s = self._targets.signals(name), asked_s - called_s
+                if signals is None or not looked:
+                    # Without looks nothing is known; only the time that a start may take goes on, and
+                    # only while this watcher waits: what passed while it was away, nobody saw.
+                    signals, since_s = signals or _UNSEEN, asked_s - began_s
+                    signals = replace(signals, up=False)
+                kinds = self._targets.firing_kinds(name)
+                seen[name] = following[name].update(since_s, signals, kinds)
+            text = self._words({name: seen[name].text for name in befores})
+            self._show(self._not_restarted + text)
+            outcomes = {each.outcome for each in seen.values()}
+            if verify.DID_NOT_HELP in outcomes or outcomes == {verify.HELPED}:
+                outcome = verify.DID_NOT_HELP if verify.DID_NOT_HELP in outcomes else verify.HELPED
+                payoff_ratio = seen[self.attempt.target].payoff_ratio
+                return await self._end(outcome, self._not_restarted + text, payoff_ratio)
+
+    async def _look_at(self, names: Iterable[str]) -> dict[str, bool]:
+        """Wait for the next look at each; was there one?"""
+        began_s, names = time.monotonic(), list(names)
+        waits = (self._targets.next_look(name, LOOK_SECONDS) for name in names)
+        looked = dict(zip(names, await asyncio.gather(*waits), strict=True))
+        if not all(looked.values()) or any(self._targets.signals(name) is None for name in names):
+            await asyncio.sleep(max(0.0, BLIND_SECONDS - (time.monotonic() - began_s)))
+        return looked
 
     async def _move(self, attempt: Attempt, state: str, text: str) -> None:
         moved = replace(attempt, state=state, text=text)
@@ -232,4 +305,19 @@ class Restart:
 
     def _show(self, stage: str) -> None:
         self.stage = stage
-        self._targets.mark_changed(self.attempt.target)
+        for name in self._names:
+            self._targets.mark_changed(name)
+
+    def _words(self, said: Mapping[str, str]) -> str:
+        """What is said of each; of a gang with its name."""
+        if len(self._names) == 1:
+            return next(iter(said.values()), "")
+        return "; ".join(f"{name}: {text}" for name, text in said.items())
+
+
+def _settled(seen: Mapping[str, verify.Progress]) -> set[str]:
+    return {name for name, each in seen.items() if each.outcome is not None}
+
+
+def _told(result: HookResult) -> str:
+    return f"it may have acted: {result.text}" if result.outcome == UNCERTAIN else result.text

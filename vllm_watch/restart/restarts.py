@@ -152,6 +152,8 @@ class Restarts:
         """An open incident whose restart is advised asks for it, once for each target."""
         for name in incident.restart_targets or (incident.target,):
             managed = self.targets.managed.get(name)
+            if name in self.targets.gang(incident.target):
+                continue  # the one that has the incident asks for all of them
             if managed is None or managed.restarting or not incident.advises_restart_of(name):
                 continue
             mode = managed.settings.mode

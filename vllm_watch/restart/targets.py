@@ -145,14 +145,15 @@ class Targets:
         )
 
     def peers(self, name: str) -> Peers | None:
-        """How the target's group is. A server's data-parallel engines go down with it, healthy ones too."""
+        """How the target's group is. A server's data-parallel engines go down with it, healthy ones too, and its gang."""
         own = self.managed.get(name)
         if own is None:
             return None
-        engine = self.same_engine(name)
-        healthy, unknown, total = 0, 0, max(1, self._engines(name).healthy)
+        engine, gang = self.same_engine(name), self.gang(name)
+        # Ranks that step together serve as one.
+        healthy, unknown, total = 0, 0, 1 if gang else max(1, self._engines(name).healthy)
         for other, managed in self.managed.items():
-            if other in engine or managed.target.group != own.target.group:
+            if other in engine or other in gang or managed.target.group != own.target.group:
                 continue
             engines = self._engines(other)
             healthy += 0 if managed.restarting or managed.draining else engines.healthy
@@ -204,6 +205,20 @@ class Targets:
 
     # --- who is who
 
+    def gang(self, name: str) -> tuple[str, ...]:
+        """The other targets that are restarted whenever this one is."""
+        own = self.managed.get(name)
+        if own is None or not own.target.gang:
+            return ()
+        gang = own.target.gang
+        return tuple(
+            sorted(
+                each
+                for each, managed in self.managed.items()
+                if managed.target.gang == gang and each != name
+            )
+        )
+
     def same_engine(self, name: str) -> frozenset[str]:
         """The names under which the target's engine is watched: of one address, or of one process."""
         own = self.managed.get(name)
@@ -241,7 +256,8 @@ class Targets:
             return ()
         group = own.target.group
         members = engine.union(
-            other for other, managed in self.managed.items() if managed.target.group == group
+            self.gang(name),
+            (other for other, managed in self.managed.items() if managed.target.group == group),
         )
         addresses = {self.managed[each].target.address for each in members if each in self.managed}
         return tuple(
@@ -249,7 +265,9 @@ class Targets:
             if each.target in engine or (each.address and each.address == own.target.address)
             else each
             for each in attempts
-            if each.group == group or each.target in members or each.address in addresses - {""}
+            if each.group == group
+            or not members.isdisjoint(each.names)
+            or each.address in addresses - {""}
         )
 
     # --- what is being done

@@ -35,6 +35,9 @@ class ServerSample:
     max_model_len: int | None = None  # tokens, of the first model
     sleeping: bool | None = None  # from /is_sleeping or the sleep state gauge
     paused: bool | None = None  # from /is_paused
+    recovering: str | None = (
+        None  # the fault from which vLLM waits to be recovered, from /fault_tolerance/status
+    )
     process_start_time: float | None = None  # Unix seconds
     process_open_fds: float | None = None  # the one sign of demand while an engine hangs
     process_cpu_seconds: float | None = None

@@ -27,6 +27,7 @@ class Target:
     namespace: str = ""
     pod: str = ""
     node: str = ""
+    gang: str = ""  # what ranks that step together share; a restart is of all of them
 
     @property
     def address(self) -> str:

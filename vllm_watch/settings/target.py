@@ -129,7 +129,7 @@ class TargetConfig(Settings):
 
     gang: str = Field("", max_length=253)
     """A name that ranks share which step together (data or expert parallelism with an address for each rank).
-    Why: The rank that stands still stops the others; no restart of one alone is advised then."""
+    Why: The rank that stands still stops the others; one restart is then of all of them, or none is made."""
 
     scrape: ScrapeSettings = ScrapeSettings()
     """The keys of `scrape` that differ for this target; the others are taken from there."""
@@ -173,6 +173,7 @@ class TargetConfig(Settings):
             namespace=self.namespace,
             pod=self.pod,
             node=self.node,
+            gang=self.gang,
         )
 
 

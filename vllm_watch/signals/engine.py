@@ -94,9 +94,7 @@ class EngineTracker:
         progress = self._progress(at_s, t, before, sample, restarted, server)
         asleep = state.is_asleep(sample.engine_sleep_state)
         sleeping = asleep if asleep is not None else server.sleeping
-        word, text = state.of_engine(
-            sample, progress, sleeping=bool(sleeping), paused=bool(server.paused)
-        )
+        word, text = state.of_engine(sample, progress, server, sleeping=bool(sleeping))
         if another:
             text += _ANOTHER
         return self._signals(sample, engines, word, text, sleeping, totals)

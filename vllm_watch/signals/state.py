@@ -6,7 +6,7 @@ A state is what is shown, not a verdict: nobody is paged for it. So it may notic
 from collections.abc import Mapping
 
 from vllm_watch.samples.engine import EngineSample
-from vllm_watch.samples.observation import Call
+from vllm_watch.samples.observation import Call, ServerSample
 from vllm_watch.samples.record import short_record
 from vllm_watch.signals.loading import START_SECONDS, Loading
 
@@ -59,10 +59,10 @@ class Progress:
 
 
 def of_engine(
-    sample: EngineSample, progress: Progress, *, sleeping: bool, paused: bool
+    sample: EngineSample, progress: Progress, server: ServerSample, *, sleeping: bool
 ) -> tuple[str, str]:
     """(state, sentence) of an engine that was read."""
-    on_purpose = _on_purpose(sample, sleeping=sleeping, paused=paused)
+    on_purpose = _on_purpose(sample, server, sleeping=sleeping)
     if on_purpose is not None:
         return "sleeping", on_purpose
     running, waiting = sample.requests_running or 0.0, sample.requests_waiting or 0.0
@@ -91,13 +91,13 @@ def of_engine(
     )
 
 
-def _on_purpose(sample: EngineSample, *, sleeping: bool, paused: bool) -> str | None:
+def _on_purpose(sample: EngineSample, server: ServerSample, *, sleeping: bool) -> str | None:
     """Why it serves nobody, where that is somebody's wish; in words."""
     if sleeping:
         return "asleep: " + _sleep_text(sample.engine_sleep_state)
-    if paused:
+    if server.paused:
         return "paused through vLLM's /pause; it serves again after /resume"
-    under_way = operation(sample)
+    under_way = operation(sample, server)
     return None if under_way is None else f"{under_way} is under way; it serves again afterwards"
 
 
@@ -107,8 +107,10 @@ _OPERATIONS = {
 }
 
 
-def operation(sample: EngineSample) -> str | None:
+def operation(sample: EngineSample, server: ServerSample) -> str | None:
     """What is being done to the engine on purpose, while which it serves nobody; in words (vLLM 0.32+)."""
+    if server.recovering is not None:
+        return f"a recovery from {server.recovering}, for which vLLM waits for an orchestrator,"
     running = (name for name, count in (sample.operations_in_flight or {}).items() if count > 0)
     return next((_OPERATIONS.get(name, name) for name in running), None)
 

@@ -130,6 +130,8 @@ def _shown(address: Any) -> str:
 
 
 def _target(address: Any, labels: dict[str, str], *, alone: bool) -> TargetConfig:
+    if not isinstance(address, str):  # an infinity would be the host "inf"
+        raise ConfigError(f"{_shown(address)} is not HOST:PORT", "put it in quotes")
     path = labels.get("__metrics_path__", "/metrics")
     if not path.endswith("/metrics"):
         cause = f"{_shown(address)}: __metrics_path__ {quoted(path)} does not end in /metrics"

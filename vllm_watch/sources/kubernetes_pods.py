@@ -23,12 +23,18 @@ _HASH_LABELS = ("pod-template-hash", "rollouts-pod-template-hash")
 
 _OUTLIVES = ("leaderworkerset.sigs.k8s.io/name", "serving.kserve.io/inferenceservice")
 _ROLES = {
-    "llm-d.ai/role": "llm-d.ai/model",
-    "nvidia.com/dynamo-sub-component-type": "nvidia.com/dynamo-graph-deployment-name",
-}
-"""The labels that say which part a server has, and within what: of llm-d, and of NVIDIA Dynamo."""
+    "llm-d.ai/role": ("llm-d.ai/model",),
+    "nvidia.com/dynamo-sub-component-type": ("nvidia.com/dynamo-graph-deployment-name",),
+    "disaggregatedset.x-k8s.io/role": ("disaggregatedset.x-k8s.io/name", "disaggregatedset.x-k8s.io/slice"),
+}  # fmt: skip
+"""The labels that say which part a server has, and within what: of llm-d, NVIDIA Dynamo and LeaderWorkerSet's
+DisaggregatedSet, whose slices exchange nothing with each other."""
 
 PREFILL, DECODE = "prefill", "decode"
+_MODEL, _RELEASE = "model", "helm-release-name"
+_MODEL_OF_ROLE = re.compile(rf"(?:(.*)-)?({PREFILL}|{DECODE})")
+"""The production-stack's router is told which models (`llama-prefill`, `prefill`) have which part."""
+
 _WORKER = "leaderworkerset.sigs.k8s.io/worker-index"
 _ENDED = ("Succeeded", "Failed")
 _SHOWN_CHARACTERS_MAX = 60
@@ -89,7 +95,7 @@ def pod_of(document: Mapping[str, Any]) -> Pod | None:
     if labels.get(_WORKER, "0") != "0":
         return None  # of a server over several nodes the leader answers, alone
     says, wrong = _said(metadata.get("annotations") or {})
-    role = next((each for each in _ROLES if labels.get(each) in (PREFILL, DECODE)), "")
+    role, pairs_in = _part(labels)
     return Pod(
         uid=str(metadata["uid"]),
         namespace=str(metadata["namespace"]),
@@ -98,11 +104,22 @@ def pod_of(document: Mapping[str, Any]) -> Pod | None:
         created=str(metadata.get("creationTimestamp") or ""),
         address=str(ip_address(address)),
         group=says.get("group") or _owner(metadata, labels),
-        role=str(labels.get(role, "")),
-        pairs_in=(str(metadata["namespace"]), role, str(labels.get(_ROLES.get(role, "")))),
+        role=role,
+        pairs_in=(str(metadata["namespace"]), *pairs_in),
         says=says,
         wrong=wrong,
     )
+
+
+def _part(labels: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """Which part the server has ("": both, or nobody says), and within what."""
+    for label, within in _ROLES.items():
+        if labels.get(label) in (PREFILL, DECODE):
+            return str(labels[label]), (label, *(str(labels.get(each)) for each in within))
+    of_model = _MODEL_OF_ROLE.fullmatch(str(labels.get(_MODEL) or ""))
+    if of_model is None:
+        return "", ()
+    return of_model[2], (_MODEL, str(labels.get(_RELEASE)), of_model[1] or "")
 
 
 def _said(annotations: Mapping[str, Any]) -> tuple[dict[str, str], tuple[str, ...]]:

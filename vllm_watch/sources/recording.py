@@ -19,7 +19,7 @@ from typing import BinaryIO, Self
 from vllm_watch.errors import ExpositionError, RecordingError
 from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.sources.reading import Reader
-from vllm_watch.sources.trace_line import RawObservation, from_line
+from vllm_watch.sources.trace_line import SERVER_FIELDS, RawObservation, from_line
 from vllm_watch.support.private_files import opener
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -140,11 +140,7 @@ def _reading(raw: RawObservation, reader: Reader) -> tuple[Call, Reading | None]
         return replace(scrape, outcome="garbled", error=scrape.error or error.cause), None
     if scrape.outcome != "ok":
         scrape = replace(scrape, outcome="ok", error=None)
-    told = {
-        name: value
-        for name in ("version", "models", "max_model_len", "sleeping", "paused")
-        if (value := getattr(raw, name)) is not None
-    }
+    told = {name: value for name in SERVER_FIELDS if (value := getattr(raw, name)) is not None}
     if told:
         reading = replace(reading, server=replace(reading.server, **told))
     return scrape, reading

@@ -58,7 +58,11 @@ class RawObservation:
     max_model_len: int | None = None
     sleeping: bool | None = None
     paused: bool | None = None
+    recovering: str | None = None
 
+
+SERVER_FIELDS = ("version", "models", "max_model_len", "sleeping", "paused", "recovering")
+"""What is known of a server from other paths than /metrics."""
 
 _UNIX_SECONDS_MAX = 1e11  # the year 5138; beyond, no calendar of Python's can name the time
 
@@ -99,6 +103,7 @@ def from_line(line: bytes) -> RawObservation:
         max_model_len=_typed(said, "max_model_len", int),
         sleeping=_typed(said, "sleeping", bool),
         paused=_typed(said, "paused", bool),
+        recovering=_typed(said, "recovering", str),
     )
 
 
@@ -229,7 +234,7 @@ def remainder(observation: Observation) -> str:
         told["start_failure"] = {**failed.published(), "sentence": failed.sentence}
     if observation.reading is not None:
         server = observation.reading.server
-        for name in ("version", "models", "max_model_len", "sleeping", "paused"):
+        for name in SERVER_FIELDS:
             if (value := getattr(server, name)) is not None:
                 told[name] = value
     return _encode(told)[1:-1]

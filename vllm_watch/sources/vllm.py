@@ -37,6 +37,7 @@ _JSON_BYTES_MAX = 1 << 20
 _PAGE_BYTES = 64 << 10  # by which a page of HTML is known
 _MODELS_MAX = 100
 _TOKENS_MAX = 1e12
+_FAULTS_MAX, _FAULT_CHARACTERS_MAX = 16, 80
 
 
 class Look(NamedTuple):
@@ -75,8 +76,7 @@ class VllmSource:
         self._next_identify_s = float("-inf")
         self._incarnation: tuple[float | None, ...] | None = None
         self._known: dict[str, Any] = {}
-        # Whether /is_sleeping and /is_paused exist here (they need vLLM's development mode).
-        self._switches: dict[str, str] = {}
+        self._switches: dict[str, str] = {}  # those of _SWITCHES that exist here
 
     async def observe(self) -> Look:
         """Look once. The observation's time is that at which the metrics arrived, or failed to."""
@@ -165,7 +165,7 @@ class VllmSource:
             return await self._ask_switches() if switches_due and self._switches else []
         self._incarnation = incarnation
         self._next_identify_s = monotonic_s + IDENTIFY_SECONDS
-        self._switches = {"sleeping": "/is_sleeping", "paused": "/is_paused"}
+        self._switches = dict(_SWITCHES)
         self._known = {}
         asked = await asyncio.gather(
             self._ask_json("/version", _version), self._ask_models(), self._ask_switches()
@@ -187,11 +187,13 @@ class VllmSource:
     async def _ask_switches(self) -> list[tuple[str, Call]]:
         asked = dict(self._switches)
         calls = await asyncio.gather(
-            *(self._ask_json(path, _switch(name)) for name, path in asked.items())
+            *(self._ask_json(path, _UNDERSTOOD[name]) for name, path in asked.items())
         )
         for name, call in zip(asked, calls, strict=True):
             if call.outcome == "http":
-                del self._switches[name]  # not in this version, or not in development mode
+                del self._switches[name]  # not in this version, or not switched on
+            if name == "recovering" and call.outcome != "ok":
+                self._known.pop(name, None)  # a dead engine is not waited for
         return [("sleep", call) for call in calls if call.outcome != "http"]
 
     async def _ask_json(
@@ -237,8 +239,26 @@ def _models(said: Any) -> Mapping[str, Any]:
     }
 
 
-def _switch(name: str) -> Callable[[Any], Mapping[str, Any]]:
-    return lambda said: {name: bool(said[f"is_{name}"])}
+def _recovering(said: Any) -> Mapping[str, Any]:
+    """From /fault_tolerance/status (vLLM 0.32+): one whose executor is gone is `dead`, and nobody can recover it."""
+    faults = [
+        f"{str(each.get('fault_info') or 'a fault')[:_FAULT_CHARACTERS_MAX]} of engine {int(each['id'])}"
+        for each in said["engines"][:_FAULTS_MAX]
+        if each["status"] == "unhealthy"
+    ]
+    return {"recovering": " and ".join(faults) or None}
+
+
+_SWITCHES = {
+    "sleeping": "/is_sleeping", "paused": "/is_paused", "recovering": "/fault_tolerance/status",
+}  # fmt: skip
+"""The first two need vLLM's development mode, the third --enable-fault-tolerance."""
+
+_UNDERSTOOD: Mapping[str, Callable[[Any], Mapping[str, Any]]] = {
+    "sleeping": lambda said: {"sleeping": bool(said["is_sleeping"])},
+    "paused": lambda said: {"paused": bool(said["is_paused"])},
+    "recovering": _recovering,
+}
 
 
 def _no_memory(call: Call, error: MemoryError) -> Call:

@@ -44,6 +44,14 @@ class Attempt:
     text: str = ""  # how it stands, or how it ended, in words
     address: str = ""  # of the target, host:port; "" where that is no identity
     before: Mapping[str, Any] | None = None  # verify.Before as JSON holds it, from the call on
+    gang: Mapping[str, Any] | None = (
+        None  # the others that are restarted with it: name → their `before`
+    )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every target whose hook it calls, the one that asked first."""
+        return (self.target, *(self.gang or ()))
 
     @property
     def acted_t(self) -> float:

@@ -85,6 +85,12 @@ class Told:
     entries: tuple[Entry, ...]  # oldest first
 
 
+def _said(attempt: Attempt) -> dict[str, Any]:
+    """As the disk has it; without a gang older versions can read it."""
+    said = asdict(attempt)
+    return said if said["gang"] is not None else {key: said[key] for key in said if key != "gang"}
+
+
 class Journal:
     """The tables `attempt`, `audit` and `standing`."""
 
@@ -120,7 +126,7 @@ class Journal:
 
         await self._write(
             "INSERT OR REPLACE INTO attempt VALUES (?, ?, ?, ?, ?, ?)",
-            attempt.id, attempt.target, attempt.group, attempt.state, attempt.began_t, asdict(attempt),
+            attempt.id, attempt.target, attempt.group, attempt.state, attempt.began_t, _said(attempt),
             changed=changed,
         )  # fmt: skip
 

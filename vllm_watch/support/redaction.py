@@ -28,20 +28,37 @@ _MAPPED = re.compile(
     re.IGNORECASE,
 )
 _PAIR = re.compile(
-    r"((?<![\w.'\"-])(?!Authorization|key\b(?!-))\w[\w-]*+)(\s*+:\s*+)([^\s,;\"']{4,}+)",
+    r"((?<![\w.'\"-])(?!Authorization|key\b(?!-))\w[\w-]*+)(\s*+:\s*+|\s++=\s++)"
+    rf"""([^\s,;"']{{4,}}+|(?=["']){_VALUE})""",
     re.IGNORECASE,
 )
-_OPTION = re.compile(r"((?<![\w-])--[\w-]++)(\s++)((?!\[hidden\])[^\s-]\S*+)")
+# As in a command, and as in the list that a command is: "--api-key", "VALUE".
+_OPTION = re.compile(
+    r"""((?<![\w-])--[\w-]++)(\s++|["'],\s*+["'])((?!\[hidden\])[^\s"'-][^\s"']*+|(?=["']\w)"""
+    rf"{_VALUE})"
+)
+# A scheme that is not known hides with what follows it.
 _HEADER = re.compile(
-    r"\b(X-API-Key|API-Key|Authorization)\s*+:\s*+((?:Bearer|Basic|Token|ApiKey)\s++)?[^\s'\",]++", re.IGNORECASE
-)  # fmt: skip
+    r"\b(X-API-Key|API-Key|Authorization)\s*+:\s*+"
+    r"((?:Bearer|Basic|Token|ApiKey)\s++)?[^\s'\",]++(?(2)|(?:[ \t]++(?!\[hidden\])[^\s'\",]++)?)",
+    re.IGNORECASE,
+)
+_COOKIE = re.compile(r"\b((?:Set-)?Cookie:[ \t]*+)[^\n'\"]++", re.IGNORECASE)
+_PRIVATE_KEY = re.compile(r"(-----BEGIN (?:[A-Z]++ )?PRIVATE KEY-----)[^-]++")
 _BEARER = re.compile(r"\b(Bearer|Basic)\s++[^\s'\"]++", re.IGNORECASE)
 _TOKEN = re.compile(r"\bToken\s++(?=[\w.~+/=-]*\d)[\w.~+/=-]{8,}+")  # in words a token has no digit
 _ISSUED = re.compile(
-    r"\b(?:sk-|hf_|gh[oprsu]_|github_pat_|glpat-|xox[abeprs]-|nvapi-|ya29\.)[\w.-]{8,}+"
-    r"|\b(?:AKIA|ASIA)[A-Z0-9]{12,}+|\bAIza[\w-]{30,}+|(?<![\w-])eyJ[\w-]++\.[\w.-]{8,}+"
+    r"\b(?:sk-|[rs]k_(?:live|test)_|gsk_|hf_|gh[oprsu]_|github_pat_|glpat-|npm_|xox[abeprs]-|xapp-|nvapi-|ya29\.|GOCSPX-"
+    r"|dop_v1_)[\w.-]{8,}+|\b(?:AKIA|ASIA|LTAI)[A-Za-z0-9]{12,}+|\bAIza[\w-]{30,}+|(?<![\w-])eyJ[\w-]++\.[\w.-]{8,}+"
 )
-"""Shapes that keys are issued in: OpenAI, Hugging Face, GitHub, GitLab, Slack, NVIDIA, AWS, Google, and JWTs."""
+"""Shapes that keys are issued in: OpenAI, Stripe, Groq, Hugging Face, GitHub, GitLab, npm, Slack, NVIDIA, AWS, Alibaba,
+DigitalOcean, Google, and JWTs."""
+
+_HOOK_LABELS = frozenset({"hook", "hooks", "webhook"})
+_HOOK_PATH = re.compile(
+    r"/(?:api/webhooks|webhook\w*+|with/key)/.|/services/T[A-Z0-9]+/|/(?:integration|workflows|hooks?)/[\w-]{16}|/bot\d+:"
+)
+"""Where chats and pagers take messages: whoever knows the path may post there."""
 
 _KNOWN_MAX, _KNOWN_CHARACTERS_MIN = 1000, 8
 """Shorter ones would turn up by chance."""
@@ -86,6 +103,8 @@ def redacted(text: str) -> str:
     text = _ASSIGNED.sub(rf"\1={HIDDEN}", text)
     text = _MAPPED.sub(rf"\1{HIDDEN}", text)
     text = _HEADER.sub(rf"\1: \2{HIDDEN}", text)
+    text = _COOKIE.sub(rf"\1{HIDDEN}", text)
+    text = _PRIVATE_KEY.sub(rf"\1{HIDDEN}", text)
     text = _BEARER.sub(rf"\1 {HIDDEN}", text)
     text = _TOKEN.sub(f"Token {HIDDEN}", text)
     text = _ISSUED.sub(HIDDEN, text)
@@ -113,6 +132,8 @@ def _safe_word(found: re.Match[str]) -> str:
     scheme, mark, rest = word.partition("://")
     if not mark:
         return word
+    if _HOOK_PATH.search(rest) or not _HOOK_LABELS.isdisjoint(rest.partition("/")[0].split(".")):
+        return without_path(word)
     if "@" in rest:  # up to the last: a password may hold / and @
         rest = f"{HIDDEN}@{rest.rpartition('@')[2]}"
     path, mark, query = rest.partition("?")

@@ -48,15 +48,31 @@ class Peers:
         ranks = self._gangs.get(target, ())
         peers = sorted(self._of.get(target, ()))
         waiting = tuple(peer for peer in peers if any(map(_wants_kv, self._open(peer))))
+        born_t = self._born_t(target)
         told = {rank: tuple(self._open(rank)) for rank in ranks}
         return Around(
             missed_by=waiting,
-            # They have no other peer: which of several does not give it is not known.
-            waited_for=tuple(peer for peer in waiting if self._of[peer] == {target}),
+            # They have no other peer: which of several does not give it is not known. What they waited for before
+            # this process began went with the one before.
+            waited_for=tuple(
+                peer
+                for peer in waiting
+                if self._of[peer] == {target} and self._waits_since(peer) > born_t
+            ),
             ranks=ranks,
             stalled_ranks=tuple(rank for rank in ranks if any(map(_has_stalled, told[rank]))),
             held_up_by=tuple(rank for rank in ranks if any(map(_stands_still, told[rank]))),
         )
+
+    def _waits_since(self, target: str) -> float:
+        """Since when it waits for KV, in Unix seconds."""
+        return min(each.began_t for each in self._open(target) if _wants_kv(each))
+
+    def _born_t(self, target: str) -> float:
+        """When its process began, in Unix seconds."""
+        entry = self._board.targets.get(target)
+        known = None if entry is None or entry.signals is None else entry.signals.process_start_time
+        return 0.0 if known is None else known
 
     def _open(self, target: str) -> Iterable[Incident]:
         entry = self._board.targets.get(target)

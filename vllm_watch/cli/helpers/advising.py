@@ -18,6 +18,7 @@ from vllm_watch.errors import WatchError
 from vllm_watch.signals.records import Advice
 from vllm_watch.sources import recording
 from vllm_watch.sources.reading import Reader
+from vllm_watch.support.visible import visible_lines
 from vllm_watch.watch.watch import Watch
 
 _LINE_CHARACTERS_MAX = 10_000  # of a log; a longer line is cut
@@ -40,7 +41,7 @@ def advise(*, daemon: Connection, trace: Path | None, engine_log: str | None, as
     if as_json:
         print(json.dumps({"targets": [{"target": name, "advice": [asdict(each) for each in advice]} for name, advice in found.items()]}))  # fmt: skip
     else:
-        print("\n".join(_lines(found)))
+        print(visible_lines("\n".join(_lines(found))))
     return exit_status.FINE
 
 

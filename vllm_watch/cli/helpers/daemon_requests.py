@@ -15,6 +15,7 @@ import aiohttp
 from vllm_watch.cli.helpers import connection, exit_status
 from vllm_watch.cli.helpers.connection import TOKEN_VARIABLE, Connection
 from vllm_watch.errors import WatchError
+from vllm_watch.support.visible import visible_lines
 
 TIMEOUT_SECONDS = 45.0
 """The daemon itself asks its hook, blockers and lock for up to 30 s."""
@@ -56,7 +57,7 @@ def ask(arguments: argparse.Namespace, where: str, body: Mapping[str, Any]) -> i
         print(json.dumps(answer, ensure_ascii=False))
     else:
         stream = sys.stderr if refused else sys.stdout
-        print("\n".join(_lines(answer, refused=refused)), file=stream)
+        print(visible_lines("\n".join(_lines(answer, refused=refused))), file=stream)
     return exit_status.FOUND if refused else exit_status.FINE
 
 

@@ -17,6 +17,7 @@ from vllm_watch.cli.helpers.progress import Progress
 from vllm_watch.errors import WatchError
 from vllm_watch.incidents.incident import IncidentEvent, published
 from vllm_watch.sources.prometheus_history import GONE_SECONDS, History, StoredTarget
+from vllm_watch.support.visible import visible_lines
 from vllm_watch.watch.watch import Watch
 
 _TOLD_EVERY = 200  # scrapes
@@ -76,7 +77,7 @@ async def _judge(order: Order, config: configuration.Config) -> None:
         lines += ["", "alerts at healthy times:"]
         lines += [f"  {text.clock(each.begin_t)}  {each.name}, {text.duration(each.end_t - each.begin_t)}" for each in found.needless]  # fmt: skip
     lines += ["", "not to be seen there:", *(f"  {each}" for each in text.blind_spots(judged))]
-    print("\n".join(lines))
+    print(visible_lines("\n".join(lines)))
 
 
 async def _of_target(

@@ -1,0 +1,91 @@
+"""The same work as ever that takes a multiple of the requests, and what is no sign of slow steps."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.detection.bench import ours
+from benchmarks.detection.runs import play
+from benchmarks.detection.worlds import WORLDS, run_of
+from vllm_watch.detectors.collapse_own_work import OwnWork
+from vllm_watch.signals.blocks import Block
+
+BLOCK = Block(
+    at_s=0.0, seconds=10.0, steps=1000.0, step_seconds=0.01, tokens_per_step=70.0, kv_usage=0.03, running=25.0,
+    waiting=0.0, waiting_min=0.0, running_min=20.0, generated=2500.0, prompted=4400.0, finished=20.0,
+    finished_tokens=8000.0, preempted=0.0,
+)  # fmt: skip
+SLOW = replace(BLOCK, running=100.0, kv_usage=0.12, step_seconds=0.05)
+
+
+def minutes(work, count, block):
+    """What is found after so many more minutes of such blocks."""
+    for _ in range(count * 6):
+        work.add(block)
+    return work.found
+
+
+def usual():
+    work = OwnWork()
+    assert minutes(work, 30, BLOCK) is None
+    return work
+
+
+def test_the_usual_tokens_with_a_multiple_of_the_requests_are_told_for_as_long_as_that_lasts():
+    work = usual()
+    found = minutes(work, 20, SLOW)
+    assert found.value == pytest.approx(5.0, rel=0.2)
+    assert "times as many requests at once as usual for the same tokens per second" in found.text
+    assert minutes(work, 180, SLOW) is not None
+    assert minutes(work, 30, BLOCK) is None
+
+
+def test_a_slowdown_is_not_learnt_on_its_way():
+    """It comes over an hour; what it passes through does not become the usual."""
+    work = usual()
+    for step in range(60):
+        share = step / 60.0
+        minutes(work, 1, replace(
+            BLOCK, running=25.0 + 75.0 * share, kv_usage=0.03 + 0.09 * share, step_seconds=0.01 + 0.04 * share
+        ))  # fmt: skip
+    assert minutes(work, 20, SLOW) is not None
+
+
+OTHERS = {
+    "twice as many requests": replace(BLOCK, running=50.0, kv_usage=0.06, step_seconds=0.05),
+    "steps twice as long": replace(SLOW, step_seconds=0.02),
+    "more prompts": replace(SLOW, prompted=8800.0),
+    "longer contexts": replace(SLOW, kv_usage=0.2),
+    "more tokens per second": replace(SLOW, generated=8000.0),
+    "nothing is known of steps": replace(SLOW, step_seconds=None),
+    "nobody runs": replace(SLOW, running=0.0, generated=0.0),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_what_is_no_sign_of_slow_steps(what):
+    assert minutes(usual(), 20, OTHERS[what]) is None
+
+
+def test_it_is_not_said_before_the_usual_is_known():
+    work = OwnWork()
+    assert minutes(work, 9, BLOCK) is None
+    assert minutes(work, 30, SLOW) is None
+
+
+@pytest.mark.parametrize("lacking", [{"running": 0.0}, {"kv_usage": None}, {"kv_usage": 0.0}])
+def test_what_does_not_tell_the_load_teaches_nothing(lacking):
+    """A gauge may read 0 at every look of a block that made tokens."""
+    work = OwnWork()
+    assert minutes(work, 30, replace(BLOCK, **lacking)) is None
+    assert minutes(work, 30, SLOW) is None
+
+
+def test_a_world_whose_steps_scatter_widely_is_a_ticket():
+    """2.5 times slower, which shows in no step: it is told, and no restart is advised."""
+    slug = "slow_noisy_8"
+    events = ours(play(run_of(WORLDS[slug], 0), WORLDS[slug].script(0)).observations)
+    assert [(e["kind"], e["cause"], e["severity"]) for e in events if e["event"] == "opened"] == [
+        ("throughput_collapse", "slow_engine", "ticket")
+    ]
+    assert not any(e["restart_advised"] for e in events)
