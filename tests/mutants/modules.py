@@ -10,6 +10,7 @@ _HOLDERS = (
 )  # fmt: skip
 
 _COLLAPSE = (
+    "detectors/test_collapse_causes.py",
     "detectors/test_collapse_kept.py", "detectors/test_throughput_collapse.py", "detectors/test_collapse_host.py", "detectors/test_collapse_equal_work.py",
     "detectors/test_collapse_gpus.py", "detectors/test_collapse_stuck.py", "detectors/test_collapse_spec.py",
     "detectors/test_collapse_former.py", "detectors/test_collapse_siblings.py",
