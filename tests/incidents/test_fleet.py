@@ -584,3 +584,16 @@ def test_one_of_them_that_leaves_is_not_waited_for():
     last = [each for each in told if each["target"] == WATCHER][-1]
     assert (last["event"], last["resolution"]) == ("resolved", "healthy")
     assert many.fleet.incident is None
+
+
+def test_who_falls_within_the_minute_is_counted_with_them():
+    """The common incident says how many there are by now, and names them all."""
+    many = Many()
+    many.until(100)
+    many.lose(6)
+    many.until(125)
+    many.lose(8)
+    told = many.until(200)
+    newest = [each for each in told if each["target"] == WATCHER][-1]
+    assert newest["summary"].startswith("8 of 8 targets fell silent within a minute")
+    assert len(newest["related"]) == 8
