@@ -51,7 +51,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "incidents/test_lifecycle.py", "incidents/test_lifecycle_time.py", "incidents/test_incident.py",
         "incidents/test_recurring.py", "incidents/test_own_restart.py",
     ),
-    "incidents/fleet.py": ("incidents/test_fleet.py",),
+    "incidents/fleet.py": ("incidents/test_fleet.py", "incidents/test_fleet_said.py"),
     "signals/holders/track.py": _HOLDERS,
     "signals/holders/judge.py": _HOLDERS,
     "signals/holders/idle.py": _HOLDERS,
