@@ -10,6 +10,7 @@ _HOLDERS = (
 )  # fmt: skip
 
 _COLLAPSE = (
+    "detectors/test_collapse_causes.py",
     "detectors/test_collapse_kept.py", "detectors/test_throughput_collapse.py", "detectors/test_collapse_host.py", "detectors/test_collapse_equal_work.py",
     "detectors/test_collapse_gpus.py", "detectors/test_collapse_stuck.py", "detectors/test_collapse_spec.py",
     "detectors/test_collapse_former.py", "detectors/test_collapse_siblings.py",
@@ -50,7 +51,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         "incidents/test_lifecycle.py", "incidents/test_lifecycle_time.py", "incidents/test_incident.py",
         "incidents/test_recurring.py", "incidents/test_own_restart.py",
     ),
-    "incidents/fleet.py": ("incidents/test_fleet.py",),
+    "incidents/fleet.py": ("incidents/test_fleet.py", "incidents/test_fleet_said.py"),
     "signals/holders/track.py": _HOLDERS,
     "signals/holders/judge.py": _HOLDERS,
     "signals/holders/idle.py": _HOLDERS,

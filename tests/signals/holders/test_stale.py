@@ -300,3 +300,17 @@ def test_the_largest_comes_first():
     assert [each.process.pid for each in one.holders] == [2, 1, 3]
     assert one.unaccounted_bytes is None
     assert SERVICE.endswith(one.holders[0].place)
+
+
+def test_a_process_is_stopped_since_its_last_work_or_its_state_whichever_came_later():
+    """It was idle for long before somebody stopped it; or it worked for the last time as it was."""
+
+    def at(second):
+        return gpu(process(7, "python3", "train.py", state="T" if second >= 300 else "S", sm_utilization_ratio=1.0 if second == 320 else 0.0))  # fmt: skip
+
+    assert only(look_on(at, seconds=915))[0] != "stale"
+    (one,) = look_on(at, seconds=925)
+    assert (one.holders[0].judged.verdict, one.holders[0].judged.since_s) == ("stale", 320.0)
+    idle_before = lambda s: gpu(process(7, "python3", "train.py", state="T" if s >= 300 else "S"))  # noqa: E731
+    (one,) = look_on(idle_before, seconds=905)
+    assert (one.holders[0].judged.verdict, one.holders[0].judged.since_s) == ("stale", 300.0)
