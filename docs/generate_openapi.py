@@ -15,6 +15,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from vllm_watch import __version__
+from vllm_watch.board.day import STATES
 from vllm_watch.board.health import SourceHealth, StoreHealth
 from vllm_watch.board.history import SPANS
 from vllm_watch.board.restarts import RestartPlan, RestartState
@@ -123,7 +124,7 @@ def schemas() -> Schema:
         ),
         "History": record(target=text, t=number, seconds=number, engines=by_name(record(
             t=listed(number), series=by_name(listed(number)),
-        ))),
+        )), day=optional(record(t=number, seconds=number, states=listed({"enum": list(STATES)})))),
         "Probes": record(liveness_asked_seconds=number, starts=listed(number)),
         "Reloaded": record(reloaded={"const": True}),
         "Said": record(text=text),

@@ -98,6 +98,11 @@ class Config(Sections):
     """Where the host's `/proc` is mounted, to say who holds GPU memory and how long engines wait for a CPU.
     Why: Outside a container it is the host's own."""
 
+    py_spy: FilePath | None = None
+    """The program py-spy, such as `/usr/local/bin/py-spy`: the evidence of a restart then has the stacks of a server of this host that hangs.
+    Default: none: no stacks are taken
+    Why: It reads the memory of another process, for which it needs that user's rights or CAP_SYS_PTRACE."""
+
     engine_log: FilePath | None = None
     """The file that the only target's output is written to; with several targets each names its own.
     Default: none

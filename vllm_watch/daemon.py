@@ -32,6 +32,7 @@ from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.targets import Discovery
 from vllm_watch.state.folder import StateFolder
 from vllm_watch.support.service_manager import ServiceManager
+from vllm_watch.watch.chart_memory import ChartMemory
 from vllm_watch.watch.host_loop import GpuSource, HostLoop
 from vllm_watch.watch.host_watch import HostWatch
 from vllm_watch.watch.memory import Memory
@@ -70,7 +71,8 @@ class Daemon:
         self.board = Board(window_seconds=config.signals.window_seconds, host=socket.gethostname())
         self.board.external_url, self.board.links = config.external_url, config.templates
         state = self._state = self._state_folder()
-        self._memory = Memory(state.incidents if state else None, self.board)
+        charts = ChartMemory(state.charts, self.board) if state else None
+        self._memory = Memory(state.incidents if state else None, self.board, charts)
         self._journal = state.journal if state else None
         self.recorder = FlightRecorder(
             seconds=config.recorder.minutes * 60, bytes_max_per_target=config.recorder.bytes_max,
@@ -94,8 +96,8 @@ class Daemon:
     def _state_folder(self) -> StateFolder | None:
         if self._config.state_dir is None:
             return None
-        self.board.store = StoreHealth(str(self._config.state_dir))
-        return StateFolder(self._config.state_dir, self.board.store.count)
+        store = self.board.store = StoreHealth(str(self._config.state_dir))
+        return StateFolder(self._config.state_dir, store.count, store.count_charts)
 
     def _configure_restarts(self) -> None:
         """Restarts are loaded once a configuration asks for them, and stay from then on."""
@@ -104,8 +106,10 @@ class Daemon:
         elif self._config.wants_restarts:
             from vllm_watch.export.evidence import Evidence  # noqa: PLC0415
             from vllm_watch.restart.restarts import Restarts  # noqa: PLC0415 - brings a scheduler
+            from vllm_watch.sources.stacks import Stacks  # noqa: PLC0415
 
-            evidence = Evidence(self.board, self.recorder, self._loops.logs)
+            stacks = Stacks(self._loops.processes, lambda: self._config.py_spy)
+            evidence = Evidence(self.board, self.recorder, self._loops.logs, stacks)
             self._restarts = Restarts(self._config, self.board, evidence, self._journal)
 
     def _silenced(self, incident_id: str) -> bool:
@@ -192,6 +196,7 @@ class Daemon:
         await asyncio.wait(tasks, timeout=STOP_SECONDS)
         self._loops.close()
         self._memory.save(self._host.watch, self._host.watch.target)
+        self._memory.close()
         if self._state is not None:
             await self._state.close()
         await self._server.stop()

@@ -1,6 +1,9 @@
 """A chart's past is bounded, whatever pace its points come at."""
 
 import math
+import struct
+
+import pytest
 
 from tests.export.small_board import T
 from vllm_watch.board.history import CHARTED, POINTS, SPANS, History, Ring
@@ -100,3 +103,36 @@ def test_each_span_has_its_own_points():
         assert len(times) == POINTS
         assert seconds * 0.98 < times[-1] - times[0] <= seconds
     assert frozen.series(last_t) == before
+
+
+def test_what_was_exported_goes_on():
+    """Rings that went round, in order, with what was unknown; the next points come behind them."""
+    history = History()
+    for look in range(5000):
+        running = None if look % 7 == 0 else float(look)
+        history.push(T + 5 * look, EngineSignals(engine="0", requests_running=running))
+    again = History.restored(history.export())
+    last_t = T + 5 * 4999
+    for seconds in SPANS:
+        assert again.ring(seconds).series(last_t) == history.ring(seconds).series(last_t)
+    for each in (history, again):
+        each.push(last_t + 900, EngineSignals(engine="0", requests_running=1.0))
+    for seconds in SPANS:
+        assert again.ring(seconds).series(last_t + 900) == history.ring(seconds).series(
+            last_t + 900
+        )
+    assert History.restored(History().export()).ring(SPANS[0]).series(T)[0] == []
+
+
+RINGS = len(SPANS)
+BACKWARDS = b"\x02" + struct.pack("2d", 2.0, 1.0) + bytes(2 * 4 * len(CHARTED)) + bytes(RINGS - 1)
+NEVER = b"\x01" + struct.pack("d", math.nan) + bytes(4 * len(CHARTED)) + bytes(RINGS - 1)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x00", b"\xff" * 5000, bytes(RINGS + 1), b"\x01" * 9, BACKWARDS, NEVER]
+)
+def test_what_is_no_history_is_not_taken_up(data):
+    """It raises ValueError, whatever it is."""
+    with pytest.raises(ValueError, match=r"^(it is|its times|bytes length)"):
+        History.restored(data)

@@ -37,7 +37,14 @@ def test_the_usual_tokens_with_a_multiple_of_the_requests_are_told_for_as_long_a
     assert found.value == pytest.approx(5.0, rel=0.2)
     assert "times as many requests at once as usual for the same tokens per second" in found.text
     assert minutes(work, 180, SLOW) is not None
-    assert minutes(work, 30, BLOCK) is None
+    assert minutes(work, 1, BLOCK) is None, "whatever the mean of the last five minutes says"
+
+
+def test_a_queue_that_is_worked_off_is_more_work():
+    """After a pause the mean of five minutes is as usual, and what the last minute does is not."""
+    work = usual()
+    minutes(work, 3, replace(SLOW, generated=1000.0, prompted=1700.0))
+    assert minutes(work, 5, replace(SLOW, generated=5000.0, step_seconds=0.03)) is None
 
 
 def test_a_slowdown_is_not_learnt_on_its_way():

@@ -124,9 +124,26 @@ STORIES = {
 
 @pytest.mark.parametrize(("observations", "expected"), STORIES.values(), ids=STORIES)
 def test_a_story(observations, expected):
-    """When it is first said, of what cause, and whether somebody is woken."""
-    found = first_firing(downs(observations))
+    """When it is first said, of what cause, and whether somebody is woken; and at each look for how long it is so."""
+    said = downs(observations)
+    found = first_firing(said)
     assert (found and (found[0], found[1].cause, found[1].severity)) == expected
+    assert_ages(observations, said)
+
+
+def assert_ages(observations, said):
+    """A finding is as old as the silence that it is about, of which nothing else was heard; its evidence says so."""
+    begin, outcomes = None, set()
+    for look, (second, (verdict,)) in zip(observations, said, strict=True):
+        if look.reading is not None:
+            begin, outcomes = None, set()
+            continue
+        begin = second if begin is None else begin
+        outcomes.add(look.scrape.outcome)
+        if verdict.cause in ("crash", "api_hang", "unreachable") and len(outcomes) == 1:
+            assert second - begin <= verdict.since_seconds <= second - begin + 5
+            assert verdict.measure == verdict.since_seconds == verdict.evidence_for[0].value
+            assert verdict.evidence_for[0].unit == "s"
 
 
 def served(second, *, done, running=4.0, waiting=0.0, aborted=0, prompts=None, **fields):
@@ -457,6 +474,28 @@ def test_an_api_server_that_is_busy_for_seconds_pages_nobody():
         s for s, (verdict,) in said if verdict.severity == "page" and verdict.state == "firing"
     ]
     assert (paged[0], next(s for s in paged if s > 100)) == (85, 205)
+
+
+def test_the_silence_of_a_start_is_none_that_it_survived():
+    """It was met starting, and had never answered: its first hang is told as any first one."""
+    starting = gone("read_timeout", 0, 60)
+    said = downs(
+        [*starting, *[seen(s) for s in range(60, 200, 5)], *gone("read_timeout", 200, 300)]
+    )
+    paged = [s for s, (v,) in said if (v.state, v.severity) == ("firing", "page")]
+    advised = [s for s, (v,) in said if v.restart_advised]
+    assert (paged[0], advised[0]) == (225, 225)
+
+
+def test_a_process_that_was_told_to_end_and_does_was_stopped():
+    """Its port closed at once, and it lived on for a while: whoever dies does not do that."""
+    alive, dead = process(OLD), process(OLD, alive=False)
+    slow = [*gone("refused", 600, 605, process=alive), *gone("refused", 605, 800, process=dead)]
+    assert first_firing(downs([*used(), *slow]))[0] == 605
+    slow = [*gone("refused", 600, 610, process=alive), *gone("refused", 610, 800, process=dead)]
+    second, verdict = first_firing(downs([*used(), *slow]))
+    assert (second, verdict.severity) == (780, "page")
+    assert "on purpose" in verdict.summary
 
 
 def test_a_restart_of_a_silent_server_is_advised_late():

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.detectors.looks import (
+    Heard,
     T,
     engine,
     first_firing,
@@ -13,6 +14,7 @@ from tests.detectors.looks import (
     silent,
 )
 from vllm_watch.detectors.engine_stalled import Detector, Settings
+from vllm_watch.samples.record import changed
 from vllm_watch.watch.watch import Watch
 
 HEALTHY = [seen(s) for s in range(0, 60, 5)]  # 60 s at one look in 5 s, ever more steps
@@ -182,9 +184,14 @@ def test_an_operation_that_does_not_end_is_told(running, severity):
 
 @pytest.mark.parametrize(("observations", "expected"), STORIES.values(), ids=STORIES)
 def test_a_story(observations, expected):
-    """When it is first said, and of what cause."""
-    found = first_firing(stalls(observations), "0")
+    """When it is first said, and of what cause; and at each look for how long it is so."""
+    said = stalls(observations)
+    found = first_firing(said, "0")
     assert (found and (found[0], found[1].cause)) == expected
+    ages = [(s, v.since_seconds, v.measure) for s, (v,) in said if v.state == "firing"]
+    for number, (second, since_s, measure) in enumerate(ages):
+        assert since_s == measure == ages[0][1] + second - ages[0][0]
+        assert 0.0 < since_s <= second, number
 
 
 def test_while_it_warms_up_a_minute_is_granted():
@@ -317,3 +324,87 @@ def test_a_hang_behind_idle_gauges(rate, rise, within_s):
         second, verdict = found
         assert verdict.cause == "hang"
         assert second - 95 <= within_s
+
+
+class Remembers(Heard):
+    """One whose memory is kept with that of its target."""
+
+    def export_state(self, at_s):
+        return self.detector.export_state(at_s)
+
+    def restore(self, state, away_seconds):
+        self.detector.restore(state, away_seconds)
+
+
+def goes_on(before, after):
+    """What the next run of the watcher says, which begins with what this one knew at its last look."""
+    one, two = (Remembers(Detector(Settings())) for _ in range(2))
+    first, then = (Watch("x", detectors={"it": each}) for each in (one, two))
+    for each in before:
+        first.observe(each)
+    assert then.restore(first.export_state(), after[0].t) == []
+    for each in after:
+        then.observe(each)
+    return two.said
+
+
+LONG = [*HEALTHY, *frozen(60, 161), *[seen(s) for s in range(165, 200, 5)]]
+
+
+@pytest.mark.parametrize(("away", "first"), [(20, 80), (590, 650), (610, 680)])
+def test_a_stall_goes_on_in_the_next_run_of_the_watcher(away, first):
+    """Counters as they were: it stood still all the time, if that was not too long."""
+    before = [*HEALTHY, *frozen(60, 61)]
+    said = goes_on(before, frozen(60 + away, 60 + away + 60))
+    assert first_firing(said, "0")[0] == first
+
+
+@pytest.mark.parametrize(
+    ("away", "model", "after"), [(20, "m", 200), (900, "m", 200), (900, "n", 60)]
+)
+def test_what_an_engine_survived_is_known_to_the_next_run(away, model, after):
+    """A stall of 100 s that healed itself: twice that is waited for, of the same model."""
+    named = lambda look, name: changed(look, reading=changed(look.reading, engines=tuple(  # noqa: E731
+        changed(each, model_name=name) for each in look.reading.engines
+    )))  # fmt: skip
+    start = 200 + away
+    later = [seen(s, engine(9000 + s)) for s in range(start, start + 100, 5)]
+    later += [seen(s, engine(9000 + start + 95)) for s in range(start + 100, start + 400, 5)]
+    said = goes_on([named(each, "m") for each in LONG], [named(each, model) for each in later])
+    advised = next(s for s, (verdict,) in said if verdict.restart_advised)
+    assert advised == start + 95 + after
+
+
+def test_longer_than_twenty_minutes_no_restart_is_put_off():
+    """It came back by itself after fifteen; twice that would be half an hour."""
+    looks = [*HEALTHY, *frozen(60, 960), *[seen(s, engine(9000 + s)) for s in range(960, 1100, 5)]]
+    looks += [seen(s, engine(9000 + 1095)) for s in range(1100, 2900, 5)]
+    said = [(s, v) for s, (v,) in stalls(looks) if s >= 1100]
+    assert next(s for s, verdict in said if verdict.restart_advised) == 1095 + 1200
+
+
+SUMMARIES = {
+    "Engine hung: no scheduler step for 10 s with 4 requests running": {},
+    "Engine hung: no scheduler step for 10 s with 4 requests running, 7 waiting": {"waiting": 7.0},
+}
+
+
+@pytest.mark.parametrize(("summary", "fields"), SUMMARIES.items(), ids=SUMMARIES)
+def test_what_is_said_of_a_hang(summary, fields):
+    assert first_firing(stalls([*HEALTHY, *frozen(60, 90, **fields)]), "0")[1].summary == summary
+
+
+def test_what_is_said_of_a_queue_that_nothing_is_admitted_from():
+    said = stalls([*HEALTHY, *frozen(60, 180, running=0.0, waiting=5.0, kv=0.0)])
+    assert first_firing(said, "0")[1].summary == (
+        "Scheduler admits no request for 60 s with 0 requests running, 5 waiting"
+    )
+
+
+def test_an_engine_that_is_gone_is_judged_no_more():
+    """One of two; the other goes on to be followed."""
+    looks = [seen(s, engine(1000 + s), engine(1000 + s, name="1")) for s in range(0, 60, 5)]
+    looks += [seen(s, engine(1055)) for s in range(60, 100, 5)]
+    said = stalls([*looks, silent(100)])
+    assert {verdict.engine for verdict in said[-1][1]} == {"0"}
+    assert first_firing(said, "0") is not None

@@ -125,3 +125,64 @@ def test_whom_it_hits_and_whose_restart_is_advised(now, servers, hit, restarted)
     assert (verdict.concerns, verdict.restart_targets) == (hit, restarted)
     assert verdict.restart_advised is bool(restarted)
     assert (f"; affects {', '.join(hit)}" in verdict.summary) is bool(hit)
+
+
+def words(verdict):
+    return [each.text for each in verdict.evidence_for]
+
+
+def looked(*looks, step=10, **settings):
+    """What was said at each of these looks."""
+    detector = HostDetector(Settings(**settings))
+    return [
+        detector.update(HostView(at_s=number * step, gpus=gpus, holders=(), servers=(SERVES,)))
+        for number, gpus in enumerate(looks)
+    ]
+
+
+def test_a_code_is_told_for_a_while_after_it_was_last_reported():
+    """Each for itself, and from its last report on."""
+    looks = [(gpu(xid_errors=codes),) for codes in ((31, 45), (), (45,), (), (), (), ())]
+    told = looked(*looks, xid_seconds=30.0)
+    codes = [sorted(int(e.value) for e in each.evidence_for) for each in told]
+    assert codes == [[31, 45], [31, 45], [31, 45], [31, 45], [45], [45], []]
+    assert told[-1].state == "clear"
+
+
+def test_memory_errors_are_told_by_how_many_came_and_for_how_long():
+    """From the last that came; a counter that is not told for a look changes nothing."""
+    counts = (3, 5, None, 6, 6, 6, 6, 6)
+    told = looked(*[(gpu(ecc_uncorrected=each),) for each in counts], ecc_seconds=30.0)
+    texts = [" ".join(words(each)) for each in told]
+    assert ["2 more memory errors" in each for each in texts] == [False, True, True] + [False] * 5
+    assert ["1 more memory errors" in each for each in texts] == [False] * 3 + [True] * 4 + [False]
+    assert [each.state for each in told[-2:]] == ["firing", "clear"]
+
+
+def test_of_many_gpus_the_worst_come_first_and_twelve_are_told():
+    host = [gpu(index, ecc_uncorrected=0) for index in range(20)]
+    ill = [gpu(index, xid_errors=(95 if index == 17 else 31,)) for index in range(20)]
+    (_, verdict) = looked(tuple(host), tuple(ill))
+    assert verdict.summary.startswith("GPU 17 (and 19 more GPUs): Xid 95")
+    assert [text.split()[1] for text in words(verdict)] == ["17", *map(str, range(11))]
+    assert (verdict.severity, len(verdict.evidence_for)) == ("page", 12)
+
+
+def test_spare_rows_that_are_used_up_tell_more_than_rows_that_wait():
+    (verdict,) = looked((gpu(remapped_rows_failed=True, remapped_rows_pending=True),))
+    assert len(verdict.evidence_for) == 1
+    assert "used up" in verdict.summary
+
+
+@pytest.mark.parametrize("processes", [(), None])
+def test_who_ran_on_a_gpu_is_remembered_while_nobody_is_listed(processes):
+    """A fault takes its processes with it; what ran there is what was hurt."""
+    for before, severity in ((ENGINE, "page"), (NOTEBOOK, "ticket")):
+        told = looked((gpu(processes=before),), (gpu(processes=processes, xid_errors=(95,)),))
+        assert told[-1].severity == severity
+
+
+def test_a_lost_gpu_that_comes_back_must_be_missing_twice_again():
+    cut = FINE[:1]
+    states = [each.state for each in looked(FINE, cut, FINE, cut, cut, FINE)]
+    assert states == ["clear", "unknown", "clear", "unknown", "firing", "clear"]

@@ -1,5 +1,6 @@
 """Memory that grows: a leak goes on as it began, everything else levels off."""
 
+import json
 import math
 
 import pytest
@@ -286,3 +287,74 @@ def test_a_server_that_does_not_tell_is_unknown():
     assert (
         last(judge(Detector(Settings()), [seen(s) for s in range(0, 300, 15)])).state == "unknown"
     )
+
+
+def evidence(verdict):
+    return {each.name: each for each in (*verdict.evidence_for, *verdict.evidence_against)}
+
+
+def test_what_a_finding_says():
+    """A MiB a second: what that is in an hour, that it is steady, and when the memory ends."""
+    second, verdict = first_firing(growths(lambda s: 3000 + s, process_start_time=T - DAY))
+    said = evidence(verdict)
+    assert said["growth_per_hour"].value == pytest.approx(3600 * MIB, rel=0.01)
+    assert said["growth_per_hour"].text == f"at this rate it holds twice as much in {(3000 + second) / 3600:.1f} h"  # fmt: skip
+    assert said["steadiness"].value == pytest.approx(1.0, abs=0.02)
+    assert said["steadiness"].text == "600, 600, 600 MiB in the last three times 10 min"
+    assert said["time_left"].value == pytest.approx(32 * 1024 - 3000 - second, rel=0.01)
+
+
+def test_who_holds_more_than_half_may_double():
+    """The memory of its host is not known."""
+    _, verdict = first_firing(growths(lambda s: 20 * 1024 + s))
+    assert evidence(verdict)["time_left"].text.startswith("at this rate it holds 44 GiB in 6.2 h")
+
+
+def test_why_no_restart_is_advised_yet():
+    """Too little to give back, and memory for more than a day."""
+    said = growths(lambda s: 740 + 0.7 * GIB_AN_HOUR * s, end=4000)
+    found = evidence(first_firing(said)[1])
+    assert found["grown"].expected == 1024 * MIB
+    assert 300 * MIB < found["grown"].value < 500 * MIB
+    assert "grown by 1 GiB: for less none is worth its aborted requests" in found["grown"].text
+    against = [each for each in first_firing(said)[1].evidence_against if each.name == "time_left"]
+    assert [each.expected for each in against] == [86_400.0]
+    assert against[0].value == pytest.approx((32 - 1.1) / 0.7 * 3600, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("step", "states"), [(60, {"unknown", "firing"}), (75, {"unknown", "firing"}), (120, {"unknown"})]
+)  # fmt: skip
+def test_four_minutes_of_five_must_have_been_seen(step, states):
+    said = growths(lambda s: 3000 + s, end=2 * HOURS, step=step)
+    assert {verdict.state for _, (verdict,) in said} == states
+
+
+def test_one_engine_that_was_asked_for_images_is_enough():
+    """Of several behind one server, some of which do not tell."""
+
+    def looks(*asked):
+        return [
+            seen(
+                s, *(engine(1000 + s, name=str(n), mm_cache_queries=each) for n, each in enumerate(asked)),
+                process_resident_memory_bytes=(3000 + s / 2) * MIB,
+            )
+            for s in range(0, 4000, 30)
+        ]  # fmt: skip
+
+    found = [first_firing(judge(Detector(Settings()), looks(*asked))) for asked in ((0.0, 5.0), (None, 5.0), (0.0, None))]  # fmt: skip
+    assert [each is None for each in found] == [True, True, False]
+
+
+def test_all_that_is_kept_comes_back():
+    """Of a process whose start is known; without it nothing does, for the next may be another."""
+    one = Detector(Settings())
+    growths(lambda s: 3000 + 2 * s, detector=one, fds=daily)
+    kept = json.loads(json.dumps(one.export_state(0.0)))
+    assert kept["slope"] > 0
+    assert kept["advised"] is True
+    two, bare = Detector(Settings()), Detector(Settings())
+    two.restore(kept, 0.0)
+    assert json.loads(json.dumps(two.export_state(0.0))) == kept
+    bare.restore(kept | {"started": None}, 0.0)
+    assert bare.export_state(0.0) == Detector(Settings()).export_state(0.0)

@@ -76,6 +76,7 @@ def test_it_is_over_when_the_queue_is_short():
     """At 30 per cent of the delay that began it."""
     told = calm().part(120, **FULL, waiting=3000.0)
     assert told.part(30, **FULL, waiting=1200.0).verdict.state == "firing"
+    assert told.part(30, **FULL, waiting=280.0).verdict.state == "firing"
     assert told.part(30, **FULL, waiting=100.0).verdict.state == "clear"
 
 
@@ -119,3 +120,108 @@ def test_lost_time_is_remembered_until_the_next_reading():
     sample = replace(told.engine).run(3600.0, **CALM)
     (verdict,) = told.detector.update(view(told.engine.at_s, sample))
     assert verdict.state == "clear"
+
+
+def restarted(told, away_seconds):
+    """The next run of the watcher, whose first look at the same engine is so long after the last."""
+    after = Told(Detector(Settings()))
+    after.detector.restore(told.detector.export_state(told.engine.at_s), away_seconds)
+    after.engine = told.engine
+    after.engine.at_s += away_seconds - after.interval
+    return after
+
+
+@pytest.mark.parametrize(("away", "state"), [(60.0, "firing"), (61.0, "clear")])
+def test_overload_goes_on_in_the_next_run_of_the_watcher(away, state):
+    """Half a minute of work still waits: that would begin nothing. After a minute away it is another queue."""
+    before = calm().part(120, **FULL, waiting=3000.0)
+    assert restarted(before, away).part(10, **FULL, waiting=500.0).verdict.state == state
+
+
+@pytest.mark.parametrize(("away", "seconds"), [(60.0, 10.0), (61.0, 25.0)])
+def test_the_time_that_a_queue_has_held_goes_on_in_the_next_run(away, seconds):
+    """Fifteen seconds before, and the first block after: unless nobody looked for over a minute."""
+    before = calm().part(15, **FULL, waiting=3000.0)
+    assert before.verdict.state == "clear"
+    assert restarted(before, away).part(60, **FULL, waiting=3000.0).first[0] == seconds
+
+
+def test_the_first_requests_after_an_idle_time_are_no_overload():
+    """The rate of the last minute says nothing: what it does when it works was learnt before, and idle time is not in it."""
+    told = calm().part(900, running=0.0, kv=0.0).part(120, **FULL, waiting=300.0)
+    assert (told.first, told.verdict.state) == (None, "clear")
+
+
+def test_of_an_engine_that_has_finished_nothing_no_delay_is_known():
+    """It was idle since the watcher began."""
+    told = Told(Detector(Settings())).part(300, running=0.0, kv=0.0)
+    assert told.verdict.state == "clear"
+    assert told.part(5, **FULL, waiting=3000.0).verdict.state == "unknown"
+
+
+@pytest.mark.parametrize(("less_a_second", "first"), [(2.0, 60.0), (4.0, 60.0), (6.0, None)])
+def test_a_queue_that_shrinks_too_slowly_stands(less_a_second, first):
+    """After a minute in which it shrank by so little that ten more would not end it; not before."""
+    told, waiting = calm(), 3000.0
+    found = None
+    for seconds in range(5, 95, 5):
+        told.part(5, **FULL, waiting=waiting)
+        if told.first is not None and found is None:
+            found = float(seconds)
+        waiting -= less_a_second * 5
+    assert found is None if first is None else first <= found <= first + 5
+
+
+def test_what_a_finding_says():
+    """How long the queue has held, and how much work it is."""
+    seconds, verdict = calm().part(60, **FULL, waiting=3000.0).first
+    (queue,) = verdict.evidence_for
+    assert (seconds, verdict.since_seconds) == (
+        25.0,
+        20.0,
+    )  # the first look's five belong to the calm
+    assert queue.value == verdict.measure == pytest.approx(3000.0 / 15.0, rel=0.4)
+    assert (queue.expected, queue.unit) == (45.0, "s")
+    assert f"3000 requests wait, {queue.value:.0f} s of work" in verdict.summary
+
+
+def test_a_queue_that_is_empty_at_times_is_none():
+    """It is long at every other look."""
+    told = calm(1.0)
+    for _ in range(60):
+        told.part(1, **FULL, waiting=3000.0).part(1, **FULL, waiting=0.0)
+        assert told.first is None
+
+
+def test_a_queue_that_nobody_served_meanwhile_begins_anew():
+    """Its time counts from the first look at which requests run again."""
+    told = calm().part(15, **FULL, waiting=3000.0)
+    told.part(10, running=0.0, kv=0.0, waiting=3000.0)
+    assert told.verdict.state == "unknown"
+    assert told.part(15, **FULL, waiting=3000.0).first is None
+    assert told.part(15, **FULL, waiting=3000.0).first is not None
+
+
+def test_a_queue_that_was_short_meanwhile_begins_anew():
+    """As one that is found for the first time."""
+    told = calm().part(15, **FULL, waiting=3000.0).part(10, **FULL, waiting=20.0)
+    assert told.part(15, **FULL, waiting=3000.0).first is None
+    assert told.part(15, **FULL, waiting=3000.0).first is not None
+
+
+def test_a_minute_of_work_that_waits_is_overload():
+    """Little more than what begins it."""
+    assert calm().part(60, **FULL, waiting=750.0).first is not None
+
+
+def test_what_the_last_run_found_ends_with_it():
+    """Then the next queue must be as long as the first was."""
+    after = restarted(calm().part(120, **FULL, waiting=3000.0), 5.0)
+    assert after.part(15, **FULL, waiting=20.0).verdict.state == "clear"
+    assert after.part(60, **FULL, waiting=300.0).first is None
+
+
+def test_a_queue_that_shrinks_since_the_last_run_is_worked_off():
+    """How long it was then is known."""
+    after = restarted(calm().part(15, **FULL, waiting=3000.0), 5.0)
+    assert after.part(30, **FULL, waiting=2000.0).first is None

@@ -7,6 +7,7 @@ import pytest
 
 from tests.restart.station import station
 from vllm_watch.export.evidence import Evidence
+from vllm_watch.incidents.incident import RESOLVED, IncidentEvent, ended
 from vllm_watch.restart.evidence import EvidenceStore
 from vllm_watch.samples.observation import Call, Observation
 from vllm_watch.sources.engine_log import TAIL_BYTES_MAX, EngineLog
@@ -29,9 +30,9 @@ async def one(tmp_path):
         await one.recorder.close()
 
 
-async def kept(one, folder):
+async def kept(one, folder, stacks=None):
     """What is in the archive of an attempt, by name."""
-    store = EvidenceStore(folder, Evidence(one.board, one.recorder, one.logs))
+    store = EvidenceStore(folder, Evidence(one.board, one.recorder, one.logs, stacks))
     with tarfile.open(await store.keep(ATTEMPT)) as archive:
         return {each.name: archive.extractfile(each).read() for each in archive.getmembers()}
 
@@ -56,6 +57,23 @@ async def test_the_end_of_the_log(one, tmp_path):
     tail = (await kept(one, tmp_path / "evidence"))["a-x1/engine.log"]
     assert tail.endswith(b"GET http://[hidden]@host\nValueError: no such model")
     assert len(tail) <= TAIL_BYTES_MAX
+
+
+class FakeStacks:
+    """Says what it was asked for."""
+
+    async def of(self, *server):
+        yield repr(server).encode()
+
+
+async def test_the_stacks_of_what_hangs(one, tmp_path):
+    """While the stall is open, and of nothing else."""
+    found = await kept(one, tmp_path / "evidence", FakeStacks())
+    assert found["a-x1/stacks.txt"].startswith(b"(")
+    (incident,) = one.board.targets["a"].incidents.open.values()
+    over = ended(incident, 2.0, "healthy")
+    one.board.tell([IncidentEvent(RESOLVED, 2.0, over)])
+    assert "a-x1/stacks.txt" not in await kept(one, tmp_path / "evidence", FakeStacks())
 
 
 async def test_without_a_state_folder_nothing_is_kept(one):

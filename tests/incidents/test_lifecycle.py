@@ -482,8 +482,8 @@ def test_what_only_recovers_hides_nothing(first, then):
 def test_a_finding_whose_own_numbers_are_normal_opens_nothing():
     """A detector may still hold to it; what it sees now is well."""
     over = replace(collapse(restart_advised=True), present=False)
-    assert Story().look(over, times=50).told == []
-    story = Story().look(collapse(restart_advised=True), times=3).look(over, times=50)
+    assert Story().look(over, times=80).told == []
+    story = Story().look(collapse(restart_advised=True), times=3).look(over, times=80)
     assert story.told == [
         (0, "opened", "throughput_collapse"),
         (15, "recovering", "throughput_collapse"),

@@ -21,7 +21,9 @@ _OPERATORS: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.BitOr: ast.BitAnd,
 }  # fmt: skip
 _NAMES = {"min": "max", "max": "min", "any": "all", "all": "any"}
-_COUNT_MAX = 10  # one more of a larger number is no change that anybody means
+_COUNT_MAX = (
+    10  # one more of a larger number, or of what is measured, is no change that anybody means
+)
 _LOGS = ("_log.", "log(", "print(")
 
 
@@ -62,8 +64,10 @@ class _Finder:
     def _doubled(self, statement: ast.stmt) -> Iterator[Mutant]:
         """A threshold: half as much again would hardly be noticed by anybody."""
         if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Constant):
-            value = statement.value.value
-            if isinstance(value, int | float) and not isinstance(value, bool):
+            value, name = statement.value.value, ast.unparse(statement.targets[0])
+            a_number = isinstance(value, int | float) and not isinstance(value, bool)
+            # A version is of a form: what writes it and what reads it change alike.
+            if a_number and not name.endswith("VERSION"):
                 yield self._changed(statement.value, repr(value * 2 or 1))
 
     def _below(self, node: ast.AST) -> Iterator[Mutant]:
@@ -108,7 +112,9 @@ class _Finder:
             case ast.Constant(value=bool()):
                 yield self._changed(node, repr(not node.value))
             case ast.Constant(value=int() | float() as number):
-                yield self._changed(node, repr(number + 1 if number < _COUNT_MAX else number * 2))
+                more = number + 1 if isinstance(number, int) and number < _COUNT_MAX else number * 2
+                if more:  # nothing of what is measured has no other that anybody means
+                    yield self._changed(node, repr(more))
             case ast.Call(func=ast.Name(id=name)) if name in _NAMES:
                 yield self._changed(node.func, _NAMES[name])
 
@@ -146,6 +152,8 @@ def _left_alone(node: ast.AST) -> bool:
         case ast.Expr():
             return ast.unparse(node).removeprefix("await ").startswith(_LOGS)
         case ast.AnnAssign(value=None):
+            return True
+        case ast.keyword(arg="strict" | "frozen"):  # what raises where there is a defect already
             return True
         case ast.If():
             return ast.unparse(node.test) == "TYPE_CHECKING"

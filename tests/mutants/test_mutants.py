@@ -17,6 +17,7 @@ CHANGES = {  # a line → what it becomes
     "x = 2 + a": ["x = (2 - a)", "x = 3 + a"],
     "x = max(a)": ["x = min(a)"],
     "x = True": ["x = False"],
+    "x = a(2, 8.0, 0.0)": ["x = a(3, 8.0, 0.0)", "x = a(2, 16.0, 0.0)"],
     "self.x = a": ["pass"],
     "x.append(a)": ["pass"],
     "return x": ["return None"],
@@ -26,6 +27,7 @@ CHANGES = {  # a line → what it becomes
     "x = f'{a + 1}'": [],
     "_log.info('x', a=1)": [],
     "assert a == 1": [],
+    "x = zip(a, strict=True)": [],
 }
 
 
@@ -39,8 +41,8 @@ def test_changes(line: str, expected: list[str]) -> None:
 
 def test_threshold_is_doubled() -> None:
     """One more of sixty seconds would be no change that anybody means."""
-    source = b"X = 60.0\n"
-    assert [each.planted(source) for each in mutants(source)] == [b"X = 120.0\n"]
+    source = b"X = 60.0\nSTATE_VERSION = 2\n"
+    assert [each.planted(source) for each in mutants(source)] == [b"X = 120.0\nSTATE_VERSION = 2\n"]
 
 
 def test_lists_follow_the_code() -> None:

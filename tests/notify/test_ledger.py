@@ -258,3 +258,19 @@ async def test_a_storm_is_flushed_in_one_transaction(tmp_path, monkeypatch):
     await one.flush()
     assert len(begun) == 1
     await one.close()
+
+
+async def test_what_waits_is_told_as_it_now_stands(tmp_path):
+    """What is in a message that was begun is sent as it was, and what was sent stays."""
+    one = await opened(None)
+    one.add("a", "opened", incident(), T)
+    one.sent(one.waiting("a"), [], "m1", T + 1)
+    one.add("a", "worse", incident(), T + 2)
+    one.bind(one.waiting("a"), "m2")
+    one.add("a", "reminder", incident(), T + 3)
+    now = incident(cause="idle_wedged")
+    one.renew("a", now)
+    told = {each.name: each.alert for each in one.known("a", "stall-a")}
+    assert told == {"opened": incident(), "worse": incident(), "reminder": now}
+    assert one.lasting("a") == [now]
+    await one.close()

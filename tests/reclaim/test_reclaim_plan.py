@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from tests.signals.holders.series import POD, core, gpu, kernel, look_on, process, works
+from tests.signals.holders.series import GIB, POD, core, gpu, kernel, look_on, process, works
 from vllm_watch.reclaim.plan import (
+    TREE_MAX,
     Plan,
     Refusal,
     Sightings,
@@ -164,3 +165,72 @@ def test_a_weight_daemon_is_refused_with_the_reason():
         "to end it ends every engine that serves from it",
         remedy="stop the engines that map its memory first, then stop it where it was started",
     )
+
+
+def test_what_names_a_process_must_stay_the_same():
+    """Its start and what is said of it, for all that would be ended."""
+    alone, with_worker = (
+        decide(4711, gpu(orphan())),
+        decide(4711, gpu(orphan()), gpu(orphan(4713), index=1)),
+    )
+    assert alone.key == decide(4711, gpu(orphan(gib=3))).key
+    assert len({alone.key, with_worker.key, decide(4711, gpu(orphan(create_time=1.0))).key}) == 3
+    looks = Sightings()
+    assert [looks.take(at_s, alone) for at_s in (10.0, 11.9, 12.0, 13.0)] == [False, False, True, True]  # fmt: skip
+
+
+def test_what_a_victim_holds():
+    """On all its GPUs; nothing is said where the driver does not say it of one."""
+    (victim,) = decide(4711, gpu(orphan(gib=3)), gpu(orphan(gib=50), index=1)).victims
+    assert victim.bytes == 53 * GIB
+    (unsaid,) = decide(4711, gpu(orphan(used_bytes=None))).victims
+    assert unsaid.bytes is None
+
+
+def test_a_stale_worker_that_cannot_be_ended_is_left():
+    """A zombie, or one of which nobody can be sure."""
+    zombie = local(process(4712, "python3", state="Z", ppid=4711))
+    elsewhere = replace(orphan(5000), pid_local=None)
+    found = decide(4711, gpu(orphan(), zombie, elsewhere))
+    assert pids(found) == ([4711], [4712])
+    assert found.others == ()
+
+
+def test_an_idle_process_goes_though_its_idle_child_is_left():
+    """Only one that works may be waited for; and an orphaned core is stale whatever its child does."""
+    found = decide(
+        4711, gpu(local(kernel(4711)), local(process(4712, "sleep", ppid=4711))), seconds=2400
+    )
+    assert pids(found) == ([4711], [4712])
+
+    def host(second):
+        child = works(local(process(4712, "python3", "train.py", ppid=4711)), second, cpu=0.9)
+        return gpu(orphan(), child)
+
+    assert pids(decide(4711, host)) == ([4711], [4712])
+
+
+FINAL = {  # would looking on change it?
+    "process 1": (1, orphan(1), True),
+    "ourselves": (US, orphan(US), True),
+    "what we run under": (800, orphan(800), True),
+    "nobody": (77777, orphan(5000), True),
+    "who holds nothing yet": (4712, orphan(5000), False),
+    "who works": (4711, local(core(4711, ancestors=("/usr/bin/vllm serve m",))), False),
+    "of another PID namespace": (4711, replace(orphan(), pid_local=None), False),
+    "whose start is unknown": (4711, orphan(create_time=None), False),
+}
+
+
+@pytest.mark.parametrize(("pid", "holder", "final"), FINAL.values(), ids=FINAL)
+def test_what_looking_on_would_not_change(pid, holder, final):
+    found = decide(pid, gpu(holder))
+    assert isinstance(found, Refusal), found
+    assert found.final is final
+
+
+def test_a_deep_tree_is_read_to_a_bound():
+    """A chain of processes as no host has: some of it, and an end."""
+    chain = {pid: pid - 1 for pid in range(2, 3 * TREE_MAX)}
+    assert TREE_MAX <= len(descendants(1, chain)) <= TREE_MAX + 1
+    assert descendants(1, {2: 1, 3: 1, 4: 3, 5: 2}) == (2, 3, 5, 4)

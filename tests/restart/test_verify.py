@@ -1,5 +1,6 @@
 """Verification: a table of what can follow a restart, and what is said of it."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +29,7 @@ def up(start: float = NEW, ratio: float | None = 1.0, **more: Any) -> TargetSign
 DOWN = replace(UP, up=False, outcome="refused", state="down", state_text="refused", engines={})
 LOADING = up(state="starting", state_text="it loads")
 UNWELL = up(health_status=503)
+TWO = replace(up(), engines={"0": FRESH, "1": replace(FRESH, engine="1", throughput_ratio=0.5)})
 STALLED = up(state="stalled", state_text="no step for 40 s", ratio=None)
 
 Look = tuple[float, TargetSignals, tuple[str, ...]]
@@ -62,6 +64,21 @@ STORIES: dict[str, tuple[list[Look], str | None, str]] = {
     "it falls over while settling, and gets up": (
         [(300, up(ratio=None), ()), (500, DOWN, ()), (700, up(ratio=None), ()), (999, up(ratio=None), ())],
         None, "serves since 299 s"),
+    "it falls over after the time of a start": (
+        [(1100, up(ratio=None), ()), (1201, DOWN, ())], verify.DID_NOT_HELP, "nothing answers 1201 s"),
+    "nobody asks for its health": ([(300, up(health_status=None), ())], verify.HELPED, "100%"),
+    "how it is is not known": ([(300, up(state="unknown"), ())], None, "does not serve yet"),
+    "how it is never gets known": (
+        [(300, up(state="unknown"), ()), (1200, up(state="unknown"), ())], verify.DID_NOT_HELP, "does not serve"),
+    "another trouble than before": ([(300, up(), ("overload",))], verify.HELPED, "100%"),
+    "fast, and ill already": ([(300, up(state="collapsed"), ())], None, "serves since 0 s"),
+    "fast, and ill to the end": (
+        [(300, up(state="failing", state_text="it answers with 500"), ()),
+         (600, up(state="failing", state_text="it answers with 500"), ())],
+        verify.DID_NOT_HELP, "again: it answers with 500"),
+    "one engine of two is slow": (
+        [(300, TWO, ()), (600, TWO, ())], verify.DID_NOT_HELP, "only 50%"),
+    "as fast as a fresh one may be slow": ([(300, up(ratio=0.8), ())], verify.HELPED, "80%"),
 }  # fmt: skip
 
 
@@ -116,6 +133,9 @@ PAYOFFS: dict[str, tuple[TargetSignals, float | None, float | None]] = {
     "from half to nearly all": (replace(up(OLD, 0.5), state="collapsed"), 0.9, 0.4),
     "faster than fresh is fresh": (replace(up(OLD, 0.5), state="collapsed"), 1.3, 0.5),
     "unknown before": (replace(up(OLD, None), state="collapsed"), 1.0, None),
+    "from a server that did not answer": (replace(DOWN, engines={"0": FRESH}), 1.0, 1.0),
+    "from one that was down by its own word": (up(OLD, 0.7, state="down"), 1.0, 1.0),
+    "from better than fresh": (up(OLD, 1.2), 0.9, -0.1),
 }
 
 
@@ -125,3 +145,27 @@ def test_payoff(was: TargetSignals, ratio: float | None, payoff: float | None) -
     verification = Verification(verify.before(was, ()), SETTINGS)
     progress = verification.update(400, up(ratio=ratio), ())
     assert progress.payoff_ratio == (None if payoff is None else pytest.approx(payoff))
+
+
+def test_what_a_restart_cost() -> None:
+    """Slower than before, to the end: what was lost is told, too."""
+    verification = Verification(verify.before(up(OLD, 0.7), ()), SETTINGS)
+    assert verification.update(400, up(ratio=0.5), ()).outcome is None
+    progress = verification.update(700, up(ratio=0.5), ())
+    assert (progress.outcome, progress.payoff_ratio) == (
+        verify.DID_NOT_HELP,
+        pytest.approx(-0.2),
+    )
+
+
+def test_what_was_so_before_outlives_the_watcher() -> None:
+    """As the journal keeps it; of a server that was never seen nothing is known, and any counter that began anew is new."""
+    was = verify.before(STUCK, ("engine_stalled", "overload"))
+    assert verify.Before.from_json(json.loads(json.dumps(was.to_json()))) == was
+    assert was.kinds == {"engine_stalled", "overload"}
+    unseen = verify.before(None, ("engine_down",))
+    assert (unseen.process_start_time, unseen.restarts, unseen.throughput_ratio) == (None, 0, None)
+    verification = Verification(unseen, SETTINGS)
+    assert verification.update(5, up(), ()).text == "the old process still answers"
+    anew = replace(up(), engines={"0": replace(FRESH, restarts=1)})
+    assert verification.update(60, anew, ()).outcome == verify.HELPED

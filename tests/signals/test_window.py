@@ -1,6 +1,8 @@
 """Growth within the window is right across restarts, gaps and series that come and go."""
 
+from itertools import pairwise
 from math import inf
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -122,7 +124,8 @@ def test_a_histogram_with_other_buckets_begins_anew():
 
 
 def test_the_window_is_bounded():
-    """However quick the looks, memory is."""
+    """However quick the looks, memory is: an hour at one look a second, and little more."""
+    assert 3600 < ENTRIES_MAX < 5000
     made = window(*((i * 0.001, i) for i in range(ENTRIES_MAX + 50)), seconds=3600.0)
     assert made.counter("generation_tokens") == (
         ENTRIES_MAX - 1,
@@ -134,6 +137,7 @@ def test_cleared_it_knows_nothing():
     """After an unknown gap the window begins anew."""
     made = window((0, 100), (5, 150))
     made.clear()
+    assert (made.newest, made.first, made.last) == (None, None, None)
     made.add(10, tokens(160), began_anew=False)
     assert made.counter("generation_tokens") is None
 
@@ -157,3 +161,93 @@ def test_growth_is_what_was_counted(story):
     grown, seconds = made.counter("generation_tokens")
     assert grown == pytest.approx(added)
     assert seconds == pytest.approx(at_s)
+
+
+def counted_up(values):
+    """What PromQL's increase() adds up: after a fall, or a beginning that is known, all that is there is new."""
+    return sum(
+        now if anew or now < before else now - before
+        for (before, _), (now, anew) in pairwise(values)
+    )
+
+
+def random_looks(random):
+    """Looks at an engine that restarts and does not always show all: (at_s, sample, was it seen to begin anew)."""
+    at_s, made, preempted, stops, looks = 0.0, 0, 0, {"stop": 0, "abort": 0}, []
+    buckets = [0, 0, 0]
+    for _ in range(random.randrange(2, 30)):
+        at_s += random.choice((1.0, 5.0, 30.0))
+        restarted = random.random() < 0.15
+        if restarted:
+            made, stops, buckets = 0, dict.fromkeys(random.sample(sorted(stops), 1), 0), [0, 0, 0]
+        made += random.randrange(50)
+        preempted = 0 if random.random() < 0.1 else preempted + 3  # a counter may fall alone
+        for label in stops:
+            stops[label] += random.randrange(5)
+        if random.random() < 0.3:
+            stops.setdefault("abort", 1)
+            stops.setdefault("stop", 1)
+        for index in range(random.randrange(4)):
+            buckets[-1 - index] += 3 - index
+        shown = [random.random() < 0.8 for _ in range(3)]
+        sample = EngineSample(
+            engine="0",
+            generation_tokens=float(made) if shown[0] else None,
+            preemptions=float(preempted) if shown[1] else None,
+            request_success={k: float(v) for k, v in stops.items()} if shown[1] else None,
+            ttft=Histogram(buckets[-1], 2.0 * buckets[-1], (0.1, 1.0, inf), tuple(buckets)) if shown[2] else None,
+        )  # fmt: skip
+        looks.append((at_s, sample, restarted and random.random() < 0.5))
+    return looks
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_growth_is_increase_over_the_looks_of_the_window(seed):
+    """Of a counter, of each label and of each bucket, whatever was absent and whenever it began anew."""
+    looks, made = random_looks(Random(seed)), Window(60.0)
+    for at_s, sample, anew in looks:
+        made.add(at_s, sample, began_anew=anew)
+        assert (made.newest, made.last.at_s) == (sample, at_s)
+    end_s = looks[-1][0]
+    inside = [each for each in looks if each[0] >= end_s - 60.0]
+    assert made.first.at_s == inside[0][0]
+
+    def shown(name):
+        """(second, value, began anew) where it was shown; nothing where the last look did not."""
+        found = [(at_s, getattr(each, name), anew) for at_s, each, anew in inside]
+        if found[-1][1] is None:
+            return []
+        return [each for each in found if each[1] is not None]
+
+    for name in ("generation_tokens", "preemptions"):
+        counts = shown(name)
+        if len(counts) < 2:
+            assert made.counter(name) is None
+        else:
+            expected = counted_up([(value, anew) for _, value, anew in counts])
+            assert made.counter(name) == (expected, end_s - counts[0][0])
+    stops, ttfts = shown("request_success"), shown("ttft")
+    if len(stops) < 2:
+        assert made.labelled("request_success") is None
+    else:
+        expected = {
+            label: counted_up([(value.get(label, 0.0), anew) for _, value, anew in stops])
+            for label in stops[-1][1]
+        }
+        assert made.labelled("request_success") == (expected, end_s - stops[0][0])
+    grown = made.histogram("ttft")
+    if len(ttfts) < 2:
+        assert grown is None
+    else:
+        cumulative, total = (0, 0, 0), 0.0
+        for (_, before, _), (_, now, anew) in pairwise(ttfts):
+            began = anew or now.count < before.count  # as a whole, which its count shows
+            cumulative = tuple(
+                sum_ + each - (0 if began else was)
+                for sum_, each, was in zip(
+                    cumulative, now.cumulative, before.cumulative, strict=True
+                )
+            )
+            total += now.sum - (0 if began else before.sum)
+        assert (grown.seconds, grown.cumulative) == (end_s - ttfts[0][0], cumulative)
+        assert (grown.count, grown.sum) == (cumulative[-1], total)

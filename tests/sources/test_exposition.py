@@ -292,3 +292,63 @@ def test_a_native_histogram_hides_none_of_the_others():
     assert [(name, value) for name, value in zip(read.layout.names, read.values, strict=True)] == [
         ("b", 7.0)
     ]
+
+
+KNOWN = 'a 1\nb{c="d",e="f"} 2.5\n# HELP x y\nb{c="g",e="f"} NaN\n\n# TYPE z gauge\nz 3e4\n'
+
+
+def test_a_body_that_differs_in_little_from_the_last_reads_as_if_it_were_the_first():
+    """One character more, less or another: the layout that was learnt changes nothing of what is read, or refused."""
+    dice, warm = random.Random(1), Parser()
+    for _ in range(400):
+        at, length = dice.randrange(len(KNOWN)), dice.choice((0, 1, 1))
+        more = dice.choice(["", *'1_a{}"=,# \n.-N'])
+        body = KNOWN[:at] + more + KNOWN[at + length :]
+        warm.parse(KNOWN)
+        assert ours(body, warm) == ours(body), body
+        assert ours(KNOWN, warm) == ours(KNOWN)
+
+
+@pytest.mark.parametrize("body", ["a 1\n", "a 1 2\n", 'a{b="c"} 1\nz 0x1\n', "a 1_0\n", "a one\n"])
+def test_what_is_read_lazily_is_what_is_read(body):
+    """Numbers are made when they are asked for; what has other characters is looked at at once."""
+    parser = Parser()
+    if ours(body, parser) is None:
+        return
+    lazy = parser.parse(body, lazily=True)
+    values = lazy.values
+    if values is None:
+        values = [float(lazy.words[index]) for index in lazy.layout.places]
+    assert values == Parser().parse(body).values
+
+
+def test_where_each_series_stands():
+    """By line, past comments and empty ones; names as they are on the wire, each text once in memory."""
+    layout = Parser().parse(KNOWN).layout
+    assert layout.places == [0, 1, 3, 6]
+    assert list(layout.names) == ["a", "b", "b", "z"]
+    found = dict(layout.some(lambda name: name == "b"))
+    assert found == {1: ("b", {"c": "d", "e": "f"}), 2: ("b", {"c": "g", "e": "f"})}
+    one, other = (each.labels for each in found.values())
+    assert one["e"] is other["e"]
+    odd = Parser().parse("a 1 1700000000000\nb 2\n").layout
+    assert list(odd.names) == ["a", "b"]
+    assert dict(odd.some(lambda name: name == "b")) == {1: ("b", {})}
+
+
+def test_escapes_of_a_label_are_read():
+    body = 'a{b="x\\\\y\\"z\\nw",c="plain"} 1\n'
+    (_, (_, labels)) = next(iter(Parser().parse(body).layout.some(lambda _: True)))
+    assert labels == {"b": 'x\\y"z\nw', "c": "plain"}
+
+
+@pytest.mark.parametrize(
+    ("characters", "refused"), [(256 * 2**10, False), (256 * 2**10 + 40, True)]
+)
+def test_a_strange_body_is_given_to_the_slow_parser_up_to_a_bound(characters, refused):
+    body = "x 1 1700000000\n" + "# c\n" * 1000
+    line = "#" + "c" * 9_998 + "\n"
+    body += line * ((characters - len(body)) // len(line))
+    body += "\n" * (characters - len(body))
+    assert len(body) == characters
+    assert (ours(body) is None) is refused

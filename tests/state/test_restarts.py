@@ -216,3 +216,21 @@ async def test_what_was_learnt_is_kept_as_it_stops(tmp_path):
             await second.until(lambda s: s["targets"] and s["targets"][0]["state"] == "serving")
         (said,) = (e for e in second.events("target_remembered") if e["target"] == "a")
         assert (said["incidents"], said["away_seconds"] < 60) == (0, True)
+
+
+async def test_charts_go_on_after_a_restart(tmp_path):
+    """In an orderly end they are written; the next process shows them from its first answer on."""
+
+    async def times(process):
+        answer = json.loads((await process.get("/api/v1/history?target=a"))[1])
+        return answer["engines"].get("0", {"t": []})["t"], answer["day"]["states"]
+
+    async with engine() as live:
+        async with watching(live, tmp_path) as first:
+            await first.until(lambda s: s["targets"] and s["targets"][0]["state"] == "serving")
+            seen, _ = await times(first)
+            assert await first.end() == 0
+        async with watching(live, tmp_path) as second:
+            await second.until(lambda s: s["targets"] and s["targets"][0]["signals"])
+            again, _ = await times(second)
+        assert seen[0] == again[0]

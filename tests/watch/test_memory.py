@@ -28,7 +28,7 @@ async def run(folder):
     state = None
     if folder is not None:
         board.store = StoreHealth(str(folder))
-        state = StateFolder(folder, board.store.count)
+        state = StateFolder(folder, board.store.count, board.store.count_charts)
     memory = Memory(state.incidents if state else None, board)
     await memory.open()
     memory.recall_host(host)

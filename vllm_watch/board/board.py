@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
 
+from vllm_watch.board import day
+from vllm_watch.board.day import Day
 from vllm_watch.board.health import NotifierHealth, SourceHealth, StoreHealth, WebHealth
 from vllm_watch.board.history import SPANS, Charts, History, ring_seconds
 from vllm_watch.board.incidents import Incidents, TargetIncidents
@@ -42,11 +44,20 @@ class TargetEntry:
     late_seconds: float | None = None  # how much later than planned the last look began
     sources: dict[str, SourceHealth] = field(default_factory=dict)
     history: dict[str, History] = field(default_factory=dict)  # by engine label
+    day: Day = field(default_factory=Day)
     incidents: TargetIncidents = field(default_factory=TargetIncidents)
     restart: RestartPlan | None = None  # None: restarts are off
     restart_counts: RestartCounts = field(default_factory=RestartCounts)
     restart_news: RestartNews = NO_RESTART  # of our own restart of it: what judgement is told of it
     revision: int = 0  # grows with every change, so that views can keep what they rendered
+
+
+@dataclass(slots=True)
+class Past:
+    """Of a target, as an earlier run of the watcher has kept it."""
+
+    history: dict[str, History]  # by engine label
+    day: Day
 
 
 class Board:
@@ -71,6 +82,7 @@ class Board:
         self.notifiers: dict[str, NotifierHealth] = {}  # by name; empty: none is configured
         self.xid_errors: dict[str, dict[int, int]] = {}  # GPU's UUID → Xid code → times seen
         self.incidents = Incidents()
+        self.past: dict[str, Past] = {}  # by name of a target that was not added yet
         self.own = TargetEntry(Target(name=WATCHER, url=""), 0.0)
         """Incidents of the watcher itself, or of what all targets share."""
         self.host = TargetEntry(Target(name=host_target(host), url="", node=host), 0.0)
@@ -83,7 +95,9 @@ class Board:
         """Show a target from now on. Of one already shown, identity and interval are replaced."""
         entry = self._targets.get(target.name)
         if entry is None:
-            self._targets[target.name] = TargetEntry(target, interval_seconds)
+            past = self.past.pop(target.name, None) or Past({}, Day())
+            entry = TargetEntry(target, interval_seconds, history=past.history, day=past.day)
+            self._targets[target.name] = entry
         else:
             entry.target, entry.interval_seconds = target, interval_seconds
             entry.revision += 1
@@ -132,6 +146,8 @@ class Board:
         self.tell(events)
         if entry is not None:
             self._renew(entry, incidents)
+            found = day.rank(signals, entry.incidents.open.values())
+            entry.day.push(signals.t, found, entry.interval_seconds)
 
     def _renew(self, entry: TargetEntry, incidents: Iterable[Incident]) -> None:
         """Let what is open say what the last scrape found."""

@@ -47,6 +47,11 @@ class StoreHealth:
         else:
             self.errors[reason] = self.errors.get(reason, 0) + 1
 
+    def count_charts(self, reason: str | None, _because: str | None, _t: float) -> None:
+        """The charts' own file: what is lost is counted; what stands in the way is told by the state file, too."""
+        if reason in ("damaged", "entry"):
+            self.errors[reason] = self.errors.get(reason, 0) + 1
+
 
 @dataclass(slots=True)
 class WebHealth:

@@ -6,6 +6,7 @@ as 32-bit floats with their times: 4.3 KB, 13 KB for an engine. Anything longer 
 
 import copy
 import math
+import sys
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 
@@ -24,6 +25,9 @@ CHARTED: Mapping[str, Callable[[EngineSignals], float | None]] = {
 SPANS = (600.0, 3600.0, 21600.0)
 POINTS = 120  # a chart of 10 minutes has a point per 5 s: finer than its pixels on a phone
 _UNKNOWN = math.nan
+
+FORM = f"1 {sys.byteorder} {POINTS} {SPANS} {' '.join(CHARTED)}"
+"""What exported bytes are of: those of another form are not to be read."""
 
 Series = tuple[list[float], dict[str, list[float | None]]]
 
@@ -61,6 +65,20 @@ class History:
         """The finest that reaches back so far; beyond all of them the longest."""
         return self._rings[SPANS.index(ring_seconds(seconds))]
 
+    def export(self) -> bytes:
+        """As bytes, to be kept."""
+        return b"".join(ring.export() for ring in self._rings)
+
+    @classmethod
+    def restored(cls, data: bytes) -> "History":
+        """What was exported. Raises ValueError where it is none."""
+        history = cls()
+        for ring in history._rings:
+            data = ring.restore(data)
+        if data:
+            raise ValueError("it is longer than its points")
+        return history
+
 
 class Ring:
     """At most POINTS points over `seconds`; of those within one step the newest stays, or the `mean` of what is known."""
@@ -81,6 +99,28 @@ class Ring:
     def frozen(self) -> "Ring":
         """A copy that goes on no more."""
         return copy.deepcopy(self)
+
+    def export(self) -> bytes:
+        """How many points, their times, and their values, oldest first."""
+        width, first = len(CHARTED), self._next
+        times = self._times[first:] + self._times[:first]
+        values = self._values[first * width :] + self._values[: first * width]
+        return bytes((len(times),)) + times.tobytes() + values.tobytes()
+
+    def restore(self, data: bytes) -> bytes:
+        """Take up what was exported, and return what stands behind it. Raises ValueError where it is none."""
+        size, width = data[0] if data else 0, len(CHARTED)
+        ends = 1, 1 + 8 * size, 1 + (8 + 4 * width) * size
+        times, values = array("d", data[ends[0] : ends[1]]), array("f", data[ends[1] : ends[2]])
+        if not data or size > POINTS or len(values) != size * width:
+            raise ValueError("it is no ring")
+        if not all(map(math.isfinite, times)) or list(times) != sorted(times):
+            raise ValueError("its times are in no order")
+        self._clear()
+        self._times, self._values = times, values
+        if size:
+            self._known = [int(not math.isnan(value)) for value in values[-width:]]
+        return data[ends[2] :]
 
     def push(self, t: float, values: Sequence[float]) -> None:
         """Keep the values of Unix time `t`, in the order of CHARTED; NaN is unknown."""

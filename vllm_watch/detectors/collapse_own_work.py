@@ -5,7 +5,7 @@ the engine). Where steps scatter widely that load is often one that it never had
 guess. But the same tokens per second, of requests with contexts as long, once took a third of the requests.
 """
 
-from math import floor, log
+from math import exp, floor, log
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.detectors.collapse_equal_work import CONTEXT_RATIO_MAX, WORK_RATIO_MAX
@@ -28,18 +28,20 @@ as much again, and what they make a batch grow by as much once more."""
 LEARNT_TIMES = 1.5
 """... and up to which it is learnt: what becomes slow must not become the usual on its way."""
 
-Work = tuple[
-    float, float, float, float
-]  # running, prompt tokens per second, KV usage, step seconds
+PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
+"""The last half minute must show it, too: the longer mean is still high when an engine is well again, and works off a queue."""
+
+Work = tuple[float, float, float, float, float]
+"""Requests running, tokens per second, prompt tokens per second, KV usage, step seconds."""
 
 
 class OwnWork:
     """Follows one process."""
 
     def __init__(self) -> None:
-        self._seconds = 0.0  # of the mean that follows
-        self._now: Work = (0.0, 0.0, 0.0, 0.0)
-        self._generated = 0.0  # tokens per second
+        self._seconds = 0.0  # of the means that follow
+        self._now: Work = (0.0, 0.0, 0.0, 0.0, 0.0)
+        self._lately: Work = self._now
         self._usual: dict[int, tuple[float, Work]] = {}  # by rate of work: seconds, means
         self.found: Evidence | None = None
 
@@ -47,33 +49,32 @@ class OwnWork:
         """Take a block in."""
         if not (block.step_seconds and block.generated and block.running and block.kv_usage):
             return
-        share = share_of(block.seconds, self._seconds)
-        seen = (block.running, block.prompted or 0.0, block.kv_usage, block.step_seconds)
-        self._now = _mixed(self._now, seen, share)
-        self._generated += share * (block.generated - self._generated)
+        seen = (
+            block.running,
+            block.generated,
+            block.prompted or 0.0,
+            block.kv_usage,
+            block.step_seconds,
+        )
+        self._now = _mixed(self._now, seen, share_of(block.seconds, self._seconds))
+        self._lately = _mixed(self._lately, seen, 1.0 - exp(-block.seconds / PRESENT_SECONDS))
         self._seconds += block.seconds
         if self._seconds < KNOWN_SECONDS:
             return
-        rate = floor(log(self._generated) / GRAIN)
+        rate = floor(log(self._now[1]) / GRAIN)
         seconds, usual = self._usual.get(rate, (0.0, self._now))
         known = seconds >= KNOWN_SECONDS
-        self.found = self._beside(usual) if known else None
-        odd = known and self._times(usual) >= LEARNT_TIMES
+        lasts = known and _behind(self._now, usual, TIMES_MIN)
+        self.found = (
+            self._evidence(usual) if lasts and _behind(self._lately, usual, PRESENT_TIMES) else None
+        )
+        odd = known and _times(self._now, usual) >= LEARNT_TIMES
         if not odd and (rate in self._usual or len(self._usual) < RATES_MAX):
             seconds = min(seconds + block.seconds, USUAL_SECONDS)
             self._usual[rate] = seconds, _mixed(usual, self._now, block.seconds / seconds)
 
-    def _times(self, usual: Work) -> float:
-        """Requests running, or step time, ÷ the usual: the lesser."""
-        return min(self._now[0] / usual[0], self._now[3] / usual[3])
-
-    def _beside(self, usual: Work) -> Evidence | None:
-        running, prompted, kv_usage, step_seconds = self._now
-        if self._times(usual) < TIMES_MIN or prompted > WORK_RATIO_MAX * usual[1]:
-            return None
-        if kv_usage / running > CONTEXT_RATIO_MAX * usual[2] / usual[0]:
-            return None
-        requests, steps = running / usual[0], step_seconds / usual[3]
+    def _evidence(self, usual: Work) -> Evidence:
+        requests, steps = self._now[0] / usual[0], self._now[4] / usual[4]
         text = (
             f"{requests:.1f} times as many requests at once as usual for the same tokens per second;"
             f" each step takes {steps:.1f} times as long"
@@ -81,6 +82,18 @@ class OwnWork:
         return Evidence(name="step_time_ratio", value=steps, expected=1.0, text=text)
 
 
+def _times(now: Work, usual: Work) -> float:
+    """Requests running, or step time, ÷ the usual: the lesser."""
+    return min(now[0] / usual[0], now[4] / usual[4])
+
+
+def _behind(now: Work, usual: Work, times: float) -> bool:
+    """Does it do no more than usual, with contexts no longer, and need so many times as much for it?"""
+    no_more = max(now[1] / usual[1], now[2] / usual[2] if usual[2] else 1.0) <= WORK_RATIO_MAX
+    alike = now[3] / now[0] <= CONTEXT_RATIO_MAX * usual[3] / usual[0]
+    return no_more and alike and _times(now, usual) >= times
+
+
 def _mixed(was: Work, now: Work, share: float) -> Work:
-    a, b, c, d = (old + share * (new - old) for old, new in zip(was, now, strict=True))
-    return a, b, c, d
+    a, b, c, d, e = (old + share * (new - old) for old, new in zip(was, now, strict=True))
+    return a, b, c, d, e

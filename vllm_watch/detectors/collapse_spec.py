@@ -24,7 +24,8 @@ USUAL_MIN = 0.2
 """An n-gram drafter that rarely hits has nothing to lose."""
 
 HOLD_SECONDS = 120.0
-"""A batch of odd prompts is done sooner."""
+"""A batch of odd prompts is done sooner. Where the engine is slow all the same, nothing is waited for: a slow engine is
+advised to be restarted after so long, and this is what no restart changes."""
 
 ACCEPTED_SECONDS = 6 * 3600.0
 """What has been so for so long is usual now."""
@@ -40,7 +41,7 @@ class Acceptance:
     low_since_s: float | None = None
 
     def look(self, at_s: float, share: float | None) -> Evidence | None:
-        """Take one look; what it has fallen to, where that has lasted."""
+        """Take one look; what it has fallen to."""
         passed_s, self.last_s = at_s - (at_s if self.last_s is None else self.last_s), at_s
         if share is None:  # nothing is drafted: not known
             return None
@@ -50,10 +51,8 @@ class Acceptance:
             return None
         if self.low_since_s is None:
             self.low_since_s = at_s
-        lasted_s = at_s - self.low_since_s
-        if lasted_s > ACCEPTED_SECONDS:
+        if at_s - self.low_since_s > ACCEPTED_SECONDS:
             self.usual, self.learnt_s, self.low_since_s = 0.0, 0.0, None
-        if lasted_s < HOLD_SECONDS:
             return None
         return Evidence(
             name="spec_acceptance_ratio", value=round(share, 3), unit="ratio", expected=round(self.usual, 3),
@@ -88,11 +87,13 @@ class Acceptances:
         if fallen is None or (verdict.state == FIRING and verdict.cause not in VAGUE):
             return verdict
         found = verdict.evidence_for if verdict.state == FIRING else ()
-        since_s = self._engines[verdict.engine or ""].low_since_s
+        since_s = self._engines[verdict.engine or ""].low_since_s or view.at_s
+        if verdict.state != FIRING and view.at_s - since_s < HOLD_SECONDS:
+            return verdict
         return replace(
             verdict, state=FIRING, cause=SPEC_ACCEPTANCE, restart_advised=False, present=True,
             severity=verdict.severity if verdict.state == FIRING else "ticket",
             summary=f"Engine {verdict.engine}: {fallen.text}", evidence_for=(fallen, *found),
-            since_seconds=view.at_s - (view.at_s if since_s is None else since_s),
+            since_seconds=view.at_s - since_s,
             measure=self._engines[verdict.engine or ""].usual - float(fallen.value or 0.0),
         )  # fmt: skip

@@ -93,7 +93,7 @@ class Detector:
         return (self._unanswered(view, observation.scrape),)
 
     def _answered(self, view: View, reading: Reading | None) -> Verdict:
-        run, self._answered_s = self._run, view.at_s
+        run = self._run
         if reading is not None and reading.engines:
             self._engines_s = view.at_s
         elif view.at_s - self._engines_s < HALF_DEAD_SECONDS:
@@ -101,6 +101,7 @@ class Detector:
         self._earlier.answers(view.at_s, reading, refused=run is not None and run.refused > 0)
         if run is not None:
             self._end_of(run, view)
+        self._answered_s = view.at_s
         if self._up_since_s is None:
             self._up_since_s = view.at_s
         if reading is not None:

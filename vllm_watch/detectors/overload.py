@@ -133,7 +133,8 @@ class EngineJudge:
             delay: float | None = 0.0
         else:
             rate = max(self._finished.value, self._usual.value)
-            known = self._finished.weight >= RATE_SECONDS and rate > 0.0
+            weight = max(self._finished.weight, self._usual.weight)
+            known = weight >= RATE_SECONDS and rate > 0.0
             delay = block.waiting / rate if known else None
         if block.finished is not None:
             self._finished.add(block.finished / block.seconds, block.seconds)

@@ -1,26 +1,35 @@
 """What there is to know of a target at one moment, as files: for the morning after its server was restarted."""
 
 from collections.abc import AsyncIterator, Mapping
+from urllib.parse import urlsplit
 
 from vllm_watch.board.board import Board
 from vllm_watch.export.status import Status
+from vllm_watch.incidents.incident import Incident
 from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.flight_recorder import FlightRecorder
+from vllm_watch.sources.stacks import Stacks
 
 RECORDING_SECONDS = 600.0
 """What led to the incident, and the usual before it."""
 
 
 class Evidence:
-    """The recording, the target, its incidents, the GPUs, and the end of the engine's log where one is read."""
+    """The recording, the target, its incidents, the GPUs, the end of the engine's log where one is read, and the stacks of what hangs."""
 
     def __init__(
-        self, board: Board, recorder: FlightRecorder, logs: Mapping[str, EngineLog]
+        self,
+        board: Board,
+        recorder: FlightRecorder,
+        logs: Mapping[str, EngineLog],
+        stacks: Stacks | None = None,
     ) -> None:
         """`logs`: of the targets of which one is read."""
+        self._board = board
         self._status = Status(board)
         self._recorder = recorder
         self._logs = logs
+        self._stacks = stacks
 
     def parts(self, target: str) -> Mapping[str, AsyncIterator[bytes]]:
         """Return what there is of a target, by file name."""
@@ -32,7 +41,24 @@ class Evidence:
         }
         if target in self._logs:
             parts["engine.log"] = self._logs[target].tail()
-        return parts
+        stacks = self._stacks_of(target)
+        return parts if stacks is None else parts | {"stacks.txt": stacks}
+
+    def _stacks_of(self, target: str) -> AsyncIterator[bytes] | None:
+        """Of a server that hangs: its core, or its API."""
+        entry = self._board.targets.get(target)
+        if (
+            self._stacks is None
+            or entry is None
+            or not any(map(_hangs, entry.incidents.open.values()))
+        ):
+            return None
+        started = entry.signals.process_start_time if entry.signals else None
+        return self._stacks.of(started, urlsplit(entry.target.url).port, tuple(entry.history))
+
+
+def _hangs(incident: Incident) -> bool:
+    return incident.kind == "engine_stalled" or incident.cause == "api_hang"
 
 
 async def _once(text: str) -> AsyncIterator[bytes]:

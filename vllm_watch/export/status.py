@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from vllm_watch import __version__
 from vllm_watch.board.board import Board, TargetEntry
+from vllm_watch.board.day import Cells
 from vllm_watch.board.history import SPANS, Charts, ring_seconds
 from vllm_watch.export import page_files
 from vllm_watch.export.gpu_families import distinct_holders
@@ -153,7 +154,7 @@ class Status:
         now, span = entry.signals.t if entry.signals else 0.0, ring_seconds(seconds)
         engines = entry.history if engine is None else (engine,)
         rings = {label: entry.history[label].ring(span) for label in engines}
-        return _charts(name, Charts(now, span, rings))
+        return _charts(name, Charts(now, span, rings), entry.day.cells(time.time()))
 
     def incident_history(self, name: str) -> str | None:
         """The charts of an incident, as they stood when it ended if it has; None where it is not known."""
@@ -204,12 +205,13 @@ class Status:
         }
 
 
-def _charts(target: str, charts: Charts) -> str:
+def _charts(target: str, charts: Charts, day: Cells | None = None) -> str:
     engines = {}
     for label, ring in charts.engines.items():
         times, series = ring.series(charts.t)
         engines[label] = {"t": times, "series": series}
-    return to_json({"target": target, "t": charts.t, "seconds": charts.seconds, "engines": engines})
+    said = {"target": target, "t": charts.t, "seconds": charts.seconds, "engines": engines}
+    return to_json(said | {"day": day})
 
 
 def _signals(signals: TargetSignals) -> dict[str, object]:

@@ -44,7 +44,7 @@ class Moment:
 
     t: float  # Unix seconds
     at_s: float  # on a timeline that never steps
-    up: bool = False  # did a server answer?
+    up: bool  # did a server answer?
     process_start_time: float | None = None  # Unix seconds
     restarts: Mapping[str, int] = field(
         default_factory=dict
@@ -80,10 +80,11 @@ class Lifecycle:
 
         `beside`: what is open on the target's host and its peers, or on the host's targets.
         """
-        passed_s = 0.0 if self._at_s is None else moment.at_s - self._at_s
-        self._at_s, self._beside = moment.at_s, tuple(beside)
-        if passed_s > 0:
+        passed_s = 0.0
+        if self._at_s is not None:
+            passed_s = moment.at_s - self._at_s
             self._usual_s += (passed_s - self._usual_s) / (8.0 if self._usual_s else 1.0)
+        self._at_s, self._beside = moment.at_s, tuple(beside)
         self._meanwhile = {}
         self._lost.look(moment.at_s, moment.samples, moment.restarts, well=not self._followed)
         for each in self._followed.values():

@@ -94,11 +94,11 @@ class Window:
     def add(self, at_s: float, sample: EngineSample, *, began_anew: bool) -> None:
         """Add the newest look. `began_anew`: every counter certainly started from zero since the last."""
         counts, offsets = Counts._make(_counts_of(sample)), _NO_OFFSETS
-        if self._entries and self._known is not None:
+        if self._known is not None:
             offsets = self._entries[-1].offsets
             if began_anew or _any_fell(self._known, counts):
                 offsets = _carried(offsets, self._known, counts, began_anew=began_anew)
-        self._known = _filled(counts, self._known if self._entries else None)
+        self._known = _filled(counts, self._known)
         self._newest = sample
         self._entries.append(Entry(at_s, counts, offsets))
         while self._entries[0].at_s < at_s - self.seconds:
@@ -107,7 +107,7 @@ class Window:
     def clear(self) -> None:
         """Forget everything: what came before says nothing about what comes now."""
         self._entries.clear()
-        self._newest = None
+        self._newest = self._known = None
 
     @property
     def newest(self) -> EngineSample | None:
@@ -248,8 +248,6 @@ def _carried(old: Offsets, before: Counts, now: Counts, *, began_anew: bool) -> 
         and (new := getattr(now, name)) is not None
         and _fell(h.count, new.count, began_anew)
     }
-    if not (counters or labelled or histograms):
-        return old
     return Offsets(
         {**old.counters, **{k: v + old.counters.get(k, 0.0) for k, v in counters.items()}},
         {**old.labelled, **{k: v + old.labelled.get(k, 0.0) for k, v in labelled.items()}},

@@ -50,6 +50,17 @@ def find(
     return {next(iter(engines)): unnamed}
 
 
+def of_server(
+    all_: Processes, started: float | None, port: int | None, engines: Collection[str]
+) -> list[ProcessFacts]:
+    """Return the server's own process, and those of its engines; nothing where it is not found for sure."""
+    server = _server(all_, started, port)
+    if server is None:
+        return []
+    parts = [each for of in find(all_, started, port, engines).values() for each in of]
+    return [server, *(each for each in parts if each.pid != server.pid)]
+
+
 def _titled(
     cores: list[tuple[ProcessFacts, str | None]], all_: Processes, engines: Collection[str]
 ) -> dict[str, tuple[ProcessFacts, ...]]:

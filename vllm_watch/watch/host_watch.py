@@ -123,7 +123,9 @@ class HostWatch:
             servers=tuple(_server(name, each, places[name]) for name, each in servers.items()),
         )
         beside = [incident for each in servers.values() for incident in each.incidents]
-        return self._lifecycle.update(Moment(t=t, at_s=at_s), self._verdicts(view), beside)
+        return self._lifecycle.update(
+            Moment(t=t, at_s=at_s, up=False), self._verdicts(view), beside
+        )
 
     def close(self, t: float) -> list[IncidentEvent]:
         """Return the events that end all open incidents: the GPUs are no longer watched."""

@@ -4,6 +4,7 @@ With a state folder it outlives the process; without one it still hands a target
 reload changes how the target is watched.
 """
 
+import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -16,6 +17,7 @@ from vllm_watch.incidents.incident import OPENED, RESOLVED, Incident, IncidentEv
 from vllm_watch.samples.target import Target
 from vllm_watch.state.incidents import IncidentTable
 from vllm_watch.state.learnt import Learnt
+from vllm_watch.watch.chart_memory import ChartMemory
 from vllm_watch.watch.host_watch import HostWatch
 from vllm_watch.watch.watch import Watch
 
@@ -50,8 +52,11 @@ class Remembered(Protocol):
 class Memory:
     """One process's memory of its targets."""
 
-    def __init__(self, disk: IncidentTable | None, board: Board) -> None:
+    def __init__(
+        self, disk: IncidentTable | None, board: Board, charts: ChartMemory | None = None
+    ) -> None:
         self._disk = disk
+        self._charts = charts
         self._board = board
         self._learnt: dict[str, Learnt] = {}  # the newest that is known, by target
         self._open: dict[str, Incident] = {}  # read as open, and not taken up yet
@@ -63,7 +68,10 @@ class Memory:
         self._opened_s = time.monotonic()
         if self._disk is None:
             return
-        contents = await self._disk.open(RESOLVED_MAX)
+        if self._charts is not None:
+            _, contents = await asyncio.gather(self._charts.open(), self._disk.open(RESOLVED_MAX))
+        else:
+            contents = await self._disk.open(RESOLVED_MAX)
         self._learnt = {each.target: each for each in contents.learnt}
         self._open = {each.id: each for each in contents.open}
         self._board.incidents.add_resolved(contents.ended)
@@ -133,6 +141,13 @@ class Memory:
         saved_s = self._saved_s.setdefault(watch.target, time.monotonic())
         if events or time.monotonic() - saved_s >= SAVE_SECONDS:
             self.save(watch, group, events)
+        if self._charts is not None:
+            self._charts.keep(watch.target)
+
+    def close(self) -> None:
+        """Keep all charts, at the end."""
+        if self._charts is not None:
+            self._charts.save()
 
     def save(self, watch: Remembered, group: str, events: Sequence[IncidentEvent] = ()) -> None:
         """Keep it now; the disk has it soon."""

@@ -62,8 +62,8 @@ class TargetLoops:
         self._board, self._recorder = board, recorder
         self._memory, self._publisher = memory, publisher
         self._session: Session | None = None
-        self._processes = ProcessListing(config.procfs)
-        self._neighbours = Neighbours(self._processes, config.procfs)
+        self.processes = ProcessListing(config.procfs)
+        self._neighbours = Neighbours(self.processes, config.procfs)
         self._peers = Peers(board)
         self.running: dict[str, Running] = {}
         self.unseen: set[str] = set()  # not scraped yet
@@ -125,7 +125,7 @@ class TargetLoops:
         loop = TargetLoop(
             identity, scrape, source, watch, self._board, self.host, self._publisher, log=self._engine_log(target),
             peers=self._peers, canary=self._canary_rounds(target, scrape, session),
-            cpu=CpuWaits(identity.url, self._config.procfs, listing=self._processes),
+            cpu=CpuWaits(identity.url, self._config.procfs, listing=self.processes),
         )  # fmt: skip
         self._board.add_target(identity, scrape.interval_seconds)
         self._publisher.over(self._memory.show(watch))

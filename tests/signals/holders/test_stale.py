@@ -19,6 +19,7 @@ from tests.signals.holders.series import (
     works,
 )
 from vllm_watch.signals.holders.judge import HolderJudge
+from vllm_watch.signals.holders.records import Limits
 
 ORPHAN = ("stale", "orphaned_worker")
 
@@ -261,6 +262,37 @@ def test_one_missing_look_does_not_begin_anew():
     assert only(look_on(reparented(), seconds=30, judge=judge, start=110)) == ORPHAN
 
 
+@pytest.mark.parametrize(("away", "expected"), [(60, "stale"), (65, "unknown")])
+def test_what_was_not_listed_for_a_minute_is_another(away, expected):
+    """It may have done anything meanwhile."""
+    judge = HolderJudge()
+    look_on(lambda s: gpu(kernel()), seconds=1700, judge=judge)
+    look_on(lambda s: gpu(), seconds=away - 5, judge=judge, start=1705)
+    back = 1705 + away
+    judged = look_on(lambda s: gpu(kernel()), seconds=100, judge=judge, start=back)
+    assert only(judged)[0] == expected
+
+
+BESIDE = {  # who else is on a GPU that works → does it work for the kernel?
+    "nobody": ((), "active"),
+    "a desktop": ((process(9, "Xorg", type="graphics", sm_utilization_ratio=None),), "active"),
+    "a zombie": ((process(9, "python3", state="Z", sm_utilization_ratio=None),), "active"),
+    "one that computes": ((process(9, "python3", "x.py", sm_utilization_ratio=None),), "stale"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("others", "verdict"), BESIDE.values(), ids=BESIDE)
+def test_a_gpu_that_works_works_for_the_only_one_that_computes(others, verdict):
+    """Where the driver does not say for whom."""
+    at = lambda s: gpu(kernel(sm_utilization_ratio=None), *others, utilization_ratio=0.9)  # noqa: E731
+    assert verdicts(look_on(at, seconds=1810))[kernel().pid][0] == verdict
+
+
+def test_how_long_is_long_can_be_said():
+    judge = HolderJudge(Limits(notebook_seconds=60.0))
+    assert only(look_on(lambda s: gpu(kernel()), seconds=60, judge=judge))[0] == "stale"
+
+
 def test_the_largest_comes_first():
     """... and those of unknown size last."""
     found = gpu(core(1, gib=5), core(2, gib=30), replace(core(3), used_bytes=None))
@@ -268,3 +300,17 @@ def test_the_largest_comes_first():
     assert [each.process.pid for each in one.holders] == [2, 1, 3]
     assert one.unaccounted_bytes is None
     assert SERVICE.endswith(one.holders[0].place)
+
+
+def test_a_process_is_stopped_since_its_last_work_or_its_state_whichever_came_later():
+    """It was idle for long before somebody stopped it; or it worked for the last time as it was."""
+
+    def at(second):
+        return gpu(process(7, "python3", "train.py", state="T" if second >= 300 else "S", sm_utilization_ratio=1.0 if second == 320 else 0.0))  # fmt: skip
+
+    assert only(look_on(at, seconds=915))[0] != "stale"
+    (one,) = look_on(at, seconds=925)
+    assert (one.holders[0].judged.verdict, one.holders[0].judged.since_s) == ("stale", 320.0)
+    idle_before = lambda s: gpu(process(7, "python3", "train.py", state="T" if s >= 300 else "S"))  # noqa: E731
+    (one,) = look_on(idle_before, seconds=905)
+    assert (one.holders[0].judged.verdict, one.holders[0].judged.since_s) == ("stale", 300.0)

@@ -2,6 +2,7 @@
 
 import { Card } from "./card.js";
 import { Line, Spark } from "./chart.js";
+import { cells, Day, outdated, Strip } from "./day.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import { Engine, facts, Lines } from "./engine.js";
 import * as format from "./format.js";
@@ -13,12 +14,16 @@ import { modelOf, summary } from "./signals.js";
 import { Witnesses } from "./witnesses.js";
 import { isRecovering, markOf, OUTCOMES, shownState, standingOf, toneOf } from "./words.js";
 
+const RENEW_SECONDS = 60;
+
 export class Target {
   constructor(data, page) {
     this.page = page;
     this.name = data.name;
     this.shown = null; // the element, once it was needed
     this.visible = false;
+    this.day = null; // the last 24 hours, as the watcher told them
+    this.renewed = 0; // when that was asked for anew
     this.forget();
     this.update(data);
     this.state = shownState(data, page.now());
@@ -45,6 +50,7 @@ export class Target {
     this.flags = h("span", { class: "flags" });
     this.sentence = h("span", { class: "sentence" });
     this.spark = new Spark();
+    this.strip = new Strip();
     this.numbers = {};
     const cell = (name, title) => {
       this.numbers[name] = h("span", { class: "cell-value" }, format.UNKNOWN);
@@ -56,7 +62,7 @@ export class Target {
     this.summary = h("summary", {}, this.badge,
       h("span", { class: "who" }, h("span", { class: "name" }, this.title, this.model, this.flags), this.sentence),
       this.spark.element, cell("generation", "generation"), cell("running", "running"), cell("waiting", "waiting"),
-      kv, cell("ttft", "TTFT p95"));
+      kv, cell("ttft", "TTFT p95"), this.strip.element);
     this.body = null; // of a row that is closed there is none
     this.state = null; // so that it is drawn
     this.shown = h("details", { class: "target", id: `target-${this.name}` }, this.summary);
@@ -91,6 +97,7 @@ export class Target {
       this.loaded = false;
       return;
     }
+    this.day = answer.day;
     const found = answer.engines;
     for (const [label, one] of Object.entries(found)) {
       // Of a target that is down this is what it did before.
@@ -124,6 +131,15 @@ export class Target {
     this.lines = null; // engine's label → Lines; null: nobody looks
     this.generation = new Line();
     this.loaded = false;
+  }
+
+  /** The cells of the last 24 hours with their incidents; null while they are not known. */
+  cells(now) {
+    if (outdated(this.day, now) && now > this.renewed + RENEW_SECONDS) {
+      this.renewed = now;
+      this.reload();
+    }
+    return this.day && cells(this.day, this.page.incidents.of(this.name), now);
   }
 
   toggled() {
@@ -162,7 +178,9 @@ export class Target {
     setText(this.numbers.ttft, format.seconds(sums.ttft));
     this.kvBar.firstChild.style.transform = `scaleX(${Math.min(1, Math.max(0, sums.kv ?? 0))})`;
     this.spark.draw(this.generation, this.end(now), this.page.span, this.interval(), this.marksNow());
-    this.body?.draw(now);
+    const day = this.cells(now);
+    this.strip.draw(day);
+    this.body?.draw(now, day);
   }
 
   /** Where its charts end: at its last look. */
@@ -213,6 +231,7 @@ class Body {
     this.row = row;
     this.callout = h("p", { class: "callout", hidden: "" });
     this.cases = h("div", { class: "cases" });
+    this.day = new Day(row.page, row.name);
     this.witnesses = new Witnesses();
     this.links = new Links();
     this.identity = h("dl", { class: "facts identity" });
@@ -223,7 +242,7 @@ class Body {
     this.planTitle = h("h4", {}, "Restarts");
     this.planFacts = h("dl", { class: "facts" });
     this.advice = h("ul", { class: "blind advice", hidden: "" });
-    this.element = h("div", { class: "target-body" }, this.callout, this.cases, this.blind,
+    this.element = h("div", { class: "target-body" }, this.callout, this.cases, this.day.element, this.blind,
       h("h4", {}, "What each source says"), this.witnesses.element, this.engineList, this.advice,
       this.planTitle, this.plan.element, this.planFacts, h("h4", {}, "Recording"), new Recording(row.name).element,
       h("h4", {}, "Identity"), this.links.element, this.identity, h("h4", {}, "Scrape sources"),
@@ -232,9 +251,10 @@ class Body {
         this.sources)));
   }
 
-  draw(now) {
+  draw(now, day) {
     const { data } = this.row;
     const { signals } = data;
+    this.day.draw(day);
     this.callout.hidden = !signals?.why_not;
     setText(this.callout, signals?.why_not ?? "");
     this.drawCases(now);

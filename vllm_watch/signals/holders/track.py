@@ -76,7 +76,7 @@ def follow(
 ) -> None:
     """Take one look. `alone`: no other process computes on this GPU, so that its load is this one's."""
     before, passed_s = track.process, at_s - track.last_s
-    dead = process.state is not None and process.state in DEAD_STATES
+    dead = process.state in DEAD_STATES
     gpu_works = _gpu_works(process, gpu, alone=alone)
     track.cpu_share = _cpu_share(before, process, passed_s)
     grew = (

@@ -1,0 +1,74 @@
+"""A collapse as the next run of the watcher finds it, and what every finding says of itself."""
+
+import json
+from copy import deepcopy
+
+import pytest
+
+from tests.detectors.made_up_engine import Told
+from tests.detectors.test_throughput_collapse import COLLAPSED, FRESH, fresh
+from vllm_watch.detectors.collapse_engine import EngineJudge
+from vllm_watch.detectors.throughput_collapse import Detector, Settings
+
+
+def next_run(told):
+    """Another run of the watcher, which misses no look at the same engine."""
+    after = Told(Detector(Settings()))
+    after.detector.restore(
+        json.loads(json.dumps(told.detector.export_state(told.engine.at_s))), after.interval
+    )
+    after.engine, after.gpus = deepcopy(told.engine), told.gpus
+    return after
+
+
+def said(verdict):
+    return verdict.state, verdict.cause, verdict.severity, verdict.restart_advised, verdict.present
+
+
+@pytest.mark.parametrize("load", [each[0] for each in COLLAPSED.values()], ids=COLLAPSED)
+@pytest.mark.parametrize("seconds", [10, 240])
+def test_a_collapse_goes_on_in_the_next_run(load, seconds):
+    """Found at the same time, of the same cause, and over when it would have been: all but the first look's."""
+    one = fresh().part(seconds, **load)
+    two = next_run(one)
+    kept = json.loads(json.dumps(one.detector.judges["0"].export_state()))
+    judge = EngineJudge("0")
+    judge.restore(kept, 0.0)
+    assert json.loads(json.dumps(judge.export_state())) == kept
+    for part, how in ((60, load), (300, load), (120, FRESH)):
+        assert said(one.part(part, **how).verdict) == said(two.part(part, **how).verdict)
+
+
+def test_a_leak_goes_on_in_the_next_run():
+    """How slowly it came is known, whenever the watcher was begun again."""
+    one = fresh()
+    for share in range(30, 98, 2):
+        one.part(60, running=40.0, kv=share / 100, read=0.3 / (share / 100))
+        if share % 20 == 0:
+            one = next_run(one)
+    one.part(120, running=4.0, kv=0.99, waiting=80.0, read=0.03)
+    last = next_run(one).part(60, running=4.0, kv=0.99, waiting=80.0, read=0.03)
+    assert (last.verdict.cause, last.verdict.restart_advised) == ("kv_leak", True)
+
+
+@pytest.mark.parametrize("load", [each[0] for each in COLLAPSED.values()], ids=COLLAPSED)
+def test_what_a_finding_says_of_itself(load):
+    """How much less it does, in words and numbers that agree; and since when."""
+    told = fresh()
+    for seconds in range(5, 245, 5):
+        verdict = told.part(5, **load).verdict
+        if verdict.state != "firing":
+            continue
+        first = verdict.evidence_for[0]
+        assert 0.0 < verdict.since_seconds <= seconds + 5
+        assert verdict.measure > 1.2
+        if first.name == "step_time_ratio":
+            assert first.value == verdict.measure
+            assert f"{first.value:.1f}× slower per step" in verdict.summary
+        else:
+            few = verdict.evidence_for[1]
+            assert first.value == pytest.approx(1.0 / verdict.measure)
+            assert f"{first.value:.0%} of its usual throughput, with {load['waiting']:.0f} requests waiting" in verdict.summary  # fmt: skip
+            assert few.text.startswith(f"{load['running']:.0f} requests run with")
+            assert few.value < few.expected
+    assert verdict.since_seconds >= 200

@@ -1,0 +1,129 @@
+"""Memory that no process explains: how much may be nobody's, and what speaks against it."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.signals.holders.series import GIB, core, gpu, process
+from vllm_watch.signals.holders.records import Limits
+from vllm_watch.signals.holders.unaccounted import Account
+
+FOUR = tuple(core(pid) for pid in (1, 2, 3, 4))
+
+
+def looked(*gpus, account=None, host_seen=True, sliced=False, step=100.0):
+    """An account, and what it says of the last of these looks."""
+    account = account or Account()
+    said = None
+    for number, each in enumerate(gpus):
+        said = account.look(step * number, each, Limits(), host_seen=host_seen, sliced=sliced)
+    return account, said
+
+
+ALLOWED = {  # GiB that may be nobody's, and a little more
+    "one holder on 80 GiB": ((core(),), {}, 1.6, 1.63),
+    "four holders": (FOUR, {}, 1.78, 1.82),
+    "what is reserved is not told": ((core(),), {"memory_reserved_bytes": None}, 1.9, 1.93),
+    "much is reserved": ((core(),), {"memory_reserved_bytes": 2 * GIB}, 3.1, 3.13),
+    "how large it is is not told": ((core(),), {"memory_total_bytes": None}, 0.8, 0.83),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("holders", "fields", "little", "much"), ALLOWED.values(), ids=ALLOWED)
+def test_what_a_driver_takes(holders, fields, little, much):
+    """It keeps some for itself, for each context, and in proportion to its size."""
+    verdicts = [
+        looked(*[gpu(*holders, extra_gib=extra, **fields)] * 3)[1].verdict for extra in (little, much)
+    ]  # fmt: skip
+    assert verdicts == ["active", "stale"]
+
+
+UNKNOWN = {
+    "a lost GPU": ({"lost": True}, "is not known"),
+    "what is used is not told": ({"memory_used_bytes": None}, "is not known"),
+    "who holds it is not told": ({"processes": None}, "is not known"),
+    "how much one holds is not told": ({"processes": (core(), replace(core(2), used_bytes=None))}, "does not say"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "words"), UNKNOWN.values(), ids=UNKNOWN)
+def test_what_cannot_be_summed_up(fields, words):
+    """Nothing is said of it; and what is seen after it begins anew."""
+    over = gpu(core(), extra_gib=5)
+    account, said = looked(over, replace(over, **fields))
+    assert (said.verdict, account.unaccounted_bytes) == ("unknown", None)
+    assert words in said.evidence[0]
+    _, said = looked(over, account=account)
+    assert (said.verdict, said.evidence[-1]) == ("unknown", "it may be on its way back")
+
+
+def test_a_process_that_is_listed_twice_holds_its_memory_once():
+    """It computes and draws: the larger number is what it holds."""
+    twice = gpu(core(gib=20), core(gib=18, type="graphics"), memory_used_bytes=25 * GIB)
+    assert looked(twice)[0].unaccounted_bytes == 5 * GIB
+    less = replace(twice, memory_used_bytes=10 * GIB)
+    assert looked(less)[0].unaccounted_bytes == 0
+
+
+def test_what_is_said_of_it():
+    """The least of it since it was there, and since when."""
+    sizes = (5, 4, 6)
+    _, said = looked(*(gpu(core(), index=2, extra_gib=extra) for extra in sizes))
+    assert (said.verdict, said.reason, said.since_s) == ("stale", "unaccounted", 0.0)
+    assert said.evidence == ("4.0 GiB are used that no process holds, for 3 min",)
+    assert "fuser -v /dev/nvidia2" in said.remedy
+
+
+def test_it_must_last():
+    """For two minutes; a moment in which all is explained begins it anew."""
+    over, well = gpu(core(), extra_gib=5), gpu(core())
+    words = [looked(*[over] * looks, step=40.0)[1].verdict for looks in (1, 3, 4)]
+    assert words == ["unknown", "unknown", "stale"]
+    assert looked(over, over, well, over, over, step=60.0)[1].verdict == "unknown"
+
+
+LEFT = {  # who was there, how much nobody holds then → is it shown to be left behind by them?
+    "all of what one held": ((process(9, "python", gib=5),), 5, "process 9 went"),
+    "half of it": ((process(9, "python", gib=10),), 5, "process 9 went"),
+    "less than half of it": ((process(9, "python", gib=11),), 5, None),
+    "what two held": ((process(11, "python", gib=3), process(9, "python", gib=3)), 5, "process 9, 11 went"),
+    "nobody went": ((), 5, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("others", "extra", "words"), LEFT.values(), ids=LEFT)
+def test_what_was_left_behind(others, extra, words):
+    """Where not everybody is seen, only what holders left behind is nobody's."""
+    after = gpu(core(), extra_gib=extra)
+    looks = (gpu(core(), *others), after, after, after)
+    _, said = looked(*looks, host_seen=False)
+    assert said.verdict == ("unknown" if words is None else "stale")
+    assert any((words or "other containers may hold it") in each for each in said.evidence)
+    assert looked(*looks, host_seen=True)[1].verdict == "stale"
+
+
+def test_what_was_left_behind_is_forgotten_when_it_was_given_back():
+    """What is there later is another's."""
+    other, after = process(9, "python", gib=5), gpu(core(), extra_gib=5)
+    looks = (gpu(core(), other), after, after, gpu(core()), after, after, after)
+    assert looked(*looks, host_seen=False)[1].verdict == "unknown"
+
+
+def test_the_driver_knows_better_than_we_whether_all_are_listed():
+    """Its word stands against what we see of the host."""
+    over = gpu(core(), extra_gib=5)
+    for complete, verdict in ((True, "stale"), (False, "unknown")):
+        told = replace(over, processes_complete=complete)
+        assert looked(*[told] * 3, host_seen=not complete)[1].verdict == verdict
+
+
+@pytest.mark.parametrize("fields", [{"type": "mps"}, {"mps": True}])
+def test_clients_of_mps_share_memory(fields):
+    """What one of many holders does is enough to doubt it."""
+    looks = [gpu(core(), core(2, **fields), extra_gib=5)] * 4
+    assert looked(*looks)[1].verdict == "unknown"
+
+
+def test_slices_have_their_own_account():
+    account, said = looked(gpu(core(), extra_gib=40), sliced=True)
+    assert (said.verdict, account.unaccounted_bytes) == ("unknown", None)

@@ -1,0 +1,93 @@
+"""The last 24 hours of one target in CELLS spans of time: the worst state that was seen in each.
+
+Some 1.2 KB for a target. A span is healthy only where the target was seen healthy for half of it: what was not looked at is unknown.
+"""
+
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from vllm_watch.incidents.incident import Incident
+from vllm_watch.signals.records import TargetSignals
+
+CELLS = 96
+CELL_SECONDS = 900.0
+STATES = ("unknown", "healthy", "warning", "critical", "down")
+"""The worst last."""
+
+_UNKNOWN, _HEALTHY, _WARNING, _CRITICAL, _DOWN = range(len(STATES))
+_OF_SEVERITY = {"page": _CRITICAL, "ticket": _WARNING}
+
+
+def rank(signals: TargetSignals, incidents: Iterable[Incident]) -> int:
+    """Which of STATES a look has found. What is down, starts or is not known is healthy only once it answers."""
+    found = _HEALTHY if signals.up and signals.state != "unknown" else _UNKNOWN
+    for incident in incidents:
+        if incident.recovering:
+            continue
+        severe = _OF_SEVERITY.get(incident.severity, found)
+        down = incident.kind == "engine_down" and severe == _CRITICAL
+        found = max(found, _DOWN if down else severe)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """`states` of spans of `seconds` each, oldest first; the first begins at Unix time `t`."""
+
+    t: float
+    seconds: float
+    states: tuple[str, ...]
+
+
+class Day:
+    """One target's."""
+
+    __slots__ = ("_healthy_s", "_numbers", "_worst")
+
+    def __init__(self) -> None:
+        self._numbers = array("q", [-1]) * CELLS  # which span since 1970 each cell is of
+        self._worst = bytearray(CELLS)
+        self._healthy_s = array("f", [0.0]) * CELLS
+
+    def export(self) -> bytes:
+        """As bytes, to be kept."""
+        return self._numbers.tobytes() + self._worst + self._healthy_s.tobytes()
+
+    @classmethod
+    def restored(cls, data: bytes) -> "Day":
+        """What was exported. Raises ValueError where it is none."""
+        day = cls()
+        sizes = (8 * CELLS, 9 * CELLS, 13 * CELLS)
+        if len(data) != sizes[-1] or max(data[sizes[0] : sizes[1]]) >= len(STATES):
+            raise ValueError("it is no day")
+        day._numbers = array("q", data[: sizes[0]])
+        day._worst = bytearray(data[sizes[0] : sizes[1]])
+        day._healthy_s = array("f", data[sizes[1] :])
+        return day
+
+    def push(self, t: float, found: int, seconds: float) -> None:
+        """Take in what a look at Unix time `t` has found, which holds for `seconds`."""
+        number = int(t // CELL_SECONDS)
+        cell = number % CELLS
+        if self._numbers[cell] != number:
+            self._numbers[cell], self._worst[cell], self._healthy_s[cell] = number, 0, 0.0
+        self._worst[cell] = max(self._worst[cell], found)
+        if found == _HEALTHY:
+            self._healthy_s[cell] += seconds
+
+    def cells(self, t: float) -> Cells:
+        """The 24 hours up to and with the span of Unix time `t`."""
+        last = int(t // CELL_SECONDS)
+        first = last - CELLS + 1
+        states = (STATES[self._state(number, t)] for number in range(first, last + 1))
+        return Cells(first * CELL_SECONDS, CELL_SECONDS, tuple(states))
+
+    def _state(self, number: int, t: float) -> int:
+        cell = number % CELLS
+        if self._numbers[cell] != number:
+            return _UNKNOWN
+        if self._worst[cell] > _HEALTHY:
+            return self._worst[cell]
+        length_s = min(CELL_SECONDS, t - number * CELL_SECONDS)
+        return _HEALTHY if self._healthy_s[cell] > length_s / 2 else _UNKNOWN

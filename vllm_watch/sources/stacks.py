@@ -1,0 +1,104 @@
+"""The stacks of a server's processes, by py-spy: only where the configuration names it.
+
+It is asked not to pause the process (`--nonblocking`): an engine that only looks hung is not disturbed, and one that py-spy is
+killed over does not stay stopped. py-spy has no native frames then.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+
+from vllm_watch.diagnosis import stacks
+from vllm_watch.diagnosis.stacks import Stand
+from vllm_watch.sources import engine_processes
+from vllm_watch.sources.process_listing import ProcessListing
+from vllm_watch.sources.processes import ProcessFacts
+from vllm_watch.support.redaction import redacted
+
+PROCESSES_MAX = 32
+ONE_SECONDS = 2.0
+ALL_SECONDS = 7.0
+"""Less than the evidence waits for one part."""
+
+BYTES_MAX = 256 << 10
+"""Of one process: some hundred threads."""
+
+
+class Stacks:
+    """Dumps them, one process at a time, whoever asks."""
+
+    def __init__(self, listing: ProcessListing, program: Callable[[], Path | None]) -> None:
+        """`program`: py-spy as the configuration names it now; None: nobody has asked for stacks."""
+        self._listing = listing
+        self._program = program
+        self._one = asyncio.Lock()
+
+    def of(
+        self, started: float | None, port: int | None, engines: Collection[str]
+    ) -> AsyncIterator[bytes] | None:
+        """The words of each process of a server, then the stacks; the arguments are those of engine_processes."""
+        program = self._program()
+        return None if program is None else self._dump(program, started, port, engines)
+
+    async def _dump(
+        self, program: Path, started: float | None, port: int | None, engines: Collection[str]
+    ) -> AsyncIterator[bytes]:
+        async with self._one:
+            until_s = time.monotonic() + ALL_SECONDS
+            all_ = await asyncio.to_thread(self._listing.processes, time.monotonic())
+            found = engine_processes.of_server(all_, started, port, engines)[:PROCESSES_MAX]
+            stands, texts = [], []
+            for facts in found:
+                left_s = until_s - time.monotonic()
+                text = await _dumped(program, facts.pid, min(ONE_SECONDS, left_s))
+                name = f"{_name(facts, found[0])} (PID {facts.pid})"
+                worker = "::Worker" in name
+                stands.append(Stand(name, stacks.where(text, facts.state), worker))
+                texts.append(f"===== {name}\n{text}\n")
+        if not found:
+            yield b"No process of this server was found on this host.\n"
+            return
+        words = [f"{each.name}: {each.words}\n" for each in stands]
+        yield "\n".join(["".join(words), stacks.waited_for(stands), *texts]).encode()
+
+
+def _name(facts: ProcessFacts, server: ProcessFacts) -> str:
+    if facts is server:
+        return "API server"
+    title = (facts.cmdline or (facts.name or "",))[0].split(" ")[0]
+    return title if "::" in title else facts.name or "process"
+
+
+async def _dumped(program: Path, pid: int, seconds: float) -> str:
+    """What py-spy prints, or why it printed nothing."""
+    if seconds <= 0:
+        return "not dumped: no time was left"
+    try:
+        process = await asyncio.create_subprocess_exec(
+            program, "dump", "--nonblocking", "--pid", str(pid), stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env={}, limit=BYTES_MAX,
+        )  # fmt: skip
+    except OSError as error:
+        return f"{program} cannot be run: {error.strerror}"
+    assert process.stdout is not None  # noqa: S101 - asked for above
+    said = b""
+    try:
+        async with asyncio.timeout(seconds):
+            while len(said) < BYTES_MAX and (piece := await process.stdout.read(65_536)):
+                said += piece
+            if len(said) < BYTES_MAX:
+                await process.wait()
+    except TimeoutError:
+        said += b"\nended: it took too long"
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await process.wait()
+    # Its first line is the command line, which may hold a key.
+    lines = said[:BYTES_MAX].decode(errors="replace").splitlines()
+    return redacted("\n".join(line for line in lines if not line.startswith("Process ")))

@@ -1,0 +1,72 @@
+"""Charts over a restart of the watcher: read before the first look, put every few minutes and at the end."""
+
+import time
+from collections.abc import Iterator
+
+from vllm_watch.board.board import Board, Past
+from vllm_watch.board.day import Day
+from vllm_watch.board.history import FORM, History
+from vllm_watch.state.charts import ChartTable, Part
+
+SAVE_SECONDS = 300.0
+"""At 13 KB an engine; what a kill costs is a gap of so long at most."""
+
+PARTS_MAX = 1000
+"""Engines and days of targets of which it is kept; beyond it the charts of the others begin anew."""
+
+_DAY, _ENGINE = "day", "engine "
+
+
+class ChartMemory:
+    """Of all targets of one watcher."""
+
+    def __init__(self, disk: ChartTable, board: Board) -> None:
+        self._disk = disk
+        self._board = board
+        self._saved_s: dict[str, float] = {}  # monotonic, by target
+        self._parts: set[tuple[str, str]] = set()  # kept by this run
+
+    async def open(self) -> None:
+        """Read what was kept; the board takes it up with its targets."""
+        for part in await self._disk.open():
+            if part.form != FORM:
+                continue  # of another version
+            past = self._board.past.setdefault(part.target, Past({}, Day()))
+            try:
+                if part.name == _DAY:
+                    past.day = Day.restored(part.data)
+                else:
+                    label = part.name.removeprefix(_ENGINE)
+                    past.history[label] = History.restored(part.data)
+            except ValueError as error:
+                self._disk.damaged(part, str(error))
+
+    def keep(self, target: str) -> None:
+        """Have a target's charts written when it is time; nothing waits for the disk."""
+        now_s = time.monotonic()
+        if now_s - self._saved_s.setdefault(target, now_s) >= SAVE_SECONDS:
+            self._save(target)
+
+    def save(self) -> None:
+        """Have all of them written now."""
+        for target in self._board.targets:
+            self._save(target)
+
+    def _save(self, target: str) -> None:
+        self._saved_s[target] = time.monotonic()
+        for part in self._parts_of(target):
+            key = (part.target, part.name)
+            if len(self._parts) >= PARTS_MAX and key not in self._parts:
+                here = self._board.targets
+                self._parts = {each for each in self._parts if each[0] in here}
+                self._saved_s = {name: s for name, s in self._saved_s.items() if name in here}
+            if len(self._parts) < PARTS_MAX or key in self._parts:
+                self._parts.add(key)
+                self._disk.put(part)
+
+    def _parts_of(self, target: str) -> Iterator[Part]:
+        entry = self._board.targets.get(target)
+        if entry is not None:
+            yield Part(target, _DAY, FORM, entry.day.export())
+            for label, history in entry.history.items():
+                yield Part(target, _ENGINE + label, FORM, history.export())
