@@ -77,7 +77,9 @@ def main() -> int:
         else:
             missing[seed] = path
     # Each in a process of its own: time is virtual for the whole process.
-    os.environ.setdefault("PYTHONHASHSEED", "0")  # else a seed's life is another one in each process
+    os.environ.setdefault(
+        "PYTHONHASHSEED", "0"
+    )  # else a seed's life is another one in each process
     how = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(said.jobs, how, max_tasks_per_child=1) as pool:
         jobs = [
