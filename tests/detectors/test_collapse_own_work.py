@@ -40,6 +40,15 @@ def test_the_usual_tokens_with_a_multiple_of_the_requests_are_told_for_as_long_a
     assert minutes(work, 1, BLOCK) is None, "whatever the mean of the last five minutes says"
 
 
+def test_what_was_found_holds_while_it_swings():
+    """Half a minute of less is no end of it; nor is it a beginning."""
+    lighter = replace(SLOW, running=45.0, kv_usage=0.054, step_seconds=0.017)
+    work = usual()
+    minutes(work, 20, SLOW)
+    assert minutes(work, 1, lighter) is not None
+    assert minutes(usual(), 20, lighter) is None
+
+
 def test_a_queue_that_is_worked_off_is_more_work():
     """After a pause the mean of five minutes is as usual, and what the last minute does is not."""
     work = usual()

@@ -31,6 +31,9 @@ LEARNT_TIMES = 1.5
 PRESENT_TIMES, PRESENT_SECONDS = 2.0, 30.0
 """The last half minute must show it, too: the longer mean is still high when an engine is well again, and works off a queue."""
 
+HELD_TIMES, HELD_WORK_RATIO = 1.5, 1.5
+"""What was found holds while the last half minute is beyond the first, at no more than the second of the usual work."""
+
 Work = tuple[float, float, float, float, float]
 """Requests running, tokens per second, prompt tokens per second, KV usage, step seconds."""
 
@@ -64,10 +67,12 @@ class OwnWork:
         rate = floor(log(self._now[1]) / GRAIN)
         seconds, usual = self._usual.get(rate, (0.0, self._now))
         known = seconds >= KNOWN_SECONDS
-        lasts = known and _behind(self._now, usual, TIMES_MIN)
-        self.found = (
-            self._evidence(usual) if lasts and _behind(self._lately, usual, PRESENT_TIMES) else None
+        lasts = known and _behind(self._now, usual, TIMES_MIN, WORK_RATIO_MAX)
+        least, most = (
+            (HELD_TIMES, HELD_WORK_RATIO) if self.found else (PRESENT_TIMES, WORK_RATIO_MAX)
         )
+        present = lasts and _behind(self._lately, usual, least, most)
+        self.found = self._evidence(usual) if present else None
         odd = known and _times(self._now, usual) >= LEARNT_TIMES
         if not odd and (rate in self._usual or len(self._usual) < RATES_MAX):
             seconds = min(seconds + block.seconds, USUAL_SECONDS)
@@ -87,9 +92,9 @@ def _times(now: Work, usual: Work) -> float:
     return min(now[0] / usual[0], now[4] / usual[4])
 
 
-def _behind(now: Work, usual: Work, times: float) -> bool:
-    """Does it do no more than usual, with contexts no longer, and need so many times as much for it?"""
-    no_more = max(now[1] / usual[1], now[2] / usual[2] if usual[2] else 1.0) <= WORK_RATIO_MAX
+def _behind(now: Work, usual: Work, times: float, more: float) -> bool:
+    """Does it do at most so much `more` than usual, with contexts no longer, and need so many `times` as much for it?"""
+    no_more = max(now[1] / usual[1], now[2] / usual[2] if usual[2] else 1.0) <= more
     alike = now[3] / now[0] <= CONTEXT_RATIO_MAX * usual[3] / usual[0]
     return no_more and alike and _times(now, usual) >= times
 
