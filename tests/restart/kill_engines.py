@@ -224,14 +224,18 @@ class Gate(Engine):
         self.follow(self._probe())
 
     async def _probe(self):
+        failing = None  # the process whose probe failed last: it is ended once, however often it is asked until it has gone
         while True:
+            pid, failed = self.pid, False
             with suppress(OSError, ValueError):
-                started_t = _created_t(self.pid)
+                started_t = _created_t(pid)
                 (self.folder / "gate/asked").write_text(f"{started_t:.0f} {time.time():.0f}\n")
                 word, start, t = (self.folder / "gate/kill").read_text().split()
                 fresh = time.time() - float(t) < 60.0
-                if word == "kill" and fresh and abs(float(start) - started_t) <= 2.0:
-                    self.called(time.time())
+                failed = word == "kill" and fresh and abs(float(start) - started_t) <= 2.0
+            if failed and failing != pid:
+                self.called(time.time())
+            failing = pid if failed else None
             await asyncio.sleep(0.1)
 
 
