@@ -1,10 +1,11 @@
 """A process that /proc shows as `vllm serve`, with a real socket behind it, for tests of how servers are found."""
 
 import asyncio
-import socket
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
+
+from tests.ports import free_port
 
 BODY = Path(__file__).parent / "sources/captures/0.32.0-v1-cpu-midload.txt"
 
@@ -30,12 +31,6 @@ server = http.server.ThreadingHTTPServer(("127.0.0.1", {port}), Engine)
 print("listening", flush=True)
 server.serve_forever()
 """
-
-
-def free_port():
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
 
 
 @asynccontextmanager

@@ -18,7 +18,8 @@ import yaml
 from aiohttp import web
 
 from tests.alerts.stories import ROOT
-from tests.dashboards.prometheus import free_port, wait_for
+from tests.dashboards.prometheus import wait_for
+from tests.ports import free_port
 
 READY_SECONDS_MAX = 60.0
 GROUP_WAIT, GROUP_INTERVAL = "10s", "2s"

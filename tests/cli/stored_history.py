@@ -5,7 +5,8 @@ import time
 from contextlib import contextmanager
 from random import Random
 
-from tests.dashboards.prometheus import free_port, wait_for
+from tests.dashboards.prometheus import wait_for
+from tests.ports import free_port
 from vllm_watch.lab.exposition import Writer
 from vllm_watch.lab.faults import FAULTS
 from vllm_watch.lab.scene import Scene

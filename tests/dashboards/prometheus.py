@@ -1,7 +1,6 @@
 """A real Prometheus on a loopback port that scrapes addresses every second."""
 
 import json
-import socket
 import subprocess
 import time
 import urllib.error
@@ -12,18 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.ports import free_port
+
 READY_SECONDS_MAX = 20.0
 CONFIG = """\
 global: {scrape_interval: 1s}
 scrape_configs: [{job_name: vllm-watch, static_configs: [{targets: %s}]}]
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def wait_for(url: str, process: subprocess.Popen[bytes], seconds: float) -> None:

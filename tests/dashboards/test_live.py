@@ -18,9 +18,10 @@ import pytest
 
 from tests.dashboards import grafana
 from tests.dashboards.check import ALL, Asked, Check, named, until_answered
-from tests.dashboards.prometheus import Prometheus, free_port, wait_for
+from tests.dashboards.prometheus import Prometheus, wait_for
 from tests.dashboards.renaming import RenamingProxy
 from tests.dashboards.stage import KINDS
+from tests.ports import free_port
 from tests.promql import selectors
 
 STAGE = Path(__file__).parent / "stage.py"

@@ -149,8 +149,12 @@ async def test_a_watchdogs_end_says_where_it_hung() -> None:
     environ = dict(
         each.split("=", 1) for each in service(UNITS / "vllm-watch.service")["Environment"]
     )
-    async with daemon(environ=environ) as process:
-        assert await process.end(signal.SIGABRT) == -signal.SIGABRT
+    for _ in range(3):
+        async with daemon(environ=environ) as process:
+            ended = await process.end(signal.SIGABRT)
+        if ended != -signal.SIGSEGV:  # CPython reads the stacks of threads that run on meanwhile
+            break
+    assert ended == -signal.SIGABRT
     said = "".join(line.get("text", "") for line in process.lines)
     assert "Fatal Python error: Aborted" in said
     assert re.search(r'File ".+", line \d+ in ', said)

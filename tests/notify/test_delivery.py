@@ -6,7 +6,6 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 
@@ -175,13 +174,18 @@ async def test_a_message_that_its_receiver_will_not_have_does_not_hold_up_the_ne
 async def test_tries_become_rarer_and_differ():
     """Twice as long each time, between half of it and all of it."""
     async with receiver() as it, desk(settings(it.url)) as one:
-        it.statuses = [500]
+        it.statuses, failed, waits = [500], one.delivery._failed, []
+
+        async def noted(*args, **how):
+            waits.append(await failed(*args, **how))
+            return waits[-1]
+
+        one.delivery._failed = noted
         one.offer(now())
         await one.heard("failed", times=5)
-        times = [each.t for each in one.reports if each.outcome == "failed"]
-        waits = [later - earlier for earlier, later in pairwise(times)]
+        assert len(waits) >= 4
         for number, wait in enumerate(waits):
-            assert wait >= 0.05 * 2**number / 2
+            assert 0.05 * 2**number / 2 <= wait <= 0.05 * 2**number
 
 
 async def test_a_new_alert_does_not_hurry_a_notifier_that_fails():

@@ -10,7 +10,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from tests.dashboards.prometheus import free_port, wait_for
+from tests.dashboards.prometheus import wait_for
+from tests.ports import free_port
 from vllm_watch.restart import blockers
 from vllm_watch.restart.facts import Answer
 from vllm_watch.settings.restart import BlockersSettings

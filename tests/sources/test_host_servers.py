@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fake_vllm import free_port, vllm_serve
+from tests.fake_vllm import vllm_serve
+from tests.ports import free_port
 from vllm_watch.config import Config
 from vllm_watch.settings.target import DiscoverySettings
 from vllm_watch.sources import host_servers
@@ -159,7 +160,7 @@ async def test_read_tells_of_every_server_though_one_does_not_answer(tmp_path):
     try:
         await process.stdout.readline()
         async with vllm_serve(tmp_path / "v", "serve", "m", "--port", "{port}") as (_, port):
-            err = _TOO_BUSY
+            err, out = _TOO_BUSY, b""
             while _TOO_BUSY in err:
                 read = await asyncio.create_subprocess_exec(
                     sys.executable, "-m", "vllm_watch", "read", stdout=-1, stderr=-1
@@ -168,6 +169,6 @@ async def test_read_tells_of_every_server_though_one_does_not_answer(tmp_path):
     finally:
         process.kill()
         await process.wait()
-    assert f"http://127.0.0.1:{port}  m\nvLLM, " in out.decode()
+    assert f"http://127.0.0.1:{port}  m\nvLLM, " in out.decode(), err.decode()
     assert f"http://127.0.0.1:{free}/metrics cannot be read: connection refused" in err.decode()
     assert read.returncode == 2

@@ -11,7 +11,8 @@ import pytest
 
 from tests.daemon_process import daemon
 from tests.export.certificates import Authority
-from tests.fake_vllm import BODY, free_port
+from tests.fake_vllm import BODY
+from tests.ports import free_port
 from tests.sources.wire import wire
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings

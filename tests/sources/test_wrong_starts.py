@@ -11,7 +11,7 @@ import yaml
 
 from tests.daemon_process import daemon
 from tests.export.certificates import Authority
-from tests.fake_vllm import free_port
+from tests.ports import free_port
 from tests.sources.test_what_answered import ANSWERS, BODIES
 from tests.sources.wire import wire
 

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager, suppress
 
 from structlog.testing import capture_logs
 
-from tests.dashboards.prometheus import free_port
 from tests.detectors.looks import seen
+from tests.ports import free_port
 from vllm_watch.board.board import Board
 from vllm_watch.incidents.own_restart import NO_RESTART, RestartNews
 from vllm_watch.samples.target import Target
