@@ -55,6 +55,7 @@ PYTHON
 nixl() {
     "$venv/bin/python" -c "import importlib.metadata as m, sys; sys.exit(m.version('nixl') != '$NIXL_VERSION')" 2>/dev/null ||
         "$venv/bin/pip" -qq --disable-pip-version-check install --no-deps --no-warn-conflicts "nixl==$NIXL_VERSION" "nixl-cu12==$NIXL_VERSION"
+    [ -x "$venv/bin/py-spy" ] || "$venv/bin/pip" -qq --disable-pip-version-check install --no-deps py-spy==0.4.3
 }
 
 if installed; then

@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
+
+from tests.ports import free_port
 
 MODEL_NAME = "tiny"
 BLOCK_SIZE = 32  # the CPU build refuses 16
@@ -257,13 +258,6 @@ class RealVllm:
                     argv = (folder / "cmdline").read_text(errors="replace").split("\0")
                     found.append((int(folder.name), argv))
         return found
-
-
-def free_port() -> int:
-    """A port of the loopback that nothing listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 if __name__ == "__main__":

@@ -1,13 +1,12 @@
 """Two workers of a real vLLM, of which one is stopped: its stacks name the worker that the other waits for.
 
-Needs py-spy, named by PY_SPY or found in the path.
+py-spy is that of vLLM's environment, for `install.sh nixl` puts it there, or the one that PY_SPY names.
 """
 
 import asyncio
 import json
 import os
 import re
-import shutil
 import signal
 import time
 import urllib.request
@@ -18,19 +17,17 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.real_vllm.load import under_load
-from tests.real_vllm.server import MODEL_NAME, RealVllm
+from tests.real_vllm.server import MODEL_NAME, RealVllm, find_venv
 from tests.real_vllm.test_judgement import MIXED
 from vllm_watch.diagnosis.stacks import NOT_READ
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.stacks import Stacks
 
-PY_SPY = os.environ.get("PY_SPY") or shutil.which("py-spy")
 PATIENCE = 180.0
 
 pytestmark = [
     pytest.mark.real_vllm,
     pytest.mark.long,
-    pytest.mark.skipif(PY_SPY is None, reason="no py-spy: pip install py-spy, or set PY_SPY"),
 ]
 
 
@@ -44,7 +41,8 @@ def complete(url: str) -> None:
 
 def test_the_worker_that_the_others_wait_for_is_named(tmp_path: Path) -> None:
     """While it is stopped; the core waits for its answer."""
-    program = Path(PY_SPY or "")
+    program = Path(os.environ.get("PY_SPY") or find_venv() / "bin/py-spy")
+    assert program.exists(), "no py-spy: run tests/real_vllm/install.sh nixl, or set PY_SPY"
     with RealVllm(tmp_path, "mp", more=("--tensor-parallel-size", "2")) as vllm:
         stacks = Stacks(ProcessListing(), lambda: program)
 

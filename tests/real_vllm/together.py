@@ -22,8 +22,9 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from tests.ports import free_port
 from tests.real_vllm.model import CONFIG
-from tests.real_vllm.server import MODEL_NAME, RealVllm, find_venv, free_port
+from tests.real_vllm.server import MODEL_NAME, RealVllm, find_venv
 
 READY_SECONDS_MAX = 600.0  # two at once; 75 s on an idle machine with two cores
 CALL_SECONDS_MAX = 300.0  # of a request that waits for a peer that a test has stopped

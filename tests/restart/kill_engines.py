@@ -19,10 +19,11 @@ from pathlib import Path
 from aiohttp import web
 
 from tests.kubernetes_api import NAMESPACE, certified
+from tests.ports import free_port
 from tests.restart.hooks.fake_docker import docker
 from tests.restart.hooks.fake_pods import FakePods, pod
 from tests.restart.hooks.test_systemd import FAKE, RUNNING
-from tests.restart.site import SERVER, answers, free_port, wait_for
+from tests.restart.site import SERVER, answers, wait_for
 
 ROOT = Path(__file__).parents[2]
 LOOK_SECONDS = 0.02

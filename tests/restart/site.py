@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import aiohttp
 import yaml
 
 from tests.daemon_process import ROOT
+from tests.ports import free_port
 
 TOKEN = "a-token-of-enough-characters"
 SERVER = Path(__file__).parent / "engine_server.py"
@@ -153,9 +153,3 @@ def wait_for(true, seconds=20.0):
     while not true():
         assert time.monotonic() < until, "it did not come to be"
         time.sleep(0.02)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

@@ -210,9 +210,9 @@ def _kill_at(watchers: Watchers, tmp_path: Path, points: Sequence[str]) -> None:
                 each.start()
                 each.hang()
             assert watchers.run(servers[0], point) == KILLED, point
-            called = [each.lines("called") for each in servers]
             assert watchers.run(servers[0], "") == 0, point
-            assert [each.lines("called") for each in servers] == called, point
+            # A hook outlives the watcher that called it, so its line may come late; a second call has one of its own.
+            assert all(len(each.lines("called")) <= 1 for each in servers), point
         finally:
             for each in servers:
                 each.end_all()

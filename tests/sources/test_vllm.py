@@ -167,6 +167,10 @@ async def test_sleep_and_pause_are_asked_where_the_server_has_them():
             {"id": 0, "status": "unhealthy", "fault_info": "TimeoutError"},
             "TimeoutError of engine 0",
         ),
+        (
+            {"id": 0, "status": "unhealthy", "fault_info": "\x1b[2J\ud800"},
+            r"\x1b[2J\ud800 of engine 0",
+        ),
         ({"id": 0, "status": "healthy"}, None),
         ({"id": 0, "status": "dead"}, None),
     ],

@@ -25,6 +25,7 @@ from vllm_watch.sources.discovery_host import Neighbours
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.reading import Reader
 from vllm_watch.support import threads
+from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
 IDENTIFY_SECONDS = 600.0
@@ -242,7 +243,7 @@ def _models(said: Any) -> Mapping[str, Any]:
 def _recovering(said: Any) -> Mapping[str, Any]:
     """From /fault_tolerance/status (vLLM 0.32+): one whose executor is gone is `dead`, and nobody can recover it."""
     faults = [
-        f"{str(each.get('fault_info') or 'a fault')[:_FAULT_CHARACTERS_MAX]} of engine {int(each['id'])}"
+        f"{printable(str(each.get('fault_info') or 'a fault')[:_FAULT_CHARACTERS_MAX])} of engine {int(each['id'])}"
         for each in said["engines"][:_FAULTS_MAX]
         if each["status"] == "unhealthy"
     ]
