@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import gc
 import logging
 import signal
 from collections.abc import Iterator
@@ -30,6 +31,19 @@ def _logging_as_it_was() -> Iterator[None]:
         root.setLevel(level)
         logging.captureWarnings(capture=False)
         structlog.reset_defaults()
+
+
+@pytest.fixture(autouse=True)
+def _leaks_are_told_at_home() -> Iterator[None]:
+    """What a test did not close fails that test, each time: not another one, when the collector happens to run."""
+    yield
+    gc.collect()
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded stays: to look through it after each test would cost a minute."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

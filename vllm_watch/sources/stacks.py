@@ -5,6 +5,8 @@ killed over does not stay stopped. py-spy has no native frames then.
 """
 
 import asyncio
+import os
+import signal
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import suppress
@@ -79,6 +81,7 @@ async def _dumped(program: Path, pid: int, seconds: float) -> str:
         process = await asyncio.create_subprocess_exec(
             program, "dump", "--nonblocking", "--pid", str(pid), stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env={}, limit=BYTES_MAX,
+            start_new_session=True,
         )  # fmt: skip
     except OSError as error:
         return f"{program} cannot be run: {error.strerror}"
@@ -93,12 +96,15 @@ async def _dumped(program: Path, pid: int, seconds: float) -> str:
     except TimeoutError:
         said += b"\nended: it took too long"
     finally:
-        if process.returncode is None:
+        if process.returncode is None:  # so its PID, and the group of that name, is still its own
             with suppress(ProcessLookupError):
-                process.kill()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await process.wait()
+                os.killpg(process.pid, signal.SIGKILL)
+        # A reader that had enough would never see the end of the pipe, and keep it.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                while await process.stdout.read(65_536):
+                    pass
+                await process.wait()
     # Its first line is the command line, which may hold a key.
     lines = said[:BYTES_MAX].decode(errors="replace").splitlines()
     return redacted("\n".join(line for line in lines if not line.startswith("Process ")))
