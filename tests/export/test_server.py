@@ -313,7 +313,7 @@ async def test_oversized_request_head_is_refused():
 
 async def test_connection_that_never_asks_is_closed(monkeypatch):
     """Half a request head, byte by byte, holds no connection for ever; one that asked stays open."""
-    monkeypatch.setattr(listener, "FIRST_REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr(listener, "FIRST_REQUEST_SECONDS", 1.0)
     monkeypatch.setattr(listener, "SWEEP_SECONDS", 0.05)
     async with serving() as url, aiohttp.ClientSession() as session:
         async with session.get(f"{url}/-/healthy") as answer:
@@ -326,6 +326,11 @@ async def test_connection_that_never_asks_is_closed(monkeypatch):
 async def test_reader_that_does_not_read_loses_its_connection(monkeypatch):
     """A scrape whose answer is not taken is given up, and its memory with it."""
     monkeypatch.setattr(answers, "WRITE_SECONDS", 0.3)
+    given_up = asyncio.Event()
+    give_up = answers.TimedResponse._give_up
+    monkeypatch.setattr(
+        answers.TimedResponse, "_give_up", lambda answer: (give_up(answer), given_up.set())
+    )
     board = small_board()
     fill(board, extra=900, now=1_763_700_000.0, back_seconds=5)
     async with serving(board) as url:
@@ -336,7 +341,8 @@ async def test_reader_that_does_not_read_loses_its_connection(monkeypatch):
             loop = asyncio.get_running_loop()
             await loop.sock_connect(lazy, ("127.0.0.1", port))
             await loop.sock_sendall(lazy, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            await asyncio.sleep(3)  # does not read, until well after the server's deadline
+            async with asyncio.timeout(60):
+                await given_up.wait()  # it does not read until the server's deadline
             got = b""
             while chunk := await loop.sock_recv(lazy, 65536):
                 got += chunk
@@ -411,7 +417,7 @@ async def test_stop_frees_the_port_at_once_even_with_a_page_open():
         session.get(f"http://127.0.0.1:{first.port}/api/v1/events") as answer,
     ):
         await answer.content.readline()
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(30):
             await first.stop()
     assert len(board.listeners) == 0
     second = Server(board, host="127.0.0.1", port=first.port, ready=lambda: None)

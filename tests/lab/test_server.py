@@ -16,7 +16,7 @@ from vllm_watch.lab.server import LabServer
 from vllm_watch.lab.vllm import SimulatedVllm
 
 SPEED = 20.0
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 60.0  # of a machine that is busy
 
 
 class Bench:

@@ -32,8 +32,8 @@ CALL = HookCall(
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restart_module, "RETRY_SECONDS", 0.01)
     monkeypatch.setattr(restart_module, "BLIND_SECONDS", 0.01)
-    monkeypatch.setattr(restart_module, "EVIDENCE_SECONDS", 0.2)
-    monkeypatch.setattr(restart_module, "HOOK_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(restart_module, "EVIDENCE_SECONDS", 1.0)
+    monkeypatch.setattr(restart_module, "HOOK_GRACE_SECONDS", 1.0)
     monkeypatch.setattr(verify, "STOP_SECONDS", 0.3)
 
 
