@@ -147,10 +147,12 @@ class Engine:
         self.follow(self._calls_in("calls"))
 
     async def close(self):
+        broken = [each for each in self._tasks if each.done() and each.exception()]
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.end()
+        await asyncio.gather(*broken)  # a service that broke restarts nothing, and every rule would hold
 
     def follow(self, work):
         self._tasks.add(asyncio.create_task(work))
@@ -227,8 +229,9 @@ class Gate(Engine):
     async def _probe(self):
         failing = None  # the process whose probe failed last: it is ended once, however often it is asked until it has gone
         while True:
-            pid, failed = self.pid, False
+            pid, failed = None, False
             with suppress(OSError, ValueError):
+                pid = self.pid
                 started_t = _created_t(pid)
                 (self.folder / "gate/asked").write_text(f"{started_t:.0f} {time.time():.0f}\n")
                 word, start, t = (self.folder / "gate/kill").read_text().split()

@@ -181,7 +181,9 @@ def hold(engines, watchers):
             f"{engine.name}: a call without its intent"
         )
         assert len(engine.calls) <= len(began), f"{engine.name}: more calls than intents"
-        assert len(began) <= watchers[0].budget, f"{engine.name}: the budget was refilled"
+        # One that was written down as called, and then let be, was never called: its hook had no word of it.
+        spent = [said for said in began if said["state"] in SPENT]
+        assert len(spent) <= watchers[0].budget, f"{engine.name}: the budget was refilled"
         late = [
             t - since_t
             for t, _ in engine.calls
