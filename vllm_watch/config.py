@@ -99,7 +99,7 @@ class Config(Sections):
     Why: Outside a container it is the host's own."""
 
     py_spy: FilePath | None = None
-    """The program py-spy, such as `/usr/local/bin/py-spy`: the evidence of a restart then has the stacks of a server of this host that hangs.
+    """The program py-spy, such as `/usr/local/bin/py-spy`: once a server at an address of this host hangs, its incident says where its processes stand, and the evidence of a restart has their stacks.
     Default: none: no stacks are taken
     Why: It reads the memory of another process, for which it needs that user's rights or CAP_SYS_PTRACE."""
 

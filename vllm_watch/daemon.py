@@ -29,10 +29,12 @@ from vllm_watch.settings.target import TargetConfig
 from vllm_watch.sources import http
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.http_session import Session
+from vllm_watch.sources.stacks import Stacks
 from vllm_watch.sources.targets import Discovery
 from vllm_watch.state.folder import StateFolder
 from vllm_watch.support.service_manager import ServiceManager
 from vllm_watch.watch.chart_memory import ChartMemory
+from vllm_watch.watch.hang_stacks import HangStacks
 from vllm_watch.watch.host_loop import GpuSource, HostLoop
 from vllm_watch.watch.host_watch import HostWatch
 from vllm_watch.watch.memory import Memory
@@ -89,6 +91,8 @@ class Daemon:
             config, make_gpu_source, HostWatch(socket.gethostname(), config.detectors), self.board, self.recorder,
             self._publisher, self._loops.on_host,
         )  # fmt: skip
+        self._stacks = Stacks(self._loops.processes, lambda: self._config.py_spy)
+        self._hangs = HangStacks(self.board, self._stacks, self._loops.note_stacks, config.procfs)
         self._restarts: Restarts | None = None
         self._configure_restarts()
         self._server = self._new_server()
@@ -106,10 +110,8 @@ class Daemon:
         elif self._config.wants_restarts:
             from vllm_watch.export.evidence import Evidence  # noqa: PLC0415
             from vllm_watch.restart.restarts import Restarts  # noqa: PLC0415 - brings a scheduler
-            from vllm_watch.sources.stacks import Stacks  # noqa: PLC0415
 
-            stacks = Stacks(self._loops.processes, lambda: self._config.py_spy)
-            evidence = Evidence(self.board, self.recorder, self._loops.logs, stacks)
+            evidence = Evidence(self.board, self.recorder, self._loops.logs, self._stacks)
             self._restarts = Restarts(self._config, self.board, evidence, self._journal)
 
     def _silenced(self, incident_id: str) -> bool:
@@ -185,7 +187,7 @@ class Daemon:
 
     async def stop(self) -> None:
         """End everything; safe to call at any time."""
-        tasks = [*self._tasks, *self._loops.tasks()]
+        tasks = [*self._tasks, *self._loops.tasks(), *self._hangs.stop()]
         for task in tasks:
             task.cancel()
         ending = [self._discovery.close(), self._notify.stop()]
@@ -289,6 +291,8 @@ class Daemon:
         if self._restarts is not None:
             self._restarts.saw(target, events)
         self._loops.unseen.discard(target)
+        if self._config.py_spy is not None:
+            self._hangs.saw(target, events)
 
     # --- what the server asks
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from vllm_watch.diagnosis.stacks import Frame, Stand, threads, waited_for, where
+from vllm_watch.diagnosis.stacks import Frame, Stand, in_a_sentence, threads, waited_for, where
 
 HEAD = """Process 11397: /opt/venv/bin/python3 /opt/venv/bin/vllm serve m
 Python v3.11.7 (/usr/local/bin/python3.11)
@@ -144,3 +144,30 @@ def test_the_worker_that_the_others_wait_for(words, named):
     assert said == (
         "" if named is None else f"The other workers wait for worker {named}: {words[named]}."
     )
+
+
+CORES = [
+    Stand("API server (PID 1)", "idle: its event loop waits", worker=False),
+    *(Stand(f"VLLM::EngineCore_DP{n} (PID {n + 2})", f"in the scheduler {n}", worker=False) for n in (0, 1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("stands", "sentence"), [
+    (CORES, "API server (PID 1): idle: its event loop waits; VLLM::EngineCore_DP1 (PID 3): in the scheduler 1."),
+    (CORES[:2], "API server (PID 1): idle: its event loop waits; VLLM::EngineCore_DP0 (PID 2): in the scheduler 0."),
+    (CORES[:1], "API server (PID 1): idle: its event loop waits."),
+    ([], ""),
+])  # fmt: skip
+def test_nobody_is_waited_for(stands, sentence):
+    """Then the server and the engine's own core are told."""
+    assert in_a_sentence(stands, "1") == sentence
+
+
+def test_who_is_waited_for_is_the_sentence():
+    """It is what a person has to know."""
+    workers = [
+        Stand("VLLM::Worker_TP0 (PID 8)", "waits in a collective: x", worker=True),
+        Stand("VLLM::Worker_TP1 (PID 9)", "stopped (state T), in y", worker=True),
+    ]
+    said = "The other workers wait for VLLM::Worker_TP1 (PID 9): stopped (state T), in y."
+    assert in_a_sentence([*CORES, *workers], "1") == said

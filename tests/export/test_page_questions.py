@@ -103,8 +103,8 @@ async def test_what_the_restarts_did(opened):
         ]
         texts = [text.replace("\u202f", " ") for text in await done.locator(".attempt").all_inner_texts()]  # fmt: skip
         assert [[line for line in text.split("\n") if line] for text in texts] == [
-            ["chat-1 helped", "it serves again · asked by anna · recovered 42 % of baseline throughput", "2 h ago"],
-            ["chat-2 did not help", "it serves again · asked by anna", "2 h ago"],
+            ["chat-1: restart helped", "it serves again · asked by anna · recovered 42 % of baseline throughput", "2 h ago"],
+            ["chat-2: restart did not help", "it serves again · asked by anna", "2 h ago"],
         ]  # fmt: skip
         await done.locator(".attempt a").first.click()
         await expect(tab.row("chat-1")).to_have_attribute("open", "")

@@ -79,7 +79,7 @@ def test_open_incidents_are_said_with_their_target():
         "concerns": [], "restart_targets": [],
         "evidence": told()["evidence"], "opened_timestamp_seconds": T, "updated_timestamp_seconds": T,
         "resolved_timestamp_seconds": None, "resolution": None, "began_timestamp_seconds": T,
-        "ended_timestamp_seconds": None, "closes_timestamp_seconds": None, "phase": "active", "meanwhile": "", "times": 1, "requests_lost": None, "recurring": None,
+        "ended_timestamp_seconds": None, "closes_timestamp_seconds": None, "phase": "active", "meanwhile": "", "stacks": "", "times": 1, "requests_lost": None, "recurring": None,
         "worst": None,
         "title": "Stalled: hang", "says": "is stalled: hang", "first_step": STORIES["engine_stalled"].first_step,
         "restart_outcome": STORIES["engine_stalled"].restart, "runbook": "docs/detectors/engine_stalled.md",

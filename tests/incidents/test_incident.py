@@ -32,7 +32,7 @@ FAULT = Incident(
     evidence_against=(Evidence(name="health", value=200.0),),
 )  # fmt: skip
 STALL = replace(
-    FAULT, phase=RECOVERING, ended_t=T + 40, times=3, worst=Worst(T + 20, 44.0, Evidence(name="quiet", value=44.0, unit="s")), id="engine_stalled-1", target="a", engine="0", kind="engine_stalled", cause="hang", severity="page",
+    FAULT, stacks="A waits for B.", phase=RECOVERING, ended_t=T + 40, times=3, worst=Worst(T + 20, 44.0, Evidence(name="quiet", value=44.0, unit="s")), id="engine_stalled-1", target="a", engine="0", kind="engine_stalled", cause="hang", severity="page",
     restart_advised=False, concerns=(), restart_targets=(), related=(), evidence_for=(), evidence_against=(),
 )  # fmt: skip
 
@@ -65,7 +65,7 @@ def test_nothing_but_the_event_may_be_known():
 
 
 PUBLISHED = {
-    "of an engine": (STALL, {"restart_advised", "evidence", "times"}),
+    "of an engine": (STALL, {"restart_advised", "evidence", "times", "stacks"}),
     "of a host": (FAULT, {"restart_advised", "evidence", "concerns", "restart_targets", "related"}),
 }
 

@@ -50,6 +50,12 @@ def test_a_page_reads_as_a_sentence():
     )
 
 
+def test_where_its_processes_stand_is_told():
+    """After the evidence, once that is known."""
+    made = said(item(evidence=("One.",), stacks="The other workers wait for it."))
+    assert "- One.\n- The other workers wait for it.\nRestart:" in made.text
+
+
 def test_the_end_reads_as_a_sentence():
     """From when until when, and how it ended; no advice any more."""
     made = said(item("resolved", ended_t=T + 240, resolution="restarted", engine=None))

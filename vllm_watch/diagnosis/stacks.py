@@ -89,6 +89,16 @@ def waited_for(stands: Sequence[Stand]) -> str:
     return f"The other workers wait for {late[0].name}: {late[0].words}."
 
 
+def in_a_sentence(stands: Sequence[Stand], engine: str | None) -> str:
+    """Say who is waited for, or else where the server and the core of this engine stand; "": no process was found."""
+    cores = [each for each in stands if "::EngineCore" in each.name]
+    if len(cores) > 1:
+        cores = [each for each in cores if f"::EngineCore_DP{engine} " in each.name]
+    told = [each for each in stands[:1] if each not in cores] + cores
+    where_all = "; ".join(f"{each.name}: {each.words}" for each in told)
+    return waited_for(stands) or (where_all and f"{where_all}.")
+
+
 def _place(frames: Sequence[Frame]) -> str:
     """The innermost place that is known decides."""
     for frame in frames:

@@ -5,7 +5,6 @@ from urllib.parse import urlsplit
 
 from vllm_watch.board.board import Board
 from vllm_watch.export.status import Status
-from vllm_watch.incidents.incident import Incident
 from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.stacks import Stacks
@@ -50,15 +49,11 @@ class Evidence:
         if (
             self._stacks is None
             or entry is None
-            or not any(map(_hangs, entry.incidents.open.values()))
+            or not any(each.hangs for each in entry.incidents.open.values())
         ):
             return None
         started = entry.signals.process_start_time if entry.signals else None
         return self._stacks.of(started, urlsplit(entry.target.url).port, tuple(entry.history))
-
-
-def _hangs(incident: Incident) -> bool:
-    return incident.kind == "engine_stalled" or incident.cause == "api_hang"
 
 
 async def _once(text: str) -> AsyncIterator[bytes]:

@@ -36,7 +36,7 @@ _ARGUMENT_CHARACTERS_MAX = 256
 _NOT_YET = "Not scraped yet."
 _INCIDENT = (
     "id", "target", "engine", "kind", "cause", "severity", "summary", "restart_advised", "concerns",
-    "restart_targets", "related", "resolution", "phase", "meanwhile", "times", "requests_lost",
+    "restart_targets", "related", "resolution", "phase", "meanwhile", "stacks", "times", "requests_lost",
 )  # fmt: skip
 LEFT_OUT = {"TargetSignals": ("detectors", "advice"), "EngineSignals": ("totals",)}
 """How detectors see, and the advice, stand beside the signals; totals are told by /metrics."""

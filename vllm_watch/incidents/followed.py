@@ -73,6 +73,10 @@ class Followed:
         if text != self.incident.meanwhile:
             self.incident = replace(self.incident, meanwhile=text)
 
+    def note_stacks(self, sentence: str) -> None:
+        """Where its processes stand: told, and nothing is decided by it."""
+        self.incident = replace(self.incident, stacks=sentence)
+
     def renew(self, verdict: Verdict, t: float, at_s: float, life: Life) -> None:
         """Take what is found now. The severity is that of the verdict; what stands beside may change it (relations.py)."""
         known, since_s = self.incident, self.recovering_since_s

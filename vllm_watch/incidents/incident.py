@@ -45,6 +45,7 @@ class Incident:
     severity: str  # one of SEVERITIES
     summary: str  # one sentence, as of the last look that found it
     meanwhile: str = ""  # what was found since and is not told by itself (yet), in a sentence
+    stacks: str = ""  # where its processes stood soon after it opened, in a sentence; "": not known
     evidence_for: tuple[Evidence, ...] = ()
     evidence_against: tuple[Evidence, ...] = ()
     restart_advised: bool = False
@@ -82,6 +83,11 @@ class Incident:
     def recovering(self) -> bool:
         """Is it open only until it is seen that the trouble stays away?"""
         return self.open and self.phase == RECOVERING
+
+    @property
+    def hangs(self) -> bool:
+        """Do stacks tell something of it?"""
+        return self.kind == "engine_stalled" or self.cause == "api_hang"
 
     def advises_restart_of(self, target: str) -> bool:
         """Is a restart of this target known to cure it?"""
@@ -165,6 +171,8 @@ def published(event: IncidentEvent) -> dict[str, Any]:
         said["restart_targets"] = list(incident.restart_targets)
     if incident.related:
         said["related"] = list(incident.related)
+    if incident.stacks:
+        said["stacks"] = incident.stacks
     if incident.resolution is not None:
         said["resolution"] = incident.resolution
     return said
@@ -193,6 +201,7 @@ def from_published(said: stored.Stored, opened_t: float | None) -> Incident:
         ended_t=stored.number_or_none(said.get("ended")),
         phase=stored.text(said.get("phase", ACTIVE)),
         times=stored.count(said.get("times", 1)),
+        stacks=stored.text(said.get("stacks", "")),
         recurring=recurrings.from_plain(said.get("recurring")),
         worst=_worst(said.get("worst")),
         requests_lost=_count_or_none(said.get("requests_lost")),
@@ -226,6 +235,7 @@ def restore(state: stored.Stored) -> Incident:
         closes_t=stored.number_or_none(state["closes_t"]),
         phase=stored.text(state["phase"]),
         meanwhile=stored.text(state["meanwhile"]),
+        stacks=stored.text(state.get("stacks", "")),
         times=stored.count(state["times"]),
         recurring=recurrings.from_plain(state.get("recurring")),
         worst=_worst(state["worst"]),
@@ -244,7 +254,7 @@ _TEXTS = ("id", "target", "kind", "cause", "severity", "summary")
 _LISTS = ("concerns", "restart_targets", "related")
 _STATE = (
     *_TEXTS, "engine", "restart_advised", "opened_t", "updated_t", "began_t", "ended_t", "closes_t", "phase", "meanwhile",
-    "times", "firing", "outlived", "requests_lost",
+    "stacks", "times", "firing", "outlived", "requests_lost",
 )  # fmt: skip
 
 

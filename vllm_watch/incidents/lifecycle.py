@@ -112,6 +112,12 @@ class Lifecycle:
                 followed.outlive(_life(moment, engine))
         return events + self._link(moment.t)
 
+    def note_stacks(self, name: str, sentence: str) -> None:
+        """Let the open incident of this id say where its processes stand."""
+        for each in self._followed.values():
+            if each.incident.id == name:
+                each.note_stacks(sentence)
+
     def close(self, t: float, resolution: str = "target_gone") -> list[IncidentEvent]:
         """End all that is open, for the target itself is no longer watched."""
         return [self._end(key, t, resolution) for key in tuple(self._followed)]

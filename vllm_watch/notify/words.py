@@ -88,7 +88,7 @@ def _without_secrets(item: Item) -> Item:
         incident=replace(
             incident,
             id=clean(incident.id, ID_MAX), target=clean(incident.target, NAME_MAX),
-            summary=clean(incident.summary, SENTENCE_MAX),
+            summary=clean(incident.summary, SENTENCE_MAX), stacks=clean(incident.stacks, SENTENCE_MAX),
             engine=None if incident.engine is None else clean(incident.engine, NAME_MAX),
             evidence_for=tuple(replace(each, text=clean(each.text, SENTENCE_MAX)) for each in evidence),
         ),
@@ -154,6 +154,7 @@ def _one(item: Item, links: Links) -> list[list[str]]:
     alert, incident = item.alert, item.alert.incident
     found = [[_sentence(item)]]
     evidence = [f"- {each.text}" for each in incident.evidence_for]
+    evidence += [f"- {incident.stacks}"] if incident.stacks else []
     if evidence and item.phase != phases.RESOLVED:
         found.append(evidence)
     last = []

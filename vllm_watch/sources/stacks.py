@@ -17,6 +17,7 @@ from vllm_watch.diagnosis.stacks import Stand
 from vllm_watch.sources import engine_processes
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.processes import ProcessFacts
+from vllm_watch.support import threads
 from vllm_watch.support.redaction import redacted
 
 PROCESSES_MAX = 32
@@ -44,14 +45,44 @@ class Stacks:
         program = self._program()
         return None if program is None else self._dump(program, started, port, engines)
 
+    async def sentence(
+        self, started: float | None, port: int | None, engines: Collection[str], engine: str | None
+    ) -> str:
+        """Where the processes of a server stand, in a sentence; "" where nobody asked, or none was found.
+
+        `engine`: the one that hangs; None: the whole server.
+        """
+        program = self._program()
+        if program is None:
+            return ""
+        stands, _ = await self._taken(program, started, port, engines)
+        return stacks.in_a_sentence(stands, engine)
+
     async def _dump(
         self, program: Path, started: float | None, port: int | None, engines: Collection[str]
     ) -> AsyncIterator[bytes]:
+        stands, texts = await self._taken(program, started, port, engines)
+        if not stands:
+            yield b"No process of this server was found on this host.\n"
+            return
+        words = [f"{each.name}: {each.words}\n" for each in stands]
+        yield "\n".join(["".join(words), stacks.waited_for(stands), *texts]).encode()
+
+    async def _taken(
+        self, program: Path, started: float | None, port: int | None, engines: Collection[str]
+    ) -> tuple[list[Stand], list[str]]:
+        """Where each process stands, and its stacks; nothing where they cannot be found in time."""
+        stands: list[Stand] = []
+        texts: list[str] = []
         async with self._one:
             until_s = time.monotonic() + ALL_SECONDS
-            all_ = await asyncio.to_thread(self._listing.processes, time.monotonic())
+            try:  # a process that is stuck in the kernel may block whoever asks for its command line
+                all_ = await threads.beside(
+                    lambda: self._listing.processes(time.monotonic()), ALL_SECONDS
+                )
+            except (TimeoutError, MemoryError):
+                return stands, texts
             found = engine_processes.of_server(all_, started, port, engines)[:PROCESSES_MAX]
-            stands, texts = [], []
             for facts in found:
                 left_s = until_s - time.monotonic()
                 text = await _dumped(program, facts.pid, min(ONE_SECONDS, left_s))
@@ -59,11 +90,7 @@ class Stacks:
                 worker = "::Worker" in name
                 stands.append(Stand(name, stacks.where(text, facts.state), worker))
                 texts.append(f"===== {name}\n{text}\n")
-        if not found:
-            yield b"No process of this server was found on this host.\n"
-            return
-        words = [f"{each.name}: {each.words}\n" for each in stands]
-        yield "\n".join(["".join(words), stacks.waited_for(stands), *texts]).encode()
+        return stands, texts
 
 
 def _name(facts: ProcessFacts, server: ProcessFacts) -> str:

@@ -34,6 +34,22 @@ async def computed(work: Callable[[], T]) -> T:
     Several at once would leave the loop one turn of several. Raises what `work` raises, and MemoryError where no
     thread can be had, or nothing comes of it in COMPUTED_SECONDS_MAX.
     """
+
+    def alone() -> T:
+        with _one_computes:
+            return work()
+
+    try:
+        return await beside(alone, COMPUTED_SECONDS_MAX)
+    except TimeoutError as error:
+        raise MemoryError from error
+
+
+async def beside(work: Callable[[], T], seconds: float) -> T:
+    """Return what `work` returns, done in a thread that may hang, and does not keep the process from ending then.
+
+    Raises what `work` raises, TimeoutError after `seconds`, and MemoryError where no thread can be had.
+    """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -48,8 +64,7 @@ async def computed(work: Callable[[], T]) -> T:
     def run() -> None:
         result, failed = None, None
         try:
-            with _one_computes:
-                result = work()
+            result = work()
         except Exception as error:  # noqa: BLE001 - raised where it is waited for
             failed = error.with_traceback(None)  # its frames hold what `work` had made
         with suppress(
@@ -59,8 +74,5 @@ async def computed(work: Callable[[], T]) -> T:
 
     if not begin(run):
         raise MemoryError
-    try:
-        async with asyncio.timeout(COMPUTED_SECONDS_MAX):
-            return await done
-    except TimeoutError as error:
-        raise MemoryError from error
+    async with asyncio.timeout(seconds):
+        return await done

@@ -96,6 +96,11 @@ class TargetLoops:
         looks = ((name, running.loop.on_host()) for name, running in self.running.items())
         return {name: look for name, look in looks if look is not None}
 
+    def note_stacks(self, target: str, incident: str, sentence: str) -> None:
+        """Let an open incident of a target say where its processes stand."""
+        if target in self.running:
+            self.running[target].watch.note_stacks(incident, sentence)
+
     def tasks(self) -> list[asyncio.Task[None]]:
         """One for each loop, to be cancelled at the end."""
         return [running.task for running in self.running.values()]

@@ -94,6 +94,10 @@ class Watch:
             wanted |= getattr(detector, "canary_wanted", {})
         return wanted
 
+    def note_stacks(self, incident: str, sentence: str) -> None:
+        """Let this open incident say where its processes stand."""
+        self._lifecycle.note_stacks(incident, sentence)
+
     def close(self, t: float) -> list[IncidentEvent]:
         """Return the events that end all open incidents: the target is no longer to be watched."""
         return self._lifecycle.close(t)

@@ -25,6 +25,7 @@ export class Card {
     this.summary = h("p", { class: "incident-summary" });
     this.recovery = h("p", { class: "incident-recovery" });
     this.meanwhile = h("p", { class: "incident-meanwhile" });
+    this.stacks = h("p", { class: "incident-stacks" });
     this.worst = h("p", { class: "incident-worst" });
     this.lost = h("p", { class: "incident-lost" });
     this.step = h("span");
@@ -44,7 +45,7 @@ export class Card {
     this.links = new Links();
     this.element = h("article", { class: "incident", id: `incident-${where}${id}`, "aria-labelledby": `title-${where}${id}`, tabindex: "-1" },
       h("header", {}, this.badge, this.title, h("p", { class: "incident-where" }, this.who, this.engine), h("p", { class: "incident-time" }, this.age, this.since)),
-      h("div", { class: "incident-body" }, this.recovery, this.summary, this.meanwhile, this.worst, this.lost, this.first, this.plan.element, this.evidence, this.related,
+      h("div", { class: "incident-body" }, this.recovery, this.summary, this.stacks, this.meanwhile, this.worst, this.lost, this.first, this.plan.element, this.evidence, this.related,
         h("footer", {}, this.restart, ofGpus ? h("p", {}, h("a", { href: "#gpus" }, "GPU memory holders")) : null,
           this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, this.runbook, " · ", permalink(id)), this.links.element, copyButton(() => this.incident))));
   }
@@ -77,9 +78,10 @@ export class Card {
     setText(this.engine, incident.engine === null ? "" : `engine ${incident.engine}`);
     setText(this.summary, incident.summary);
     setText(this.meanwhile, incident.meanwhile ? `Meanwhile: ${incident.meanwhile}` : "");
+    setText(this.stacks, incident.stacks);
     setText(this.worst, worstOf(incident, now));
     setText(this.lost, lostOf(incident));
-    for (const [element, shown] of [[this.recovery, recovering], [this.meanwhile, incident.meanwhile], [this.first, !recovering], [this.restart, !recovering], [this.worst, this.worst.textContent], [this.lost, this.lost.textContent]]) element.hidden = !shown;
+    for (const [element, shown] of [[this.recovery, recovering], [this.stacks, incident.stacks], [this.meanwhile, incident.meanwhile], [this.first, !recovering], [this.restart, !recovering], [this.worst, this.worst.textContent], [this.lost, this.lost.textContent]]) element.hidden = !shown;
     setText(this.step, incident.first_step);
     const { for: pro, against: contra } = incident.evidence;
     setText(this.count, pro.length + contra.length ? `Evidence as of ${format.moment(incident.updated_timestamp_seconds, now)}: ${pro.length} for, ${contra.length} against` : "Current state");

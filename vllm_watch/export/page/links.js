@@ -55,7 +55,7 @@ export function markdown(incident) {
   const { id, target, engine, opened_timestamp_seconds: from, resolved_timestamp_seconds: to, evidence } = incident;
   return [
     `**${standingOf(incident).word} · ${incident.title}** · ${target}${engine === null ? "" : ` engine ${engine}`}`, "",
-    incident.summary, "",
+    incident.summary, ...(incident.stacks ? [incident.stacks] : []), "",
     `- Since: ${from === null ? "before the watcher started" : utc(from)}${to === null ? "" : `, until ${utc(to)}`}`,
     `- Do: ${incident.first_step}`,
     `- Restart: ${incident.restart_outcome}`,

@@ -23,7 +23,7 @@ export class Past {
     links.draw(page, incident.target, incident, page.now());
     this.note = h("p", { class: "past-note" }, "Loading charts …");
     this.engines = h("div");
-    this.element = h("div", { class: "past" }, h("div", { class: "evidence-lists" }, pro.element, contra.element), this.note, this.engines,
+    this.element = h("div", { class: "past" }, incident.stacks ? h("p", { class: "incident-stacks" }, incident.stacks) : null, h("div", { class: "evidence-lists" }, pro.element, contra.element), this.note, this.engines,
       h("footer", {}, h("p", { class: "runbook" }, runbook, " · ", permalink(incident.id)), links.element, copyButton(() => incident)));
     this.load();
   }

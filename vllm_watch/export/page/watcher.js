@@ -40,7 +40,7 @@ function blindness(rows) {
   for (const { data } of rows) {
     for (const [slug, { state }] of Object.entries(data.detectors ?? {})) if (state === "blind") counts.set(slug, (counts.get(slug) ?? 0) + 1);
   }
-  const told = [...counts].map(([slug, times]) => `${slug.replaceAll("_", " ")} on ${times}`);
+  const told = [...counts].map(([slug, times]) => `${slug.replaceAll("_", " ")} on ${times} ${times === 1 ? "target" : "targets"}`);
   return told.length ? told.join(", ") : "none known";
 }
 

@@ -1,0 +1,82 @@
+"""Where a server's processes stand as it begins to hang: one sentence for its incident, taken once.
+
+Nothing is judged by it. A server on another host is left alone: what runs here with its port is another one.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import structlog
+
+from vllm_watch.board.board import Board
+from vllm_watch.incidents.incident import IncidentEvent
+from vllm_watch.sources.sockets import local_v4
+from vllm_watch.sources.stacks import Stacks
+from vllm_watch.support import threads
+
+_log = structlog.get_logger()
+
+AT_ONCE_MAX = 16
+"""Servers that wait for their turn; more that hang at one moment go without."""
+
+ADDRESSES_SECONDS = 2.0
+
+
+class HangStacks:
+    """`note` takes target, incident's id and sentence."""
+
+    def __init__(
+        self, board: Board, stacks: Stacks, note: Callable[[str, str, str], None], procfs: Path
+    ) -> None:
+        self._board, self._stacks, self._note = board, stacks, note
+        self._net = procfs / "self" / "net"
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # by incident
+
+    def saw(self, target: str, events: Sequence[IncidentEvent]) -> None:
+        """Begin to take the stacks of what hangs now, and was not looked into yet."""
+        self._tasks = {name: task for name, task in self._tasks.items() if self._is_open(name)}
+        for each in (event.incident for event in events if event.incident.target == target):
+            waiting = sum(not task.done() for task in self._tasks.values())
+            known = each.stacks or each.id in self._tasks
+            if each.hangs and each.open and not known and waiting < AT_ONCE_MAX:
+                taking = self._take(target, each.id, each.engine)
+                self._tasks[each.id] = asyncio.create_task(taking, name=f"stacks {target}")
+
+    def stop(self) -> list[asyncio.Task[None]]:
+        """End what is under way; return it to be waited for."""
+        for task in self._tasks.values():
+            task.cancel()
+        return list(self._tasks.values())
+
+    def _is_open(self, name: str) -> bool:
+        incident = self._board.incidents.find(name)
+        return incident is not None and incident.open
+
+    async def _take(self, target: str, name: str, engine: str | None) -> None:
+        try:
+            entry = self._board.targets.get(target)
+            if entry is None or not await _is_here(entry.target.url, self._net):
+                return
+            started = entry.signals.process_start_time if entry.signals else None
+            port, engines = urlsplit(entry.target.url).port, tuple(entry.history)
+            sentence = await self._stacks.sentence(started, port, engines, engine)
+            if sentence:
+                self._note(target, name, sentence)
+        except Exception:  # noqa: BLE001 - the incident is told without
+            _log.exception("stacks_not_taken", target=target)
+
+
+async def _is_here(url: str, net: Path) -> bool:
+    """Is it an address of this host? A name other than localhost is not: it may mean another host later."""
+    host = urlsplit(url).hostname or ""
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+        own = await threads.beside(lambda: local_v4(net), ADDRESSES_SECONDS)
+    except (ValueError, OSError, MemoryError):  # a TimeoutError is an OSError
+        return False
+    return address.is_loopback or str(address) in own
