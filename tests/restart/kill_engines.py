@@ -152,7 +152,9 @@ class Engine:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self.end()
-        await asyncio.gather(*broken)  # a service that broke restarts nothing, and every rule would hold
+        await asyncio.gather(
+            *broken
+        )  # a service that broke restarts nothing, and every rule would hold
 
     def follow(self, work):
         self._tasks.add(asyncio.create_task(work))
@@ -216,6 +218,10 @@ class Signal(Engine):
             self.called(float(line))
 
 
+STARTUP_SECONDS = 3.0
+"""A kill names its process by its start, to two seconds: no kubelet asks the next one within them."""
+
+
 class Gate(Engine):
     """The probe of its container reads the gate's file; the kubelet ends what fails, and starts it again."""
 
@@ -233,6 +239,8 @@ class Gate(Engine):
             with suppress(OSError, ValueError):
                 pid = self.pid
                 started_t = _created_t(pid)
+                if time.time() - started_t < STARTUP_SECONDS:
+                    raise ValueError("its startup probe is still asked, and not this one")
                 (self.folder / "gate/asked").write_text(f"{started_t:.0f} {time.time():.0f}\n")
                 word, start, t = (self.folder / "gate/kill").read_text().split()
                 fresh = time.time() - float(t) < 60.0
