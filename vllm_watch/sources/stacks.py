@@ -11,14 +11,16 @@ import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from vllm_watch.diagnosis import stacks
-from vllm_watch.diagnosis.stacks import Stand
 from vllm_watch.sources import engine_processes
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.processes import ProcessFacts
 from vllm_watch.support import threads
 from vllm_watch.support.redaction import redacted
+
+if TYPE_CHECKING:
+    from vllm_watch.diagnosis.stacks import Stand
 
 PROCESSES_MAX = 32
 ONE_SECONDS = 2.0
@@ -52,6 +54,8 @@ class Stacks:
 
         `engine`: the one that hangs; None: the whole server.
         """
+        from vllm_watch.diagnosis import stacks  # noqa: PLC0415
+
         program = self._program()
         if program is None:
             return ""
@@ -61,6 +65,8 @@ class Stacks:
     async def _dump(
         self, program: Path, started: float | None, port: int | None, engines: Collection[str]
     ) -> AsyncIterator[bytes]:
+        from vllm_watch.diagnosis import stacks  # noqa: PLC0415
+
         stands, texts = await self._taken(program, started, port, engines)
         if not stands:
             yield b"No process of this server was found on this host.\n"
@@ -70,9 +76,12 @@ class Stacks:
 
     async def _taken(
         self, program: Path, started: float | None, port: int | None, engines: Collection[str]
-    ) -> tuple[list[Stand], list[str]]:
+    ) -> "tuple[list[Stand], list[str]]":
         """Where each process stands, and its stacks; nothing where they cannot be found in time."""
-        stands: list[Stand] = []
+        # Loaded once somebody has asked for stacks.
+        from vllm_watch.diagnosis import stacks  # noqa: PLC0415
+
+        stands: list[stacks.Stand] = []
         texts: list[str] = []
         async with self._one:
             until_s = time.monotonic() + ALL_SECONDS
@@ -88,7 +97,7 @@ class Stacks:
                 text = await _dumped(program, facts.pid, min(ONE_SECONDS, left_s))
                 name = f"{_name(facts, found[0])} (PID {facts.pid})"
                 worker = "::Worker" in name
-                stands.append(Stand(name, stacks.where(text, facts.state), worker))
+                stands.append(stacks.Stand(name, stacks.where(text, facts.state), worker))
                 texts.append(f"===== {name}\n{text}\n")
         return stands, texts
 
