@@ -5,8 +5,6 @@ killed over does not stay stopped. py-spy has no native frames then.
 """
 
 import asyncio
-import os
-import signal
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import suppress
@@ -117,7 +115,6 @@ async def _dumped(program: Path, pid: int, seconds: float) -> str:
         process = await asyncio.create_subprocess_exec(
             program, "dump", "--nonblocking", "--pid", str(pid), stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT, env={}, limit=BYTES_MAX,
-            start_new_session=True,
         )  # fmt: skip
     except OSError as error:
         return f"{program} cannot be run: {error.strerror}"
@@ -132,9 +129,9 @@ async def _dumped(program: Path, pid: int, seconds: float) -> str:
     except TimeoutError:
         said += b"\nended: it took too long"
     finally:
-        if process.returncode is None:  # so its PID, and the group of that name, is still its own
+        if process.returncode is None:
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+                process.kill()
         # A reader that had enough would never see the end of the pipe, and keep it.
         with suppress(TimeoutError):
             async with asyncio.timeout(1.0):
