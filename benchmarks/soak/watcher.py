@@ -205,6 +205,7 @@ def settings(folder: Path, deny_hours: tuple[int, int], interval_s: float) -> di
     return {
         "listen": "127.0.0.1:0", "targets": targets,
         "scrape": {"interval_seconds": interval_s, "timeout_seconds": SCRAPE_SECONDS},
+        "canary": {"enabled": False},  # it would ask over real sockets
         "hooks": {"command": [{"name": "lab", "argv": ["/bin/false"], "timeout_seconds": HOOK_SECONDS}]},
         "restart": {
             "mode": "auto", "hook": "lab", **BUDGETS, "new_version_seconds": 600.0,
