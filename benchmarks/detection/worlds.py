@@ -223,6 +223,7 @@ HEALTHY = (
     World("spec_switched", "Speculative decoding goes off and on.", spec_switched),
     World("full_load", "Full load from the start.", full_load),
     World("updates", "New weights every quarter of an hour, for a minute.", _of(happenings.updates)),
+    World("pooling", "Embeddings, idle between most steps.", nothing, run={"shape": "embed", "load": 0.3}),
     World("busy_api", "The API server is busy for seconds.", busy_api),
 )  # fmt: skip
 
