@@ -11,6 +11,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from vllm_watch.samples.engine import EngineSample, Histogram
+from vllm_watch.sources.exposition import Parser
 from vllm_watch.sources.picking import BUCKETS_MAX, LABEL_VALUES_MAX
 from vllm_watch.sources.reading import ENGINES_MAX, NAME_CHARACTERS_MAX, Reader
 from vllm_watch.sources.vllm_names import FIELDS, Kind
@@ -318,3 +319,23 @@ def test_a_body_of_new_series_costs_a_few_times_its_length(name):
     finally:
         tracemalloc.stop()
     assert peak < 12 * len(body)
+
+
+def test_unknown_families_of_vllm_are_named_and_not_bound():
+    """Thousands of names by its prefix, each with labels, cost what their lines cost."""
+    body = "".join(f'vllm:made_{n}_up_total{{engine="{n}",id="{n}"}} 1\n' for n in range(20_000))
+    body += 'vllm:num_requests_running{engine="0"} 3\n'
+    reader = Reader(judged_only=True)
+    layout = Parser().parse(body).layout
+    tracemalloc.start()
+    try:
+        reading = reader.read(body)
+        del body
+        held = tracemalloc.get_traced_memory()[0]
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert reading.vllm
+    assert len(reading.unknown_families) == 100
+    assert [(each.engine, each.requests_running) for each in reading.engines] == [("0", 3.0)]
+    print(held, peak, layout)
