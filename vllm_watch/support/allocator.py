@@ -10,7 +10,7 @@ import time
 LARGE_BYTES = 128 << 10
 """glibc's own bound until it has learnt."""
 
-TRIM_SECONDS = 10.0
+TRIM_SECONDS = 2.0
 """At most so often what small objects left free is given back: it takes milliseconds of a heap of 100 MB."""
 
 _trimmed_monotonic_s = float("-inf")
