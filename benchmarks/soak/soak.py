@@ -16,9 +16,9 @@ from typing import Any
 import structlog
 
 from benchmarks.lab.virtual import EPOCH
+from benchmarks.soak import hostile
 from benchmarks.soak.books import HOUR, Books, Limits
 from benchmarks.soak.engine_life import MINUTE, STAYS_AWAY_SECONDS, EngineLife
-from benchmarks.soak import hostile
 from benchmarks.soak.site import Site
 from benchmarks.soak.truth import Truth
 from benchmarks.soak.virtual_time import Clock, Loop, virtual

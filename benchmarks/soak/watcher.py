@@ -12,8 +12,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from benchmarks.soak.books import Books, read_metrics
 from benchmarks.soak import hostile
+from benchmarks.soak.books import Books, read_metrics
 from benchmarks.soak.site import HOOK_SECONDS, SCRAPE_SECONDS, Hook, Site, Source
 from benchmarks.soak.size import size_bytes
 from benchmarks.soak.truth import Truth
@@ -38,6 +38,7 @@ from vllm_watch.watch import target_loops
 def joined(site: Site) -> Iterator[None]:
     """Let the daemon look at this site and restart with its hook. Recordings stay in memory."""
     kept = target_loops.VllmSource, wiring.FlightRecorder, hook_kinds.make
+
     def source(target: Target, settings: ScrapeSettings, *_: Any) -> Source | hostile.HostileSource:
         if target.name == hostile.NAME:
             return hostile.HostileSource(site.clock, target, settings)

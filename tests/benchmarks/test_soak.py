@@ -15,8 +15,8 @@ from benchmarks.lab.virtual import EPOCH
 from benchmarks.soak.books import Books, Call, Limits, read_metrics
 from benchmarks.soak.engine_life import EngineLife
 from benchmarks.soak.site import Site, Source
-from benchmarks.soak.soak import RSS_MB_MAX
 from benchmarks.soak.size import size_bytes
+from benchmarks.soak.soak import RSS_MB_MAX
 from benchmarks.soak.truth import AFTER_SECONDS, Truth
 from benchmarks.soak.virtual_time import Clock, Loop, virtual
 from vllm_watch.samples.engine import EngineSample

@@ -69,6 +69,8 @@ class FakeStacks:
 
 async def test_the_stacks_of_what_hangs(one, tmp_path):
     """While the stall is open, and of nothing else."""
+    entry = one.board.targets["a"]
+    entry.target = replace(entry.target, url="http://127.0.0.1:8000")
     found = await kept(one, tmp_path / "evidence", FakeStacks())
     assert found["a-x1/stacks.txt"].startswith(b"(")
     (incident,) = one.board.targets["a"].incidents.open.values()

@@ -10,14 +10,25 @@ from vllm_watch.sources.this_host import is_here, is_loopback, serves_here
 @pytest.fixture
 def net(tmp_path: Path) -> Path:
     """A namespace with 10.0.0.5 and 2001:db8::5, as the kernel tells it."""
-    (tmp_path / "fib_trie").write_text("Local:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.0.0.5\n        /32 host LOCAL\n     |-- 10.0.0.9\n        /32 link UNICAST\n")
+    (tmp_path / "fib_trie").write_text(
+        "Local:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.0.0.5\n        /32 host LOCAL\n     |-- 10.0.0.9\n        /32 link UNICAST\n"
+    )
     (tmp_path / "if_inet6").write_text("20010db8000000000000000000000005 02 40 00 80 eth0\n")
     return tmp_path
 
 
 HERE = ("localhost", "LOCALHOST.", "127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1")
 OWN = ("10.0.0.5", "::ffff:10.0.0.5", "2001:db8::5", "2001:0db8:0:0::5")
-ELSEWHERE = ("localhost.evil", "evil.localhost", "127.0.0.1.evil", "10.0.0.9", "2001:db8::6", "::ffff:10.0.0.9", "", "0x7f.1")
+ELSEWHERE = (
+    "localhost.evil",
+    "evil.localhost",
+    "127.0.0.1.evil",
+    "10.0.0.9",
+    "2001:db8::6",
+    "::ffff:10.0.0.9",
+    "",
+    "0x7f.1",
+)
 
 
 @pytest.mark.parametrize("host", HERE)

@@ -72,7 +72,10 @@ structlog.get_logger().info({EVIL!r}, target={EVIL!r})
 def test_journal_and_preflight_show_them(tmp_path: Path, more: list[str]) -> None:
     """What somebody gave as a reason, and what a launch names; as text and as JSON."""
     asyncio.run(_journaled(tmp_path))
-    for command in (["journal", *more, "--state-dir", str(tmp_path)], ["preflight", *more, "--", "vllm", "serve", EVIL]):
+    for command in (
+        ["journal", *more, "--state-dir", str(tmp_path)],
+        ["preflight", *more, "--", "vllm", "serve", EVIL],
+    ):
         done = subprocess.run([sys.executable, "-m", "vllm_watch", *command], capture_output=True, text=True, check=False)  # fmt: skip
         said = done.stdout + done.stderr
         assert not {"\x1b", "\x9b", "\x07", "\u202e"} & set(said), command
@@ -82,6 +85,8 @@ def test_journal_and_preflight_show_them(tmp_path: Path, more: list[str]) -> Non
 async def _journaled(folder: Path) -> None:
     journal = Journal(folder)
     try:
-        await journal.note(Entry(t=1.8e9, actor=EVIL, source="token", action="pause", target=EVIL, reason=EVIL))
+        await journal.note(
+            Entry(t=1.8e9, actor=EVIL, source="token", action="pause", target=EVIL, reason=EVIL)
+        )
     finally:
         await journal.close()

@@ -71,7 +71,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(_redacted(_effective(config)), indent=2))
     else:
-        print(visible_lines(redacted("\n\n".join(filter(None, (_in_words(arguments.file, config), notifiers))))))
+        print(
+            visible_lines(
+                redacted("\n\n".join(filter(None, (_in_words(arguments.file, config), notifiers))))
+            )
+        )
     if arguments.ask and not asyncio.run(_answers(config)):
         return exit_status.FOUND
     return exit_status.FINE

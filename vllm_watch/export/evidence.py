@@ -55,7 +55,8 @@ class Evidence:
             return None
         started = entry.signals.process_start_time if entry.signals else None
         url = entry.target.url
-        return _here(url, self._stacks.of(started, urlsplit(url).port, tuple(entry.history)))
+        stacks = self._stacks.of(started, urlsplit(url).port, tuple(entry.history))
+        return None if stacks is None else _here(url, stacks)
 
 
 async def _here(url: str, stacks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

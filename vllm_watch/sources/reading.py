@@ -50,7 +50,12 @@ _READ = {
     for suffix in ("", *_HISTOGRAM_SUFFIXES)
 }
 _READ |= {name.removesuffix("_total") for name in _READ}
-_READ |= {*vllm_names.PROCESS.values(), vllm_names.HTTP_REQUESTS, "process_start_time_seconds", *_CREATED}
+_READ |= {
+    *vllm_names.PROCESS.values(),
+    vllm_names.HTTP_REQUESTS,
+    "process_start_time_seconds",
+    *_CREATED,
+}
 _READ |= {name + suffix for name in vllm_names.HTTP_TOTALS.values() for suffix in ("_sum", "_count")}  # fmt: skip
 """Names of which series are bound; of the others a stranger's body may have thousands."""
 

@@ -67,7 +67,9 @@ class VllmSource:
         self._small = replace(self._limits, body_bytes_max=_JSON_BYTES_MAX)
         self._metrics_url = f"{target.url}/metrics"
         # Between machines a body of 50 kB is worth packing; on one machine it only costs the engine.
-        self.local = is_here(urlsplit(target.url).hostname or "")  # are this host's GPUs those it may run on?
+        self.local = is_here(
+            urlsplit(target.url).hostname or ""
+        )  # are this host's GPUs those it may run on?
         packed = "identity" if self.local else "gzip"
         self._headers = {"Accept": what_answered.ACCEPT_TEXT, "Accept-Encoding": packed}
         self._neighbours = neighbours

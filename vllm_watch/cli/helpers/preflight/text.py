@@ -15,7 +15,13 @@ _END = "\033[0m"
 def lines(facts: Facts, verdict: Verdict, *, colours: bool) -> list[str]:
     """All of it."""
     found = [line for each in verdict.findings for line in _finding(each, colours=colours)]
-    return [f"launch: {visible(facts.command.shown())}", "", *found, "", _end(verdict, colours=colours)]
+    return [
+        f"launch: {visible(facts.command.shown())}",
+        "",
+        *found,
+        "",
+        _end(verdict, colours=colours),
+    ]
 
 
 def _finding(finding: Finding, *, colours: bool) -> Iterator[str]:
