@@ -43,7 +43,7 @@ INCIDENT_BYTES = 12_000
 INTERVALS = (5.0, 10.0, 15.0)
 """Seconds from look to look, one for each seed: what is kept of a minute depends on it."""
 
-RSS_MB_MAX = 300.0
+RSS_MB_MAX = 200.0
 """Of the whole process, with the simulation and one engine that sends all it may."""
 
 COMMON_MIN = 3
