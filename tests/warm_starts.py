@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.nvml_stub import LIBRARY as DRIVER
+
 ROOT = Path(__file__).parents[1]
 COLD = (sys.executable, "-s", "-m", "vllm_watch")
 MODULES = ("vllm_watch", "tests.notify.killed")
@@ -30,6 +32,7 @@ _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 _REQUEST_BYTES_MAX = 1 << 20
 # What the interpreter, its libraries or the linker read once, as they start.
 _READ_ONCE = ("PYTHON", "LD_", "MALLOC_", "GLIBC_", "LC_", "LANG", "TZ", "SSL_")
+_LIBRARIES = "LD_LIBRARY_PATH"
 # Where the arguments of _posixsubprocess.fork_exec stand.
 _ARGV, _PASS_FDS, _CWD, _ENV = 0, 3, 4, 5
 _STREAMS = (6, 9, 11)
@@ -121,8 +124,8 @@ def _asked(arguments: Sequence[Any]) -> dict[str, Any] | None:
 
 
 def _read_once(environ: dict[str, str]) -> dict[str, str]:
-    own = ("PYTHONPATH", "PYTEST_")  # the tree was compared
-    return {k: v for k, v in environ.items() if k.startswith(_READ_ONCE) and not k.startswith(own)}
+    apart = ("PYTHONPATH", _LIBRARIES)  # the tree is compared, and the driver is loaded
+    return {k: v for k, v in environ.items() if k.startswith(_READ_ONCE) and k not in apart}
 
 
 def _import_all() -> None:
@@ -178,12 +181,15 @@ def _become(asked: dict[str, Any]) -> None:
     signal.signal(signal.SIGINT, own)
     os.environ.clear()
     os.environ.update(asked["environ"])
+    for folder in filter(None, asked["environ"].get(_LIBRARIES, "").split(os.pathsep)):
+        if Path(folder, DRIVER).exists():
+            ctypes.CDLL(os.path.join(folder, DRIVER))  # the linker has read its variable already
     os.chdir(asked["cwd"])
     encoding = sys.stdout.encoding
-    sys.stdin = sys.__stdin__ = open(0, encoding=encoding, closefd=False)  # type: ignore[misc]
-    out = open(1, "w", encoding=encoding, closefd=False)
+    sys.stdin = sys.__stdin__ = os.fdopen(0, encoding=encoding, closefd=False)  # type: ignore[misc]
+    out = os.fdopen(1, "w", encoding=encoding, closefd=False)
     out.reconfigure(line_buffering=out.isatty(), write_through="PYTHONUNBUFFERED" in os.environ)
-    err = open(2, "w", encoding=encoding, errors="backslashreplace", closefd=False)
+    err = os.fdopen(2, "w", encoding=encoding, errors="backslashreplace", closefd=False)
     err.reconfigure(line_buffering=True)
     sys.stdout = sys.__stdout__ = out  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = err  # type: ignore[misc]
