@@ -41,6 +41,14 @@ def _leaks_are_told_at_home() -> Iterator[None]:
     gc.collect()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _what_stays_is_not_looked_through_again() -> Iterator[None]:
+    """What a file's tests have loaded stays, too."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_finish() -> None:
     """What is loaded stays: to look through it after each test would cost a minute."""
     gc.collect()

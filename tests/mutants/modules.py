@@ -93,6 +93,14 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     Equivalent("signals/window.py", "False", "True", _QUICKER),
     Equivalent("signals/window.py", "known is None or None not in counts", "(known is None)", _QUICKER),
     Equivalent(
+        "notify/ledger.py", "each.sent_t is None and each.message is None", "(each.message is None)",
+        "what was sent or dropped has a message",
+    ),
+    Equivalent(
+        "incidents/fleet.py", "target is None or target.silent_s is None or target.dead or name in self._explained",
+        "(target.silent_s is None or target.dead or name in self._explained)", "who is asked about was looked at before; it is for the type",
+    ),
+    Equivalent(
         "incidents/lifecycle.py", "self._followed and moment.up", "(moment.up)", "what follows goes over those that are followed",
     ),
 )  # fmt: skip
