@@ -26,7 +26,7 @@ from tests.nvml_stub import LIBRARY as DRIVER
 
 ROOT = Path(__file__).parents[1]
 COLD = (sys.executable, "-s", "-m", "vllm_watch")
-MODULES = ("vllm_watch", "tests.notify.killed")
+MODULES = ("vllm_watch", "tests.notify.killed", "tests.restart.hooks.gate_watcher")
 COLD_AT_FIRST = 1  # a file that starts one alone would wait for the import twice
 _PR_SET_CHILD_SUBREAPER = 36  # prctl(2)
 _REQUEST_BYTES_MAX = 1 << 20

@@ -399,7 +399,7 @@ async def test_a_lock_that_is_not_renewed_is_logged_once() -> None:
         ttl_seconds = 0.01
 
         def __init__(self) -> None:
-            self.left = [True, False, False, None, None, True]
+            self.left = [True, False, False, False, None, True]
 
         async def renew(self) -> Held:
             if not self.left:
