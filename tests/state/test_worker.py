@@ -443,17 +443,19 @@ async def test_what_was_learnt_is_kept_by_itself(tmp_path):
     assert (await kept_in(tmp_path)).learnt == (learnt(),)
 
 
-async def test_that_it_is_kept_again_is_said_once(tmp_path, monkeypatch):
-    """After a trouble, and not after each row."""
+async def test_a_trouble_that_lasts_is_said_once_and_its_end_once(tmp_path, monkeypatch):
+    """Not at each try, and not after each row."""
     monkeypatch.setattr(worker_module, "RETRY_SECONDS", 0.05)
     (tmp_path / "state").write_text("")
     with structlog.testing.capture_logs() as logs:
         async with Told(tmp_path / "state") as told:
             await told.kept(incident("one"))
+            await told.until(lambda: len(told.reasons) > 2)
             (tmp_path / "state").unlink()
             await told.until(lambda: told.reasons[-1] is None)
             await told.kept(incident("two"))
-    assert [each["event"] for each in logs].count("state_kept_again") == 1
+    said = [each["event"] for each in logs]
+    assert (said.count("state_not_kept"), said.count("state_kept_again")) == (1, 1)
 
 
 async def test_while_nothing_waits_nothing_is_written(tmp_path, monkeypatch):
