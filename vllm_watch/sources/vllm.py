@@ -23,7 +23,7 @@ from vllm_watch.sources.body_deltas import Lines
 from vllm_watch.sources.discovery_host import Neighbours
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.reading import Reader
-from vllm_watch.sources.this_host import is_here
+from vllm_watch.sources.this_host import is_loopback
 from vllm_watch.support import allocator, threads
 from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
@@ -67,7 +67,7 @@ class VllmSource:
         self._small = replace(self._limits, body_bytes_max=_JSON_BYTES_MAX)
         self._metrics_url = f"{target.url}/metrics"
         # Between machines a body of 50 kB is worth packing; on one machine it only costs the engine.
-        self.local = is_here(
+        self.local = is_loopback(
             urlsplit(target.url).hostname or ""
         )  # are this host's GPUs those it may run on?
         packed = "identity" if self.local else "gzip"
