@@ -152,6 +152,7 @@ def _of_the_rest() -> str:
         summary=f"{WHO} has an incident: {{{{ $labels.kind }}}}, {{{{ $labels.cause }}}}.",
         description="A kind of incident that these rules have no alert for: they are older than the watcher. That is not a fault of "
         "the engine's, the incident may be.",
+        details=OF + SINCE + PLACE,
         first_step="See the status page: it says what it is and what to do.",
         scope=ALIKE + NAMED, runbook="alerts.md#vllmincident",
     )  # fmt: skip

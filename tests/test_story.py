@@ -94,6 +94,34 @@ def test_of_an_unknown_kind_no_more_is_said_than_its_name() -> None:
     assert story.restart_of("odd_cause", advised=False) == "Whether a restart helps is not known."
 
 
+STALLED = STORIES["engine_stalled"]
+
+
+def test_the_first_step_says_what_is_known_of_the_restart() -> None:
+    """To restart where that is advised, not a word of it where it is not; an alert rule says how to know."""
+    for story in STORIES.values():
+        for cause in story.causes:
+            for advised in (True, False):
+                assert "if a restart is advised" not in story.first_step_of(cause, advised=advised)
+    assert STALLED.first_step_of("hang").endswith("; restart it if a restart is advised.")
+    assert STALLED.first_step_of("hang", advised=True).endswith("); then restart it.")
+    assert STALLED.first_step_of("hang", advised=False).endswith("EngineCore)).")
+
+
+@pytest.mark.parametrize(("kind", "cause", "known", "said"), [
+    ("engine_stalled", "hang", "API server (PID 10): waits; VLLM::EngineCore_DP1 (PID 20): waits.", "(py-spy dump --pid 20)"),
+    ("engine_down", "api_hang", "API server (PID 10): waits for a lock.", "(py-spy dump --pid 10)"),
+    ("engine_stalled", "stopped", "VLLM::Worker_TP1 (PID 22) is stopped", "(kill -CONT with 22)"),
+    ("stale_vram", "orphaned_worker", "GPU 0: process 7: x. Do: end it: vllm-watch gpus --reclaim 7, or kill 7", "gpus --reclaim 7:"),
+    ("engine_stalled", "hang", "no scheduler step for 44 s", "(py-spy dump --pid $(pgrep -f VLLM::EngineCore))"),
+])  # fmt: skip
+def test_the_first_step_names_the_process_where_it_is_known(
+    kind: str, cause: str, known: str, said: str
+) -> None:
+    """By the PID of the stacks or the evidence; else by a command that finds it, and no wrong one."""
+    assert said in STORIES[kind].first_step_of(cause, known=("", known))
+
+
 def test_every_step_of_a_restart_has_its_words() -> None:
     """Those that may be told, and of those that end it how it ended."""
     assert set(STEPS) == set(Step.__args__)

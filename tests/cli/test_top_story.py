@@ -3,6 +3,7 @@
 import re
 import textwrap
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -84,7 +85,8 @@ async def test_the_detail_says_what_to_do_before_why(server, board):
     """Of the worst: what it is, what to do, where that is written, the restart, then the evidence."""
     add(board, "sick", engine("0", "stalled", state_text="no step for 20 s"))
     board.tell(made(incident("sick", restart_advised=True)))
-    to_do = f"{STORIES['engine_stalled'].first_step} Runbook: docs/detectors/engine_stalled.md"
+    step = STORIES["engine_stalled"].first_step_of("hang", advised=True)
+    to_do = f"{step} Runbook: docs/detectors/engine_stalled.md"
     first, *more = textwrap.wrap(to_do, 110)
     async with watching(server).run_test(size=(120, 40)) as pilot:
         await first_look(pilot)
@@ -98,6 +100,23 @@ async def test_the_detail_says_what_to_do_before_why(server, board):
         ]
         await pilot.press("down")
         assert part(pilot, "detail").splitlines()[1] == "chat-0: 12 running, 3 waiting"
+
+
+async def test_the_detail_says_where_its_processes_stand(server, board):
+    """Before the evidence, which may not fit below it; wrapped, for it names processes and places."""
+    add(board, "sick", engine("0", "stalled", state_text="no step for 20 s"))
+    said = (
+        "The other workers wait for VLLM::Worker_TP1 (PID 22): stopped (state T), waits in a collective: "
+        "all_reduce (torch/distributed/distributed_c10d.py:7)."
+    )
+    (event,) = made(incident("sick"))
+    board.tell([replace(event, incident=replace(event.incident, stacks=said))])
+    async with watching(server).run_test(size=(120, 40)) as pilot:
+        await first_look(pilot)
+        lines = part(pilot, "detail").splitlines()
+        first = next(n for n, line in enumerate(lines) if line.startswith("  stacks   "))
+        assert f"{lines[first][11:]} {lines[first + 1][11:]}" == said
+        assert lines[first + 2].startswith("  evidence no step for 20 s")
 
 
 async def test_until_somebody_moves_the_cursor_is_on_the_worst(server, board):

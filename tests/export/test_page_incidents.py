@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import replace
 
 import pytest
 from playwright.async_api import expect
@@ -16,6 +17,7 @@ from tests.export.serving import serving
 from tests.told import made
 from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
+from vllm_watch.incidents.incident import UPDATED, IncidentEvent
 from vllm_watch.samples.target import Target
 from vllm_watch.story.kinds import STORIES
 
@@ -42,7 +44,7 @@ async def test_each_open_incident_is_a_card(opened, server):
     assert pro.replace("\u202f", " ").split("\n") == [
         "Evidence",
         "No step has ended for 94 s; the longest pause before was 1.3 s.", "0 steps/s", "expected 31 steps/s",
-        "41 requests are running and none has received a token.", "41 requests",
+        "41 requests are running and none has received a token.",
         "The GPU is busy all the time, which a kernel that never returns is.", "100 %", "expected 93 %",
     ]  # fmt: skip
     assert contra.split("\n") == [
@@ -56,7 +58,7 @@ async def test_each_open_incident_is_a_card(opened, server):
         "No restart is advised: its supervisor starts it again."
     )
     await expect(stalled.locator(".first-step")).to_have_text(
-        f"Do: {STORIES['engine_stalled'].first_step}"
+        f"Do: {STORIES['engine_stalled'].first_step_of('hang', advised=True)}"
     )
     await expect(crashed.locator(".first-step")).to_contain_text(
         "Leave the restart to its supervisor"
@@ -67,6 +69,31 @@ async def test_each_open_incident_is_a_card(opened, server):
     top = await tab.page.locator(".incident").first.bounding_box()
     assert top is not None
     assert top["y"] < LAPTOP[1] / 2
+    assert tab.complaints == []
+
+
+async def test_the_advice_stands_with_the_first_step(opened, server):
+    """Whoever reads "restart it" sees whether that is known to help without looking elsewhere."""
+    tab = await opened(server)
+    parts = card(tab, "Stalled: hang").locator(".incident-body > p:visible")
+    order = [
+        each.split()[0] for each in await parts.evaluate_all("all => all.map((e) => e.className)")
+    ]
+    assert order[order.index("first-step") + 1] == "restart"
+
+
+async def test_where_the_processes_of_a_hang_stand_is_on_its_card(opened, server, board):
+    """A sentence of its own, shown once it is known; and the first step names the PID that it gives."""
+    tab = await opened(server)
+    stalled = card(tab, "Stalled: hang")
+    await expect(stalled.locator(".incident-stacks")).to_be_hidden()
+    said = "API server (PID 10): waits for requests; VLLM::EngineCore (PID 20): waits in shared memory broadcast."
+    (known,) = [
+        each for each in board.incidents.listed() if each.open and each.kind == "engine_stalled"
+    ]
+    board.tell([IncidentEvent(UPDATED, time.time(), replace(known, stacks=said))])
+    await expect(stalled.locator(".incident-stacks")).to_have_text(said)
+    await expect(stalled.locator(".first-step")).to_contain_text("(py-spy dump --pid 20)")
     assert tab.complaints == []
 
 

@@ -81,7 +81,7 @@ def test_open_incidents_are_said_with_their_target():
         "resolved_timestamp_seconds": None, "resolution": None, "began_timestamp_seconds": T,
         "ended_timestamp_seconds": None, "closes_timestamp_seconds": None, "phase": "active", "meanwhile": "", "stacks": "", "times": 1, "requests_lost": None, "recurring": None,
         "worst": None,
-        "title": "Stalled: hang", "says": "is stalled: hang", "first_step": STORIES["engine_stalled"].first_step,
+        "title": "Stalled: hang", "says": "is stalled: hang", "first_step": STORIES["engine_stalled"].first_step_of("hang", advised=False),
         "restart_outcome": STORIES["engine_stalled"].restart, "runbook": "docs/detectors/engine_stalled.md",
         "runbook_url": "/runbooks/engine_stalled",
     }  # fmt: skip

@@ -167,6 +167,8 @@ def test_when_all_are_back_it_ends_and_nobody_is_paged():
     assert pages(many.told) == [WATCHER]
     ended = [e for e in told if e["event"] == "resolved"]
     assert {e["target"] for e in ended} == {WATCHER, *many.names}
+    single = {e["severity"] for e in many.told if e["target"] != WATCHER}
+    assert single == {"ticket"}  # to its end: nobody was woken for it
     assert {e["resolution"] for e in ended} == {"healthy"}
     assert many.fleet.incident is None
 

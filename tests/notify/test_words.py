@@ -43,7 +43,7 @@ def test_a_page_reads_as_a_sentence():
         "no step has ended for 94 s although 41 requests run.\n"
         "- One.\n- Two.\n- Three.\n"
         "Restart: advised.\n"
-        f"Do: {STORIES['engine_stalled'].first_step}\n"
+        f"Do: {STORIES['engine_stalled'].first_step_of('hang', advised=True)}\n"
         "Runbook: https://docs.example.org/detectors/engine_stalled.md\n"
         "Page: https://watch.example.org/#target-chat-0\n"
         "Id: stall-a"
@@ -54,6 +54,8 @@ def test_where_its_processes_stand_is_told():
     """After the evidence, once that is known."""
     made = said(item(evidence=("One.",), stacks="The other workers wait for it."))
     assert "- One.\n- The other workers wait for it.\nRestart:" in made.text
+    assert made.payload["items"][0]["stacks"] == "The other workers wait for it."
+    assert said(item()).payload["items"][0]["stacks"] == ""
 
 
 def test_the_end_reads_as_a_sentence():
@@ -150,7 +152,7 @@ def test_every_kind_has_its_words_and_its_advice(kind):
     text = said(item(kind=kind, cause="unknown", engine=None)).text
     story = STORIES[kind]
     assert text.startswith(f"chat-0 (chat) {story.says} since ")
-    assert f"\nDo: {story.first_step_of('unknown')}\n" in text
+    assert f"\nDo: {story.first_step_of('unknown', advised=True)}\n" in text
     assert f"\nRunbook: docs/{story.runbook}\n" in text
 
 

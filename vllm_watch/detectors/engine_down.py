@@ -309,7 +309,7 @@ class Detector:
         page_s = max(
             settings.silent_page_seconds, min(survived_s, settings.silent_page_seconds_max)
         )
-        what = "connections are taken and not answered" if hang else "it is not reached"
+        what = "it accepts connections but answers none" if hang else "it cannot be reached"
         return Verdict(
             state=FIRING,
             kind=KIND,
@@ -338,7 +338,7 @@ class Detector:
             cause="api_hang",
             severity="page",
             restart_advised=up is not None,
-            summary=f"connections are taken and not answered for {silent_s:.0f} s ({run.looks} scrapes in a row)",
+            summary=f"it accepts connections but answers none for {silent_s:.0f} s ({run.looks} scrapes in a row)",
             since_seconds=silent_s,
             measure=silent_s,
             evidence_for=(

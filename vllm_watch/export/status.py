@@ -188,7 +188,9 @@ class Status:
         return said | {
             "title": story.title_of(cause),
             "says": story.says_of(cause),
-            "first_step": story.first_step_of(cause),
+            "first_step": story.first_step_of(
+                cause, advised=incident.restart_advised, known=incident.texts
+            ),
             "restart_outcome": story.restart_of(cause, advised=incident.restart_advised),
             "runbook": f"docs/{story.runbook}",
             "runbook_url": f"{self._board.external_url or ''}/{story.runbook_path}",

@@ -140,7 +140,7 @@ class Fleet:
         if link is None:
             return incident
         related = (*incident.related, link)
-        if common is None or incident.id not in common.held or not incident.open:
+        if common is None or incident.id not in common.held:
             return replace(incident, related=related)
         severity = "ticket" if incident.severity == "page" else incident.severity
         return replace(incident, related=related, severity=severity, restart_advised=False)

@@ -89,6 +89,11 @@ class Incident:
         """Do stacks tell something of it?"""
         return self.kind == "engine_stalled" or self.cause == "api_hang"
 
+    @property
+    def texts(self) -> list[str]:
+        """All that is known of it in words: first where its processes stand, then the evidence."""
+        return [self.stacks, *(each.text for each in self.evidence_for)]
+
     def advises_restart_of(self, target: str) -> bool:
         """Is a restart of this target known to cure it?"""
         return self.restart_advised and (target == self.target or target in self.restart_targets)

@@ -155,7 +155,10 @@ def _message(event: IncidentEvent) -> str:
         return clean(f"Over after {minutes:.0f} min: {incident.summary}", MESSAGE_MAX)
     engine = f"engine {incident.engine} " if incident.engine else ""
     what = f"{engine}{story.says_of(incident.cause)}. {incident.summary}."
-    return clean(f"{what} {story.first_step_of(incident.cause)}", MESSAGE_MAX)
+    step = story.first_step_of(
+        incident.cause, advised=incident.restart_advised, known=incident.texts
+    )
+    return clean(f"{what} {step}", MESSAGE_MAX)
 
 
 def check(settings: KubernetesEvents, tools: base.Tools) -> list[Finding]:

@@ -216,7 +216,10 @@ def first_step(alert: Alert) -> str:
     """What to do first, in one sentence."""
     if alert.about == RESTART:
         return step_of(alert.incident.cause).first_step
-    return _story(alert.incident).first_step_of(alert.incident.cause)
+    incident = alert.incident
+    return _story(incident).first_step_of(
+        incident.cause, advised=incident.restart_advised, known=incident.texts
+    )
 
 
 def runbook(alert: Alert, links: Links) -> str:
@@ -293,6 +296,7 @@ def _item(item: Item) -> dict[str, Any]:
         "severity": incident.severity,
         "summary": incident.summary,
         "evidence": [each.text for each in incident.evidence_for],
+        "stacks": incident.stacks,
         "restart": alert.restart,
         "restart_advised": incident.restart_advised,
         "since_t": incident.opened_t,

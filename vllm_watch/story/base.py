@@ -4,11 +4,27 @@ A story is a module of this folder, named as its kind, with a `STORY`. Page, ter
 and docs take their words from here and have none of their own.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 UNKNOWN = "unknown"
 CURES = "A restart is known to cure this."
+
+IF_ADVISED = "; restart it if a restart is advised."
+"""How a first step ends where that is not known yet, as in an alert rule."""
+
+CORE_PID = "$(pgrep -f VLLM::EngineCore)"
+SERVER_PID = "$(pgrep -f 'vllm serve')"
+"""Of several servers on a host they give several PIDs, which py-spy refuses: never the wrong one."""
+
+_PIDS = {
+    CORE_PID: re.compile(r"::EngineCore\S* \(PID (\d+)\)"),
+    SERVER_PID: re.compile(r"API server \(PID (\d+)\)"),
+    "--reclaim PID": re.compile(r"(--reclaim \d+)"),
+    "the PID of the evidence": re.compile(r"\(PID (\d+)\)"),
+}
+"""What a first step leaves open → how it is found in what is known of the incident."""
 
 
 def runbook_path(page: str) -> str:
@@ -54,9 +70,20 @@ class Story:
         """Kind and cause as what is said of its target: "is stalled: hang"."""
         return f"{self.says}: {self._cause(cause).title}"
 
-    def first_step_of(self, cause: str) -> str:
-        """What to do first, in one sentence."""
-        return self._cause(cause).first_step or self.first_step
+    def first_step_of(
+        self, cause: str, *, advised: bool | None = None, known: Iterable[str] = ()
+    ) -> str:
+        """What to do first, in one sentence.
+
+        `advised`: whether a restart is; None: not known. `known`: texts of the incident, which may name the PID.
+        """
+        step = self._cause(cause).first_step or self.first_step
+        if advised is not None:
+            step = step.replace(IF_ADVISED, "; then restart it." if advised else ".")
+        for blank, pid in _PIDS.items():
+            if blank in step and (found := pid.search("\n".join(known))):
+                step = step.replace(blank, found[1])
+        return step
 
     def restart_of(self, cause: str, *, advised: bool) -> str:
         """Whether a restart helps; never more than is known."""

@@ -1,6 +1,6 @@
 """How it is told that a server does not answer."""
 
-from vllm_watch.story.base import Cause, Story
+from vllm_watch.story.base import IF_ADVISED, SERVER_PID, Cause, Story
 
 STORY = Story(
     title="Down",
@@ -16,13 +16,13 @@ STORY = Story(
         ),
         "api_hang": Cause(
             "API hang", "it accepts connections but answers none",
-            first_step="Dump the API server's stack (py-spy dump --pid PID), then restart it if a restart is advised.",
+            first_step=f"Dump the API server's stack (py-spy dump --pid {SERVER_PID}){IF_ADVISED}",
             restart="No restart is advised yet: it may recover by itself.",
         ),
         "unreachable": Cause(
             "unreachable", "it cannot be reached",
             first_step="Query it from its own host: if it answers there, the network is at fault.",
-            restart="No restart is advised: it may be the network between us.",
+            restart="No restart is advised: the network may be at fault, not the server.",
         ),
         "engine_dead": Cause(
             "engine dead behind a live API server", "its API server reports a dead engine",

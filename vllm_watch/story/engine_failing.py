@@ -1,6 +1,6 @@
 """How it is told that an engine answers, and fails what it is asked."""
 
-from vllm_watch.story.base import Cause, Story
+from vllm_watch.story.base import IF_ADVISED, Cause, Story
 
 STORY = Story(
     title="Requests fail",
@@ -19,7 +19,7 @@ STORY = Story(
         "cuda_error": Cause(
             "CUDA error",
             "a CUDA error stays with the process until it ends",
-            "Take it out of the load balancer, look for Xid in dmesg, and restart it if a restart is advised.",
+            f"Take it out of the load balancer and look for Xid in dmesg{IF_ADVISED}",
             "No restart is advised yet, or the GPU needs repair first.",
         ),
     },

@@ -1,14 +1,14 @@
 """How it is told that an engine has work and does none of it."""
 
-from vllm_watch.story.base import Cause, Story
+from vllm_watch.story.base import CORE_PID, IF_ADVISED, Cause, Story
 
 STORY = Story(
     title="Stalled",
     says="is stalled",
     about="The engine has work and makes no progress, while /health answers 200.",
     is_not="a long prefill, a warm-up, a sleeping or a paused engine",
-    first_step="Take it out of the load balancer (/health still says 200) and dump the engine core's stack (py-spy dump --pid PID); "
-    "restart it if a restart is advised.",
+    first_step="Take it out of the load balancer (/health still says 200) and dump the engine core's stack "
+    f"(py-spy dump --pid {CORE_PID}){IF_ADVISED}",
     restart="No restart is advised yet: it may recover, or a GPU needs repair.",
     causes={
         "hang": Cause("hang", "no scheduler step ends"),

@@ -1,6 +1,6 @@
 """How it is told that an engine does far less than when it was fresh."""
 
-from vllm_watch.story.base import Cause, Story
+from vllm_watch.story.base import IF_ADVISED, Cause, Story
 
 STORY = Story(
     title="Collapsed",
@@ -26,7 +26,7 @@ STORY = Story(
         ),
         "slow_engine": Cause(
             "slow steps", "each step takes longer",
-            first_step="Check the host (CPU frequency, other tenants, PCIe, NCCL); restart the engine if a restart is advised.",
+            first_step=f"Check the host (CPU frequency, other tenants, PCIe, NCCL){IF_ADVISED}",
             restart="No restart is advised at the moment.",
         ),
         "thermal_throttle": Cause(

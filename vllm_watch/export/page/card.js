@@ -45,8 +45,8 @@ export class Card {
     this.links = new Links();
     this.element = h("article", { class: "incident", id: `incident-${where}${id}`, "aria-labelledby": `title-${where}${id}`, tabindex: "-1" },
       h("header", {}, this.badge, this.title, h("p", { class: "incident-where" }, this.who, this.engine), h("p", { class: "incident-time" }, this.age, this.since)),
-      h("div", { class: "incident-body" }, this.recovery, this.summary, this.stacks, this.meanwhile, this.worst, this.lost, this.first, this.plan.element, this.evidence, this.related,
-        h("footer", {}, this.restart, ofGpus ? h("p", {}, h("a", { href: "#gpus" }, "GPU memory holders")) : null,
+      h("div", { class: "incident-body" }, this.recovery, this.summary, this.stacks, this.meanwhile, this.worst, this.lost, this.first, this.restart, this.plan.element, this.evidence, this.related,
+        h("footer", {}, ofGpus ? h("p", {}, h("a", { href: "#gpus" }, "GPU memory holders")) : null,
           this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, this.runbook, " · ", permalink(id)), this.links.element, copyButton(() => this.incident))));
   }
 
@@ -76,7 +76,7 @@ export class Card {
     this.badge.replaceChildren(icon(sign), word);
     setText(this.title, incident.title);
     setText(this.engine, incident.engine === null ? "" : `engine ${incident.engine}`);
-    setText(this.summary, incident.summary);
+    setText(this.summary, format.sentence(incident.summary));
     setText(this.meanwhile, incident.meanwhile ? `Meanwhile: ${incident.meanwhile}` : "");
     setText(this.stacks, incident.stacks);
     setText(this.worst, worstOf(incident, now));
@@ -123,8 +123,8 @@ export class Card {
 }
 
 /** When it was at its worst, where that is not what the summary says. */
-function worstOf({ worst, updated_timestamp_seconds: t }, now) {
-  if (!worst?.evidence.text || worst.t === t) return "";
+function worstOf({ worst, updated_timestamp_seconds: t, evidence }, now) {
+  if (!worst?.evidence.text || worst.t === t || worst.evidence.text === evidence.for[0]?.text) return "";
   return `At its worst, ${format.moment(worst.t, now)}: ${worst.evidence.text}`;
 }
 
@@ -141,6 +141,13 @@ function lostOf(incident) {
 
 /** The line that says what to do first. */
 export const firstStep = (text) => h("p", { class: "first-step" }, h("strong", {}, "Do: "), text);
+
+/** Does its text say its value, so that the number beside it would be there twice? A word is no number. */
+function isSaid({ text, value, expected }) {
+  if (expected !== null && expected !== 0) return false;
+  if (typeof value === "string") return text.includes(value) || !/\d/.test(value);
+  return new RegExp(`\\b${Math.round(value)}\\b`).test(text);
+}
 
 /** One side of the evidence: each number in words, and beside it what it would be if all were well. */
 export class Evidence {
@@ -159,8 +166,8 @@ export class Evidence {
         return { element: h("li", {}, text, " ", h("span", { class: "evidence-numbers" }, value, " ", expected)), text, value, expected };
       },
       ({ text, value, expected }, [, item]) => {
-        setText(text, item.text || evidenceName(item.name));
-        setText(value, item.value === item.text ? "" : format.unit(item.value, item.unit));
+        setText(text, format.sentence(item.text) || evidenceName(item.name));
+        setText(value, isSaid(item) ? "" : format.unit(item.value, item.unit));
         setText(expected, item.expected === null || item.expected === 0 ? "" : `expected ${format.unit(item.expected, item.unit)}`);
       });
   }

@@ -95,6 +95,9 @@ export function bytes(value) {
   return `${power === 0 ? rest : rest >= 1000 ? rest.toFixed(0) : rest.toFixed(1)}${THIN}${units[power]}`;
 }
 
+/** A clause as a sentence begins; a path or a product’s name stays as it is. */
+export const sentence = (text) => (/^(?!vllm)[a-z]/i.test(text) ? text.charAt(0).toUpperCase() + text.slice(1) : text);
+
 /** A text of any length: its beginning, where it is too long to be read. */
 export const brief = (value, most = 300) => (value.length > most ? `${value.slice(0, most - 1)}…` : value);
 

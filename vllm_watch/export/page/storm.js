@@ -37,8 +37,8 @@ export class Storm {
     list.addEventListener("click", () => page.list.find(first.title));
     this.element = h("article", { class: "incident storm", "aria-labelledby": id, tabindex: "-1", "data-tone": tone, "data-severity": first.severity },
       h("header", {}, h("span", { class: "severity", title: meaning }, icon(sign), word), this.title, h("p", { class: "incident-where" }, this.count), h("p", { class: "incident-time" }, this.age, this.since)),
-      h("div", { class: "incident-body" }, this.summary, firstStep(first.first_step), this.names,
-        h("footer", {}, list, h("p", { class: "restart", "data-tone": "quiet" }, icon(restartSign(first)), first.restart_outcome), h("p", { class: "runbook" }, this.runbook))));
+      h("div", { class: "incident-body" }, this.summary, firstStep(first.first_step), h("p", { class: "restart", "data-tone": "quiet" }, icon(restartSign(first)), first.restart_outcome), this.names,
+        h("footer", {}, list, h("p", { class: "runbook" }, this.runbook))));
   }
 
   /** `members` come with the newest first. */

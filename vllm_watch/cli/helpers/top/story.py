@@ -139,13 +139,18 @@ def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
             _labelled("restart", line) for line in top_restarts.lines(row.target.restart, t)
         ]
     lines = [_labelled("also", worst.meanwhile)] if worst.meanwhile else []
-    steps = textwrap.wrap(worst.to_do, max(20, width - _LABEL_WIDTH))
-    lines += [_labelled("" if number else "do", each) for number, each in enumerate(steps)]
+    lines += _wrapped("do", worst.to_do, width)
     lines.append(_labelled("restart", worst.restart_outcome))
     lines += [_labelled("restart", line) for line in top_restarts.lines(row.target.restart, t)]
+    lines += _wrapped("stacks", worst.stacks, width)
     for side, evidence in (("evidence", worst.evidence_for), ("contra", worst.evidence_against)):
         lines += [_labelled(side, said) for said in map(_said, evidence) if said]
     return lines
+
+
+def _wrapped(label: str, said: str, width: int) -> list[Text]:
+    pieces = textwrap.wrap(said, max(20, width - _LABEL_WIDTH))
+    return [_labelled("" if number else label, each) for number, each in enumerate(pieces)]
 
 
 def incidents_of(row: Row) -> list[ToldIncident]:
