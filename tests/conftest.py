@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from tests.durations import FILE_SECONDS, Durations, Measure
 from tests.examples import TEST
+from tests.warm_starts import WarmStarts
 
 settings.load_profile(TEST)  # make hunt takes another, with --hypothesis-profile
 
@@ -40,6 +41,14 @@ def _leaks_are_told_at_home() -> Iterator[None]:
     gc.collect()
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _what_stays_is_not_looked_through_again() -> Iterator[None]:
+    """What a file's tests have loaded stays, too."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_collection_finish() -> None:
     """What is loaded stays: to look through it after each test would cost a minute."""
     gc.collect()
@@ -48,6 +57,14 @@ def pytest_collection_finish() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--measure", action="store_true", help="write tests/durations.json anew")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _starts_are_warm() -> Iterator[None]:
+    starts = WarmStarts()
+    starts.install()
+    yield
+    starts.remove()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from vllm_watch.__main__ import COMMANDS
@@ -26,6 +27,11 @@ NOT_READ = {".png", ".gz", ".ico", ".woff2"}
 EVERYWHERE = {"/", "/app", "/home", "/mnt", "/opt", "/root", "/src", "/srv", "/tmp", "/usr", "/var", "/var/tmp"}  # fmt: skip
 
 
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
@@ -46,7 +52,7 @@ def test_every_file_says_what_it_is() -> None:
     """Every module begins with a docstring of at least a sentence: what this file is, and why."""
     silent = []
     for path in CODE:
-        docstring = ast.get_docstring(ast.parse(path.read_text())) or ""
+        docstring = ast.get_docstring(tree(path)) or ""
         if not re.search(r"[.:?]$", docstring.split("\n\n")[0].strip()):
             silent.append(name(path))
     assert silent == []

@@ -123,10 +123,22 @@ def load(name: str) -> Command:
     """Import the module of a command."""
     gc.disable()  # importing makes no garbage, and looking for it takes an eighth of the time
     try:
+        _import_structlog_alone()
         module = importlib.import_module(f"vllm_watch.cli.{name.replace('-', '_')}")
     finally:
         gc.enable()
     return cast("Command", module)
+
+
+def _import_structlog_alone() -> None:
+    """It loads rich (for top) where that is installed, a tenth of a start, for tracebacks that we do not show."""
+    if "structlog" in sys.modules or "rich" in sys.modules:
+        return
+    sys.modules["rich"] = None  # type: ignore[assignment]  # as if it were not there
+    try:
+        importlib.import_module("structlog")
+    finally:
+        del sys.modules["rich"]
 
 
 def _parser(name: str | None, command: Command | None) -> tuple[_Parser, list[str]]:

@@ -14,8 +14,10 @@ from benchmarks.detection import happenings
 from benchmarks.detection.runs import Run, Script, Stage
 from benchmarks.lab.lives import together
 from vllm_watch.lab.request import Request
-from vllm_watch.samples.observation import Observation
+from vllm_watch.samples.observation import CanaryCall, Observation
 from vllm_watch.samples.process import ProcessSample
+from vllm_watch.settings.stages import CanarySettings
+from vllm_watch.watch.canary_rounds import GAP_SECONDS_MIN
 
 HOUR = 3600.0
 FAULT_AT_S, FAULT_SECONDS = 3000.0, 2400.0
@@ -221,6 +223,7 @@ HEALTHY = (
     World("spec_switched", "Speculative decoding goes off and on.", spec_switched),
     World("full_load", "Full load from the start.", full_load),
     World("updates", "New weights every quarter of an hour, for a minute.", _of(happenings.updates)),
+    World("pooling", "Embeddings, idle between most steps.", nothing, run={"shape": "embed", "load": 0.3}),
     World("busy_api", "The API server is busy for seconds.", busy_api),
 )  # fmt: skip
 
@@ -246,7 +249,29 @@ def _always(factor: float, engine: int = -1) -> Happening:
     return happen
 
 
+def _with_canaries(stage: Stage) -> None:
+    """One-token requests as the watcher sends them where nothing is set: to an engine that reads idle, and 10 s after
+    one that went unanswered."""
+    settings, due_t, failures = CanarySettings(), 0.0, 0
+
+    def asked(seen: Observation) -> Observation:
+        nonlocal due_t, failures
+        engine, t = stage.vllm.engines[0], stage.vllm.t
+        if t < due_t or engine.num_running or engine.num_waiting:
+            return seen
+        failures = failures + 1 if engine.frozen else 0
+        due_t = t + (GAP_SECONDS_MIN if failures == 1 else settings.interval_seconds)
+        took_s = settings.timeout_seconds if engine.frozen else 0.1
+        canary = CanaryCall(
+            ok=not failures, latency_s=took_s, outcome="unanswered" if failures else "ok"
+        )
+        return replace(seen, canary=canary)
+
+    stage.change = asked
+
+
 def hang_at_five_an_hour(stage: Stage, steps: Steps) -> Iterator[float]:
+    _with_canaries(stage)
     stage.traffic.per_second = 5.0 / HOUR
     yield FAULT_AT_S
     stage.vllm.fault("hang")
@@ -267,6 +292,31 @@ def stuck(stage: Stage, steps: Steps) -> Iterator[float]:
         yield FAULT_SECONDS / 40
     for request in held:
         engine.batch.release(request, stage.vllm.t)
+
+
+def now_and_then(stage: Stage, steps: Steps) -> Iterator[float]:
+    """Slow for two minutes of every ten."""
+    yield FAULT_AT_S
+    for _ in range(int(FAULT_SECONDS / 600.0)):
+        steps.fault[-1] = 2.5
+        yield 120.0
+        steps.fault.clear()
+        yield 480.0
+
+
+def kv_leak(stage: Stage, steps: Steps) -> Iterator[float]:
+    """Pages of the KV cache get lost, over six hours."""
+    yield HOUR
+    stage.vllm.fault("leak", share=0.97, ramp_seconds=6.0 * HOUR)
+    yield 6.0 * HOUR
+    stage.vllm.clear()
+
+
+def host_leak(stage: Stage, steps: Steps) -> Iterator[float]:
+    """The API server's memory grows by a gibibyte an hour."""
+    yield HOUR
+    stage.vllm.host_leak_bytes_per_second = 2**30 / HOUR
+    yield 6.0 * HOUR
 
 
 def dead_at_first(stage: Stage, steps: Steps) -> Iterator[float]:
@@ -318,6 +368,11 @@ def source_gone(stage: Stage, steps: Steps) -> Iterator[float]:
     stage.change = None
 
 
+_SIX_HOURS: dict[str, Any] = {
+    "run": {"seconds": 7.0 * HOUR},
+    "fault_at_s": HOUR,
+    "fault_seconds": 6.0 * HOUR,
+}
 _COLLAPSE, _STALL = ("throughput_collapse",), ("engine_stalled",)
 _AT_FIRST: dict[str, Any] = {"first_look_s": 900.0, "seconds": 2700.0}
 
@@ -336,6 +391,9 @@ ILL = (
     World("pooling_slow", "Embeddings, 2.5 times slower.", _slow(2.5), _COLLAPSE, run={"shape": "embed"}),
     World("five_an_hour", "Five requests an hour, and it hangs.", hang_at_five_an_hour, _STALL, True, run={"seconds": 3.0 * HOUR}, fault_seconds=3.0 * FAULT_SECONDS),
     World("stuck", "Some requests are stuck forever.", stuck, (*_COLLAPSE, *_STALL)),
+    World("now_and_then", "2.5 times slower for two minutes of every ten.", now_and_then, _COLLAPSE),
+    World("kv_leak", "Pages of the KV cache get lost, over six hours.", kv_leak, _COLLAPSE, True, **_SIX_HOURS),
+    World("host_leak", "The API server's memory grows by 1 GiB an hour, for six hours.", host_leak, ("host_memory_growth",), **_SIX_HOURS),
     World("dead_at_first", "It hung before the watcher came.", dead_at_first, _STALL, True, run=_AT_FIRST, fault_at_s=0.0),
     World("another_vllm", "Another vLLM computes on the same GPU.", another_vllm, _COLLAPSE, False),
     World("locked_clocks", "Somebody locked the GPU's clocks low.", locked_clocks, _COLLAPSE, False),

@@ -18,7 +18,7 @@ from benchmarks.soak.soak import kept
 _COLUMNS = (
     ("seed", "seed"), ("hours", "hours"), ("looks", "looks"), ("watcher runs", "runs"),
     ("troubles", "troubles"), ("pages", "pages"), ("hook calls", "calls"),
-    ("largest Watch, kB", "watch_bytes"), ("CPU s", "cpu_s"), ("broken", "broken"),
+    ("largest Watch, kB", "watch_bytes"), ("peak MB", "rss_mb"), ("CPU s", "cpu_s"), ("broken", "broken"),
 )  # fmt: skip
 
 
@@ -28,7 +28,7 @@ def _cell(result: dict[str, Any], key: str) -> str:
         return str(len(value))
     if key == "watch_bytes":
         return f"{value / 1000:.0f}"
-    return f"{value:,.0f}" if key in ("cpu_s", "looks") else f"{value:g}"
+    return f"{value:,.0f}" if key in ("cpu_s", "looks", "rss_mb") else f"{value:g}"
 
 
 def _sums(results: list[dict[str, Any]], key: str) -> str:

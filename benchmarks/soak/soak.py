@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import resource
 import shutil
 import tempfile
 import time
@@ -15,6 +16,7 @@ from typing import Any
 import structlog
 
 from benchmarks.lab.virtual import EPOCH
+from benchmarks.soak import hostile
 from benchmarks.soak.books import HOUR, Books, Limits
 from benchmarks.soak.engine_life import MINUTE, STAYS_AWAY_SECONDS, EngineLife
 from benchmarks.soak.site import Site
@@ -41,6 +43,9 @@ INCIDENT_BYTES = 12_000
 INTERVALS = (5.0, 10.0, 15.0)
 """Seconds from look to look, one for each seed: what is kept of a minute depends on it."""
 
+RSS_MB_MAX = 200.0
+"""Of the whole process, with the simulation and one engine that sends all it may."""
+
 COMMON_MIN = 3
 """So many that fall silent at once are told as one (fleet.targets_min); fewer page each for himself."""
 
@@ -61,6 +66,7 @@ class Result:
     hooks: dict[str, int] = field(default_factory=dict)
     outcomes: dict[str, int] = field(default_factory=dict)
     watch_bytes: int = 0
+    rss_mb: float = 0.0  # the most that the process ever held
     broken: list[str] = field(default_factory=list)
 
 
@@ -72,6 +78,8 @@ class Soak:
         self.rng = Random(f"soak {seed}")
         self.end_t = hours * HOUR
         self.truth = Truth()
+        # It may say of itself what it likes: nothing of it is held against the watcher but memory and CPU.
+        self.truth.begin("hostile", hostile.NAME, 0.0)
         lives = {
             name: EngineLife(
                 name, zlib.crc32(f"{seed} {name}".encode()), self.truth, sequences=sequences
@@ -251,6 +259,9 @@ class Soak:
         for life in self.site.lives.values():
             for name, count in life.happened.items():
                 result.happened[name] = result.happened.get(name, 0) + count
+        result.rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+        if result.rss_mb > RSS_MB_MAX:
+            books.breach(self.clock.t, f"the process held {result.rss_mb:.0f} MB")
         result.looks, result.runs, result.hooks = self.site.looks, self.site.run, self.site.hooks
         result.troubles, result.pages = len(self.truth.troubles), books.pages
         result.calls, result.broken = len(books.calls), books.broken

@@ -12,6 +12,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
+from benchmarks.soak import hostile
 from benchmarks.soak.books import Books, read_metrics
 from benchmarks.soak.site import HOOK_SECONDS, SCRAPE_SECONDS, Hook, Site, Source
 from benchmarks.soak.size import size_bytes
@@ -25,6 +26,8 @@ from vllm_watch.incidents.incident import IncidentEvent, published
 from vllm_watch.lab.gpus import SimulatedGpuSource
 from vllm_watch.restart import hook_kinds
 from vllm_watch.restart.restarts import Restarts
+from vllm_watch.samples.target import Target
+from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.state import file
 from vllm_watch.state.attempt import Attempt
@@ -35,7 +38,13 @@ from vllm_watch.watch import target_loops
 def joined(site: Site) -> Iterator[None]:
     """Let the daemon look at this site and restart with its hook. Recordings stay in memory."""
     kept = target_loops.VllmSource, wiring.FlightRecorder, hook_kinds.make
-    target_loops.VllmSource = lambda target, settings, *_: Source(site, target, settings)  # type: ignore[assignment,misc]
+
+    def source(target: Target, settings: ScrapeSettings, *_: Any) -> Source | hostile.HostileSource:
+        if target.name == hostile.NAME:
+            return hostile.HostileSource(site.clock, target, settings)
+        return Source(site, target, settings)
+
+    target_loops.VllmSource = source  # type: ignore[assignment,misc]
     wiring.FlightRecorder = lambda **how: FlightRecorder(**{**how, "spool_dir": None})  # type: ignore[assignment,misc]
     hook_kinds.make = lambda *_: Hook(site)  # type: ignore[assignment]
     try:
@@ -202,9 +211,12 @@ def settings(folder: Path, deny_hours: tuple[int, int], interval_s: float) -> di
         alone = list(GROUPS.values()).count(group) == 1
         target: dict[str, Any] = {"name": name, "url": f"http://{name}.lab:8000", "group": group}
         targets.append(target | ({"restart": {"peers": "none"}} if alone else {}))
+    url = f"http://{hostile.NAME}.lab:8000"
+    targets.append({"name": hostile.NAME, "url": url, "restart": {"mode": "off"}})
     return {
         "listen": "127.0.0.1:0", "targets": targets,
         "scrape": {"interval_seconds": interval_s, "timeout_seconds": SCRAPE_SECONDS},
+        "canary": {"enabled": False},  # it would ask over real sockets
         "hooks": {"command": [{"name": "lab", "argv": ["/bin/false"], "timeout_seconds": HOOK_SECONDS}]},
         "restart": {
             "mode": "auto", "hook": "lab", **BUDGETS, "new_version_seconds": 600.0,

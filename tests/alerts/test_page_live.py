@@ -20,7 +20,7 @@ from vllm_watch.lab.workload import OpenLoop, Sizes
 
 MANY = 200
 # Everything here is waited for, not slept for: a busy machine takes longer and passes.
-PATIENCE_SECONDS = 150.0
+PATIENCE_SECONDS = 400.0  # 201 engines and a Prometheus, on a machine that is busy with other tests
 ENVIRON = {"VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": "1"}
 
 

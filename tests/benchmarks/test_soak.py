@@ -16,6 +16,7 @@ from benchmarks.soak.books import Books, Call, Limits, read_metrics
 from benchmarks.soak.engine_life import EngineLife
 from benchmarks.soak.site import Site, Source
 from benchmarks.soak.size import size_bytes
+from benchmarks.soak.soak import RSS_MB_MAX
 from benchmarks.soak.truth import AFTER_SECONDS, Truth
 from benchmarks.soak.virtual_time import Clock, Loop, virtual
 from vllm_watch.samples.engine import EngineSample
@@ -58,6 +59,7 @@ def test_two_hours_hold(tmp_path: Path) -> None:
     assert result["broken"] == []
     assert result["runs"] >= 2, "the watcher was restarted"
     assert result["pages"] >= 3
+    assert 50 < result["rss_mb"] < RSS_MB_MAX, "beside an engine that means harm"
     assert result["calls"] >= 2
     assert result["troubles"] >= 4
 

@@ -4,6 +4,9 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+from tests.warm_starts import COLD
 from vllm_watch.__main__ import COMMANDS
 
 PATIENCE_SECONDS = 120.0
@@ -96,3 +99,13 @@ def test_garbage_is_looked_for_rarely_and_still_is():
         "print(collections() - before)\n"
     )
     assert said.split() == ["0", "1"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_starts_by_itself(command):
+    """Most tests fork theirs from a process that has imported all of them: this one does not."""
+    ended = subprocess.run(
+        [*COLD, command, "--help"], check=False, capture_output=True, text=True, timeout=PATIENCE_SECONDS,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.startswith(f"usage: vllm-watch {command}")

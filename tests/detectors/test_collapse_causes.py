@@ -32,6 +32,8 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
         THRASH, "preemption_thrash", ["request_length_ratio", "preemptions_per_request"], [], "0.50 preemptions"),
     "all became long, and seldom push each other out": (
         THRASH | {"preempted_share": 0.09, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
+    "all became long, and preemptions are not counted": (
+        THRASH | {"preempted_share": None, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
     "they push each other out, and are short": (
         THRASH | {"length_ratio": 2.4, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
     "they thrash in what a loss has left": (

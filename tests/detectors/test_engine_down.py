@@ -329,20 +329,28 @@ def test_it_pages_for_an_idle_server_that_outlived_longer_silences():
     assert last(downs([*alone, *gone("refused", 400, 4400)])).severity == "ticket"
 
 
+def spell(begin, absent):
+    """Five minutes of work, five of nothing, and gone."""
+    work = [
+        served(s, done=2 * (s - begin), process_start_time=T + begin)
+        for s in range(begin, begin + 300, 5)
+    ]
+    idle = [
+        served(s, done=600, running=0.0, process_start_time=T + begin)
+        for s in range(begin + 300, begin + 600, 5)
+    ]
+    return [*work, *idle, *gone("refused", begin + 600, begin + 600 + absent)]
+
+
+def test_an_absence_no_longer_than_a_start_grants_no_longer_one():
+    """It says that the server was started anew, and not that it is taken away now and then."""
+    said = downs([*spell(0, 170), *spell(770, 1000)])
+    firing = [s for s, (verdict,) in said if verdict.state == "firing"]
+    assert firing[0] == 770 + 600 + 180
+
+
 def test_who_goes_unused_and_comes_back_may_do_so_again():
     """The first absence is a ticket; the next one is only when it is twice as long."""
-
-    def spell(begin, absent):
-        work = [
-            served(s, done=2 * (s - begin), process_start_time=T + begin)
-            for s in range(begin, begin + 300, 5)
-        ]
-        idle = [
-            served(s, done=600, running=0.0, process_start_time=T + begin)
-            for s in range(begin + 300, begin + 600, 5)
-        ]
-        return [*work, *idle, *gone("refused", begin + 600, begin + 600 + absent)]
-
     said = downs([*spell(0, 1000), *spell(1600, 3000)])
     firing = [s for s, (verdict,) in said if verdict.state == "firing"]
     assert firing[0] == 780
@@ -506,6 +514,10 @@ def test_a_restart_of_a_silent_server_is_advised_late():
     looks = [*UP, *gone("read_timeout", 60, 120), *[seen(s) for s in range(120, 200, 5)]]
     said = downs([*looks, *gone("read_timeout", 200, 400)])
     assert next(s for s, (v,) in said if s >= 200 and v.restart_advised) == 315
+
+    shorter = [*gone("read_timeout", 200, 220), *[seen(s) for s in range(220, 300, 5)]]
+    said = downs([*looks, *shorter, *gone("read_timeout", 300, 500)])
+    assert next(s for s, (v,) in said if s >= 300 and v.restart_advised) == 415
 
 
 def test_a_dead_engine_is_to_be_restarted():

@@ -117,7 +117,7 @@ def whole(steps, **without):
         ({}, "engine_stalled", SEES, ""),
         ({"fds": None, "canary": None}, "engine_stalled", PARTLY,
          "no process_open_fds and no canary: a hang of an engine whose gauges read idle is not found"),
-        ({"canary": None}, "engine_stalled", PARTLY, "switch `canary` on"),
+        ({"canary": None}, "engine_stalled", PARTLY, "set `canary.enabled: true`"),
         ({"gpus": None}, "engine_stalled", PARTLY, "no view of the GPUs"),
         ({"gpus": ()}, "throughput_collapse", PARTLY, "heat and a neighbour on the GPU"),
         ({"counted": False}, "throughput_collapse", PARTLY, "vLLM counts them from 0.6.4 on"),

@@ -156,3 +156,18 @@ def test_a_group_of_workers_is_one_ticket():
     assert "120.0 GiB in all" in verdict.summary
     assert len(verdict.evidence_for) == 4
     assert verdict.concerns == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("count", "words"), [(1, ""), (2, "; 60.0 GiB in all"), (3, "; 90.0 GiB in all")]
+)
+def test_all_that_is_stale_is_summed_up(count, words):
+    """The largest is named; of several it is said what they hold together."""
+
+    def at(second):
+        return tuple(gpu(core(99 + i, 98 if second < 60 else 1), index=i) for i in range(count))
+
+    verdict = last(at, lambda second: {"a": T - 80_060 if second < 60 else None}, 300)
+    assert verdict.state == "firing"
+    assert ("in all" in verdict.summary) is bool(words)
+    assert words in verdict.summary

@@ -2,6 +2,7 @@
 
 import json
 import tarfile
+from dataclasses import replace
 
 import pytest
 
@@ -68,12 +69,24 @@ class FakeStacks:
 
 async def test_the_stacks_of_what_hangs(one, tmp_path):
     """While the stall is open, and of nothing else."""
+    entry = one.board.targets["a"]
+    entry.target = replace(entry.target, url="http://127.0.0.1:8000")
     found = await kept(one, tmp_path / "evidence", FakeStacks())
     assert found["a-x1/stacks.txt"].startswith(b"(")
     (incident,) = one.board.targets["a"].incidents.open.values()
     over = ended(incident, 2.0, "healthy")
     one.board.tell([IncidentEvent(RESOLVED, 2.0, over)])
     assert "a-x1/stacks.txt" not in await kept(one, tmp_path / "evidence", FakeStacks())
+
+
+async def test_no_stacks_of_a_server_elsewhere(one, tmp_path):
+    """What runs here with its port is another server; the archive says why there are none."""
+    entry = one.board.targets["a"]
+    for url in ("http://192.0.2.7:8000", "http://localhost.evil:8000"):
+        entry.target = replace(entry.target, url=url)
+        found = await kept(one, tmp_path / "evidence", FakeStacks())
+        assert "a-x1/stacks.txt" not in found
+        assert b"it runs on another host" in found["a-x1/missing.txt"]
 
 
 async def test_without_a_state_folder_nothing_is_kept(one):

@@ -14,8 +14,11 @@ from tests.told import made
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
-WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
-CONTRAST = {"runOnly": ["color-contrast"]}  # all that depends on the colours
+WCAG = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"], "resultTypes": ["violations"]}
+CONTRAST = {
+    "runOnly": ["color-contrast"],
+    "resultTypes": ["violations"],
+}  # all that depends on the colours
 UNFOLD = "for (const e of document.querySelectorAll('.evidence')) e.open = true"
 SIDEWAYS = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 

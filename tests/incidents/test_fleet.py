@@ -41,6 +41,8 @@ class Many:
             look = seen(second, engine(1000 + int(10 * second)))
         elif way == "ill":
             look = seen(second, engine(1000), health=DEAD)
+        elif way == "alive":
+            look = silent(second, "read_timeout", process=ProcessState(pid=7, alive=True))
         elif way == "dead":
             look = silent(second, process=ProcessState(pid=7, alive=False))
         else:
@@ -100,6 +102,7 @@ STORIES = {  # how many of 8 fall silent, and how → who pages
     "... TLS fails: it is no engine's silence": (8, "tls", []),
     "the watcher itself cannot ask": (8, "watcher", []),
     "known to have died on this host: each is told": (8, "dead", EVERY),
+    "known to live: it is the way to them": (8, "alive", [WATCHER]),
 }
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-_LOCKS, _HOOKS = "restart/locks", "restart/hooks"
+_LOCKS, _HOOKS, _HOOK_KINDS = "restart/locks", "restart/hooks", "restart/test_hook_kinds.py"
 _HOLDERS = (
     "signals/holders/test_track.py", "signals/holders/test_orphans.py", "signals/holders/test_unaccounted.py",
     "signals/holders/test_stale.py", "signals/holders/test_look_alikes.py", "signals/holders/test_groups.py",
@@ -28,12 +28,12 @@ TESTS: dict[str, tuple[str, ...]] = {
     f"{_LOCKS}/record.py": (f"{_LOCKS}/test_record.py", f"{_LOCKS}/test_file.py", f"{_LOCKS}/test_lease.py"),
     f"{_LOCKS}/lease.py": (f"{_LOCKS}/test_lease.py",),
     f"{_LOCKS}/etcd.py": (f"{_LOCKS}/test_etcd.py",),
-    f"{_HOOKS}/command.py": (f"{_HOOKS}/test_command.py",),
-    f"{_HOOKS}/signal.py": (f"{_HOOKS}/test_signal.py",),
-    f"{_HOOKS}/systemd.py": (f"{_HOOKS}/test_systemd.py",),
-    f"{_HOOKS}/docker.py": (f"{_HOOKS}/test_docker.py",),
-    f"{_HOOKS}/kubernetes.py": (f"{_HOOKS}/test_kubernetes.py",),
-    f"{_HOOKS}/webhook.py": (f"{_HOOKS}/test_webhook.py",),
+    f"{_HOOKS}/command.py": (f"{_HOOKS}/test_command.py", _HOOK_KINDS),
+    f"{_HOOKS}/signal.py": (f"{_HOOKS}/test_signal.py", _HOOK_KINDS),
+    f"{_HOOKS}/systemd.py": (f"{_HOOKS}/test_systemd.py", _HOOK_KINDS),
+    f"{_HOOKS}/docker.py": (f"{_HOOKS}/test_docker.py", _HOOK_KINDS),
+    f"{_HOOKS}/kubernetes.py": (f"{_HOOKS}/test_kubernetes.py", _HOOK_KINDS),
+    f"{_HOOKS}/webhook.py": (f"{_HOOKS}/test_webhook.py", _HOOK_KINDS),
     "reclaim/ending.py": ("reclaim/test_ending.py",),
     "reclaim/plan.py": ("reclaim/test_reclaim_plan.py",),
     "detectors/engine_down.py": ("detectors/test_engine_down.py", "detectors/test_engine_down_earlier.py"),
@@ -92,6 +92,14 @@ EQUIVALENT: tuple[Equivalent, ...] = (
     ),
     Equivalent("signals/window.py", "False", "True", _QUICKER),
     Equivalent("signals/window.py", "known is None or None not in counts", "(known is None)", _QUICKER),
+    Equivalent(
+        "notify/ledger.py", "each.sent_t is None and each.message is None", "(each.message is None)",
+        "what was sent or dropped has a message",
+    ),
+    Equivalent(
+        "incidents/fleet.py", "target is None or target.silent_s is None or target.dead or name in self._explained",
+        "(target.silent_s is None or target.dead or name in self._explained)", "who is asked about was looked at before; it is for the type",
+    ),
     Equivalent(
         "incidents/lifecycle.py", "self._followed and moment.up", "(moment.up)", "what follows goes over those that are followed",
     ),

@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import structlog
 
 from tests.restart.world import LOCKED, REQUEST, SETTINGS, TARGET, Backends, Server, World, command
 from vllm_watch.errors import JournalError
@@ -16,7 +17,7 @@ from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart import verify
 from vllm_watch.restart.attempts import Attempts
 from vllm_watch.restart.hooks.base import HookCall
-from vllm_watch.restart.locks.base import Lock
+from vllm_watch.restart.locks.base import Held, Lock
 from vllm_watch.restart.locks.file import Lock as FileLock
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
@@ -389,3 +390,24 @@ async def test_attempt_from_the_future_counts_from_now_on(run: Run) -> None:
     assert abs(known.acted_t - time.time()) < 60.0
     assert "s ahead)" in known.text
     assert await run.attempts.of_now((known,), time.time()) == (known,)
+
+
+async def test_a_lock_that_is_not_renewed_is_logged_once() -> None:
+    """Each change for the worse: not each try, and not that it is ours again."""
+
+    class Renewing:
+        ttl_seconds = 0.01
+
+        def __init__(self) -> None:
+            self.left = [True, False, False, False, None, True]
+
+        async def renew(self) -> Held:
+            if not self.left:
+                raise asyncio.CancelledError
+            held = self.left.pop(0)
+            return Held(held=held, text=f"held: {held}")
+
+    with structlog.testing.capture_logs() as logs, pytest.raises(asyncio.CancelledError):
+        await attempts_module._renew(cast("Lock", Renewing()))
+    said = [each["because"] for each in logs if each["event"] == "lock_not_renewed"]
+    assert said == ["held: False", "held: None"]

@@ -400,3 +400,24 @@ async def test_requests_are_bounded(server: Server, monkeypatch: pytest.MonkeyPa
             story.dispatcher.submit(replace(REQUEST, incident_id=f"i{number}"))
         waiting = [each.request.incident_id for each in story.dispatcher.waiting("chat-0")]
         assert waiting == ["i0", "i1"]
+
+
+async def test_what_has_changed_is_asked_about_at_once(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever wakes it does not wait for the next round."""
+    async with Story(server) as story:
+        rounds: asyncio.Queue[None] = asyncio.Queue()
+        go_on = story.dispatcher._go_on
+
+        async def counted() -> None:
+            rounds.put_nowait(None)
+            await go_on()
+
+        monkeypatch.setattr(story.dispatcher, "_go_on", counted)
+        monkeypatch.setattr(dispatcher_module, "ASK_SECONDS", 3600.0)
+        async with asyncio.timeout(30):
+            await rounds.get()  # from here on it sleeps for an hour
+            for wake in (story.dispatcher.wake, lambda: story.dispatcher.submit(REQUEST)):
+                wake()
+                await rounds.get()

@@ -71,6 +71,37 @@ def test_what_is_missing(fields, name, value):
     assert getattr(found, name) == value
 
 
+PREFILLS = {"first": Histogram(100.0, 0.7), "later": Histogram(350.0, 5.7)}
+
+
+def test_a_step_of_an_engine_that_embeds_lasts_as_long_as_a_prompt():
+    """No token is generated, and between its steps it is idle: elapsed by steps would be 0.05."""
+    quiet = {
+        "generation_tokens": 500.0,
+        "inter_token_latency": Histogram(400.0, 8.0),
+        "requests_running": 0.0,
+    }
+    first = replace(FIRST, **quiet, prefill_time=PREFILLS["first"])
+    later = replace(LATER, **quiet, prefill_time=PREFILLS["later"])
+    assert block(first, later).step_seconds == pytest.approx(0.02)
+    assert block(first, replace(later, prefill_time=None)).step_seconds is None
+
+
+def test_a_step_of_one_that_generates_lasts_as_long_as_a_token():
+    """A prompt may take many steps."""
+    found = block(
+        replace(FIRST, prefill_time=PREFILLS["first"]),
+        replace(LATER, prefill_time=PREFILLS["later"]),
+    )
+    assert found.step_seconds == pytest.approx(0.04)
+    mute = {"inter_token_latency": None, "requests_running": 0.0}
+    first, later = (
+        replace(FIRST, **mute, prefill_time=PREFILLS["first"]),
+        replace(LATER, **mute, prefill_time=PREFILLS["later"]),
+    )
+    assert block(first, later).step_seconds is None
+
+
 @pytest.mark.parametrize("field", NEEDED)
 def test_no_block_without_what_tells_the_load(field):
     """Nor one across the look that lacked it: what is left of a load looks lighter than it is."""

@@ -2,6 +2,7 @@
 
 import time
 import tracemalloc
+import weakref
 from dataclasses import fields
 from math import inf
 from pathlib import Path
@@ -11,6 +12,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from vllm_watch.samples.engine import EngineSample, Histogram
+from vllm_watch.sources import exposition
+from vllm_watch.sources.exposition import Parser
 from vllm_watch.sources.picking import BUCKETS_MAX, LABEL_VALUES_MAX
 from vllm_watch.sources.reading import ENGINES_MAX, NAME_CHARACTERS_MAX, Reader
 from vllm_watch.sources.vllm_names import FIELDS, Kind
@@ -318,3 +321,37 @@ def test_a_body_of_new_series_costs_a_few_times_its_length(name):
     finally:
         tracemalloc.stop()
     assert peak < 12 * len(body)
+
+
+def test_unknown_families_of_vllm_are_named_and_not_bound():
+    """Thousands of names by its prefix, each with labels: no more than their names is taken."""
+    body = "".join(f'vllm:made_{n}_up_total{{engine="{n}",id="{n}"}} 1\n' for n in range(20_000))
+    body += 'vllm:num_requests_running{engine="0"} 3\n'
+    reader = Reader(judged_only=True)
+    kept = Parser().parse(body).layout  # so that only what is bound is counted
+    tracemalloc.start()
+    try:
+        reading = reader.read(body)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert kept.heads
+    assert len(reading.unknown_families) == 100
+    assert [(each.engine, each.requests_running) for each in reading.engines] == [("0", 3.0)]
+    assert peak < 10 * len(body)
+
+
+def test_the_old_layout_goes_before_a_new_one_is_learnt(monkeypatch):
+    """Both at once would be twice the memory, at each look at an engine that never repeats itself."""
+    reader, alive = Reader(), []
+    reader.read('vllm:num_requests_running{engine="0",id="first"} 1\n')
+    (old,) = [weakref.ref(each) for each in exposition._shared.values() if "first" in each.heads[0]]
+    learn = exposition._learn
+
+    def learnt(lines):
+        alive.append(old())
+        return learn(lines)
+
+    monkeypatch.setattr(exposition, "_learn", learnt)
+    reader.read('vllm:num_requests_running{engine="0",id="second"} 1\n')
+    assert alive == [None]

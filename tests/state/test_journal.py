@@ -242,3 +242,15 @@ def test_closing_in_the_midst_of_a_write(tmp_path):
     command = [sys.executable, "-c", CLOSING, tmp_path]
     done = subprocess.run(command, cwd=ROOT, timeout=120, check=False)
     assert done.returncode == 0
+
+
+async def test_an_entry_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    """What no column takes is a trouble of the journal, with its cause, until the next write."""
+    journal = Journal(tmp_path)
+    with pytest.raises(JournalError, match="an entry cannot be written: "):
+        await journal.write(replace(ATTEMPT, before={"kinds": object()}))
+    assert journal.trouble is not None
+    assert journal.trouble.startswith("an entry cannot be written: ")
+    await journal.write(ATTEMPT)
+    assert journal.trouble is None
+    await journal.close()

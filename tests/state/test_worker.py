@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import structlog
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.errors import JournalError, StateError
@@ -433,3 +434,41 @@ def test_an_old_file_takes_the_steps_it_lacks(tmp_path, monkeypatch):
     assert rows(tmp_path, "PRAGMA user_version") == [(steps + 1,)]
     assert rows(tmp_path, "SELECT target FROM watch") == [("a",)]
     assert rows(tmp_path, "SELECT * FROM made_up") == []
+
+
+async def test_what_was_learnt_is_kept_by_itself(tmp_path):
+    """No incident has to be written with it."""
+    async with Told(tmp_path) as told:
+        told.incidents.put([], learnt())
+    assert (await kept_in(tmp_path)).learnt == (learnt(),)
+
+
+async def test_a_trouble_that_lasts_is_said_once_and_its_end_once(tmp_path, monkeypatch):
+    """Not at each try, and not after each row."""
+    monkeypatch.setattr(worker_module, "RETRY_SECONDS", 0.05)
+    (tmp_path / "state").write_text("")
+    with structlog.testing.capture_logs() as logs:
+        async with Told(tmp_path / "state") as told:
+            await told.kept(incident("one"))
+            await told.until(lambda: len(told.reasons) > 2)
+            (tmp_path / "state").unlink()
+            await told.until(lambda: told.reasons[-1] is None)
+            await told.kept(incident("two"))
+    said = [each["event"] for each in logs]
+    assert (said.count("state_not_kept"), said.count("state_kept_again")) == (1, 1)
+
+
+async def test_while_nothing_waits_nothing_is_written(tmp_path, monkeypatch):
+    """Between what is asked of it the thread sleeps; then it is asked to end."""
+    kept = []
+    keep = Worker._keep
+
+    def counted(worker, *, learnt):
+        kept.append(learnt)
+        return keep(worker, learnt=learnt)
+
+    monkeypatch.setattr(Worker, "_keep", counted)
+    async with Told(tmp_path) as told:
+        for _ in range(50):
+            await told.worker.do(lambda _: None, seconds=PATIENCE, writes=False)
+    assert kept == [True]

@@ -35,3 +35,36 @@ def test_large_pieces_are_given_back() -> None:
         return int(done.stdout)
 
     assert left_mb("set") < 16 < left_mb("not")
+
+
+SMALL = """
+import sys
+from vllm_watch.support import allocator
+
+def rss():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 >> 20
+
+pieces = [bytearray(2_000) for _ in range(20_000)]
+pieces[:-1] = []  # the last one holds the heap's end
+before = rss()
+allocator.give_back_small_pieces()
+if sys.argv[1] == "twice":
+    pieces[:0] = [bytearray(2_000) for _ in range(20_000)]
+    pieces[:-1] = []
+    before = rss()
+    allocator.TRIM_SECONDS = 1e9
+    allocator.give_back_small_pieces()
+print(before - rss())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc alone has it")
+def test_what_is_free_between_small_pieces_is_given_back_and_not_too_often() -> None:
+    """Of 40 MB below one piece that stays."""
+
+    def given_back_mb(how: str) -> int:
+        done = subprocess.run([sys.executable, "-c", SMALL, how], capture_output=True, text=True, check=True)  # fmt: skip
+        return int(done.stdout)
+
+    assert given_back_mb("twice") == 0
+    assert given_back_mb("once") > 20

@@ -1,5 +1,6 @@
 """What strangers say shows as what it is, wherever a person sees it."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from vllm_watch.notify.markup import clean
+from vllm_watch.state.journal import Entry, Journal
 from vllm_watch.support.visible import visible, visible_lines
 
 EVIL = "m\x1b[2J\x9b2J\x07\u202e\u200b"
@@ -64,3 +66,27 @@ structlog.get_logger().info({EVIL!r}, target={EVIL!r})
     )
     assert not {"\x1b", "\x9b", "\x07", "\u202e"} & set(done.stderr)
     assert done.stderr.count("x1b[2J") == 2
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_journal_and_preflight_show_them(tmp_path: Path, more: list[str]) -> None:
+    """What somebody gave as a reason, and what a launch names; as text and as JSON."""
+    asyncio.run(_journaled(tmp_path))
+    for command in (
+        ["journal", *more, "--state-dir", str(tmp_path)],
+        ["preflight", *more, "--", "vllm", "serve", EVIL],
+    ):
+        done = subprocess.run([sys.executable, "-m", "vllm_watch", *command], capture_output=True, text=True, check=False)  # fmt: skip
+        said = done.stdout + done.stderr
+        assert not {"\x1b", "\x9b", "\x07", "\u202e"} & set(said), command
+        assert "[2J" in said, said
+
+
+async def _journaled(folder: Path) -> None:
+    journal = Journal(folder)
+    try:
+        await journal.note(
+            Entry(t=1.8e9, actor=EVIL, source="token", action="pause", target=EVIL, reason=EVIL)
+        )
+    finally:
+        await journal.close()

@@ -11,7 +11,12 @@ from vllm_watch.errors import WatchError
 from vllm_watch.samples.observation import Call, CanaryCall
 from vllm_watch.settings.stages import CanarySettings
 from vllm_watch.sources.canary import Asked
-from vllm_watch.watch.canary_rounds import GAP_SECONDS_MIN, REFUSED_SECONDS, CanaryRounds
+from vllm_watch.watch.canary_rounds import (
+    GAP_SECONDS_MIN,
+    REFUSED_SECONDS,
+    UNTRUSTED_SECONDS,
+    CanaryRounds,
+)
 from vllm_watch.watch.watch import Watch
 
 IDLE, SUSPECTED = {"0": False}, {"0": True}
@@ -161,12 +166,12 @@ class Wedges:
             await asyncio.sleep(0)
 
 
-async def found_after(interval_s, wedged_s=200.0):
+async def found_after(interval_s, enabled, wedged_s=400.0):
     """Seconds from the wedge to the incident; (None, events) where anything was said before it."""
     source, watch = Wedges(wedged_s), Watch("x")
-    rounds = CanaryRounds("x", CanarySettings(enabled=True), source)
+    rounds = CanaryRounds("x", CanarySettings(enabled=enabled), source)
     now_s = 0.0
-    while now_s < 1000.0:
+    while now_s < 1400.0:
         await source.pass_to(now_s)
         asked = rounds.take()
         look = seen(now_s, engine(source.steps, running=0.0), canary=asked and asked.canary)
@@ -180,9 +185,71 @@ async def found_after(interval_s, wedged_s=200.0):
     return None
 
 
-@pytest.mark.parametrize(("interval_s", "worst_s"), [(1, 92), (5, 102), (15, 140), (30, 160)])
-async def test_how_soon_an_idle_engine_that_wedged_is_found(interval_s, worst_s):
+@pytest.mark.parametrize("enabled", [True, None], ids=["switched on", "by itself"])
+@pytest.mark.parametrize(("interval_s", "worst_s"), [(1, 224), (5, 234), (15, 272), (30, 292)])
+async def test_how_soon_an_idle_engine_that_wedged_is_found(interval_s, worst_s, enabled):
     """The canary's turn, two timeouts, and a look after each; never before it wedged."""
-    found = [await found_after(interval_s) for _ in range(20)]
+    found = [await found_after(interval_s, enabled) for _ in range(20)]
     assert min(found) > 0
     assert max(found) <= worst_s
+
+
+async def by_itself(source, wanted, seconds):
+    """As run(), where nobody has switched canaries on; returns what was brought to be judged, too."""
+    rounds, sent, brought = CanaryRounds("t", CanarySettings(), source), [], []
+    for second in range(0, seconds, 5):
+        before = len(source.asked)
+        asked = rounds.take()
+        brought += [asked.canary.outcome] if asked is not None else []
+        rounds.send(wanted, "m", 1, float(second))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        sent += [second] * (len(source.asked) - before)
+    await rounds.stop()
+    return sent, brought
+
+
+async def test_where_nobody_switched_them_on_a_server_that_answers_well_is_asked_every_three_minutes():
+    """Not in its first minute and a half, however suspect it is."""
+    sent, brought = await by_itself(Source(), IDLE, 3600)
+    assert 90 <= sent[0] <= 185
+    assert 16 <= len(sent) <= 22
+    assert set(brought) == {"ok"}
+    sent, _ = await by_itself(Source(), SUSPECTED, 300)
+    assert sent[0] >= 90
+    assert sent[1] - sent[0] == GAP_SECONDS_MIN  # it has answered: now a suspicion counts
+
+
+SLOW = Asked(CanaryCall(ok=True, latency_s=1.5, outcome="ok"), Call(outcome="ok"), None)
+UNTRUSTED = {
+    "slow": SLOW,
+    "refused": ended("refused", WatchError("HTTP 401", "name a key file")),
+    "unanswered": ended("unanswered"),
+    "busy": ended("busy"),
+}
+
+
+@pytest.mark.parametrize("first", UNTRUSTED.values(), ids=UNTRUSTED)
+async def test_a_server_whose_first_answer_is_not_good_is_left_alone_for_an_hour(first):
+    """Nothing of it is judged or logged; then it is tried again."""
+    source = Source(first)
+    with capture_logs() as logs:
+        sent, brought = await by_itself(source, IDLE, 7000)
+    assert sent[1] - sent[0] >= UNTRUSTED_SECONDS
+    assert len(sent) >= 10
+    assert set(brought) == {"ok"}
+    assert logs == []
+
+
+async def test_one_that_refuses_later_is_left_alone_too():
+    """It has got a key: nobody asked for canaries, so nobody is told."""
+    refused = ended("refused", WatchError("HTTP 401", "name a key file"))
+    with capture_logs() as logs:
+        sent, brought = await by_itself(Source(ended(), refused), IDLE, 3000)
+    assert (len(sent), brought, logs) == (2, ["ok"], [])
+
+
+async def test_one_that_answered_well_is_judged_by_what_it_leaves_unanswered():
+    """That is what they are for."""
+    _, brought = await by_itself(Source(ended(), ended("unanswered")), IDLE, 700)
+    assert brought[:3] == ["ok", "unanswered", "ok"]

@@ -26,6 +26,7 @@ from vllm_watch.sources.discovery_host import Neighbours
 from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.vllm import VllmSource
 from vllm_watch.support.redaction import redacted
+from vllm_watch.support.visible import visible, visible_lines
 
 HELP = """\
 Say what a configuration means: every target with what holds for it, and all that is not a default.
@@ -70,7 +71,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(_redacted(_effective(config)), indent=2))
     else:
-        print(redacted("\n\n".join(filter(None, (_in_words(arguments.file, config), notifiers)))))
+        print(
+            visible_lines(
+                redacted("\n\n".join(filter(None, (_in_words(arguments.file, config), notifiers))))
+            )
+        )
     if arguments.ask and not asyncio.run(_answers(config)):
         return exit_status.FOUND
     return exit_status.FINE
@@ -87,7 +92,7 @@ async def _answers(config: Config) -> bool:
             async with once:
                 look = (await source.observe()).observation
             why_not = look.scrape.error if look.reading is None else look.reading.why_not
-            print(redacted(f"{target.name}: {why_not or 'vLLM answers'}"), file=sys.stderr)
+            print(visible(redacted(f"{target.name}: {why_not or 'vLLM answers'}")), file=sys.stderr)
             return why_not is None
 
         return all(await asyncio.gather(*map(ask, config.targets)))

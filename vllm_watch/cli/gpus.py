@@ -5,9 +5,7 @@ from pathlib import Path
 
 from vllm_watch.cli.helpers import exit_status
 from vllm_watch.cli.helpers.gpus import judging as gpus_judging
-from vllm_watch.cli.helpers.gpus import reclaim as gpus_reclaim
 from vllm_watch.errors import WatchError
-from vllm_watch.reclaim.reclaim import Patience
 
 LOOK_SECONDS = 4.0
 """As long as `gpus` looks without it; one look more confirms it."""
@@ -76,6 +74,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _reclaim(arguments: argparse.Namespace) -> int:
+    # Only here: it brings the configuration with it.
+    from vllm_watch.cli.helpers.gpus import reclaim as gpus_reclaim  # noqa: PLC0415
+    from vllm_watch.reclaim.reclaim import Patience  # noqa: PLC0415
+
     for given, name in ((arguments.watch, "--watch"), (arguments.trace, "--trace")):
         if given:
             raise WatchError(

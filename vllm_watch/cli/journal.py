@@ -93,7 +93,7 @@ def _remote(arguments: argparse.Namespace) -> int:
 def _show(told: Told, where: str, *, as_json: bool) -> None:
     if told.lost is not None:
         print(
-            f"a part of the history is lost: {told.lost}; vllm-watch journal accept-loss to go on",
+            f"a part of the history is lost: {visible(told.lost)}; vllm-watch journal accept-loss to go on",
             file=sys.stderr,
         )
     if told.older:
@@ -103,7 +103,7 @@ def _show(told: Told, where: str, *, as_json: bool) -> None:
         )
     if as_json:
         for entry in told.entries:
-            print(json.dumps(asdict(entry), ensure_ascii=False))
+            print(json.dumps(asdict(entry)))
     else:
         print(_text(told.entries, where))
 

@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         for each in findings:
             print(f"  {'ok     ' if each.ok else 'WRONG  '}{visible_lines(each.text)}")
             if each.remedy:
-                print(f"         → {each.remedy}")
+                print(f"         → {visible_lines(each.remedy)}")
     return exit_status.FINE if ok else exit_status.FOUND
 
 

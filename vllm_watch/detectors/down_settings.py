@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class Settings(BaseModel):
     """Silence is counted in scrapes and in seconds since the last scrape that had an answer."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     refused_looks: int = Field(2, ge=1)
     """A refused connection is certain for its moment: nothing listens. A second one tells a crash from

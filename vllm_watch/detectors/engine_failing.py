@@ -36,7 +36,7 @@ _KV = "kv_transfer"
 class Settings(BaseModel):
     """How many requests must fail, and for how long."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     most_ratio: float = Field(0.5, gt=0, le=1)
     """Where half of what ends has failed, whoever asks is hit."""

@@ -25,7 +25,7 @@ NEEDS = Needs(must=(Need(("gpus",), "the GPUs and their driver's errors are not 
 class Settings(BaseModel):
     """How long a sign is taken to hold."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     lost_looks: int = Field(2, ge=1)
     """A GPU that is merely not listed, and does not say that it is lost, must be missing so often."""

@@ -45,7 +45,7 @@ STATE_VERSION = 2
 class Settings(BaseModel):
     """What growth is called a leak."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     window_seconds: float = Field(1800.0, ge=300)
     """Long enough that growth which levels off within hours is seen to slow down in it."""

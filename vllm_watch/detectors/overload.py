@@ -44,7 +44,7 @@ DRAIN_SHARE = 0.3
 class Settings(BaseModel):
     """When a queue is too long."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     delay_seconds: float = Field(default=45.0, gt=0)
     """A request that arrives now would wait so long: well beyond the ten seconds after which people leave

@@ -25,7 +25,7 @@ _LIMITS = Limits()
 class Settings(BaseModel):
     """What is worth a ticket, and after how long."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     bytes_min: int = Field(256 * 2**20, ge=0)
     """A context alone takes 300 to 600 MiB; less than that keeps no engine from starting."""

@@ -8,7 +8,7 @@ from vllm_watch.signals.state import STALL_NOTICE_COARSE_SECONDS
 class Settings(BaseModel):
     """Times are since the last scrape that saw progress."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     notice_seconds: float = Field(8.0, gt=0)
     """Prefills are chunked, so that steps take milliseconds to a second or two; pauses of 5 s happen

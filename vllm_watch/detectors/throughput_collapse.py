@@ -28,7 +28,7 @@ NEEDS = collapse_causes.NEEDS
 class Settings(BaseModel):
     """Nothing to tune: every threshold is learnt from the engine or has its reason in signals/baseline.py."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Detector(PerEngine[EngineJudge]):

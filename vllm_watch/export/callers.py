@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from vllm_watch.export.answers import refusal
+from vllm_watch.sources.this_host import is_loopback
 from vllm_watch.support.redaction import excerpt
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -23,18 +24,6 @@ def is_this_host(request: web.Request) -> bool:
     """Does the caller come over loopback, and no proxy here speaks for others?"""
     proxied = any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "Via"))
     return not proxied and is_loopback(request.remote or "")
-
-
-def is_loopback(host: str) -> bool:
-    """Is this the name or address of our own machine?"""
-    if host == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
 
 
 def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:

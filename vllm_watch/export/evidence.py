@@ -8,6 +8,7 @@ from vllm_watch.export.status import Status
 from vllm_watch.sources.engine_log import EngineLog
 from vllm_watch.sources.flight_recorder import FlightRecorder
 from vllm_watch.sources.stacks import Stacks
+from vllm_watch.sources.this_host import serves_here
 
 RECORDING_SECONDS = 600.0
 """What led to the incident, and the usual before it."""
@@ -53,7 +54,17 @@ class Evidence:
         ):
             return None
         started = entry.signals.process_start_time if entry.signals else None
-        return self._stacks.of(started, urlsplit(entry.target.url).port, tuple(entry.history))
+        url = entry.target.url
+        stacks = self._stacks.of(started, urlsplit(url).port, tuple(entry.history))
+        return None if stacks is None else _here(url, stacks)
+
+
+async def _here(url: str, stacks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Of a server on another host none: what runs here with its port is another one."""
+    if not await serves_here(url):
+        raise LookupError("it runs on another host")
+    async for chunk in stacks:
+        yield chunk
 
 
 async def _once(text: str) -> AsyncIterator[bytes]:

@@ -16,8 +16,9 @@ from aiohttp import web
 
 from vllm_watch.board.board import TargetEntry
 from vllm_watch.export.answers import TimedResponse, refusal
-from vllm_watch.export.callers import is_loopback, is_this_host
+from vllm_watch.export.callers import is_this_host
 from vllm_watch.export.status import to_json
+from vllm_watch.sources.this_host import is_loopback
 
 # The words are the contract with the probes, see docs/hooks/gate.md.
 WORDS = {"liveness": "kill", "readiness": "no"}

@@ -120,7 +120,7 @@ class Stream:
 
 def line(event: Mapping[str, Any]) -> bytes:
     """Return an event as it is written: its texts without secrets, NaN as null."""
-    return json.dumps(_plain(event), ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    return json.dumps(_plain(event), allow_nan=False).encode() + b"\n"
 
 
 def _plain(value: Any) -> Any:

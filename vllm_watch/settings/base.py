@@ -36,7 +36,7 @@ _BYTES_OF_UNIT = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 class Settings(BaseModel):
     """A part of the configuration: cannot be changed once made, and knows every key it accepts."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Sections(Settings):

@@ -68,13 +68,16 @@ class ScrapeSettings(Settings):
 class CanarySettings(Settings):
     """A request for one token, to find the engine that only looks idle. Each key can be set again at a target."""
 
-    enabled: bool = False
-    """Whether canaries are sent at all.
-    Why: It is a request that you did not make: it is counted, logged and perhaps paid for."""
+    enabled: bool | None = None
+    """`false`: none is sent. `true`: they are sent, and what refuses them is logged. Unset: they are sent to a server
+    without `peers` that answered its first within a second; every other is left alone for an hour.
+    Default: unset
+    Why: Nothing else finds an engine that hangs while it is idle, and a token every three minutes costs nothing that
+    can be measured. But you did not make this request: one line switches it off."""
 
-    interval_seconds: Seconds = Field(60.0, ge=10, le=86400)
+    interval_seconds: Seconds = Field(180.0, ge=10, le=86400)
     """Time from one canary to the next of each engine that looks idle. A busy engine gets none.
-    Why: One token a minute costs nothing that can be measured; a wedge is found within two minutes."""
+    Why: A wedge is found within four minutes, by 20 tokens an hour."""
 
     timeout_seconds: Seconds = Field(10.0, ge=2, le=300)
     """How long an idle engine may take to answer with one token.

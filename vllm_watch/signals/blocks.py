@@ -131,7 +131,7 @@ class Blocks:
         looks, running, waiting, usage = self._sums
         generated = _grown(a.generation_tokens, b.generation_tokens) or 0.0
         prompted = _computed_prompt(a, b)
-        latency = _mean(a.inter_token_latency, b.inter_token_latency)
+        latency = _latency(a, b, generated)
         steps = _steps(a, b, seconds, latency, busy=self._lows[0] > 0)
         step_seconds = _step_seconds(seconds, steps, latency, busy=self._lows[0] > 0)
         return Block(
@@ -212,6 +212,13 @@ def _sum_grown(a: Histogram | None, b: Histogram | None) -> float | None:
 def _mean(a: Histogram | None, b: Histogram | None) -> float | None:
     count, total = _grown(_count(a), _count(b)), _sum_grown(a, b)
     return total / count if count and total else None
+
+
+def _latency(a: EngineSample, b: EngineSample, generated: float) -> float | None:
+    """What one step takes as requests feel it: from token to token; where none are generated (pooling), the one step
+    that computes a prompt. An engine that embeds is idle between most of its steps: elapsed ÷ steps says nothing."""
+    between_tokens = _mean(a.inter_token_latency, b.inter_token_latency)
+    return between_tokens if generated or between_tokens else _mean(a.prefill_time, b.prefill_time)
 
 
 def _computed_prompt(a: EngineSample, b: EngineSample) -> float | None:

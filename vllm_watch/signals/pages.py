@@ -20,7 +20,11 @@ GRAIN_SECONDS = 20.0
 """The history is kept at this grain ..."""
 
 ENTRIES = 180
-"""... for an hour: leaks that take longer than that between no sign and starvation are seen by their rest."""
+"""... for an hour ..."""
+
+COARSE_GRAIN_SECONDS = 240.0
+"""... and at this one for half a day: leaks that take hours between no sign and starvation (reports of vLLM are of
+three to eight) are timed by it."""
 
 RECENT_ENTRIES = 40
 """The latest blocks are all kept, to time what comes within a minute."""
@@ -54,6 +58,7 @@ class Pages:
     def __init__(self) -> None:
         self._capacity: float | None = None
         self._history = RingBuffer(ENTRIES, len(Entry._fields))
+        self._coarse = RingBuffer(ENTRIES, len(Entry._fields))
         self._recent: deque[Entry] = deque(maxlen=RECENT_ENTRIES)
         self._moves = [
             0.0,
@@ -79,12 +84,16 @@ class Pages:
         last = self._history.last
         if last is None or entry.at_s - last[0] >= GRAIN_SECONDS:
             self._history.append(entry)
+        last = self._coarse.last
+        if last is None or entry.at_s - last[0] >= COARSE_GRAIN_SECONDS:
+            self._coarse.append(entry)
 
     def export_state(self) -> dict[str, Any]:
         """Return the books as plain values."""
         return {
             "capacity": self._capacity,
-            "history": [list(entry) for entry in self._entries()],
+            "history": [list(entry) for entry in _rows(self._history)],
+            "coarse": [list(entry) for entry in _rows(self._coarse)],
             "recent": [list(entry) for entry in self._recent],
             "moves": list(self._moves),
             "zeros": [list(zero) for zero in self._zeros],
@@ -97,11 +106,16 @@ class Pages:
             stored.numbers(state["moves"], 2),
         )
         history = [_entry(each) for each in state["history"]]
+        coarse = (
+            [_entry(each) for each in state["coarse"]] if "coarse" in state else []
+        )  # since 0.2
         recent = [_entry(each) for each in state["recent"]]
         zeros = [stored.numbers(each, 2) for each in state["zeros"]]
         self._capacity, self._moves = capacity, moves
         for entry in history[-ENTRIES:]:
             self._history.append(entry)
+        for entry in coarse[-ENTRIES:]:
+            self._coarse.append(entry)
         self._recent.extend(recent)
         self._zeros = tuple((share, zero) for share, zero in zeros)
 
@@ -136,8 +150,9 @@ class Pages:
         return None
 
     def _entries(self) -> Iterator[Entry]:
-        for at_s, usage, tokens, well in self._history:
-            yield Entry(at_s, usage, tokens, bool(well))
+        fine = list(_rows(self._history))
+        yield from (each for each in _rows(self._coarse) if each.at_s < fine[0].at_s)
+        yield from fine
 
     def _learn_zeros(self) -> tuple[tuple[float, float], ...]:
         if self._zeros:
@@ -152,6 +167,11 @@ class Pages:
             shares.append(sqrt(self._moves[0] / self._moves[1]))
         self._zeros = tuple((share, _low(well, share)) for share in shares)
         return self._zeros
+
+
+def _rows(history: RingBuffer) -> Iterator[Entry]:
+    for at_s, usage, tokens, well in history:
+        yield Entry(at_s, usage, tokens, bool(well))
 
 
 def _entry(value: Any) -> Entry:

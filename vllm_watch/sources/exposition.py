@@ -193,6 +193,8 @@ class Parser:
         known = None if self._layout is None else self._layout.read(body, lazily=lazily)
         if known is not None:
             return known
+        if not isinstance(self._layout, _ForeignLayout):
+            self._layout = None  # before the new one is learnt: both at once are twice the memory
         lines = body.split("\n")
         longest = max(lines, key=len)
         if len(longest) > LINE_CHARACTERS_MAX:

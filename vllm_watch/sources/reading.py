@@ -42,16 +42,22 @@ _INFO = frozenset(
     name for field in FIELDS.values() if field.kind is Kind.INFO for name in field.names
 )
 _UNKNOWN_FAMILIES_MAX = 100
-_OF_OTHERS = {
+_CREATED = ("vllm:generation_tokens_created", "vllm:prompt_tokens_created")
+_READ = {
     name + suffix
     for field in FIELDS.values()
     for name in field.names
     for suffix in ("", *_HISTOGRAM_SUFFIXES)
 }
-_OF_OTHERS |= {name.removesuffix("_total") for name in _OF_OTHERS}
-_OF_OTHERS |= {*vllm_names.PROCESS.values(), vllm_names.HTTP_REQUESTS}
-_OF_OTHERS |= {name + suffix for name in vllm_names.HTTP_TOTALS.values() for suffix in ("_sum", "_count")}  # fmt: skip
-"""What is read of series whose name does not begin with `vllm:`."""
+_READ |= {name.removesuffix("_total") for name in _READ}
+_READ |= {
+    *vllm_names.PROCESS.values(),
+    vllm_names.HTTP_REQUESTS,
+    "process_start_time_seconds",
+    *_CREATED,
+}
+_READ |= {name + suffix for name in vllm_names.HTTP_TOTALS.values() for suffix in ("_sum", "_count")}  # fmt: skip
+"""Names of which series are bound; of the others a stranger's body may have thousands."""
 
 
 class Reader:
@@ -62,7 +68,6 @@ class Reader:
         numbers, in a body whose series are known, only that they are of a number's characters."""
         self._parser = Parser()
         self._judged_only = judged_only
-        self._bound: tuple[Layout, _Binding] | None = None  # of the last body
         self.lines: Lines | None = None  # the last body, where it was read line by line
 
     def read(self, body: str, *, openmetrics: bool = False) -> Reading:
@@ -80,14 +85,11 @@ class Reader:
         return reading
 
     def _binding(self, layout: Layout) -> "_Binding":
-        if self._bound is not None and self._bound[0] is layout:
-            return self._bound[1]
         bindings = _bindings[self._judged_only]
         binding = bindings.get(layout)
         if binding is None:
             fields = JUDGED if self._judged_only else _ALL
             binding = bindings[layout] = _bind(layout, fields)
-        self._bound = layout, binding
         return binding
 
 
@@ -160,7 +162,7 @@ def _bind(layout: Layout, fields: Container[str]) -> _Binding:
 
     names = dict.fromkeys(map(spelled, layout.names))
     # Of the others not even the labels are taken: a stranger's body may have nothing else.
-    some = list(layout.some(lambda name: _is_read(spelled(name))))
+    some = list(layout.some(lambda name: spelled(name) in _READ))
     rows = [Row(row, spelled(one.name), one.labels) for row, (_, one) in enumerate(some)]
     asked = _Asked()
     _bind_rows(rows, names, fields, [], []).made(asked)
@@ -187,9 +189,10 @@ def _bind_rows(
     by_name: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_name[row.name].append(row)
-    vllm = [row for row in rows if row.name.startswith("vllm:")]
+    rows_of_vllm = [row for row in rows if row.name.startswith("vllm:")]
+    vllm = {name for name in names if name.startswith("vllm:")}
     why_not = None if vllm else _why_not_vllm(by_name, names)
-    keys = _engine_keys(vllm)
+    keys = _engine_keys(rows_of_vllm)
     engines = []
     if vllm or _may_be_vllm(by_name, names):
         by_engine: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
@@ -204,7 +207,7 @@ def _bind_rows(
     constant = {
         "vllm": bool(vllm),
         "why_not": why_not,
-        "engine_kind": _engine_kind(vllm) if vllm else None,
+        "engine_kind": _engine_kind(vllm, rows_of_vllm) if vllm else None,
         "unknown_families": _unknown_families(vllm),
     }
     return _Binding(
@@ -255,7 +258,7 @@ def _bind_engine(
         for name, field in FIELDS.items()
         if name in fields and (take := _bind_field(field, rows_of)) is not None
     }
-    created = rows_of("vllm:generation_tokens_created") or rows_of("vllm:prompt_tokens_created")
+    created = next(filter(None, map(rows_of, _CREATED)), None)
     if created and "created_time" in fields:
         takes["created_time"] = max_of(created)
     if http is not None:
@@ -333,20 +336,18 @@ def _count_and_sum(count: Take, total: Take) -> Take:
     return lambda values: {"count": count(values), "sum": total(values)}
 
 
-def _engine_kind(rows: list[Row]) -> str:
-    names = {row.name for row in rows}
+def _engine_kind(names: Collection[str], rows: list[Row]) -> str:
     if any("engine" in row.labels for row in rows):
         return "V1"  # V0 never had the label; V1 has it from 0.8.3
-    if names & vllm_names.V0_ONLY:
+    if not vllm_names.V0_ONLY.isdisjoint(names):
         return "V0"
-    return "V1" if names & vllm_names.V1_ONLY else "V0"
+    return "V0" if vllm_names.V1_ONLY.isdisjoint(names) else "V1"
 
 
-def _unknown_families(rows: list[Row]) -> tuple[str, ...]:
+def _unknown_families(names: Collection[str]) -> tuple[str, ...]:
     known = vllm_names.NOT_READ.union(*(field.names for field in FIELDS.values()))
     unknown = set()
-    for row in rows:
-        name = row.name
+    for name in names:
         bases = {name, name + "_total", *(name.removesuffix(s) for s in _HISTOGRAM_SUFFIXES)}
         if name.endswith("_created"):
             base = name.removesuffix("_created")
@@ -361,10 +362,6 @@ def _family(name: str) -> str:
         if name.endswith(suffix):
             return name.removesuffix(suffix)
     return name
-
-
-def _is_read(name: str) -> bool:
-    return name.startswith("vllm:") or name in _OF_OTHERS
 
 
 def _may_be_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> bool:

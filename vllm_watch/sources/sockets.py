@@ -84,6 +84,15 @@ def local_v4(net: Path) -> set[str]:
     return found
 
 
+def local_v6(net: Path) -> set[str]:
+    """The IPv6 addresses of the network namespace itself. Raises PermissionError."""
+    return {
+        str(ipaddress.ip_address(bytes.fromhex(line.split()[0])))
+        for line in lines(net / "if_inet6")
+        if line
+    }
+
+
 def _address(text: str) -> str:
     """The kernel writes 32-bit words in the machine's own order."""
     raw = bytes.fromhex(text)

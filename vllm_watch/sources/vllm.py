@@ -6,7 +6,6 @@ seen, when its process begins anew, and every ten minutes.
 """
 
 import asyncio
-import ipaddress
 import json
 import time
 from collections.abc import Callable, Mapping
@@ -24,7 +23,8 @@ from vllm_watch.sources.body_deltas import Lines
 from vllm_watch.sources.discovery_host import Neighbours
 from vllm_watch.sources.http_session import Session
 from vllm_watch.sources.reading import Reader
-from vllm_watch.support import threads
+from vllm_watch.sources.this_host import is_loopback
+from vllm_watch.support import allocator, threads
 from vllm_watch.support.printable import printable
 from vllm_watch.support.redaction import redacted
 
@@ -67,7 +67,9 @@ class VllmSource:
         self._small = replace(self._limits, body_bytes_max=_JSON_BYTES_MAX)
         self._metrics_url = f"{target.url}/metrics"
         # Between machines a body of 50 kB is worth packing; on one machine it only costs the engine.
-        self.local = _is_loopback(target.url)  # are this host's GPUs those it may run on?
+        self.local = is_loopback(
+            urlsplit(target.url).hostname or ""
+        )  # are this host's GPUs those it may run on?
         packed = "identity" if self.local else "gzip"
         self._headers = {"Accept": what_answered.ACCEPT_TEXT, "Accept-Encoding": packed}
         self._neighbours = neighbours
@@ -130,9 +132,15 @@ class VllmSource:
         if len(answer.body) <= LOOP_BYTES_MAX and answer.body.count(b"\n") <= LOOP_LINES_MAX:
             return self._read(answer)
         try:
-            return await threads.computed(lambda: self._read(answer))
+            return await threads.computed(lambda: self._read_long(answer))
         except MemoryError as error:
             return _no_memory(answer.call, error), None, None
+
+    def _read_long(self, answer: http.Answer) -> tuple[Call, Reading | None, str | None]:
+        try:
+            return self._read(answer)
+        finally:
+            allocator.give_back_small_pieces()
 
     def _read(self, answer: http.Answer) -> tuple[Call, Reading | None, str | None]:
         call = answer.call
@@ -211,14 +219,6 @@ class VllmSource:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
             return replace(answer.call, outcome="garbled", error=f"{path} is not the JSON of vLLM")
         return answer.call
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:  # a name, such as localhost.example
-        return False
 
 
 def _whole(body: str) -> str:

@@ -5,9 +5,15 @@ bodies lie among small objects, and what is free between them stays with the pro
 """
 
 import ctypes
+import time
 
 LARGE_BYTES = 128 << 10
 """glibc's own bound until it has learnt."""
+
+TRIM_SECONDS = 2.0
+"""At most so often what small objects left free is given back: it takes milliseconds of a heap of 100 MB."""
+
+_trimmed_monotonic_s = float("-inf")
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 _ARENAS = 2  # each thread that reads a body would have one of its own, and leave it half empty
@@ -19,3 +25,13 @@ def give_back_large_pieces() -> None:
     if mallopt is not None:
         mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
         mallopt(_M_ARENA_MAX, _ARENAS)
+
+
+def give_back_small_pieces() -> None:
+    """What is free between small objects, after many of them went; soon after the last time, and elsewhere, nothing."""
+    global _trimmed_monotonic_s  # noqa: PLW0603 - there is one heap
+    now_s = time.monotonic()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None and now_s - _trimmed_monotonic_s >= TRIM_SECONDS:
+        _trimmed_monotonic_s = now_s
+        trim(0)

@@ -4,7 +4,6 @@ Nothing is judged by it. A server on another host is left alone: what runs here 
 """
 
 import asyncio
-import ipaddress
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,16 +12,13 @@ import structlog
 
 from vllm_watch.board.board import Board
 from vllm_watch.incidents.incident import IncidentEvent
-from vllm_watch.sources.sockets import local_v4
 from vllm_watch.sources.stacks import Stacks
-from vllm_watch.support import threads
+from vllm_watch.sources.this_host import serves_here
 
 _log = structlog.get_logger()
 
 AT_ONCE_MAX = 16
 """Servers that wait for their turn; more that hang at one moment go without."""
-
-ADDRESSES_SECONDS = 2.0
 
 
 class HangStacks:
@@ -58,7 +54,7 @@ class HangStacks:
     async def _take(self, target: str, name: str, engine: str | None) -> None:
         try:
             entry = self._board.targets.get(target)
-            if entry is None or not await _is_here(entry.target.url, self._net):
+            if entry is None or not await serves_here(entry.target.url, self._net):
                 return
             started = entry.signals.process_start_time if entry.signals else None
             port, engines = urlsplit(entry.target.url).port, tuple(entry.history)
@@ -67,16 +63,3 @@ class HangStacks:
                 self._note(target, name, sentence)
         except Exception:  # noqa: BLE001 - the incident is told without
             _log.exception("stacks_not_taken", target=target)
-
-
-async def _is_here(url: str, net: Path) -> bool:
-    """Is it an address of this host? A name other than localhost is not: it may mean another host later."""
-    host = urlsplit(url).hostname or ""
-    if host == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-        own = await threads.beside(lambda: local_v4(net), ADDRESSES_SECONDS)
-    except (ValueError, OSError, MemoryError):  # a TimeoutError is an OSError
-        return False
-    return address.is_loopback or str(address) in own

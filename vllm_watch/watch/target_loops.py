@@ -156,7 +156,8 @@ class TargetLoops:
         self, target: TargetConfig, scrape: ScrapeSettings, session: Session
     ) -> CanaryRounds | None:
         settings = self._config.canary_for(target)
-        if not settings.enabled:
+        # Of a pair that exchanges KV, a request that did not come through the other side is no request.
+        if settings.enabled is False or (settings.enabled is None and target.peers):
             return None
         source = CanarySource(target.identity(), settings, scrape, session)
         return CanaryRounds(target.name, settings, source)

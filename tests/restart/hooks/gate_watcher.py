@@ -1,6 +1,6 @@
 """A watcher that only has gates, as a process of its own, so that it can be killed, stopped and starved.
 
-Run: python gate_watcher.py STATE_DIR KILL_DIR PORT. It prints its port, then obeys lines: `kill START`
+Run: python -m tests.restart.hooks.gate_watcher STATE_DIR KILL_DIR PORT. It prints its port, then obeys lines: `kill START`
 and `drain START` (of target llama), `free`, `starve`. KILL_DIR may be "-".
 """
 
@@ -32,8 +32,9 @@ class Watcher:
 
     def __init__(self, state_dir, kill_dir=None, port=0):
         self.process = subprocess.Popen(
-            [sys.executable, __file__, str(state_dir), str(kill_dir or "-"), str(port)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)},
+            [sys.executable, "-m", "tests.restart.hooks.gate_watcher", str(state_dir), str(kill_dir or "-"), str(port)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
         )  # fmt: skip
         self.port = int(self.process.stdout.readline())
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.restart.hooks.calls import alive, call, gone, started, until
+from vllm_watch.errors import HookError
 from vllm_watch.restart.hooks import base, server_process
 from vllm_watch.restart.hooks import signal as signal_hook
 from vllm_watch.settings.hooks import SignalHook
@@ -312,3 +313,21 @@ SERVERS = {
 def test_server_is_known_by_its_command_line(cmdline, expected):
     """vLLM however it is started; not its engines, not what wraps it, not vllm-watch."""
     assert server_process.is_server(tuple(cmdline.split())) is expected
+
+
+async def test_a_server_that_cannot_be_found_again_is_spared(serve, monkeypatch):
+    """Between the look that allows it and the one that ends it, it may have gone."""
+    vllm, asked = serve(), hook()
+    find = asked._find
+
+    async def once(call):
+        monkeypatch.setattr(asked, "_find", never)
+        return await find(call)
+
+    async def never(call):
+        raise HookError("no process serves there any more", "look")
+
+    monkeypatch.setattr(asked, "_find", once)
+    result = await asked.restart(vllm.call())
+    assert (result.outcome, result.text) == ("refused", "no process serves there any more")
+    assert alive(vllm.pid)

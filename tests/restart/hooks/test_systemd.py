@@ -128,6 +128,7 @@ async def test_rehearsal_says_whether_systemd_starts_it_again(machine, tmp_path,
     findings = await asking.rehearse(CALL)
     assert [finding.ok for finding in findings] == [True, restart == "always", True]
     assert f"Restart={restart}" in findings[1].text
+    assert (findings[0].text, findings[0].remedy) == ("vllm.service is active (running)", None)
     assert await asking.refusal(CALL) is None
     assert " restart " not in (tmp_path / "bin/asked").read_text()
 
@@ -153,3 +154,11 @@ async def test_real_systemctl_is_understood():
     refused = await systemd.Hook(settings, base.Tools()).refusal(CALL)
     assert refused is not None
     assert "is not-found" in refused or "systemd cannot be asked" in refused
+
+
+async def test_rehearsal_says_what_to_do_about_another_unit(machine):
+    """What is wrong, and a remedy for it."""
+    (found, *_) = await hook(machine({"LoadState": "masked"})).rehearse(CALL)
+    assert not found.ok
+    assert "masked" in found.text
+    assert found.remedy == "name the unit that runs this server, and see that it runs"

@@ -229,11 +229,37 @@ async def test_restart_whose_slot_could_not_be_given_back_counts_for_its_hour(
         monkeypatch.setattr(kind, "ASK_SECONDS", 0.5)
         member.send(signal.SIGSTOP)
         await mine.release(used=True)
+        assert [end.attempt_id for end in watcher._ends] == ["a1"]
         member.send(signal.SIGCONT)
         monkeypatch.undo()
         await answers(here.client())
         refused = await here.lock(watcher, per_hour=1).acquire("w1", "a3")
         assert (refused.held, refused.text[:36]) == (False, "1 of 1 restarts in an hour are spent")
+        assert (watcher._ends, watcher._left) == ([], [])
+
+
+async def test_who_was_slower_waits_before_the_next_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer each time; what was given back is not made up for."""
+    tries: list[int] = []
+    put = Etcd.put
+
+    async def back_off(number: int) -> None:
+        tries.append(number)
+
+    async def late(client: Etcd, changes: Any) -> bool:
+        return len(tries) > 2 and await put(client, changes)
+
+    monkeypatch.setattr(kind, "_back_off", back_off)
+    monkeypatch.setattr(Etcd, "put", late)
+    async with servers(tmp_path) as here:
+        watcher = here.watcher()
+        mine = here.lock(watcher)
+        assert (await mine.acquire("w1", "a1")).held is True
+        assert tries == [0, 1, 2]
+        await mine.release()
+        assert (watcher._ends, watcher._left) == ([], [])
 
 
 async def test_leader_of_three_is_killed(tmp_path: Path) -> None:

@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 
 from tests.restart.locks.clock import Clock
+from vllm_watch.errors import WatchError
+from vllm_watch.restart.hooks.base import Tools
 from vllm_watch.restart.locks import file
 from vllm_watch.restart.locks.base import Held
 from vllm_watch.restart.locks.file import Lock
+from vllm_watch.settings.lock import LockSettings
 
 
 def lock(
@@ -197,3 +200,21 @@ def test_processes_race_and_die(tmp_path: Path) -> None:
         slot["expires_s"] = time.clock_gettime(time.CLOCK_BOOTTIME) - 1
     (tmp_path / "gpu.lock.json").write_text(json.dumps(document))
     assert asyncio.run(lock(tmp_path, slots=2).acquire("w9", "a9")).held is True
+
+
+def test_a_lock_without_a_folder_is_refused() -> None:
+    """Neither a path nor a state folder: it is said which setting is missing."""
+    with pytest.raises(WatchError, match="the folder of the lock is not known"):
+        file.make(LockSettings(), Tools())
+
+
+async def test_a_file_that_is_too_large_is_never_a_yes(tmp_path: Path) -> None:
+    """Though what it says could be read."""
+    mine = lock(tmp_path)
+    assert (await mine.acquire("w1", "a1")).held is True
+    await mine.release()
+    kept = tmp_path / "gpu.lock.json"
+    kept.write_bytes(kept.read_bytes() + b" " * file.BYTES_MAX)
+    refused = await lock(tmp_path).acquire("w1", "a1")
+    assert refused.held is None
+    assert "is damaged (too large)" in refused.text

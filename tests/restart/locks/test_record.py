@@ -258,3 +258,22 @@ def test_limits_hold_whatever_is_done_in_whatever_order(
             record = change.record or record
         assert sum(until > at for until in believed.values()) <= slots
         assert sum(each > at - 3600 for each in began) <= per_hour
+
+
+def test_a_slot_that_rests_is_nobodys() -> None:
+    """Whose it was does not hold it any more."""
+    held = one_held()
+    mine = held.of("a1")
+    assert mine is not None
+    assert mine.holder == "w1"
+    given = records.give_back(held, "a1", Watcher("w1").now(0), rest_seconds=100, used=True)
+    assert given.record is not None
+    assert [slot.attempt_id for slot in given.record.slots] == ["a1"]
+    assert given.record.of("a1") is None
+
+
+def test_of_what_a_stranger_wrote_little_is_said() -> None:
+    """A key of any length may stand there."""
+    with pytest.raises(ValueError, match="TypeError") as raised:
+        Record.from_json({"slots": [{"x" * 1000: 1}], "spent": []})
+    assert len(str(raised.value)) == 200

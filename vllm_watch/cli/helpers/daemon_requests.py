@@ -54,7 +54,7 @@ def ask(arguments: argparse.Namespace, where: str, body: Mapping[str, Any]) -> i
         )
     refused = status == _REFUSED
     if arguments.json:
-        print(json.dumps(answer, ensure_ascii=False))
+        print(json.dumps(answer))
     else:
         stream = sys.stderr if refused else sys.stdout
         print(visible_lines("\n".join(_lines(answer, refused=refused))), file=stream)

@@ -5,10 +5,10 @@ found by its port too, and is not taken for one of another container.
 """
 
 import os
-from ipaddress import ip_address
 from pathlib import Path
 
-from vllm_watch.sources.sockets import lines, listening, local_v4
+from vllm_watch.sources.sockets import listening
+from vllm_watch.sources.this_host import NET, is_here
 
 
 def sockets(procfs: Path, pid: int, port: int) -> set[int]:
@@ -30,14 +30,5 @@ def same_network(procfs: Path, pid: int) -> bool:
 
 def is_local(addresses: frozenset[str], procfs: Path, pid: int | None) -> bool:
     """Is one of them an address of the process's network namespace? None: of our own."""
-    folder = Path("/proc/self/net") if pid is None else procfs / str(pid) / "net"
-    local = local_v4(folder) | _local_v6(folder)
-    return any(ip_address(each).is_loopback or each in local for each in addresses)
-
-
-def _local_v6(folder: Path) -> set[str]:
-    return {
-        str(ip_address(bytes.fromhex(line.split()[0])))
-        for line in lines(folder / "if_inet6")
-        if line
-    }
+    folder = NET if pid is None else procfs / str(pid) / "net"
+    return any(is_here(each, folder) for each in addresses)

@@ -323,7 +323,7 @@ def _held(kept: Iterable[Kept]) -> set[str]:
 
 
 def _rests(slot: Kept) -> bool:
-    return "rests" in _said(slot)
+    return _said(slot).get("rests") is True
 
 
 def _who(slots: list[Kept]) -> str:

@@ -21,6 +21,7 @@ from vllm_watch.sources.nvml import NvmlSource
 from vllm_watch.sources.processes import ProcReader
 from vllm_watch.state.journal import Journal
 from vllm_watch.support import logs
+from vllm_watch.support.visible import visible_lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,7 @@ async def _act(
     if order.as_json:
         print(json.dumps(words.as_json(plan, outcome, folder)))
     else:
-        print(words.result(plan, outcome))
+        print(visible_lines(words.result(plan, outcome)))
     return outcome.freed
 
 
@@ -138,7 +139,7 @@ def _refused(order: Order, refusal: Refusal) -> bool:
         said = {"freed": False, "refused": {"cause": refusal.cause, "remedy": refusal.remedy}}
         print(json.dumps(said))
     else:
-        print(words.refusal(refusal), file=sys.stderr)
+        print(visible_lines(words.refusal(refusal)), file=sys.stderr)
     return False
 
 
@@ -146,7 +147,7 @@ def _say(order: Order, text: str, *, passing: bool = False) -> None:
     """Print for people; `passing` is for a terminal only, where it is written over."""
     if order.as_json or (passing and not sys.stdout.isatty()):
         return
-    print(text, flush=True)
+    print(visible_lines(text) if not passing else text, flush=True)
 
 
 def _actor() -> str:

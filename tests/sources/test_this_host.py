@@ -1,0 +1,59 @@
+"""Which addresses are this host's, in the one place that says so."""
+
+from pathlib import Path
+
+import pytest
+
+from vllm_watch.sources.this_host import is_here, is_loopback, serves_here
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Path:
+    """A namespace with 10.0.0.5 and 2001:db8::5, as the kernel tells it."""
+    (tmp_path / "fib_trie").write_text(
+        "Local:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.0.0.5\n        /32 host LOCAL\n     |-- 10.0.0.9\n        /32 link UNICAST\n"
+    )
+    (tmp_path / "if_inet6").write_text("20010db8000000000000000000000005 02 40 00 80 eth0\n")
+    return tmp_path
+
+
+HERE = ("localhost", "LOCALHOST.", "127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1")
+OWN = ("10.0.0.5", "::ffff:10.0.0.5", "2001:db8::5", "2001:0db8:0:0::5")
+ELSEWHERE = (
+    "localhost.evil",
+    "evil.localhost",
+    "127.0.0.1.evil",
+    "10.0.0.9",
+    "2001:db8::6",
+    "::ffff:10.0.0.9",
+    "",
+    "0x7f.1",
+)
+
+
+@pytest.mark.parametrize("host", HERE)
+def test_loopback_is_here_on_every_host(host: str, tmp_path: Path) -> None:
+    """By name and by address."""
+    assert is_loopback(host)
+    assert is_here(host, tmp_path)
+
+
+@pytest.mark.parametrize("host", OWN)
+def test_own_addresses_are_here(host: str, net: Path, tmp_path: Path) -> None:
+    """Of the network namespace that is asked about, and of no other."""
+    assert not is_loopback(host)
+    assert is_here(host, net)
+    assert not is_here(host, tmp_path / "other")
+
+
+@pytest.mark.parametrize("host", ELSEWHERE)
+def test_all_else_is_elsewhere(host: str, net: Path) -> None:
+    """Names too: whoever owns one can point it at another host."""
+    assert not is_loopback(host)
+    assert not is_here(host, net)
+
+
+async def test_urls_are_asked_about_by_their_host(net: Path) -> None:
+    """Whatever their port, path and user."""
+    assert await serves_here("http://[2001:db8::5]:8000/metrics", net)
+    assert not await serves_here("http://localhost@10.0.0.9:8000", net)

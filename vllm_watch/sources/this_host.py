@@ -1,0 +1,48 @@
+"""Is an address this host's? Asked wherever what runs here would be taken for what an address names."""
+
+import ipaddress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from vllm_watch.sources.sockets import local_v4, local_v6
+from vllm_watch.support import threads
+
+NET = Path("/proc/self/net")
+
+ADDRESSES_SECONDS = 2.0
+
+
+def is_loopback(host: str) -> bool:
+    """Is this the name or address of our own machine, whatever its network is?"""
+    if host.lower().removesuffix(".") == "localhost":
+        return True
+    address = _address(host)
+    return address is not None and address.is_loopback
+
+
+def is_here(host: str, net: Path = NET) -> bool:
+    """Is it loopback, or an address of the network namespace whose /proc/PID/net this is?
+
+    A name other than localhost is not: it may mean another host later. Raises PermissionError.
+    """
+    if is_loopback(host):
+        return True
+    address = _address(host)
+    return address is not None and str(address) in local_v4(net) | local_v6(net)
+
+
+async def serves_here(url: str, net: Path = NET) -> bool:
+    """Does the URL name this host? Not where the kernel does not say in time."""
+    host = urlsplit(url).hostname or ""
+    try:
+        return await threads.beside(lambda: is_here(host, net), ADDRESSES_SECONDS)
+    except (OSError, MemoryError):  # a TimeoutError is an OSError
+        return False
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
