@@ -118,7 +118,8 @@ def _links(notes: Mapping[str, str], labels: Mapping[str, str]) -> dict[str, str
     served = re.search(r"/runbooks/.*$", notes["runbook_url"])
     if served is None:
         return {"runbook_url": notes["runbook_url"]}
-    base = f"http://{labels['instance']}" if "instance" in labels else ""
+    instance = labels.get("instance", SCRAPED["instance"])  # else a watcher of the job
+    base = f"http://{instance}"
     place = f"#target-{labels['target']}" if "target" in labels else ""
     return {"page_url": f"{base}/{place}", "runbook_url": base + served[0]}
 

@@ -121,10 +121,10 @@ async def test_every_alert_arrives_with_links_that_lead_there(tmp_path: Path) ->
 
 
 def uninhibited(alerts: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Each on a target, in a group and of a watcher of its own, so that none holds another one back."""
+    """Each on a target, in a group and of a watcher of its own, so that none holds another one back; tickets would wait for two minutes."""
     return {
         name: each | {"exp_labels": each["exp_labels"] | {
-            "job": f"j{number}", "group": f"g{number}", "target": f"t{number}", "cause": each["exp_labels"].get("cause", "x"),
+            "job": f"j{number}", "group": f"g{number}", "target": f"t{number}", "severity": "page", "cause": each["exp_labels"].get("cause", "x"),
         }}
         for number, (name, each) in enumerate(alerts.items())
     }  # fmt: skip

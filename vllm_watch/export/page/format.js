@@ -76,7 +76,7 @@ export function age(value) {
 
 /** What is told of an incident whose trouble is gone. */
 export function recovery({ title, began_timestamp_seconds: from, ended_timestamp_seconds: to, closes_timestamp_seconds: closes }, now) {
-  return `Recovered ${ago(now - to)}: ${title} for ${age(to - from)}${closes === null ? "" : `; closes at ${clock(closes)} if it stays so`}.`;
+  return `Recovered ${ago(now - to)}: ${title} for ${age(to - from)}${closes === null ? "" : `; closes at ${clock(closes)} if it stays healthy`}.`;
 }
 
 export const ago = (value) => (known(value) ? `${age(value)} ago` : "never");
