@@ -6,7 +6,8 @@ import pytest
 
 from tests.detectors.looks import DEAD, OK, T, engine, first_firing, gpu, judge, last, seen, silent
 from vllm_watch.detectors.engine_down import Detector, Settings
-from vllm_watch.samples.observation import ProcessState, Reading
+from vllm_watch.samples.observation import SCALING, ProcessState, Reading
+from vllm_watch.watch.watch import Watch
 
 UP = [seen(s) for s in range(0, 60, 5)]
 IDLE = [seen(s, engine(1000, running=0.0)) for s in range(0, 60, 5)]
@@ -373,6 +374,22 @@ def test_turned_away_is_not_dead(looks, expected):
     found = first_firing(downs(looks))
     assert (found and (found[0], found[1].severity)) == expected
     assert found is None or (found[1].cause, found[1].restart_advised) == ("unreachable", False)
+
+
+def test_elastic_scaling_is_no_outage_until_it_does_not_end():
+    """vLLM says so itself: the state, too; what a proxy says of a server that is away is told after three minutes."""
+    scales = [
+        replace(each, scrape=replace(each.scrape, error=SCALING))
+        for each in gone("http", 600, 1400, status=503, health=DEAD)
+    ]
+    second, verdict = first_firing(downs([*used(), *scales]))
+    assert (second, verdict.cause, verdict.severity) == (1200, "operation_stuck", "page")
+    assert not verdict.restart_advised
+    watch = Watch("x")
+    for each in (*used(), *scales[:20]):
+        watch.observe(each)
+    assert watch.signals.state == "sleeping"
+    assert watch.signals.state_text == "elastic scaling is under way; it serves again afterwards"
 
 
 @pytest.mark.parametrize(("lost_s", "patience_s"), [(30, 5), (300, 180), (900, 1800)])

@@ -293,7 +293,7 @@ async def pair():
     _, connection = await loop.create_connection(
         lambda: Connection(memoryview(bytearray(1000)), lambda _: lost.set()), sock=ours
     )
-    wanted = Wanted(loop.time() + PATIENCE_SECONDS, PATIENCE_SECONDS, 1000, refusal=False)
+    wanted = Wanted(loop.time() + PATIENCE_SECONDS, PATIENCE_SECONDS, 1000)
     try:
         yield connection, wanted, theirs
     finally:

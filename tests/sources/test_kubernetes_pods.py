@@ -182,6 +182,31 @@ def test_which_prefill_gives_a_decode_its_kv(
     assert (prefill.pairs_in == decode.pairs_in) is pair
 
 
+HYBRID = "exec vllm serve m --data-parallel-size 16 --data-parallel-hybrid-lb --data-parallel-start-rank $START_RANK"
+RANKS = {
+    "a worker of llm-d's wide expert parallelism": (HYBRID, "1", "llm/key-of-chat"),
+    "its leader": (HYBRID, "0", "llm/key-of-chat"),
+    "a rank with a balancer before it": ("vllm serve m --data-parallel-rank=3", "3", "llm/key-of-chat"),
+    "a leader of tensor parallelism": ("vllm serve m --tensor-parallel-size 16", "0", ""),
+    "a worker of it": ("vllm serve m --nnodes 2 --node-rank 1 --headless", "1", None),
+    "headless ranks": ("vllm serve m --headless --data-parallel-rank 3", "1", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "worker", "gang"), RANKS.values(), ids=RANKS)
+def test_ranks_of_a_leader_worker_set_are_a_gang(
+    command: str, worker: str, gang: str | None
+) -> None:
+    """Each pod that answers for its own ranks is a target, and all of one group step together."""
+    labels = disaggregated("decode") | {
+        "leaderworkerset.sigs.k8s.io/worker-index": worker, "leaderworkerset.sigs.k8s.io/group-key": "key-of-chat",
+    }  # fmt: skip
+    pod = document(labels=labels, namespace="llm")
+    pod["spec"] = {"containers": [{"command": ["/bin/sh", "-c"], "args": [command]}]}
+    found = pod_of(pod)
+    assert (None if found is None else found.gang) == gang
+
+
 @pytest.mark.parametrize("model", ["llama", "decoder", "llama-decode-7b", ""])
 def test_a_model_that_is_named_after_no_part_has_none(model: str) -> None:
     found = pod_of(document(labels=of_stack(model)))

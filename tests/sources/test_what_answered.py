@@ -20,6 +20,7 @@ from vllm_watch.sources import http
 from vllm_watch.sources.vllm import VllmSource
 
 CPU_SECONDS_MAX = 20  # most of it is the start of Python
+SCALING_BODY = '{"error":"The model is currently scaling. Please try again later."}'  # vLLM 0.32's
 HTML = "<!DOCTYPE html><html><head><title>Sign in</title></head><body></body></html>"
 
 
@@ -63,6 +64,8 @@ ANSWERS = [
     (answers(HTML, headers={"Content-Type": "text/html"}), "an HTML page titled 'Sign in' was sent, not metrics"),
     (answers(HTML), "an HTML page titled 'Sign in' was sent, not metrics"),
     (answers(status="404 Not Found"), "HTTP 404: nothing at /metrics"),
+    (answers(SCALING_BODY, status="503 Service Unavailable"), "HTTP 503: vLLM says that it is scaling"),
+    (answers('{"error": "not ready"}', status="503 Service Unavailable"), "HTTP 503"),
     (answers('{"detail": "x"}\n'), "line 1"),
 ]  # fmt: skip
 BODIES = [

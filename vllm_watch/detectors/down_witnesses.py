@@ -12,6 +12,9 @@ _GATEWAY = frozenset((502, 503, 504))
 """A proxy says so of a server that is not behind it; vLLM itself says 503 on every path while it scales
 elastically. Its own /metrics fails with 500."""
 
+SCALING_SECONDS = 600.0
+"""vLLM grants two minutes to requests in flight before it scales (`drain_timeout`), then moves ranks in seconds to
+minutes. Where that fails it answers 503 for ever."""
 
 SIGN_SECONDS = 60.0
 """How long before the silence a failed health check still belongs to it."""

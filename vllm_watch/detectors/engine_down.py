@@ -275,15 +275,16 @@ class Detector:
 
     def _absent(self, view: View, run: Run) -> Verdict:
         """A proxy answers for a server that is not there, or vLLM itself while it scales."""
-        down_s = view.at_s - run.began_s
+        down_s, scaling = view.at_s - run.began_s, view.observation.scrape.scaling
         summary = f"/metrics and /health are turned away for {down_s:.0f} s: {run.said}"
-        if down_s < self._loading.patience_s(self._settings.page_after_seconds):
+        patience_s = self._loading.patience_s(self._settings.page_after_seconds)
+        if down_s < (down_witnesses.SCALING_SECONDS if scaling else patience_s):
             return unknown(summary)
         idle = self._demand.drained is not None or self._is_idle()
         return Verdict(
             state=FIRING,
             kind=KIND,
-            cause="unreachable",
+            cause="operation_stuck" if scaling else "unreachable",
             severity="ticket" if idle else "page",
             summary=summary,
             since_seconds=down_s,

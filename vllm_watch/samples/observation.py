@@ -16,6 +16,11 @@ OUTCOMES = (
 the other side."""
 
 
+SCALING = "HTTP 503: vLLM says that it is scaling"
+"""What is said of a call that vLLM turned away itself: while it changes its number of data-parallel ranks
+(elastic expert parallelism), every path answers so, `/health` too."""
+
+
 @record
 class Call:
     """How one HTTP call ended."""
@@ -24,6 +29,11 @@ class Call:
     status: int | None = None  # HTTP status, where an answer came
     error: str | None = None  # in words, where the outcome is not "ok"
     latency_s: float = 0.0  # seconds from the call to the last byte, or to the failure
+
+    @property
+    def scaling(self) -> bool:
+        """Did vLLM turn it away because it scales elastically?"""
+        return self.error == SCALING
 
 
 @record

@@ -174,6 +174,8 @@ def of_silence(
         if misses < _MISSES_UNTIL_DOWN:
             return "unknown", f"{said}; one look alone may have met a busy server"
         return "down", f"{said}, {misses} times in a row"
+    if call.scaling:
+        return "sleeping", "elastic scaling is under way; it serves again afterwards"
     if call.outcome == "http" and health is not None and (health.status or 0) >= _SERVER_ERROR:
         return "down", f"/metrics and /health both fail ({said}, /health HTTP {health.status})"
     return "unknown", f"/metrics cannot be read: {said}"

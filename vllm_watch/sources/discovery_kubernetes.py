@@ -153,6 +153,7 @@ class KubernetesTargets:
             pod=pod.name,
             node=pod.node,
             peers=tuple(peers) if len(peers) <= _PEERS_MAX else (),
+            gang=pod.gang,
         )
 
 

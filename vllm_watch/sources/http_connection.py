@@ -28,7 +28,6 @@ class Wanted(NamedTuple):
     deadline_s: float  # of the loop's clock
     seconds: float  # that were there in all, for the words
     body_bytes_max: int
-    refusal: bool  # is the beginning of the body wanted where the status is not 200?
 
 
 class Reply(NamedTuple):
@@ -57,7 +56,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[Reply] | None = None
         self._reader = ResponseReader()
-        self._wanted = Wanted(0.0, 0.0, 0, refusal=False)
+        self._wanted = Wanted(0.0, 0.0, 0)
         self._error: Exception | None = None  # that ended it
         self._tls_13 = False
         self._heard = False  # has any byte ever come?
@@ -78,7 +77,7 @@ class Connection(asyncio.BufferedProtocol):
         waiter: asyncio.Future[Reply] = self._loop.create_future()
         self._waiter = waiter
         self._wanted, self.begun, self.reusable = wanted, False, False
-        self._reader.expect(wanted.body_bytes_max, REFUSAL_BYTES_MAX if wanted.refusal else 0)
+        self._reader.expect(wanted.body_bytes_max, REFUSAL_BYTES_MAX)
         timer = self._loop.call_at(wanted.deadline_s, self._time_out)
         try:
             self._transport.write(request)

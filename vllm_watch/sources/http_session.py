@@ -93,7 +93,7 @@ class Session:
         except ValueError as error:
             return Reply("garbled", f"it cannot be asked: {error}")
         to = _To(there.origin, bounds.tls)
-        wanted = Wanted(now_s + bounds.seconds, bounds.seconds, bounds.body_bytes_max, method != "GET")  # fmt: skip
+        wanted = Wanted(now_s + bounds.seconds, bounds.seconds, bounds.body_bytes_max)
         if method == "GET" and (kept := self._kept(to)) is not None:
             reply = await self._exchange(to, kept, question, wanted)
             if reply.outcome != "disconnected" or kept.begun:

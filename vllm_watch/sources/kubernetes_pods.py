@@ -35,7 +35,14 @@ _MODEL, _RELEASE = "model", "helm-release-name"
 _MODEL_OF_ROLE = re.compile(rf"(?:(.*)-)?({PREFILL}|{DECODE})")
 """The production-stack's router is told which models (`llama-prefill`, `prefill`) have which part."""
 
-_WORKER = "leaderworkerset.sigs.k8s.io/worker-index"
+_WORKER, _TOGETHER = (
+    "leaderworkerset.sigs.k8s.io/worker-index",
+    "leaderworkerset.sigs.k8s.io/group-key",
+)
+_RANK = re.compile(r"--data[-_]parallel[-_](hybrid[-_]lb|external[-_]lb|rank)\b|\s-dp[nhr]\b")
+"""Of a command whose server answers for its own data-parallel ranks, beside others on other addresses: llm-d's wide
+expert parallelism is a LeaderWorkerSet of such. Source: vLLM, engine/arg_utils.py; llm-d, guides/wide-ep-lws."""
+
 _ENDED = ("Succeeded", "Failed")
 _SHOWN_CHARACTERS_MAX = 60
 
@@ -77,6 +84,7 @@ class Pod:
     group: str  # what outlives it
     role: str = ""  # PREFILL, DECODE; else it does both, or does not say
     pairs_in: tuple[str, ...] = ()  # prefill and decode of the same exchange KV
+    gang: str = ""  # ranks of the same step together
     says: Mapping[str, str]  # its annotations, of SAYS alone
     wrong: tuple[str, ...] = ()  # what of its annotations is not taken, in words
 
@@ -92,7 +100,8 @@ def pod_of(document: Mapping[str, Any]) -> Pod | None:
     address = status.get("podIP")
     if metadata.get("deletionTimestamp") or status.get("phase") in _ENDED or not address:
         return None  # it ends as somebody wanted, will never run again, or has no place yet
-    if labels.get(_WORKER, "0") != "0":
+    is_rank = _is_rank(document.get("spec") or {})
+    if labels.get(_WORKER, "0") != "0" and not is_rank:
         return None  # of a server over several nodes the leader answers, alone
     says, wrong = _said(metadata.get("annotations") or {})
     role, pairs_in = _part(labels)
@@ -106,9 +115,22 @@ def pod_of(document: Mapping[str, Any]) -> Pod | None:
         group=says.get("group") or _owner(metadata, labels),
         role=role,
         pairs_in=(str(metadata["namespace"]), *pairs_in),
+        gang=f"{metadata['namespace']}/{labels[_TOGETHER]}"
+        if is_rank and labels.get(_TOGETHER)
+        else "",
         says=says,
         wrong=wrong,
     )
+
+
+def _is_rank(spec: Mapping[str, Any]) -> bool:
+    """Does a container of it start a server of some of the ranks, which has its own address?"""
+    for container in spec.get("containers") or []:
+        words = [*(container.get("command") or []), *(container.get("args") or [])]
+        command = " ".join(map(str, words))
+        if _RANK.search(command) and "--headless" not in command:
+            return True
+    return False
 
 
 def _part(labels: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:

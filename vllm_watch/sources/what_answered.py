@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from vllm_watch.samples.observation import Call
+from vllm_watch.samples.observation import SCALING, Call
 from vllm_watch.sources import http
 from vllm_watch.sources.http_session import Session
 from vllm_watch.support.redaction import never_show, redacted
@@ -24,6 +24,9 @@ _API_KEY_BYTES_MAX = 8192
 _HANDSHAKE_SECONDS = 2.0
 _TITLE_CHARACTERS_MAX = 60
 _TITLE = re.compile(rb"<title[^>]{0,200}>([^<]{1,300})<", re.IGNORECASE)
+_SCALES = b"The model is currently scaling"
+"""Source: vLLM, entrypoints/serve/elastic_ep/middleware.py (0.11 to 0.33)."""
+
 _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE")
 
 
@@ -86,6 +89,8 @@ def _in_words(answer: http.Answer) -> str | None:
     call, status = answer.call, answer.call.status
     if status in (401, 403):
         return f"HTTP {status}: it wants a key: put it into a file, and name that in scrape.api_key_file"
+    if status == 503 and _SCALES in answer.body:  # noqa: PLR2004
+        return SCALING
     if status is not None and 300 <= status < 400:  # noqa: PLR2004 - the redirects
         where = answer.headers.get("location")
         return f"HTTP {status}: it redirects to {where}: if vLLM is there, name that" if where else None  # fmt: skip

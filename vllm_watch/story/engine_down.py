@@ -39,6 +39,11 @@ STORY = Story(
             first_step="Do not restart it: fix the first error in its log, vllm-watch diagnose LOG.",
             restart="A restart does not help: it crashes each time; its log says why.",
         ),
+        "operation_stuck": Cause(
+            "elastic scaling does not end", "it does not stop scaling",
+            first_step="Look for \"Scale failed\" in its log, and restart all its ranks by hand.",
+            restart="No restart is advised: it may still be scaling.",
+        ),
         "unknown": Cause("cause unknown", "it has never answered"),
     },
     charts=("generation_tokens_per_second", "requests_running", "requests_waiting"),
