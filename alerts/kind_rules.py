@@ -44,9 +44,11 @@ WHO = (
 
 BASE = (
     """{{ with printf "vllm_watch_external_url_info{job='%s', instance=~'%s.*'}" $labels.job $labels.instance | query }}"""
-    """{{ . | first | label "url" }}{{ else }}{{ with $labels.instance }}http://{{ . }}{{ end }}{{ end }}"""
+    """{{ . | first | label "url" }}{{ else }}{{ with $labels.instance }}http://{{ . }}{{ else }}"""
+    """{{ with printf "vllm_watch_target_info{job='%s'}" $labels.job | query }}http://{{ . | first | label "instance" }}"""
+    "{{ end }}{{ end }}{{ end }}"
 )
-"""Where the watcher's page is: what it says (external_url), else where Prometheus scrapes it."""
+"""Where the watcher's page is: what it says (external_url), else where Prometheus scrapes it; of several one."""
 
 PAGE = BASE + "/{{ with $labels.target }}#target-{{ . }}{{ end }}"
 

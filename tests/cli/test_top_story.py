@@ -94,7 +94,7 @@ async def test_the_detail_says_what_to_do_before_why(server, board):
             "sick: sick does nothing.",
             f"  do       {first}",
             *(f"           {line}" for line in more),
-            "  restart  A restart is known to cure this.",
+            "  restart  Restart recommended: it is known to fix this.",
             "  evidence no step for 20 s (expected 0.5 s)",
             "  contra   /health answers",
         ]

@@ -182,7 +182,7 @@ def test_what_a_finding_says():
     )  # the first look's five belong to the calm
     assert queue.value == verdict.measure == pytest.approx(3000.0 / 15.0, rel=0.4)
     assert (queue.expected, queue.unit) == (45.0, "s")
-    assert f"3000 requests wait, {queue.value:.0f} s of work" in verdict.summary
+    assert f"3000 requests waiting, {queue.value:.0f} s to drain" in verdict.summary
 
 
 def test_a_queue_that_is_empty_at_times_is_none():

@@ -53,15 +53,17 @@ async def test_each_open_incident_is_a_card(opened, server):
     await expect(crashed.locator(".evidence section").nth(1)).to_contain_text(
         "No contradicting evidence."
     )
-    await expect(stalled.locator(".restart")).to_have_text("A restart is known to cure this.")
+    await expect(stalled.locator(".restart")).to_have_text(
+        "Restart recommended: it is known to fix this."
+    )
     await expect(crashed.locator(".restart")).to_have_text(
-        "No restart is advised: its supervisor starts it again."
+        "No restart recommended: its supervisor should bring it back."
     )
     await expect(stalled.locator(".first-step")).to_have_text(
         f"Do: {STORIES['engine_stalled'].first_step_of('hang', advised=True)}"
     )
     await expect(crashed.locator(".first-step")).to_contain_text(
-        "Leave the restart to its supervisor"
+        "Let systemd, Docker or Kubernetes restart it"
     )
     await expect(stalled.get_by_role("link", name="Runbook")).to_have_attribute(
         "href", "runbooks/engine_stalled"
@@ -124,7 +126,9 @@ async def test_incidents_are_live(opened, server, board):
     sharper = begun | {"event": "updated", "t": now, "cause": "kv_leak", "restart_advised": True}
     board.tell(made(sharper, opened_t=now - 30))
     await expect(first.locator("h3")).to_have_text("Collapsed: KV cache leak")
-    await expect(first.locator(".restart")).to_have_text("A restart is known to cure this.")
+    await expect(first.locator(".restart")).to_have_text(
+        "Restart recommended: it is known to fix this."
+    )
     await expect(tab.page.locator(".incident")).to_have_count(6)
     ended = sharper | {"event": "resolved", "t": now, "resolution": "restarted"}
     board.tell(made(ended, opened_t=now - 30))

@@ -144,7 +144,7 @@ class EngineJudge:
 
     def _overloaded(self, block: Block, delay: float) -> Verdict:
         limit = self._settings.delay_seconds
-        text = f"{block.waiting:.0f} requests wait, {delay:.0f} s of work at the usual rate"
+        text = f"{block.waiting:.0f} requests waiting, {delay:.0f} s to drain at the usual rate"
         queue = Evidence(
             name="queue_delay_seconds", value=delay, unit="s", expected=limit, text=text
         )

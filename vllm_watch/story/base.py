@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 UNKNOWN = "unknown"
-CURES = "A restart is known to cure this."
+CURES = "Restart recommended: it is known to fix this."
 
 IF_ADVISED = "; restart it if a restart is advised."
 """How a first step ends where that is not known yet, as in an alert rule."""

@@ -11,8 +11,8 @@ STORY = Story(
     causes={
         "crash": Cause(
             "crash", "nothing listens on its port any more",
-            first_step="Leave the restart to its supervisor; find out why it died: vllm-watch diagnose LOG.",
-            restart="No restart is advised: its supervisor starts it again.",
+            first_step="Let systemd, Docker or Kubernetes restart it, start it yourself if none does, and read why it died: vllm-watch diagnose LOG.",
+            restart="No restart recommended: its supervisor should bring it back.",
         ),
         "api_hang": Cause(
             "API hang", "it accepts connections but answers none",

@@ -7,8 +7,8 @@ STORY = Story(
     says="is overloaded",
     about="The engine is healthy, but it does not work off its queue.",
     is_not="a stall or a collapse",
-    first_step="Add replicas, or shed load at the gateway.",
-    restart="A restart does not help: it only lengthens the queue.",
+    first_step="Shed load at the gateway, then add replicas.",
+    restart="Do not restart it: that drops the queued requests, and they come back.",
     causes={
         "demand": Cause(
             "more demand than it can serve",

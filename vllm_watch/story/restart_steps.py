@@ -16,7 +16,7 @@ class Step:
 
 STEPS = {
     "dry_run": Step("would be restarted (dry run)", "Nothing to do: in mode auto it would have been restarted.",
-                    "would have run (mode observe)"),
+                    "was recommended and not performed (observe-only mode)"),
     "approval": Step("waits for approval of its restart", "Check it, then approve the restart on the status page or with vllm-watch "
                      "approve INCIDENT (vllm-watch silence refuses it)."),
     "refused": Step("is not restarted", "See the status page for every gate that refuses it."),

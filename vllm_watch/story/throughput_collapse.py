@@ -22,12 +22,12 @@ STORY = Story(
         "kv_leak": Cause(
             "KV cache leak", "pages of the KV cache leak",
             first_step="Restart it at a quiet moment, ideally before requests queue up.",
-            restart="No restart is advised at the moment.",
+            restart="No restart recommended yet: check the host first.",
         ),
         "slow_engine": Cause(
             "slow steps", "each step takes longer",
             first_step=f"Check the host (CPU frequency, other tenants, PCIe, NCCL){IF_ADVISED}",
-            restart="No restart is advised at the moment.",
+            restart="No restart recommended yet: check the host first.",
         ),
         "thermal_throttle": Cause(
             "GPU slowed by heat or power", "a GPU throttles for heat or power",

@@ -50,7 +50,7 @@ function canary(source, now) {
 
 function progress(name, { last_progress_timestamp_seconds: last, requests_running: running, requests_waiting: waiting, state }, now) {
   const work = `${format.count(running)} running, ${format.count(waiting)} waiting`;
-  if (running === null && waiting === null) return [name, "quiet", "load unknown"];
+  if (running === null && waiting === null) return [name, "quiet", "no data"];
   if (running === 0 && waiting === 0) return [name, "quiet", "idle"];
   const when = last === null ? "no progress seen yet" : `last progress ${format.ago(now - last)}`;
   return [name, state === "stalled" ? "bad" : "good", `${when}, with ${work}`];
