@@ -78,8 +78,7 @@ do **not** show how often a real fleet would be paged:
 - step costs are linear and noise-free: real steps scatter from half to several times the mean;
 - one request mix per run (but for the confusers that change it), Poisson arrivals, no multi-turn sessions;
 - faults are clean: one at a time, on at once or along a straight ramp, and they end;
-- a run has an hour. False alarms a day rest on {days:.1f} days in all: none in {days:.1f} days is not none in a year;
-- what the lab has no story for is not in it: several nodes, disaggregation, new failure modes of vLLM.
+- a run has an hour, and all have {days:.1f} days: no false alarm in these is not none in a year.
 """
 
 
@@ -87,10 +86,8 @@ _SEQUENCES = """\
 ## Troubles that follow each other
 
 `python benchmarks/bench_sequences.py` plays days on which hangs, crashes, silent API servers, dead engine cores and slowdowns of 20 s to
-5 min follow each other 10 s to 10 min apart, in any order, and two hours of what `vllm-watch demo` plays. A trouble is
-found where an incident of its kind was active while it lasted; those of 45 s or more count, and of four looks or more. A page or an
-advice counts as late, or as given while well, from 10 s (two looks) after the end of a trouble; an incident that only recovers is no open page.
-What the demo misses are its leaks: its load wanes within the hour.
+5 min follow each other 10 s to 10 min apart, and two hours of `vllm-watch demo`. Found: an incident of its kind was active while it lasted
+(troubles of 45 s and four looks or more). Late, or while well: from 10 s (two looks) after the end. The demo's leaks are missed: its load wanes.
 
 """
 

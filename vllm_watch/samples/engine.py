@@ -126,7 +126,7 @@ class EngineSample:
 JUDGED = frozenset((
     "requests_running", "requests_waiting", "requests_waiting_by_reason", "requests_swapped", "kv_cache_usage",
     "preemptions", "engine_sleep_state", "prompt_tokens", "generation_tokens", "request_success", "iteration_tokens",
-    "ttft", "inter_token_latency", "e2e_latency", "queue_time", "request_prompt_tokens", "request_generation_tokens",
+    "ttft", "inter_token_latency", "e2e_latency", "queue_time", "prefill_time", "request_prompt_tokens", "request_generation_tokens",
     "prefix_cache_hit_rate", "prefix_cache_queries", "prefix_cache_hits", "external_prefix_cache_queries",
     "external_prefix_cache_hits", "mm_cache_queries", "mm_cache_hits", "cache_config_info", "spec_num_accepted_tokens",
     "spec_num_draft_tokens", "spec_draft_acceptance_rate", "process_start_time", "created_time", "kv_failures",
