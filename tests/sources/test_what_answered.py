@@ -64,10 +64,15 @@ ANSWERS = [
     (answers(HTML, headers={"Content-Type": "text/html"}), "an HTML page titled 'Sign in' was sent, not metrics"),
     (answers(HTML), "an HTML page titled 'Sign in' was sent, not metrics"),
     (answers(status="404 Not Found"), "HTTP 404: nothing at /metrics"),
-    (answers(SCALING_BODY, status="503 Service Unavailable"), "HTTP 503: vLLM says that it is scaling"),
     (answers('{"error": "not ready"}', status="503 Service Unavailable"), "HTTP 503"),
     (answers('{"detail": "x"}\n'), "line 1"),
 ]  # fmt: skip
+"""Wrong starts: a page that shows no engine shows the sentence."""
+
+SCALES = (
+    answers(SCALING_BODY, status="503 Service Unavailable"),
+    "HTTP 503: vLLM says that it is scaling",
+)
 BODIES = [
     ("vllm_watch_build_info{version=\"1\"} 1\n", "vllm-watch, not of vLLM: name the engine"),
     ("go_goroutines 3\nprometheus_build_info{version=\"3\"} 1\n", "the metrics of Prometheus"),
@@ -78,7 +83,7 @@ BODIES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("handler", "sentence"), ANSWERS)
+@pytest.mark.parametrize(("handler", "sentence"), [*ANSWERS, SCALES])
 async def test_an_answer_that_is_no_metrics(handler, sentence):
     """The daemon's look and `read` say the same; `read` exits 1, for something did answer."""
     async with wire(metrics=handler) as server:
