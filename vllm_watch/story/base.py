@@ -19,7 +19,7 @@ SERVER_PID = "$(pgrep -f 'vllm serve')"
 """Of several servers on a host they give several PIDs, which py-spy refuses: never the wrong one."""
 
 _PIDS = {
-    CORE_PID: re.compile(r"::EngineCore\S* \(PID (\d+)\)"),
+    CORE_PID: re.compile(r"::EngineCore\S{0,40} \(PID (\d{1,10})\)"),
     SERVER_PID: re.compile(r"API server \(PID (\d+)\)"),
     "--reclaim PID": re.compile(r"(--reclaim \d+)"),
     "the PID of the evidence": re.compile(r"\(PID (\d+)\)"),
