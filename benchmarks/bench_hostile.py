@@ -1,4 +1,4 @@
-"""What one hostile engine costs a watcher in memory: `python benchmarks/bench_hostile.py [--minutes 60] [--mode MODE]`.
+"""What one hostile engine costs a watcher in memory: `python benchmarks/bench_hostile.py [--minutes 2] [--mode MODE]`.
 
 The real daemon as a process of its own, with its defaults, and the lab's hostile engine: each mode in turn, and
 between two of them all mixed. Prints a line every 10 s, the sums at the end; exits 1 above RSS_MB_MAX.
@@ -109,7 +109,7 @@ async def _watched(
 def main() -> int:
     """Measure, and judge."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--minutes", type=float, default=2.0)
     parser.add_argument("--mode", choices=(*MODES, MIXED))
     said = parser.parse_args()
     return int(asyncio.run(measure(said.minutes, said.mode)) > RSS_MB_MAX)

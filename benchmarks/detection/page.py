@@ -96,8 +96,7 @@ _WORLDS = """\
 
 `python benchmarks/bench_worlds.py` lets healthy engines happen that look unhealthy, and unhealthy ones that look healthy: steps
 scatter from second to second, and what a step costs depends on who is in the batch, which no counter tells. Three seeds
-each, two hours or three (leaks: seven), looks every 5 s (ranks: 15 s); times are medians. With two of three seeds the queue of
-`long_prompts_all_day` outgrows the engine (hundreds wait for minutes), and it pages, without advice to restart.
+each, two hours or three (leaks: seven), looks every 5 s (ranks: 15 s); times are medians.
 
 """
 

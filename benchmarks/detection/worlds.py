@@ -113,6 +113,16 @@ def _long_prompts(apart_s: float) -> Happening:
     return happen
 
 
+def long_prompts_in_turn(stage: Stage, steps: Steps) -> Iterator[float]:
+    while True:
+        tokens = int(steps.rng.uniform(30_000, 120_000))
+        request = Request(tokens, 300, arrival_t=stage.vllm.t, max_tokens=1024)
+        stage.vllm.submit(request)
+        while request.finish_t < 0.0:
+            yield 1.0
+        yield steps.rng.expovariate(1.0 / 20.0)
+
+
 def rare_regime(stage: Stage, steps: Steps) -> Iterator[float]:
     """An hour of few, long requests in big batches, never seen before."""
     yield HOUR
@@ -211,7 +221,7 @@ def spec_switched(stage: Stage, steps: Steps) -> Iterator[float]:
 HEALTHY = (
     World("steady", "Nothing happens; steps scatter.", nothing),
     World("long_prompts", "Prompts of 30,000 to 120,000 tokens in chunks, now and then.", _long_prompts(450.0)),
-    World("long_prompts_all_day", "... one every 40 s.", _long_prompts(40.0), run={"load": 0.2}),
+    World("long_prompts_all_day", "... one after another, as a batch job sends them.", long_prompts_in_turn, run={"load": 0.2}),
     World("rare_regime", "After an hour a load that was never seen.", rare_regime),
     World("agents", "Contexts that grow turn after turn.", agents, run={"load": 0.35}),
     World("lora_bursts", "Bursts over many adapters: steps 1.2 to 1.6 times as long.", _comes_and_goes(1.2, 1.6, 1.2)),
@@ -237,6 +247,16 @@ def _slow(factor: float, engine: int = -1) -> Happening:
         steps.fault[engine] = factor
         yield FAULT_SECONDS
         steps.fault.clear()
+
+    return happen
+
+
+def _from_fault(happening: Happening) -> Happening:
+    """... until the end, so that what is left of its queue is nobody's false page."""
+
+    def happen(stage: Stage, steps: Steps) -> Iterator[float]:
+        yield FAULT_AT_S
+        yield from happening(stage, steps)
 
     return happen
 
@@ -388,6 +408,8 @@ ILL = (
     World("slow_rank_at_first", "One of four ranks was 2 times slower before the watcher came.", _always(2.0, 2), _COLLAPSE,
           run={"engines": 4, "interval_s": 15.0, **_AT_FIRST}, fault_at_s=0.0),
     World("slow_at_first", "2.5 times slower before the watcher came, alone.", _always(2.5), (*_COLLAPSE, "overload"), run=_AT_FIRST, fault_at_s=0.0),
+    World("too_many_long_prompts", "Prompts of 30,000 to 120,000 tokens, one every 40 s: more than it can serve.", _from_fault(_long_prompts(40.0)),
+          (*_COLLAPSE, "overload"), False, run={"load": 0.2, "hardware": "70b-4xh100"}, fault_seconds=2.0 * HOUR - FAULT_AT_S),
     World("pooling_slow", "Embeddings, 2.5 times slower.", _slow(2.5), _COLLAPSE, run={"shape": "embed"}),
     World("five_an_hour", "Five requests an hour, and it hangs.", hang_at_five_an_hour, _STALL, True, run={"seconds": 3.0 * HOUR}, fault_seconds=3.0 * FAULT_SECONDS),
     World("stuck", "Some requests are stuck forever.", stuck, (*_COLLAPSE, *_STALL)),

@@ -92,7 +92,7 @@ REAL = (
     Recorded("busy", real=True),
     # Slow for 4 s after it was found, a hang of 11 s, an API that answers again: over before an evaluation, so no alert.
     Recorded("slow_hang_pinning", (
-        _collapse("kv_pinning", 358.0, 75.0, HOLD, ends=False),
+        _collapse("kv_pinning", 358.0, 75.0, HOLD, "ticket", ends=False),  # the recording ends within two minutes
     ), real=True),
     Recorded("kv_pinning_crash", (_down("crash", 208.0, 30.0, LISTENS),), real=True),
     Recorded("preemption_thrash", (
@@ -124,7 +124,8 @@ LAB = (
          _down("crash", 300.0, 30.0, LISTENS)),  # by then it is ended and started anew
     _lab("slow", _collapse("slow_engine", AT, 45.0, LONGER, "ticket"), _collapse("slow_engine", AT, 75.0, LONGER)),
     _lab("leak", _collapse("kv_leak", AT, 120.0, "pages of the KV cache leak")),
-    _lab("pinning", _collapse("kv_pinning", AT, 60.0, HOLD)),
+    # Long prompts take the pages of others for a minute or two, so it is a ticket at first.
+    _lab("pinning", _collapse("kv_pinning", AT, 60.0, HOLD, "ticket"), _collapse("kv_pinning", AT, 210.0, HOLD)),
     _lab("admission_deadlock",
          _stall("admission_deadlock", AT, 90.0, "the scheduler admits no request")),
     _lab("overload", Told("VllmOverloaded", "ticket", "demand", AT, 60.0,

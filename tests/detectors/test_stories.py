@@ -195,6 +195,20 @@ def test_of_several_engines_the_one_that_hangs_is_named(story):
     assert [(e["kind"], e["engine"]) for e in of(events)] == [("engine_stalled", "1")]
 
 
+@pytest.mark.parametrize("interval_s", INTERVALS)
+def test_long_prompts_that_take_the_pages_of_others_are_a_ticket_at_first(interval_s):
+    """A bunch of them is computed within two minutes; what lasts longer pages, without advice to restart."""
+    told = Told("healthy", interval_s)
+    told.until(300)
+    told.scene["vllm"].fault("pinning")
+    said = [e for e in told.until(480) if e["kind"] == "throughput_collapse"]
+    severities = list(dict.fromkeys(e["severity"] for e in said))
+    assert severities == ["ticket", "page"]
+    (paged, *_) = [e for e in said if e["severity"] == "page"]
+    assert 100.0 <= paged["t"] - said[0]["t"] <= 150.0
+    assert not any(e["restart_advised"] for e in said)
+
+
 # Fault → the incident that stays open through it, its cause, and whether a restart is advised in the end.
 FAULTS = {
     "hang": ("engine_stalled", "hang", True),

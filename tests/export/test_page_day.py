@@ -6,12 +6,14 @@ import time
 import pytest
 from playwright.async_api import expect
 
-from tests.export.browsing import PHONE
 from tests.export.demo_board import fill
 from vllm_watch.board.board import Board
 from vllm_watch.board.day import CELL_SECONDS, CELLS, STATES
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+WIDE, NARROW = (1400, 4000), (390, 9000)
+"""So high that every row is in sight: what comes in above a row moves it, and what is out of sight is not drawn."""
 
 HELPED = "qwen3-moe"  # of a past incident, 17,300 to 21,000 s ago
 CELL_OF = "(e) => Math.round(CELLS * parseFloat(e.style.left) / 100)".replace("CELLS", str(CELLS))
@@ -34,11 +36,10 @@ def path(scope, state: str):
     return scope.locator(f"path.day-{state}")
 
 
-@pytest.mark.parametrize(("size", "scheme"), [((1400, 900), "light"), (PHONE, "dark")])
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (NARROW, "dark")])
 async def test_a_row_shows_its_day(opened, server, size, scheme):
     """By height and not by colour alone; without opening it, and nothing is wider than the screen."""
     tab = await opened(server, size, scheme)
-    await tab.row(HELPED).scroll_into_view_if_needed()
     strip = tab.row(HELPED).locator("summary .day-cells")
     await expect(path(strip, "critical")).to_have_attribute(
         "d", re.compile(r"^(M\d+ 10V0h0.82V10z){4,6}$")
@@ -49,13 +50,28 @@ async def test_a_row_shows_its_day(opened, server, size, scheme):
     await expect(path(strip, "unknown")).to_have_attribute(
         "d", re.compile(r"^(M[\d.]+ 10v-1h0.4v1z){20,}$")
     )
-    await tab.row("llama-8b-canary").scroll_into_view_if_needed()
     down = tab.row("llama-8b-canary").locator("summary .day-cells")
     await expect(path(down, "down")).to_have_attribute(
         "d", re.compile(r"M95 4V0h0.82V4zM95 10V6h0.82V10z$")
     )
     assert await tab.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert tab.complaints == []
+
+
+async def test_a_busy_watcher_is_asked_again(opened, server):
+    """Its first answer failed: the row has its day a few seconds later, without being touched."""
+    tab = await opened(server, WIDE)
+    asked = []
+
+    async def answer(route):
+        asked.append(route.request.url)
+        await (route.fulfill(status=503) if len(asked) == 1 else route.continue_())
+
+    await tab.page.route(re.compile(rf"/api/v1/history\?.*{HELPED}"), answer)
+    await tab.page.reload()
+    strip = tab.row(HELPED).locator("summary .day-cells")
+    await expect(path(strip, "critical")).to_have_attribute("d", re.compile(r"^M\d"))
+    assert len(asked) == 2
 
 
 async def test_a_span_is_read_by_keyboard_and_pointer_and_leads_to_its_incident(opened, server):
@@ -94,8 +110,7 @@ async def test_a_span_is_read_by_keyboard_and_pointer_and_leads_to_its_incident(
 
 async def test_what_opens_now_is_in_the_newest_span(opened, server, board):
     """Before the watcher is asked again."""
-    tab = await opened(server)
+    tab = await opened(server, WIDE)
     row = tab.row("llama-70b-b")
-    await row.scroll_into_view_if_needed()
     strip = row.locator("summary .day-cells")
     await expect(path(strip, "critical")).to_have_attribute("d", re.compile(r"M95 10V0"))

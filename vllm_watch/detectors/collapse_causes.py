@@ -38,6 +38,9 @@ NEEDS = Needs(
     ),
 )  # fmt: skip
 
+OF_LOAD = (UNKNOWN, KV_PINNING, PREEMPTION_THRASH)
+"""What a bunch of long prompts looks like while it takes the pages of others."""
+
 VAGUE = frozenset((SLOW_ENGINE, UNKNOWN))
 """Causes that are said for want of a better one, and may sharpen while the alarm holds."""
 
@@ -72,6 +75,9 @@ PREEMPTED_SHARE_MIN = 0.1
 
 LONG_PROMPTS_SHARE = 0.4
 """... when they fill so much of the cache, they are what the others lack."""
+
+LONG_PROMPTS_SHARE_MIN = 0.1
+"""... from here on they are a part of it: the load asks for more pages than it did when the engine was fresh."""
 
 
 class Creep:
@@ -155,6 +161,11 @@ def of_starvation(facts: Starvation) -> Cause:
     if facts.unheld >= LEAK_SHARE_MIN and rise >= LEAK_RISE_SECONDS:
         return _leak(facts, facts.unheld, rise)
     return _lost(facts.unheld) if lost else _held_by_few(facts)
+
+
+def is_asked_for(facts: Starvation) -> bool:
+    """Did prompts far longer than usual take a good part of the cache of late?"""
+    return (facts.long_prompts_share or 0.0) >= LONG_PROMPTS_SHARE_MIN
 
 
 def _thrash(length: float, preempted: float) -> Cause:

@@ -31,6 +31,10 @@ QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 NORMAL_BLOCKS = 2
 """So many blocks in a row without what raised the alarm, and it is not there any more: a single one may be luck."""
 
+PASSES_SECONDS = 120.0
+"""So long long prompts may take the pages of others before that pages: computing one takes 10 to 60 s, and most bunches
+are done within this on an engine that is large enough."""
+
 
 class EngineJudge:
     """Follows one engine."""
@@ -45,6 +49,8 @@ class EngineJudge:
         self._fresh = collapse_gpus.Fresh()
         self._server_start: float | None = None
         self._queue_grew = False
+        self._asked_for = False  # do long prompts take the pages that others lack?
+        self._starved_seconds = 0.0  # while this alarm lasts
         self._begin()
         self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
 
@@ -117,6 +123,8 @@ class EngineJudge:
             "waiting_first": self._waiting_first,
             "unread_seconds": self._unread.seconds,
             "queue_grew": self._queue_grew,
+            "asked_for": self._asked_for,
+            "starved_seconds": self._starved_seconds,
             "restart": self._restart,
         }
 
@@ -146,6 +154,9 @@ class EngineJudge:
         self._unread.seconds = stored.number(state["unread_seconds"])
         self._queue_grew = stored.flag(state["queue_grew"])
         self._restart = stored.flag(state["restart"])
+        if "asked_for" in state:  # kept since it is asked
+            self._asked_for = stored.flag(state["asked_for"])
+            self._starved_seconds = stored.number(state["starved_seconds"])
 
     def _follow(
         self,
@@ -202,6 +213,7 @@ class EngineJudge:
         if not (comparison.slow or comparison.starved):
             self._cause = None
             self._restart = self._queue_grew = False
+            self._starved_seconds = 0.0
             self._unheld_rise_seconds = None
         if comparison.unseen:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
@@ -257,7 +269,7 @@ class EngineJudge:
             f"Engine {self.engine} is {text}{collapse_host.in_short(cause)}",
             (slow, *cause.evidence_for),
             cause.evidence_against,
-            page=cause.name not in causes.VAGUE or self._bar.page,
+            page=self._bar.page if cause.name in causes.VAGUE else self._is_urgent(cause),
             restart=cause.name == causes.SLOW_ENGINE and self._bar.restart,
             at_s=comparison.block.at_s, measure=times,
         )  # fmt: skip
@@ -275,6 +287,8 @@ class EngineJudge:
         block = comparison.block
         facts = self._facts(comparison)
         most = facts.unheld is None or facts.unheld >= causes.UNREAD_SHARE * facts.usage
+        self._asked_for = not most and (block.long_prompts or causes.is_asked_for(facts))
+        self._starved_seconds += block.seconds if comparison.starved_now else 0.0
         self._restart = self._restart or (most and self._unread.surely)
         grown = QUEUE_GROWTH * (self._waiting_first + QUEUE_REQUESTS_MIN)
         # A queue while the alarm drains is of the recovery: those who come back are being served.
@@ -293,12 +307,22 @@ class EngineJudge:
             f"Engine {self.engine} is at {text}",
             (ratio, few, *cause.evidence_for),
             cause.evidence_against,
-            page=cause.name != causes.PREEMPTION_THRASH or self._queue_grew,
+            page=self._is_urgent(cause),
             restart=self._restart
             if cause.name == causes.KV_PINNING
             else cause.name == causes.KV_LEAK,
             at_s=block.at_s, measure=1.0 / max(done, 1e-3),
         )  # fmt: skip
+
+    def _is_urgent(self, cause: causes.Cause) -> bool:
+        """A bunch of long prompts takes the pages of others for a minute or two: that passes."""
+        if (
+            cause.name in causes.OF_LOAD
+            and self._asked_for
+            and self._starved_seconds < PASSES_SECONDS
+        ):
+            return False
+        return cause.name != causes.PREEMPTION_THRASH or self._queue_grew
 
     def _held(self, found: causes.Cause, comparison: Comparison) -> causes.Cause:
         """The cause changes only when another one was found for a while, in blocks that speak of it."""

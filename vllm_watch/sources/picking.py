@@ -5,7 +5,7 @@ some, and everything here is about making that cheap.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -24,6 +24,10 @@ BUCKETS_MAX = 200
 """Of a histogram; vLLM's have 40 at most. Those of each look are kept for a window of minutes."""
 
 
+EQUAL_LABELS_MAX = 1_000
+"""Beyond so many that differ, labels are not made one in memory: where all do, that takes more than it saves."""
+
+
 class Row:
     """One series with its position among the body's numbers and its name as vLLM spells it."""
 
@@ -33,6 +37,19 @@ class Row:
         self.index = index
         self.name = name
         self.labels = labels
+
+
+def made_rows(series: Iterable[tuple[int, str, dict[str, str]]]) -> tuple[list[int], list[Row]]:
+    """Where series stand among all numbers, and their rows, of (place, name, labels). Equal labels are one in memory."""
+    places: list[int] = []
+    rows: list[Row] = []
+    one: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+    for place, name, labels in series:
+        shared = len(one) < EQUAL_LABELS_MAX
+        kept = one.setdefault(tuple(labels.items()), labels) if shared else labels
+        places.append(place)
+        rows.append(Row(len(rows), name, kept))
+    return places, rows
 
 
 class At:

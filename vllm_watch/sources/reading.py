@@ -24,11 +24,12 @@ from vllm_watch.sources.picking import (
     histogram_of,
     info_of,
     labelled,
+    made_rows,
     max_of,
     sum_of,
     tuple_at,
 )
-from vllm_watch.sources.vllm_names import FIELDS, Field, Kind
+from vllm_watch.sources.vllm_names import FIELDS, HISTOGRAM_SUFFIXES, Field, Kind
 
 _ENGINE_IF_UNNAMED = "0"
 ENGINES_MAX = 64
@@ -37,17 +38,15 @@ ENGINES_MAX = 64
 NAME_CHARACTERS_MAX = 256
 """Of an engine and of a model: they are labels of every series that we export."""
 
-_HISTOGRAM_SUFFIXES = ("_bucket", "_sum", "_count")
 _INFO = frozenset(
     name for field in FIELDS.values() if field.kind is Kind.INFO for name in field.names
 )
-_UNKNOWN_FAMILIES_MAX = 100
 _CREATED = ("vllm:generation_tokens_created", "vllm:prompt_tokens_created")
 _READ = {
     name + suffix
     for field in FIELDS.values()
     for name in field.names
-    for suffix in ("", *_HISTOGRAM_SUFFIXES)
+    for suffix in ("", *HISTOGRAM_SUFFIXES)
 }
 _READ |= {name.removesuffix("_total") for name in _READ}
 _READ |= {
@@ -58,6 +57,11 @@ _READ |= {
 }
 _READ |= {name + suffix for name in vllm_names.HTTP_TOTALS.values() for suffix in ("_sum", "_count")}  # fmt: skip
 """Names of which series are bound; of the others a stranger's body may have thousands."""
+
+_LABELS_READ = frozenset(
+    ("ReplicaId", "engine", "handler", "le", "model_name", "pid", "status")
+) | {field.label for field in FIELDS.values()}
+"""Of what is no information; a stranger's series may have a hundred others, and each as often."""
 
 
 class Reader:
@@ -162,12 +166,13 @@ def _bind(layout: Layout, fields: Container[str]) -> _Binding:
 
     names = dict.fromkeys(map(spelled, layout.names))
     # Of the others not even the labels are taken: a stranger's body may have nothing else.
-    some = list(layout.some(lambda name: spelled(name) in _READ))
-    rows = [Row(row, spelled(one.name), one.labels) for row, (_, one) in enumerate(some)]
+    some = layout.some(lambda name: spelled(name) in _READ)
+    named = ((at, spelled(one.name), one.labels) for at, one in some)
+    found, rows = made_rows((at, name, _labels_read(name, labels)) for at, name, labels in named)
     asked = _Asked()
     _bind_rows(rows, names, fields, [], []).made(asked)
     taken = sorted(asked.indices)
-    indices = [some[row][0] for row in taken]
+    indices = [found[row] for row in taken]
     for place, row in enumerate(taken):  # from here on: of those that are asked for
         rows[row].index = place
     lines = layout.places
@@ -176,6 +181,10 @@ def _bind(layout: Layout, fields: Container[str]) -> _Binding:
     if nim:
         binding.constant["engine_kind"] = None  # its names do not tell
     return binding
+
+
+def _labels_read(name: str, labels: dict[str, str]) -> dict[str, str]:
+    return labels if name in _INFO else {k: v for k, v in labels.items() if k in _LABELS_READ}
 
 
 def _bind_rows(
@@ -208,7 +217,7 @@ def _bind_rows(
         "vllm": bool(vllm),
         "why_not": why_not,
         "engine_kind": _engine_kind(vllm, rows_of_vllm) if vllm else None,
-        "unknown_families": _unknown_families(vllm),
+        "unknown_families": vllm_names.unknown_families(vllm),
     }
     return _Binding(
         of_values=tuple_at(indices),
@@ -287,7 +296,7 @@ def _model_name(rows_of: Callable[[str], list[Row]]) -> str | None:
 def _bind_field(field: Field, rows_of: Callable[[str], list[Row]]) -> Take | None:
     if field.kind is Kind.HISTOGRAM:
         for name in field.names:
-            buckets, sums, counts = (rows_of(name + suffix) for suffix in _HISTOGRAM_SUFFIXES)
+            buckets, sums, counts = (rows_of(name + suffix) for suffix in HISTOGRAM_SUFFIXES)
             if counts or buckets:
                 return histogram_of(buckets, sums, counts, field.scale)
         return None
@@ -342,26 +351,6 @@ def _engine_kind(names: Collection[str], rows: list[Row]) -> str:
     if not vllm_names.V0_ONLY.isdisjoint(names):
         return "V0"
     return "V0" if vllm_names.V1_ONLY.isdisjoint(names) else "V1"
-
-
-def _unknown_families(names: Collection[str]) -> tuple[str, ...]:
-    known = vllm_names.NOT_READ.union(*(field.names for field in FIELDS.values()))
-    unknown = set()
-    for name in names:
-        bases = {name, name + "_total", *(name.removesuffix(s) for s in _HISTOGRAM_SUFFIXES)}
-        if name.endswith("_created"):
-            base = name.removesuffix("_created")
-            bases |= {base, base + "_total"}
-        if not bases & known:
-            unknown.add(_family(name))
-    return tuple(sorted(unknown)[:_UNKNOWN_FAMILIES_MAX])
-
-
-def _family(name: str) -> str:
-    for suffix in (*_HISTOGRAM_SUFFIXES, "_total", "_created"):
-        if name.endswith(suffix):
-            return name.removesuffix(suffix)
-    return name
 
 
 def _may_be_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> bool:

@@ -252,7 +252,8 @@ _NIM_OTHER = {"request_finish_total": "vllm:request_success_total"}
 _NIM_OWN = frozenset(("request_success_total", "request_failure_total"))
 """Of NVIDIA's own: the first is of stop and length only, and the sum of both is request_finish_total."""
 
-_SUFFIXES = ("_bucket", "_sum", "_count", "_created")
+HISTOGRAM_SUFFIXES = ("_bucket", "_sum", "_count")
+_SUFFIXES = (*HISTOGRAM_SUFFIXES, "_created")
 _PLAIN = {name.removeprefix("vllm:") for field in FIELDS.values() for name in field.names if name.startswith("vllm:")}  # fmt: skip
 
 
@@ -267,3 +268,27 @@ def of_nim(name: str) -> str:
     if name in _NIM_OWN or not bases & _PLAIN:
         return _NIM_OTHER.get(name, name)
     return "vllm:" + name
+
+
+UNKNOWN_FAMILIES_MAX = 100
+
+
+def unknown_families(names: Collection[str]) -> tuple[str, ...]:
+    """Families of these series that are neither read nor known to say nothing; UNKNOWN_FAMILIES_MAX at most."""
+    known = NOT_READ.union(*(field.names for field in FIELDS.values()))
+    unknown = set()
+    for name in names:
+        bases = {name, name + "_total", *(name.removesuffix(s) for s in HISTOGRAM_SUFFIXES)}
+        if name.endswith("_created"):
+            base = name.removesuffix("_created")
+            bases |= {base, base + "_total"}
+        if not bases & known:
+            unknown.add(_family(name))
+    return tuple(sorted(unknown)[:UNKNOWN_FAMILIES_MAX])
+
+
+def _family(name: str) -> str:
+    for suffix in (*HISTOGRAM_SUFFIXES, "_total", "_created"):
+        if name.endswith(suffix):
+            return name.removesuffix(suffix)
+    return name

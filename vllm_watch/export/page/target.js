@@ -15,6 +15,7 @@ import { Witnesses } from "./witnesses.js";
 import { isRecovering, markOf, OUTCOMES, shownState, standingOf, toneOf } from "./words.js";
 
 const RENEW_SECONDS = 60;
+const RETRY_SECONDS = 5;
 
 export class Target {
   constructor(data, page) {
@@ -93,7 +94,8 @@ export class Target {
     const asked = this.lines;
     const answer = await history({ target: this.name, seconds: this.page.span });
     if (asked !== this.lines) return; // nobody looks any more
-    if (answer === null) {
+    if (answer === null) { // the watcher is busy
+      setTimeout(() => this.reload(), 1000 * RETRY_SECONDS);
       this.loaded = false;
       return;
     }
