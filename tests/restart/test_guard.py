@@ -206,6 +206,9 @@ def test_what_costs_a_call_is_asked_last_and_only_when_the_rest_agrees() -> None
     assert (second.verdict, second.check) == (guard.ASK, "lock")
     assert asked(facts=unasked | {"state": "starting"}).check == "engine_state"
     assert asked(facts={"blockers": said_no, "lock": None}).check == "blockers"
+    # What an older answer says is not told before the hook was asked.
+    late = asked(facts={"hook": None, "blockers": said_no})
+    assert (late.verdict, late.check) == (guard.ASK, "hook")
     for mode, verdict in (("observe", guard.OBSERVE), ("approve", guard.APPROVE)):
         assert asked(facts={"lock": None}, settings={"mode": mode}).verdict == verdict
         person = asked(facts={"lock": None}, settings={"mode": mode}, base=PERSON)

@@ -79,6 +79,7 @@ async def test_one_at_a_time(tmp_path: Path) -> None:
         refused = await second.acquire("w2", "a2")
         assert (refused.held, refused.text) == (False, "held by w1 (a1)")
         assert (first.still_ours(), second.still_ours()) == (True, False)
+        assert (await second.renew()).held is False  # who does not hold it has nothing to renew
 
         await first.release()
         assert not first.still_ours()
