@@ -140,10 +140,11 @@ dist: $(DEV)/.installed  ## build the wheel and the source distribution into dis
 	@ls -l dist
 
 # As they are unless LOCK_ARGS=--upgrade (or --upgrade-package NAME); for every Python and platform at once.
-lock: $(SUPPLY)/.installed  ## write requirements*.lock anew: what the image is made of, with hashes (LOCK_ARGS=--upgrade)
+lock: $(SUPPLY)/.installed  ## write requirements*.lock anew: what the image is made of, with hashes, and what tests run with (LOCK_ARGS=--upgrade)
 	$(SUPPLY)/bin/uv pip compile --quiet pyproject.toml $(LOCK) --output-file requirements.lock
 	$(SUPPLY)/bin/uv pip compile --quiet pyproject.toml --extra apprise --constraint requirements.lock $(LOCK) --output-file requirements-apprise.lock
 	$(BUILD_REQUIRES) | $(SUPPLY)/bin/uv pip compile --quiet - $(LOCK) --output-file requirements-build.lock
+	$(SUPPLY)/bin/uv pip compile --quiet pyproject.toml --all-extras --group dev --constraint requirements-apprise.lock $(filter-out --generate-hashes,$(LOCK)) --output-file requirements-dev.lock
 
 LOCK = --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock' $(LOCK_ARGS)
 BUILD_REQUIRES = $(SUPPLY)/bin/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")'
@@ -196,11 +197,12 @@ $(VENV)/.installed: pyproject.toml
 	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable .
 	@touch $@
 
+# What is released on the day of a test changes none: constraints are the lock's (without hashes: an editable install has none).
 # pip below 25.1 does not know dependency groups, and Python 3.11 brings 23.
-$(DEV)/.installed: pyproject.toml
+$(DEV)/.installed: pyproject.toml requirements-dev.lock
 	$(call make_venv,$(DEV))
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[top,apprise,completion,otlp]' --group dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[top,apprise,completion,otlp]' --group dev --constraint requirements-dev.lock
 	@touch $@
 
 $(SUPPLY)/.installed: pyproject.toml

@@ -26,7 +26,7 @@ HEAD = """\
 <!-- Made by docs/generate_dependencies.py from pyproject.toml, requirements.lock and what is installed. Do not edit. -->
 
 Everything that `pip install vllm-watch` brings on Linux. `requirements.lock` has the exact versions and the hashes of every
-file; the image is built from it, and installs nothing that is not in it. `requirements-build.lock` has the same for what builds the wheel.
+file; the image is built from it, and installs nothing that is not in it. `requirements-build.lock` has the same for what builds the wheel; `requirements-dev.lock` has the versions that tests run with.
 
 ## Declared
 

@@ -18,7 +18,12 @@ WORKFLOW = ROOT / ".github/workflows/release.yml"
 ON_CHANGES = ROOT / ".github/workflows/ci.yml"
 UPDATES = ROOT / ".github/dependabot.yml"
 COMPOSE = ROOT / "deploy/compose.yaml"
-LOCKS = ("requirements.lock", "requirements-apprise.lock", "requirements-build.lock")
+LOCKS = (
+    "requirements.lock",
+    "requirements-apprise.lock",
+    "requirements-build.lock",
+    "requirements-dev.lock",
+)
 SCHEMAS = {
     COMPOSE: "vendor.compose-spec", WORKFLOW: "vendor.github-workflows", ON_CHANGES: "vendor.github-workflows",
     UPDATES: "vendor.dependabot",
