@@ -10,10 +10,11 @@ from vllm_watch.signals.baseline import Baseline
 FRESH = {"running": 40.0, "kv": 0.3}
 
 
-def follow(baseline, engine, seconds, lacks=(), **load):
+def follow(baseline, engine, seconds, lacks=(), adapters="", **load):
     comparison = None
+    info = {"max_lora": "8", "running_lora_adapters": adapters, "waiting_lora_adapters": ""}
     for _ in range(int(seconds / 5)):
-        sample = replace(engine.run(5.0, **load), **dict.fromkeys(lacks))
+        sample = replace(engine.run(5.0, **load), lora_requests_info=info, **dict.fromkeys(lacks))
         comparison = baseline.update(engine.at_s, sample, known=True) or comparison
     return comparison
 
@@ -218,3 +219,17 @@ def test_what_was_learnt_of_drafting_is_restored(known):
     other = Baseline()
     other.restore(baseline.export_state(), 5.0)
     assert other.model_of(drafting.block).blocks == baseline.model_of(drafting.block).blocks > 100
+
+
+def test_steps_with_adapters_are_compared_with_their_like(known):
+    """Bursts over many LoRA adapters make each step longer; nothing has become slow."""
+    baseline, engine, _ = known
+    many = ",".join(f"a{number}" for number in range(6))
+    for _ in range(4):
+        on = follow(baseline, engine, 300, **FRESH, adapters=many, slow=1.6)
+        assert (on.slow, on.slow_now) == (False, False)
+        assert not follow(baseline, engine, 300, **FRESH, adapters="a0").slow
+    assert follow(baseline, engine, 60, **FRESH, adapters=many, slow=3.2).slow
+    other = Baseline()
+    other.restore(baseline.export_state(), 5.0)
+    assert other.export_state()["lacks"] == baseline.export_state()["lacks"]

@@ -13,11 +13,12 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.wander import Wander
 
-PAGE_LOG_RATIO = log(1.45)
-"""Less than half as long again is a ticket however long it lasts: adapters, grammars and encoders cost as much."""
+PAGE_LOG_RATIO = log(1.7)
+"""Less than this is a ticket however long it lasts: adapters, grammars and encoders cost as much (worlds `lora_bursts`,
+up to 1.6 times: six false pages a day at 1.45, one at 1.6, none at 1.7 in 24 seeds)."""
 
-PAGE_SECONDS = 20.0
-"""The change must be beyond wander for so long, at work."""
+PAGE_SECONDS = 40.0
+"""The change must be beyond wander for so long, at work: a burst of images is over by then."""
 
 RESTART_SECONDS = 120.0
 """... and so long before a restart is advised, which costs minutes of loading and every request in flight."""

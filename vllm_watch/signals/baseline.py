@@ -16,6 +16,7 @@ from typing import Any
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import (
+    ADAPTERS,
     DRAFTING,
     LOAD,
     LONG_PROMPTS,
@@ -191,7 +192,7 @@ class Baseline:
         """
         level_max = CEILING if away_seconds <= ALARM_KEPT_SECONDS else RESTORED_LEVEL_MAX
         try:
-            known = frozenset((*LOAD, LONG_PROMPTS, DRAFTING))
+            known = frozenset((*LOAD, LONG_PROMPTS, DRAFTING, *ADAPTERS))
             self._lacks = known.intersection(stored.texts(state["lacks"]))
             self._models = {self._lacks: StepModel()}
             self.model.restore(state["model"])

@@ -31,6 +31,9 @@ LONG_PROMPTS, DRAFTING = "long_prompts", "drafting"
 """Steps of a block in which long prompts were under way say too little of what they computed, and those with drafts cost
 what others do not: like looks that do not tell the load, they are learnt apart and judged by their like."""
 
+ADAPTERS = ("adapters_1", "adapters_4", "adapters_16")
+"""So do steps that switch between LoRA adapters: one to three at once, four to fifteen, or more."""
+
 _WATCHED = (*LOAD, "requests_waiting")
 _needed_of, _watched_of = attrgetter(*NEEDED), attrgetter(*_WATCHED)
 _NOTHING: frozenset[str] = frozenset()
@@ -61,12 +64,15 @@ class Block:
     tokens_in_flight: float | None = None  # at its end: came in less finished, from an unknown zero
     long_prompts: bool = False  # were prompts computed in chunks that are counted elsewhere?
     drafting: bool = False  # were tokens drafted for speculative decoding?
+    adapters: int = 0  # LoRA adapters of running requests, the most at one look
     lacks: frozenset[str] = _NOTHING  # of LOAD and requests_waiting, what some look did not carry
 
     @property
     def apart(self) -> frozenset[str]:
         """What sets its steps apart: they are compared with those of blocks of which it is equal."""
         special = {LONG_PROMPTS: self.long_prompts, DRAFTING: self.drafting}
+        if self.adapters:
+            special[ADAPTERS[min(2, (self.adapters.bit_length() - 1) // 2)]] = True
         return self.lacks.intersection(LOAD).union(name for name in special if special[name])
 
 
@@ -80,6 +86,7 @@ class Blocks:
         self._sums = [0.0, 0.0, 0.0, 0.0]  # looks, running, waiting, usage
         self._lows = [0.0, 0.0]  # running, waiting
         self._lacks = _NOTHING
+        self._adapters = 0
         self._long_prompts = LongPrompts()
 
     def add(
@@ -113,9 +120,11 @@ class Blocks:
         self._sums = [1.0, running, waiting, sample.kv_cache_usage or 0.0]
         self._lows = [running, waiting]
         self._lacks = _lacking(sample)
+        self._adapters = _adapters(sample)
 
     def _note(self, sample: EngineSample) -> None:
         self._lacks |= _lacking(sample)
+        self._adapters = max(self._adapters, _adapters(sample))
         running, waiting = sample.requests_running or 0.0, sample.requests_waiting or 0.0
         sums, lows = self._sums, self._lows
         sums[0] += 1.0
@@ -156,6 +165,7 @@ class Blocks:
             tokens_in_flight=_tokens_in_flight(b),
             long_prompts=self._note_prompts(at_s, a, b, engines),
             drafting=bool(_grown(a.spec_num_draft_tokens, b.spec_num_draft_tokens)),
+            adapters=self._adapters,
             lacks=self._lacks,
         )
 
@@ -190,6 +200,12 @@ def _lacking(sample: EngineSample) -> frozenset[str]:
     seen = zip(_WATCHED, _watched_of(sample), strict=True)
     lacking = [name for name, value in seen if value is None]
     return frozenset(lacking) if lacking else _NOTHING
+
+
+def _adapters(sample: EngineSample) -> int:
+    """LoRA adapters of running requests, as vLLM says them: joined with commas."""
+    named = (sample.lora_requests_info or {}).get("running_lora_adapters", "")
+    return named.count(",") + 1 if named else 0
 
 
 def _enough(a: EngineSample, b: EngineSample) -> bool:
