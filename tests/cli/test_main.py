@@ -232,9 +232,11 @@ def test_control_c_is_met_quietly(tmp_path):
         [sys.executable, "-m", "vllm_watch", "check-config", str(fifo)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    with open(fifo, "w"):  # opens when the command reads it: it waits in there now
+    with open(fifo, "w"):  # opens when the command does: it waits in there now, or is about to
         process.send_signal(signal.SIGINT)
-        out, told = process.communicate(timeout=60)
+    out, told = process.communicate(
+        timeout=60
+    )  # a read that began too late to be interrupted ends, too
 
     assert (process.returncode, out, told) == (130, "", "")
 

@@ -131,6 +131,7 @@ JUDGED = frozenset((
     "external_prefix_cache_hits", "mm_cache_queries", "mm_cache_hits", "cache_config_info", "spec_num_accepted_tokens",
     "spec_num_draft_tokens", "spec_draft_acceptance_rate", "process_start_time", "created_time", "kv_failures",
     "kv_transfers", "operations_in_flight", "num_requests_kv_fetch_by_stage", "admission_rejections", "http_responses",
+    "lora_requests_info",
 ))  # fmt: skip
 """What anything but `vllm-watch read` looks at. Of an engine that is watched only this is taken from each body (the
 recording has all): the other histograms are half of what a sample holds, and as much to make and to drop again."""
