@@ -318,14 +318,15 @@ def test_what_is_read_lazily_is_what_is_read(body):
     lazy = parser.parse(body, lazily=True)
     values = lazy.values
     if values is None:
-        values = [float(lazy.words[index]) for index in lazy.layout.places]
+        series = [place for place, _ in enumerate(lazy.layout.names)]
+        values = [float(lazy.words[line]) for line in lazy.layout.lines_of(series)]
     assert values == Parser().parse(body).values
 
 
 def test_where_each_series_stands():
     """By line, past comments and empty ones; names as they are on the wire, each text once in memory."""
     layout = Parser().parse(KNOWN).layout
-    assert layout.places == [0, 1, 3, 6]
+    assert layout.lines_of([0, 1, 2, 3]) == [0, 1, 3, 6]
     assert list(layout.names) == ["a", "b", "b", "z"]
     found = dict(layout.some(lambda name: name == "b"))
     assert found == {1: ("b", {"c": "d", "e": "f"}), 2: ("b", {"c": "g", "e": "f"})}

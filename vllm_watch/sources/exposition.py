@@ -100,10 +100,10 @@ class Layout:
             return Exposition(self, values)
         return Exposition(self, values, tails=joined, words=tails)
 
-    @property
-    def places(self) -> list[int]:
-        """In which line each series stands, in their order; of text that is read line by line."""
-        return [index for index, sample in enumerate(self._is_sample) if sample]
+    def lines_of(self, places: list[int]) -> list[int]:
+        """In which lines these series stand, of text that is read line by line; else nothing."""
+        lines = [index for index, sample in enumerate(self._is_sample) if sample]
+        return [lines[place] for place in places] if lines else []
 
     @property
     def names(self) -> Iterator[str]:

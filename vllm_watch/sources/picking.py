@@ -6,6 +6,7 @@ some, and everything here is about making that cheap.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -29,24 +30,40 @@ EQUAL_LABELS_MAX = 1_000
 
 
 class Row:
-    """One series with its position among the body's numbers and its name as vLLM spells it."""
+    """One series with its position among the body's numbers and its name as vLLM spells it.
 
-    __slots__ = ("index", "labels", "name")
+    Its labels are name, value, name, value: a dictionary of two labels is three times as large.
+    """
 
-    def __init__(self, index: int, name: str, labels: dict[str, str]) -> None:
+    __slots__ = ("_labels", "index", "name")
+
+    def __init__(self, index: int, name: str, labels: tuple[str, ...]) -> None:
         self.index = index
         self.name = name
-        self.labels = labels
+        self._labels = labels
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """All of them."""
+        return dict(zip(self._labels[::2], self._labels[1::2], strict=True))
+
+    def label(self, name: str) -> str | None:
+        """The value of one; None: it has no such label."""
+        for at in range(0, len(self._labels), 2):
+            if self._labels[at] == name:
+                return self._labels[at + 1]
+        return None
 
 
 def made_rows(series: Iterable[tuple[int, str, dict[str, str]]]) -> tuple[list[int], list[Row]]:
     """Where series stand among all numbers, and their rows, of (place, name, labels). Equal labels are one in memory."""
     places: list[int] = []
     rows: list[Row] = []
-    one: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+    one: dict[tuple[str, ...], tuple[str, ...]] = {}
     for place, name, labels in series:
-        shared = len(one) < EQUAL_LABELS_MAX
-        kept = one.setdefault(tuple(labels.items()), labels) if shared else labels
+        kept = tuple(chain.from_iterable(labels.items()))
+        if len(one) < EQUAL_LABELS_MAX:
+            kept = one.setdefault(kept, kept)
         places.append(place)
         rows.append(Row(len(rows), name, kept))
     return places, rows
@@ -91,7 +108,7 @@ def labelled(rows: list[Row], label: str) -> Take:
     """A number for each value of a label; beyond LABEL_VALUES_MAX values they are one together."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        value = row.labels.get(label, "")
+        value = row.label(label) or ""
         known = value in groups or len(groups) < LABEL_VALUES_MAX
         groups[value if known else OTHER_LABEL_VALUES].append(row)
     return by_group(groups)
@@ -122,7 +139,7 @@ def histogram_of(buckets: list[Row], sums: list[Row], counts: list[Row], scale: 
     """`counts` or `buckets` must be there; what a bucket's bound and the sum are multiplied with is `scale`."""
     by_bound: dict[float, list[Row]] = defaultdict(list)
     for row in buckets:
-        by_bound[_bound(row.labels.get("le", "+Inf"))].append(row)
+        by_bound[_bound(row.label("le") or "+Inf")].append(row)
     order = sorted(by_bound)
     if len(order) > BUCKETS_MAX:
         order = [*order[: BUCKETS_MAX - 1], order[-1]]

@@ -145,17 +145,22 @@ _bindings: dict[bool, WeakKeyDictionary[Layout, _Binding]] = {
 
 
 class _Asked(Sequence[float]):
-    """Numbers that note which of them are asked for."""
+    """So many numbers, which note which of them are asked for."""
 
-    def __init__(self) -> None:
-        self.indices: set[int] = set()
+    def __init__(self, count: int) -> None:
+        self._asked = bytearray(count)
 
     def __len__(self) -> int:
-        raise NotImplementedError
+        return len(self._asked)
 
     def __getitem__(self, index: Any) -> Any:
-        self.indices.add(index)
+        self._asked[index] = 1
         return 0.0
+
+    @property
+    def indices(self) -> list[int]:
+        """Of those that were, in order."""
+        return [index for index, asked in enumerate(self._asked) if asked]
 
 
 def _bind(layout: Layout, fields: Container[str]) -> _Binding:
@@ -169,15 +174,13 @@ def _bind(layout: Layout, fields: Container[str]) -> _Binding:
     some = layout.some(lambda name: spelled(name) in _READ)
     named = ((at, spelled(one.name), one.labels) for at, one in some)
     found, rows = made_rows((at, name, _labels_read(name, labels)) for at, name, labels in named)
-    asked = _Asked()
+    asked = _Asked(len(rows))
     _bind_rows(rows, names, fields, [], []).made(asked)
-    taken = sorted(asked.indices)
+    taken = asked.indices
     indices = [found[row] for row in taken]
     for place, row in enumerate(taken):  # from here on: of those that are asked for
         rows[row].index = place
-    lines = layout.places
-    places = [lines[index] for index in indices] if lines else []
-    binding = _bind_rows(rows, names, fields, indices, places)
+    binding = _bind_rows(rows, names, fields, indices, layout.lines_of(indices))
     if nim:
         binding.constant["engine_kind"] = None  # its names do not tell
     return binding
@@ -204,9 +207,11 @@ def _bind_rows(
     keys = _engine_keys(rows_of_vllm)
     engines = []
     if vllm or _may_be_vllm(by_name, names):
+        read = frozenset((None, *keys.all[:ENGINES_MAX]))
         by_engine: dict[tuple[str, str | None], list[Row]] = defaultdict(list)
         for row in rows:
-            by_engine[row.name, keys.of(row)].append(row)
+            if (key := keys.of(row)) in read:
+                by_engine[row.name, key].append(row)
         http = _bind_http(by_name) if "http" in fields else None
         engines = [
             _bind_engine(key, by_name, by_engine, fields, http) for key in keys.all[:ENGINES_MAX]
@@ -232,7 +237,7 @@ class _engine_keys:  # noqa: N801 - a function with two results
     """Which engines a body speaks of, and which of them a row belongs to (None: to all)."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
-        replicas = {row.labels["ReplicaId"] for row in rows if "ReplicaId" in row.labels}
+        replicas = {row.label("ReplicaId") for row in rows} - {None}
         # Ray's agent answers for every replica on its node; alone, a replica is simply the engine.
         self._by_replica = len(replicas) > 1
         # vLLM 0.9.2 loses the metrics of all data-parallel engines but the last, and leaves the others'
@@ -241,9 +246,9 @@ class _engine_keys:  # noqa: N801 - a function with two results
         self.all = sorted(found or {_ENGINE_IF_UNNAMED}, key=lambda key: (len(key), key))
 
     def of(self, row: Row) -> str | None:
-        engine = row.labels.get("engine")
-        if self._by_replica and "ReplicaId" in row.labels:
-            engine = f"{row.labels['ReplicaId']}/{engine or _ENGINE_IF_UNNAMED}"
+        engine = row.label("engine")
+        if self._by_replica and (replica := row.label("ReplicaId")) is not None:
+            engine = f"{replica}/{engine or _ENGINE_IF_UNNAMED}"
         return engine and engine[:NAME_CHARACTERS_MAX]
 
 
@@ -288,8 +293,8 @@ def _model_name(rows_of: Callable[[str], list[Row]]) -> str | None:
         "vllm:prompt_tokens_total",
     ):
         for row in rows_of(name):
-            if "model_name" in row.labels:
-                return row.labels["model_name"][:NAME_CHARACTERS_MAX]
+            if (model := row.label("model_name")) is not None:
+                return model[:NAME_CHARACTERS_MAX]
     return None
 
 
@@ -309,7 +314,9 @@ def _bind_field(field: Field, rows_of: Callable[[str], list[Row]]) -> Take | Non
         return None
     # vLLM 0.9.2 with several API servers gives the KV usage once per process, stale ones included;
     # the older name beside it is merged properly.
-    rows = next((c for c in candidates if not any("pid" in row.labels for row in c)), candidates[0])
+    rows = next(
+        (c for c in candidates if not any(row.label("pid") is not None for row in c)), candidates[0]
+    )
     match field.kind:
         case Kind.SUM:
             return sum_of(rows)
@@ -346,7 +353,7 @@ def _count_and_sum(count: Take, total: Take) -> Take:
 
 
 def _engine_kind(names: Collection[str], rows: list[Row]) -> str:
-    if any("engine" in row.labels for row in rows):
+    if any(row.label("engine") is not None for row in rows):
         return "V1"  # V0 never had the label; V1 has it from 0.8.3
     if not vllm_names.V0_ONLY.isdisjoint(names):
         return "V0"
@@ -362,7 +369,7 @@ def _may_be_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> bo
 
 def _serves_openai(by_name: Mapping[str, list[Row]]) -> bool:
     rows = by_name.get(vllm_names.HTTP_REQUESTS, [])
-    return any(row.labels.get("handler", "").startswith("/v1/") for row in rows)
+    return any((row.label("handler") or "").startswith("/v1/") for row in rows)
 
 
 def _why_not_vllm(by_name: Mapping[str, list[Row]], names: Collection[str]) -> str:
