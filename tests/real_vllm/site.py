@@ -56,6 +56,14 @@ class Site:
         TIMES.append(f"{target}: {found[0]['cause']} is a {severity} after {passed_s:.1f} s")
         return found[0]
 
+    def relates(self, one: Incident, other: Incident) -> None:
+        """Wait until the first names the second: of two that open at once, one learns of the other at its next look."""
+
+        def does() -> bool:
+            return any(each["id"] == one["id"] and other["id"] in each["related"] for each in self.look())  # fmt: skip
+
+        self._wait(f"{one['id']} does not name {other['id']}", does, OPENED_SECONDS_MAX)
+
     def passes(self, seconds: float) -> None:
         """Let a time pass in which nobody is paged, and no restart is advised."""
         ends_s = time.monotonic() + seconds

@@ -190,8 +190,7 @@ def test_a_rank_that_dies_is_told_and_what_it_takes_with_it_is_related(ranks: Ra
         other = site.comes_to("rank0", "engine_down", ("crash",), "page")
         assert not first["restart_advised"]
         assert not other["restart_advised"]
-    related = {each["id"]: each["related"] for each in site.look()}
-    assert other["id"] in related[first["id"]]
+    site.relates(first, other)
     for each in both:
         each.stop()
     for each in both:
