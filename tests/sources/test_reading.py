@@ -306,6 +306,16 @@ def test_what_a_stranger_names_and_counts_is_bounded():
     assert len(Reader().read(invented).unknown_families) <= 100
 
 
+def read_with_peak(body):
+    """What a new reader makes of it, and how many bytes that took at most, the body aside."""
+    reader = Reader(judged_only=True)
+    tracemalloc.start()
+    try:
+        return reader.read(body), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
 @pytest.mark.parametrize("name", ["stranger", "vllm:num_requests_running"])
 def test_a_body_of_new_series_costs_a_few_times_its_length(name):
     """Besides its lines: what is not read has no labels, no label that is not read is kept, and equal ones are one."""
@@ -313,45 +323,25 @@ def test_a_body_of_new_series_costs_a_few_times_its_length(name):
         f'{name}{{engine="{n % 64}",model_name="a model of some length",n="{n}"}} 1\n'
         for n in range(20_000)
     )
-    reader = Reader(judged_only=True)
-    tracemalloc.start()
-    try:
-        reader.read(body)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 8 * len(body)
+    assert read_with_peak(body)[1] < 8 * len(body)
 
 
 @pytest.mark.parametrize("label", ["engine", "finished_reason"])
-def test_series_that_differ_in_a_label_that_is_read_cost_little_more_than_their_lines(label):
-    """In bytes a series. With a dictionary of labels for each, and a set of their places, it was 770."""
+def test_series_that_differ_in_a_label_that_is_read_are_bound_in_little_memory(label):
+    """In bytes a series, its line included. With a dictionary of labels for each, and a set of their places, it was 770."""
     body = "".join(
         f'vllm:request_success_total{{model_name="m",{label}="{n:012x}"}} 1\n'
         for n in range(20_000)
     )
-    reader = Reader(judged_only=True)
-    tracemalloc.start()
-    try:
-        reader.read(body)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 20_000 * 700
+    assert read_with_peak(body)[1] < 20_000 * 700
 
 
 def test_unknown_families_of_vllm_are_named_and_not_bound():
     """Thousands of names by its prefix, each with labels: no more than their names is taken."""
     body = "".join(f'vllm:made_{n}_up_total{{engine="{n}",id="{n}"}} 1\n' for n in range(20_000))
     body += 'vllm:num_requests_running{engine="0"} 3\n'
-    reader = Reader(judged_only=True)
     kept = Parser().parse(body).layout  # so that only what is bound is counted
-    tracemalloc.start()
-    try:
-        reading = reader.read(body)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    reading, peak = read_with_peak(body)
     assert kept.heads
     assert len(reading.unknown_families) == 100
     assert [(each.engine, each.requests_running) for each in reading.engines] == [("0", 3.0)]
