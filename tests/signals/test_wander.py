@@ -61,6 +61,21 @@ def test_what_wanders_is_no_change(sigma, minutes):
     assert exceeded == 0
 
 
+@pytest.mark.parametrize("shape", ["wanders", "jumps", "creeps"])
+def test_what_goes_up_and_down_on_its_way_is_no_change(shape):
+    """An engine known for ten minutes is in doubt for eight; at its end steps take 2.7 times as long, each time."""
+    path = {
+        "wanders": [0.16, 0.11, 0.15, 0.33, 0.51, 0.51, 0.61, 0.84, 1.0],
+        "jumps": [0.02, 0.0, 0.03, 0.01, 0.02, 0.0, 0.03, 1.0, 1.0],
+        "creeps": [0.11, 0.22, 0.33, 0.44, 0.55, 0.66, 0.77, 0.88, 1.0],
+    }[shape]
+    wander = quiet(10.0)
+    for level in path:
+        for _ in range(12):
+            wander.add(level, LOOK_S, well=False)
+    assert wander.exceeded(log(1.7)) is (shape != "wanders")
+
+
 def test_an_excursion_is_learnt_once_it_has_healed():
     """... and never while it lasts: an engine that stays slow teaches nothing."""
     wander = quiet()
