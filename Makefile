@@ -30,7 +30,7 @@ TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prome
 	amtool:prometheus-alertmanager chromium:chromium gcc:gcc etcd:etcd-server kubectl:kubernetes-client \
 	curl:curl nsenter:util-linux systemd-analyze:systemd zsh:zsh
 
-.PHONY: help demo test test-short durations hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection bench-history fault-removals soak soak-healthy kills fuzz mutants screenshots dist lock sbom supply docs deps tools clean
+.PHONY: help demo test test-longest test-short durations hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection bench-history fault-removals soak soak-healthy kills fuzz mutants screenshots dist lock sbom supply docs deps tools clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,11 +39,17 @@ demo: $(VENV)/.installed  ## watch a simulated fleet on http://127.0.0.1:9470 (L
 	@echo "The page will be on http://$(LISTEN)/ and the metrics on http://$(LISTEN)/metrics; Ctrl-C ends it."
 	@exec $(VENV)/bin/vllm-watch demo --listen $(LISTEN)
 
-test: tools $(DEV)/.installed  ## run all tests but those against a real vLLM
-	$(BIN)/pytest -q -m 'not real_vllm and not podman and not supply and not site' -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+# What runs elsewhere: make test-vllm, .ci/run, make supply, make docs.
+HERE := not real_vllm and not podman and not supply and not site
 
-durations: tools $(DEV)/.installed  ## run all tests and write down how long each took: make check goes by it (on a quiet machine)
-	@$(MAKE) test PYTEST_ARGS=--measure
+test: tools $(DEV)/.installed  ## run the tests: of each function what takes up to 15 s
+	$(BIN)/pytest -q -m '$(HERE) and not longest' -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+test-longest: tools $(DEV)/.installed  ## run what make test leaves out because it takes longer
+	$(BIN)/pytest -q -m '$(HERE) and longest' -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+
+durations: tools $(DEV)/.installed  ## run both and write down how long each test took: what is left out goes by it (on a quiet machine)
+	$(BIN)/pytest -q -m '$(HERE)' -n $(WORKERS) --dist loadfile --no-loadscope-reorder --measure
 
 hunt: $(DEV)/.installed  ## try 20 times as many examples of the property tests, other ones each time (some minutes)
 	$(BIN)/pytest -q -m hypothesis --hypothesis-profile=hunt -n $(WORKERS) $(PYTEST_ARGS)
@@ -53,7 +59,7 @@ check: $(DEV)/.installed  ## before a commit: the linters, and of each test what
 	@$(MAKE) --jobs=2 --output-sync=target --keep-going test-short format-check lint types imports
 
 test-short: tools
-	$(BIN)/pytest -q -m 'not real_vllm and not podman and not supply and not site and not long' -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	$(BIN)/pytest -q -m '$(HERE) and not long' -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 format-check: $(DEV)/.installed
 	$(BIN)/ruff format --check $(CODE)

@@ -76,6 +76,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     durations = Durations.read()
     for item in durations.long(items):
         item.add_marker(pytest.mark.long)
+    for item in durations.longest(items):
+        item.add_marker(pytest.mark.longest)
     items[:] = _spread(items, durations)
 
 

@@ -1,4 +1,4 @@
-"""How long tests took when they were measured, and which of them `make check` leaves out for that.
+"""How long tests took when they were measured, and which of them `make check` and `make test` leave out for that.
 
 `make durations` runs all tests and writes durations.json anew; what is not in it yet is short. Of a function with
 many cases the first ones are tried all the same, as many as its budget allows: nothing is left out for the length of its table.
@@ -23,6 +23,9 @@ CORE = (
 FUNCTION_SECONDS, CORE_FUNCTION_SECONDS = 2.0, 8.0
 """So much of each test function `make check` spends."""
 
+TEST_SECONDS = 15.0
+"""... and `make test`. What is beyond it, `make test-longest` tries."""
+
 FILE_SECONDS = 20.0
 """A file whose tests took longer is begun early: at the end the others fill the gaps."""
 
@@ -43,7 +46,16 @@ class Durations:
         return sum(self._seconds.get(_place(path), {}).values())
 
     def long(self, items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
-        """Those that go beyond what is spent on their function."""
+        """Those that `make check` leaves out."""
+        return self._beyond(items, FUNCTION_SECONDS, CORE_FUNCTION_SECONDS)
+
+    def longest(self, items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
+        """Those that `make test` leaves out."""
+        return self._beyond(items, TEST_SECONDS, TEST_SECONDS)
+
+    def _beyond(
+        self, items: Iterable[pytest.Item], budget_s: float, core_budget_s: float
+    ) -> Iterator[pytest.Item]:
         items = list(items)
         cases = Counter(map(_function, items))
         spent: Counter[tuple[str, str]] = Counter()
@@ -51,7 +63,7 @@ class Durations:
             place, name = key = _function(item)
             seconds = self._seconds.get(place, {}).get(name, 0.0) / cases[key]
             spent[key] += seconds  # type: ignore[assignment]
-            if spent[key] > (CORE_FUNCTION_SECONDS if place.startswith(CORE) else FUNCTION_SECONDS):
+            if spent[key] > (core_budget_s if place.startswith(CORE) else budget_s):
                 yield item
 
 
