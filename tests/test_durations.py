@@ -2,7 +2,14 @@
 
 from types import SimpleNamespace
 
-from tests.durations import CORE, CORE_FUNCTION_SECONDS, FUNCTION_SECONDS, TEST_SECONDS, TESTS, Durations
+from tests.durations import (
+    CORE,
+    CORE_FUNCTION_SECONDS,
+    FUNCTION_SECONDS,
+    TEST_SECONDS,
+    TESTS,
+    Durations,
+)
 
 
 def item(place, case):
