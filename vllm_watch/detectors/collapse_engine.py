@@ -51,6 +51,7 @@ class EngineJudge:
         self._queue_grew = False
         self._asked_for = False  # do long prompts take the pages that others lack?
         self._starved_seconds = 0.0  # while this alarm lasts
+        self._urgent = False  # did the last block that starved earn a page?
         self._begin()
         self.verdict = Verdict(state=UNKNOWN, kind=KIND, engine=engine)
 
@@ -125,6 +126,7 @@ class EngineJudge:
             "queue_grew": self._queue_grew,
             "asked_for": self._asked_for,
             "starved_seconds": self._starved_seconds,
+            "urgent": self._urgent,
             "restart": self._restart,
         }
 
@@ -157,6 +159,8 @@ class EngineJudge:
         if "asked_for" in state:  # kept since it is asked
             self._asked_for = stored.flag(state["asked_for"])
             self._starved_seconds = stored.number(state["starved_seconds"])
+        if "urgent" in state:
+            self._urgent = stored.flag(state["urgent"])
 
     def _follow(
         self,
@@ -212,7 +216,7 @@ class EngineJudge:
     def _judge(self, comparison: Comparison, gpus: Sequence[GpuSample] | None) -> Verdict:
         if not (comparison.slow or comparison.starved):
             self._cause = None
-            self._restart = self._queue_grew = False
+            self._restart = self._queue_grew = self._asked_for = self._urgent = False
             self._starved_seconds = 0.0
             self._unheld_rise_seconds = None
         if comparison.unseen:
@@ -269,7 +273,7 @@ class EngineJudge:
             f"Engine {self.engine} is {text}{collapse_host.in_short(cause)}",
             (slow, *cause.evidence_for),
             cause.evidence_against,
-            page=self._bar.page if cause.name in causes.VAGUE else self._is_urgent(cause),
+            page=self._bar.page if cause.name in causes.VAGUE else self._urgent or cause.name not in causes.OF_LOAD,
             restart=cause.name == causes.SLOW_ENGINE and self._bar.restart,
             at_s=comparison.block.at_s, measure=times,
         )  # fmt: skip
@@ -287,15 +291,20 @@ class EngineJudge:
         block = comparison.block
         facts = self._facts(comparison)
         most = facts.unheld is None or facts.unheld >= causes.UNREAD_SHARE * facts.usage
-        self._asked_for = not most and (block.long_prompts or causes.is_asked_for(facts))
+        long = self._asked_for or block.long_prompts or causes.is_asked_for(facts)
+        self._asked_for = long and not most
         self._starved_seconds += block.seconds if comparison.starved_now else 0.0
         self._restart = self._restart or (most and self._unread.surely)
         grown = QUEUE_GROWTH * (self._waiting_first + QUEUE_REQUESTS_MIN)
         # A queue while the alarm drains is of the recovery: those who come back are being served.
         self._queue_grew |= comparison.starved_now and block.waiting >= grown
         cause = self._held(causes.of_starvation(facts), comparison)
+        if comparison.starved_now:  # what only drains wakes nobody
+            self._urgent = self._is_urgent(cause)
         done = self.baseline.throughput.ratio() or 0.0
-        text = f"{done:.0%} of its usual throughput, with {block.waiting:.0f} requests waiting"
+        waiting = f"with {block.waiting:.0f} requests waiting"
+        text = f"{done:.0%} of its usual throughput, {waiting}"
+        much = f"is at {text}" if done < 1.0 else f"has its usual throughput again, {waiting}"
         few = Evidence(
             name="requests_running", value=block.running, expected=comparison.running_expected,
             text=f"{block.running:.0f} requests run with {block.kv_usage or 0:.0%} of the KV cache in use;"
@@ -304,10 +313,10 @@ class EngineJudge:
         ratio = Evidence(name="throughput_ratio", value=done, expected=1.0, text=text)
         return self._verdict(
             cause.name,
-            f"Engine {self.engine} is at {text}",
+            f"Engine {self.engine} {much}",
             (ratio, few, *cause.evidence_for),
             cause.evidence_against,
-            page=self._is_urgent(cause),
+            page=self._urgent,
             restart=self._restart
             if cause.name == causes.KV_PINNING
             else cause.name == causes.KV_LEAK,
