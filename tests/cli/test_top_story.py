@@ -86,7 +86,7 @@ async def test_the_detail_says_what_to_do_before_why(server, board):
     add(board, "sick", engine("0", "stalled", state_text="no step for 20 s"))
     board.tell(made(incident("sick", restart_advised=True)))
     step = STORIES["engine_stalled"].first_step_of("hang", advised=True)
-    to_do = f"{step} Runbook: docs/detectors/engine_stalled.md"
+    to_do = f"{step} Runbook: /runbooks/engine_stalled"
     first, *more = textwrap.wrap(to_do, 110)
     async with watching(server).run_test(size=(120, 40)) as pilot:
         await first_look(pilot)
@@ -94,9 +94,9 @@ async def test_the_detail_says_what_to_do_before_why(server, board):
             "sick: sick does nothing.",
             f"  do       {first}",
             *(f"           {line}" for line in more),
-            "  restart  Restart recommended: it is known to fix this.",
+            "  restart  A restart is advised: it is known to fix this.",
             "  evidence no step for 20 s (expected 0.5 s)",
-            "  contra   /health answers",
+            "  against  /health answers",
         ]
         await pilot.press("down")
         assert part(pilot, "detail").splitlines()[1] == "chat-0: 12 running, 3 waiting"

@@ -23,7 +23,7 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
     "... and all that come are long": ({"late_length_ratio": 2.5}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
     "... and long prompts came": (
         {"long_prompts_share": 0.4, "long_prompt_tokens": 30_000.0}, "kv_pinning",
-        ["kv_unheld_ratio", "long_prompt_tokens"], [], "prompts of 30000 tokens each came and fill 40% of it"),
+        ["kv_unheld_ratio", "long_prompt_tokens"], [], "prompts of 30000 tokens each fill 40% of the KV cache"),
     "... and some prompts came": (
         {"long_prompts_share": 0.39, "long_prompt_tokens": 30_000.0}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
     "they push each other out": (
@@ -37,7 +37,7 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
     "they push each other out, and are short": (
         THRASH | {"length_ratio": 2.4, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
     "they thrash in what a loss has left": (
-        THRASH | LOST, "kv_pinning", ["kv_unheld_ratio"], [], "90% of the cache is held by no request"),
+        THRASH | LOST, "kv_pinning", ["kv_unheld_ratio"], [], "90% of the KV cache belongs to no running request"),
     "they thrash, and little is lost": (
         THRASH | {"unheld": 0.4}, "preemption_thrash", ["request_length_ratio", "preemptions_per_request"], [], "0.50"),
     "half of what is in use is lost": ({"unheld": 0.5}, "kv_pinning", ["kv_unheld_ratio"], [], "it came at once"),
@@ -50,7 +50,7 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
         LEAKED | {"unheld_rise_seconds": 240.0}, "kv_leak", ["kv_unheld_ratio"], [], "came over 4.0 minutes"),
     "... within seconds": (LEAKED | {"unheld_rise_seconds": 19.0}, "kv_pinning", ["kv_unheld_ratio"], [], "at once"),
     "a fifth lost bit by bit": (
-        LEAKED | {"unheld": 0.2, "unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "20% of the cache"),
+        LEAKED | {"unheld": 0.2, "unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "20% of the KV cache"),
     "less than a fifth": (
         LEAKED | {"unheld": 0.19, "unheld_surely": True}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
     "tokens are not counted": (

@@ -10,6 +10,7 @@ from benchmarks.detection.sequences import KINDS
 from benchmarks.lab.virtual import EPOCH
 from tests.export.demo_hour import ILL, DemoHour
 from vllm_watch.incidents.relations import STATE_OF
+from vllm_watch.story.base import CURES
 
 LOOK = """async () => {
   const { page } = await import(new URL("page/app.js", location).href);
@@ -38,7 +39,7 @@ LOOK = """async () => {
 NORMAL_TIMES = re.compile(r"\b(0\.\d+|1\.[01]\d*) times (as|the|its)")
 """A finding whose own number is normal: "steps take 1.0 times as long"."""
 
-ADVICE = ("is known to cure", "would be restarted")
+ADVICE = (CURES, "would be restarted")
 
 LEFT_BEHIND = "stale_vram"
 """The demo has a notebook that holds memory of a GPU all the time."""

@@ -24,6 +24,7 @@ TROUBLES = {
     "stalled": ("engine_stalled", "hang", "page"),
     "down": ("engine_down", "crash", "page"),
     "overloaded": ("overload", "demand", "ticket"),
+    "unreachable": ("engine_down", "unreachable", "page"),
 }
 BACK_SECONDS = 300
 
@@ -50,14 +51,49 @@ def ill(state: str) -> Board:
     board = well()
     now = time.time()
     kind, cause, severity = TROUBLES[state]
-    board.publish(signals("chat-1", state, f"It is {state}.", now))
+    board.publish(
+        signals("chat-1", "down" if state == "unreachable" else state, f"It is {state}.", now)
+    )
     story = {
-        "engine": None if state == "down" else "0", "kind": kind, "cause": cause, "severity": severity,
+        "engine": None if kind == "engine_down" else "0", "kind": kind, "cause": cause, "severity": severity,
         "summary": f"It has been {state} for 90 s.", "restart_advised": state == "collapsed",
         "for": [("steps_per_second", 0.0, "steps_per_second", 31.0, "No step has ended for 90 s.")],
         "against": [("health", "HTTP 200", "", None, "/health still answers.")],
     }  # fmt: skip
     board.tell(made(event("chat-1", story, now - 90)))
+    return board
+
+
+def warming_up() -> Board:
+    """One of them loads its weights."""
+    board = well()
+    board.add_target(Target(name="deepseek-r1", url="http://h:8000", group="chat"), 5.0)
+    text = "connection refused: nothing listens there; VLLM::EngineCore has been loading for 360 s; its starts took up to 540 s"
+    board.publish(signals("deepseek-r1", "starting", text, time.time()))
+    return board
+
+
+def recovering() -> Board:
+    """What was wrong is over, and not yet closed."""
+    board = ill("stalled")
+    now = time.time()
+    (one,) = board.targets["chat-1"].incidents.open.values()
+    over = {"event": "updated", "t": now - 20, "phase": "recovering", "began": now - 90, "ended": now - 20, "closes": now + 40, "requests_lost": 24}  # fmt: skip
+    story = {"engine": "0", "kind": one.kind, "cause": one.cause, "severity": one.severity, "summary": one.summary}  # fmt: skip
+    board.tell(made(event("chat-1", story, one.opened_t) | over, opened_t=one.opened_t))
+    board.publish(signals("chat-1", "serving", "38 running, 0 waiting", now))
+    return board
+
+
+def past() -> Board:
+    """One that is over."""
+    board = ill("stalled")
+    now = time.time()
+    (one,) = board.targets["chat-1"].incidents.open.values()
+    story = {"engine": "0", "kind": one.kind, "cause": one.cause, "severity": one.severity, "summary": one.summary}  # fmt: skip
+    end = {"event": "resolved", "t": now, "resolution": "healthy"}
+    board.tell(made(event("chat-1", story, one.opened_t) | end, opened_t=one.opened_t))
+    board.publish(signals("chat-1", "serving", "38 running, 0 waiting", now))
     return board
 
 
@@ -138,6 +174,9 @@ STATES = {
     "healthy": well,
     "one": lambda: well(1),
     **{state: lambda state=state: ill(state) for state in TROUBLES},
+    "warming up": warming_up,
+    "recovering": recovering,
+    "past": past,
     "stale vram": stale_vram,
     "awaiting approval": awaiting_approval,
     "the watcher is ill": watcher_ill,

@@ -8,9 +8,10 @@ from playwright.async_api import expect
 
 from tests.export.browsing import PHONE, card
 from tests.export.demo_board import event
-from tests.export.page_states import STATES, awaiting_approval, ill, renew, well
+from tests.export.page_states import STATES, awaiting_approval, ill, past, renew, well
 from tests.export.serving import serving
 from tests.told import made
+from vllm_watch.export import page_files
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -52,6 +53,30 @@ async def test_no_state_violates_wcag(opened, state):
         assert await tab.page.evaluate(SIDEWAYS) <= 0
         assert await violations(tab.page) == []
         await tab.page.close()
+
+
+CUT = "[...document.querySelectorAll('pre span')].filter((e) => e.getBoundingClientRect().right > innerWidth).map((e) => e.textContent)"
+
+
+async def test_a_runbook_on_a_phone_shows_its_commands_whole(opened):
+    """In every one: it does not scroll sideways, and each line of a command ends on the screen."""
+    async with serving(well(1)) as server:
+        tab = await opened(server, PHONE)
+        for name in page_files.runbooks():
+            await tab.page.goto(f"{tab.url}runbooks/{name.removesuffix('.html')}")
+            assert await tab.page.evaluate(SIDEWAYS) <= 0, name
+            assert await tab.page.evaluate(CUT) == [], name
+
+
+async def test_a_past_incident_opens_on_a_phone(opened):
+    """By its permalink, with its charts, and nothing is cut."""
+    board = past()
+    (incident,) = board.incidents.listed()
+    async with serving(board) as server:
+        tab = await opened(server, PHONE, place=f"#incident-{incident.id}")
+        await expect(tab.page.locator(".past .chart").first).to_be_visible()
+        assert await tab.page.evaluate(SIDEWAYS) <= 0
+        assert await violations(tab.page) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -54,16 +54,16 @@ async def test_each_open_incident_is_a_card(opened, server):
         "No contradicting evidence."
     )
     await expect(stalled.locator(".restart")).to_have_text(
-        "Restart recommended: it is known to fix this."
+        "A restart is advised: it is known to fix this."
     )
     await expect(crashed.locator(".restart")).to_have_text(
-        "No restart recommended: its supervisor should bring it back."
+        "No restart is advised: its supervisor should bring it back."
     )
     await expect(stalled.locator(".first-step")).to_have_text(
         f"Do: {STORIES['engine_stalled'].first_step_of('hang', advised=True)}"
     )
     await expect(crashed.locator(".first-step")).to_contain_text(
-        "Let systemd, Docker or Kubernetes restart it"
+        "Check that systemd, Docker or Kubernetes starts it again"
     )
     await expect(stalled.get_by_role("link", name="Runbook")).to_have_attribute(
         "href", "runbooks/engine_stalled"
@@ -118,7 +118,7 @@ async def test_incidents_are_live(opened, server, board):
     board.tell(made(begun))
     first = tab.page.locator(".incident").first
     await expect(first.locator("h3")).to_have_text("Collapsed: cause unknown")
-    await expect(first.locator(".restart")).to_have_text("Whether a restart helps is not known.")
+    await expect(first.locator(".restart")).to_have_text("It is not known whether a restart helps.")
     await expect(tab.page.locator("#announce")).to_contain_text(
         "embeddings has collapsed: cause unknown"
     )
@@ -127,7 +127,7 @@ async def test_incidents_are_live(opened, server, board):
     board.tell(made(sharper, opened_t=now - 30))
     await expect(first.locator("h3")).to_have_text("Collapsed: KV cache leak")
     await expect(first.locator(".restart")).to_have_text(
-        "Restart recommended: it is known to fix this."
+        "A restart is advised: it is known to fix this."
     )
     await expect(tab.page.locator(".incident")).to_have_count(6)
     ended = sharper | {"event": "resolved", "t": now, "resolution": "restarted"}
@@ -175,7 +175,7 @@ async def test_what_recovers_asks_for_nobody(opened, server, board):
     )
     await expect(card.locator(".severity")).to_have_text("recovering")
     await expect(card.locator(".incident-recovery")).to_have_text(
-        re.compile(r"^Recovered 4\d\u202fs ago: Stalled: hang for 1\u202fmin 5\u202fs\.$")
+        re.compile(r"^Recovered 4\d\u202fs ago, after 1\u202fmin 5\u202fs\.$")
     )
     await expect(card.locator(".first-step")).to_be_hidden()
     await expect(card.locator(".restart")).to_be_hidden()

@@ -17,16 +17,13 @@ HEAD = """\
 <!-- Made by tests/faults/matrix.py (make generate). Do not edit. -->
 
 What vllm-watch does when an engine, its host, the driver or the process itself fails. Each row has tests against real processes,
-sockets and files, and a piece of code without which one of them fails (`tests/faults/matrix.py` names them; `make fault-removals`
-takes each out and runs its tests: 33 of 33 failed on 2026-11-22).
+sockets and files (`make fault-removals`: without the code for a row its tests must fail; 33 of 33 did on 2026-11-22).
 
 What was *acknowledged* (an incident, an attempt to restart, a notification) is never lost: it is on disk, or the state folder is
-reported as not kept. In every row an engine that answers is not called dead for a fault of the watcher's own host, and an engine
-that dies during the fault or after it is reported. A scrape that the watcher's host prevented ends as `watcher`
-(`vllm_watch_source_errors_total{reason="watcher"}`). Long times pass in the tests by a library that sets the process's clocks.
+reported as not kept. No engine that answers is called dead for a fault of the watcher's own host, and one that dies meanwhile is
+reported. A scrape that the watcher's host prevented ends as `watcher` (`vllm_watch_source_errors_total{reason="watcher"}`).
 
-Below, what is reported. Unless told otherwise all other targets are served, nothing is lost but the gauges of a failing target, and it
-recovers by itself at the next scrape.
+Unless told otherwise all other targets are served, only the gauges of a failing target are lost, and it recovers at the next scrape.
 """
 
 

@@ -46,9 +46,9 @@ async def test_a_page_arrives(tmp_path):
         assert (await notifier(tmp_path, of(it)).send(page())).outcome == base.SENT
         [(headers, body)] = it.requests
     said = json.loads(body)
-    assert said["title"] == "CRITICAL chat-0 engine 0: engine stalled (hang)"
+    assert said["title"] == "CRITICAL chat-0 engine 0 is stalled: hang"
     assert said["type"] == "failure"
-    assert "cause hang: \\<b\\>\\*all\\*\\</b\\> of \\[it\\](http://evil)" in said["message"]
+    assert "UTC. \\<b\\>\\*all\\*\\</b\\> of \\[it\\](http://evil)" in said["message"]
     assert headers["Authorization"].startswith("Basic ")
 
 

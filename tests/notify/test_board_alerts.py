@@ -268,13 +268,13 @@ def test_a_gate_is_told_once_and_another_gate_again():
 
 WORDS = {
     "not advised": ({"restart_advised": False}, None, STORIES["engine_stalled"].restart),
-    "restarts are off": ({}, None, "advised. It is not done by itself: restarts are off."),
+    "restarts are off": ({}, None, "advised; do it by hand, because automatic restarts are off."),
     "not decided yet": ({}, RestartPlan(mode="auto", hook="h"), "advised."),
-    "observe": ({}, RestartPlan(mode="observe", hook="h"), "advised. Mode observe only says so."),
+    "observe": ({}, RestartPlan(mode="observe", hook="h"), "advised; do it by hand, because mode observe only reports."),
     "approval": ({}, RestartPlan(mode="approve", hook="h", waiting=(WISH,)),
-                 "advised, and waits for approval: vllm-watch approve i1"),
+                 "advised, and waiting for approval: vllm-watch approve i1"),
     "kept back": ({}, RestartPlan(mode="auto", hook="h", waiting=(replace(WISH, verdict="wait", gate="window", text="not before 03:00"),)),
-                  "advised, and kept back by window: not before 03:00"),
+                  "advised, but held back by window: not before 03:00"),
     "under way": ({}, RestartPlan(mode="auto", hook="h", under_way=ATTEMPT),
                   "one is under way: waits for the first token"),
 }  # fmt: skip

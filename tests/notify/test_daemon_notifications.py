@@ -92,9 +92,9 @@ hooks: {command: [{name: h, argv: [/bin/true]}]}
     opened, dry_run, resolved = sorted(
         site.it.got, key=lambda m: ["opened", "said", "resolved"].index(m["phase"])
     )
-    assert opened["title"] == "CRITICAL a: engine down (engine dead)"
-    assert opened["items"][0]["restart"].startswith("advised.")
-    assert dry_run["title"] == "INFO a would be restarted (dry run)"
+    assert opened["title"] == "CRITICAL a is down: engine dead behind a live API server"
+    assert opened["items"][0]["restart"].startswith("advised; do it by hand")
+    assert dry_run["title"] == "INFO a would have been restarted (dry run)"
     assert resolved["ids"] == opened["ids"]
     assert status["notifiers"]["oncall"]["ok"] is True
     label = ("notifier", "oncall")

@@ -37,13 +37,13 @@ def item(phase="opened", *, late=False, **more):
 def test_a_page_reads_as_a_sentence():
     """What, where, since when, cause, three lines of evidence, restart, what to do, where to read on."""
     made = said(item(evidence=("One.", "Two.", "Three.", "Four.")), links=LINKS)
-    assert made.title == "CRITICAL chat-0 engine 0: engine stalled (hang)"
+    assert made.title == "CRITICAL chat-0 engine 0 is stalled: hang"
     assert made.text == (
-        f"chat-0 engine 0 (chat) is stalled since {DAY}, cause hang: "
-        "no step has ended for 94 s although 41 requests run.\n"
+        f"chat-0 engine 0 (chat) is stalled: hang, since {DAY}. "
+        "No step has ended for 94 s although 41 requests run.\n"
         "- One.\n- Two.\n- Three.\n"
-        "Restart: advised.\n"
         f"Do: {STORIES['engine_stalled'].first_step_of('hang', advised=True)}\n"
+        "Restart: advised.\n"
         "Runbook: https://docs.example.org/detectors/engine_stalled.md\n"
         "Page: https://watch.example.org/#target-chat-0\n"
         "Id: stall-a"
@@ -53,7 +53,7 @@ def test_a_page_reads_as_a_sentence():
 def test_where_its_processes_stand_is_told():
     """After the evidence, once that is known."""
     made = said(item(evidence=("One.",), stacks="The other workers wait for it."))
-    assert "- One.\n- The other workers wait for it.\nRestart:" in made.text
+    assert "- One.\n- The other workers wait for it.\nDo:" in made.text
     assert made.payload["items"][0]["stacks"] == "The other workers wait for it."
     assert said(item()).payload["items"][0]["stacks"] == ""
 
@@ -61,10 +61,10 @@ def test_where_its_processes_stand_is_told():
 def test_the_end_reads_as_a_sentence():
     """From when until when, and how it ended; no advice any more."""
     made = said(item("resolved", ended_t=T + 240, resolution="restarted", engine=None))
-    assert made.title == "CRITICAL resolved: chat-0: engine stalled (hang)"
+    assert made.title == "RESOLVED chat-0: Stalled: hang"
     assert made.text == (
-        f"chat-0 (chat): engine stalled (hang) from {DAY} until Wed 18 Nov 11:10 UTC ended: "
-        "the process restarted.\nId: stall-a"
+        f"chat-0 (chat): Stalled: hang, from {DAY} until Wed 18 Nov 11:10 UTC. "
+        "The process restarted.\nId: stall-a"
     )
 
 
@@ -72,7 +72,7 @@ def test_the_end_says_what_it_cost():
     """Where counters tell; unknown is not none."""
     end = {"ended_t": T + 240, "resolution": "restarted"}
     made = said(item("resolved", requests_lost=24, **end))
-    assert "ended: the process restarted. Requests lost: 24." in made.text
+    assert "UTC. The process restarted. Requests lost: 24." in made.text
     assert made.payload["items"][0]["requests_lost"] == 24
     assert "lost" not in said(item("resolved", **end)).text
 
@@ -88,16 +88,16 @@ def test_what_recurs_says_how_often_and_how_long():
 def test_what_could_not_be_told_while_it_lasted_says_so():
     """A notifier that was away tells of both ends at once."""
     made = said(item("resolved", late=True, ended_t=T + 240, resolution="healthy"))
-    assert "ended: it recovered. It could not be sent while it lasted." in made.text
+    assert "UTC. It recovered. It could not be sent while it lasted." in made.text
 
 
 def test_many_are_a_count_and_the_worst_five():
     """200 engines of one group: a head, five sentences, how many more, what to do."""
     items = [item(id=f"s{n}", target=f"chat-{n}") for n in range(200)]
     made = said(*items, links=LINKS)
-    assert made.title == "CRITICAL 200 of chat: engine stalled (hang)"
+    assert made.title == "CRITICAL 200 of chat: Stalled: hang"
     lines = made.text.splitlines()
-    assert lines[0] == "200 alerts in group chat: engine stalled (hang)."
+    assert lines[0] == "200 alerts in group chat: Stalled: hang."
     assert [line[:9] for line in lines[1:6]] == [f"- chat-{n} " for n in range(5)]
     assert lines[6] == "and 195 more."
     assert lines[-1] == "Page: https://watch.example.org/"
@@ -121,14 +121,14 @@ def test_a_step_of_a_restart():
     made = said(Item(phase="said", alert=step()))
     assert made.title == "WARNING chat-0 was restarted, and it did not help"
     assert made.text.startswith(
-        f"chat-0 (chat) was restarted, and it did not help ({DAY}): no token for 300 s after the restart.\n"
+        f"chat-0 (chat) was restarted, and it did not help ({DAY}). No token for 300 s after the restart.\n"
     )
 
 
 def test_the_watchers_own_incident_is_not_told_of_an_engine():
     """Many targets silent at once are the watcher's, which is not down."""
     made = said(item(target="vllm-watch", group="", kind="engine_down", cause="unreachable", engine=None))  # fmt: skip
-    assert made.text.startswith("vllm-watch lost most of its targets at once since")
+    assert made.text.startswith("vllm-watch lost most of its targets at once: unreachable, since")
 
 
 def test_a_test_cannot_be_taken_for_trouble():
@@ -151,7 +151,7 @@ def test_every_kind_has_its_words_and_its_advice(kind):
     """A message of an unknown cause says what the target does, what to do and where to read on."""
     text = said(item(kind=kind, cause="unknown", engine=None)).text
     story = STORIES[kind]
-    assert text.startswith(f"chat-0 (chat) {story.says} since ")
+    assert text.startswith(f"chat-0 (chat) {story.says}: cause unknown, since ")
     assert f"\nDo: {story.first_step_of('unknown', advised=True)}\n" in text
     assert f"\nRunbook: docs/{story.runbook}\n" in text
 

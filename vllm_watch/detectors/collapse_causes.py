@@ -186,7 +186,7 @@ def _thrash(length: float, preempted: float) -> Cause:
 def _leak(facts: Starvation, share: float, rise: float) -> Cause:
     """Pages that no request accounts for, lost bit by bit."""
     text = f"{_UNHELD.format(share)}; most of it came over {rise / 60:.1f} minutes"
-    found = (Evidence(name="kv_unheld_ratio", value=share, expected=0.0, text=text),)
+    found = (Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text),)
     if facts.unheld_surely or rise >= CREEP_SECONDS:
         return Cause(KV_LEAK, found)
     return Cause(UNKNOWN, found, (_PREFILLING,))
@@ -195,11 +195,11 @@ def _leak(facts: Starvation, share: float, rise: float) -> Cause:
 def _lost(share: float) -> Cause:
     """... or at once."""
     text = f"{_UNHELD.format(share)}; it came at once"
-    found = Evidence(name="kv_unheld_ratio", value=share, expected=0.0, text=text)
+    found = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
     return Cause(KV_PINNING, (found,))
 
 
-_UNHELD = "{:.0%} of the cache is held by no request that runs: the tokens in flight do not account for it"
+_UNHELD = "{:.0%} of the KV cache belongs to no running request: the tokens in flight do not account for it"
 
 _PREFILLING = Evidence(
     name="prefill",
@@ -213,14 +213,15 @@ def _held_by_few(facts: Starvation) -> Cause:
     text = (
         f"the tokens in flight account for the pages in use: {facts.running:.0f} requests hold them"
     )
-    held = Evidence(name="kv_unheld_ratio", value=facts.unheld, expected=0.0, text=text)
+    unheld = None if facts.unheld is None else max(0.0, facts.unheld)
+    held = Evidence(name="kv_unheld_ratio", value=unheld, unit="ratio", expected=0.0, text=text)
     late = facts.late_length_ratio
     if late is not None and late < LONG_REQUESTS:
         text = f"others still come and go, {late:.1f} times as long as when fresh"
         short = Evidence(name="request_length_ratio", value=late, expected=1.0, text=text)
         return Cause(KV_PINNING, (held, short))
     if (facts.long_prompts_share or 0.0) >= LONG_PROMPTS_SHARE:
-        text = f"prompts of {facts.long_prompt_tokens:.0f} tokens each came and fill {facts.long_prompts_share:.0%} of it"
+        text = f"prompts of {facts.long_prompt_tokens:.0f} tokens each fill {facts.long_prompts_share:.0%} of the KV cache"
         long = Evidence(name="long_prompt_tokens", value=facts.long_prompt_tokens, text=text)
         return Cause(KV_PINNING, (held, long))
     if facts.preempting:

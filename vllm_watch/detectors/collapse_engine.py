@@ -307,10 +307,10 @@ class EngineJudge:
         much = f"is at {text}" if done < 1.0 else f"has its usual throughput again, {waiting}"
         few = Evidence(
             name="requests_running", value=block.running, expected=comparison.running_expected,
-            text=f"{block.running:.0f} requests run with {block.kv_usage or 0:.0%} of the KV cache in use;"
-            f" {comparison.running_expected or 0:.0f} did when fresh",
+            text=f"{block.running:.0f} {'request runs' if round(block.running) == 1 else 'requests run'} with"
+            f" {block.kv_usage or 0:.0%} of the KV cache in use; when fresh, {comparison.running_expected or 0:.0f} did",
         )  # fmt: skip
-        ratio = Evidence(name="throughput_ratio", value=done, expected=1.0, text=text)
+        ratio = Evidence(name="throughput_ratio", value=done, unit="ratio", expected=1.0, text=text)
         return self._verdict(
             cause.name,
             f"Engine {self.engine} {much}",

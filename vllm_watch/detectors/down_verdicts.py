@@ -72,6 +72,6 @@ def dead(looks: int, of_gpus: tuple[Evidence, ...], *, needs_hands: bool) -> Ver
         cause="engine_dead",
         severity="page",
         restart_advised=not needs_hands,
-        summary=f"the API server answers, its engine core is dead: {evidence.text}",
+        summary=f"the API server answers, but its engine core is dead: {evidence.text}",
         evidence_for=(evidence, *of_gpus),
     )

@@ -180,3 +180,8 @@ def turned_away(observation: Observation) -> bool:
 def seconds(name: str, value: float, expected: float, text: str) -> Evidence:
     """Evidence that is a time."""
     return Evidence(name=name, value=round(value, 1), unit="s", expected=expected, text=text)
+
+
+def lasting(name: str, value: float, said: str) -> Evidence:
+    """What a call said, and for how long by now."""
+    return seconds(name, value, 0.0, f"{said}, for {value:.0f} s")

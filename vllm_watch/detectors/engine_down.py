@@ -224,7 +224,7 @@ class Detector:
             since_seconds=down_s,
             measure=down_s,
             evidence_for=(
-                down_witnesses.seconds("seconds_refused", down_s, 0.0, run.said),
+                down_witnesses.lasting("seconds_refused", down_s, run.said),
                 *down_witnesses.slow_load(self._loading, view.at_s, run.began_s),
             ),
             evidence_against=planned,
@@ -249,7 +249,7 @@ class Detector:
         # It may have fallen idle and been taken away as before, while nobody looked.
         taken = not demand.known and down_s < settings.away_factor * self._away_s
         slow = down_witnesses.slow_load(self._loading, view.at_s, run.began_s)
-        refused = down_witnesses.seconds("seconds_refused", down_s, 0.0, run.said)
+        refused = down_witnesses.lasting("seconds_refused", down_s, run.said)
         against = down_witnesses.why_not_a_crash(demand, idle=self._is_idle())
         how = down_witnesses.how_it_crashed(demand, at_work=at_work)
         if self._looping:
@@ -276,7 +276,7 @@ class Detector:
     def _absent(self, view: View, run: Run) -> Verdict:
         """A proxy answers for a server that is not there, or vLLM itself while it scales."""
         down_s, scaling = view.at_s - run.began_s, view.observation.scrape.scaling
-        summary = f"/metrics and /health are turned away for {down_s:.0f} s: {run.said}"
+        summary = f"/metrics and /health have been turned away for {down_s:.0f} s: {run.said}"
         patience_s = self._loading.patience_s(self._settings.page_after_seconds)
         if down_s < (down_witnesses.SCALING_SECONDS if scaling else patience_s):
             return unknown(summary)
@@ -289,7 +289,7 @@ class Detector:
             summary=summary,
             since_seconds=down_s,
             measure=down_s,
-            evidence_for=(down_witnesses.seconds("seconds_turned_away", down_s, 0.0, run.said),),
+            evidence_for=(down_witnesses.lasting("seconds_turned_away", down_s, run.said),),
         )
 
     def _silent(self, view: View, run: Run) -> Verdict:
@@ -310,7 +310,9 @@ class Detector:
         page_s = max(
             settings.silent_page_seconds, min(survived_s, settings.silent_page_seconds_max)
         )
-        what = "it accepts connections but answers none" if hang else "it cannot be reached"
+        what = (
+            "it has accepted connections but answered none" if hang else "it has not been reachable"
+        )
         return Verdict(
             state=FIRING,
             kind=KIND,
@@ -320,7 +322,7 @@ class Detector:
             summary=f"{what} for {silent_s:.0f} s ({run.looks} scrapes in a row)",
             since_seconds=silent_s,
             measure=silent_s,
-            evidence_for=(down_witnesses.seconds("seconds_unanswered", silent_s, 0.0, run.said),),
+            evidence_for=(down_witnesses.lasting("seconds_unanswered", silent_s, run.said),),
             evidence_against=down_witnesses.was_busy(self._demand) if self._busy else (),
         )
 
@@ -339,11 +341,11 @@ class Detector:
             cause="api_hang",
             severity="page",
             restart_advised=up is not None,
-            summary=f"it accepts connections but answers none for {silent_s:.0f} s ({run.looks} scrapes in a row)",
+            summary=f"it has accepted connections but answered none for {silent_s:.0f} s ({run.looks} scrapes in a row)",
             since_seconds=silent_s,
             measure=silent_s,
             evidence_for=(
-                down_witnesses.seconds("seconds_unanswered", silent_s, 0.0, run.said),
+                down_witnesses.lasting("seconds_unanswered", silent_s, run.said),
                 *self._earlier.told(run.mute_s, up),
             ),
         )

@@ -128,6 +128,12 @@ def _why_unreadable(entry: TargetEntry, now_t: float) -> tuple[str, str] | None:
 
 # --- restarts
 
+_TRIGGERS = {
+    "incident": "for its incident",
+    "schedule": "on schedule",
+    "alertmanager": "for an alert",
+}
+
 
 def _restart_words(incident: Incident, plan: RestartPlan | None) -> str:
     """Is one advised, and what comes of it?"""
@@ -137,14 +143,17 @@ def _restart_words(incident: Incident, plan: RestartPlan | None) -> str:
         story = story_of(incident.kind, incident.target)
         return story.restart_of(incident.cause, advised=False)
     if plan is None:
-        return "advised. It is not done by itself: restarts are off."
+        return "advised; do it by hand, because automatic restarts are off."
     wish = next((each for each in plan.waiting if each.incident_id == incident.id), None)
     if wish is None or wish.verdict is None:
-        only = " Mode observe only says so." if plan.mode == "observe" else ""
-        return f"advised.{only}"
+        return (
+            "advised; do it by hand, because mode observe only reports."
+            if plan.mode == "observe"
+            else "advised."
+        )
     if wish.verdict == "approve":
-        return f"advised, and waits for approval: vllm-watch approve {incident.id}"
-    return f"advised, and kept back by {wish.gate}: {wish.text}"
+        return f"advised, and waiting for approval: vllm-watch approve {incident.id}"
+    return f"advised, but held back by {wish.gate}: {wish.text}"
 
 
 def _steps(entry: TargetEntry, plan: RestartPlan, now_t: float) -> Iterator[Alert]:
@@ -156,14 +165,15 @@ def _steps(entry: TargetEntry, plan: RestartPlan, now_t: float) -> Iterator[Aler
     if last is not None and last.state in _ENDS:
         t = last.ended_timestamp_seconds or last.began_timestamp_seconds
         step = last.state
-        yield _step(entry, last.id, step, t, f"{last.text} ({_of(last)})", last.incident_id)
+        text = _of(last) if step == "dry_run" else f"{last.text} ({_of(last)})"
+        yield _step(entry, last.id, step, t, text, last.incident_id)
         if plan.breaker is not None and step in ("did_not_help", "failed", "uncertain"):
             yield _step(entry, last.id, "breaker", t, plan.breaker, last.incident_id)
     for wish in plan.waiting:
         wished = _STEP_OF_VERDICT.get(wish.verdict or "")
         if wished is not None:
             name = f"{_wish(wish)}-{wish.gate}" if wished == "refused" else _wish(wish)
-            text = f"{wish.text} (asked by {wish.trigger}: {wish.reason})"
+            text = f"{wish.text} ({_asked(wish.trigger, 'hand')}: {wish.reason})"
             yield _step(entry, name, wished, now_t, text, wish.incident_id)
 
 
@@ -190,4 +200,8 @@ def _wish(wish: Waiting) -> str:
 
 
 def _of(attempt: AttemptShown) -> str:
-    return f"asked by {attempt.trigger}, {attempt.actor}: {attempt.reason}"
+    return f"{_asked(attempt.trigger, attempt.actor)}: {attempt.reason}"
+
+
+def _asked(trigger: str, actor: str) -> str:
+    return _TRIGGERS.get(trigger) or f"asked by {actor}"

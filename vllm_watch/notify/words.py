@@ -116,10 +116,16 @@ def _title(batch: Batch) -> str:
         return f"{severity_word(batch.severity).upper()} {count} alerts at once: {_counts(batch.items)}"
     if alert.about == RESTART:
         return f"{head}{_name(incident)} {step_of(incident.cause).says}"
-    what = f"{_plain(incident.kind)} ({_plain(incident.cause)})"
-    if count == 1:
-        return f"{head}{_name(incident)}: {what}"
-    return f"{head}{count} of {alert.group or 'all'}: {what}"
+    if first.phase == TEST:
+        return f"{head}{_name(incident)}: {incident.kind} ({incident.cause})"
+    story = _story(incident)
+    what = story.title_of(incident.cause)
+    if first.phase == phases.RESOLVED:
+        head = "RESOLVED "
+    elif count == 1:
+        return f"{head}{_name(incident)} {story.says_of(incident.cause)}"
+    who = _name(incident) if count == 1 else f"{count} of {alert.group or 'all'}"
+    return f"{head}{who}: {what}"
 
 
 def _name(incident: Incident) -> str:
@@ -133,7 +139,7 @@ def _plain(kind: str) -> str:
 
 def _counts(items: Sequence[Item]) -> str:
     counted = Counter(
-        f"{_OPENING[each.phase]}{_plain(each.alert.incident.kind)} ({each.alert.incident.cause})"
+        f"{_OPENING[each.phase]}{_plain(each.alert.incident.kind)} ({_plain(each.alert.incident.cause)})"
         for each in items
     )
     shown = [f"{count} {what}" for what, count in counted.most_common(ITEMS_SHOWN)]
@@ -161,7 +167,7 @@ def _one(item: Item, links: Links) -> list[list[str]]:
     if item.phase not in (phases.RESOLVED, TEST):
         last += [
             f"{label}: {text}" for label, text in (
-                ("Restart", alert.restart), ("Do", first_step(alert)),
+                ("Do", first_step(alert)), ("Restart", alert.restart),
             ) if text
         ]  # fmt: skip
         last.append(f"Runbook: {runbook(alert, links)}")
@@ -175,7 +181,7 @@ def _one(item: Item, links: Links) -> list[list[str]]:
 def _many(batch: Batch, links: Links) -> list[list[str]]:
     first, count = batch.items[0], len(batch.items)
     alert, incident = first.alert, first.alert.incident
-    what = _counts(batch.items) if batch.digest else f"{_plain(incident.kind)} ({incident.cause})"
+    what = _counts(batch.items) if batch.digest else _story(incident).title_of(incident.cause)
     where = "" if batch.digest else f" in group {alert.group}"
     head = f"{_OPENING[first.phase] if not batch.digest else ''}{count} alerts{where}: {what}."
     worst = [f"- {_sentence(each)}" for each in batch.items[:ITEMS_SHOWN]]
@@ -189,7 +195,7 @@ def _many(batch: Batch, links: Links) -> list[list[str]]:
 
 
 def _sentence(item: Item) -> str:
-    """What, where, since when, cause."""
+    """Where, what and why, since when; then what was seen."""
     alert, incident = item.alert, item.alert.incident
     group = f" ({alert.group})" if alert.group != incident.target else ""
     place = _name(incident) + (group if alert.group else "")
@@ -198,18 +204,22 @@ def _sentence(item: Item) -> str:
         return f"{summary}."
     if alert.about == RESTART:
         step = step_of(incident.cause).says
-        return f"{place} {step} ({clock(incident.opened_t)}): {summary}."
+        return f"{place} {step} ({clock(incident.opened_t)}). {_capital(summary)}."
     if item.phase != phases.RESOLVED:
-        since = f"since {clock(incident.opened_t)}, cause {incident.cause}"
+        says = _story(incident).says_of(incident.cause)
         often = "" if incident.recurring is None else f" ({incident.recurring.text})"
-        return f"{place} {_story(incident).says} {since}: {summary}{often}."
+        return f"{place} {says}, since {clock(incident.began_t)}. {_capital(summary)}{often}."
     ended = _ENDS.get(incident.resolution or "", "it ended")
     over_t = incident.ended_t or incident.resolved_t
     until = "" if over_t is None else f" until {clock(over_t)}"
     late = " It could not be sent while it lasted." if item.late else ""
     cost = f" Requests lost: {incident.requests_lost}." if incident.requests_lost else ""
-    what = f"{_plain(incident.kind)} ({incident.cause})"
-    return f"{place}: {what} from {clock(incident.opened_t)}{until} ended: {ended}.{cost}{late}"
+    what = _story(incident).title_of(incident.cause)
+    return f"{place}: {what}, from {clock(incident.began_t)}{until}. {_capital(ended)}.{cost}{late}"
+
+
+def _capital(text: str) -> str:
+    return text if text.startswith("vllm") else text[:1].upper() + text[1:]
 
 
 def first_step(alert: Alert) -> str:

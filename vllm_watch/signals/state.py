@@ -172,7 +172,7 @@ def of_silence(
         return _of_refusal(said, loading, waited_s, at_s)
     if call.outcome in _UNREACHABLE:
         if misses < _MISSES_UNTIL_DOWN:
-            return "unknown", f"{said}; one look alone may have met a busy server"
+            return "unknown", f"{said}; a single failed scrape may only mean a busy server"
         return "down", f"{said}, {misses} times in a row"
     if call.scaling:
         return "sleeping", "elastic scaling is under way; it serves again afterwards"

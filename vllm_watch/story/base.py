@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 UNKNOWN = "unknown"
-CURES = "Restart recommended: it is known to fix this."
+CURES = "A restart is advised: it is known to fix this."
 
-IF_ADVISED = "; restart it if a restart is advised."
+IF_ADVISED = "; restart it if the status page advises it."
 """How a first step ends where that is not known yet, as in an alert rule."""
 
 CORE_PID = "$(pgrep -f VLLM::EngineCore)"
@@ -53,7 +53,7 @@ class Story:
     is_not: str  # a noun phrase, what looks alike: "a long prefill or a warm-up"
     first_step: str  # where the cause has none of its own, or is not known
     restart: str = (
-        "Whether a restart helps is not known."  # as first_step; said while none is advised
+        "It is not known whether a restart helps."  # as first_step; said while none is advised
     )
     causes: Mapping[str, Cause] = field(default_factory=dict)  # by slug
     severities: tuple[str, ...] = ("page", "ticket")  # that it may have, the worst first

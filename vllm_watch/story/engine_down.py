@@ -11,8 +11,8 @@ STORY = Story(
     causes={
         "crash": Cause(
             "crash", "nothing listens on its port any more",
-            first_step="Let systemd, Docker or Kubernetes restart it, start it yourself if none does, and read why it died: vllm-watch diagnose LOG.",
-            restart="No restart recommended: its supervisor should bring it back.",
+            first_step="Check that systemd, Docker or Kubernetes starts it again (if not, start it yourself), then find out why it died: vllm-watch diagnose LOG.",
+            restart="No restart is advised: its supervisor should bring it back.",
         ),
         "api_hang": Cause(
             "API hang", "it accepts connections but answers none",
@@ -26,7 +26,7 @@ STORY = Story(
         ),
         "engine_dead": Cause(
             "engine dead behind a live API server", "its API server reports a dead engine",
-            first_step="Restart it unless a GPU is lost: the API server does not bring its engine back.",
+            first_step=f"Look for a lost GPU (nvidia-smi){IF_ADVISED}",
             restart="No restart is advised: a GPU needs repair first.",
         ),
         "health_failing": Cause(

@@ -4,11 +4,11 @@ from vllm_watch.story.base import IF_ADVISED, Cause, Story
 
 STORY = Story(
     title="Requests fail",
-    says="has requests fail",
+    says="is failing requests",
     about="The engine answers /health with 200 and fails the requests that it is given; a router that counts open requests sends it more.",
     is_not="clients that hang up or ask for what is not allowed (4xx), nor a queue limit that refuses",
     first_step="Take it out of the load balancer (/health still says 200), and read its log for the first error.",
-    restart="No restart is advised: what the failures come from is not known to be in the engine.",
+    restart="No restart is advised: it is not known whether the engine causes the failures.",
     causes={
         "kv_transfer": Cause(
             "KV transfers fail",

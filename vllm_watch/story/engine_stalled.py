@@ -20,10 +20,10 @@ STORY = Story(
             "A restart does not help: this engine waits for another server.",
         ),
         "stopped": Cause(
-            "a process of it is stopped",
-            "a process of it is stopped by a signal or a debugger",
+            "one of its processes is stopped",
+            "one of its processes is stopped by a signal or a debugger",
             "Ask who stopped it; then continue it (kill -CONT with the PID of the evidence), or restart all ranks of its group together.",
-            "No restart is advised yet: to continue the process is enough.",
+            "No restart is advised yet: it is enough to continue the process.",
         ),
         "rank_wait": Cause(
             "waits for another rank",

@@ -5,7 +5,7 @@ from vllm_watch.story.base import Cause, Story
 STORY = Story(
     title="Overloaded",
     says="is overloaded",
-    about="The engine is healthy, but it does not work off its queue.",
+    about="The engine is healthy, but it cannot keep up with its queue.",
     is_not="a stall or a collapse",
     first_step="Shed load at the gateway, then add replicas.",
     restart="Do not restart it: that drops the queued requests, and they come back.",

@@ -15,8 +15,8 @@ class Step:
 
 
 STEPS = {
-    "dry_run": Step("would be restarted (dry run)", "Nothing to do: in mode auto it would have been restarted.",
-                    "was recommended and not performed (observe-only mode)"),
+    "dry_run": Step("would have been restarted (dry run)", "Restart it yourself if you want it restarted: mode observe only reports.",
+                    "was advised, but not performed (mode observe)"),
     "approval": Step("waits for approval of its restart", "Check it, then approve the restart on the status page or with vllm-watch "
                      "approve INCIDENT (vllm-watch silence refuses it)."),
     "refused": Step("is not restarted", "See the status page for every gate that refuses it."),

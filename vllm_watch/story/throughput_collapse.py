@@ -21,13 +21,13 @@ STORY = Story(
         ),
         "kv_leak": Cause(
             "KV cache leak", "pages of the KV cache leak",
-            first_step="Restart it at a quiet moment, ideally before requests queue up.",
-            restart="No restart recommended yet: check the host first.",
+            first_step=f"Take it out of the load balancer and let its requests finish{IF_ADVISED}",
+            restart="No restart is advised yet: it is not certain that pages leak.",
         ),
         "slow_engine": Cause(
             "slow steps", "each step takes longer",
             first_step=f"Check the host (CPU frequency, other tenants, PCIe, NCCL){IF_ADVISED}",
-            restart="No restart recommended yet: check the host first.",
+            restart="No restart is advised yet: check the host first.",
         ),
         "thermal_throttle": Cause(
             "GPU slowed by heat or power", "a GPU throttles for heat or power",

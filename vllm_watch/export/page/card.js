@@ -91,7 +91,7 @@ export class Card {
     this.restart.replaceChildren(icon(restartSign(incident)), incident.restart_outcome);
     setAttribute(this.restart, "data-tone", incident.restart_advised ? "info" : "quiet");
     setAttribute(this.runbook, "href", runbookOf(incident));
-    setText(this.since, incident.opened_timestamp_seconds === null ? "since before the watcher started" : `since ${format.moment(incident.began_timestamp_seconds ?? incident.opened_timestamp_seconds, now)}${often(incident)}`);
+    setText(this.since, spanOf(incident, recovering, now));
   }
 
   /** What its target says now: the witnesses, and the charts with the incident's span. */
@@ -122,6 +122,14 @@ export class Card {
   }
 }
 
+/** Since when; of what is over, from when to when. */
+function spanOf(incident, recovering, now) {
+  const { opened_timestamp_seconds: opened, began_timestamp_seconds: began, ended_timestamp_seconds: ended } = incident;
+  if (opened === null) return "since before the watcher started";
+  const from = format.moment(began ?? opened, now);
+  return `${recovering ? `from ${from} to ${format.moment(ended, now)}` : `since ${from}`} ${format.zone(now)}${often(incident)}`;
+}
+
 /** When it was at its worst, where that is not what the summary says. */
 function worstOf({ worst, updated_timestamp_seconds: t, evidence }, now) {
   if (!worst?.evidence.text || worst.t === t || worst.evidence.text === evidence.for[0]?.text) return "";
@@ -133,8 +141,9 @@ function often({ recurring, times }) {
   return recurring ? `, ${recurring.text}` : times > 1 ? `, ${times} times within an hour` : "";
 }
 
-/** How many requests it cost; "so far" while it lasts. */
+/** How many requests it cost; "so far" while it lasts: what hangs is not counted yet, so none says nothing then. */
 function lostOf(incident) {
+  if (incident.requests_lost === 0 && !isRecovering(incident)) return "";
   const said = format.lost(incident.requests_lost);
   return said && `${said.charAt(0).toUpperCase()}${said.slice(1)}${isRecovering(incident) ? "" : " so far"}.`;
 }
@@ -143,10 +152,11 @@ function lostOf(incident) {
 export const firstStep = (text) => h("p", { class: "first-step" }, h("strong", {}, "Do: "), text);
 
 /** Does its text say its value, so that the number beside it would be there twice? A word is no number. */
-function isSaid({ text, value, expected }) {
+function isSaid({ text, value, unit, expected }) {
+  if (value !== null && value === expected) return true;
   if (expected !== null && expected !== 0) return false;
   if (typeof value === "string") return text.includes(value) || !/\d/.test(value);
-  return new RegExp(`\\b${Math.round(value)}\\b`).test(text);
+  return new RegExp(`\\b${Math.round(unit === "ratio" ? value * 100 : value)}\\b`).test(text);
 }
 
 /** One side of the evidence: each number in words, and beside it what it would be if all were well. */

@@ -75,8 +75,8 @@ export function age(value) {
 }
 
 /** What is told of an incident whose trouble is gone. */
-export function recovery({ title, began_timestamp_seconds: from, ended_timestamp_seconds: to, closes_timestamp_seconds: closes }, now) {
-  return `Recovered ${ago(now - to)}: ${title} for ${age(to - from)}${closes === null ? "" : `; closes at ${clock(closes)} if it stays healthy`}.`;
+export function recovery({ began_timestamp_seconds: from, ended_timestamp_seconds: to, closes_timestamp_seconds: closes }, now) {
+  return `Recovered ${ago(now - to)}, after ${age(to - from)}${closes === null ? "" : `; closes at ${clock(closes)} if it stays healthy`}.`;
 }
 
 export const ago = (value) => (known(value) ? `${age(value)} ago` : "never");
@@ -121,6 +121,9 @@ export function moment(t, now) {
   if (then.toDateString() === today.toDateString()) return clock(t);
   return `${then.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${clock(t)}`;
 }
+
+/** The browser's time zone: messages are in UTC. */
+export const zone = (t) => new Date(t * 1000).toLocaleTimeString("en-GB", { timeZoneName: "short" }).split(" ").pop();
 
 /** The time of day of a Unix time. */
 export const clock = (t) => new Date(t * 1000).toLocaleTimeString("en-GB");

@@ -1,6 +1,7 @@
 // Where to read on: the links of the configuration, a permalink, and an incident as Markdown for a chat or a ticket.
 
 import { h, keyed, setAttribute } from "./dom.js";
+import { sentence } from "./format.js";
 import { runbookOf, standingOf } from "./words.js";
 
 const BEFORE_SECONDS = 900; // what led to it
@@ -48,17 +49,17 @@ export function copyButton(incident) {
 
 const utc = (t) => `${new Date(t * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 const here = (path) => new URL(path, location.href.replace(/#.*/, "")).href;
-const listed = (title, items) => (items.length ? ["", `${title}:`, ...items.map(({ text }) => `- ${text}`)] : []);
+const listed = (title, items) => (items.length ? ["", `${title}:`, ...items.map(({ text }) => `- ${sentence(text)}`)] : []);
 
 /** An incident as Markdown: what, where, since when, what to do, why, and links. */
 export function markdown(incident) {
-  const { id, target, engine, opened_timestamp_seconds: from, resolved_timestamp_seconds: to, evidence } = incident;
+  const { id, target, engine, opened_timestamp_seconds: opened, began_timestamp_seconds: began, ended_timestamp_seconds: ended, resolved_timestamp_seconds: closed, evidence } = incident;
+  const [from, to] = [began ?? opened, ended ?? closed];
   return [
     `**${standingOf(incident).word} · ${incident.title}** · ${target}${engine === null ? "" : ` engine ${engine}`}`, "",
-    incident.summary, ...(incident.stacks ? [incident.stacks] : []), "",
-    `- Since: ${from === null ? "before the watcher started" : utc(from)}${to === null ? "" : `, until ${utc(to)}`}`,
-    `- Do: ${incident.first_step}`,
-    `- Restart: ${incident.restart_outcome}`,
+    sentence(incident.summary), ...(incident.stacks ? [incident.stacks] : []), "",
+    `- Since: ${opened === null ? "before the watcher started" : utc(from)}${to === null ? "" : `, until ${utc(to)}`}`,
+    ...(to === null ? [`- Do: ${incident.first_step}`, `- Restart: ${incident.restart_outcome}`] : []),
     `- [Incident](${here(`#${encodeURIComponent(`incident-${id}`)}`)}) · [Runbook](${here(runbookOf(incident))})`,
     ...listed("Evidence", evidence.for), ...listed("Contradicting evidence", evidence.against), "",
   ].join("\n");

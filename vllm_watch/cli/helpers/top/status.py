@@ -71,8 +71,7 @@ class ToldIncident(Incident):
     @property
     def to_do(self) -> str:
         """What to do first, and where to read on."""
-        absolute = self.runbook_url.startswith("http")
-        return f"{self.first_step} Runbook: {self.runbook_url if absolute else self.runbook}"
+        return f"{self.first_step} Runbook: {self.runbook_url or self.runbook}"
 
 
 class SourceStatus(BaseModel):

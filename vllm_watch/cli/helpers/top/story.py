@@ -143,7 +143,7 @@ def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
     lines.append(_labelled("restart", worst.restart_outcome))
     lines += [_labelled("restart", line) for line in top_restarts.lines(row.target.restart, t)]
     lines += _wrapped("stacks", worst.stacks, width)
-    for side, evidence in (("evidence", worst.evidence_for), ("contra", worst.evidence_against)):
+    for side, evidence in (("evidence", worst.evidence_for), ("against", worst.evidence_against)):
         lines += [_labelled(side, said) for said in map(_said, evidence) if said]
     return lines
 
@@ -165,7 +165,12 @@ def _said(item: Evidence) -> str:
     said, expected = visible(item.text or item.name), item.expected
     if expected in {None, 0}:
         return said
-    number = f"{expected:g}" if isinstance(expected, int | float) else visible(expected)
+    if not isinstance(expected, int | float):
+        number = visible(expected)
+    elif item.unit == "ratio":
+        return f"{said} (expected {expected:.0%})"
+    else:
+        number = f"{expected:.3g}"
     return f"{said} (expected {number}{' ' + visible(item.unit) if item.unit else ''})"
 
 
