@@ -107,8 +107,8 @@ def test_the_first_step_says_what_is_known_of_the_restart() -> None:
                 assert "if the status page advises it" not in story.first_step_of(
                     cause, advised=advised
                 )
-    assert STALLED.first_step_of("hang").endswith("; restart it if the status page advises it.")
-    assert STALLED.first_step_of("hang", advised=True).endswith("); then restart it.")
+    assert STALLED.first_step_of("hang").endswith("; restart vLLM if the status page advises it.")
+    assert STALLED.first_step_of("hang", advised=True).endswith("); then restart vLLM.")
     assert STALLED.first_step_of("hang", advised=False).endswith("EngineCore)).")
 
 

@@ -174,7 +174,7 @@ async def test_a_refusal_says_whether_any_vllm_runs_here(tmp_path):
         status = await process.until(lambda status: status["targets"][0]["signals"])
     said = status["targets"][0]["signals"]["state_text"]
     assert "connection refused" in said
-    assert "no vLLM process is seen on this host" in said
+    assert "no vLLM API server is seen on this host" in said
     code, _, err = await read(url)
     assert code == 2
     assert "on this host" in err

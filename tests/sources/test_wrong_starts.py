@@ -54,7 +54,7 @@ async def wrong_starts(folder):
             found[name] = (f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}", sentence)
         found["nobody"] = (
             f"http://127.0.0.1:{free_port()}",
-            "no vLLM process is seen on this host",
+            "no vLLM API server is seen on this host",
         )
         found["no-name"] = ("http://no-such-host.invalid:8000", "the host name does not resolve")
         yield found

@@ -185,7 +185,7 @@ def _thrash(length: float, preempted: float) -> Cause:
 
 def _leak(facts: Starvation, share: float, rise: float) -> Cause:
     """Pages that no request accounts for, lost bit by bit."""
-    text = f"{_UNHELD.format(share)}; most of it came over {rise / 60:.1f} minutes"
+    text = f"{_UNHELD.format(share)}; most of it was lost within {_duration(rise)}"
     found = (Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text),)
     if facts.unheld_surely or rise >= CREEP_SECONDS:
         return Cause(KV_LEAK, found)
@@ -198,6 +198,12 @@ def _lost(share: float) -> Cause:
     found = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
     return Cause(KV_PINNING, (found,))
 
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < _MINUTES_FROM_SECONDS else f"{seconds / 60:.0f} min"
+
+
+_MINUTES_FROM_SECONDS = 90.0
 
 _UNHELD = "{:.0%} of the KV cache belongs to no running request: the tokens in flight do not account for it"
 

@@ -308,7 +308,7 @@ class EngineJudge:
         few = Evidence(
             name="requests_running", value=block.running, expected=comparison.running_expected,
             text=f"{block.running:.0f} {'request runs' if round(block.running) == 1 else 'requests run'} with"
-            f" {block.kv_usage or 0:.0%} of the KV cache in use; when fresh, {comparison.running_expected or 0:.0f} did",
+            f" {block.kv_usage or 0:.0%} of the KV cache in use; when fresh, {comparison.running_expected or 0:.0f} ran",
         )  # fmt: skip
         ratio = Evidence(name="throughput_ratio", value=done, unit="ratio", expected=1.0, text=text)
         return self._verdict(

@@ -41,7 +41,7 @@ _UNSEEN = Evidence(
 _CLEAR = Evidence(
     name="gpu",
     value="clear",
-    text="no GPU clock is lowered and no other process computes on the GPU",
+    text="GPU clocks are normal and nothing else computes on the GPU, so neither explains it",
 )
 
 

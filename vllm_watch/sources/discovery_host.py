@@ -86,7 +86,7 @@ class Neighbours:
         port = urlsplit(url).port
         if any(urlsplit(each.url).port == port for each in sure):
             return call
-        seen = f"vLLM runs on this host at {', '.join(map(_shown, sure))}" if sure else "no vLLM process is seen on this host"  # fmt: skip
+        seen = f"vLLM runs on this host at {', '.join(map(_shown, sure))}" if sure else "no vLLM API server is seen on this host"  # fmt: skip
         return replace(call, error=f"{call.error} ({seen})")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 UNKNOWN = "unknown"
 CURES = "A restart is advised: it is known to fix this."
 
-IF_ADVISED = "; restart it if the status page advises it."
+IF_ADVISED = "; restart vLLM if the status page advises it."
 """How a first step ends where that is not known yet, as in an alert rule."""
 
 CORE_PID = "$(pgrep -f VLLM::EngineCore)"
@@ -79,7 +79,7 @@ class Story:
         """
         step = self._cause(cause).first_step or self.first_step
         if advised is not None:
-            step = step.replace(IF_ADVISED, "; then restart it." if advised else ".")
+            step = step.replace(IF_ADVISED, "; then restart vLLM." if advised else ".")
         for blank, pid in _PIDS.items():
             if blank in step and (found := pid.search("\n".join(known))):
                 step = step.replace(blank, found[1])

@@ -26,7 +26,7 @@ STORY = Story(
         ),
         "engine_dead": Cause(
             "engine dead behind a live API server", "its API server reports a dead engine",
-            first_step=f"Look for a lost GPU (nvidia-smi){IF_ADVISED}",
+            first_step=f"Check that nvidia-smi shows every GPU{IF_ADVISED}",
             restart="No restart is advised: a GPU needs repair first.",
         ),
         "health_failing": Cause(

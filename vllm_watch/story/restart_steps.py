@@ -16,7 +16,7 @@ class Step:
 
 STEPS = {
     "dry_run": Step("would have been restarted (dry run)", "Restart it yourself if you want it restarted: mode observe only reports.",
-                    "was advised, but not performed (mode observe)"),
+                    "was not performed: mode observe only reports"),
     "approval": Step("waits for approval of its restart", "Check it, then approve the restart on the status page or with vllm-watch "
                      "approve INCIDENT (vllm-watch silence refuses it)."),
     "refused": Step("is not restarted", "See the status page for every gate that refuses it."),

@@ -133,7 +133,7 @@ function spanOf(incident, recovering, now) {
 /** When it was at its worst, where that is not what the summary says. */
 function worstOf({ worst, updated_timestamp_seconds: t, evidence }, now) {
   if (!worst?.evidence.text || worst.t === t || worst.evidence.text === evidence.for[0]?.text) return "";
-  return `At its worst, ${format.moment(worst.t, now)}: ${worst.evidence.text}`;
+  return `Worst so far (${format.moment(worst.t, now)}): ${worst.evidence.text}`;
 }
 
 /** How often it came within an hour, where it came more than once. */

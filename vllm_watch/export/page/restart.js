@@ -24,7 +24,7 @@ function past({ state, text, ended_timestamp_seconds: t, payoff_ratio: payoff },
   const gave = payoff === null ? "" : payoff > 0 ? ` It recovered ${format.ratio(payoff)} of baseline throughput.` : " It recovered no throughput.";
   const why = state === "dry_run" || !text ? "" : ` (${text})`;
   const when = t === null ? "" : ` (${format.moment(t, now)})`;
-  return { sign: tone, tone: toneOfSign(tone), text: `${state === "dry_run" ? "A restart" : "The last restart"}${when} ${words}${why}.${gave}` };
+  return { sign: tone, tone: toneOfSign(tone), text: `${state === "dry_run" ? "The advised restart" : "The last restart"}${when} ${words}${why}.${gave}` };
 }
 
 /** One line for a wish, and one for each further gate that refuses. */

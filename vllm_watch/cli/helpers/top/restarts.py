@@ -63,8 +63,10 @@ def _past(attempt: AttemptShown, t: float) -> str:
             else " It recovered no throughput."
         )
     ends = step_of(attempt.state).ended
-    return f"{'A restart' if dry else 'The last restart'}{when} {ends}{why}.{gave}".replace(
-        ", now ago,", " just now"
+    return (
+        f"{'The advised restart' if dry else 'The last restart'}{when} {ends}{why}.{gave}".replace(
+            ", now ago,", " just now"
+        )
     )
 
 

@@ -134,7 +134,7 @@ _COLUMNS = (
     Column("REQ/S", 5, 7, _of(lambda e: text.count(e.requests_finished_per_second))),
     Column("PREEMPT/S", 9, 9, _of(lambda e: text.count(e.preemptions_per_second))),
     Column("HIT", 4, 8, _of(lambda e: text.percent(e.prefix_cache_hit_ratio))),
-    Column("SEEN", 6, 9, lambda row, _: text.age(row.age_seconds)),
+    Column("SCRAPE", 6, 9, lambda row, _: text.age(row.age_seconds)),
     Column("MODEL", 24, 10, lambda row, width: text.fit(row.model, width), "left"),
 )
 

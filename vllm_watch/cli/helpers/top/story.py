@@ -169,6 +169,8 @@ def _said(item: Evidence) -> str:
         number = visible(expected)
     elif item.unit == "ratio":
         return f"{said} (expected {expected:.0%})"
+    elif f"{expected:.0f}" in said.split():
+        return said
     else:
         number = f"{expected:.3g}"
     return f"{said} (expected {number}{' ' + visible(item.unit) if item.unit else ''})"
