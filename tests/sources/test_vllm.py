@@ -358,6 +358,14 @@ async def test_what_computes_beside_the_loop_leaves_it_free_and_comes_one_by_one
         await computed(lambda: 1 / 0)
 
 
+async def test_half_a_character_in_a_name_is_none():
+    """JSON can name one. `top` took no status that had it, of whichever engine."""
+    async with wire(metrics=BODY, version='{"version": "0.33\\ud800"}') as server:
+        server.on("/v1/models", '{"data": [{"id": "m\\udfff"}]}')
+        known = (await look(server)).observation.reading.server
+    assert (known.version, known.models) == ("0.33?", ("m?",))
+
+
 @pytest.mark.parametrize("length", ["1e999", "-1e999", "NaN", "1" + "0" * 4000, "1" + "0" * 5000])
 async def test_a_length_that_no_model_has_is_unknown(length):
     """Neither an error nor a number that nobody can print."""
