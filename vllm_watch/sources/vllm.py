@@ -241,8 +241,8 @@ def _models(said: Any) -> Mapping[str, Any]:
 
 
 def _text(said: object, characters_max: int) -> str:
-    """Without halves of characters, which JSON can name: no reader of ours takes them."""
-    return str(said)[:characters_max].encode(errors="replace").decode()
+    """Without halves of characters, which JSON can name and no reader takes; and without our own key, which it knows."""
+    return redacted(str(said)[:characters_max].encode(errors="replace").decode())
 
 
 def _recovering(said: Any) -> Mapping[str, Any]:
