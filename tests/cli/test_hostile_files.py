@@ -37,14 +37,23 @@ def lines_of_targets() -> bytes:
     )  # fmt: skip
 
 
+def lines_of_engines() -> bytes:
+    metrics = "".join(f'vllm:num_requests_running{{engine="{i}"}} 1\n' for i in range(64))
+    return b"".join(
+        json.dumps({"t": 1.8e9 + i, "target": f"http://h{i}:1", "ok": True, "metrics": metrics}).encode() + b"\n"
+        for i in range(900)
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
         (lines_of_targets, "the recording has 1001 targets up to here"),
+        (lines_of_engines, "the recording has over 4000 engines up to here"),
         (lambda: b"\n" * (1 << 26), "the recording has 10001 empty lines up to here"),
         (lambda: b'{"t":1,"a":"' + b"x" * (1 << 26), "longer than 16 MiB"),
     ],
-    ids=["targets", "line feeds", "one line"],
+    ids=["targets", "engines", "line feeds", "one line"],
 )  # fmt: skip
 def test_a_recording_that_unpacks_to_much_is_refused(tmp_path: Path, content, words: str) -> None:
     file = tmp_path / "trace.jsonl.gz"
@@ -55,9 +64,22 @@ def test_a_recording_that_unpacks_to_much_is_refused(tmp_path: Path, content, wo
     assert "Traceback" not in done.stderr
 
 
-def test_a_log_that_unpacks_to_much_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["diagnose", "replay"])
+@pytest.mark.parametrize("beginning", [b"INFO 11-21 17:00:00 a line\n", b"x" * (1 << 29)], ids=["lines", "one line"])  # fmt: skip
+def test_a_log_that_unpacks_to_much_is_refused(
+    tmp_path: Path, command: str, beginning: bytes
+) -> None:
     file = tmp_path / "log.gz"
-    file.write_bytes(gzip.compress(b"\n" * (1 << 27)))
-    done = run("diagnose", file)
+    file.write_bytes(gzip.compress(beginning + b"\n" * (1 << 28)))
+    done = run(command, file)
     assert done.returncode == 2, done
     assert "unpacks to over 300 times its size" in done.stderr
+
+
+def test_half_a_character_in_a_recording_is_shown(tmp_path: Path) -> None:
+    """JSON can name one, and no terminal can be sent one."""
+    file = tmp_path / "trace.jsonl"
+    file.write_text('{"t": 1.8e9, "target": "http://a/\\ud800", "ok": true, "metrics": "x 1\\n"}\n')
+    done = run("replay", file)
+    assert done.returncode == 0, done
+    assert "http://a/\\ud800" in done.stdout

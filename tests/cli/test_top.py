@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import sys
+import time
 
 import pytest
 from aiohttp import web
@@ -26,8 +27,10 @@ from vllm_watch.cli.helpers.top.rows import POINTS_MAX
 from vllm_watch.cli.helpers.top.status import Daemon
 from vllm_watch.errors import WatchError
 from vllm_watch.export.server import Server
+from vllm_watch.samples.engine_log import StartFailure
 from vllm_watch.samples.gpu import GpuReading, GpuSample
 from vllm_watch.samples.target import Target
+from vllm_watch.signals.records import TargetSignals
 from vllm_watch.signals.state import STATES
 
 PARTS = ("header", "wrong", "engines", "gpus", "detail", "watcher", "keys")
@@ -70,6 +73,20 @@ def test_a_curve_begins_at_zero_and_leaves_gaps():
 def test_every_state_has_a_style():
     """No state of an engine is without a colour and a place in the order."""
     assert set(top_text.STATES_BY_URGENCY) == set(STATES)
+
+
+async def test_what_a_log_says_of_a_start_is_read_from_the_status(server, board):
+    """It is published as `class`: one engine that failed so hid all others."""
+    failed = StartFailure(failure="oom_kv_alloc_or_profiling", deterministic=True)
+    board.publish(
+        TargetSignals(
+            target="chat-0", t=time.time(), up=False, outcome="refused", state="down", state_text="", start_failure=failed
+        )
+    )  # fmt: skip
+    daemon = Daemon(f"http://127.0.0.1:{server.port}")
+    told = {each.name: each for each in (await daemon.status()).targets}
+    await daemon.close()
+    assert told["chat-0"].signals.start_failure == failed
 
 
 async def test_an_engine_and_its_numbers(server):

@@ -327,6 +327,13 @@ def test_no_image_is_the_latest(folder: str) -> None:
     assert "@sha256:" in watcher(folder)["image"]
 
 
+@pytest.mark.parametrize("file", ["file.yaml", "http.yaml"])
+def test_no_image_beside_a_gate_is_the_latest(file: str) -> None:
+    text = (ROOT / "deploy/gate" / file).read_text()
+    for image in re.findall(r"image: (\S+)", text):
+        assert re.search(r"@sha256:|:v\d", image), image
+
+
 @pytest.mark.podman  # it needs root, for files that are root's
 async def test_files_of_the_secret_serve_with_the_modes_that_they_get() -> None:
     """As the pod's user and group, over files of root that the group may read; one that everybody may read is no token."""

@@ -1,6 +1,7 @@
 """The gate's endpoints over real requests: what a probe is answered, and that nothing else comes of asking."""
 
 import asyncio
+from types import SimpleNamespace
 
 import aiohttp
 import pytest
@@ -68,6 +69,18 @@ async def test_only_what_may_be_a_probe_is_heard(site, monkeypatch, headers, tar
     assert bool(keeper.asked) is heard
     if status == 200:
         assert await response.text() == ("kill 1795000000\n" if heard else "ok\n")
+
+
+@pytest.mark.parametrize("via", ["", "X-Forwarded-For", "Forwarded", "Via"])
+async def test_a_proxy_at_the_pods_own_address_is_no_probe(site, monkeypatch, via):
+    """The pod's address in place of loopback's, which no test can count on."""
+    keeper, session = site
+    monkeypatch.setattr("vllm_watch.export.callers.is_loopback", lambda _: False)
+    monkeypatch.setattr("vllm_watch.export.gate.is_loopback", lambda host: host == "localhost")
+    monkeypatch.setattr("vllm_watch.export.gate.urlsplit", lambda _: SimpleNamespace(hostname="localhost"))  # fmt: skip
+    response = await session.get("/gate/liveness?target=llama", headers={via: "10.0.0.1"} if via else {})  # fmt: skip
+    assert response.status == 200
+    assert bool(keeper.asked) is (not via)
 
 
 @pytest.mark.parametrize(

@@ -159,3 +159,21 @@ async def test_a_line_that_cannot_be_understood_ends_nothing(log, monkeypatch):
             await asyncio.sleep(0.01)
     assert not broken
     assert log.start_failure.failure == "oom_kv_alloc_or_profiling"
+
+
+@pytest.mark.parametrize("cut", [1, 10, 20])
+async def test_the_tail_begins_with_a_whole_line(tmp_path, cut):
+    """Half a secret has no name beside it, by which it would be hidden."""
+    log = tmp_path / "log"
+    secret, rest = "api_key=S3CRET" + "x" * 40, "\n" + "a line\n" * engine_log.TAIL_BYTES_MAX
+    log.write_text("INFO\n" + secret + rest[: engine_log.TAIL_BYTES_MAX - cut])
+    [tail] = [each async for each in EngineLog("a", log).tail()]
+    assert tail.startswith(b"a line\n")
+
+
+async def test_the_tail_of_one_long_line_begins_with_a_whole_word(tmp_path):
+    log = tmp_path / "log"
+    log.write_text("word " * (engine_log.TAIL_BYTES_MAX // 5 + 2))
+    [tail] = [each async for each in EngineLog("a", log).tail()]
+    assert tail.startswith(b"word ")
+    assert len(tail) > engine_log.TAIL_BYTES_MAX - 10

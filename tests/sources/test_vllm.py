@@ -15,6 +15,7 @@ from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http
 from vllm_watch.sources.reading import Reader
 from vllm_watch.sources.vllm import VllmSource
+from vllm_watch.support.redaction import HIDDEN, never_show
 from vllm_watch.support.threads import computed
 
 CAPTURES = Path(__file__).parent / "captures"
@@ -356,6 +357,26 @@ async def test_what_computes_beside_the_loop_leaves_it_free_and_comes_one_by_one
     assert await asyncio.gather(*tasks) == [0, 1, 2, 3]
     with pytest.raises(ZeroDivisionError):
         await computed(lambda: 1 / 0)
+
+
+async def test_half_a_character_in_a_name_is_none():
+    """JSON can name one. `top` took no status that had it, of whichever engine."""
+    async with wire(metrics=BODY, version='{"version": "0.33\\ud800"}') as server:
+        server.on("/v1/models", '{"data": [{"id": "m\\udfff"}]}')
+        known = (await look(server)).observation.reading.server
+    assert (known.version, known.models) == ("0.33?", ("m?",))
+
+
+async def test_an_engine_cannot_show_our_key_as_a_name():
+    """It knows the key that it is asked with, and could call a model so."""
+    key = "Kq0123456789Zw"
+    never_show(key)
+    body = 'vllm:num_requests_running{engine="0",model_name="m ' + key + '"} 1\n'
+    async with wire(metrics=body, version='{"version": "' + key + '"}') as server:
+        server.on("/v1/models", '{"data": [{"id": "m ' + key + '"}]}')
+        reading = (await look(server)).observation.reading
+    assert (reading.server.version, reading.server.models) == (HIDDEN, (f"m {HIDDEN}",))
+    assert reading.engines[0].model_name == f"m {HIDDEN}"
 
 
 @pytest.mark.parametrize("length", ["1e999", "-1e999", "NaN", "1" + "0" * 4000, "1" + "0" * 5000])

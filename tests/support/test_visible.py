@@ -13,8 +13,8 @@ from vllm_watch.notify.markup import clean
 from vllm_watch.state.journal import Entry, Journal
 from vllm_watch.support.visible import visible, visible_lines
 
-EVIL = "m\x1b[2J\x9b2J\x07\u202e\u200b"
-SHOWN = r"m\x1b[2J\x9b2J\x07\u202e\u200b"
+EVIL = "m\x1b[2J\x9b2J\x07\u202e\u200b\u061c\U000e0041"
+SHOWN = r"m\x1b[2J\x9b2J\x07\u202e\u200b\u061c\U000e0041"
 METRICS = f'vllm:num_requests_running{{model_name="{EVIL}",engine="0"}} 1\nvllm:num_requests_waiting{{model_name="{EVIL}",engine="0"}} 0\n'
 
 
@@ -22,6 +22,7 @@ def test_controls_show_as_escapes() -> None:
     """Also those that are not seen and those that turn the direction of writing."""
     assert visible(EVIL) == visible_lines(EVIL) == clean(EVIL, 100) == SHOWN
     assert (visible("a\nb\tc"), visible_lines("a\nb\tc")) == (r"a\x0ab\x09c", "a\nb\tc")
+    assert visible("\ud800") == r"\ud800"  # JSON can name it, and no output takes it
     assert visible("größer 日本 – ok") == "größer 日本 – ok"
 
 

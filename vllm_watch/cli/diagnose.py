@@ -6,9 +6,9 @@ import sys
 from dataclasses import replace
 
 from vllm_watch.cli.helpers import exit_status
-from vllm_watch.cli.helpers.log_pieces import pieces
 from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.diagnosis.report import Diagnosis, to_json
+from vllm_watch.sources.log_pieces import pieces
 from vllm_watch.support.redaction import redacted
 from vllm_watch.support.visible import visible_lines
 

@@ -22,8 +22,12 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 def is_this_host(request: web.Request) -> bool:
     """Does the caller come over loopback, and no proxy here speaks for others?"""
-    proxied = any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "Via"))
-    return not proxied and is_loopback(request.remote or "")
+    return not is_proxied(request) and is_loopback(request.remote or "")
+
+
+def is_proxied(request: web.Request) -> bool:
+    """Does a proxy say that it speaks for others? Then its address is not theirs."""
+    return any(name in request.headers for name in ("Forwarded", "X-Forwarded-For", "Via"))
 
 
 def allowed_hosts(bound: str, names: Collection[str]) -> frozenset[str] | None:

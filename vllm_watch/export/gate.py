@@ -16,7 +16,7 @@ from aiohttp import web
 
 from vllm_watch.board.board import TargetEntry
 from vllm_watch.export.answers import TimedResponse, refusal
-from vllm_watch.export.callers import is_this_host
+from vllm_watch.export.callers import is_proxied, is_this_host
 from vllm_watch.export.status import to_json
 from vllm_watch.sources.this_host import is_loopback
 
@@ -104,7 +104,8 @@ async def _stands_beside(request: web.Request, url: str) -> bool:
         host
     ):  # a sidecar, which may be asked at the pod's own address
         own = request.transport and request.transport.get_extra_info("sockname")
-        return bool(own and own[0] == request.remote and not is_loopback(own[0]))
+        same = bool(own and own[0] == request.remote and not is_loopback(own[0]))
+        return same and not is_proxied(request)
     try:
         async with asyncio.timeout(_NAME_SECONDS):
             found = await loop.getaddrinfo(host, None)

@@ -12,7 +12,6 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -20,6 +19,7 @@ from vllm_watch.diagnosis.lines import LINE_BYTES_MAX, clean
 from vllm_watch.errors import RecordingError
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import Call, Observation, Reading, ServerSample
+from vllm_watch.sources import log_pieces
 
 STEP_SECONDS = 10.0
 """vLLM's interval of the line (VLLM_LOG_STATS_INTERVAL)."""
@@ -49,7 +49,7 @@ def is_log(path: Path) -> bool:
     """Is the file a log, and no recording (of JSON lines that begin with a time)? An unreadable one is not."""
     try:
         with _opened(path) as file:
-            lines = (line.strip() for line in islice(file, _FIRST_LINES))
+            lines = (file.readline(LINE_BYTES_MAX).strip() for _ in range(_FIRST_LINES))
             first = next(filter(None, lines), b"{")
     except (OSError, EOFError, zlib.error):
         return False
@@ -57,17 +57,12 @@ def is_log(path: Path) -> bool:
 
 
 def observations(path: Path, now: datetime | None = None) -> Iterator[Observation]:
-    """Read the log. Raises RecordingError where it cannot be read, or has no such line."""
+    """Read the log. Raises WatchError where it cannot be read, RecordingError where it has no such line."""
     history, found = _History(path.name, now or datetime.now(UTC)), False
-    try:
-        with _opened(path) as file:
-            while raw := file.readline(LINE_BYTES_MAX):
-                for each in history.line(clean(raw)):
-                    found = True
-                    yield each
-    except (OSError, EOFError, zlib.error) as error:
-        why = getattr(error, "strerror", None) or error
-        raise RecordingError(f"{path}: {why}", "name a log that can be read") from error
+    for raw in _lines(path):
+        for each in history.line(clean(raw)):
+            found = True
+            yield each
     if not found:
         remedy = "vllm-watch diagnose reads other logs; with --disable-log-stats vLLM writes none"
         raise RecordingError(f"{path} has no line of vLLM's about its throughput", remedy)
@@ -141,6 +136,18 @@ class _History:
             if (moment - self._now).total_seconds() < 86400:  # noqa: PLR2004 - its zone may be another
                 return moment.timestamp()
         return None
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Those that are not empty. Raises WatchError where the file cannot be read, or unpacks to far too much."""
+    rest = b""
+    for piece in log_pieces.pieces(str(path)):
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from filter(None, lines)
+        if len(rest) > LINE_BYTES_MAX:
+            yield rest
+            rest = b""
+    yield rest
 
 
 def _opened(path: Path) -> BinaryIO:

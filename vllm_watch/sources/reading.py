@@ -30,6 +30,7 @@ from vllm_watch.sources.picking import (
     tuple_at,
 )
 from vllm_watch.sources.vllm_names import FIELDS, HISTOGRAM_SUFFIXES, Field, Kind
+from vllm_watch.support.redaction import redacted
 
 _ENGINE_IF_UNNAMED = "0"
 ENGINES_MAX = 64
@@ -294,7 +295,7 @@ def _model_name(rows_of: Callable[[str], list[Row]]) -> str | None:
     ):
         for row in rows_of(name):
             if (model := row.label("model_name")) is not None:
-                return model[:NAME_CHARACTERS_MAX]
+                return redacted(model[:NAME_CHARACTERS_MAX])
     return None
 
 

@@ -228,16 +228,21 @@ def _whole(body: str) -> str:
 
 
 def _version(said: Any) -> Mapping[str, Any]:
-    return {"version": str(said["version"])[:64]}
+    return {"version": _text(said["version"], 64)}
 
 
 def _models(said: Any) -> Mapping[str, Any]:
     cards = said["data"][:_MODELS_MAX]
     lengths = [card["max_model_len"] for card in cards if card.get("max_model_len") is not None]
     return {
-        "models": tuple(str(card["id"])[:256] for card in cards),
+        "models": tuple(_text(card["id"], 256) for card in cards),
         "max_model_len": int(lengths[0]) if lengths and abs(lengths[0]) < _TOKENS_MAX else None,
     }
+
+
+def _text(said: object, characters_max: int) -> str:
+    """Without halves of characters, which JSON can name and no reader takes; and without our own key, which it knows."""
+    return redacted(str(said)[:characters_max].encode(errors="replace").decode())
 
 
 def _recovering(said: Any) -> Mapping[str, Any]:

@@ -4,12 +4,17 @@ Engines, logs, pods and processes name things as they like; a terminal does what
 """
 
 _CONTROLS = (*range(32), *range(127, 160))
-_FORMATS = (*range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x206A), 0xFEFF)
+_FORMATS = (0xAD, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x2028, 0x202F), *range(0x2060, 0x2070), 0xFEFF)  # fmt: skip
 """Zero-width characters, line separators, and those that turn the direction of writing."""
 
-_IN_A_LINE = {code: f"\\x{code:02x}" for code in _CONTROLS} | {
-    code: f"\\u{code:04x}" for code in _FORMATS
-}
+_TAGS, _SURROGATES = range(0xE0000, 0xE0080), range(0xD800, 0xE000)
+"""Letters that nobody sees; halves of characters, which JSON can name and no terminal can be sent."""
+
+_IN_A_LINE = (
+    {code: f"\\x{code:02x}" for code in _CONTROLS}
+    | {code: f"\\u{code:04x}" for code in (*_FORMATS, *_SURROGATES)}
+    | {code: f"\\U{code:08x}" for code in _TAGS}
+)
 _IN_LINES = {code: shown for code, shown in _IN_A_LINE.items() if chr(code) not in "\n\t"}
 
 

@@ -18,6 +18,7 @@ from vllm_watch import config as configuration
 from vllm_watch.cli.helpers.progress import Progress
 from vllm_watch.cli.helpers.replay_summary import Summary
 from vllm_watch.cli.read import reading_to_json
+from vllm_watch.errors import RecordingError
 from vllm_watch.incidents.incident import published
 from vllm_watch.samples.observation import Observation, Reading
 from vllm_watch.sources import log_history, recording
@@ -28,6 +29,9 @@ from vllm_watch.watch.site_watch import SiteWatch
 from vllm_watch.watch.watch import Watch
 
 _TOLD_EVERY = 200  # looks
+
+ENGINES_MAX = 4000
+"""Of one recording, over all targets: each costs some 40 kB of memory, and 64 of them a line of some hundred bytes."""
 
 
 def replay(trace: Path, config_file: Path | None, prints: str) -> None:
@@ -72,6 +76,7 @@ def _observations(trace: Path) -> Iterator[Observation]:
         yield from log_history.observations(trace)
         return
     readers: dict[str, Reader] = {}
+    engines: dict[str, int] = {}  # by target, the most
     progress = Progress()
     for number, raw in enumerate(recording.read(trace)):
         if not number % _TOLD_EVERY:
@@ -81,7 +86,13 @@ def _observations(trace: Path) -> Iterator[Observation]:
         reader = readers.get(raw.target)
         if reader is None:
             reader = readers[raw.target] = Reader()
-        yield recording.to_observation(raw, reader)
+        observation = recording.to_observation(raw, reader)
+        seen = 0 if observation.reading is None else len(observation.reading.engines)
+        engines[raw.target] = max(seen, engines.get(raw.target, 0))
+        if sum(engines.values()) > ENGINES_MAX:
+            cause = f"{trace}: the recording has over {ENGINES_MAX} engines up to here"
+            raise RecordingError(cause, "give a file that `vllm-watch record` wrote")
+        yield observation
     progress.close()
 
 

@@ -11,9 +11,9 @@ from vllm_watch.capacity.read_config import read_config
 from vllm_watch.capacity.release import NEWEST, parse_release
 from vllm_watch.capacity.units import GIB
 from vllm_watch.cli.helpers.capacity.model import find_checkpoint
-from vllm_watch.cli.helpers.log_pieces import pieces
 from vllm_watch.diagnosis.reading import LogReader
 from vllm_watch.errors import WatchError
+from vllm_watch.sources.log_pieces import pieces
 
 BEYOND_GIB_MAX = 8.0
 """A start that differs by more was of another GPU or under other flags than the log tells."""

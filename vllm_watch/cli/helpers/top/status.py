@@ -116,6 +116,14 @@ class HostStatus(BaseModel):
     incidents: Incidents = ()  # of its GPUs
 
 
+def _signals(said: object) -> object:
+    """What a log says a start failed of is told as `class`, which no field of ours can be called."""
+    failed = said.get("start_failure") if isinstance(said, Mapping) else None
+    if not isinstance(said, Mapping) or not isinstance(failed, Mapping):
+        return said
+    return {**said, "start_failure": {**failed, "failure": failed.get("class")}}
+
+
 class TargetStatus(BaseModel):
     """One target: who it is and its last signals, None before the first look."""
 
@@ -125,7 +133,7 @@ class TargetStatus(BaseModel):
     interval_seconds: float = 5.0
     state: str
     state_text: str = ""
-    signals: TargetSignals | None = None
+    signals: Annotated[TargetSignals | None, BeforeValidator(_signals)] = None
     advice: tuple[Advice, ...] = ()
     detectors: dict[str, Sight] = {}
     sources: dict[str, SourceStatus] = {}

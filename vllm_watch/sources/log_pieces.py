@@ -10,7 +10,7 @@ from typing import IO, BinaryIO, cast
 from vllm_watch.errors import WatchError
 
 _PIECE_BYTES = 256 << 10
-_UNPACKED_RATIO_MAX, _UNPACKED_BYTES_MIN = 300, 64 << 20
+_UNPACKED_RATIO_MAX, _UNPACKED_BYTES_MIN = 300, 16 << 20
 """Logs shrink to a thirtieth; a gzip file of 2 MB can hold 2 GB of line feeds, which nobody wants read."""
 
 
