@@ -1,6 +1,6 @@
 # vllm-watch beside an engine. Build: docker build -t vllm-watch .
 # BASE needs Python 3.11 or later with venv and pip, at the same place in both stages.
-ARG BASE=docker.io/library/python:3.12-slim@sha256:57cd7c3a7a273101a6485ba99423ee568157882804b1124b4dd04266317710de
+ARG BASE=docker.io/library/python:3.12-slim
 
 FROM ${BASE} AS build
 WORKDIR /src
