@@ -29,6 +29,9 @@ TEST_SECONDS = 10.0
 FILE_SECONDS = 20.0
 """A file whose tests took longer is begun early: at the end the others fill the gaps."""
 
+SETUP = "(setup)"
+"""In the place of a function: the longest setup of a test in the file, which nearly always is that of fixtures that all share."""
+
 _KEPT_SECONDS_MIN = 0.5  # less is noise
 
 
@@ -51,7 +54,12 @@ class Durations:
 
     def longest(self, items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
         """Those that `make test` leaves out."""
-        return self._beyond(items, TEST_SECONDS, TEST_SECONDS)
+        items = list(items)
+        beyond = {item.nodeid for item in self._beyond(items, TEST_SECONDS, TEST_SECONDS)}
+        for item in items:  # whatever is tried of a file first pays for what all of it share
+            shared_s = self._seconds.get(_place(item.path), {}).get(SETUP, 0.0)
+            if item.nodeid in beyond or shared_s > TEST_SECONDS:
+                yield item
 
     def _beyond(
         self, items: Iterable[pytest.Item], budget_s: float, core_budget_s: float
@@ -75,8 +83,11 @@ class Measure:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         place, _, case = report.nodeid.removeprefix("tests/").partition("::")
-        name = case.partition("[")[0]
-        self._seconds.setdefault(place, Counter())[name] += report.duration  # type: ignore[assignment]
+        seconds = self._seconds.setdefault(place, Counter())
+        if report.when == "setup":
+            seconds[SETUP] = max(seconds[SETUP], report.duration)  # type: ignore[assignment]
+        else:
+            seconds[case.partition("[")[0]] += report.duration  # type: ignore[assignment]
 
     def pytest_sessionfinish(self) -> None:
         known = json.loads(FILE.read_text()) | self._seconds

@@ -6,6 +6,7 @@ from tests.durations import (
     CORE,
     CORE_FUNCTION_SECONDS,
     FUNCTION_SECONDS,
+    SETUP,
     TEST_SECONDS,
     TESTS,
     Durations,
@@ -43,6 +44,14 @@ def test_make_test_spends_the_same_on_each_function():
     for place in ("export/test_x.py", "detectors/test_x.py"):
         assert left_out(10 * TEST_SECONDS / 3, place, *cases, of="longest") == cases[3:]
         assert left_out(TEST_SECONDS, place, *cases, of="longest") == []
+
+
+def test_a_file_whose_fixtures_take_longer_is_left_out_whole():
+    """Of a test that is left out, the next one would pay for them."""
+    durations = Durations({"export/test_x.py": {SETUP: TEST_SECONDS + 1.0, "test_a": 0.1}})
+    items = [item("export/test_x.py", "test_a"), item("export/test_x.py", "test_b")]
+    assert list(durations.longest(items)) == items
+    assert list(durations.longest([item("export/test_y.py", "test_a")])) == []
 
 
 def test_the_core_is_there():
