@@ -305,7 +305,7 @@ async def test_a_storm_of_incidents_is_one_card(opened):
         name = f"fleet-{i:03d}"
         board.tell(made(event(name, down, time.time())))
     await expect(tab.page.locator("#incidents-title")).to_have_text("496 open incidents")
-    await expect(tab.page.locator("h1")).to_have_text("495 of 500 targets need attention")
+    await expect(tab.page.locator("h1")).to_have_text("A GPU and 495 of 500 targets need attention")
     await expect(tab.page.locator("#verdict-more")).to_have_text(
         "GPU 3 fell off the bus · llama-8b-canary is down: crash · llama-70b-b is stalled: hang"
         " · 491 targets down: unreachable · 2 more."

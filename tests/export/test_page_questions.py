@@ -39,7 +39,7 @@ async def test_witnesses_stand_side_by_side(opened):
         told = await said(stalled.locator(".witnesses"))
         assert told["/metrics"] == ("good", "answers in 4 ms")
         assert told["/health"] == ("good", "HTTP 200")
-        assert told["canary"] == ("bad", "no answer in time; last success never")
+        assert told["canary"] == ("bad", "no answer in time; no success since the watcher started")
         assert told["engine"][0] == "bad"
         assert told["engine"][1].startswith("last progress 1 min 3")
         assert told["engine"][1].endswith("with 41 running, 17 waiting")
@@ -71,7 +71,7 @@ async def test_witnesses_of_a_server_that_is_down(opened):
         told = await said(down.locator(".witnesses"))
         assert told["/metrics"][0] == told["/health"][0] == "bad"
         assert told["/health"][1].startswith("refused; last success ")
-        assert told["process"] == ("quiet", "was up 1 h at its last answer")
+        assert told["process"] == ("quiet", "had been up 1 h when it last answered")
         assert told["log"] == ("bad", "It needs more memory than there is.")
         assert "engine" not in told
 

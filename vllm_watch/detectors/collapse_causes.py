@@ -204,6 +204,7 @@ def _duration(seconds: float) -> str:
 
 
 _MINUTES_FROM_SECONDS = 90.0
+"""From here on a duration is told in minutes."""
 
 _UNHELD = "{:.0%} of the KV cache belongs to no running request: the tokens in flight do not account for it"
 

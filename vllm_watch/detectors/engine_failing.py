@@ -128,7 +128,6 @@ class Detector:
             measure=followed.share(),
             present=followed.present(view.at_s),
             evidence_for=(*_evidence(followed), *self._gpus.evidence),
-            evidence_against=_against(view),
         )  # fmt: skip
 
     def _cause(self, followed: Failures, log: StartFailure | None) -> str:
@@ -153,10 +152,3 @@ def _evidence(followed: Failures) -> tuple[Evidence, ...]:
     return share, Evidence(
         name="kv_failures", value=total, expected=0.0, text=f"since it began: {said}"
     )
-
-
-def _against(view: View) -> tuple[Evidence, ...]:
-    if view.signals.health_status != 200:  # noqa: PLR2004 - HTTP
-        return ()
-    text = "/health answers 200: it says that the process lives, not that requests succeed"
-    return (Evidence(name="health_status", value=200.0, text=text),)

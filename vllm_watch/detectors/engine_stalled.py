@@ -331,7 +331,7 @@ class Detector:
                 *self._gpus.evidence,
             ),
             evidence_against=stall_witnesses.evidence_against(
-                view, engine, sample, still_s, limit_s, survived_s
+                engine, sample, still_s, limit_s, survived_s
             ),
         )
 

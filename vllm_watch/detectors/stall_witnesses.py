@@ -254,7 +254,7 @@ def evidence_for(
         ),
     ]
     if engine.fds_grown >= FDS_GROWN_MIN:
-        text = f"{engine.fds_grown:.0f} more connections than when the steps stopped"
+        text = f"{engine.fds_grown:.0f} more connections than when the steps stopped: requests that are not even counted as waiting"
         found.append(
             Evidence(name="open_fds_grown", value=engine.fds_grown, expected=0.0, text=text)
         )
@@ -273,7 +273,6 @@ def evidence_for(
 
 
 def evidence_against(
-    view: View,
     engine: Engine,
     sample: EngineSample,
     still_s: float,
@@ -282,9 +281,6 @@ def evidence_against(
 ) -> tuple[Evidence, ...]:
     """What says that it may not, or that waiting is better than acting."""
     found = []
-    if view.signals.health_status == 200:  # noqa: PLR2004 - HTTP
-        text = "/health answers 200, as it does even while an engine core hangs"
-        found.append(Evidence(name="health_status", value=200.0, text=text))
     if engine.work == 1:
         text = "a single request stands for the work"
         found.append(Evidence(name="requests_in_engine", value=1.0, text=text))

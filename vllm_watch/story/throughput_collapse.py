@@ -21,12 +21,12 @@ STORY = Story(
         ),
         "kv_leak": Cause(
             "KV cache leak", "pages of the KV cache leak",
-            first_step=f"Take it out of the load balancer and let its requests finish{IF_ADVISED}",
+            first_step=f"Take it out of the load balancer and let the running requests finish{IF_ADVISED}",
             restart="No restart is advised yet: it is not certain that pages leak.",
         ),
         "slow_engine": Cause(
             "slow steps", "each step takes longer",
-            first_step=f"Check the host (CPU frequency, other tenants, PCIe, NCCL){IF_ADVISED}",
+            first_step=f"Check the host (CPU load and frequency, PCIe, NCCL){IF_ADVISED}",
             restart="No restart is advised yet: check the host first.",
         ),
         "thermal_throttle": Cause(

@@ -122,7 +122,7 @@ class Page {
         this.told.add(target.name);
       }
       for (const row of this.targets.values()) row.reload();
-      if (first && this.targets.size <= OPEN_UP_TO) for (const row of this.targets.values()) row.element.open = true;
+      if (first && this.targets.size <= OPEN_UP_TO) for (const row of this.targets.values()) row.unasked = row.element.open = true;
       this.following = first; // once, when all is drawn
     });
   }
@@ -318,9 +318,11 @@ class Page {
     }
   }
 
-  /** An opened target can be linked to. */
+  /** A target that somebody opened can be linked to. */
   opened(row) {
-    if (row.element.open) history.replaceState(null, "", this.spans.place(row.name));
+    const { unasked } = row; // opened by the page, which holds few
+    row.unasked = false;
+    if (row.element.open && !unasked) history.replaceState(null, "", this.spans.place(row.name));
   }
 
   /** Go to what the address names: a target, a moment of it, an incident. */

@@ -88,6 +88,7 @@ export class Card {
     this.for.draw(pro);
     this.against.draw(contra);
     this.for.element.parentElement.hidden = pro.length + contra.length === 0;
+    this.evidence.hidden = this.own && pro.length + contra.length === 0;
     this.restart.replaceChildren(icon(restartSign(incident)), incident.restart_outcome);
     setAttribute(this.restart, "data-tone", incident.restart_advised ? "info" : "quiet");
     setAttribute(this.runbook, "href", runbookOf(incident));

@@ -22,9 +22,10 @@ const ended = (text) => (/[.!?]$/.test(text) ? text : `${text}.`);
 function past({ state, text, ended_timestamp_seconds: t, payoff_ratio: payoff }, now) {
   const [tone, words] = endOf(state);
   const gave = payoff === null ? "" : payoff > 0 ? ` It recovered ${format.ratio(payoff)} of baseline throughput.` : " It recovered no throughput.";
-  const why = state === "dry_run" || !text ? "" : ` (${text})`;
+  const why = text ? ` (${text})` : "";
   const when = t === null ? "" : ` (${format.moment(t, now)})`;
-  return { sign: tone, tone: toneOfSign(tone), text: `${state === "dry_run" ? "The advised restart" : "The last restart"}${when} ${words}${why}.${gave}` };
+  const said = state === "dry_run" ? `Not restarted${when}: mode observe only reports. Restart it yourself.` : `The last restart${when} ${words}${why}.${gave}`;
+  return { sign: tone, tone: toneOfSign(tone), text: said };
 }
 
 /** One line for a wish, and one for each further gate that refuses. */

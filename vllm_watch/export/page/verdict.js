@@ -14,7 +14,7 @@ export function verdict({ rows, bad, own, gpus, host, watcher }) {
   const count = own.length + gpus.length + host.length + bad.length;
   if (count === 0) return { ...well(rows), count };
   const worst = own.length || gpus.length || pages.length || bad.some(({ row, incident }) => toneOf(row.state) === "bad" || incident?.severity === "page");
-  return { tone: worst ? "bad" : "warn", text: whoNeeds(rows, bad, own), more: `${told.map(withoutStop).join(" · ")}.`, count };
+  return { tone: worst ? "bad" : "warn", text: whoNeeds(rows, bad, own, [...gpus, ...host]), more: `${told.map(withoutStop).join(" · ")}.`, count };
 }
 
 /** The worst by name, many of one trouble by their number, and how many more there are. */
@@ -34,10 +34,11 @@ function named(bad) {
 
 const withoutStop = (text) => format.brief(text.replace(/\.$/, ""));
 
-function whoNeeds(rows, bad, own) {
-  if (bad.length === 0) return own.length ? "The watcher needs attention" : "A GPU needs attention";
-  if (rows.length === 1) return `${bad[0].row.name} needs attention`;
-  return `${bad.length} of ${rows.length} targets ${bad.length === 1 ? "needs" : "need"} attention`;
+function whoNeeds(rows, bad, own, gpus) {
+  const who = [...(own.length ? ["The watcher"] : []), ...(gpus.length ? [own.length ? "a GPU" : "A GPU"] : [])];
+  if (bad.length) who.push(rows.length === 1 ? bad[0].row.name : `${bad.length} of ${rows.length} targets`);
+  const one = who.length === 1 && bad.length < 2;
+  return `${who.length === 3 ? `${who[0]}, ${who[1]} and ${who[2]}` : who.join(" and ")} ${one ? "needs" : "need"} attention`;
 }
 
 function well(rows) {

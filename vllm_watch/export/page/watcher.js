@@ -28,7 +28,7 @@ function factsOf(watcher, rows, silence, skew, now) {
     ["Targets scraped", rows.length === 0 ? "no targets" : `${rows.length - stale - waiting} of ${rows.length} in time${late ? ` · ${late}` : ""}`],
     ["Cannot judge", blindness(rows)],
     ...Object.entries(watcher.sources ?? {}).map(([name, source]) => [name === "nvml" ? "GPU driver" : name, sourceWords(source, now)]),
-    ["State", store ? `${store.folder}${store.last_success_timestamp_seconds === null ? "" : ` · written ${format.ago(now - store.last_success_timestamp_seconds)}`}` : "not persisted; a restart forgets baselines (set --state-dir)"],
+    ["State", store ? `${store.folder}${store.last_success_timestamp_seconds === null ? "" : ` · written ${format.ago(now - store.last_success_timestamp_seconds)}`}` : "not persisted (set --state-dir); a restart forgets baselines"],
     ["Restarts", watcher.restarts ? (watcher.restarts.journal_trouble ? "no: its journal cannot be used" : watcher.restarts.paused ? "paused" : "per target") : "off: not configured"],
     ...(Math.abs(skew) >= SKEW_SECONDS ? [["This browser's clock", `is ${format.age(Math.abs(skew))} ${skew > 0 ? "ahead of" : "behind"} the watcher's, which counts here`]] : []),
   ];
@@ -47,7 +47,7 @@ function blindness(rows) {
 function sourceWords({ outcome, duration_seconds: took, last_success_timestamp_seconds: good, errors }, now) {
   if (outcome === "no_driver") return "none on this host";
   const failed = Object.values(errors).reduce((sum, times) => sum + times, 0);
-  const last = outcome === "ok" ? `answers in ${format.seconds(took)}` : `${OUTCOMES[outcome] ?? outcome}; last success ${good === null ? "never" : format.ago(now - good)}`;
+  const last = outcome === "ok" ? `answers in ${format.seconds(took)}` : `${OUTCOMES[outcome] ?? outcome}; ${good === null ? "no success since the watcher started" : `last success ${format.ago(now - good)}`}`;
   return failed ? `${last} · failed ${format.count(failed)}×` : last;
 }
 

@@ -26,14 +26,14 @@ function lifetime(signals, started, now) {
   if (started === null) return ["process", "quiet", "age unknown"];
   if (signals.up) return ["process", "good", `up ${format.age(now - started)}`];
   const last = signals.last_success_timestamp_seconds;
-  return ["process", "quiet", last === null ? "not seen recently" : `was up ${format.age(last - started)} at its last answer`];
+  return ["process", "quiet", last === null ? "not seen recently" : `had been up ${format.age(last - started)} when it last answered`];
 }
 
 function answered(name, source, now) {
   if (!source || source.calls === 0) return [name, "quiet", "not asked yet"];
   if (source.outcome === "ok") return [name, "good", `answers in ${format.seconds(source.duration_seconds)}`];
   const last = source.last_success_timestamp_seconds;
-  return [name, "bad", `${OUTCOMES[source.outcome] ?? source.outcome}; last success ${last === null ? "never" : format.ago(now - last)}`];
+  return [name, "bad", `${OUTCOMES[source.outcome] ?? source.outcome}; ${last === null ? "no success since the watcher started" : `last success ${format.ago(now - last)}`}`];
 }
 
 function health(signals, source, now) {

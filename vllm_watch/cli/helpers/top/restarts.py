@@ -51,10 +51,11 @@ def _until(said: str, t: float | None) -> str:
 
 
 def _past(attempt: AttemptShown, t: float) -> str:
-    dry = attempt.state == "dry_run"
+    if attempt.state == "dry_run":
+        return "Not restarted: mode observe only reports. Restart it yourself."
     ended_t, payoff = attempt.ended_timestamp_seconds, attempt.payoff_ratio
     when = "" if ended_t is None else f", {text.age(max(0.0, t - ended_t))} ago,"
-    why = "" if dry or not attempt.text else f" ({attempt.text})"
+    why = f" ({attempt.text})" if attempt.text else ""
     gave = ""
     if payoff is not None:
         gave = (
@@ -63,11 +64,7 @@ def _past(attempt: AttemptShown, t: float) -> str:
             else " It recovered no throughput."
         )
     ends = step_of(attempt.state).ended
-    return (
-        f"{'The advised restart' if dry else 'The last restart'}{when} {ends}{why}.{gave}".replace(
-            ", now ago,", " just now"
-        )
-    )
+    return f"The last restart{when} {ends}{why}.{gave}".replace(", now ago,", " just now")
 
 
 def _ended(said: str) -> str:
