@@ -23,7 +23,7 @@ CORE = (
 FUNCTION_SECONDS, CORE_FUNCTION_SECONDS = 2.0, 8.0
 """So much of each test function `make check` spends."""
 
-TEST_SECONDS = 10.0
+TEST_SECONDS = 8.0
 """... and `make test`. What is beyond it, `make test-longest` tries."""
 
 FILE_SECONDS = 20.0
