@@ -20,7 +20,7 @@ CORE = (
 )  # fmt: skip
 """What decides and what must not be lost: of this more is tried before a commit."""
 
-FUNCTION_SECONDS, CORE_FUNCTION_SECONDS = 2.0, 8.0
+FUNCTION_SECONDS, CORE_FUNCTION_SECONDS = 0.5, 3.0
 """So much of each test function `make check` spends."""
 
 TEST_SECONDS = 8.0
@@ -54,12 +54,7 @@ class Durations:
 
     def longest(self, items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
         """Those that `make test` leaves out."""
-        items = list(items)
-        beyond = {item.nodeid for item in self._beyond(items, TEST_SECONDS, TEST_SECONDS)}
-        for item in items:  # whatever is tried of a file first pays for what all of it share
-            shared_s = self._seconds.get(_place(item.path), {}).get(SETUP, 0.0)
-            if item.nodeid in beyond or shared_s > TEST_SECONDS:
-                yield item
+        return self._beyond(items, TEST_SECONDS, TEST_SECONDS)
 
     def _beyond(
         self, items: Iterable[pytest.Item], budget_s: float, core_budget_s: float
@@ -69,9 +64,11 @@ class Durations:
         spent: Counter[tuple[str, str]] = Counter()
         for item in items:
             place, name = key = _function(item)
-            seconds = self._seconds.get(place, {}).get(name, 0.0) / cases[key]
-            spent[key] += seconds  # type: ignore[assignment]
-            if spent[key] > (core_budget_s if place.startswith(CORE) else budget_s):
+            of_file = self._seconds.get(place, {})
+            spent[key] += of_file.get(name, 0.0) / cases[key]  # type: ignore[assignment]
+            # Whatever is tried of a file first pays for what all of it share.
+            most_s = max(spent[key], of_file.get(SETUP, 0.0))
+            if most_s > (core_budget_s if place.startswith(CORE) else budget_s):
                 yield item
 
 

@@ -81,6 +81,8 @@ def crashes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Crash]]:
         assert (whole.status, whole.was) == (0, "helped"), whole.log
         points = (folder / "whole" / "points").read_text().splitlines()
         points = points[: points.index("after lock.release 1") + 1]
+        # How often a lock is renewed is a matter of how long the run takes: the first time stands for all.
+        points = [each for each in points if "lock.renew" not in each or each.endswith(" 1")]
 
         def share(number: int) -> list[Crash]:
             mine = range(number, len(points), AT_ONCE)
