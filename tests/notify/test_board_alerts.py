@@ -274,7 +274,7 @@ WORDS = {
     "approval": ({}, RestartPlan(mode="approve", hook="h", waiting=(WISH,)),
                  "advised, and waiting for approval: vllm-watch approve i1"),
     "kept back": ({}, RestartPlan(mode="auto", hook="h", waiting=(replace(WISH, verdict="wait", gate="window", text="not before 03:00"),)),
-                  "advised, but held back by window: not before 03:00"),
+                  "advised, but blocked by window: not before 03:00"),
     "under way": ({}, RestartPlan(mode="auto", hook="h", under_way=ATTEMPT),
                   "one is under way: waits for the first token"),
 }  # fmt: skip

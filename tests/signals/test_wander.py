@@ -76,6 +76,18 @@ def test_what_goes_up_and_down_on_its_way_is_no_change(shape):
     assert wander.exceeded(log(1.7)) is (shape != "wanders")
 
 
+def test_a_fault_that_comes_and_goes_hides_behind_no_unrest_of_its_own():
+    """Four times as long for two minutes of three, in doubt all the time: each time is a change."""
+    wander = quiet(10.0)
+    for _ in range(6):
+        for minute in range(2):
+            for _ in range(12):
+                wander.add(log(4.0), LOOK_S, well=False)
+            assert wander.exceeded(log(1.7)) or minute
+        for _ in range(12):
+            wander.add(0.0, LOOK_S, well=False)
+
+
 def test_an_excursion_is_learnt_once_it_has_healed():
     """... and never while it lasts: an engine that stays slow teaches nothing."""
     wander = quiet()

@@ -14,6 +14,7 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.signals import stored
 from vllm_watch.signals.ring_buffer import RingBuffer
+from vllm_watch.support.durations import in_words
 
 KV_PINNING, PREEMPTION_THRASH, KV_LEAK = "kv_pinning", "preemption_thrash", "kv_leak"
 SLOW_ENGINE, THERMAL, NEIGHBOUR = "slow_engine", "thermal_throttle", "neighbour_contention"
@@ -185,7 +186,7 @@ def _thrash(length: float, preempted: float) -> Cause:
 
 def _leak(facts: Starvation, share: float, rise: float) -> Cause:
     """Pages that no request accounts for, lost bit by bit."""
-    text = f"{_UNHELD.format(share)}; most of it was lost within {_duration(rise)}"
+    text = f"{_UNHELD.format(share)}; most of it was lost within {in_words(rise)}"
     found = (Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text),)
     if facts.unheld_surely or rise >= CREEP_SECONDS:
         return Cause(KV_LEAK, found)
@@ -198,13 +199,6 @@ def _lost(share: float) -> Cause:
     found = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
     return Cause(KV_PINNING, (found,))
 
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < _MINUTES_FROM_SECONDS else f"{seconds / 60:.0f} min"
-
-
-_MINUTES_FROM_SECONDS = 90.0
-"""From here on a duration is told in minutes."""
 
 _UNHELD = "{:.0%} of the KV cache belongs to no running request: the tokens in flight do not account for it"
 

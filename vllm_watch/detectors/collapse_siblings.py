@@ -11,6 +11,7 @@ from statistics import median
 
 from vllm_watch.detectors.base import FIRING, Evidence, Verdict
 from vllm_watch.signals.baseline import Baseline
+from vllm_watch.signals.scatter import scatter
 from vllm_watch.signals.step_model import StepModel
 
 ALIKE = 1.2
@@ -40,9 +41,6 @@ PAGE_LOG_RATIO = log(1.45)
 
 _SPREAD_MIN = 0.015
 """Siblings that agree by chance are still taken to differ by so much, in log step time."""
-
-_NORMAL = 1.48
-"""Median absolute deviation → standard deviation, for a normal distribution."""
 
 
 @dataclass
@@ -150,9 +148,7 @@ def _seconds_at(model: StepModel | None, load: tuple[float, float]) -> float | N
 
 
 def _limit(others: Sequence[float]) -> float:
-    middle = median(others)
-    spread = _NORMAL * median(abs(each - middle) for each in others)
-    return max(LOSS_LOG_RATIO, SPREAD_DEVIATIONS * max(_SPREAD_MIN, spread))
+    return max(LOSS_LOG_RATIO, SPREAD_DEVIATIONS * max(_SPREAD_MIN, scatter(others)))
 
 
 def _slower(verdict: Verdict, beside: _Beside, beyond: float, count: int) -> Verdict:

@@ -4,9 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from vllm_watch.signals import stored
-
-_MINUTES_FROM_SECONDS = 90.0
-"""From here on a duration is told in minutes."""
+from vllm_watch.support.durations import in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,9 @@ def words(times: int, within_seconds: float, ill_seconds: float) -> str:
     """How often, within what time, and how long in all."""
     last = {1: "st", 2: "nd", 3: "rd"}.get(times % 10, "th")
     ordinal = f"{times}{'th' if times % 100 in (11, 12, 13) else last}"
-    return f"recurring: {ordinal} time in {_age(within_seconds)}, {_age(ill_seconds)} in all"
+    return (
+        f"recurring: {ordinal} time in {in_words(within_seconds)}, {in_words(ill_seconds)} in all"
+    )
 
 
 def plain(recurring: Recurring | None) -> dict[str, Any] | None:
@@ -50,9 +50,3 @@ def from_plain(said: stored.Stored | None) -> Recurring | None:
         stored.text(said["earlier"]),
         stored.flag(said["longer"]),
     )
-
-
-def _age(seconds: float) -> str:
-    if seconds < _MINUTES_FROM_SECONDS:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60.0:.0f} min"

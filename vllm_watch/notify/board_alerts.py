@@ -153,7 +153,7 @@ def _restart_words(incident: Incident, plan: RestartPlan | None) -> str:
         )
     if wish.verdict == "approve":
         return f"advised, and waiting for approval: vllm-watch approve {incident.id}"
-    return f"advised, but held back by {wish.gate}: {wish.text}"
+    return f"advised, but blocked by {wish.gate}: {wish.text}"
 
 
 def _steps(entry: TargetEntry, plan: RestartPlan, now_t: float) -> Iterator[Alert]:

@@ -9,10 +9,10 @@ in over hours is told by its level: an engine that was seen for long has shown h
 from collections import deque
 from collections.abc import Sequence
 from math import exp, sqrt
-from statistics import median
 from typing import Any
 
 from vllm_watch.signals import stored
+from vllm_watch.signals.scatter import scatter
 
 MINUTE_SECONDS = 60.0
 """Work, not time of the day: an idle engine has no steps that could wander."""
@@ -39,11 +39,13 @@ PENDING_MAX = 60
 """Minutes of an excursion that wait until it has healed; of a longer one the beginning is left out."""
 
 UNREST_MINUTES = 4
-"""Changes that wait, from which on their own scatter counts, too: a fault comes in one move or two, or creeps evenly;
+"""Changes that wait, from which on their own scatter counts, too: a fault comes in a move or creeps evenly;
 what goes up and down on its way wanders (world `wander_5`, an engine known for ten minutes: a restart was advised in 3
 of 150 seeds, and in none since)."""
 
-_DEVIATION_OF_MEDIAN = 1.48  # of a Gaussian's median absolute deviation
+MOVE = 0.6
+"""More than this from one minute to the next (1.8 times) is the move of a fault that comes or goes, and no unrest: in a
+wander of sigma 0.5 over ten minutes it is 2.8 deviations of a change."""
 
 LAGS_MINUTES = (1, 2, 4, 8, 16, 32)
 """Over which a change is looked for."""
@@ -117,12 +119,9 @@ class Wander:
         )
 
     def _unrest(self) -> float:
-        """Standard deviation of the changes that wait; one or two large ones among them do not raise it."""
-        if len(self._pending) < UNREST_MINUTES:
-            return 0.0
-        changes = [change for change, _ in self._pending]
-        middle = median(changes)
-        return _DEVIATION_OF_MEDIAN * median(abs(change - middle) for change in changes)
+        """Standard deviation of the changes that wait, moves left out."""
+        changes = [change for change, _ in self._pending if abs(change) < MOVE]
+        return scatter(changes) if len(changes) >= UNREST_MINUTES else 0.0
 
     def export_state(self) -> dict[str, Any]:
         """Return it as plain values."""

@@ -73,9 +73,8 @@ class EngineLog:
             left_out = max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES_MAX)
             file.seek(left_out)
             text = file.read(TAIL_BYTES_MAX).decode(errors="replace")
-        if (
-            left_out
-        ):  # what is cut in the middle may be the end of a secret, which nothing names any more
+        if left_out:
+            # What is cut in the middle may be the end of a secret, which nothing names any more.
             text = text.partition("\n" if "\n" in text else " ")[2]
         return redacted(text).encode()
 
