@@ -42,7 +42,7 @@ demo: $(VENV)/.installed  ## watch a simulated fleet on http://127.0.0.1:9470 (L
 # What runs elsewhere: make test-vllm, .ci/run, make supply, make docs.
 HERE := not real_vllm and not podman and not supply and not site
 
-test: tools $(DEV)/.installed  ## run the tests: of each function what takes up to 8 s
+test: tools $(DEV)/.installed  ## run the tests: of each function what takes up to 6 s
 	$(BIN)/pytest -q -m '$(HERE) and not longest' -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-longest: tools $(DEV)/.installed  ## run what make test leaves out because it takes longer
@@ -58,6 +58,8 @@ hunt: $(DEV)/.installed  ## try 20 times as many examples of the property tests,
 check: $(DEV)/.installed  ## before a commit: the linters, and of each test what is quick (make test has all)
 	@$(MAKE) --jobs=2 --output-sync=target --keep-going test-short format-check lint types imports
 
+# What is quick waits little, and each worker collects all tests for itself, which takes some seconds.
+test-short: WORKERS = 4
 test-short: tools
 	$(BIN)/pytest -q -m '$(HERE) and not long' -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 

@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import gc
+import importlib.util
 import logging
 import signal
 from collections.abc import Iterator
@@ -13,6 +14,9 @@ from hypothesis import settings
 from tests.durations import FILE_SECONDS, Durations, Measure
 from tests.examples import TEST
 from tests.warm_starts import WarmStarts
+
+# `make supply` and `make docs` have environments of their own, without what the daemon is made of.
+DAEMON = importlib.util.find_spec("aiohttp") is not None
 
 settings.load_profile(TEST)  # make hunt takes another, with --hypothesis-profile
 
@@ -32,6 +36,14 @@ def _logging_as_it_was() -> Iterator[None]:
         root.setLevel(level)
         logging.captureWarnings(capture=False)
         structlog.reset_defaults()
+
+
+@pytest.fixture(autouse=True)
+def _what_is_closed_has_time_to_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is. That closing is bounded has tests of its own."""
+    if DAEMON:
+        for module in ("state.worker", "notify.jsonl"):
+            monkeypatch.setattr(f"vllm_watch.{module}.CLOSE_SECONDS", 60.0)
 
 
 @pytest.fixture(autouse=True)

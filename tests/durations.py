@@ -7,6 +7,7 @@ many cases the first ones are tried all the same, as many as its budget allows: 
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,10 +21,10 @@ CORE = (
 )  # fmt: skip
 """What decides and what must not be lost: of this more is tried before a commit."""
 
-FUNCTION_SECONDS, CORE_FUNCTION_SECONDS = 0.5, 3.0
+FUNCTION_SECONDS, CORE_FUNCTION_SECONDS = 0.3, 1.5
 """So much of each test function `make check` spends."""
 
-TEST_SECONDS = 8.0
+TEST_SECONDS = 6.0
 """... and `make test`. What is beyond it, `make test-longest` tries."""
 
 FILE_SECONDS = 20.0
@@ -32,7 +33,7 @@ FILE_SECONDS = 20.0
 SETUP = "(setup)"
 """In the place of a function: the longest setup of a test in the file, which nearly always is that of fixtures that all share."""
 
-_KEPT_SECONDS_MIN = 0.5  # less is noise
+_KEPT_SECONDS_MIN = 0.2  # less is noise
 
 
 class Durations:
@@ -61,13 +62,14 @@ class Durations:
     ) -> Iterator[pytest.Item]:
         items = list(items)
         cases = Counter(map(_function, items))
-        spent: Counter[tuple[str, str]] = Counter()
+        begun: Counter[tuple[str, str]] = Counter()
         for item in items:
             place, name = key = _function(item)
             of_file = self._seconds.get(place, {})
-            spent[key] += of_file.get(name, 0.0) / cases[key]  # type: ignore[assignment]
+            begun[key] += 1
+            spent_s = begun[key] * of_file.get(name, 0.0) / cases[key]
             # Whatever is tried of a file first pays for what all of it share.
-            most_s = max(spent[key], of_file.get(SETUP, 0.0))
+            most_s = max(spent_s, of_file.get(SETUP, 0.0))
             if most_s > (core_budget_s if place.startswith(CORE) else budget_s):
                 yield item
 
@@ -104,5 +106,6 @@ def _function(item: pytest.Item) -> tuple[str, str]:
     return _place(item.path), item.nodeid.partition("::")[2].partition("[")[0]
 
 
+@cache
 def _place(path: Path) -> str:
     return str(path.relative_to(TESTS))

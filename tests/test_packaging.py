@@ -16,7 +16,8 @@ from vllm_watch import __version__
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "vllm_watch"
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 # Distribution → the module it brings, where that is named otherwise.
 MODULES = {"nvidia-ml-py": "pynvml", "prometheus-client": "prometheus_client", "pyyaml": "yaml",
            "opentelemetry-sdk": "opentelemetry", "opentelemetry-exporter-otlp-proto-http": "opentelemetry"}  # fmt: skip
@@ -117,6 +118,15 @@ def test_extras_are_loaded_only_when_used(module: str) -> None:
 def test_help_loads_no_library() -> None:
     """`--help` and `--version` answer at once: they load nothing but Python's own."""
     assert loaded_by("vllm_watch.__main__") & (REQUIRED | EXTRAS) == set()
+
+
+@pytest.mark.parametrize("group", ["supply", "docs"])
+def test_what_holds_for_all_tests_needs_no_daemon(group: str) -> None:
+    """`make supply` and `make docs` run tests where only their own group is installed."""
+    there = modules_of(PYPROJECT["dependency-groups"][group])
+    assert loaded_by("tests.conftest") & (REQUIRED | EXTRAS) <= there | {
+        "rich"
+    }  # by structlog, as above
 
 
 def test_the_changelog_begins_with_this_version() -> None:

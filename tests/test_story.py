@@ -107,17 +107,29 @@ def test_the_first_step_says_what_is_known_of_the_restart() -> None:
                 assert "if the status page advises it" not in story.first_step_of(
                     cause, advised=advised
                 )
+    slow = STORIES["throughput_collapse"].first_step_of("slow_engine", advised=True)
+    assert slow.endswith("(nvidia-smi -q); if you find none, restart vLLM.")
     assert STALLED.first_step_of("hang").endswith("; restart vLLM if the status page advises it.")
     assert STALLED.first_step_of("hang", advised=True).endswith("); then restart vLLM.")
-    assert STALLED.first_step_of("hang", advised=False).endswith("EngineCore)).")
+    assert STALLED.first_step_of("hang", advised=False).endswith("EngineCore).")
+
+
+def test_how_long_it_must_last_until_a_restart_is_advised() -> None:
+    """Said while that is what it waits for; afterwards the restart is advised."""
+    waits = STALLED.restart_of("hang", advised=False, after_s=60.0)
+    assert waits == "No restart is advised before 60 s: it may recover."
+    assert STALLED.restart_of("hang", advised=True, after_s=60.0) == CURES
+    for cause in ("peer_wait", "rank_wait"):  # which a restart does not help, however long it lasts
+        said = STALLED.restart_of(cause, advised=False, after_s=60.0)
+        assert said.startswith("A restart does not help")
 
 
 @pytest.mark.parametrize(("kind", "cause", "known", "said"), [
     ("engine_stalled", "hang", "API server (PID 10): waits; VLLM::EngineCore_DP1 (PID 20): waits.", "(py-spy dump --pid 20)"),
     ("engine_down", "api_hang", "API server (PID 10): waits for a lock.", "(py-spy dump --pid 10)"),
-    ("engine_stalled", "stopped", "VLLM::Worker_TP1 (PID 22) is stopped", "(kill -CONT with 22)"),
+    ("engine_stalled", "stopped", "API server (PID 10): waits; its engine core is VLLM::EngineCore (PID 20)\nVLLM::Worker_TP1 (PID 22) is stopped", "(kill -CONT with 22)"),
     ("stale_vram", "orphaned_worker", "GPU 0: process 7: x. Do: end it: vllm-watch gpus --reclaim 7, or kill 7", "gpus --reclaim 7:"),
-    ("engine_stalled", "hang", "no scheduler step for 44 s", "(py-spy dump --pid $(pgrep -f VLLM::EngineCore))"),
+    ("engine_stalled", "hang", "no scheduler step for 44 s", "(py-spy dump --pid PID, found with pgrep -af VLLM::EngineCore)"),
 ])  # fmt: skip
 def test_the_first_step_names_the_process_where_it_is_known(
     kind: str, cause: str, known: str, said: str

@@ -31,7 +31,7 @@ def rules(files: list[Path]) -> list[dict[str, Any]]:
     return [
         rule
         for file in files
-        for group in yaml.safe_load(file.read_text())["groups"]
+        for group in yaml.load(file.read_text(), yaml.CSafeLoader)["groups"]
         for rule in group["rules"]
     ]
 

@@ -27,7 +27,7 @@ def generate(*arguments: str | Path) -> tuple[int, str]:
 
 
 def groups_of(text: str) -> list[dict[str, Any]]:
-    loaded = yaml.safe_load(text)
+    loaded = yaml.load(text, yaml.CSafeLoader)
     found: list[dict[str, Any]] = loaded.get("spec", loaded)["groups"]
     return found
 

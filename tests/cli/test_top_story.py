@@ -94,12 +94,22 @@ async def test_the_detail_says_what_to_do_before_why(server, board):
             "sick: sick does nothing.",
             f"  do       {first}",
             *(f"           {line}" for line in more),
-            "  restart  A restart is advised: it is known to fix this.",
-            "  evidence no step for 20 s (expected 0.5 s)",
+            "  restart  A restart is advised: it usually fixes this.",
+            "  evidence no step for 20 s (0 s, expected 0.5 s)",
             "  against  /health answers",
         ]
         await pilot.press("down")
         assert part(pilot, "detail").splitlines()[1] == "chat-0: 12 running, 3 waiting"
+
+
+@pytest.mark.parametrize(("state", "begins"), [("stalled", "sick: not scraped for "), ("down", "sick: sick does nothing.")])  # fmt: skip
+async def test_what_is_down_is_not_called_unscraped_as_well(server, board, state, begins):
+    """It would read as trouble of the watcher; of an engine that answered, it says how old the news is."""
+    add(board, "sick", engine("0", state, state_text="no step for 20 s"), t=time.time() - 600.0)
+    board.tell(made(incident("sick")))
+    async with watching(server).run_test(size=(120, 40)) as pilot:
+        await first_look(pilot)
+        assert part(pilot, "detail").splitlines()[1].startswith(begins)
 
 
 async def test_the_detail_says_where_its_processes_stand(server, board):
@@ -251,6 +261,28 @@ async def test_stale_memory_and_who_to_ask_come_first(server, board):
         assert shown[5] == "   python3 99 40.0 GiB"
 
 
+EVIDENCE = {
+    "/health failed 8 times in a row": (503, "", 200, " (503, expected 200)"),
+    "3.7× slower per step than its own baseline": (3.67, "", 1, " (expected 1)"),
+    "54% of its usual throughput, with 16 requests waiting": (0.54, "ratio", 1.0, " (expected 100%)"),
+    "no step for 20 s; the longest pause it recovered from was 3 s": (20.0, "s", 3.0, ""),
+    "23 running and 0 waiting": (23.0, "", 0.0, ""),
+    "its state is odd": ("odd", "", "even", " (expected even)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "case"), EVIDENCE.items(), ids=EVIDENCE)
+async def test_evidence_says_each_number_once(server, board, text, case):
+    """What its sentence leaves out stands in brackets: the value, and what it would be if all were well."""
+    value, unit, expected, more = case
+    add(board, "sick", engine("0", "stalled"))
+    piece = {"name": "n", "value": value, "unit": unit, "expected": expected, "text": text}
+    board.tell(made(incident("sick", evidence={"for": [piece], "against": []})))
+    async with watching(server).run_test(size=(140, 30)) as pilot:
+        await first_look(pilot)
+        assert f"  evidence {text}{more}" in part(pilot, "detail").splitlines()
+
+
 ATTEMPT = AttemptShown(
     id="a", state="helped", trigger="incident", reason="hang", actor="watcher", hook="command", text="",
     began_timestamp_seconds=NOON - 400, ended_timestamp_seconds=NOON - 300, payoff_ratio=0.4,
@@ -292,6 +324,17 @@ PLANS = {
 def test_restarts_are_told_in_sentences(plan, told):
     """Why not now, who has to say yes, what is under way, and what the last one brought."""
     assert top_restarts.lines(plan, NOON) == told
+
+
+def test_a_dry_run_is_told_beside_its_own_incident():
+    """Of another trouble of the same target it says nothing, nor of one that is well; how a restart ended is told anyway."""
+    dry = replace(ATTEMPT, state="dry_run", incident_id="i-1")
+    plan, helped = RestartPlan(mode="observe", hook="c", last=dry), replace(dry, state="helped")
+    (said,) = top_restarts.lines(plan, NOON, "i-1")
+    assert said.startswith("vllm-watch does not restart it")
+    assert top_restarts.lines(plan, NOON) == [said]
+    assert top_restarts.lines(plan, NOON, "i-2") == top_restarts.lines(plan, NOON, "") == []
+    assert top_restarts.lines(replace(plan, last=helped), NOON, "i-2") != []
 
 
 async def test_a_restart_that_waits_for_a_person_is_in_the_detail(server, board):

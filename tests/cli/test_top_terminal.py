@@ -172,7 +172,7 @@ async def test_in_a_pipe_it_is_told_once_as_plain_text(server, board, arguments)
     lines = out.splitlines()
     assert max(map(len, lines)) <= 90
     assert lines[1].startswith(" critical  sick/0  Stalled: hang")
-    assert "  restart  A restart is advised: it is known to fix this." in lines
+    assert "  restart  A restart is advised: it usually fixes this." in lines
     assert lines[-1].startswith("watcher 2 of 2 targets answer")
 
 

@@ -113,7 +113,7 @@ def test_what_is_said():
         "Engine wedged while it looks idle: 2 one-token requests in a row unanswered, the first sent 25 s ago"
     )
     assert [each.text for each in verdict.evidence_for] == [
-        "no step for 25 s, since it was first asked for a token; no earlier pause on record",
+        "no step for 25 s, since it was first asked for a token; no earlier stall of it is known",
         "0 running and 0 waiting",
         "2 one-token requests in a row were not answered, the last within 10 s",
     ]
@@ -132,11 +132,11 @@ def test_the_first_step_ends_it():
     assert [verdict.state for _, (verdict,) in said[-3:]] == ["firing", "clear", "clear"]
 
 
-def pair(second, busy, canary):
+def pair(second, busy, canary, **server):
     """Two data-parallel engines: "0" steps on where `busy`, "1" stands."""
     steps = 1000 + 10 * second if busy else 1000
     engines = engine(steps, running=4.0 if busy else 0.0), engine(50, name="1", running=0.0)
-    return seen(second, *engines, canary=canary)
+    return seen(second, *engines, canary=canary, **server)
 
 
 ADDRESSED = {
@@ -171,6 +171,10 @@ WANTED = {
     ),
     "one went unanswered": (looks({295: NO}), {"0": True}),
     "two did: it is known, and asked in its turn": (looks({280: NO, 295: NO}), {"0": False}),
+    "... while connections pile up": (
+        [idle(s, fds=50.0 + max(0, s - 100), canary=NO if s in (280, 295) else None) for s in range(0, 300, 5)],
+        {"0": False},
+    ),
     "work": ([seen(s) for s in range(0, 60, 5)], {}),
     "a step a moment ago": ([*looks({}), idle(300, 1001)], {}),
     "at first sight": ([idle(0)], {}),
@@ -179,6 +183,9 @@ WANTED = {
     "silent": ([*looks({}), silent(300, "read_timeout")], {}),
     "gone": ([*looks({}), silent(300)], {}),
     "of two the idle one": ([pair(s, True, None) for s in range(0, 60, 5)], {"1": False}),
+    "... though connections pile up": (
+        [pair(s, True, None, fds=50.0 + s) for s in range(0, 60, 5)], {"1": False},
+    ),
 }  # fmt: skip
 
 

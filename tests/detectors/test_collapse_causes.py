@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from vllm_watch.detectors.collapse_causes import Starvation, of_starvation
+from vllm_watch.detectors.collapse_causes import (
+    Cause,
+    Creep,
+    Starvation,
+    is_asked_for,
+    of_starvation,
+    of_strange_load,
+)
 
 HELD = Starvation(
     running=4.0, usage=0.98, length_ratio=1.0, preempted_share=0.0, preempting=False,
@@ -23,13 +30,19 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
     "... and all that come are long": ({"late_length_ratio": 2.5}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
     "... and long prompts came": (
         {"long_prompts_share": 0.4, "long_prompt_tokens": 30_000.0}, "kv_pinning",
-        ["kv_unheld_ratio", "long_prompt_tokens"], [], "prompts of 30000 tokens each fill 40% of the KV cache"),
+        ["kv_unheld_ratio", "long_prompt_tokens"], [], "some have prompts of about 30000 tokens, which together fill 40% of the KV cache"),
     "... and some prompts came": (
         {"long_prompts_share": 0.39, "long_prompt_tokens": 30_000.0}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
+    "... and what long prompts took is not known": ({"long_prompts_share": None}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
     "they push each other out": (
         {"preempting": True}, "unknown", ["kv_unheld_ratio"], ["request_length_ratio"], "hold them"),
     "all became long, and push each other out": (
         THRASH, "preemption_thrash", ["request_length_ratio", "preemptions_per_request"], [], "0.50 preemptions"),
+    "all became two and a half times as long, and one in ten pushes another out": (
+        THRASH | {"length_ratio": 2.5, "preempted_share": 0.1}, "preemption_thrash",
+        ["request_length_ratio", "preemptions_per_request"], [], "0.10 preemptions"),
+    "how long they became is not known": (
+        THRASH | {"length_ratio": None, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
     "all became long, and seldom push each other out": (
         THRASH | {"preempted_share": 0.09, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
     "all became long, and preemptions are not counted": (
@@ -44,10 +57,12 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
     "... of a cache that is half in use": (
         {"unheld": 0.26, "usage": 0.5}, "kv_pinning", ["kv_unheld_ratio"], [], "it came at once"),
     "less than half is lost": ({"unheld": 0.48}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
-    "lost bit by bit": (LEAKED, "unknown", ["kv_unheld_ratio"], ["prefill"], "lost within 60 s"),
-    "... for sure": (LEAKED | {"unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "lost within 60 s"),
+    "lost bit by bit": (LEAKED, "unknown", ["kv_unheld_ratio"], ["prefill"], "leaked within 60 s"),
+    "... for sure": (LEAKED | {"unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "leaked within 60 s"),
     "... over four minutes": (
-        LEAKED | {"unheld_rise_seconds": 240.0}, "kv_leak", ["kv_unheld_ratio"], [], "lost within 4 min"),
+        LEAKED | {"unheld_rise_seconds": 240.0}, "kv_leak", ["kv_unheld_ratio"], [], "leaked within 4 min"),
+    "... within twenty seconds": (
+        LEAKED | {"unheld_rise_seconds": 20.0, "unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "within 20 s"),
     "... within seconds": (LEAKED | {"unheld_rise_seconds": 19.0}, "kv_pinning", ["kv_unheld_ratio"], [], "at once"),
     "a fifth lost bit by bit": (
         LEAKED | {"unheld": 0.2, "unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "20% of the KV cache"),
@@ -55,6 +70,8 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
         LEAKED | {"unheld": 0.19, "unheld_surely": True}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
     "tokens are not counted": (
         {"unheld": None, "unexplained": 0.6}, "kv_pinning", ["kv_unexplained_ratio"], [], "60% of the cache is held beyond"),
+    "... and what is usual is not known": (
+        {"unheld": None, "unexplained": None}, "kv_pinning", ["kv_unexplained_ratio"], [], "0% of the cache is held beyond"),
     "... and it came slowly": (
         {"unheld": None, "unexplained": 0.6, "rise_seconds": 240.0}, "kv_leak", ["kv_unexplained_ratio"], [],
         "it came over 4 minutes and more"),
@@ -72,3 +89,70 @@ def test_why_pages_lack(facts, cause, pro, contra, words):
     assert [each.name for each in found.evidence_for] == pro
     assert [each.name for each in found.evidence_against] == contra
     assert words in found.evidence_for[-1].text
+
+
+def test_the_numbers_of_each_cause_say_what_would_be_normal():
+    """Requests as long as ever, and no page that nobody holds."""
+    normal = {"request_length_ratio": 1.0, "kv_unheld_ratio": 0.0, "kv_unexplained_ratio": 0.0}
+    for facts, *_ in CAUSES.values():
+        found = of_starvation(replace(HELD, **facts))
+        for each in found.evidence_for:
+            assert each.expected == normal.get(each.name)
+
+
+@pytest.mark.parametrize(("unheld", "told"), [(-0.05, 0.0), (0.0, 0.0), (0.12, 0.12)])
+def test_no_less_than_nothing_is_held_by_nobody(unheld, told):
+    """The books are a little off; a share below zero is not shown."""
+    assert of_starvation(replace(HELD, unheld=unheld)).evidence_for[0].value == told
+
+
+@pytest.mark.parametrize(
+    ("share", "asked"), [(None, False), (0.09, False), (0.1, True), (0.5, True)]
+)
+def test_from_which_share_on_long_prompts_are_why(share, asked):
+    assert is_asked_for(replace(HELD, long_prompts_share=share)) == asked
+
+
+def test_a_load_that_was_never_met_is_said_beside_what_was_found():
+    """The cause becomes unknown, and no evidence is lost."""
+    found = of_starvation(replace(HELD, preempting=True))
+    strange = of_strange_load(Cause("slow_engine", found.evidence_for, found.evidence_against))
+    assert (strange.name, strange.evidence_for) == ("unknown", found.evidence_for)
+    assert [each.name for each in strange.evidence_against] == ["request_length_ratio", "load"]
+
+
+RISES = {  # second by second what nobody explains; what it is now → seconds from a quarter to three quarters of it
+    "evenly": ([0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8], 0.8, 80.0),
+    "at once": ([0.0, 0.0, 0.0, 0.8], 0.8, 0.0),
+    "it was always there": ([0.8, 0.8, 0.8], 0.8, None),
+    "in two steps": ([0.0, 0.4, 0.4, 0.4, 0.8], 0.8, 60.0),
+    "it came, went and came again": ([0.0, 0.8, 0.1, 0.8], 0.8, 0.0),
+    "less than usual": ([0.0, -0.2], -0.4, 0.0),
+    "nothing was seen": ([], 0.8, None),
+}
+
+
+@pytest.mark.parametrize(("history", "now", "seconds"), RISES.values(), ids=RISES)
+@pytest.mark.parametrize("began_s", [0.0, 500.0])
+def test_how_slowly_it_came(history, now, seconds, began_s):
+    """Of the last time that it rose, and the same in the next run of the watcher."""
+    creep, after = Creep(), Creep()
+    for index, unexplained in enumerate(history):
+        creep.note(began_s + 20.0 * index, unexplained)
+    after.restore(creep.export_state())
+    assert (creep.rise_seconds(now), after.rise_seconds(now)) == (seconds, seconds)
+
+
+def test_what_nobody_explains_is_kept_three_times_a_minute_for_an_hour():
+    """However often it is looked at; rounded to what matters."""
+    creep = Creep()
+    for second in range(100):
+        creep.note(1000.04 + second, 0.123456)
+    assert creep.export_state() == [[1000.0 + 20.0 * index, 0.1235] for index in range(5)]
+    for second in range(0, 2 * 3600, 5):
+        creep.note(2000.26 + second, 0.5)
+    kept = creep.export_state()
+    assert (kept[0], kept[-1]) == ([5600.3, 0.5], [9180.3, 0.5])
+    again = Creep()
+    again.restore(kept)
+    assert again.export_state() == kept

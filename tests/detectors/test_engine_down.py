@@ -4,29 +4,24 @@ from dataclasses import replace
 
 import pytest
 
-from tests.detectors.looks import DEAD, OK, T, engine, first_firing, gpu, judge, last, seen, silent
-from vllm_watch.detectors.engine_down import Detector, Settings
+from tests.detectors.down_looks import (
+    IDLE,
+    NEW,
+    OLD,
+    UP,
+    downs,
+    emptied,
+    gone,
+    inside,
+    process,
+    seldom,
+    served,
+    spell,
+    used,
+)
+from tests.detectors.looks import DEAD, OK, T, engine, first_firing, gpu, last, seen, silent
 from vllm_watch.samples.observation import SCALING, ProcessState, Reading
 from vllm_watch.watch.watch import Watch
-
-UP = [seen(s) for s in range(0, 60, 5)]
-IDLE = [seen(s, engine(1000, running=0.0)) for s in range(0, 60, 5)]
-
-
-def downs(observations):
-    return judge(Detector(Settings()), observations)
-
-
-def gone(outcome, start, end, **fields):
-    return [silent(s, outcome, **fields) for s in range(start, end, 5)]
-
-
-def inside(start, end):
-    """Its core is dead: /health fails, and not a token moves."""
-    return [
-        seen(s, engine(2195 if start > 60 else 1550), health=DEAD) for s in range(start, end, 5)
-    ]
-
 
 STORIES = {
     "up": (UP, None),
@@ -51,6 +46,14 @@ STORIES = {
     "gone while nobody used it": ([*IDLE, *gone("refused", 60, 230)], (65, "crash", "ticket")),
     "refused while its process lives": (
         [*UP, *gone("refused", 60, 900, process=ProcessState(pid=8, alive=True))],
+        None,
+    ),
+    "... for half an hour": (
+        [*UP, *gone("refused", 60, 2000, process=ProcessState(pid=8, alive=True))],
+        (1860, "crash", "page"),
+    ),
+    "refused, and then something else answers there": (
+        [*UP, silent(60), *gone("garbled", 65, 300)],
         None,
     ),
     "never seen to answer: it starts": (gone("refused", 0, 1800), None),
@@ -147,29 +150,6 @@ def assert_ages(observations, said):
             assert verdict.evidence_for[0].unit == "s"
 
 
-def served(second, *, done, running=4.0, waiting=0.0, aborted=0, prompts=None, **fields):
-    """A server that has finished `done` requests of a hundred prompt tokens each, or `prompts` of them."""
-    one = engine(
-        100 + 10 * second, running=running, waiting=waiting,
-        request_success={"stop": done, "abort": aborted},
-        prompt_tokens=100.0 * (done if prompts is None else prompts),
-    )  # fmt: skip
-    return seen(second, one, **fields)
-
-
-def used(seconds=600, every=5):
-    """Two requests a second."""
-    return [served(s, done=2 * s) for s in range(0, seconds, every)]
-
-
-def emptied(seconds, running=0.0, **fields):
-    """... and then, for so long, none any more."""
-    return [
-        served(s, done=1200 + 4, prompts=1200, running=running, **fields)
-        for s in range(600, 600 + seconds, 5)
-    ]
-
-
 def test_what_was_stopped_on_purpose_does_not_page_when_its_address_goes():
     """A pod that is scaled to zero refuses first; then its address answers nobody, or the network fails."""
     for away in ("connect_timeout", "dns"):
@@ -181,14 +161,13 @@ def test_what_was_stopped_on_purpose_does_not_page_when_its_address_goes():
         )
 
 
-def process(start, *, alive=True, pid=7):
-    return ProcessState(pid=pid, start_time=start, alive=alive)
-
-
-OLD, NEW = T - 86400, T + 600
 ENDS = {
     "in use": (used(), {}, (605, "page")),
+    "two at a time": (used(running=2.0), {}, (605, "page")),
     "emptied first": ([*used(), *emptied(20)], {}, (800, "ticket")),
+    "... and /health said that it was dead": (
+        [*used(), *emptied(15), emptied(20, health=DEAD)[-1]], {}, (620, "page"),
+    ),
     "... with one long answer to finish": ([*used(), *emptied(20, running=1.0)], {}, (800, "ticket")),
     "... with as many running as before": ([*used(), *emptied(20, running=4.0)], {}, (625, "page")),
     "... with a queue": ([*used(), *emptied(20, waiting=3.0)], {}, (625, "page")),
@@ -237,6 +216,11 @@ FEW = {  # a server that serves four at a time, and few of them in flight at its
         at_work(1, 0.0, stopped=3, rate=0.5), (602, "page"),
     ),
     "nobody saw its last five seconds": (at_work(5, 1.0), (610, "ticket")),
+    "... and its process has ended": (
+        [*at_work(5, 1.0)[:121],
+         *gone("refused", 605, 900, process=ProcessState(pid=7, start_time=T - 86400, alive=False))],
+        (605, "ticket"),
+    ),
     "one at a time, all the while": (at_work(1, 1.0, running=1.0), (602, "ticket")),
     "it has just begun": (at_work(1, 1.0, began=590), (602, "ticket")),
     "nobody counts what ends": (
@@ -288,9 +272,9 @@ def test_after_a_gap_one_that_was_taken_away_before_may_have_been_again():
     """An autoscaler took it once, after an idle time; while nobody looked it may have fallen idle again."""
     idle = [served(s, done=1200, running=0.0) for s in range(600, 1000, 5)]
     back = [served(s, done=2 * (s - 2000)) for s in range(2000, 2600, 5)]
-    looks = [*used(), *idle, *gone("refused", 1000, 2000), *back, *gone("refused", 3200, 3700)]
+    looks = [*used(), *idle, *gone("refused", 1000, 2000), *back, *gone("refused", 3100, 3700)]
     said = downs([replace(look, monotonic_s=look.t) for look in looks])
-    pages = [s for s, (verdict,) in said if s >= 3200 and verdict.severity == "page"]
+    pages = [s for s, (verdict,) in said if s >= 3100 and verdict.severity == "page"]
     assert (pages, last(said).severity) == ([], "ticket")
 
 
@@ -330,19 +314,6 @@ def test_it_pages_for_an_idle_server_that_outlived_longer_silences():
     assert last(downs([*alone, *gone("refused", 400, 4400)])).severity == "ticket"
 
 
-def spell(begin, absent):
-    """Five minutes of work, five of nothing, and gone."""
-    work = [
-        served(s, done=2 * (s - begin), process_start_time=T + begin)
-        for s in range(begin, begin + 300, 5)
-    ]
-    idle = [
-        served(s, done=600, running=0.0, process_start_time=T + begin)
-        for s in range(begin + 300, begin + 600, 5)
-    ]
-    return [*work, *idle, *gone("refused", begin + 600, begin + 600 + absent)]
-
-
 def test_an_absence_no_longer_than_a_start_grants_no_longer_one():
     """It says that the server was started anew, and not that it is taken away now and then."""
     said = downs([*spell(0, 170), *spell(770, 1000)])
@@ -364,6 +335,13 @@ PROXY = {
     "... for as long as an update takes": ([*used(), *gone("http", 600, 700, status=503)], None),
     "... and its health, too": (
         [*used(), *gone("http", 600, 900, status=503, health=DEAD)], (780, "page"),
+    ),
+    "... emptied first": ([*used(), *emptied(20), *gone("http", 620, 900, status=503)], (800, "ticket")),
+    "... when nobody had asked anything for a minute": (
+        [*seldom(0, 80), *gone("http", 680, 900, status=503)], (860, "ticket"),
+    ),
+    "... when nobody had asked anything for a moment": (
+        [*seldom(0, 20), *gone("http", 620, 900, status=503)], (800, "page"),
     ),
 }  # fmt: skip
 
@@ -472,6 +450,8 @@ def crashes(*lives, down=60):
         ((600, 60), "crash"),
         ((600, 60, 60), "crash_loop"),
         ((600, 200, 200), "crash"),
+        ((600, 150, 150), "crash"),
+        ((600, 150, 145), "crash_loop"),
         ((10, 60), "crash"),  # we may have come late into its first life
     ],
 )
@@ -489,6 +469,8 @@ def test_a_loop_is_over_when_it_lives():
     states = {round(s - now): (verdict.state, verdict.present) for s, (verdict,) in said}
     assert states[0] == states[115] == ("firing", False)
     assert states[120][0] == "clear"
+    told = {round(s - now): verdict.summary for s, (verdict,) in said}
+    assert told[40] == "up for 40 s, as it was before each crash"
 
 
 def test_an_api_server_that_is_busy_for_seconds_pages_nobody():
@@ -578,9 +560,17 @@ def test_a_failed_look_by_itself_is_neither_clear_nor_firing():
     assert last(downs([*UP, silent(60), seen(65)])).state == "clear"
 
 
-@pytest.mark.parametrize("looks", [1, 3])
-def test_a_crash_behind_a_half_dead_metrics_page_keeps_its_demand(looks):
-    """Its engine core is gone, and /metrics answers without it: what was in flight was lost all the same."""
+@pytest.mark.parametrize(
+    ("looks", "severity", "words"),
+    [
+        (1, "page", "12 requests were in flight"),
+        (3, "page", "12 requests were in flight"),
+        (8, "ticket", "0 requests were in flight"),
+    ],
+)
+def test_a_crash_behind_a_half_dead_metrics_page_keeps_its_demand(looks, severity, words):
+    """Its engine core is gone, and /metrics answers without it: what was in flight was lost all the same, unless that
+    page goes on for half a minute."""
     half_dead = replace(seen(60), reading=Reading(vllm=False, why_not="no vLLM series"))
     end = 60 + 5 * looks
     said = downs([
@@ -589,5 +579,5 @@ def test_a_crash_behind_a_half_dead_metrics_page_keeps_its_demand(looks):
         *gone("refused", end, end + 40),
     ])  # fmt: skip
     verdict = last(said)
-    assert (verdict.state, verdict.cause, verdict.severity) == ("firing", "crash", "page")
-    assert "12 requests were in flight" in verdict.summary
+    assert (verdict.state, verdict.cause, verdict.severity) == ("firing", "crash", severity)
+    assert words in verdict.summary

@@ -148,6 +148,13 @@ def test_what_an_earlier_version_kept_says_nothing():
     assert run(SILENT, kept)[1] == []
 
 
+def test_a_server_that_never_answered_is_given_a_start_by_each_run_of_the_watcher():
+    """It refused an hour ago, when the watcher ended: what it did since is not known."""
+    kept, _ = run(gone(0, 600, "refused"))
+    _, told = run(gone(4200, 6300, "refused"), kept)
+    assert first(told, 4200) == (1800, "unknown", "ticket", False)
+
+
 def test_it_says_what_it_rests_on():
     """When it last answered, and why it should."""
     kept, _ = run(STARTED)

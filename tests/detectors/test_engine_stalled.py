@@ -13,31 +13,20 @@ from tests.detectors.looks import (
     seen,
     silent,
 )
+from tests.detectors.stall_looks import HEALTHY, frozen, stalls
 from vllm_watch.detectors.engine_stalled import Detector, Settings
+from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.record import changed
+from vllm_watch.signals import stored
+from vllm_watch.story.base import ADVISED_AFTER
+from vllm_watch.story.engine_stalled import STORY
 from vllm_watch.watch.watch import Watch
-
-HEALTHY = [seen(s) for s in range(0, 60, 5)]  # 60 s at one look in 5 s, ever more steps
-
-
-def stalls(observations):
-    return judge(Detector(Settings()), observations)
-
-
-def frozen(start, end, step=5, **fields):
-    """The same counters from `start` to `end`."""
-    server = {k: fields.pop(k) for k in ("gpus", "health") if k in fields}
-    rise = fields.pop("fds_rise", 0.0)
-    return [
-        seen(s, engine(1600, **fields), fds=50.0 + rise * (s - start), **server)
-        for s in range(start, end, step)
-    ]
-
 
 DEFERRED = {
     "requests_waiting_by_reason": {"capacity": 1.0, "deferred": 4.0},
     "external_prefix_cache_queries": 9000.0,
 }
+
 
 STORIES = {
     "steps go on": (HEALTHY, None),
@@ -117,6 +106,19 @@ STORIES = {
         [*HEALTHY, *frozen(60, 300, engine_sleep_state={"awake": 0.0, "weights_offloaded": 1.0})],
         None,
     ),
+    "asleep with requests, and awake again": (
+        [*HEALTHY, *frozen(60, 300, engine_sleep_state={"awake": 0.0, "weights_offloaded": 1.0}), *frozen(300, 400)],
+        (305, "hang"),
+    ),
+    "none running, some waiting, how full the cache is is not told": (
+        [*HEALTHY, *frozen(60, 180, running=0.0, waiting=5.0, kv=None)],
+        (120, "admission_deadlock"),
+    ),
+    "no step counter, while users pile up outside": (
+        [*[seen(s, engine(10 * s, counted=False, request_success={"stop": 2.0 * s})) for s in range(0, 60, 5)],
+         *frozen(60, 150, counted=False, fds_rise=2.0, request_success={"stop": 120.0})],
+        (90, "hang"),
+    ),
     "no answer in between: the silence counts": (
         [*HEALTHY, *frozen(60, 66), silent(70, "read_timeout"), *frozen(75, 90)],
         (75, "hang"),
@@ -171,6 +173,14 @@ def test_an_operation_under_way_is_no_stall():
             assert watch.signals.state == "sleeping"
             assert watch.signals.state_text.startswith("an update of its weights is under way")
     assert watch.opened == {}
+
+
+def test_an_operation_that_ended_does_not_count_for_the_next():
+    """Nine minutes of one, a minute of work, and nine of another."""
+    between = [seen(s, engine(2000 + s)) for s in range(600, 660, 5)]
+    looks = [*HEALTHY, *under_way(60, 600), *between, *under_way(660, 1200), *between]
+    said = stalls([changed(look, t=T + 5 * n) for n, look in enumerate(looks)])
+    assert first_firing(said, "0") is None
 
 
 @pytest.mark.parametrize(("running", "severity"), [(4.0, "page"), (0.0, "ticket")])
@@ -260,6 +270,8 @@ def test_a_lost_gpu_is_no_reason_to_restart():
     verdict = last(said, "0")
     assert (verdict.state, verdict.restart_advised) == ("firing", False)
     assert "1 GPU lost on this host" in [evidence.text for evidence in verdict.evidence_for]
+    first = first_firing(said, "0")[1]  # nor is one said to be advised later on
+    assert [each for each in first.evidence_against if each.name == ADVISED_AFTER] == []
 
 
 def test_it_is_clear_when_steps_go_on():
@@ -289,41 +301,6 @@ def test_without_counters_nothing_is_known():
     """An engine that shows no counter of its work cannot be judged: unknown, not clear."""
     bare = seen(0).reading.engines[0].__class__(engine="0", requests_running=1.0)
     assert last(stalls([seen(s, bare) for s in range(0, 100, 5)]), "0").state == "unknown"
-
-
-def busy(start, end, rate):
-    """At work, with `rate` requests finished a second; what is between two looks may leave none running."""
-    return [
-        seen(s, engine(1000 + 10 * s, request_success={"stop": rate * s}))
-        for s in range(start, end, 5)
-    ]
-
-
-def behind_idle_gauges(rate, rise, end=400):
-    still = engine(1950, running=0.0, kv=0.0, request_success={"stop": rate * 95.0})
-    idle = [seen(s, still, fds=50.0 + rise * (s - 95)) for s in range(100, end, 5)]
-    return first_firing(stalls([*busy(0, 100, rate), *idle]), "0")
-
-
-IDLE_GAUGES = {
-    "as many come as ever, and none is through": (2.0, 2.0, 15.0),
-    "half of them on connections of their own": (2.0, 1.1, 15.0),
-    "most reuse their connections: it takes a minute": (2.0, 0.3, 160.0),
-    "one in ten seconds: none through is chance for long": (0.1, 0.4, 160.0),
-    "nobody comes any more": (2.0, 0.0, None),
-}
-
-
-@pytest.mark.parametrize(("rate", "rise", "within_s"), IDLE_GAUGES.values(), ids=IDLE_GAUGES)
-def test_a_hang_behind_idle_gauges(rate, rise, within_s):
-    """The gauges read 0 running while requests pile up outside."""
-    found = behind_idle_gauges(rate, rise)
-    if within_s is None:
-        assert found is None
-    else:
-        second, verdict = found
-        assert verdict.cause == "hang"
-        assert second - 95 <= within_s
 
 
 class Remembers(Heard):
@@ -408,3 +385,109 @@ def test_an_engine_that_is_gone_is_judged_no_more():
     said = stalls([*looks, silent(100)])
     assert {verdict.engine for verdict in said[-1][1]} == {"0"}
     assert first_firing(said, "0") is not None
+
+
+QUEUES = {  # running; waiting at each look → is it known to be well at the last?
+    "those who wait hang up, one by one": (0.0, (5.0, 4.0, 3.0), "clear"),
+    "nobody is admitted": (0.0, (5.0, 5.0, 5.0), "unknown"),
+    "more come": (0.0, (3.0, 4.0, 5.0), "unknown"),
+    "those who wait hang up while others get no token": (4.0, (5.0, 4.0, 3.0), "unknown"),
+    "all have gone": (0.0, (2.0, 1.0, 0.0), "clear"),
+    "one that waits": (0.0, (1.0, 1.0, 1.0), "unknown"),
+    "one that runs": (1.0, (0.0, 0.0, 0.0), "unknown"),
+    "idle": (0.0, (0.0, 0.0, 0.0), "clear"),
+}
+
+
+@pytest.mark.parametrize(("running", "waiting", "state"), QUEUES.values(), ids=QUEUES)
+def test_work_without_a_step_is_neither_well_nor_found_at_once(running, waiting, state):
+    """Nor is it clear: an incident that is open stays open until something moves."""
+    looks = [
+        seen(60 + 2 * n, engine(1600, running=running, waiting=each))
+        for n, each in enumerate(waiting)
+    ]
+    assert last(stalls([*HEALTHY[:-1], *looks]), "0").state == state
+
+
+def test_one_look_without_a_step_is_not_clear():
+    """The first already: a finding that is open must not end by it."""
+    said = stalls([*HEALTHY, seen(60, engine(1550))])
+    assert [verdict.state for _, (verdict,) in said[-2:]] == ["clear", "unknown"]
+
+
+def created(look, at):
+    """This look at an engine that began at Unix time `at`."""
+    engines = tuple(changed(each, created_time=at) for each in look.reading.engines)
+    return changed(look, reading=changed(look.reading, engines=engines))
+
+
+def test_an_engine_that_was_started_anew_is_followed_from_then_on():
+    """Its counters begin at what they were by chance: that it stood still before is not said of it."""
+    old = [created(look, T) for look in [*HEALTHY, *frozen(60, 66)]]
+    new = [created(look, T + 67) for look in frozen(70, 90)]
+    assert first_firing(stalls([*old, *new]), "0")[0] == 80
+
+
+def test_what_another_version_kept_is_left_out():
+    """It is not taken for what it is not; nothing has changed by it."""
+    detector = Detector(Settings())
+    judge(detector, LONG)
+    kept, fresh = detector.export_state(0.0), Detector(Settings())
+    for take in (lambda state: fresh.restore(state, 0.0), fresh.inherit):
+        with pytest.raises(stored.DAMAGE):
+            take(kept | {"version": 1})
+    assert fresh.export_state(0.0) == Detector(Settings()).export_state(0.0)
+
+
+PAUSES = {  # seconds without a step, each of which ended by itself → after how many it is told
+    "two are chance": ((10, 10), 8.0),
+    "three are usual": ((10, 10, 10), 15.0),
+    "... the third longest counts": ((19, 17, 10, 3), 15.0),
+    "three that are short": ((4, 4, 4), 8.0),
+}
+
+
+@pytest.mark.parametrize(("pauses", "notice_s"), PAUSES.values(), ids=PAUSES)
+def test_how_long_a_pause_is_usual_here(pauses, notice_s):
+    """By half longer than three of the last ones were."""
+    second, steps, looks = 0, 1000, []
+    for pause_s in (*pauses, 40):
+        for _ in range(5):
+            second, steps = second + 1, steps + 10
+            looks.append(seen(second, engine(steps)))
+        began = second
+        for _ in range(pause_s):
+            second += 1
+            looks.append(seen(second, engine(steps)))
+    told = [s - began for s, (v,) in stalls(looks) if v.state == "firing" and s >= began]
+    assert told[0] == notice_s
+
+
+@pytest.mark.parametrize(("model", "after"), [("m", 200), ("n", 60)])
+def test_what_an_engine_survived_is_known_after_its_restart(model, after):
+    """As long as it serves the same."""
+
+    def made(look, name, created):
+        engines = tuple(
+            changed(each, model_name=name, created_time=created) for each in look.reading.engines
+        )
+        return changed(look, reading=changed(look.reading, engines=engines))
+
+    later = [seen(s, engine(9000 + min(s, 295))) for s in range(200, 700, 5)]
+    said = stalls(
+        [*(made(each, "m", T) for each in LONG), *(made(each, model, T + 197) for each in later)]
+    )
+    assert next(s for s, (verdict,) in said if s > 200 and verdict.restart_advised) == 295 + after
+
+
+def test_the_core_that_hangs_is_named_with_its_pid():
+    """As it was last seen: a look at its processes may fail. Another process's is not taken for it."""
+    core = (EngineCpu(engine="0", waited_seconds=0.0, core="VLLM::EngineCore (PID 77)"),)
+    named = [created(changed(look, cpu=core), T) for look in HEALTHY]
+    _, verdict = first_firing(stalls([*named, *(created(look, T) for look in frozen(60, 90))]), "0")
+    said = next(each for each in verdict.evidence_for if each.name == "engine_core")
+    step = STORY.first_step_of("hang", advised=False, known=[said.text])
+    assert "(py-spy dump --pid 77)" in step
+    anew = [created(look, T + 61) for look in frozen(62, 90)]
+    _, verdict = first_firing(stalls([*named, *anew]), "0")
+    assert [each for each in verdict.evidence_for if each.name == "engine_core"] == []

@@ -66,6 +66,9 @@ NO_FAULTS = {
     "counters that began anew with the driver": ((gpu(ecc_uncorrected=12),), (gpu(ecc_uncorrected=0),)),
     "slices made anew, on a GPU that stays": (
         (gpu(), GpuSample(index=0, uuid="MIG-1", mig_parent_uuid="GPU-0")), (gpu(),), (gpu(),), (gpu(),)),
+    "a slice that is made again, of which other errors are counted": (
+        (gpu(), GpuSample(index=0, uuid="MIG-1", mig_parent_uuid="GPU-0", ecc_uncorrected=1)), (gpu(),),
+        (gpu(), GpuSample(index=0, uuid="MIG-1", mig_parent_uuid="GPU-0", ecc_uncorrected=9))),
     "a machine without GPUs": ((), (), ()),
     "a code, a minute after its end": ((gpu(xid_errors=(31,)),), *[(gpu(),)] * 14),
 }  # fmt: skip
@@ -186,3 +189,9 @@ def test_a_lost_gpu_that_comes_back_must_be_missing_twice_again():
     cut = FINE[:1]
     states = [each.state for each in looked(FINE, cut, FINE, cut, cut, FINE)]
     assert states == ["clear", "unknown", "clear", "unknown", "firing", "clear"]
+
+
+def test_what_ran_beside_an_engine_does_not_make_its_gpu_one_without():
+    """A notebook on the same GPU: somebody waits for the engine all the same."""
+    (verdict,) = looked((gpu(processes=(*NOTEBOOK, *ENGINE), xid_errors=(95,)),))
+    assert verdict.severity == "page"

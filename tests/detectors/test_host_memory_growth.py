@@ -2,11 +2,13 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
 from tests.detectors.looks import T, engine, first_firing, judge, last, seen, silent
 from vllm_watch.detectors.host_memory_growth import Detector, Settings
+from vllm_watch.signals import stored
 from vllm_watch.watch.watch import Watch
 
 MIB = 2**20
@@ -135,6 +137,9 @@ CONNECTIONS = {
     "ever longer queues, whose memory stays": (longest(waves), waves, False),
     "a leak while a queue is worked off": (lambda s: 744 + s / 3, drains, True),
     "a leak under a load that comes and goes": (lambda s: 3000 + s / 3, daily, True),
+    "a leak of a server that does not tell its connections": (lambda s: 3000 + s / 3, lambda s: None, True),
+    "ever more connections, each for a moment": (
+        lambda s: 660 + s / 6, lambda s: 50.0 + s * (s % 60 == 30), False),
 }  # fmt: skip
 
 
@@ -342,7 +347,7 @@ def test_one_engine_that_was_asked_for_images_is_enough():
             for s in range(0, 4000, 30)
         ]  # fmt: skip
 
-    found = [first_firing(judge(Detector(Settings()), looks(*asked))) for asked in ((0.0, 5.0), (None, 5.0), (0.0, None))]  # fmt: skip
+    found = [first_firing(judge(Detector(Settings()), looks(*asked))) for asked in ((0.0, 1.0), (None, 5.0), (0.0, None))]  # fmt: skip
     assert [each is None for each in found] == [True, True, False]
 
 
@@ -358,3 +363,111 @@ def test_all_that_is_kept_comes_back():
     assert json.loads(json.dumps(two.export_state(0.0))) == kept
     bare.restore(kept | {"started": None}, 0.0)
     assert bare.export_state(0.0) == Detector(Settings()).export_state(0.0)
+
+
+def minutes(seen_in, resident=lambda s: 3000):
+    """What is said when the last of these minutes is over, with four looks in each."""
+    seconds = [60 * minute + s for minute in seen_in for s in (0, 15, 30, 45)]
+    looks = [look(s, resident(s)) for s in (*seconds, 60 * (max(seen_in) + 1))]
+    return last(judge(Detector(Settings()), [replace(each, monotonic_s=each.t) for each in looks]))
+
+
+LEFT_OUT = {
+    "all of half an hour": ((), 30, "clear"),
+    "a minute less": ((), 29, "unknown"),
+    "24 of 30": ((5, 9, 13, 17, 21, 25), 30, "clear"),
+    "23 of 30": ((5, 9, 13, 17, 21, 25, 27), 30, "unknown"),
+    "after a day without a look": (tuple(range(1, 1000)), 1030, "clear"),
+    "... a minute less": (tuple(range(1, 1000)), 1029, "unknown"),
+}
+
+
+@pytest.mark.parametrize(("left_out", "end", "state"), LEFT_OUT.values(), ids=LEFT_OUT)
+def test_how_much_of_half_an_hour_must_have_been_seen(left_out, end, state):
+    """Four minutes of five, and from its first to its last."""
+    assert minutes([each for each in range(end) if each not in left_out]).state == state
+
+
+def bent(second):
+    """9 MiB a minute for ten minutes, then 18, then 10."""
+    return (
+        3000
+        + (9 * min(second, 600) + 18 * max(0, min(second - 600, 540)) + 10 * max(0, second - 1140))
+        / 60
+    )
+
+
+def test_growth_is_told_third_by_third():
+    """Each for itself, so that it is seen where it slowed down; and all of it since the first minute."""
+    verdict = minutes(range(30), bent)
+    said = evidence(verdict)
+    assert verdict.state == "firing"
+    assert said["steadiness"].text == "90, 180, 100 MiB in the last three times 10 min"
+    assert said["steadiness"].value == 1.11
+    assert said["grown"].value == (bent(29 * 60) - 3000) * MIB
+
+
+def test_what_connections_explain_is_left_out_of_what_has_grown():
+    """The most that were ever open at once, less those of the first minute."""
+    looks = [look(s, 3000 + s / 3, fds=50.0 + 80 * (s == 300)) for s in range(0, 1815, 15)]
+    said = evidence(last(judge(Detector(Settings()), looks)))
+    assert said["grown"].value == (1740 / 3 - 80 / 8) * MIB
+
+
+def test_a_window_of_five_minutes_is_compared_minute_by_minute():
+    """The least that can be set: it is judged when each part has a minute of its own."""
+    looks = [look(s, 3000 + s) for s in range(0, 420, 15)]
+    said = judge(Detector(Settings(window_seconds=300.0)), looks)
+    second, verdict = first_firing(said)
+    assert second == 360
+    assert evidence(verdict)["steadiness"].text == "100, 100, 100 MiB in the last three times 2 min"
+
+
+def test_another_process_is_judged_anew():
+    """It leaks as the one before, of which a restart was advised: of it none is before it has grown by a GiB."""
+    said = judge(
+        Detector(Settings()),
+        [
+            look(begin + s, 3000 + 1.4 * GIB_AN_HOUR * s, process_start_time=T + begin - HOURS)
+            for begin in (0, 2 * HOURS)
+            for s in range(0, 2 * HOURS, 15)
+        ],
+    )
+    assert changes(said) == [("firing", False), ("firing", True), ("clear", False), ("firing", False), ("firing", True)]  # fmt: skip
+
+
+def test_a_server_that_does_not_tell_its_start_is_advised_to_be_restarted_as_late():
+    """Nothing is known of it at the first look, and nothing is taken for known."""
+    said = growths(lambda s: 3000 + 1.4 * GIB_AN_HOUR * s, process_start_time=None)
+    assert said[0][1][0].state == "unknown"
+    assert changes(said) == [("firing", False), ("firing", True)]
+
+
+def test_what_nobody_has_seen_is_kept_as_nothing():
+    """The memory of a detector that has had no look, which may be kept like any other."""
+    kept = Detector(Settings()).export_state(0.0)
+    assert (kept["started"], kept["minutes"], kept["first"]) == (None, [], None)
+    assert (kept["fds_most"], kept["slope"], kept["advised"]) == (0.0, 0.0, False)
+
+
+DAMAGES = ({"version": 1}, {"minutes": [[1, 2.0, 3.0, 4.0]]}, {"minutes": [[1, 2.0]]}, {"advised": 1}, {"slope": -1.0})  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=str)
+def test_what_cannot_be_read_is_left_out_whole(damage):
+    """Of another version, or damaged."""
+    one, two = Detector(Settings()), Detector(Settings())
+    growths(lambda s: 3000 + 2 * s, detector=one)
+    with pytest.raises(stored.DAMAGE):
+        two.restore(one.export_state(0.0) | damage, 0.0)
+    assert two.export_state(0.0) == Detector(Settings()).export_state(0.0)
+
+
+def test_minutes_of_a_clock_that_was_ahead_are_forgotten_in_half_an_hour():
+    """They were kept with its memory; what is kept is bounded, so that it is judged again when they are out of it."""
+    one, ahead = Detector(Settings()), [[10**9 + n, 3000.0 * MIB, 50.0] for n in range(31)]
+    growths(lambda s: 3000, end=600, detector=one)
+    two = Detector(Settings())
+    two.restore(one.export_state(0.0) | {"minutes": ahead}, 0.0)
+    states = {s: v.state for s, (v,) in growths(lambda s: 3000, detector=two)}
+    assert [states[minute * 60] for minute in (30, 31)] == ["unknown", "clear"]

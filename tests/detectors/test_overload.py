@@ -182,7 +182,7 @@ def test_what_a_finding_says():
     )  # the first look's five belong to the calm
     assert queue.value == verdict.measure == pytest.approx(3000.0 / 15.0, rel=0.4)
     assert (queue.expected, queue.unit) == (45.0, "s")
-    assert f"3000 requests waiting, {queue.value:.0f} s to drain" in verdict.summary
+    assert f"3000 requests waiting: {queue.value:.0f} s of work" in verdict.summary
 
 
 def test_a_queue_that_is_empty_at_times_is_none():
@@ -225,3 +225,30 @@ def test_a_queue_that_shrinks_since_the_last_run_is_worked_off():
     """How long it was then is known."""
     after = restarted(calm().part(15, **FULL, waiting=3000.0), 5.0)
     assert after.part(30, **FULL, waiting=2000.0).first is None
+
+
+def test_its_usual_rate_is_known_after_a_minute_of_work():
+    """Not before; and then the queue must hold as always."""
+    told = Told(Detector(Settings())).part(65, **FULL, waiting=3000.0)
+    assert told.verdict.state == "unknown"
+    assert told.part(5, **FULL, waiting=3000.0).verdict.state == "clear"
+    assert told.part(25, **FULL, waiting=3000.0).first is not None
+
+
+def test_a_minute_in_which_it_was_idle_at_first_is_enough():
+    """What it finished since says how fast it is, though it worked for less than a minute."""
+    told = Told(Detector(Settings())).part(60, running=0.0, kv=0.0).part(20, **FULL)
+    assert told.part(5, **FULL, waiting=3000.0).verdict.state == "clear"
+
+
+def test_one_request_that_waits_for_more_than_a_minute_is_overload():
+    """Of an engine that serves one at a time, for a minute and a half each."""
+    one = {"running": 1.0, "kv": 0.1, "output": 9000.0}
+    told = Told(Detector(Settings())).part(600, **one)
+    assert told.part(60, **one, waiting=1.0).first is not None
+
+
+def test_what_it_did_hours_ago_is_no_yardstick():
+    """It was fast, and for two hours has had longer answers: how long its queue takes is told by those."""
+    told = Told(Detector(Settings()), 30.0).part(7200, **CALM).part(7200, **CALM, output=2000.0)
+    assert told.part(300, **CALM, output=2000.0, waiting=150.0).first is not None

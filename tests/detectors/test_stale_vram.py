@@ -9,6 +9,7 @@ from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.signals.holders.gpu_users import GpuUsers, Server
 from vllm_watch.signals.holders.judge import HolderJudge
+from vllm_watch.signals.holders.records import GpuHolders, Holder, Judged
 
 GIB = 2**30
 
@@ -40,8 +41,8 @@ def last(at, servers, seconds, settings=None):
     judge, users, detector = HolderJudge(settings.limits()), GpuUsers(), HostDetector(settings)
     for second in range(0, seconds, 5):
         starts = servers(second)
-        served = any(each is not None for each in starts.values())
-        holders = judge.look(float(second), T + second, at(second), served=served)
+        answering = [frozenset() for each in starts.values() if each is not None]
+        holders = judge.look(float(second), T + second, at(second), answering=answering)
         places = users.look(holders, {n: Server(start_time=s) for n, s in starts.items()})
         view = HostView(
             at_s=float(second), gpus=at(second), holders=holders,
@@ -171,3 +172,109 @@ def test_all_that_is_stale_is_summed_up(count, words):
     assert verdict.state == "firing"
     assert ("in all" in verdict.summary) is bool(words)
     assert words in verdict.summary
+
+
+FINE = Judged(verdict="active")
+
+
+def orphan(pid=99, *, gib=30, age=None, place=None, remedy="kill it", **fields):
+    used = None if gib is None else gib * GIB
+    judged = Judged(
+        verdict="stale", reason="orphaned_worker", evidence=("nobody", "waits"), remedy=remedy
+    )
+    process = ProcessSample(pid=pid, used_bytes=used, **fields)
+    return Holder(process=process, judged=judged, age_seconds=age, place=place)
+
+
+def held(*holders, index=0, uuid=None, parent=None, unaccounted=FINE, gib=0, hidden=False):
+    sample = GpuSample(index=index, uuid=uuid or f"GPU-{index}", mig_parent_uuid=parent)
+    return GpuHolders(
+        gpu=sample, holders=None if hidden else holders, unaccounted_bytes=gib * GIB, unaccounted=unaccounted
+    )  # fmt: skip
+
+
+def told(*gpus):
+    view = HostView(at_s=0.0, gpus=tuple(each.gpu for each in gpus), holders=gpus)
+    return HostDetector(Settings()).update(view)
+
+
+KNOWN = {
+    "nobody": ((held(), held(index=1)), "clear"),
+    "hidden on one of two": ((held(), held(index=1, hidden=True)), "unknown"),
+    "hidden on one, and stale on the other": (
+        (held(hidden=True), held(orphan(), index=1)),
+        "firing",
+    ),
+}
+
+
+@pytest.mark.parametrize(("gpus", "state"), KNOWN.values(), ids=KNOWN)
+def test_all_gpus_must_be_seen_into_to_be_clear(gpus, state):
+    assert told(*gpus).state == state
+
+
+ONCE = {
+    "on a GPU and on its slice": ((held(orphan()), held(orphan(), uuid="MIG-1", parent="GPU-0")), 1),
+    "on two slices of one GPU": (
+        (held(orphan(), uuid="MIG-1", parent="GPU-0"), held(orphan(), uuid="MIG-2", parent="GPU-0")), 1),
+    "on two GPUs": ((held(orphan()), held(orphan(), index=1)), 2),
+    "two on one GPU": ((held(orphan(), orphan(100)),), 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("gpus", "count"), ONCE.values(), ids=ONCE)
+def test_a_process_is_counted_once_on_each_gpu(gpus, count):
+    verdict = told(*gpus)
+    assert len(verdict.evidence_for) == count
+    assert ("; 60.0 GiB in all" in verdict.summary) is (count == 2)
+
+
+def test_the_largest_come_first_and_eight_are_named():
+    """Of equal ones that of the first GPU; what is not known to be large is told last."""
+    sizes = (3, 9, None, 9, 1, 2, 4, 5, 6)
+    verdict = told(*(held(orphan(n, gib=gib), index=n) for n, gib in enumerate(sizes)))
+    assert [each.value // GIB for each in verdict.evidence_for] == [9, 9, 6, 5, 4, 3, 2, 1]
+    assert verdict.summary.startswith("9.0 GiB of GPU 1 are held")
+    assert "39.0 GiB in all" in verdict.summary
+
+
+def test_a_holder_of_which_the_driver_tells_no_size_is_told():
+    verdict = told(held(orphan(gib=None)))
+    assert (verdict.state, verdict.evidence_for[0].value) == ("firing", 0)
+
+
+WHO = {
+    "(python3, process 99, user 7)": {
+        "cmdline": ("/usr/bin/python3", "serve.py"),
+        "name": "py",
+        "uid": 7,
+    },
+    "(serve, process 99, user 0)": {"name": "serve", "uid": 0},
+    "(serve, process 99, pod a)": {"name": "serve", "uid": 7, "place": "pod a"},
+    "(process 99)": {},
+}
+
+
+@pytest.mark.parametrize(("words", "fields"), WHO.items(), ids=WHO)
+def test_by_what_a_holder_is_named(words, fields):
+    """Its program, its number, and where it is or whose."""
+    assert told(held(orphan(**fields))).summary.endswith(f"are held by an orphaned worker {words}")
+
+
+TEXTS = {
+    "GPU 0: process 99: nobody; waits. Do: kill it": held(orphan()),
+    "GPU 0: process 99, 5 min old: nobody; waits. Do: kill it": held(orphan(age=300.0)),
+    "GPU 0: process 99: nobody; waits": held(orphan(remedy=None)),
+    "GPU 0: nobody has it. Do: reset it": held(
+        gib=5, unaccounted=Judged(verdict="stale", reason="unaccounted", evidence=("nobody has it",), remedy="reset it")
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "gpu"), TEXTS.items(), ids=TEXTS)
+def test_why_it_is_called_stale_and_what_to_do(text, gpu):
+    """Each with its kind, and what is to be hoped for: nothing held."""
+    (evidence,) = told(gpu).evidence_for
+    assert evidence.text == text
+    assert evidence.name == ("unaccounted" if gpu.holders == () else "orphaned_worker")
+    assert (evidence.unit, evidence.expected) == ("bytes", 0)

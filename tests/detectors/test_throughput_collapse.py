@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.detectors.made_up_engine import Engine, Told, gpu, view
+from tests.detectors.made_up_engine import SIGNALS, Engine, Told, gpu, view
 from vllm_watch.detectors import collapse_causes as causes
 from vllm_watch.detectors.collapse_gpus import Fresh, of_slow_steps
 from vllm_watch.detectors.throughput_collapse import Detector, Settings
@@ -379,6 +379,13 @@ def test_what_is_not_seen_is_unknown():
     assert told.part(10, **FRESH).verdict.state == "clear"
 
 
+def test_a_server_that_is_down_is_unknown():
+    """Its engines are known by name, and nothing is said of them."""
+    told = fresh(60)
+    down = replace(view(told.engine.at_s + 5, answered=False), signals=replace(SIGNALS, up=False))
+    assert [(each.engine, each.state) for each in told.detector.update(down)] == [("0", "unknown")]
+
+
 def test_the_throughput_ratio_is_what_it_does_now_by_what_it_did():
     told = fresh()
     ratio = told.detector.throughput_ratio
@@ -456,3 +463,14 @@ def test_siblings_tell_whether_it_is_one_rank_or_what_all_share(slow, said):
     evidence = (*verdicts[0].evidence_for, *verdicts[0].evidence_against)
     assert verdicts[0].state == "firing"
     assert any(said in each.text for each in evidence)
+
+
+def test_one_that_was_slow_from_the_first_look_is_told_by_its_siblings():
+    """For the same tokens per second it runs five times as many requests; its own past is as slow."""
+    detector, engines = Detector(Settings()), [Engine(str(number)) for number in range(4)]
+    usual, slow = {"running": 40.0, "kv": 0.1}, {"running": 200.0, "kv": 0.5, "slow": 2.0}
+    for _ in range(50):
+        samples = [each.run(30, **(slow if each is engines[0] else usual)) for each in engines]
+        verdicts = detector.update(view(engines[0].at_s, *samples))
+    assert [each.state for each in verdicts] == ["firing", "clear", "clear", "clear"]
+    assert "3 sibling engines" in verdicts[0].summary

@@ -125,7 +125,7 @@ def awaiting_approval() -> Board:
         mode="approve", hook="h", waiting=(replace(wish, incident_id=incident, verdict="approve"),), last=past, past=(past,),
         budget_remaining=1, payoff_ratio=0.42,
     ), RestartCounts())  # fmt: skip
-    gates = (Gate(gate="window", text="it is none of the hours"), Gate(gate="cooldown", text="the last one was 2 h ago", until_timestamp_seconds=now + 600))  # fmt: skip
+    gates = (Gate(gate="window", text="outside the windows for restarts"), Gate(gate="cooldown", text="the last one was 2 h ago", until_timestamp_seconds=now + 600))  # fmt: skip
     board.show_restart("chat-2", RestartPlan(
         mode="auto", hook="h", waiting=(replace(wish, verdict="wait", trigger="schedule", text=gates[0].text, gates=gates),),
         past=(replace(past, id="2", state="did_not_help", payoff_ratio=None),), breaker="the last one did not help", budget_remaining=None,

@@ -54,10 +54,10 @@ async def test_each_open_incident_is_a_card(opened, server):
         "No contradicting evidence."
     )
     await expect(stalled.locator(".restart")).to_have_text(
-        "A restart is advised: it is known to fix this."
+        "A restart is advised: it usually fixes this."
     )
     await expect(crashed.locator(".restart")).to_have_text(
-        "No restart is advised: its supervisor should bring it back."
+        "Its process is gone, so there is nothing to restart: start it, unless its supervisor does."
     )
     await expect(stalled.locator(".first-step")).to_have_text(
         f"Do: {STORIES['engine_stalled'].first_step_of('hang', advised=True)}"
@@ -127,7 +127,7 @@ async def test_incidents_are_live(opened, server, board):
     board.tell(made(sharper, opened_t=now - 30))
     await expect(first.locator("h3")).to_have_text("Collapsed: KV cache leak")
     await expect(first.locator(".restart")).to_have_text(
-        "A restart is advised: it is known to fix this."
+        "A restart is advised: it usually fixes this."
     )
     await expect(tab.page.locator(".incident")).to_have_count(6)
     ended = sharper | {"event": "resolved", "t": now, "resolution": "restarted"}

@@ -8,7 +8,10 @@ import pytest
 from playwright.async_api import expect
 
 from tests.export.browsing import card
-from tests.export.demo_board import fill
+from tests.export.demo_board import event, fill
+from tests.export.page_states import ill
+from tests.export.serving import serving
+from tests.told import made
 from vllm_watch.board.board import Board
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
@@ -73,15 +76,59 @@ async def test_links_of_the_configuration_are_filled_in(opened, server, board):
     assert tab.complaints == []
 
 
+async def copied(tab) -> str:
+    """What the button of the first stall gives."""
+    await tab.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    button = card(tab, "Stalled: hang").first.locator(".copy")
+    await button.click()
+    await expect(button).to_have_text("Copied")
+    return await tab.page.evaluate("navigator.clipboard.readText()")
+
+
 async def test_an_incident_is_copied_as_markdown(opened, server, board):
     """What, where, since when, what to do, why, and links that lead back."""
     tab = await opened(server)
-    await tab.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    stalled = card(tab, "Stalled: hang").first
-    await stalled.locator(".copy").click()
-    await expect(stalled.locator(".copy")).to_have_text("Copied")
-    text = await tab.page.evaluate("navigator.clipboard.readText()")
+    text = await copied(tab)
     assert "Stalled: hang** · llama-70b-b engine 0\n" in text
+    assert re.search(r"\n- Since: \S+ \S+ UTC \(as of \S+ UTC\)\n", text)
     assert "\n- Do: Take it out of the load balancer" in text
+    assert "\n- A restart is advised: it usually fixes this." in text
     assert f"[Runbook]({tab.url}runbooks/engine_stalled)" in text
-    assert "\nEvidence:\n- No step has ended for 94 s" in text
+    assert (
+        "\nEvidence:\n- No step has ended for 94 s; the longest pause before was 1.3 s (0\u202fsteps/s, expected 31\u202fsteps/s)\n"
+        in text
+    )
+
+
+async def test_what_came_before_on_its_target_is_told(opened):
+    """Each with a link to where it stands, also what this one took the place of; not what another target had, nor
+    what is over for more than an hour."""
+    board = ill("stalled")
+    now = time.time()
+    for target, kind, cause, ago in (
+        ("chat-1", "throughput_collapse", "kv_leak", 1000.0), ("chat-1", "engine_down", "crash", 5000.0), ("chat-1", "throughput_collapse", "slow_engine", 120.0), ("chat-2", "overload", "demand", 1000.0),
+    ):  # fmt: skip
+        past = event(target, {"engine": "0", "kind": kind, "cause": cause, "severity": "page", "summary": ""}, now - ago)  # fmt: skip
+        board.tell(made(past, past | {"event": "resolved", "t": now - ago + 60, "resolution": "healthy"}))  # fmt: skip
+    async with serving(board) as server:
+        tab = await opened(server)
+        stalled = card(tab, "Stalled: hang")
+        before = stalled.locator(".related").first
+        await expect(before).to_have_text(
+            re.compile(
+                r"^Earlier on this target: Collapsed: slow steps \(\S+, 1\smin\)Collapsed: KV cache leak \(\S+, 1\smin\)$"
+            )
+        )
+        text = await copied(tab)
+        assert re.search(r"\n- Earlier on this target: .*; Collapsed: KV cache leak \(.* UTC, 1\smin\)\n", text)  # fmt: skip
+        await before.locator("a").last.click()
+        await expect(tab.page.locator(".ended:focus", has_text="KV cache leak")).to_have_count(1)
+        assert tab.complaints == []
+
+
+async def test_what_is_copied_leads_where_people_reach_the_page(opened, server, board):
+    """Not to the address by which one person reached it: that may be a tunnel of their own."""
+    board.external_url = "https://watch.example/gpu-7"
+    text = await copied(await opened(server))
+    assert "[Incident](https://watch.example/gpu-7/#incident-engine_stalled" in text
+    assert "[Runbook](https://watch.example/gpu-7/runbooks/engine_stalled)" in text

@@ -76,6 +76,24 @@ async def test_witnesses_of_a_server_that_is_down(opened):
         assert "engine" not in told
 
 
+async def test_a_dead_engine_behind_a_live_server_does_not_look_at_work(opened):
+    """Its server still answers, with gauges that stand and rates of the last minute: none of it is told as well."""
+    board, now = ill("down"), time.time()
+    alive = signals("chat-1", "serving", "The engine core is dead.", now)
+    rates = [each.generation_tokens_per_second for each in alive.engines.values()]
+    board.publish(replace(alive, state="down", health_status=503))
+    async with serving(board) as server:
+        tab = await opened(server)
+        down = card(tab, "Down: crash")
+        await expect(down.locator(".witnesses")).to_contain_text("HTTP 503")
+        assert (await said(down.locator(".witnesses")))["engine"][0] == "bad"
+        await expect(down.locator(".chart-value").first).to_have_text("0\u202ftok/s")
+        await expect(tab.row("chat-1").locator("summary .cell-value").first).to_have_text(
+            "0\u202ftok/s"
+        )
+    assert min(rates) > 0
+
+
 async def test_charts_of_the_card_mark_its_span(opened):
     """Three charts that show this kind of trouble, with the ninety seconds of the incident and no other's."""
     async with serving(ill("stalled")) as server:
@@ -99,12 +117,12 @@ async def test_what_the_restarts_did(opened):
         waiting = await done.locator(".plan-lines li").all_inner_texts()
         assert [line.strip() for line in waiting] == [
             "chat-1: A restart for its incident waits for approval.",
-            "chat-2: No restart on schedule now: it is none of the hours.",
+            "chat-2: No restart on schedule now: outside the windows for restarts.",
         ]
         texts = [text.replace("\u202f", " ") for text in await done.locator(".attempt").all_inner_texts()]  # fmt: skip
         assert [[line for line in text.split("\n") if line] for text in texts] == [
-            ["chat-1: restart helped", "it serves again · asked by anna · recovered 42 % of baseline throughput", "2 h ago"],
-            ["chat-2: restart did not help", "it serves again · asked by anna", "2 h ago"],
+            ["chat-1: restart helped", "it serves again · requested by anna · recovered 42 % of baseline throughput", "2 h ago"],
+            ["chat-2: restart did not help", "it serves again · requested by anna", "2 h ago"],
         ]  # fmt: skip
         await done.locator(".attempt a").first.click()
         await expect(tab.row("chat-1")).to_have_attribute("open", "")

@@ -16,7 +16,7 @@ from tests.export.small_board import small_board
 from tests.export.test_auth import ANA as TOKEN
 from tests.export.test_auth import token
 from vllm_watch.export import passwords, web_config
-from vllm_watch.export.passwords import FAILURES_MAX, Passwords, TooManyError
+from vllm_watch.export.passwords import FAILURES_MAX, Passwords, TooManyError, credentials
 from vllm_watch.export.server import Server
 
 PASSWORD = "pässwort of ana"
@@ -172,6 +172,14 @@ async def test_guessing_is_slowed_down_and_locks_nobody_out(
         ] == 200  # it is known: no turn to wait for
         assert (await ask(server, basic("cy", "y")))[0] == 200  # never seen before
         assert {status for status, _ in await asyncio.gather(*guesses)} == {429}
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(
+                f"http://127.0.0.1:{server.port}/metrics",
+                headers={"Authorization": basic("ana", "wrong")},
+            ) as answer,
+        ):
+            assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
 
 
 async def test_without_tokens_a_bearer_stands_for_no_password(tmp_path: Path) -> None:
@@ -196,7 +204,7 @@ async def test_a_name_that_nobody_has_takes_as_long_as_a_wrong_password(
     users = {f"user{n}": hashed(PASSWORD, n) for n in costs}
     checked = checks(monkeypatch)
     assert await Passwords().user(users, basic("eve", "wrong"), "a") is None
-    assert [known[:7] for known in checked] == [f"$2b${cost:02}$"]
+    assert [(known[:7], len(known)) for known in checked] == [(f"$2b${cost:02}$", 60)]
 
 
 async def test_the_loop_goes_on_while_hashes_are_computed(tmp_path: Path) -> None:
@@ -228,3 +236,115 @@ async def test_who_guesses_is_logged_once_and_remembered_among_so_many(
     for caller in ("two", "three"):
         await checks.user(USERS, basic("ana", "wrong"), caller)
     assert list(checks._failures) == ["two", "three"]
+
+
+def header_of(characters: int) -> str:
+    """Credentials of so many characters in base64, which is a multiple of four."""
+    text = b64encode(b"ana:" + b"x" * (characters // 4 * 3 - 4)).decode()
+    assert len(text) == characters
+    return f"Basic {text}"
+
+
+@pytest.mark.parametrize(
+    ("header", "user"),
+    [
+        (basic("ana", "a:b"), ("ana", b"a:b")),
+        (basic("ana", "x").replace("Basic", "bAsIc"), ("ana", b"x")),
+        (header_of(1024), ("ana", b"x" * 764)),
+        (header_of(1028), None),
+        (basic("ana", "x").replace("Basic", "Bearer"), None),
+        (basic("ana", "x")[:-4] + "?" + basic("ana", "x")[-4:], None),
+    ],
+    ids=["a colon", "any case", "as long as may be", "longer", "another scheme", "no base64"],
+)
+def test_credentials_of_a_header(header: str, user: tuple[str, bytes] | None) -> None:
+    """User and password, up to a length that no person's password has."""
+    assert credentials(header) == user
+
+
+async def test_a_password_is_what_bcrypt_looks_at() -> None:
+    """Its first 72 bytes; a hash that is none lets nobody in."""
+    checks = Passwords()
+    users = USERS | {"eve": "no hash"}
+    for password, user in (("x" * 73, "bo"), ("x" * 200, "bo"), ("x" * 71, None)):
+        assert await checks.user(users, basic("bo", password), "a") == user
+    assert await checks.user(users, basic("eve", "no hash"), "a") is None
+
+
+async def test_a_name_that_nobody_has_is_never_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its password is: the hash that it is checked against is nobody's."""
+    monkeypatch.setattr(passwords, "_check", lambda password, known: True)
+    assert await Passwords().user(USERS, basic("eve", "x"), "a") is None
+    assert await Passwords().user(USERS, basic("ana", "x"), "a") == "ana"
+
+
+async def test_a_hundred_passwords_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that were used last."""
+    checked = checks(monkeypatch)
+    users = {f"u{n}": USERS["cy"] for n in range(101)}
+    known = Passwords()
+
+    async def hashes(*numbers: int) -> int:
+        before = len(checked)
+        for n in numbers:
+            assert await known.user(users, basic(f"u{n}", "y"), "a") == f"u{n}"
+        return len(checked) - before
+
+    assert await hashes(*range(100)) == 100
+    assert await hashes(*range(1, 100), 0) == 0
+    assert await hashes(100, 0) == 1
+    assert await hashes(1) == 1
+
+
+class Guesser:
+    """Guesses wrong at a clock that it sets, and notes each pause that it was made to take."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 1000.0
+        self.pauses: list[float] = []
+        self._passwords = Passwords()
+
+        async def sleep(seconds: float) -> None:
+            self.pauses.append(seconds)
+
+        monkeypatch.setattr(passwords.asyncio, "sleep", sleep)
+        monkeypatch.setattr(passwords, "time", self)
+        monkeypatch.setattr(passwords, "_check", lambda password, known: False)
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    async def waits(self, caller: str) -> bool:
+        """Guess once; was it told to wait?"""
+        try:
+            assert await self._passwords.user(USERS, basic("ana", "wrong"), caller) is None
+        except TooManyError:
+            return True
+        return False
+
+
+async def test_who_was_wrong_ten_times_in_a_minute_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fifth of a second before each further try, until the minute is over."""
+    guesser = Guesser(monkeypatch)
+    assert [await guesser.waits("a") for _ in range(11)] == [False] * 10 + [True]
+    assert guesser.pauses == [0.2]
+    assert not await guesser.waits("b")
+    guesser.now_s += 59.9
+    assert await guesser.waits("a")
+    guesser.now_s += 60.0
+    assert not await guesser.waits("a")
+    assert guesser.pauses == [0.2, 0.2]
+
+
+async def test_a_thousand_and_some_guessers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1024 addresses, those that guessed last."""
+    guesser = Guesser(monkeypatch)
+    for _ in range(10):
+        for caller in ("one", "two", "three"):
+            assert not await guesser.waits(caller)
+    assert await guesser.waits("one")
+    for number in range(1022):
+        assert not await guesser.waits(f"other {number}")
+    assert await guesser.waits("one")
+    assert await guesser.waits("three")
+    assert not await guesser.waits("two")

@@ -187,8 +187,8 @@ PROCESS = {
         (Cut("daemon.py", "if self._signalled:", "if False:"),),
     ),
     "a reload while it starts": Removal(
-        "the lock that start and reload share",
-        (Cut("daemon.py", "async with self._reloading:  # it is served already", "async with asyncio.Lock():  # it is served already"),),
+        "what lets restarts begin once",
+        (Cut("restart/restarts.py", "        if self._started:\n            return\n", ""),),
     ),
     "its port is taken": Removal(
         "the error's words: it is raised as it comes",

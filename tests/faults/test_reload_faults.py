@@ -131,7 +131,8 @@ async def test_a_reload_while_it_starts(tmp_path):
     token.write_text("0123456789abcdef0123456789abcdef")
     token.chmod(0o600)
     tokens = f"api:\n  tokens: [{{name: ana, file: {token}, may: [reload]}}]\n"
-    config.write_text(CONFIG.format(port=engine.port) + tokens)
+    hook = "restart: {hook: h}\nhooks: {command: [{name: h, argv: [/bin/true]}]}\n"
+    config.write_text(CONFIG.format(port=engine.port) + tokens + hook)
     async with daemon("--config", config, environ=ENVIRON) as process:
         codes = [(await process.get("/-/reload", "POST"))[0] for _ in range(3)]
         assert codes == [200] * 3, process.lines

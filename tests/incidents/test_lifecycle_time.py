@@ -21,6 +21,7 @@ from vllm_watch.incidents import relations
 from vllm_watch.incidents.incident import ACTIVE, RECOVERING
 from vllm_watch.incidents.lifecycle import Lifecycle
 from vllm_watch.samples.engine import EngineSample
+from vllm_watch.signals import stored
 
 CLEAR = stall("clear")
 
@@ -153,3 +154,100 @@ def test_what_is_kept_is_all_there_is(seed):
             again.restore(kept, [kind().kind for kind in KINDS])
             assert json.loads(json.dumps(again.export_state())) == kept
             assert again.incidents == story.lifecycle.incidents
+
+
+def test_the_first_interval_is_the_usual_one():
+    """What a single look has to wait for is three of it, and not of what was never seen."""
+    story = Story(30.0).look(stall()).look(CLEAR)
+    assert story.lifecycle.incidents[0].closes_t == T + 30 + 3 * 30
+
+
+def test_an_eighth_of_a_change_of_pace_counts():
+    """Looks every ten seconds, then one after a hundred."""
+    story = Story(10.0).look(times=3).look(stall())
+    story.now += 90.0
+    story.look(CLEAR)
+    assert story.lifecycle.incidents[0].closes_t == T + 130 + 3 * (10 + 90 / 8)
+
+
+def test_an_aftermath_is_counted_from_when_the_trouble_was_seen_last():
+    """A stall of five minutes: its queue has as long to drain as that of a short one."""
+    story = Story().look(stall(), times=60).look(CLEAR, overload(), times=60)
+    opened_s = [second for second, event, kind, *_ in story.told if (event, kind) == ("opened", "overload")]  # fmt: skip
+    assert opened_s == [295 + 150]
+
+
+def test_an_engine_that_is_back_begins_anew():
+    """What was found before it went says nothing of how long a pause within its collapse lasts."""
+    story = Story().look(stall()).look(times=9, moment=replace(MOMENT, restarts={"1": 0}))
+    story.look(collapse()).look(collapse(), stall(), times=4).look(collapse())
+    assert opened(story) == ["engine_stalled", "throughput_collapse"]
+
+
+def test_trouble_that_flickers_lasts_on():
+    """A look without it in between makes the fourth time no shorter: it is told again as it lasts longer than those before."""
+    story = Story()
+    for _ in range(3):
+        story.look(stall(), times=12).look(CLEAR, times=84)
+    story.look(stall(), times=3).look(CLEAR).look(stall(), times=22)
+    (fourth,) = story.lifecycle.incidents
+    assert (fourth.recurring.times, fourth.recurring.told, fourth.recurring.longer) == (4, False, True)  # fmt: skip
+
+
+def test_what_recurs_lasts_until_it_is_not_found_any_more():
+    """The quiet time before its end is none of it, and the word that it recovers says so."""
+    story = Story()
+    for _ in range(3):
+        story.look(stall(), times=12).look(CLEAR, times=84)
+    recovers, over = story.events[-2:]
+    assert (recovers["phase"], recovers["recurring"]["ill_seconds"]) == ("recovering", 180)
+    assert over["recurring"]["ill_seconds"] == 180
+
+
+def test_where_its_processes_stand_is_said_of_the_incident_that_was_asked_about():
+    """Another one that is open learns nothing of it."""
+    story = Story().look(stall(), gpu_fault())
+    (name,) = (each.id for each in story.lifecycle.incidents if each.kind == "engine_stalled")
+    story.lifecycle.note_stacks(name, "They wait in a collective.")
+    assert {each.kind: each.stacks for each in story.lifecycle.incidents} == {
+        "engine_stalled": "They wait in a collective.", "gpu_fault": "",
+    }  # fmt: skip
+
+
+TWO = {"0": 0, "1": 0}
+LIVES = {  # what is found, the counters then and as it is well again → how it ended
+    "an engine whose counters were not read": (stall, {}, TWO, "healthy"),
+    "an engine beside one that began anew": (stall, TWO, {"0": 0, "1": 1}, "healthy"),
+    "an engine that began anew": (stall, TWO, {"0": 1, "1": 0}, "restarted"),
+    "a server": (down, TWO, TWO, "healthy"),
+    "a server of which an engine began anew": (down, TWO, {"0": 0, "1": 1}, "restarted"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "then", "now", "resolution"), LIVES.values(), ids=LIVES)
+def test_whose_counters_tell_of_a_restart(kind, then, now, resolution):
+    """Those of its engine, or of any where it is the whole server's."""
+    story = Story().look(kind(), moment=replace(MOMENT, restarts=then))
+    story.look(kind("clear"), times=9, moment=replace(MOMENT, restarts=now))
+    assert story.told[-1][-1] == resolution
+
+
+def test_what_an_incident_cost_is_counted_on_by_the_next_run():
+    """As if there had been one run."""
+    story = Story().look(times=20, moment=counted(0)).look(stall(), moment=counted(0))
+    again = Story()
+    again.now = story.now
+    again.lifecycle.restore(json.loads(json.dumps(story.lifecycle.export_state())), ("engine_stalled",))  # fmt: skip
+    for each in (story, again):
+        each.look(stall(), times=2, moment=counted(40))
+    assert story.lifecycle.incidents[0].requests_lost == 40
+    assert again.lifecycle.incidents[0].requests_lost == 40
+
+
+def test_what_was_kept_in_another_form_is_left_out():
+    """It is damage to whoever reads it, and changes nothing of what is known."""
+    kept = Story().look(stall()).lifecycle.export_state()
+    story = Story().look(gpu_fault())
+    with pytest.raises(stored.DAMAGE):
+        story.lifecycle.restore(kept | {"version": kept["version"] - 1}, ("engine_stalled",))
+    assert [each.kind for each in story.lifecycle.incidents] == ["gpu_fault"]

@@ -153,7 +153,9 @@ def _left_alone(node: ast.AST) -> bool:
             return ast.unparse(node).removeprefix("await ").startswith(_LOGS)
         case ast.AnnAssign(value=None):
             return True
-        case ast.keyword(arg="strict" | "frozen"):  # what raises where there is a defect already
+        case ast.keyword(
+            arg="strict" | "frozen" | "defer_build"
+        ):  # what raises where there is a defect already
             return True
         case ast.If():
             return ast.unparse(node.test) == "TYPE_CHECKING"
@@ -161,7 +163,10 @@ def _left_alone(node: ast.AST) -> bool:
 
 
 def _is_count(node: ast.Compare) -> bool:
-    for side in (node.left, *node.comparators):
+    sides = (node.left, *node.comparators)
+    if any(isinstance(side, ast.BinOp) and isinstance(side.op, ast.Mult) for side in sides):
+        return False  # a share of something
+    for side in sides:
         match side:
             case ast.Call(func=ast.Name(id="len" | "sum")) | ast.Constant(value=int()):
                 return True

@@ -270,7 +270,7 @@ WORDS = {
     "not advised": ({"restart_advised": False}, None, STORIES["engine_stalled"].restart),
     "restarts are off": ({}, None, "advised; do it by hand, because automatic restarts are off."),
     "not decided yet": ({}, RestartPlan(mode="auto", hook="h"), "advised."),
-    "observe": ({}, RestartPlan(mode="observe", hook="h"), "advised; do it by hand, because mode observe only reports."),
+    "observe": ({}, RestartPlan(mode="observe", hook="h"), "advised; do it by hand: vllm-watch is in mode observe and will not."),
     "approval": ({}, RestartPlan(mode="approve", hook="h", waiting=(WISH,)),
                  "advised, and waiting for approval: vllm-watch approve i1"),
     "kept back": ({}, RestartPlan(mode="auto", hook="h", waiting=(replace(WISH, verdict="wait", gate="window", text="not before 03:00"),)),

@@ -94,7 +94,7 @@ hooks: {command: [{name: h, argv: [/bin/true]}]}
     )
     assert opened["title"] == "CRITICAL a is down: engine dead behind a live API server"
     assert opened["items"][0]["restart"].startswith("advised; do it by hand")
-    assert dry_run["title"] == "INFO a would have been restarted (dry run)"
+    assert dry_run["title"] == "INFO a is not restarted (dry run)"
     assert resolved["ids"] == opened["ids"]
     assert status["notifiers"]["oncall"]["ok"] is True
     label = ("notifier", "oncall")

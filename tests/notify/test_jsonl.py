@@ -140,9 +140,10 @@ def test_a_reader_that_hangs_holds_up_nobody(tmp_path, monkeypatch):
 def test_stdout():
     """Without a path: whole lines on the process's own output."""
     code = """
-from vllm_watch.notify.jsonl import Stream
+from vllm_watch.notify import jsonl
 from vllm_watch.settings.notifications import JsonlStream
-one = Stream(JsonlStream(name="ev"), lambda _: None)
+jsonl.CLOSE_SECONDS = 60.0  # however busy the machine
+one = jsonl.Stream(JsonlStream(name="ev"), lambda _: None)
 for number in range(3):
     one.put({"number": number})
 one.close()

@@ -9,7 +9,7 @@ from tests.notify.telling import EVIDENCE, T, incident, step
 from vllm_watch.notify import ledger as ledger_module
 from vllm_watch.notify.alert import from_state, to_state
 from vllm_watch.notify.ledger import Ledger
-from vllm_watch.notify.notification import DROPPED
+from vllm_watch.notify.notification import DROPPED, RESOLVED
 from vllm_watch.state import connection, file
 from vllm_watch.state.ledger import LedgerTable
 from vllm_watch.state.worker import Worker
@@ -167,13 +167,13 @@ async def test_a_file_that_is_moved_aside_is_written_anew(tmp_path):
 async def test_an_entry_that_is_damaged_is_left_out(tmp_path):
     """The rest is used; what was damaged may be told again."""
     one = await opened(tmp_path)
-    one.add("a", "opened", incident(), T)
-    one.add("a", "opened", incident("b"), T)
+    for name in ("a", "b", "c"):
+        one.add("a", "opened", incident(name), T)
     await one.close()
     with sqlite3.connect(tmp_path / file.NAME) as db:
         db.execute("UPDATE notice SET said = '{\"id\": 5}' WHERE matter = 'b'")
     two = await opened(tmp_path)
-    assert [each.id for each in two.lasting("a")] == ["stall-a"]
+    assert [each.id for each in two.lasting("a")] == ["a", "c"]
     await two.close()
 
 
@@ -225,6 +225,9 @@ async def test_what_is_withdrawn_is_not_told(tmp_path):
     await one.flush()
     for name in ("waits", "begun", "unknown"):
         one.withdraw("a", name)
+    one.withdraw("nobody", "waits")
+    assert [each.alert.id for each in one.waiting("a")] == ["begun"]
+    assert [each.id for each in one.lasting("a")] == ["begun"]
     await one.close()
     two = await opened(tmp_path)
     assert [each.id for each in two.lasting("a")] == ["begun"]
@@ -256,6 +259,7 @@ async def test_a_storm_is_flushed_in_one_transaction(tmp_path, monkeypatch):
     for number in range(1000):
         one.add("a", "opened", incident(f"i{number}"), T)
     await one.flush()
+    await one.flush()  # nothing is owed
     assert len(begun) == 1
     await one.close()
 
@@ -274,3 +278,58 @@ async def test_what_waits_is_told_as_it_now_stands(tmp_path):
     assert told == {"opened": incident(), "worse": incident(), "reminder": now}
     assert one.lasting("a") == [now]
     await one.close()
+
+
+async def test_each_notifier_knows_what_lasts_by_itself():
+    """What is over does not last, nor does a step of a restart."""
+    one = await opened(None)
+    one.add("a", "opened", incident("over"), T)
+    one.add("a", RESOLVED, incident("over", ended_t=T + 9), T + 9)
+    one.add("a", "opened", incident("lasts"), T)
+    one.add("a", "said", step(), T)
+    one.add("b", "opened", incident("others"), T)
+    assert [each.id for each in one.lasting("a")] == ["lasts"]
+    assert [each.id for each in one.lasting("b")] == ["others"]
+    assert one.lasting("c") == []
+
+
+async def test_what_waits_longest_is_sent_first():
+    """Whichever alert it is of, and whenever it was put down."""
+    one = await opened(None)
+    for name, t in (("a", T + 2), ("b", T + 1), ("c", T + 3)):
+        one.add("a", "opened", incident(name), t)
+    assert [each.alert.id for each in one.waiting("a")] == ["b", "a", "c"]
+    one.sent(one.waiting("a")[:2], [], "m2", T + 6)
+    one.sent(one.waiting("a"), [], "m1", T + 5)
+    assert one.sent_t("a", T + 7) == [T + 5, T + 6]
+
+
+DAY = 86400.0
+
+
+async def test_an_alert_is_forgotten_a_day_after_it_was_last_told():
+    """Of a notifier that is gone a day after the last that it was to be told."""
+    one = await opened(None)
+    for notifier in ("kept", "gone"):
+        for phase, t in (("opened", T), ("reminder", T + 10)):
+            one.add(notifier, phase, incident(), t)
+    for each, t in zip(one.waiting("kept"), (T + 1, T + 11), strict=True):
+        one.sent([each], [], "m1", t)
+    for now_t, kept, gone in ((T + DAY + 9, 2, 2), (T + DAY + 10, 2, 0), (T + DAY + 11, 0, 0)):
+        one.prune([], ["kept"], now_t)
+        found = [len(one.known(each, "stall-a")) for each in ("kept", "gone")]
+        assert found == [kept, gone]
+
+
+async def test_five_thousand_are_remembered():
+    """One more, and the oldest that is over goes."""
+    one = await opened(None)
+    alert = incident()
+    for number in range(5000):
+        one.add("a", "opened", replace(alert, incident=replace(alert.incident, id=f"{number}")), T)
+    one.sent(one.waiting("a"), [], "m1", T)
+    one.prune([], ["a"], T)
+    assert (len(one.known("a", "0")), len(one.lasting("a"))) == (1, 5000)
+    one.add("a", "opened", alert, T)
+    one.prune([], ["a"], T)
+    assert (len(one.known("a", "0")), len(one.lasting("a"))) == (0, 5000)

@@ -11,8 +11,8 @@ HOUR = 3600.0
 ENDED = {"ended_t": T + 60, "resolution": "healthy"}
 
 
-def told(phase="opened", severity="page", sent_t=T, message="m1"):
-    alert = incident(severity=severity)
+def told(phase="opened", severity="page", sent_t=T, message="m1", **fields):
+    alert = incident(severity=severity, **fields)
     return Notification(notifier="a", name=phase, t=T, alert=alert, sent_t=sent_t, message=message)
 
 
@@ -33,6 +33,15 @@ STORIES = {
     "it was told that it became worse": ({}, incident(), [told(severity="ticket"), told("worse")], 60, None),
     "a page becomes a ticket": ({}, incident(severity="ticket"), [told()], 60, None),
     "and a page again": ({}, incident(), [told(), told("worse")], 60, None),
+    "a restart is advised by now": ({}, incident(), [told(restart_advised=False)], 60, "changed"),
+    "a restart is advised, and a message that waits says so": ({}, incident(), [told(sent_t=None)], 60, None),
+    "a restart was advised, was not, and is again": ({}, incident(), [told(restart_advised=False), told("changed")], 60, None),
+    "a restart is advised no more": ({}, incident(restart_advised=False), [told()], 60, None),
+    "its cause is known by now": ({}, incident(cause="hang"), [told(cause="unknown")], 60, "changed"),
+    "its cause is another one": ({}, incident(cause="hang"), [told(cause="unknown"), told("changed", cause="swap")], 60, None),
+    "its cause is known no more": ({}, incident(cause="unknown"), [told(cause="hang")], 60, None),
+    "it becomes worse, and a restart is advised": ({}, incident(), [told(severity="ticket", restart_advised=False)], 60, "worse"),
+    "it recovers, and a restart is advised": ({}, incident(phase="recovering"), [told(restart_advised=False)], 60, None),
     "it ends": ({}, incident(**ENDED), [told()], 60, "resolved"),
     "its end was told": ({}, incident(**ENDED), [told(), told("resolved")], 60, None),
     "it ends and nobody was told of it": ({}, incident(**ENDED), [], 60, None),

@@ -50,6 +50,16 @@ def test_a_page_reads_as_a_sentence():
     )
 
 
+@pytest.mark.parametrize(("advised", "news"), [(True, "restart advised"), (False, "cause found")])
+def test_what_has_changed_stands_first(advised, news):
+    """And the advice is that of now."""
+    made = said(item("changed", restart_advised=advised))
+    assert made.title == f"CRITICAL {news}: chat-0 engine 0 is stalled: hang"
+    assert STORIES["engine_stalled"].first_step_of("hang", advised=advised) in made.text
+    two = (item("changed", name=name, restart_advised=advised) for name in "ab")
+    assert said(*two).text.startswith(f"{news.capitalize()}: 2 alerts in group chat")
+
+
 def test_where_its_processes_stand_is_told():
     """After the evidence, once that is known."""
     made = said(item(evidence=("One.",), stacks="The other workers wait for it."))

@@ -1,6 +1,9 @@
 """Ending a process and no other: of real processes, one of whose numbers is given to another."""
 
+import asyncio
+import errno
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -9,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.leftovers import Leftovers, lives, state, wait_for
+from vllm_watch.errors import WatchError
 from vllm_watch.reclaim.ending import pin
 from vllm_watch.sources.processes import ProcReader
 
@@ -33,7 +37,8 @@ async def test_it_is_told_when_a_process_ends(left):
     assert pinned.send(0)
     assert not await pinned.ended(0.05)
     assert pinned.send(signal.SIGTERM)
-    assert await pinned.ended(10)
+    async with asyncio.timeout(20):
+        assert await pinned.ended(3600)
     assert not pinned.lives()  # though nobody has reaped it
     assert pinned.state() == "Z"
     process.wait(10)
@@ -47,6 +52,18 @@ def test_another_start_is_another_process(left):
     pid = left.start("sleep", "600").pid
     assert pin(pid, started(pid) - 60) is None
     assert pin(pid, None) is None
+
+
+@pytest.mark.parametrize(
+    ("off_s", "same"), [(-2.5, False), (-1.5, True), (1.5, True), (2.5, False)]
+)
+def test_a_start_that_another_reader_has_a_second_apart_is_the_same(left, off_s, same):
+    """The boot is read to a second, by each."""
+    pid = left.start("sleep", "600").pid
+    pinned = pin(pid, started(pid) + off_s)
+    assert (pinned is not None) is same
+    if pinned is not None:
+        pinned.close()
 
 
 def test_what_has_ended_is_not_pinned(left):
@@ -65,6 +82,115 @@ def test_a_process_that_ends_before_proc_is_read_is_not_pinned(left, tmp_path):
     before = os.listdir("/proc/self/fd")
     assert pin(pid, started(pid), procfs=tmp_path) is None
     assert os.listdir("/proc/self/fd") == before
+
+
+async def test_a_wait_that_is_over_leaves_nothing_behind(left, monkeypatch):
+    """Given up, and come to its end: the loop watches its descriptor no more, which may be another's soon."""
+    process = left.start("sleep", "600")
+    pinned = pin(process.pid, started(process.pid))
+    loop, watched = asyncio.get_running_loop(), []
+    add, remove = loop.add_reader, loop.remove_reader
+    monkeypatch.setattr(loop, "add_reader", lambda each, *do: watched.append(each) or add(each, *do))  # fmt: skip
+    monkeypatch.setattr(loop, "remove_reader", lambda each: watched.remove(each) or remove(each))
+    assert not await pinned.ended(0.01)
+    assert watched == []
+    pinned.send(signal.SIGKILL)
+    assert await pinned.ended(10)
+    assert watched == []
+    pinned.close()
+
+
+def test_to_ask_whether_it_lives_takes_no_time(left, monkeypatch):
+    """It is asked where everything else waits for the answer."""
+    pid = left.start("sleep", "600").pid
+    pinned = pin(pid, started(pid))
+    asked, poll = [], select.poll
+
+    class Poll:
+        def __init__(self):
+            self.register, self._poll = (real := poll()).register, real.poll
+
+        def poll(self, milliseconds):
+            asked.append(milliseconds)
+            return self._poll(milliseconds)
+
+    monkeypatch.setattr(select, "poll", Poll)
+    assert pinned.lives()
+    assert asked == [0]
+    pinned.close()
+
+
+def test_to_ask_how_it_is_does_nothing_to_it(left):
+    """Not even where we may send it nothing."""
+    process = left.start("sleep", "600")
+    pinned = pin(process.pid, started(process.pid))
+    assert pinned.pid == process.pid
+    for _ in range(3):
+        assert pinned.state() in ("S", "R", "D")
+    assert process.poll() is None
+    pinned.close()
+
+
+def test_the_state_of_one_that_is_not_ours_to_end(left, monkeypatch):
+    """It is there all the same, and no signal is tried on it."""
+    pid = left.start("sleep", "600").pid
+    pinned, tried = pin(pid, started(pid)), []
+
+    def refused(_, number):
+        tried.append(number)
+        raise PermissionError
+
+    monkeypatch.setattr(signal, "pidfd_send_signal", refused)
+    assert pinned.state() is not None
+    assert tried == [0]
+    pinned.close()
+
+
+def test_the_state_of_another_that_has_its_number_is_not_its_own(left, tmp_path):
+    """/proc shows who has the number now; and nothing is said of one that it does not show."""
+    process = left.start("sleep", "600")
+    pinned = pin(process.pid, started(process.pid))
+    assert pinned.state(tmp_path) is None
+    (tmp_path / str(process.pid)).symlink_to("/proc/self")
+    assert pinned.state(tmp_path) is not None
+    process.kill()
+    process.wait(10)
+    assert pinned.state(tmp_path) is None
+    pinned.close()
+
+
+def test_one_whose_start_proc_does_not_tell_is_not_pinned(left, tmp_path):
+    """Nobody could say that it is the one."""
+    pid = left.start("sleep", "600").pid
+    (tmp_path / str(pid)).symlink_to(f"/proc/{pid}")
+    before = os.listdir("/proc/self/fd")
+    assert pin(pid, started(pid), procfs=tmp_path) is None
+    assert os.listdir("/proc/self/fd") == before
+
+
+def test_it_is_let_go_once(left):
+    """The number of its descriptor may be another's by then."""
+    before = os.listdir("/proc/self/fd")
+    pid = left.start("sleep", "600").pid
+    pinned = pin(pid, started(pid))
+    pinned.close()
+    assert os.listdir("/proc/self/fd") == before
+    reading, writing = os.pipe()
+    pinned.close()
+    for each in (reading, writing):
+        os.close(each)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM, errno.EINVAL])
+def test_a_kernel_that_cannot_pin_is_told(monkeypatch, number):
+    """An old one, or a sandbox."""
+
+    def refused(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "pidfd_open", refused)
+    with pytest.raises(WatchError, match="process 4711 cannot be pinned"):
+        pin(4711, 1.0)
 
 
 REUSED = """

@@ -5,19 +5,30 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import structlog
 
-from tests.restart.world import LOCKED, REQUEST, SETTINGS, TARGET, Backends, Server, World, command
+from tests.restart.world import (
+    LOCKED,
+    MATE,
+    REQUEST,
+    SETTINGS,
+    TARGET,
+    Backends,
+    Server,
+    World,
+    command,
+)
 from vllm_watch.errors import JournalError
 from vllm_watch.restart import attempts as attempts_module
 from vllm_watch.restart import restart as restart_module
 from vllm_watch.restart import verify
 from vllm_watch.restart.attempts import Attempts
 from vllm_watch.restart.hooks.base import HookCall
-from vllm_watch.restart.locks.base import Held, Lock
+from vllm_watch.restart.locks.base import Lock
 from vllm_watch.restart.locks.file import Lock as FileLock
 from vllm_watch.state.attempt import Attempt
 from vllm_watch.state.journal import Journal
@@ -110,6 +121,36 @@ async def test_one_at_a_time(run: Run) -> None:
     assert [each.state for each in run.over] == ["helped"]
 
 
+async def test_a_gang_waits_for_each_of_its_ranks(run: Run) -> None:
+    """One of them has an attempt that is not over."""
+    await run.begin("a1")
+    both = replace(
+        REQUEST.attempt("a2", "intent", "script", 1.0), target=MATE, gang={"chat-0": None}
+    )
+    with pytest.raises(RuntimeError, match="not over"):
+        await run.attempts.begin(both, [], run.world.settings, None, _agrees)
+    await run.ended()
+    assert await run.on_disk() == {"a1": "helped"}
+
+
+async def test_an_attempt_is_shown_while_its_intent_is_written(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk may take long."""
+    shown: list[str] = []
+    write = run.journal.write
+
+    async def written(attempt: Attempt) -> None:
+        last = run.attempts.last("chat-0")
+        shown.append("" if last is None else last[0].id)
+        await write(attempt)
+
+    monkeypatch.setattr(run.journal, "write", written)
+    await run.begin("a1")
+    assert shown == ["a1"]
+    await run.ended()
+
+
 async def test_world_is_told(run: Run) -> None:
     """The end of the server was asked for, its readiness gate is closed for the drain, and both end."""
     await run.begin()
@@ -125,9 +166,12 @@ async def test_intent_that_cannot_be_written_begins_nothing(run: Run) -> None:
     away = folder.with_name("away")
     folder.rename(away)
     run.server.folder = away
-    with pytest.raises(JournalError):
+    with pytest.raises(JournalError) as failed:
         await run.begin("a1")
     assert run.attempts.busy("chat-0") is None
+    last = run.attempts.last("chat-0")
+    assert last is not None
+    assert (last[0].state, last[1]) == ("cancelled", failed.value.cause)
     away.rename(folder)
     run.server.folder = folder
     assert run.server.lines("called") == []
@@ -273,11 +317,36 @@ async def test_only_the_last_one_is_verified(run: Run) -> None:
     assert sorted(outcome for _, _, outcome in run.attempts.outcomes) == ["helped", "uncertain"]
 
 
+async def test_a_dry_run_since_is_no_attempt_that_followed(run: Run) -> None:
+    """It touched nothing: the one before it is verified, and shown as the last."""
+    before = verify.before(run.server.signals(), ("engine_stalled",))
+    run.server.start()
+    await run.journal.write(left("verifying", before))
+    await run.journal.write(left("dry_run", None, id="dry", called_t=None))
+    await run.attempts.resume()
+    ended = await run.ended()
+    assert (ended.id, ended.state) == ("a1", "helped")
+    assert await run.on_disk() == {"a1": "helped", "dry": "dry_run"}
+
+
+@pytest.mark.parametrize("state", ["did_not_help", "uncertain"])
+async def test_the_last_one_is_shown_though_an_older_one_is_set_right(run: Run, state: str) -> None:
+    """What is still open from before is ended behind it; no other target has had one."""
+    before = verify.before(run.server.signals(), ("engine_stalled",))
+    await run.journal.write(left("verifying", before, id="old", began_t=time.time() - 60))
+    await run.journal.write(left(state, None, id="new", text="as it ended"))
+    await run.attempts.resume()
+    last = run.attempts.last("chat-0")
+    assert last is not None
+    assert (last[0].id, last[1]) == ("new", "as it ended")
+    assert run.attempts.last("chat-1") is None
+    assert await run.on_disk() == {"old": "uncertain", "new": state}
+
+
 async def test_old_uncertainty_is_left(run: Run) -> None:
     """After a day nobody asks any more what it did."""
     before = verify.before(run.server.signals(), ("engine_stalled",))
-    long_ago = time.time() - attempts_module.UNCERTAIN_SECONDS - 1
-    await run.journal.write(left("uncertain", before, called_t=long_ago))
+    await run.journal.write(left("uncertain", before, called_t=time.time() - 86_460.0))
     await run.attempts.resume()
     assert run.attempts.busy("chat-0") is None
     last = run.attempts.last("chat-0")
@@ -293,6 +362,9 @@ async def test_target_that_is_found_later_is_verified_then(run: Run) -> None:
     run.world.targets.managed.clear()
     await run.attempts.resume()
     assert run.attempts.busy("chat-0") is None
+    last = run.attempts.last("chat-0")
+    assert last is not None
+    assert last[0].state == "verifying"
     run.world.watch(TARGET)
     await run.attempts.go_on()
     assert (await run.ended()).state == "helped"
@@ -301,15 +373,56 @@ async def test_target_that_is_found_later_is_verified_then(run: Run) -> None:
 async def test_target_that_is_never_found_does_not_hold_it_open(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A pod that was evicted never comes back under its name."""
-    monkeypatch.setattr(attempts_module, "UNWATCHED_SECONDS", 0.0)
+    """A pod that was evicted never comes back under its name; an hour is enough to find any other."""
+    clock = SimpleNamespace(now_s=1000.0, monotonic=lambda: clock.now_s, time=time.time)
+    monkeypatch.setattr(attempts_module, "time", clock)
     before = verify.before(run.server.signals(), ("engine_stalled",))
     await run.journal.write(left("verifying", before))
     run.world.targets.managed.clear()
     await run.attempts.resume()
+    clock.now_s += 3599.0
+    await run.attempts.go_on()
+    assert await run.on_disk() == {"a1": "verifying"}
+    clock.now_s += 1.0
+    await run.attempts.go_on()
     (attempt,) = await run.journal.attempts()
     assert (attempt.state, attempt.text) == ("uncertain", "its target is not watched any more")
     assert [outcome for _, _, outcome in run.attempts.outcomes] == ["uncertain"]
+
+
+async def test_a_gang_is_verified_when_each_of_its_ranks_is_found(server: Server) -> None:
+    """One of two is not enough; then both are under way."""
+    before = verify.before(server.signals(), ("engine_stalled",))
+    server.start()
+    run = Run(server)
+    await run.journal.write(left("verifying", before, gang={MATE: before.to_json()}))
+    await run.attempts.resume()
+    assert run.attempts.busy("chat-0") is None
+    run.world.watch(replace(TARGET, name=MATE))
+    await run.attempts.go_on()
+    assert (run.attempts.busy("chat-0"), run.attempts.busy(MATE)) == ("a1", "a1")
+    assert (await run.ended()).state == "helped"
+    assert (run.attempts.busy(MATE), await run.on_disk()) == (None, {"a1": "helped"})
+    await run.close()
+
+
+CUT_OFF: dict[str, tuple[dict[str, Any], str]] = {
+    "one server": ({}, "the watcher ended while the hook was called: it may have acted"),
+    "a gang": (
+        {"gang": {MATE: None}},
+        f"the watcher ended while the hooks of chat-0, {MATE} were called: each may have acted"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("more", "text"), CUT_OFF.values(), ids=CUT_OFF)
+async def test_a_call_that_was_cut_off_says_who_may_have_been_restarted(
+    run: Run, more: dict[str, Any], text: str
+) -> None:
+    """A person looks at each."""
+    await run.journal.write(left("calling", None, **more))
+    await run.attempts.resume()
+    (attempt,) = await run.journal.attempts()
+    assert (attempt.state, attempt.text) == ("uncertain", text)
 
 
 async def test_resumed_twice_is_resumed_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,6 +433,17 @@ async def test_resumed_twice_is_resumed_once(run: Run, monkeypatch: pytest.Monke
     await run.attempts.resume()
     assert (await run.ended()).state == "helped"
     assert states == ["intent", "calling", "verifying", "helped"]
+
+
+async def test_what_waits_for_its_target_is_taken_up_once(run: Run) -> None:
+    """To look a second time at what was left changes nothing."""
+    before = verify.before(run.server.signals(), ("engine_stalled",))
+    await run.journal.write(left("verifying", before))
+    run.world.targets.managed.clear()
+    for _ in range(2):
+        await run.attempts.resume()
+        assert await run.on_disk() == {"a1": "verifying"}
+    assert run.attempts.outcomes == {}
 
 
 async def test_resumed_attempt_holds_its_lock_again(server: Server) -> None:
@@ -392,22 +516,65 @@ async def test_attempt_from_the_future_counts_from_now_on(run: Run) -> None:
     assert await run.attempts.of_now((known,), time.time()) == (known,)
 
 
-async def test_a_lock_that_is_not_renewed_is_logged_once() -> None:
-    """Each change for the worse: not each try, and not that it is ours again."""
+AHEAD: dict[str, tuple[Attempt, bool]] = {
+    # seen at 1000: does it count from then on?
+    "a minute ahead": (left("helped", None, began_t=1050.0, called_t=1060.0), False),
+    "more": (left("helped", None, began_t=1050.0, called_t=1061.0), True),
+    "more, and it was cancelled before its call": (left("cancelled", None, began_t=1061.0, called_t=None), True),
+    "long ago": (left("helped", None, began_t=1.0, called_t=2.0), False),
+    "under way": (left("verifying", None, began_t=2000.0, called_t=2001.0), False),
+    "a dry run": (left("dry_run", None, began_t=2000.0, called_t=None), False),
+}  # fmt: skip
 
-    class Renewing:
-        ttl_seconds = 0.01
 
-        def __init__(self) -> None:
-            self.left = [True, False, False, False, None, True]
+@pytest.mark.parametrize(("attempt", "set_right"), AHEAD.values(), ids=AHEAD)
+async def test_what_ended_in_the_future_is_set_right(
+    run: Run, attempt: Attempt, set_right: bool
+) -> None:
+    """By more than two clocks differ; what was never called stays so, and what goes on has no end to set right."""
+    (known,) = await run.attempts.of_now((attempt,), 1000.0)
+    if not set_right:
+        assert known == attempt
+        assert await run.on_disk() == {}
+        return
+    called_t = None if attempt.called_t is None else 1000.0
+    assert (known.began_t, known.ended_t, known.called_t) == (1000.0, 1000.0, called_t)
+    assert await run.journal.attempts() == (known,)
 
-        async def renew(self) -> Held:
-            if not self.left:
-                raise asyncio.CancelledError
-            held = self.left.pop(0)
-            return Held(held=held, text=f"held: {held}")
 
-    with structlog.testing.capture_logs() as logs, pytest.raises(asyncio.CancelledError):
-        await attempts_module._renew(cast("Lock", Renewing()))
-    said = [each["because"] for each in logs if each["event"] == "lock_not_renewed"]
-    assert said == ["held: False", "held: None"]
+async def test_a_journal_that_cannot_be_read_is_told_once_for_each_cause(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is tried again every few seconds; nothing counts as resumed until it could be read."""
+    causes = iter(["full", "full", "gone", "full"])
+
+    async def attempts() -> list[Attempt]:
+        raise JournalError(next(causes), "see to it")
+
+    with monkeypatch.context() as broken, structlog.testing.capture_logs() as logs:
+        broken.setattr(run.journal, "attempts", attempts)
+        for _ in range(4):
+            await run.attempts.resume()
+    assert not run.attempts.resumed
+    assert [each["cause"] for each in logs] == ["full", "gone", "full"]
+    await run.attempts.resume()
+    assert run.attempts.resumed
+
+
+ENDS: dict[str, tuple[str, str]] = {
+    "helped": ("restarts", "info"), "did_not_help": ("does nothing", "error"), "failed": ("fails", "error"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("script", "level"), ENDS.values(), ids=ENDS)
+async def test_an_end_that_needs_a_person_is_logged_as_an_error(
+    server: Server, script: str, level: str
+) -> None:
+    """One that helped needs none."""
+    run = Run(server, script)
+    with structlog.testing.capture_logs() as logs:
+        await run.begin()
+        await run.ended()
+    (ended,) = (each for each in logs if each["event"] == "restart_ended")
+    assert ended["log_level"] == level
+    await run.close()

@@ -1,6 +1,7 @@
 """The guard: each check refuses for its own reason, and fails closed where something is not known."""
 
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -215,6 +216,33 @@ def test_what_costs_a_call_is_asked_last_and_only_when_the_rest_agrees() -> None
         assert (person.verdict, person.check) == (guard.ASK, "lock")
 
 
+YES, NO = (Answer(name=name, allows=name == "yes", text="it says so") for name in ("yes", "no"))
+NEXT: dict[str, tuple[dict[str, Any], str, str | None]] = {
+    # what has been said: what is done next
+    "no blocker is configured": (
+        {"settings": {"blockers": BlockersSettings(), "lock": LockSettings(kind="file")}, "facts": {"blockers": None}},
+        guard.ACT, None),
+    "... and no lock": (
+        {"settings": {"blockers": BlockersSettings(), "lock": LockSettings(), "peers": "none"},
+         "facts": {"blockers": None, "lock": None}}, guard.ACT, None),
+    "one blocker of two blocks": ({"facts": {"blockers": (YES, NO), "lock": None}}, guard.REFUSE, "blockers"),
+    "... before the gang is asked": ({"facts": {"blockers": (NO, YES), "gang": None, "lock": None}}, guard.REFUSE, "blockers"),
+    "the gang was not asked": ({"facts": {"gang": None, "lock": None}}, guard.ASK, "gang"),
+    "one rank of two objects": ({"facts": {"gang": (YES, NO), "lock": None}}, guard.REFUSE, "gang"),
+    "all agree, and the lock was not asked": ({"facts": {"gang": (YES, YES), "blockers": (YES, YES), "lock": None}}, guard.ASK, "lock"),
+    "the hook could not say": (
+        {"facts": {"hook": Answer(name="docker", allows=None, text="no answer"), "blockers": None, "lock": None}},
+        guard.REFUSE, "hook"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "verdict", "check"), NEXT.values(), ids=NEXT)
+def test_what_is_asked_next(change: dict[str, Any], verdict: str, check: str | None) -> None:
+    """Nothing that is not configured, nothing twice, and nothing more once one has refused."""
+    decision = asked(**change)
+    assert (decision.verdict, decision.check) == (verdict, check)
+
+
 def test_observe_and_approve_do_not_act_by_themselves() -> None:
     """A dry run says what it would do; approval waits for a person, who then has acted in their own name."""
     assert asked(settings={"mode": "observe"}).verdict == guard.OBSERVE
@@ -266,6 +294,7 @@ UNHURRIED: dict[str, tuple[dict[str, Any], str]] = {
     "no window, and a person is asked": ({"settings": {"mode": "approve"}}, guard.APPROVE),
     "no window, and a person has agreed": (
         {"settings": {"mode": "approve"}, "request": {"approved_by": "ana"}}, guard.ACT),
+    "no window, and a person has agreed in mode auto": ({"request": {"approved_by": "ana"}}, guard.ACT),
     "an alert that somebody routed to it": (
         {"request": {"trigger": "alertmanager"}, "settings": {"triggers": ("alertmanager",)}}, guard.ACT),
 }  # fmt: skip
@@ -275,6 +304,46 @@ UNHURRIED: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_is_no_emergency_waits_for_a_window(change: dict[str, Any], verdict: str) -> None:
     """A leak of host memory costs nobody anything yet: without windows it is for people, schedules and alerts."""
     assert asked(**change | {"request": LEAK | change.get("request", {})}).verdict == verdict
+
+
+RANKS: dict[str, tuple[dict[str, Any], str | None]] = {
+    "it works": ({"facts": {"asker": "chat-0", "state": "serving"}}, "engine_state"),
+    "it works, and asks itself": ({"facts": {"state": "serving"}}, None),
+    "it hangs, too": ({"facts": {"asker": "chat-0"}}, None),
+    "it works, and a schedule asks": (
+        {"facts": {"asker": "chat-0", "state": "serving"}, "settings": {"triggers": ("schedule",)},
+         "request": {"trigger": "schedule", "incident_id": None}}, None),
+    "it works, and a person asks": (
+        {"facts": {"asker": "chat-0", "state": "serving"}, "request": {"approved_by": "ana"}}, None),
+    "the incident is the other's": ({"request": {"target": "chat-1"}, "facts": {"asker": "chat-0"}}, None),
+    "the incident is another server's": ({"request": {"target": "chat-1"}}, "trigger"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "check"), RANKS.values(), ids=RANKS)
+def test_a_rank_that_another_asks_for(change: dict[str, Any], check: str | None) -> None:
+    """What works shows that the gang does not stand still; that is nothing against who does not ask for that."""
+    assert asked(**change).check == check
+
+
+CLOCKS_GO_BACK: dict[str, tuple[str, dict[str, Any], str | None]] = {
+    # in Berlin at 01:00 UTC on 2026-10-25: from 02:00 to 03:00 it is twice, and now the second time
+    "forbidden from the first to the second": ("2026-10-25 01:00", {"deny_windows": ("Sun 02:30-02:45",)}, "freeze"),
+    "forbidden to the end of the second": ("2026-10-25 01:44", {"deny_windows": ("Sun 02:30-02:45",)}, "freeze"),
+    "allowed in neither": ("2026-10-25 00:35", {"windows": ("Sun 02:30-02:45",)}, "window"),
+    "none is left that opens": ("2026-10-18 12:00", {"windows": ("Sun 02:30-02:45",)}, "window"),
+    "allowed a week before": ("2026-10-18 00:35", {"windows": ("Sun 02:30-02:45",)}, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("at", "settings", "check"), CLOCKS_GO_BACK.values(), ids=CLOCKS_GO_BACK)
+def test_in_an_hour_that_is_twice_it_waits(
+    at: str, settings: dict[str, Any], check: str | None
+) -> None:
+    """Of two readings of the clock the one that keeps it from acting holds."""
+    t = datetime.fromisoformat(f"{at}+00:00").timestamp()
+    facts = {"t": t, "version_first_t": t - 7200}
+    assert asked(settings=settings | {"time_zone": "Europe/Berlin"}, facts=facts).check == check
 
 
 def test_breaker_is_closed_by_a_person_or_by_a_restart_that_helped() -> None:

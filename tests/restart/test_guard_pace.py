@@ -57,6 +57,8 @@ BREAKER: dict[str, tuple[tuple[Attempt, ...], str | None]] = {
         (attempt(40_000, "helped"), attempt(50_000, "did_not_help")), None),
     "it was called after the one that helped": (
         (attempt(50_000, "did_not_help", called_t=NOW - 30_000), attempt(40_000, "helped")), "breaker"),
+    "one that is not verified yet has helped nobody": (
+        (attempt(40_000, "did_not_help"), attempt(30_000, "verifying")), "breaker"),
     "another incident of this target had its own": ((_i1(40_000, "helped", incident_id="i0"),), None),
     "this incident had one on another target": ((_i1(40_000, "helped", target="chat-1"),), None),
     "this incident had one here": ((_i1(40_000, "helped"),), "breaker"),
@@ -68,6 +70,13 @@ BREAKER: dict[str, tuple[tuple[Attempt, ...], str | None]] = {
 def test_what_opens_the_breaker(attempts: tuple[Attempt, ...], check: str | None) -> None:
     """The last restart of the group that failed, or one for this very incident."""
     assert asked(facts={"attempts": attempts}).check == check
+
+
+@pytest.mark.parametrize(("reset_t", "check"), [(NOW - 50_000, "breaker"), (NOW - 30_000, None)])
+def test_a_person_may_give_an_incident_another_restart(reset_t: float, check: str | None) -> None:
+    """With a resume after the one that it had."""
+    facts = {"attempts": (_i1(40_000, "helped"),), "breaker_reset_t": reset_t}
+    assert asked(facts=facts).check == check
 
 
 def test_a_restart_for_no_incident_has_not_served_another() -> None:

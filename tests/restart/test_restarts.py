@@ -28,6 +28,14 @@ async def test_a_schedule_that_is_due_asks(tmp_path):
         assert pending.request.expires_t == pytest.approx(time.time() + 3600, abs=30)
 
 
+async def test_what_is_begun_twice_runs_once(tmp_path):
+    """A reload begins it, too: two loops would call a hook twice, and a schedule would be due twice."""
+    async with station(tmp_path, schedules=[WEEKLY]) as one:
+        await asyncio.gather(one.restarts.start(), one.restarts.start())
+        running = [task.get_name() for task in asyncio.all_tasks()]
+        assert (running.count("restarts"), running.count("schedules")) == (1, 1)
+
+
 async def test_a_schedule_whose_condition_does_not_hold_asks_nothing(tmp_path):
     """It is left out until its next time."""
     late = {**WEEKLY, "throughput_ratio_max": 0.8}

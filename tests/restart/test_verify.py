@@ -52,6 +52,12 @@ STORIES: dict[str, tuple[list[Look], str | None, str]] = {
         verify.DID_NOT_HELP, "again: engine_stalled"),
     "the trouble's last moments are waited out": (
         [(300, up(), ("engine_stalled",)), (320, up(), ())], verify.HELPED, "100%"),
+    "the trouble is still told, though it does well": ([(300, up(), ("engine_stalled",))], None, "serves since 0 s"),
+    "the trouble is told to the end, though it does well": (
+        [(300, up(), ("engine_stalled",)), (600, up(), ("engine_stalled",))],
+        verify.DID_NOT_HELP, "again: engine_stalled"),
+    "the trouble is told for long, and then no more": (
+        [(300, up(), ("engine_stalled",)), (600, up(), ())], verify.HELPED, "nothing is wrong with it"),
     "slow as before": (
         [(300, up(ratio=0.5), ()), (600, up(ratio=0.5), ())],
         verify.DID_NOT_HELP, "only 50%"),
@@ -134,6 +140,11 @@ PAYOFFS: dict[str, tuple[TargetSignals, float | None, float | None]] = {
     "faster than fresh is fresh": (replace(up(OLD, 0.5), state="collapsed"), 1.3, 0.5),
     "unknown before": (replace(up(OLD, None), state="collapsed"), 1.0, None),
     "from a server that did not answer": (replace(DOWN, engines={"0": FRESH}), 1.0, 1.0),
+    "from one that did not answer, nobody knows why": (
+        replace(DOWN, state="unknown", engines={"0": FRESH}),
+        1.0,
+        1.0,
+    ),
     "from one that was down by its own word": (up(OLD, 0.7, state="down"), 1.0, 1.0),
     "from better than fresh": (up(OLD, 1.2), 0.9, -0.1),
 }

@@ -68,6 +68,9 @@ def test_growth_by_label():
     assert window((0, success(stop=5, abort=3)), (5, success(stop=1))).labelled(
         "request_success"
     ) == ({"stop": 1}, 5)
+    assert window((0, success(stop=5, abort=3)), (5, success(stop=9, abort=1))).labelled(
+        "request_success"
+    ) == ({"stop": 4, "abort": 1}, 5)
 
 
 def ttft(*cumulative, bounds=(0.1, 1.0, inf), total=None):

@@ -145,11 +145,12 @@ def test_an_engine_that_ends_is_let_go():
     waits.close()
 
 
-def test_a_process_that_is_stopped_is_named():
+def test_the_core_is_named_and_so_is_a_process_that_is_stopped():
     """By SIGSTOP, until it goes on."""
     waits = CpuWaits(URL)
     with engine("work()") as (started, pid, _):
-        assert waited(waits, observed(started)).stopped is None
+        first = waited(waits, observed(started))
+        assert (first.core, first.stopped) == (f"VLLM::EngineCore (PID {pid})", None)
         for number, said in (
             (signal.SIGSTOP, f"VLLM::EngineCore (PID {pid})"),
             (signal.SIGCONT, None),

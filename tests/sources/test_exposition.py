@@ -225,6 +225,11 @@ def test_the_same_lines_as_text_and_as_openmetrics():
         ("x\n", "line 1: 'x' is not the Prometheus text format"),
         ("x 1 2 3\nx one\n", "line 1: 'x 1 2 3' is not the Prometheus text format"),
         ("x 1_000\n", "line 1: 'x 1_000' is not the Prometheus text format"),
+        ('x{a="1",a="2"} 1\n', 'line 1: \'x{a="1",a="2"} 1\' is not the Prometheus text format'),
+        ("# HELP 1x y\nx 1\n", "line 1: '# HELP 1x y' is not the Prometheus text format"),
+        ("# TYPE x\nx 1\n", "line 1: '# TYPE x' is not the Prometheus text format"),
+        ("# TYPE x odd\nx 1\n", "line 1: '# TYPE x odd' is not the Prometheus text format"),
+        ("<" * 81, f"line 1: '{'<' * 80}' is not the Prometheus text format"),
         ("\x00\x01\x02", "line 1: '\\x00\\x01\\x02' is not the Prometheus text format"),
     ],
 )
@@ -334,6 +339,7 @@ def test_where_each_series_stands():
     assert one["e"] is other["e"]
     odd = Parser().parse("a 1 1700000000000\nb 2\n").layout
     assert list(odd.names) == ["a", "b"]
+    assert odd.lines_of([0, 1]) == []
     assert dict(odd.some(lambda name: name == "b")) == {1: ("b", {})}
 
 
@@ -353,3 +359,107 @@ def test_a_strange_body_is_given_to_the_slow_parser_up_to_a_bound(characters, re
     body += "\n" * (characters - len(body))
     assert len(body) == characters
     assert (ours(body) is None) is refused
+
+
+@pytest.mark.parametrize(
+    "comment",
+    [
+        "",
+        "   ",
+        "#",
+        "# EOF",
+        "# a comment",
+        "# HELP x",
+        "# HELP x some TYPE of y",
+        "# TYPE x gauge",
+    ],
+)
+def test_comments_do_not_make_a_body_slow(comment):
+    """Only what the plain grammar does not cover is given to the slow parser: else no line is where it was."""
+    body = f"{comment}\nx 1\n"
+    assert ours(body) == [("x", {}, "1.0")]
+    assert Parser().parse(body).layout.lines_of([0]) == [1]
+
+
+@pytest.mark.parametrize("body", [" x 1\n", "\tx 1\n", "#HELP x y\nx 1\n", "# HELP  x y\nx 1\n"])
+def test_odd_spacing_hides_no_series(body):
+    assert ours(body) == [("x", {}, "1.0")]
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["x 1_000\n# c\n", "x 1 2\n# c\n", "x one\n# c\n", "x 0x1\n# c\n", "x 1e\n# c\n", "x \n# c\n",
+     "x 2\n# c and d\n", "x 2\n# c\ny 3\n", "x 2\n", "x 2\n# d\n", "y 2\n# c\n", "x 2 \n# c\n", "x 2\n1\n"],
+)  # fmt: skip
+@pytest.mark.parametrize("lazily", [False, True])
+def test_what_was_learnt_of_the_last_body_is_not_taken_for_what_another_says(body, lazily):
+    """A number that none is, a line more, another comment: read or refused as if it were the first."""
+    parser = Parser()
+    parser.parse("x 1\n# c\n")
+    expected = ours(body)
+    try:
+        found = parser.parse(body, lazily=lazily)
+        values = found.values
+        if values is None:
+            values = [float(found.words[line]) for line in found.layout.lines_of([0])]
+    except (ExpositionError, ValueError):
+        assert expected is None
+        return
+    assert expected is not None
+    assert [repr(each) for each in values] == [value for _, _, value in expected]
+
+
+def test_a_known_body_is_split_and_no_more():
+    """Its numbers are made when they are asked for, if it is read lazily; their words are at hand either way."""
+    parser = Parser()
+    first = parser.parse("x 1\n# c\ny 2\n")
+    lazy = parser.parse("x 3\n# c\ny 4\n", lazily=True)
+    assert lazy.layout is first.layout
+    assert (lazy.values, lazy.words, lazy.tails) == (None, ["3", "", "4", ""], "3\n\n4\n")
+    eager = parser.parse("x 5\n# c\ny 6\n")
+    assert (eager.values, eager.words, eager.tails) == ([5.0, 6.0], ["5", "", "6", ""], "5\n\n6\n")
+    spaced = parser.parse("x 7 \n# c\ny 8\n")
+    assert (spaced.layout, spaced.values) == (first.layout, [7.0, 8.0])
+    assert (spaced.words, spaced.tails) == (None, None)
+
+
+def test_what_was_learnt_of_a_body_goes_before_the_next_is_learnt():
+    """Also where the next one is refused: both at once would be twice the memory."""
+    parser = Parser()
+    layout = weakref.ref(parser.parse("gone_for_good 1\n").layout)
+    assert ours("<html>\n", parser) is None
+    gc.collect()
+    assert layout() is None
+
+
+def test_strange_bodies_of_other_series_are_told_apart():
+    """Whatever stood in the place of a series before."""
+    parser = Parser()
+    for name in ("a", "b", "a"):
+        assert ours(f"{name} 1 1700000000000\n", parser) == [(name, {}, "1.0")]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "x{" + ",".join(f'a{i}="1"' for i in range(128)) + "} 1\n",
+        f'x{{a="{"z" * ((16 << 10) - 9)}"}} 1\n',
+        "x 1\n" * 24_999,
+    ],
+    ids=["labels", "a long line", "lines"],
+)
+def test_what_is_just_within_reason_is_read(body):
+    """128 labels, a line of 16,384 characters, 25,000 lines."""
+    assert max(map(len, body.split("\n"))) <= 16 << 10
+    assert Parser().parse(body).values[-1] == 1.0
+
+
+def test_memory_that_ran_out_is_no_fault_of_the_body(monkeypatch):
+    """It is passed on as what it is."""
+
+    def out_of_memory(_):
+        raise MemoryError
+
+    monkeypatch.setattr(exposition.parser, "text_string_to_metric_families", out_of_memory)
+    with pytest.raises(MemoryError):
+        Parser().parse("x 1 1700000000000\n")

@@ -88,6 +88,8 @@ cpus = some.builds(
     waited_seconds=ratios,
     pid=maybe(counts),
     name=maybe(texts),
+    core=maybe(texts),
+    stopped=maybe(texts),
     quota_periods=maybe(ratios),
     throttled_periods=maybe(ratios),
 )

@@ -7,7 +7,6 @@ import pytest
 
 from tests.state.test_worker import NOW, ids, incident
 from vllm_watch.state import charts, file
-from vllm_watch.state import worker as worker_module
 from vllm_watch.state.charts import FOLDER, ChartTable, Part
 from vllm_watch.state.folder import StateFolder
 from vllm_watch.state.worker import Worker
@@ -19,7 +18,6 @@ PARTS = tuple(Part("a", f"engine {n}", "1", bytes((n,)) * 100) for n in range(3)
 def patience(monkeypatch):
     """With a disk, and a machine, that others use."""
     monkeypatch.setattr(charts, "OPEN_SECONDS", 60.0)
-    monkeypatch.setattr(worker_module, "CLOSE_SECONDS", 60.0)
 
 
 class Opened:

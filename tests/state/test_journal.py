@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from vllm_watch.errors import JournalError
 from vllm_watch.state import file
 from vllm_watch.state import journal as journal_module
 from vllm_watch.state.attempt import Attempt
-from vllm_watch.state.journal import LOST, Entry, Journal
+from vllm_watch.state.journal import LOST, Attempted, Entry, Journal, PassingJournal, approval
+from vllm_watch.state.worker import Worker
 
 ROOT = Path(__file__).parents[2]
 ATTEMPT = Attempt(
@@ -254,3 +256,191 @@ async def test_an_entry_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     await journal.write(ATTEMPT)
     assert journal.trouble is None
     await journal.close()
+
+
+async def test_opening_says_whether_the_disk_takes_anything(tmp_path: Path) -> None:
+    """Before the first thing that has to be written."""
+    for folder, trouble in ((tmp_path, None), (tmp_path / "missing", str(tmp_path / "missing"))):
+        journal = Journal(folder)
+        await journal.open()
+        assert (journal.trouble is None) == (trouble is None)
+        assert trouble is None or trouble in journal.trouble
+        await journal.close()
+    passing = PassingJournal()
+    await passing.open()
+    await passing.note(ENTRY)
+    assert (passing.trouble, await passing.entries()) == (None, (ENTRY,))
+    await passing.close()
+
+
+async def test_only_a_folder_of_its_own_is_closed_with_it(tmp_path: Path) -> None:
+    """The watcher's folder has other users, which go on."""
+    worker = Worker(tmp_path / "shared", lambda *_: None)
+    shared, own = Journal(worker), Journal(tmp_path)
+    for journal in (shared, own):
+        await journal.open()
+        await journal.close()
+    await shared.note(ENTRY)
+    with pytest.raises(JournalError, match="is closed"):
+        await own.note(ENTRY)
+    await worker.close()
+
+
+@pytest.mark.parametrize("incident_id", ["i1", None])
+@pytest.mark.parametrize(("state", "used"), [("intent", False), ("calling", True)])
+async def test_a_call_uses_up_the_yes_that_it_had(
+    incident_id: str | None, state: str, used: bool
+) -> None:
+    """That of its own incident and target, and not before the hook is called."""
+    journal = Journal(None)
+    own, others = approval(incident_id or "", "chat-0"), approval("i1", "chat-1")
+    for name in (own, others):
+        await journal.set(name, {"actor": "ana"})
+    await journal.write(replace(ATTEMPT, state=state, incident_id=incident_id))
+    assert {own, others} - set(await journal.standing()) == ({own} if used else set())
+    await journal.close()
+
+
+GANG = {"chat-1": {"kinds": []}}
+
+
+@pytest.mark.parametrize(("gang", "kept"), [(None, False), (GANG, True)])
+async def test_an_attempt_without_a_gang_is_read_by_older_versions(
+    gang: dict[str, object] | None, kept: bool
+) -> None:
+    """They know no such field; with one it is kept."""
+    journal = Journal(None)
+    attempt = replace(ATTEMPT, gang=gang)
+    await journal.write(attempt)
+    ((said,),) = await journal._do(lambda db: db.execute("SELECT said FROM attempt").fetchall())
+    assert ('"gang"' in said) is kept
+    assert await journal.attempts() == (attempt,)
+    await journal.close()
+
+
+async def test_what_was_written_and_pruned_is_no_loss_to_the_next_run(tmp_path: Path) -> None:
+    """Each change renews the sums that tell whether a row is what was written."""
+    for number in range(3):
+        worker = Worker(tmp_path, lambda *_: None)
+        journal = Journal(worker)
+        assert await journal.loss() is None
+        assert len(await journal.attempts()) == len(await journal.entries()) == number
+        await journal.note(replace(ENTRY, t=journal_module.KEPT_SECONDS))
+        await journal.note(ENTRY)
+        await journal.write(replace(ATTEMPT, id=f"a{number}"))
+        await journal.set("pause", {"number": number})
+        await journal._do(partial(journal.prune, t=journal_module.KEPT_SECONDS + 2.0))
+        await worker.close()
+    assert list(tmp_path.glob("*.damaged-*")) == []
+
+
+async def test_a_file_of_an_older_version_is_no_loss(tmp_path: Path) -> None:
+    """It has entries and no sums yet."""
+    for older in (True, False):
+        worker = Worker(tmp_path, lambda *_: None)
+        journal = Journal(worker)
+        await journal.note(ENTRY)
+        if older:
+            await worker.do(lambda db: db.execute("UPDATE seal SET held = NULL, noted = NULL"), seconds=10.0)  # fmt: skip
+        await worker.close()
+    again = Worker(tmp_path, lambda *_: None)
+    assert await Journal(again).loss() is None
+    await again.close()
+
+
+@pytest.mark.parametrize("table", ["attempt", "audit"])
+async def test_what_is_older_than_a_year_and_a_month_goes(table: str) -> None:
+    """To the second, and however few there are; of more than 20,000 the newest stay."""
+    journal = Journal(None)
+    now_t = 500 * 86400.0
+    for age_s in (400 * 86400.0 + 1.0, 400 * 86400.0, 1.0):
+        await journal.note(replace(ENTRY, t=now_t - age_s))
+        await journal.write(replace(ATTEMPT, id=f"a{age_s}", began_t=now_t - age_s))
+    await journal._do(lambda db: journal.prune(db, now_t))
+    assert [each.t for each in await journal.entries()] == [now_t - 400 * 86400.0, now_t - 1.0]
+    assert len(await journal.attempts()) == 2
+    columns = "(id, target, group_name, state, began_t, said) SELECT n, '', '', '', n, '{}'"
+    if table == "audit":
+        columns = "(t, said) SELECT n, '{}'"
+    fill = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 20001)"
+    await journal._do(lambda db: db.execute(f"{fill} INSERT INTO {table} {columns} FROM c"))
+    await journal._do(lambda db: journal.prune(db, 20_001.0))
+    count = f"SELECT count(*) FROM {table}"
+    assert await journal._do(lambda db: db.execute(count).fetchone()) == (20_000,)
+    await journal.close()
+
+
+async def test_no_more_than_the_last_thousand_entries_are_read(tmp_path: Path) -> None:
+    """Unless more are asked for."""
+    journal = Journal(tmp_path)
+    entry = '{"t": 1, "actor": "a", "source": "cli", "action": "pause"}'
+    fill = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 1001)"
+    await journal._do(lambda db: db.execute(f"{fill} INSERT INTO audit (t, said) SELECT n, ? FROM c", (entry,)))  # fmt: skip
+    assert (len(await journal.entries()), len(await journal.entries(limit=2000))) == (1000, 1001)
+    await journal.close()
+
+
+async def test_what_is_told_says_whether_there_is_more() -> None:
+    """Entries and attempts by time, the last so many."""
+    journal = Journal(None)
+    for t in (1.0, 3.0):
+        await journal.note(replace(ENTRY, t=t))
+    await journal.write(replace(ATTEMPT, began_t=2.0))
+    for most, times, older in ((4, [1, 2, 3], False), (3, [1, 2, 3], False), (2, [2, 3], True)):
+        told = await journal.told(0.0, most)
+        assert ([each.t for each in told.entries], told.older, told.lost) == (times, older, None)
+    await journal.close()
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [({"why": "it was cut"}, "it was cut"), ({"file": "/old"}, "damaged: /old")],
+    ids=["as it is written", "as an older version wrote it"],
+)
+async def test_a_loss_is_accepted_once(said: dict[str, str], words: str) -> None:
+    """What was lost is told, and who accepted it is written down; where nothing was lost nothing is."""
+    journal = Journal(None)
+    assert await journal.accept_loss("ana", "a new disk") is None
+    assert await journal.entries() == ()
+    await journal.set(LOST, said)
+    assert await journal.loss() == words
+    assert await journal.accept_loss("ana", "a new disk") == words
+    assert await journal.loss() is None
+    (entry,) = await journal.entries()
+    assert (entry.actor, entry.action, entry.reason, entry.before) == (
+        "ana", "accept_loss", "a new disk", words,
+    )  # fmt: skip
+    await journal.close()
+
+
+@pytest.mark.parametrize(
+    ("attempt", "after"),
+    [
+        (ATTEMPT, "intent"),
+        (replace(ATTEMPT, state="helped", text="it answers"), "helped: it answers"),
+        (replace(ATTEMPT, state="helped", payoff_ratio=0.5), "helped; payoff +50%"),
+        (replace(ATTEMPT, payoff_ratio=0.0), "intent; payoff +0%"),
+    ],
+)
+def test_an_attempt_in_the_words_of_the_journal(attempt: Attempt, after: str) -> None:
+    """How it stands, in words where there are any, and what it brought."""
+    entry = Attempted.of(attempt)
+    assert (entry.after, entry.attempt, entry.t) == (after, attempt, ATTEMPT.began_t)
+    assert (entry.actor, entry.source, entry.target) == ("vllm-watch", "incident", "chat-0")
+
+
+async def test_nothing_is_restarted_on_a_disk_that_takes_longer_than_ten_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, do = [], Worker.do
+
+    async def noted(worker, work, *, seconds, **how):
+        asked.append(seconds)
+        return await do(worker, work, seconds=seconds, **how)
+
+    monkeypatch.setattr(Worker, "do", noted)
+    journal = Journal(None)
+    await journal.note(ENTRY)
+    await journal.entries()
+    await journal.close()
+    assert asked == [10.0, 10.0]

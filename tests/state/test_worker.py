@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -276,6 +277,21 @@ async def test_damage_is_found_before_it_is_read(tmp_path):
     async with Told(tmp_path) as told:
         await told.until(lambda: told.reasons == ["damaged", None])
     assert len(list(tmp_path.glob(file.NAME + ".damaged-*"))) == 1
+
+
+async def test_an_index_that_misses_rows_is_damage(tmp_path):
+    """No read would stumble over it: each finds less than there is."""
+    async with Told(tmp_path) as told:
+        await told.kept(incident("one"))
+    path = tmp_path / file.NAME
+    with closing(sqlite3.connect(path)) as connection:
+        (page,) = connection.execute("SELECT pageno FROM dbstat WHERE name = 'incident_of_target'").fetchone()  # fmt: skip
+    data = bytearray(path.read_bytes())
+    cells = (page - 1) * 4096 + 3  # how many the page has
+    data[cells : cells + 2] = bytes(2)
+    path.write_bytes(data)
+    async with Told(tmp_path) as told:
+        await told.until(lambda: told.reasons == ["damaged", None])
 
 
 async def test_a_file_that_is_moved_away_while_it_is_used(tmp_path):

@@ -3,17 +3,26 @@
 import resource
 import subprocess
 import sys
+from collections import OrderedDict
 
 import pytest
 
-from vllm_watch.support.redaction import HIDDEN, excerpt, redacted, safe_arguments, without_path
+from vllm_watch.support import redaction
+from vllm_watch.support.redaction import (
+    HIDDEN,
+    excerpt,
+    never_show,
+    redacted,
+    safe_arguments,
+    without_path,
+)
 
 HOSTILE = (
     "a-", "sk-", "key=", "--a ", "a:", "://", "https://", "http://a@", "?", "token=[", 'token="', "'token':", "eyJ-", "eyJa.",
     "Bearer ", "Token a", "--api-key ", "'token' ", "token:  ", " ",
     "--a', '", "token = ", "Authorization: a ", "Cookie:", "-----BEGIN A ", "http://h/hooks/", "http://a.", "/webhook",
 )  # fmt: skip
-CPU_SECONDS_MAX = 60  # 256 KB of each take four; the square of their length took minutes for one
+CPU_SECONDS_MAX = 60  # 512 KB of each take eight; the square of their length takes a minute for one
 
 SHOWN_AS = {
     "--api-key s3cretvalue next": f"--api-key {HIDDEN} next",
@@ -38,6 +47,8 @@ SHOWN_AS = {
     "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END": f"-----BEGIN RSA PRIVATE KEY-----{HIDDEN}-----END",
     "sk_live_abcdefgh12 LTAI5tAbCdEfGhIjKlMn": f"{HIDDEN} {HIDDEN}",
     "POST https://hooks.slack.com/services/T0/B0/s3cret: 404": f"POST https://hooks.slack.com/{HIDDEN} 404",
+    "https://hooks.example/a": f"https://hooks.example/{HIDDEN}",
+    "password: [s3cret], x: 1": f"password: {HIDDEN}, x: 1",
     "https://chat.example/hooks/abcdefghijklmnopqr": f"https://chat.example/{HIDDEN}",
     "https://discord.com/api/webhooks/1/s3cret": f"https://discord.com/{HIDDEN}",
     "https://api.telegram.org/bot12:s3cret/send": f"https://api.telegram.org/{HIDDEN}",
@@ -65,7 +76,7 @@ def test_no_text_costs_the_square_of_its_length() -> None:
     program = f"""
 from vllm_watch.support.redaction import redacted
 for word in {HOSTILE!r}:
-    redacted(word * ((256 << 10) // len(word)))
+    redacted(word * ((512 << 10) // len(word)))
 """
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False,
@@ -82,6 +93,46 @@ def test_an_excerpt_is_cut_before_it_is_redacted() -> None:
     assert excerpt("said token=s3cret", 100) == f"said token={HIDDEN}"
 
 
+@pytest.mark.parametrize(
+    ("text", "characters_max", "shown"),
+    [
+        ("x" * 10, 10, "x" * 10),
+        ("x x x xyz", 8, "x x x x…"),
+        ("x x x  xyz", 7, "x x x…"),
+        # Of what is hidden and short then, more words are shown: of twice the length and 200 characters.
+        (f"token={'x' * 240} aaaa bbbb cccc", 30, f"token={HIDDEN} aaaa bbbb"),
+        (f"token={'x' * 240} aaaa bbb cccc", 30, f"token={HIDDEN} aaaa bbb cccc"),
+    ],
+    ids=["as long as may be", "too long", "no space at its end", "a word is cut", "none is cut"],
+)
+def test_an_excerpt_is_no_longer_than_it_may_be(text: str, characters_max: int, shown: str) -> None:
+    """Whole where it fits, and of whole words where a stranger's text was cut before it."""
+    assert excerpt(text, characters_max) == shown
+
+
+def test_what_was_read_from_a_file_of_keys_is_hidden_wherever_it_turns_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From then on; what is so short that it turns up by chance is not."""
+    monkeypatch.setattr(redaction, "_known", OrderedDict())
+    command = ("vllm", "serve", "eightchr")
+    assert safe_arguments(command) == command
+    never_show("eightchr")
+    never_show("sevench")
+    assert safe_arguments(command) == ("vllm", "serve", HIDDEN)
+    assert redacted("no eightchr here, sevench there") == f"no {HIDDEN} here, sevench there"
+
+
+def test_a_thousand_keys_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more, and the oldest is forgotten; one that is read again is no other."""
+    monkeypatch.setattr(redaction, "_known", OrderedDict())
+    for number in (*range(1000), 999):
+        never_show(f"known{number:04}")
+    assert redacted("known0000 known0999") == f"{HIDDEN} {HIDDEN}"
+    never_show("known1000")
+    assert redacted("known0000 known0001 known1000") == f"known0000 {HIDDEN} {HIDDEN}"
+
+
 def test_the_path_of_a_webhook_is_hidden() -> None:
     """Whoever knows it may post there."""
     assert (
@@ -96,6 +147,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "one": ("vllm serve m --api-key a --port 8000", f"vllm serve m --api-key {HIDDEN} --port 8000"),
     "several": ("vllm --api-key a b c -tp 2 d", f"vllm --api-key {HIDDEN} {HIDDEN} {HIDDEN} -tp 2 d"),
     "with =": ("vllm --api-key=a m", f"vllm --api-key={HIDDEN} m"),
+    "another option with =": ("vllm --port=8000 m", "vllm --port=8000 m"),
     "at the end": ("vllm --api-key", "vllm --api-key"),
     "two in a row": ("vllm --api-key a --hf-token b", f"vllm --api-key {HIDDEN} --hf-token {HIDDEN}"),
     "a variable before it": ("env API_KEY=a vllm", f"env API_KEY={HIDDEN} vllm"),

@@ -11,6 +11,7 @@ from tests.watch.hosted import Hosted, core, gpu, notebook, opened, pages
 from vllm_watch.detectors.base import Around, View
 from vllm_watch.detectors.collapse_gpus import Fresh, of_slow_steps
 from vllm_watch.samples.target import host_target
+from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.signals.holders.gpu_users import Place
 from vllm_watch.watch.host_watch import HostWatch, ServerLook
 from vllm_watch.watch.watch import Watch
@@ -208,6 +209,49 @@ def test_an_orphan_at_work_is_left_behind_only_where_a_server_was_asked_in_vain(
         host.look(T + second, None, (busy_orphan(second),), servers)
     ((holder,),) = (each.holders for each in host.holders)
     assert holder.judged.verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("pids", "verdict"),
+    [({20, 21}, "stale"), ({20}, "vllm"), ({20, 22}, "vllm"), ((), "vllm")],
+    ids=["with its engine", "its engine unseen", "another process of it on a GPU", "unseen"],
+)
+def test_an_orphan_beside_an_older_server_that_answers(pids, verdict):
+    """Who is served by a core of its own is not served by this one; whose core is not seen may be."""
+    host = HostWatch("h")
+    servers = {"a": ServerLook(), "b": ServerLook(up=True, serves=True, pids=frozenset(pids))}
+    older = replace(B, create_time=A.create_time - 3600)
+    beside = notebook(22) if 22 in pids else None
+    for second in range(0, 300, 5):
+        left = A if second < 100 else replace(A, ppid=1, sm_utilization_ratio=0.0)
+        host.look(T + second, None, (gpu(0, left), gpu(1, *filter(None, (older, beside)))), servers)
+    found = {h.process.pid: h.judged.verdict for each in host.holders for h in each.holders}
+    assert (found[11], found[21]) == (verdict, "vllm")
+
+
+def test_an_orphan_at_work_beside_a_server_with_an_engine_of_its_own_may_serve():
+    """Somebody whom nobody watches may answer for it."""
+    host, servers = HostWatch("h"), {"b": ServerLook(up=True, serves=True, pids=frozenset({21}))}
+    older = replace(B, create_time=A.create_time - 3600)
+    for second in range(0, 1200, 5):
+        host.look(T + second, None, (busy_orphan(second), gpu(1, older)), servers)
+    assert [h.judged.verdict for each in host.holders for h in each.holders] == ["vllm", "vllm"]
+
+
+@pytest.mark.parametrize(
+    ("configured", "seconds"),
+    [({}, 60), ({"orphan_seconds": 10}, 10), ({"orphan_seconds": 200}, 200)],
+)
+def test_holders_are_judged_by_what_is_configured(configured, seconds):
+    """An engine core whose parent dies at 100 s is told so many seconds later."""
+    thresholds = DetectorsSettings.model_validate({"stale_vram": configured})
+    host, stale_s = HostWatch("h", thresholds), []
+    for second in range(0, 400, 5):
+        left = A if second < 100 else replace(A, ppid=1, sm_utilization_ratio=0.0)
+        host.look(T + second, None, (gpu(0, left),), {})
+        if host.incidents:
+            stale_s.append(second)
+    assert stale_s[0] == 100 + seconds
 
 
 def test_a_look_that_comes_late_changes_nothing():

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.detectors.needs import Need, Needs
 from vllm_watch.signals import stored
+from vllm_watch.signals.baseline import Comparison
 from vllm_watch.signals.ring_buffer import RingBuffer
 from vllm_watch.support.durations import in_words
 
@@ -67,6 +68,9 @@ CREEP_SAMPLE_SECONDS = 20.0
 
 CREEP_SAMPLES = 180
 """... for an hour."""
+
+RECOVERING_RATIO = 0.9
+"""Of its baseline: one that did so at the last scrape may be well again, while the mean of the last ones still tells of the trouble."""
 
 LONG_REQUESTS = 2.5
 """Finished requests this many times as long as when fresh: the requests themselves fill the cache."""
@@ -153,15 +157,18 @@ def of_starvation(facts: Starvation) -> Cause:
     """Why pages lack."""
     length, preempted = facts.length_ratio, facts.preempted_share
     lost = facts.unheld is not None and facts.unheld >= UNREAD_SHARE * facts.usage
-    long_ones = length is not None and length >= LONG_REQUESTS
-    if long_ones and (preempted or 0.0) >= PREEMPTED_SHARE_MIN and not lost:
-        return _thrash(length or 0.0, preempted or 0.0)
+    if (
+        (length is not None and length >= LONG_REQUESTS)
+        and (preempted is not None and preempted >= PREEMPTED_SHARE_MIN)
+        and not lost
+    ):
+        return _thrash(length, preempted)
     if facts.unheld is None:
         return _by_usual_use(facts)
     rise = facts.unheld_rise_seconds or 0.0
     if facts.unheld >= LEAK_SHARE_MIN and rise >= LEAK_RISE_SECONDS:
         return _leak(facts, facts.unheld, rise)
-    return _lost(facts.unheld) if lost else _held_by_few(facts)
+    return _lost(facts.unheld) if lost else _held_by_few(facts, facts.unheld)
 
 
 def is_asked_for(facts: Starvation) -> bool:
@@ -186,7 +193,7 @@ def _thrash(length: float, preempted: float) -> Cause:
 
 def _leak(facts: Starvation, share: float, rise: float) -> Cause:
     """Pages that no request accounts for, lost bit by bit."""
-    text = f"{_UNHELD.format(share)}; most of it was lost within {in_words(rise)}"
+    text = f"{_UNHELD.format(share)}; most of it leaked within {in_words(rise)}"
     found = (Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text),)
     if facts.unheld_surely or rise >= CREEP_SECONDS:
         return Cause(KV_LEAK, found)
@@ -209,20 +216,20 @@ _PREFILLING = Evidence(
 )
 
 
-def _held_by_few(facts: Starvation) -> Cause:
+def _held_by_few(facts: Starvation, unheld: float) -> Cause:
     """Pages that requests in flight account for: few long ones, or many that grew long."""
     text = (
         f"the tokens in flight account for the pages in use: {facts.running:.0f} requests hold them"
     )
-    unheld = None if facts.unheld is None else max(0.0, facts.unheld)
-    held = Evidence(name="kv_unheld_ratio", value=unheld, unit="ratio", expected=0.0, text=text)
+    share = max(0.0, unheld)
+    held = Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text)
     late = facts.late_length_ratio
     if late is not None and late < LONG_REQUESTS:
         text = f"others still come and go, {late:.1f} times as long as when fresh"
         short = Evidence(name="request_length_ratio", value=late, expected=1.0, text=text)
         return Cause(KV_PINNING, (held, short))
     if (facts.long_prompts_share or 0.0) >= LONG_PROMPTS_SHARE:
-        text = f"prompts of {facts.long_prompt_tokens:.0f} tokens each fill {facts.long_prompts_share:.0%} of the KV cache"
+        text = f"some have prompts of about {facts.long_prompt_tokens:.0f} tokens, which together fill {facts.long_prompts_share:.0%} of the KV cache"
         long = Evidence(name="long_prompt_tokens", value=facts.long_prompt_tokens, text=text)
         return Cause(KV_PINNING, (held, long))
     if facts.preempting:
@@ -248,3 +255,12 @@ def _by_usual_use(facts: Starvation) -> Cause:
     return Cause(
         KV_PINNING, (Evidence(name="kv_unexplained_ratio", value=now, expected=0.0, text=text),)
     )
+
+
+def recovering(comparison: Comparison) -> tuple[Evidence, ...]:
+    """What the last scrape says against a slowness that is the mean of several."""
+    done = comparison.throughput_ratio
+    if done is None or done < RECOVERING_RATIO or comparison.slow_now:
+        return ()
+    text = f"{done:.0%} of its baseline at the last scrape: it may be recovering"
+    return (Evidence(name="throughput_ratio", value=done, unit="ratio", expected=1.0, text=text),)

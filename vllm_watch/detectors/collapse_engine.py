@@ -272,7 +272,7 @@ class EngineJudge:
             cause.name,
             f"Engine {self.engine} is {text}{collapse_host.in_short(cause)}",
             (slow, *cause.evidence_for),
-            cause.evidence_against,
+            (*cause.evidence_against, *causes.recovering(comparison)),
             page=self._bar.page if cause.name in causes.VAGUE else self._urgent or cause.name not in causes.OF_LOAD,
             restart=cause.name == causes.SLOW_ENGINE and self._bar.restart,
             at_s=comparison.block.at_s, measure=times,
@@ -308,7 +308,7 @@ class EngineJudge:
         few = Evidence(
             name="requests_running", value=block.running, expected=comparison.running_expected,
             text=f"{block.running:.0f} {'request runs' if round(block.running) == 1 else 'requests run'} with"
-            f" {block.kv_usage or 0:.0%} of the KV cache in use; when fresh, {comparison.running_expected or 0:.0f} ran",
+            f" {block.kv_usage or 0:.0%} of the KV cache in use, where about {comparison.running_expected or 0:.0f} usually fit",
         )  # fmt: skip
         ratio = Evidence(name="throughput_ratio", value=done, unit="ratio", expected=1.0, text=text)
         return self._verdict(
@@ -337,12 +337,13 @@ class EngineJudge:
         """The cause changes only when another one was found for a while, in blocks that speak of it."""
         known = self._cause
         if known is None or known.name in causes.VAGUE or found.name == known.name:
-            self._cause, self._other_seconds = found, 0.0
+            known, self._other_seconds = found, 0.0
         elif comparison.starved_now and found.name != causes.UNKNOWN:
             self._other_seconds += comparison.block.seconds
             if self._other_seconds >= CAUSE_HOLD_SECONDS:
-                self._cause, self._other_seconds = found, 0.0
-        return self._cause or found
+                known, self._other_seconds = found, 0.0
+        self._cause = known
+        return known
 
     def _facts(self, comparison: Comparison) -> causes.Starvation:
         was = self.baseline.throughput.request_tokens()

@@ -41,7 +41,7 @@ _UNSEEN = Evidence(
 _CLEAR = Evidence(
     name="gpu",
     value="clear",
-    text="GPU clocks are normal and nothing else computes on the GPU, so neither explains it",
+    text="neither a lowered GPU clock nor other work on its GPUs explains it",
 )
 
 

@@ -37,6 +37,18 @@ def never_up(waited_s: float, said: str) -> Verdict:
     )
 
 
+def up_in_a_loop(up_s: float) -> Verdict:
+    """It serves, as it did before each crash: not down now, and not over yet."""
+    return Verdict(
+        state=FIRING,
+        kind=KIND,
+        cause="crash_loop",
+        severity="page",
+        present=False,
+        summary=f"up for {up_s:.0f} s, as it was before each crash",
+    )
+
+
 def alive_after_all(failed_looks: int) -> Verdict:
     """It was called dead, and a token moved."""
     return Verdict(

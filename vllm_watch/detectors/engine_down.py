@@ -108,23 +108,11 @@ class Detector:
             self._remember(view, reading)
         if self._health.failed_looks:
             return self._unhealthy(view)
-        if self._looping and view.at_s - self._up_since_s < self._settings.loop_over_seconds:
-            return self._up_in_a_loop(view)
+        up_s = view.at_s - self._up_since_s
+        if self._looping and up_s < self._settings.loop_over_seconds:
+            return down_verdicts.up_in_a_loop(up_s)
         self._looping = False
         return Verdict(state=CLEAR, kind=KIND)
-
-    def _up_in_a_loop(self, view: View) -> Verdict:
-        """It serves, as it did before each crash: not down now, and not over yet."""
-        up_s = view.at_s - (self._up_since_s or view.at_s)
-        text = f"up for {up_s:.0f} s, as it was before each crash"
-        return Verdict(
-            state=FIRING,
-            kind=KIND,
-            cause="crash_loop",
-            severity="page",
-            present=False,
-            summary=text,
-        )
 
     def _end_of(self, run: Run, view: View) -> None:
         """It answers again: learn from how long that took."""
@@ -235,8 +223,8 @@ class Detector:
             self._lives.append(max(0.0, run.began_s - self._up_since_s))
         last = list(self._lives)[1:][-self._settings.loop_lives :]
         # The first life began before we looked, or ran for long: only lives after a crash count.
-        enough = len(last) >= self._settings.loop_lives
-        self._looping = enough and sum(last) < self._settings.loop_seconds
+        short = len(last) >= self._settings.loop_lives and sum(last) < self._settings.loop_seconds
+        self._looping = short or self._loading.attempts >= self._settings.loop_starts
 
     def _crash(self, view: View, run: Run, signs: tuple[Evidence, ...]) -> Verdict:
         down_s, demand, settings = view.at_s - run.began_s, self._demand, self._settings

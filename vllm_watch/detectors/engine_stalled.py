@@ -38,7 +38,7 @@ NEEDS = Needs(
         Need(("waiting",), "a queue that nothing is admitted from is not found"),
         Need(("steps",), "progress shows late, and a hang is said after half a minute instead of seconds"),
         Need(("open_fds", "canary"), "a hang of an engine whose gauges read idle is not found"),
-        Need(("canary",), "an engine that only looks idle is never tried"),
+        Need(("canary",), "a hang without traffic goes unnoticed"),
         Need(("process_start",), "an engine that compiles its kernels may be called stalled"),
         Need(("gpus",), "a single silent request is believed later, and a lost GPU is not named"),
     ),
@@ -89,6 +89,7 @@ class Detector:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._engines: dict[str, Engine] = {}
+        self._cores: dict[str, str] = {}  # engine → its process on this host, as last seen
         self._gpus = GpuTrouble()
         self._ranks = Ranks()
         self._operations: dict[str, float] = {}  # engine → since when one is under way
@@ -106,7 +107,11 @@ class Detector:
         samples = [each for each in reading.engines if each.engine in view.signals.engines]
         for gone in self._engines.keys() - {each.engine for each in samples}:
             del self._engines[gone]
+            self._cores.pop(gone, None)
         moved = [self._follow(view, each) for each in samples]
+        for cpu in view.observation.cpu or ():
+            if cpu.core is not None and cpu.engine in self._engines:
+                self._cores[cpu.engine] = cpu.core
         # Connections and canaries are the server's: they tell of an engine only if none moves.
         alone = not any(moved)
         verdicts = [
@@ -142,7 +147,7 @@ class Detector:
             engine.looks += 1
             stall_witnesses.count_connections(engine, view)
         work = stall_witnesses.work(sample)
-        if not moved and work and not engine.work:
+        if work and not engine.work:
             engine.still_s = view.at_s  # it may have come a moment ago
         if served or sample.requests_running or not waiting:
             engine.queued_s = view.at_s
@@ -152,6 +157,7 @@ class Detector:
 
     def _begun(self, view: View, sample: EngineSample, restarts: int) -> Engine:
         """Follow an engine again; what it is known to survive holds as long as it serves the same."""
+        self._cores.pop(sample.engine, None)
         before, model = self._engines.get(sample.engine), model_of(sample)
         habits = Habits()
         if before is None:
@@ -201,14 +207,14 @@ class Detector:
                 state=UNKNOWN, kind=KIND, engine=sample.engine,
                 summary="this vLLM shows no counter of its work",
             )  # fmt: skip
-        finding = self._queue(view, engine, sample)
-        if finding is None and not steps and engine.work and sample.requests_running:
+        finding = self._queue(view, engine, sample)  # of one that runs none
+        if not steps and sample.requests_running:
             finding = self._frozen(view, engine, sample, alone=alone)
         stall_witnesses.hear_canary(engine, view, sample.engine, alone=len(self._engines) == 1)
         self._want_canary(view, engine, sample.engine, alone=alone)
         if finding is None:
             finding = self._canary(view, engine, sample, alone=alone)
-        if finding is None and not steps and not engine.work and alone:
+        if finding is None and not engine.work and alone:
             finding = self._unseen(view, engine)
         if finding is None and not steps and not engine.work and alone and view.around.waited_for:
             finding = self._waited_for(view, engine)
@@ -315,23 +321,25 @@ class Detector:
         helps = cause not in (PEER_WAIT, OPERATION) and (
             cause != "idle_wedged" or engine.canary_failures > 0
         )
+        # A GPU that is lost, or must be reset, does not come back with a process; nor does another server.
+        helps = helps and not self._gpus.needs_hands
         return Verdict(
             state=FIRING,
             kind=KIND,
             engine=sample.engine,
             cause=cause,
             severity="page" if cause != OPERATION or stall_witnesses.work(sample) else "ticket",
-            # A GPU that is lost, or must be reset, does not come back with a process; nor does another server.
-            restart_advised=still_s >= limit_s and not self._gpus.needs_hands and helps,
+            restart_advised=still_s >= limit_s and helps,
             summary=_summary(view, engine, sample, cause, still_s),
             since_seconds=still_s,
             measure=still_s,
             evidence_for=(
                 *stall_witnesses.evidence_for(view, engine, sample, still_s, survived_s),
+                *stall_witnesses.seen_as(self._cores.get(sample.engine)),
                 *self._gpus.evidence,
             ),
             evidence_against=stall_witnesses.evidence_against(
-                engine, sample, still_s, limit_s, survived_s
+                engine, sample, still_s, limit_s if helps else None, survived_s
             ),
         )
 

@@ -57,8 +57,7 @@ class _Seen:
 
     xids: dict[int, float]  # code → when it was last listed
     ecc: int | None = None
-    ecc_grown: int = 0
-    ecc_s: float | None = None  # when it last grew
+    ecc_grown: tuple[float, int] | None = None  # when it last did, and by how much
     engine: bool | None = None  # does vLLM run on it?
 
 
@@ -98,8 +97,7 @@ class HostDetector:
             seen.xids[code] = at_s
         if gpu.ecc_uncorrected is not None:
             if seen.ecc is not None and gpu.ecc_uncorrected > seen.ecc:
-                seen.ecc_grown = gpu.ecc_uncorrected - seen.ecc
-                seen.ecc_s = at_s
+                seen.ecc_grown = at_s, gpu.ecc_uncorrected - seen.ecc
             seen.ecc = gpu.ecc_uncorrected
         if gpu.processes:
             seen.engine = any(roles.role(p) in roles.VLLM_ROLES for p in gpu.processes)
@@ -116,13 +114,14 @@ class HostDetector:
             text = "memory rows wait to be remapped, which happens at the next reset"
             remedy = "reset it in the next window, when nothing runs on it"
             found.append(_Finding("ecc", "ecc", "ticket", gpu, text, remedy, "pending"))
-        if seen.ecc_s is not None and at_s - seen.ecc_s <= settings.ecc_seconds:
-            text = f"{seen.ecc_grown} more memory errors that ECC could not correct"
+        if seen.ecc_grown is not None and at_s - seen.ecc_grown[0] <= settings.ecc_seconds:
+            grown = seen.ecc_grown[1]
+            text = f"{grown} more memory errors that ECC could not correct"
             remedy = (
                 "what read that memory has ended or is wrong: see Xid 48, 63, 94, 95 in the kernel's log; drain it and "
                 "reset it, and have it replaced if they come again"
             )
-            found.append(_Finding("ecc", "ecc", "ticket", gpu, text, remedy, seen.ecc_grown))
+            found.append(_Finding("ecc", "ecc", "ticket", gpu, text, remedy, grown))
         return found
 
     def _firing(self, view: HostView, found: list[_Finding]) -> Verdict:

@@ -208,7 +208,7 @@ class Detector:
         growths = _growths(list(self._minutes), whole / 3.0)
         grown = sum(growths)
         slope = grown / self._settings.window_seconds
-        if self._slope and slope < self._settings.cleared_share * self._slope:
+        if slope < self._settings.cleared_share * self._slope:
             self._slope, self._advised = 0.0, False
         if self._is_leak(growths, grown):
             self._verdict = self._leak(growths, slope)
@@ -275,7 +275,9 @@ class Detector:
 
     def _grown_since_first(self) -> float:
         """Bytes since this process was first seen, less what connections may explain."""
-        first, last = self._first or self._minutes[0], self._minutes[-1]
+        first, last = self._first, self._minutes[-1]
+        if first is None:
+            return 0.0
         return last.bytes - first.bytes - BYTES_PER_CONNECTION * (self._fds_most - first.fds)
 
     def _against_restart(self, since: float, left_s: float) -> tuple[Evidence, ...]:

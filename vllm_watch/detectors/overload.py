@@ -118,7 +118,7 @@ class EngineJudge:
         held = held_s >= self._settings.hold_seconds
         if not firing and not (held and self._stands(block.waiting, held_s)):
             return Verdict(state=CLEAR, kind=KIND, engine=self.engine)
-        return self._overloaded(block, delay)
+        return self._overloaded(block, delay, held_s)
 
     def _stands(self, waiting: float, held_s: float) -> bool:
         """Does the queue not shrink, or so slowly that it will be there for long?"""
@@ -142,9 +142,9 @@ class EngineJudge:
                 self._usual.add(block.finished / block.seconds, block.seconds)
         return delay
 
-    def _overloaded(self, block: Block, delay: float) -> Verdict:
+    def _overloaded(self, block: Block, delay: float, held_s: float) -> Verdict:
         limit = self._settings.delay_seconds
-        text = f"{block.waiting:.0f} requests waiting, {delay:.0f} s to drain at the usual rate"
+        text = f"{block.waiting:.0f} requests waiting: {delay:.0f} s of work at the usual rate"
         queue = Evidence(
             name="queue_delay_seconds", value=delay, unit="s", expected=limit, text=text
         )
@@ -155,7 +155,7 @@ class EngineJudge:
             cause="demand",
             severity="ticket",
             summary=f"Engine {self.engine}: {text}",
-            since_seconds=max(0.0, block.at_s - (self._since_s or block.at_s)),
+            since_seconds=max(0.0, held_s),
             measure=delay,
             evidence_for=(queue,),
         )

@@ -9,6 +9,7 @@ from vllm_watch.samples.engine import EngineSample
 from vllm_watch.samples.observation import CanaryCall
 from vllm_watch.signals import state, stored
 from vllm_watch.signals.engine import work_done
+from vllm_watch.story.base import ADVISED_AFTER
 
 PAUSES_KEPT = 16
 """Pauses with work from which an engine recovered by itself: the longest of the last ones tell what
@@ -244,7 +245,7 @@ def evidence_for(
             unit="s",
             expected=round(survived_s, 1),
             text=f"no step for {still_s:.0f} s{since}; "
-            + (longest if survived_s else "no earlier pause on record"),
+            + (longest if survived_s else "no earlier stall of it is known"),
         ),
         Evidence(
             name="requests_in_engine",
@@ -254,7 +255,7 @@ def evidence_for(
         ),
     ]
     if engine.fds_grown >= FDS_GROWN_MIN:
-        text = f"{engine.fds_grown:.0f} more connections than when the steps stopped: requests that are not even counted as waiting"
+        text = f"{engine.fds_grown:.0f} more connections than when the steps stopped: more requests, which vLLM does not count as waiting"
         found.append(
             Evidence(name="open_fds_grown", value=engine.fds_grown, expected=0.0, text=text)
         )
@@ -272,14 +273,21 @@ def evidence_for(
     return tuple(found)
 
 
+def seen_as(core: str | None) -> tuple[Evidence, ...]:
+    """Which process of this host it is, where that was seen: title and PID."""
+    if core is None:
+        return ()
+    return (Evidence(name="engine_core", value=core, text=f"its engine core is {core}"),)
+
+
 def evidence_against(
     engine: Engine,
     sample: EngineSample,
     still_s: float,
-    limit_s: float,
+    limit_s: float | None,
     survived_s: float,
 ) -> tuple[Evidence, ...]:
-    """What says that it may not, or that waiting is better than acting."""
+    """What says that it may not, or that waiting is better than acting; `limit_s`: when a restart is advised, None: never."""
     found = []
     if engine.work == 1:
         text = "a single request stands for the work"
@@ -287,10 +295,8 @@ def evidence_against(
     if state.waits_for_kv(sample):
         text = "nothing runs that could step: what waits, waits for KV from another server"
         found.append(Evidence(name="waits_for_kv", value=known(sample, "waiting"), text=text))
-    elif still_s < limit_s:
-        why = f"it has survived {survived_s:.0f} s" if survived_s else "most pauses end sooner"
-        text = f"a restart is not advised before {limit_s:.0f} s: {why}"
-        found.append(
-            Evidence(name="restart_advised_after", value=round(limit_s, 1), unit="s", text=text)
-        )
+    elif limit_s is not None and still_s < limit_s:
+        survived = f"it recovered from {survived_s:.0f} s before, and has {limit_s:.0f} s this time"
+        text = survived if survived_s else f"most pauses end within {limit_s:.0f} s"
+        found.append(Evidence(name=ADVISED_AFTER, value=round(limit_s, 1), unit="s", text=text))
     return tuple(found)

@@ -46,7 +46,7 @@ class Passwords:
     """Checks credentials against whatever users there are at that moment."""
 
     def __init__(self) -> None:
-        self._key = secrets.token_bytes(32)
+        self._key = secrets.token_bytes()
         self._verified: OrderedDict[bytes, None] = OrderedDict()
         self._failures: OrderedDict[str, list[float]] = OrderedDict()
         self._thread = asyncio.Lock()
@@ -96,7 +96,7 @@ class Passwords:
         recent = [*self._recent(caller), time.monotonic()][-FAILURES_MAX:]
         if len(recent) < FAILURES_MAX:
             _log.warning("wrong_password", caller=caller)
-        elif caller not in self._failures or len(self._failures[caller]) < FAILURES_MAX:
+        elif len(self._failures[caller]) < FAILURES_MAX:
             _log.warning("wrong_passwords", caller=caller, because="it now waits for each try")
         self._failures[caller] = recent
         self._failures.move_to_end(caller)

@@ -191,7 +191,9 @@ class Status:
             "first_step": story.first_step_of(
                 cause, advised=incident.restart_advised, known=incident.texts
             ),
-            "restart_outcome": story.restart_of(cause, advised=incident.restart_advised),
+            "restart_outcome": story.restart_of(
+                cause, advised=incident.restart_advised, after_s=incident.advised_after_s
+            ),
             "runbook": f"docs/{story.runbook}",
             "runbook_url": f"{self._board.external_url or ''}/{story.runbook_path}",
             "evidence": plain_evidence(incident),

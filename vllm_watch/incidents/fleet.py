@@ -266,8 +266,7 @@ class Fleet:
         told: list[IncidentEvent] = []
         for name in tuple(common.held):
             incident = self._singles.get(name)
-            target = self._targets.get(incident.target) if incident else None
-            if incident is None or target is None or target.silent_s is None:
+            if incident is None or (target := self._targets[incident.target]).silent_s is None:
                 continue
             if incident.cause == CAUSE and target.outcome == "refused":
                 continue  # it is reached again: what it has then is judged anew, and soon
@@ -277,13 +276,10 @@ class Fleet:
         return told
 
     def _silent(self, common: _Common) -> list[str]:
-        return [
-            name for name in common.members
-            if (target := self._targets.get(name)) is not None and target.silent_s is not None
-        ]  # fmt: skip
+        return [name for name in common.members if self._targets[name].silent_s is not None]
 
     def _described(self, common: _Common, t: float, now_s: float) -> Incident:
-        members = {name: self._targets[name] for name in common.members if name in self._targets}
+        members = {name: self._targets[name] for name in common.members}
         others = [
             each for name, each in self._targets.items()
             if name not in members and each.silent_s is None and self._is_known(each, now_s)

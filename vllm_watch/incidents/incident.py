@@ -13,6 +13,7 @@ from vllm_watch.detectors.base import Evidence
 from vllm_watch.incidents import recurring as recurrings
 from vllm_watch.incidents.recurring import Recurring
 from vllm_watch.signals import stored
+from vllm_watch.story.base import ADVISED_AFTER
 
 SEVERITIES = ("page", "ticket", "info")
 """The worst first."""
@@ -93,6 +94,12 @@ class Incident:
     def texts(self) -> list[str]:
         """All that is known of it in words: first where its processes stand, then the evidence."""
         return [self.stacks, *(each.text for each in self.evidence_for)]
+
+    @property
+    def advised_after_s(self) -> float | None:
+        """How many seconds it must last until a restart is advised; None: it does not wait for that."""
+        waits = (each.value for each in self.evidence_against if each.name == ADVISED_AFTER)
+        return next((value for value in waits if isinstance(value, float)), None)
 
     def advises_restart_of(self, target: str) -> bool:
         """Is a restart of this target known to cure it?"""

@@ -141,13 +141,13 @@ def _restart_words(incident: Incident, plan: RestartPlan | None) -> str:
         return f"one is under way: {plan.under_way.text}"
     if not incident.restart_advised:
         story = story_of(incident.kind, incident.target)
-        return story.restart_of(incident.cause, advised=False)
+        return story.restart_of(incident.cause, advised=False, after_s=incident.advised_after_s)
     if plan is None:
         return "advised; do it by hand, because automatic restarts are off."
     wish = next((each for each in plan.waiting if each.incident_id == incident.id), None)
     if wish is None or wish.verdict is None:
         return (
-            "advised; do it by hand, because mode observe only reports."
+            "advised; do it by hand: vllm-watch is in mode observe and will not."
             if plan.mode == "observe"
             else "advised."
         )
@@ -204,4 +204,4 @@ def _of(attempt: AttemptShown) -> str:
 
 
 def _asked(trigger: str, actor: str) -> str:
-    return _TRIGGERS.get(trigger) or f"asked by {actor}"
+    return _TRIGGERS.get(trigger) or f"requested by {actor}"

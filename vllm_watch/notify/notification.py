@@ -4,8 +4,10 @@ from dataclasses import dataclass
 
 from vllm_watch.notify.alert import Alert
 
-OPENED, WORSE, REMINDER, RESOLVED, SAID = "opened", "worse", "reminder", "resolved", "said"
-"""Phases of what lasts; `said` is the only one of a step of a restart."""
+OPENED, WORSE, CHANGED, REMINDER, RESOLVED, SAID = (
+    "opened", "worse", "changed", "reminder", "resolved", "said",
+)  # fmt: skip
+"""Phases of what lasts; `changed`: what to do first is another than was told. `said` is the only one of a step of a restart."""
 
 DROPPED = "dropped"
 """Stands for the key of a message; behind it the key of the one that said how many were dropped."""

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from vllm_watch.incidents.incident import severity_rank
 from vllm_watch.notify.alert import INCIDENT, RESTART, Alert
 from vllm_watch.notify.notification import (
+    CHANGED,
     OPENED,
     REMINDER,
     RESOLVED,
@@ -13,6 +14,7 @@ from vllm_watch.notify.notification import (
     Notification,
 )
 from vllm_watch.settings.notifications import NotifierSettings
+from vllm_watch.story.base import UNKNOWN
 
 RECENT_SECONDS = 3600.0
 """A step of a restart that is older when it is first seen is no news: the notifier is new, or was off."""
@@ -40,6 +42,8 @@ def due(
         return OPENED
     if severity_rank(alert.severity) < min(severity_rank(each.alert.severity) for each in known):
         return WORSE
+    if _is_news(alert, known):
+        return CHANGED
     return REMINDER if _reminds(settings, alert, known, now_t) else None
 
 
@@ -59,6 +63,14 @@ def _wants_step(settings: NotifierSettings, alert: Alert, now_t: float) -> bool:
 def _is_of(settings: NotifierSettings, alert: Alert) -> bool:
     """What is of no group concerns everybody."""
     return not settings.groups or not alert.group or alert.group in settings.groups
+
+
+def _is_news(alert: Alert, known: Sequence[Notification]) -> bool:
+    """A restart is advised, or the cause is known, and no message said so: who follows the last one does the wrong thing."""
+    told, now = [each.alert.incident for each in known], alert.incident
+    advised = now.restart_advised and not any(each.restart_advised for each in told)
+    named = now.cause != UNKNOWN and all(each.cause == UNKNOWN for each in told)
+    return alert.about == INCIDENT and (advised or named)
 
 
 def _reminds(

@@ -32,7 +32,7 @@ SCHEMA = 1
 """Of the JSON: keys are added, never changed."""
 
 _OPENING = {
-    phases.OPENED: "", phases.WORSE: "worse: ", phases.REMINDER: "still open: ",
+    phases.OPENED: "", phases.WORSE: "worse: ", phases.CHANGED: "cause found: ", phases.REMINDER: "still open: ",
     phases.RESOLVED: "resolved: ", phases.SAID: "", TEST: "test: ",
 }  # fmt: skip
 _ENDS = {
@@ -111,7 +111,7 @@ def trial_message(name: str, links: Links, t: float) -> Message:
 def _title(batch: Batch) -> str:
     first, count = batch.items[0], len(batch.items)
     alert, incident = first.alert, first.alert.incident
-    head = f"{severity_word(incident.severity).upper()} {_OPENING[first.phase]}"
+    head = f"{severity_word(incident.severity).upper()} {_opening(first)}"
     if batch.digest:
         return f"{severity_word(batch.severity).upper()} {count} alerts at once: {_counts(batch.items)}"
     if alert.about == RESTART:
@@ -128,6 +128,11 @@ def _title(batch: Batch) -> str:
     return f"{head}{who}: {what}"
 
 
+def _opening(item: Item) -> str:
+    advised = item.phase == phases.CHANGED and item.alert.incident.restart_advised
+    return "restart advised: " if advised else _OPENING[item.phase]
+
+
 def _name(incident: Incident) -> str:
     engine = f" engine {incident.engine}" if incident.engine is not None else ""
     return f"{incident.target}{engine}"
@@ -139,7 +144,7 @@ def _plain(kind: str) -> str:
 
 def _counts(items: Sequence[Item]) -> str:
     counted = Counter(
-        f"{_OPENING[each.phase]}{_plain(each.alert.incident.kind)} ({_plain(each.alert.incident.cause)})"
+        f"{_opening(each)}{_plain(each.alert.incident.kind)} ({_plain(each.alert.incident.cause)})"
         for each in items
     )
     shown = [f"{count} {what}" for what, count in counted.most_common(ITEMS_SHOWN)]
@@ -183,7 +188,7 @@ def _many(batch: Batch, links: Links) -> list[list[str]]:
     alert, incident = first.alert, first.alert.incident
     what = _counts(batch.items) if batch.digest else _story(incident).title_of(incident.cause)
     where = "" if batch.digest else f" in group {alert.group}"
-    head = f"{_OPENING[first.phase] if not batch.digest else ''}{count} alerts{where}: {what}."
+    head = f"{_opening(first) if not batch.digest else ''}{count} alerts{where}: {what}."
     worst = [f"- {_sentence(each)}" for each in batch.items[:ITEMS_SHOWN]]
     more = count - len(worst)
     last = [f"and {more} more."] if more > 0 else []

@@ -16,6 +16,8 @@ SAME_START_SECONDS = 2.0
 """Two readers may take the boot for up to a second apart; a number is not given away and back so soon
 while what we pinned lives, which is asked as well."""
 
+_CLOSED = -1
+
 
 class Pinned:
     """One living process, held fast. Close it."""
@@ -74,9 +76,9 @@ class Pinned:
 
     def close(self) -> None:
         """Let it go."""
-        if self._descriptor >= 0:
+        if self._descriptor != _CLOSED:
             os.close(self._descriptor)
-            self._descriptor = -1
+            self._descriptor = _CLOSED
 
 
 def pin(pid: int, create_time: float | None, procfs: Path = Path("/proc")) -> Pinned | None:

@@ -62,7 +62,7 @@ class Victim:
     def bytes(self) -> int | None:
         """Of all GPUs; None where the driver does not say."""
         held = [part.holder.process.used_bytes for part in self.parts]
-        return None if None in held else sum(each or 0 for each in held)
+        return None if None in held else sum(filter(None, held))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,16 +106,16 @@ class Sightings:
     """Is the same plan what every look of the last seconds came to?"""
 
     def __init__(self) -> None:
-        self._since_s = 0.0
-        self._key: frozenset[tuple[object, ...]] | None = None
+        self._seen: tuple[frozenset[tuple[object, ...]], float] | None = None  # a plan's key; since
 
     def take(self, at_s: float, found: Plan | Refusal) -> bool:
         """Take one look; True where it confirms what was seen at least `CONFIRM_SECONDS` before."""
-        key = found.key if isinstance(found, Plan) else None
-        if key is None or key != self._key:
-            self._key, self._since_s = key, at_s
+        if isinstance(found, Refusal):
+            self._seen = None
             return False
-        return at_s - self._since_s >= CONFIRM_SECONDS
+        if self._seen is None or self._seen[0] != found.key:
+            self._seen = found.key, at_s
+        return at_s - self._seen[1] >= CONFIRM_SECONDS
 
 
 def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | Refusal:
@@ -134,7 +134,7 @@ def plan(pid: int, gpus: Sequence[GpuHolders], around: Surroundings) -> Plan | R
             cause=f"process {pid} cannot be told for certain from here: it lives in another PID namespace",
             remedy="run vllm-watch on its host, or with hostPID",
         )
-    below = [found[each] for each in _below(victim, found, around)]
+    below = [found[each] for each in _below(process.pid_local, found, around)]
     stale = tuple(each for each in below if each.verdicts == {STALE} and _can_end(each))
     left = tuple(each for each in below if each not in stale)
     working = [each for each in left if each.verdicts & {ACTIVE, VLLM}]
@@ -221,7 +221,7 @@ def _not_stale(victim: Victim) -> Refusal | None:
         judged = part.holder.judged
         why = "; ".join(judged.evidence)
         where = f" on GPU {part.gpu_index}" if len(victim.parts) > 1 else ""
-        if judged.verdict == STALE and judged.reason == ZOMBIE_CONTEXT:
+        if judged.reason == ZOMBIE_CONTEXT:
             return Refusal(
                 cause=f"process {pid} cannot be ended: {why}",
                 remedy=judged.remedy or "reset the GPU, or reboot",
@@ -269,8 +269,7 @@ def _no_holder(
     )
 
 
-def _below(victim: Victim, found: Mapping[int, Victim], around: Surroundings) -> Iterable[int]:
-    """PIDs, as `gpus` shows them, of the holders that this one started."""
-    process = victim.holder.process
-    tree: Collection[int] = descendants(process.pid_local or 0, around.parents)
+def _below(pid_local: int, found: Mapping[int, Victim], around: Surroundings) -> Iterable[int]:
+    """PIDs, as `gpus` shows them, of the holders that this process started."""
+    tree: Collection[int] = descendants(pid_local, around.parents)
     return [pid for pid, each in found.items() if each.holder.process.pid_local in tree]

@@ -298,7 +298,7 @@ def _befores(attempt: Attempt) -> dict[str, verify.Before] | None:
 
 def _to_verify_again(attempt: Attempt) -> bool:
     """Did the watcher end again while it verified one that was uncertain?"""
-    recent = time.time() - (attempt.called_t or 0.0) < UNCERTAIN_SECONDS
+    recent = time.time() - attempt.acted_t < UNCERTAIN_SECONDS
     return attempt.state == "uncertain" and recent and attempt.before is not None
 
 

@@ -67,7 +67,7 @@ def trigger(request: RestartRequest, settings: RestartSettings, facts: Facts) ->
     text = facts.stale
     if request.trigger not in settings.triggers:
         text = f"a restart by {request.trigger} is switched off (restart.triggers)"
-    elif request.trigger == "incident" or request.incident_id is not None:
+    elif request.trigger == "incident":
         text = _incident_refusal(request, facts) or text
     return None if text is None else Refusal(text)
 

@@ -54,9 +54,9 @@ class Kill:
 
     started_t: float  # Unix seconds; what the probe compares
     until_s: float
+    refused_before: bool  # nothing listened when it was begun, so that this says nothing
     told: int = 0  # how often a probe was told
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    refused_before: bool = False  # nothing listened when it was begun, so that this says nothing
 
 
 @dataclass(slots=True)

@@ -150,7 +150,7 @@ class Verification:
         was = self._before.throughput_ratio
         if was is None or ratio is None:
             return Progress(text, outcome)
-        return Progress(text, outcome, max(-1.0, min(1.0, min(ratio, 1.0) - min(was, 1.0))))
+        return Progress(text, outcome, min(ratio, 1.0) - min(was, 1.0))
 
 
 def _restarts(signals: TargetSignals) -> int:

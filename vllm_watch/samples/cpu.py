@@ -14,6 +14,7 @@ class EngineCpu:
 
     pid: int | None = None  # the process of the thread that waited longest since the look before
     name: str | None = None  # ... and its title: "VLLM::EngineCore"
+    core: str | None = None  # its core, with the PID: "VLLM::EngineCore_DP1 (PID 20)"
     stopped: str | None = None  # a process that a signal or a debugger has stopped, with its PID
     quota_periods: float | None = (
         None  # of the nearest cgroup with a CPU limit; None: there is none

@@ -31,3 +31,8 @@ class ProcessSample:
     left_behind: bool | None = (
         None  # its process group's leader is gone, its parent of another group
     )
+
+    @property
+    def pid_here(self) -> int:
+        """Its PID as /proc has it, where that is known: NVML may say the host's where /proc has our own."""
+        return self.pid_local or self.pid

@@ -79,7 +79,7 @@ INPUTS: dict[str, Input] = {
     "process_start": Input("process_start_time_seconds", _PROCESS, _SERVER, _server("process_start_time")),
     "health": Input("answer of /health", "let the watcher reach it", _LOOK, lambda seen: seen.health is not None, HEALTH_SECONDS),
     "gpus": Input("view of the GPUs", "run vllm-watch on the engine's own host, with its driver visible", _LOOK, lambda seen: bool(seen.gpus)),
-    "canary": Input("canary", "set `canary.enabled: true`; the log then says what refuses it", _LOOK, lambda seen: seen.canary is not None, CANARY_SECONDS),
+    "canary": Input("canary", "set `canary.enabled: true` (if it is, the log says why none is answered)", _LOOK, lambda seen: seen.canary is not None, CANARY_SECONDS),
 }  # fmt: skip
 """By name, as detectors ask for them."""
 

@@ -62,6 +62,11 @@ class _Process:
     folder: int
     waited_ns: dict[str, int] | None = None  # None: not read yet
 
+    @property
+    def said(self) -> str:
+        """Its title, with its PID."""
+        return f"{self.name} (PID {self.pid})"
+
     def look(self, threads_max: int) -> int:
         """By how much the waits of the thread that waited longest have grown (ns). Raises OSError."""
         now = dict(thread_waits(self.folder, threads_max))
@@ -102,11 +107,15 @@ class _Engine:
         self.waited_seconds += longest_ns / 1e9
         return self.waited_seconds
 
+    def core(self) -> str | None:
+        """The process that schedules, with its PID; before vLLM 0.10.2 none has a title that says so."""
+        return next(
+            (each.said for each in self.processes if engine_processes.is_core(each.name)), None
+        )
+
     def stopped(self) -> str | None:
         """The first process that is stopped (state T, or t in a debugger), with its PID."""
-        return next(
-            (f"{each.name} (PID {each.pid})" for each in self.processes if each.is_stopped()), None
-        )
+        return next((each.said for each in self.processes if each.is_stopped()), None)
 
     def has_ended(self) -> bool:
         """Is one of its processes no more?"""
@@ -238,7 +247,7 @@ class CpuWaits:
         return EngineCpu(
             engine=name, waited_seconds=engine.waited_seconds,
             pid=None if who is None else who.pid, name=None if who is None else who.name,
-            stopped=engine.stopped(), quota_periods=periods, throttled_periods=throttled,
+            core=engine.core(), stopped=engine.stopped(), quota_periods=periods, throttled_periods=throttled,
         )  # fmt: skip
 
 

@@ -50,6 +50,11 @@ def find(
     return {next(iter(engines)): unnamed}
 
 
+def is_core(title: str) -> bool:
+    """Does a process with this title schedule an engine?"""
+    return _CORE.match(title) is not None
+
+
 def of_server(
     all_: Processes, started: float | None, port: int | None, engines: Collection[str]
 ) -> list[ProcessFacts]:
@@ -97,7 +102,7 @@ def _narrowed(
 
 
 def _has_core(facts: ProcessFacts, all_: Processes) -> bool:
-    return any(_CORE.match(_title(part)) for part in descendants(facts.pid, all_))
+    return any(is_core(_title(part)) for part in descendants(facts.pid, all_))
 
 
 def _is_near(facts: ProcessFacts, started: float, seconds: float) -> bool:

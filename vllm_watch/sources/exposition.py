@@ -74,7 +74,7 @@ class Layout:
         self._is_comment = bytes(not each for each in is_sample)
         self._heads_characters = sum(map(len, heads))
 
-    def read(self, body: str, *, lazily: bool = False) -> "Exposition | None":
+    def read(self, body: str, *, lazily: bool) -> "Exposition | None":
         """The numbers of a body of this layout, in order of its series; None: it has another layout.
 
         `lazily`: of a tail only the characters are looked at; who asks for a number may meet a ValueError.
@@ -96,9 +96,10 @@ class Layout:
             values = list(map(float, compress(tails, self._is_sample)))
         except ValueError:
             return None
-        if " " in joined:
-            return Exposition(self, values)
-        return Exposition(self, values, tails=joined, words=tails)
+        plain = " " not in joined
+        return Exposition(
+            self, values, tails=joined if plain else None, words=tails if plain else None
+        )
 
     def lines_of(self, places: list[int]) -> list[int]:
         """In which lines these series stand, of text that is read line by line; else nothing."""
@@ -149,7 +150,7 @@ class _ForeignLayout(Layout):
         super().__init__((), b"")
         self.series = series
 
-    def read(self, body: str, *, lazily: bool = False) -> Exposition | None:
+    def read(self, body: str, *, lazily: bool) -> Exposition | None:
         return None
 
     @property
@@ -164,7 +165,6 @@ class _BeyondGrammarError(Exception):
     """A line that the plain grammar does not cover."""
 
     def __init__(self, index: int, line: str) -> None:
-        super().__init__()
         self.index = index
         self.line = line
 
@@ -224,11 +224,11 @@ def _learn(lines: list[str]) -> Exposition:
         if line and line[0] not in "# \t\r":
             lines[index], value = _split_sample(index, line)
             values.append(value)
-            is_sample.append(1)
+            is_sample.append(True)
             continue
         if line.strip() and not _is_plain_comment(line):
             raise _BeyondGrammarError(index, line)
-        is_sample.append(0)
+        is_sample.append(False)
     key = tuple(lines)
     layout = _shared.get(key)
     if layout is None:

@@ -22,13 +22,17 @@ def _sample(entry: Any) -> EngineCpu:
     engine, waited = entry.get("engine"), _number(entry, "waited_seconds")
     if not isinstance(engine, str) or waited is None:
         raise ValueError("cpu: an entry without engine or waited_seconds")
-    pid, name, stopped = _number(entry, "pid"), entry.get("name"), entry.get("stopped")
+    pid = _number(entry, "pid")
     return EngineCpu(
-        engine=engine, waited_seconds=waited,
-        pid=None if pid is None else int(pid), name=name if isinstance(name, str) else None,
-        stopped=stopped if isinstance(stopped, str) else None,
+        engine=engine, waited_seconds=waited, pid=None if pid is None else int(pid),
+        name=_text(entry, "name"), core=_text(entry, "core"), stopped=_text(entry, "stopped"),
         **{key: _number(entry, key) for key in _NUMBERS},
     )  # fmt: skip
+
+
+def _text(entry: dict[str, Any], key: str) -> str | None:
+    value = entry.get(key)
+    return value if isinstance(value, str) else None
 
 
 def _number(entry: dict[str, Any], key: str) -> float | None:

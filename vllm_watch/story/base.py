@@ -9,20 +9,26 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 UNKNOWN = "unknown"
-CURES = "A restart is advised: it is known to fix this."
+CURES = "A restart is advised: it usually fixes this."
 
 IF_ADVISED = "; restart vLLM if the status page advises it."
 """How a first step ends where that is not known yet, as in an alert rule."""
 
-CORE_PID = "$(pgrep -f VLLM::EngineCore)"
-SERVER_PID = "$(pgrep -f 'vllm serve')"
-"""Of several servers on a host they give several PIDs, which py-spy refuses: never the wrong one."""
+ELSE_IF_ADVISED = "; if you find none, restart vLLM if the status page advises it."
+"""... where it is no use if the first step was."""
+
+CORE_PID = "PID, found with pgrep -af VLLM::EngineCore"
+SERVER_PID = "PID, found with pgrep -af 'vllm serve'"
+"""Nothing to paste: of several servers on a host a person must choose, and would take the first for the right one."""
+
+ADVISED_AFTER = "restart_advised_after"
+"""The name of contradicting evidence that says how long it must last until a restart is advised, in seconds."""
 
 _PIDS = {
     CORE_PID: re.compile(r"::EngineCore\S{0,40} \(PID (\d{1,10})\)"),
     SERVER_PID: re.compile(r"API server \(PID (\d+)\)"),
     "--reclaim PID": re.compile(r"(--reclaim \d+)"),
-    "the PID of the evidence": re.compile(r"\(PID (\d+)\)"),
+    "the PID of the evidence": re.compile(r"\(PID (\d+)\) is stopped"),
 }
 """What a first step leaves open → how it is found in what is known of the incident."""
 
@@ -80,14 +86,20 @@ class Story:
         step = self._cause(cause).first_step or self.first_step
         if advised is not None:
             step = step.replace(IF_ADVISED, "; then restart vLLM." if advised else ".")
+            step = step.replace(
+                ELSE_IF_ADVISED, "; if you find none, restart vLLM." if advised else "."
+            )
         for blank, pid in _PIDS.items():
             if blank in step and (found := pid.search("\n".join(known))):
                 step = step.replace(blank, found[1])
         return step
 
-    def restart_of(self, cause: str, *, advised: bool) -> str:
-        """Whether a restart helps; never more than is known."""
-        return CURES if advised else self._cause(cause).restart or self.restart
+    def restart_of(self, cause: str, *, advised: bool, after_s: float | None = None) -> str:
+        """Whether a restart helps; never more than is known. `after_s`: how long it must last until one is advised."""
+        if advised:
+            return CURES
+        waits = f"No restart is advised before {after_s:.0f} s: it may recover." if after_s else ""
+        return self._cause(cause).restart or waits or self.restart
 
     @property
     def runbook_path(self) -> str:

@@ -11,8 +11,8 @@ STORY = Story(
     causes={
         "crash": Cause(
             "crash", "nothing listens on its port any more",
-            first_step="Check that systemd, Docker or Kubernetes starts it again (if not, start it yourself), then find out why it died: vllm-watch diagnose LOG.",
-            restart="No restart is advised: its supervisor should bring it back.",
+            first_step="Check that systemd, Docker or Kubernetes starts it again; if none has within 2 minutes, start it yourself. Then find out why it died: vllm-watch diagnose LOG.",
+            restart="Its process is gone, so there is nothing to restart: start it, unless its supervisor does.",
         ),
         "api_hang": Cause(
             "API hang", "it accepts connections but answers none",
@@ -26,7 +26,7 @@ STORY = Story(
         ),
         "engine_dead": Cause(
             "engine dead behind a live API server", "its API server reports a dead engine",
-            first_step=f"Check that nvidia-smi shows every GPU{IF_ADVISED}",
+            first_step=f"Check that nvidia-smi shows every GPU (if not, drain the node instead){IF_ADVISED}",
             restart="No restart is advised: a GPU needs repair first.",
         ),
         "health_failing": Cause(

@@ -8,7 +8,7 @@ STORY = Story(
     about="The engine is healthy, but it cannot keep up with its queue.",
     is_not="a stall or a collapse",
     first_step="Shed load at the gateway, then add replicas.",
-    restart="Do not restart it: that drops the queued requests, and they come back.",
+    restart="Do not restart it: that drops the queued requests, and their clients send them again.",
     causes={
         "demand": Cause(
             "more demand than it can serve",

@@ -1,6 +1,6 @@
 """How it is told that an engine does far less than when it was fresh."""
 
-from vllm_watch.story.base import IF_ADVISED, Cause, Story
+from vllm_watch.story.base import ELSE_IF_ADVISED, IF_ADVISED, Cause, Story
 
 STORY = Story(
     title="Collapsed",
@@ -11,7 +11,7 @@ STORY = Story(
     causes={
         "kv_pinning": Cause(
             "few requests hold the KV cache", "a few requests, or none, hold the KV cache",
-            first_step="Find the long requests in the API log and abort them; then limit max_tokens and prompt length.",
+            first_step="Find who sends the long requests (API log) and disconnect them at the gateway, which aborts them; then limit max_tokens and prompt length.",
             restart="No restart is advised: the long requests would come back.",
         ),
         "preemption_thrash": Cause(
@@ -21,12 +21,12 @@ STORY = Story(
         ),
         "kv_leak": Cause(
             "KV cache leak", "pages of the KV cache leak",
-            first_step=f"Take it out of the load balancer and let the running requests finish{IF_ADVISED}",
+            first_step=f"Take it out of the load balancer and give the running requests a minute{IF_ADVISED}",
             restart="No restart is advised yet: it is not certain that pages leak.",
         ),
         "slow_engine": Cause(
             "slow steps", "each step takes longer",
-            first_step=f"Check the host (CPU load and frequency, PCIe, NCCL){IF_ADVISED}",
+            first_step=f"Look on its host for other load (top), a low CPU clock (turbostat) and a narrow PCIe link (nvidia-smi -q){ELSE_IF_ADVISED}",
             restart="No restart is advised yet: check the host first.",
         ),
         "thermal_throttle": Cause(

@@ -121,9 +121,8 @@ def without_path(url: str) -> str:
 
 
 def _without_value(found: re.Match[str]) -> str:
-    name, between, value = found.groups()
-    secret = is_secret_name(name) and not value.startswith(HIDDEN[0])
-    return f"{name}{between}{HIDDEN}" if secret else found[0]
+    name, between, _ = found.groups()
+    return f"{name}{between}{HIDDEN}" if is_secret_name(name) else found[0]
 
 
 def _safe_word(found: re.Match[str]) -> str:

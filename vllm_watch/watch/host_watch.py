@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vllm_watch.detectors.base import HostDetector, HostServer, HostView, Verdict
+from vllm_watch.detectors.stale_vram import KIND as STALE_VRAM
 from vllm_watch.detectors.stale_vram import Settings as StaleVramSettings
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.incidents.lifecycle import Lifecycle, Moment
@@ -68,10 +69,12 @@ class HostWatch:
         self.target = host_target(name)
         self.holders: tuple[GpuHolders, ...] = ()  # as last judged
         self.failures: dict[str, str] = {}  # a detector's slug → the error it last broke with
-        self._judge = HolderJudge(StaleVramSettings().limits())
+        thresholds = thresholds or DetectorsSettings()
+        stale = StaleVramSettings.model_validate(thresholds.of(STALE_VRAM))
+        self._judge = HolderJudge(stale.limits())
         self._users = GpuUsers()
         self._places: Mapping[str, Place] = {}  # by target
-        self._detectors = host_detectors(thresholds or DetectorsSettings())
+        self._detectors = host_detectors(thresholds)
         self._timeline = Timeline()
         self._lifecycle = Lifecycle(self.target)
 
@@ -109,8 +112,8 @@ class HostWatch:
         if self._timeline.is_late(t, monotonic_s):
             return []
         at_s, _ = self._timeline.advance(t, monotonic_s)
-        served = any(each.serves for each in servers.values()) if servers else None
-        self.holders = self._judge.look(at_s, t, gpus, served=served)
+        answering = [each.pids for each in servers.values() if each.serves] if servers else None
+        self.holders = self._judge.look(at_s, t, gpus, answering=answering)
         known = {
             name: Server(start_time=each.start_time if each.serves else None, pids=each.pids)
             for name, each in servers.items()

@@ -207,3 +207,56 @@ async def test_rehearsal_runs_nothing(tmp_path):
     assert [finding.ok for finding in findings] == [True, True]
     assert "relaunches: true" in findings[1].text
     assert not (tmp_path / "ran").exists()
+
+
+def test_it_takes_as_long_as_the_command_and_its_ending():
+    """So long the call is waited for."""
+    assert hook("", timeout_seconds=20.0).timeout_seconds == 28.0
+
+
+@pytest.mark.parametrize("relaunches", [True, False])
+async def test_rehearsal_says_what_is_wrong_with_the_program(tmp_path, relaunches):
+    """And what to do about it; whoever starts the server again."""
+    there = tmp_path / "program"
+    there.touch()
+    for program, wrong in (
+        ("/no/such", "/no/such is not there"),
+        (str(there), f"{there} may not be run"),
+    ):
+        settings = CommandHook(name="a", argv=(program, "/bin/sh"), relaunches=relaunches)
+        asked = command.Hook(settings, base.Tools())
+        assert await asked.refusal(CALL) == wrong
+        [found, _] = await asked.rehearse(CALL)
+        assert (found.ok, found.text) == (False, wrong)
+        assert found.remedy == "fix argv, or install the program where vllm-watch runs"
+
+
+async def test_rehearsal_of_a_program_that_can_be_run_has_no_remedy():
+    """It says that it was not."""
+    [found, again] = await hook("", relaunches=False).rehearse(call(url="http://127.0.0.1:1"))
+    assert (found.ok, found.remedy) == (True, None)
+    assert found.text == "/bin/sh can be run; it was not, since that may restart the server"
+    assert not again.ok
+
+
+ENDED = {
+    "it could not be started": (child.Ended(unable="no"), "failed", "/bin/sh cannot be run: no"),
+    "processes of it are left": (
+        child.Ended(timed_out=True, left=2, tail="busy"), "uncertain",
+        "/bin/sh was ended after 20 s with all it started; 2 of its processes could not be ended: busy"),
+    "killed": (child.Ended(status=-15), "uncertain", "/bin/sh was ended by signal 15"),
+    "not known": (child.Ended(tail="?"), "uncertain", "how /bin/sh ended is not known: ?"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("ended", "outcome", "text"), ENDED.values(), ids=ENDED)
+async def test_what_is_made_of_its_end(monkeypatch, ended, outcome, text):
+    """Only what surely did nothing is no doubt."""
+
+    async def run(argv, environment, seconds):
+        assert (argv[0], seconds) == ("/bin/sh", 20.0)
+        return ended
+
+    monkeypatch.setattr(child, "run", run)
+    result = await hook("").restart(CALL)
+    assert (result.outcome, result.text) == (outcome, text)

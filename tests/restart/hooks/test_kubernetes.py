@@ -2,81 +2,32 @@
 
 import asyncio
 import json
-import os
-from datetime import datetime
 
 import pytest
 from pydantic import ValidationError
 
-from tests.kubernetes_api import NAMESPACE, busy, certified, status
+from tests.kubernetes_api import NAMESPACE, busy, status
 from tests.restart.hooks import manifests
 from tests.restart.hooks.calls import call
-from tests.restart.hooks.fake_pods import STARTED, FakePods, budget, pod, workload
-from vllm_watch.clients import kubernetes as kubernetes_api
+from tests.restart.hooks.fake_pods import STARTED, budget, pod, workload
+from tests.restart.hooks.kubernetes_cluster import (
+    CALL,
+    ROLLOUT,
+    SERVED,
+    answered,
+    asked_from_a_pod,
+    looked,
+)
 from vllm_watch.config import Config
 from vllm_watch.restart.hooks import base, kubernetes_objects
 from vllm_watch.restart.hooks import kubernetes as kubernetes_hook
 from vllm_watch.settings.hooks import KubernetesHook
 
-CALL = call(pod="llama-0", namespace=NAMESPACE)
-SERVED = datetime.fromisoformat(STARTED).timestamp()
-
-
-class Cluster:
-    """One API server and the pod from which it is asked."""
-
-    def __init__(self, server, folder):
-        self.server, self.folder = server, folder
-        self.environ = server.account(folder) | {"HOSTNAME": "vllm-watch-0"}
-
-    def hook(self, **settings):
-        tools = base.Tools(environ=self.environ)
-        return kubernetes_hook.Hook(KubernetesHook(name="a", **settings), tools)
-
-    def impatient(self, seconds, **settings):
-        return self.hook(timeout_seconds=seconds, **settings)
-
-    def changes(self):
-        """What was asked that may change something; dry runs and reviews are none."""
-        return [
-            each for each in self.server.asked
-            if not each.startswith("GET") and "dryRun" not in each and "reviews" not in each
-        ]  # fmt: skip
-
-    async def kubectl(self, *arguments, said=None):
-        """What kubectl says."""
-        server = self.server
-        process = await asyncio.create_subprocess_exec(
-            "kubectl", f"--server={server.url}", f"--certificate-authority={self.folder}/ca.crt",
-            f"--token={server.token}", f"--namespace={NAMESPACE}", f"--cache-dir={self.folder}/cache", *arguments,
-            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-            env={"HOME": str(self.folder), "PATH": os.environ["PATH"]},
-        )  # fmt: skip
-        async with asyncio.timeout(60):
-            return (await process.communicate(said))[0].decode()
-
-
-def answered(text):
-    """An answer of HTTP 200 with this body."""
-    answer = status(200, "", "")
-    answer.text = text
-    return answer
-
-
-def looked(cluster, resource, name):
-    """What a look at this object brings, as it is at this moment."""
-    return answered(json.dumps(cluster.server.objects[resource, NAMESPACE, name]))
-
 
 @pytest.fixture
 async def cluster(tmp_path, monkeypatch):
-    folder = tmp_path / "pod"
-    _, context = certified(folder)
-    monkeypatch.setattr(kubernetes_api, "SERVICE_ACCOUNT", folder)
-    monkeypatch.setattr(kubernetes_hook, "LOOK_SECONDS", 0.05)
-    async with FakePods().running(context) as server:
-        server.add("pods", pod())
-        yield Cluster(server, folder)
+    async with asked_from_a_pod(tmp_path, monkeypatch) as found:
+        yield found
 
 
 async def test_observed_pod_is_evicted_and_seen_gone(cluster):
@@ -269,9 +220,6 @@ async def test_rehearsal_asks_for_rights_and_tries_dry(cluster):
     assert [each.ok for each in await cluster.hook().rehearse(CALL)] == [True, True, False]
 
 
-ROLLOUT = {"action": "rollout_restart", "workload": "deployment/llama"}
-
-
 async def test_rollout_begins_once_for_one_attempt(cluster):
     """The template carries the attempt: asked again, it changes nothing; another attempt begins anew."""
     cluster.server.add("deployments", workload(), "llama")
@@ -321,6 +269,33 @@ async def test_rollout_conflicts_are_tried_again_and_not_for_ever(cluster):
         cluster.server.instead += [answered(look), conflict()]
     result = await cluster.hook(**ROLLOUT).restart(of)
     assert (result.outcome, "has been modified" in result.text) == ("refused", True)
+
+
+async def test_a_rollout_that_is_forbidden_is_asked_for_once(cluster):
+    """Only a conflict is tried again."""
+    cluster.server.add("deployments", workload(), "llama")
+    cluster.server.instead = [
+        looked(cluster, "deployments", "llama"),
+        status(403, "Forbidden", "no"),
+    ]
+    assert (await cluster.hook(**ROLLOUT).restart(call(namespace=NAMESPACE))).outcome == "refused"
+    assert len(cluster.changes()) == 1
+
+
+async def test_after_a_conflict_nothing_has_begun(cluster):
+    """So a look that gets no answer then leaves no doubt."""
+
+    class ThenNone(list):
+        def pop(self, index):
+            cluster.server.pause = None if len(self) > 1 else asyncio.Event()
+            return super().pop(index)
+
+    cluster.server.add("deployments", workload(), "llama")
+    cluster.server.instead = ThenNone(
+        [looked(cluster, "deployments", "llama"), status(409, "Conflict", "modified")]
+    )
+    result = await cluster.hook(**ROLLOUT, timeout_seconds=1).restart(call(namespace=NAMESPACE))
+    assert result.outcome == "failed", result.text
 
 
 NOT_TO_BE_ROLLED_OUT = {

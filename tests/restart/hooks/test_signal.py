@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -331,3 +331,235 @@ async def test_a_server_that_cannot_be_found_again_is_spared(serve, monkeypatch)
     result = await asked.restart(vllm.call())
     assert (result.outcome, result.text) == ("refused", "no process serves there any more")
     assert alive(vllm.pid)
+
+
+@dataclass
+class Held:
+    """A process that is held; `answers` has what sending it a signal gives: False, or an error."""
+
+    pid: int
+    answers: dict = field(default_factory=dict)
+    sent: list = field(default_factory=list)
+
+    def send(self, number):
+        self.sent.append(number)
+        answer = self.answers.get(number, True)
+        if isinstance(answer, type):
+            raise answer
+        return answer
+
+
+class Machine:
+    """A server, 100, with engines 101 and 102; `left` are the PIDs that have not ended after each wait, in turns."""
+
+    def __init__(self, monkeypatch, *left, **answers):
+        self.processes = {pid: Held(pid) for pid in (100, 101, 102, 103)}
+        for name, answer in answers.items():
+            kind, _, pid = name.partition("_")
+            self.processes[int(pid)].answers[getattr(signal, kind, 0)] = answer
+        self.gone, self.born, self.waits, self._left = set(), {}, [], list(left)
+        own = ProcReader().read(os.getpid())
+        engine = replace(own, name="VLLM::EngineCore", cmdline=("VLLM::EngineCore",), ppid=100)
+        self.facts = {100: replace(own, pid=100, ppid=1)}
+        self.facts |= {pid: replace(engine, pid=pid) for pid in (101, 102)}
+        self.born = self.facts | {103: replace(engine, pid=103)}
+        monkeypatch.setattr(signal_hook, "_hold", self._hold)
+        monkeypatch.setattr(signal_hook, "_left", self._wait)
+        monkeypatch.setattr(server_process, "everything", lambda _: self.born)
+        monkeypatch.setattr(server_process, "find", self._find)
+
+    async def restart(self):
+        return await hook(terminate_seconds=7.0).restart(call())
+
+    async def _find(self, tools, call, *, port, pid_file):
+        return server_process.Server(facts=self.facts[100], all=self.facts)
+
+    def _hold(self, tools, facts, descriptors):
+        return None if facts.pid in self.gone else self.processes[facts.pid]
+
+    async def _wait(self, processes, seconds):
+        pids = [each.pid for each in processes]
+        self.waits.append((pids, seconds))
+        left = self._left.pop(0)
+        return [self.processes[pid] for pid in pids if pid in left]
+
+    def killed(self):
+        return [pid for pid, each in self.processes.items() if signal.SIGKILL in each.sent]
+
+
+async def test_it_waits_as_long_as_it_may(monkeypatch):
+    """For the server what the settings say, for the kernel five seconds, for engines that end themselves two."""
+    machine = Machine(monkeypatch, [], [], [])
+    result = await machine.restart()
+    assert (result.outcome, result.text) == ("done", "process 100 ended by SIGTERM")
+    assert machine.waits == [([100], 7.0), ([100], 5.0), ([101, 102], 2.0)]
+    assert (machine.processes[100].sent, machine.killed()) == ([0, signal.SIGTERM], [])
+
+
+async def test_engine_that_was_born_meanwhile_is_ended_too(monkeypatch):
+    """And none is ended that has ended itself."""
+    machine = Machine(monkeypatch, [100], [], [101, 103], [])
+    result = await machine.restart()
+    assert result.outcome == "done"
+    assert result.text == (
+        "process 100 ended by SIGKILL, 7 s after SIGTERM, and 2 left of its engines by SIGKILL"
+    )
+    assert machine.waits == [
+        ([100], 7.0), ([100], 5.0), ([101, 102, 103], 2.0), ([101, 103], 3.0),
+    ]  # fmt: skip
+    assert machine.processes[100].sent == [0, signal.SIGTERM, 0, signal.SIGKILL]
+    assert machine.killed() == [100, 101, 103]
+
+
+@pytest.mark.parametrize("case", ["ended", "not seen", "another user's"])
+async def test_engines_are_looked_for_again_while_their_server_lives(monkeypatch, case):
+    """A PID that has been given away would lead to somebody else's children."""
+    machine = Machine(monkeypatch, [100], [], [])
+    main, looks = machine.processes[100], []
+    send = main.send
+
+    def dies(number):
+        answer = send(number)
+        if number == 0:
+            looks.append(number)
+        if len(looks) < 2 or number != 0:
+            return answer
+        if case == "another user's":
+            raise PermissionError
+        return case != "ended"
+
+    main.send = dies
+    if case == "not seen":
+        machine.born = {pid: each for pid, each in machine.born.items() if pid != 100}
+    await machine.restart()
+    (engines, _) = machine.waits[2]
+    assert engines == ([101, 102, 103] if case == "another user's" else [101, 102])
+
+
+ENDS = {
+    # what answers a signal, who has not ended after each wait: outcome, words, killed
+    "gone before SIGTERM": (
+        {"SIGTERM_100": False}, [], "refused", "process 100 has ended by itself", []),
+    "not ours to end": (
+        {"SIGTERM_100": PermissionError}, [], "failed", "process 100 may not be signalled: it is another user's", []),
+    "it is stuck": (
+        {}, [[100], [100]], "uncertain", "process 100 does not end by SIGKILL: it waits in the kernel (state D)", [100]),
+    "its engines are stuck": (
+        {}, [[], [], [101, 102], [101, 102]], "uncertain",
+        "process 100 ended by SIGTERM, but of its engines 101, 102 cannot be ended: they wait in the kernel (state D)",
+        [101, 102]),
+    "an engine is not ours to end": (
+        {"SIGKILL_101": PermissionError}, [[], [], [101, 102], [101]], "uncertain",
+        "process 100 ended by SIGTERM, but of its engines 101 cannot be ended: they are another user's", [101, 102]),
+    "an engine that was not ours to end has ended": (
+        {"SIGKILL_101": PermissionError}, [[], [], [101, 102], []], "done",
+        "process 100 ended by SIGTERM, and 2 left of its engines by SIGKILL", [101, 102]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("answers", "left", "outcome", "text", "killed"), ENDS.values(), ids=ENDS)
+async def test_how_it_ends(monkeypatch, answers, left, outcome, text, killed):
+    """Only what surely did nothing is no doubt; all that is left of it is named."""
+    machine = Machine(monkeypatch, *left, **answers)
+    result = await machine.restart()
+    assert (result.outcome, result.text, machine.killed()) == (outcome, text, killed)
+
+
+@pytest.mark.parametrize(("gone", "held"), [(101, [102]), (102, [101])])
+async def test_engine_that_has_gone_is_no_hindrance(monkeypatch, gone, held):
+    """The others are ended."""
+    machine = Machine(monkeypatch, [], [], [])
+    machine.gone = {gone}
+    assert (await machine.restart()).outcome == "done"
+    assert machine.waits[2] == (held, 2.0)
+
+
+async def test_server_that_goes_after_the_look_that_allows_it(monkeypatch):
+    """Nobody is signalled."""
+    machine = Machine(monkeypatch)
+    asked = hook()
+    refusal = asked.refusal
+
+    async def then_gone(told):
+        said = await refusal(told)
+        machine.gone = {100}
+        return said
+
+    monkeypatch.setattr(asked, "refusal", then_gone)
+    result = await asked.restart(call())
+    assert (result.outcome, result.text) == ("refused", "process 100 has ended by itself")
+    assert machine.processes[100].sent == [0]
+
+
+async def test_rehearsal_says_why_it_may_not(monkeypatch):
+    """And what to do about it."""
+    machine = Machine(monkeypatch, alive_100=PermissionError)
+    [found] = await hook().rehearse(call())
+    assert (found.ok, found.text) == (
+        False,
+        "process 100 may not be signalled: it is another user's",
+    )
+    assert found.remedy == "run vllm-watch as its user, or with CAP_KILL"
+    machine.gone = {100}
+    [found] = await hook().rehearse(call())
+    assert (found.ok, found.text) == (False, "process 100 has just ended")
+    assert await hook().refusal(call()) == "process 100 has just ended"
+
+
+def test_it_takes_as_long_as_the_settings_say():
+    """So long the call is waited for."""
+    assert hook().timeout_seconds == 60.0
+
+
+@pytest.fixture
+def sleeping():
+    """Processes that sleep, held by their pidfds."""
+    processes, descriptors = [], ExitStack()
+
+    def start():
+        process = subprocess.Popen(["sleep", "300"])
+        processes.append(process)
+        facts = ProcReader().read(process.pid)
+        return process, signal_hook._hold(base.Tools(), facts, descriptors)
+
+    yield start
+    descriptors.close()
+    for process in processes:
+        process.kill()
+        process.wait(10)
+
+
+async def test_ends_are_waited_for_and_no_longer(sleeping):
+    """Those that go on are named; nothing of the wait is left in the loop."""
+    loop, wrong = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda _, context: wrong.append(context))
+    (one, held_one), (_, held_two) = sleeping(), sleeping()
+    async with asyncio.timeout(10):
+        assert await signal_hook._left((), 60) == []
+        one.kill()
+        assert await signal_hook._left([held_one], 60) == []
+        assert await signal_hook._left([held_one, held_two], 0.05) == [held_two]
+    assert not any(loop.remove_reader(each.descriptor) for each in (held_one, held_two))
+    assert wrong == []
+
+
+async def test_what_was_held_is_let_go(sleeping):
+    """No descriptor stays open, whatever was found behind it."""
+    process, held = sleeping()
+    assert held.send(0) is True
+    found = ProcReader().read(process.pid)
+    open_before = len(os.listdir("/proc/self/fd"))
+    with ExitStack() as descriptors:
+        assert signal_hook._hold(base.Tools(), found, descriptors).pid == process.pid
+        other = replace(found, start_ticks=found.start_ticks - 1)
+        assert signal_hook._hold(base.Tools(), other, descriptors) is None
+    assert len(os.listdir("/proc/self/fd")) == open_before
+    process.kill()
+    assert until(lambda: not alive(process.pid))
+    with ExitStack() as descriptors:  # a zombie, and nothing at all
+        assert signal_hook._hold(base.Tools(), found, descriptors) is None
+        unseen = base.Tools(procfs=Path("/var/empty"))
+        assert signal_hook._hold(unseen, found, descriptors) is None
+        process.wait(10)
+        assert signal_hook._hold(base.Tools(), found, descriptors) is None
+    assert held.send(signal.SIGTERM) is False

@@ -7,14 +7,18 @@ import json
 import os
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.restart.hooks.calls import CALL, call, started
-from vllm_watch.restart.hooks import base, systemd
+from tests.restart.waits import Waits
+from vllm_watch.errors import HookError
+from vllm_watch.restart.hooks import base, child, systemctl, systemd
 from vllm_watch.settings.hooks import SystemdHook
 from vllm_watch.sources import pid_namespace
+from vllm_watch.sources.processes import ProcReader
 
 FAKE = Path(__file__).parent / "fake_systemctl.py"
 RUNNING = {
@@ -162,3 +166,116 @@ async def test_rehearsal_says_what_to_do_about_another_unit(machine):
     assert not found.ok
     assert "masked" in found.text
     assert found.remedy == "name the unit that runs this server, and see that it runs"
+
+
+def test_it_takes_as_long_as_systemd_and_the_unit():
+    """So long the call is waited for."""
+    assert hook(base.Tools(), timeout_seconds=45.0).timeout_seconds == 55.0
+
+
+async def test_rehearsal_where_systemd_cannot_be_asked_says_what_to_do(machine):
+    """And nothing else."""
+    [found] = await hook(machine(dead=True)).rehearse(CALL)
+    assert (found.ok, found.remedy) == (False, "see docs/hooks/systemd.md: rights")
+
+
+class Unit:
+    """A unit as systemd tells of it: `shown` in turns, the last for ever; None: it cannot be asked."""
+
+    def __init__(self, monkeypatch, *shown, accepted=None):
+        self.restarts, self.looks = 0, 0
+        self._shown = list(shown)
+        self._accepted = accepted or child.Ended(status=0)
+        monkeypatch.setattr(systemd.systemctl, "show", self._show)
+        monkeypatch.setattr(systemd.systemctl, "restart", self._restart)
+
+    async def _show(self, tools, unit, *, user):
+        self.looks += 1
+        shown = self._shown.pop(0) if len(self._shown) > 1 else self._shown[0]
+        if shown is None:
+            raise HookError("systemd cannot be asked", "wait")
+        return shown
+
+    async def _restart(self, tools, unit, *, user):
+        self.restarts += 1
+        return self._accepted
+
+
+UNIT = systemctl.Unit(
+    name="vllm.service", load_state="loaded", active_state="active", sub_state="running", result="success",
+    restart="always", restarts=0, main_pid=100, invocation="a",
+)  # fmt: skip
+
+
+async def test_new_invocation_is_waited_for(monkeypatch):
+    """Twice a second, whatever systemd says in between: that it is busy, or that the unit has none."""
+    stopping, anew = replace(UNIT, invocation=""), replace(UNIT, invocation="b")
+    waits = Waits(monkeypatch, systemd)
+    unit = Unit(monkeypatch, UNIT, UNIT, None, stopping, UNIT, anew)
+    result = await hook(base.Tools()).restart(CALL)
+    assert (result.outcome, unit.looks, waits.seconds) == ("done", 6, [0.5] * 4)
+
+
+NOT_ACCEPTED = {
+    "there is no systemctl": (child.Ended(unable="none"), "failed", "systemctl cannot be run: none"),
+    "it does not answer": (child.Ended(timed_out=True), "uncertain", "systemctl did not answer within 10 s"),
+    "its end is not known": (child.Ended(tail="a\nb"), "uncertain", "systemd did not restart vllm.service: a b"),
+    "no permission, in another language": (
+        child.Ended(status=4, tail="Zugriff verweigert"), "failed", "systemd did not restart vllm.service: Zugriff verweigert"),
+    "something else": (child.Ended(status=1, tail="oh"), "uncertain", "systemd did not restart vllm.service: oh"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("ended", "outcome", "text"), NOT_ACCEPTED.values(), ids=NOT_ACCEPTED)
+async def test_what_is_made_of_a_restart_that_was_not_accepted(monkeypatch, ended, outcome, text):
+    """Only what surely never became a job is no doubt; its beginning is not waited for."""
+    unit = Unit(monkeypatch, UNIT, accepted=ended)
+    result = await hook(base.Tools()).restart(CALL)
+    assert (result.outcome, result.text, unit.looks) == (outcome, text, 1)
+
+
+PROCESSES = {
+    # when the server was observed to start, the unit's main process, is /proc the host's, who started when
+    "its main process is the server": (1000.0, 100, True, {100: 1000.0, 101: 1.0}, False),
+    "a process of it is the server": (1000.0, 100, True, {100: 1.0, 101: 1000.0}, False),
+    "none is": (1000.0, 100, True, {100: 1.0, 101: 2.0, 102: 1000.0}, True),
+    "the server's start is not known": (None, 100, True, {100: 1.0}, False),
+    "the unit has no process": (1000.0, None, True, {100: 1.0}, False),
+    "the process has just gone": (1000.0, 100, True, {102: 1.0}, False),
+    "/proc is not the host's": (1000.0, 100, False, {100: 1.0}, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("observed", "main", "initial", "started_t", "another"), PROCESSES.values(), ids=PROCESSES
+)
+async def test_unit_of_another_server_is_neither_restarted_nor_found_fit(
+    monkeypatch, observed, main, initial, started_t, another
+):
+    """As far as the host's /proc shows it, one of the unit's processes must be the server."""
+    parents = {100: 1, 101: 100, 102: 1}
+    seen = {
+        pid: replace(ProcReader().read(os.getpid()), pid=pid, ppid=parents[pid])
+        for pid in started_t
+    }
+    namespace = pid_namespace.PidNamespace(initial=initial, levels_above_ours=0)
+    monkeypatch.setattr(systemd.pid_namespace, "of_tree", lambda _: namespace)
+    monkeypatch.setattr(systemd.server_process, "everything", lambda _: seen)
+    monkeypatch.setattr(
+        systemd.server_process, "started_at", lambda each, t: started_t[each.pid] == t
+    )
+    unit = Unit(
+        monkeypatch,
+        replace(UNIT, main_pid=main),
+        replace(UNIT, main_pid=main),
+        replace(UNIT, main_pid=main),
+        replace(UNIT, invocation="b"),
+    )
+    told = call(process_start_time=observed)
+    words = "no process of vllm.service started when the observed server did: it is another one"
+    asking = hook(base.Tools())
+    assert await asking.refusal(told) == (words if another else None)
+    [found, *_] = await asking.rehearse(told)
+    assert (found.ok, found.text == words) == (not another, another)
+    result = await asking.restart(told)
+    assert (result.outcome, unit.restarts) == (("refused", 0) if another else ("done", 1))

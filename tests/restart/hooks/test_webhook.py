@@ -8,13 +8,17 @@ import ssl
 import subprocess
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
 
 from tests.restart.hooks.calls import CALL
+from tests.restart.waits import Waits
 from tests.sources.black_hole import black_hole
 from tests.sources.wire import wire
+from vllm_watch.clients import signed_post
+from vllm_watch.clients.signed_post import Posted
 from vllm_watch.restart.hooks import base, webhook
 from vllm_watch.settings.hooks import WebhookHook
 
@@ -310,3 +314,80 @@ async def test_no_secret_of_the_url_is_shown():
         assert server.requests[0].path == "/t0ken?token=hunter2"
     assert "hunter2" not in result.text
     assert "t0ken" not in result.text
+
+
+class Scripted:
+    """A receiver whose answers are told; each takes `took` seconds of a clock that nobody waits for."""
+
+    def __init__(self, monkeypatch, answers, took=0.0):
+        self.left = []
+        self.answers, self.took = list(answers), took
+        loop = SimpleNamespace(time=lambda: 5000.0 + self.took * len(self.left) + sum(self.waited))
+        self.waited = Waits(monkeypatch, webhook, get_running_loop=lambda: loop).seconds
+        monkeypatch.setattr(webhook.signed_post, "post", self.post)
+
+    async def post(self, session, url, body, headers, seconds, now):
+        self.left.append(seconds)
+        return self.answers.pop(0)
+
+
+def away():
+    return Posted(signed_post.NOT_REACHED, "it is away")
+
+
+def said(status, retry_after=0.0):
+    return Posted(signed_post.ANSWERED, f"it said {status}", status, retry_after)
+
+
+ANSWERS = {
+    # answers, retries, timeout: outcome, waits, what is left of the time at each
+    "away, longer each time": (
+        [away() for _ in range(11)], 10, 900, "failed", [0.5, 1, 2, 4, 8, 16, 30, 30, 30, 30],
+        [900, 899.5, 898.5, 896.5, 892.5, 884.5, 868.5, 838.5, 808.5, 778.5, 748.5]),
+    "away, no retries": ([away()], 0, 900, "failed", [], [900]),
+    "away, then there": ([away(), said(200)], 3, 900, "done", [0.5], [900, 899.5]),
+    "asks for less than we wait": ([said(503, 0.1), said(200)], 3, 900, "done", [0.5], [900, 899.5]),
+    "asks for more": ([said(429, 20.0), said(200)], 3, 900, "done", [20], [900, 880]),
+    "asks for an hour": ([said(429, 3600.0), said(200)], 3, 900, "done", [30], [900, 870]),
+    "asks for more than there is": ([said(429, 3600.0), said(200)], 3, 20, "failed", [], [20]),
+    "may have acted": ([away(), said(500), said(200)], 3, 900, "uncertain", [0.5], [900, 899.5]),
+    "no answer": ([Posted(signed_post.NO_ANSWER, "cut")], 3, 900, "uncertain", [], [900]),
+    "not trusted": ([Posted(signed_post.UNTRUSTED, "who?")], 3, 900, "failed", [], [900]),
+    "refused": ([said(404)], 3, 900, "refused", [], [900]),
+    "sends us elsewhere": ([said(302)], 3, 900, "refused", [], [900]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ANSWERS)
+async def test_it_is_sent_again_as_often_and_as_late(monkeypatch, case):
+    """Twice as late each time, up to half a minute or what the receiver asks for, within the time of the call."""
+    answers, retries, timeout, outcome, waited, left = ANSWERS[case]
+    receiver = Scripted(monkeypatch, answers)
+    result = await post("http://receiver.invalid/", retries=retries, timeout_seconds=timeout)
+    assert (result.outcome, receiver.waited, receiver.left) == (outcome, waited, left)
+
+
+async def test_time_that_the_receiver_takes_counts(monkeypatch):
+    """What a wait would not leave enough for is not tried again."""
+    receiver = Scripted(monkeypatch, [away(), away(), away()], took=4.0)
+    result = await post("http://receiver.invalid/", retries=5, timeout_seconds=8.8)
+    assert (result.outcome, receiver.waited) == ("failed", [0.5])
+    assert receiver.left == pytest.approx([8.8, 4.3])
+
+
+async def test_rehearsal_says_whether_it_signs(receiver, tmp_path):
+    """And what to do where it cannot."""
+    url, got = receiver
+    (tmp_path / "secret").write_text("swordfish")
+    signing = hook(url, secret_file=tmp_path / "secret")
+    assert signing.timeout_seconds == 20.0
+    assert await signing.refusal(CALL) is None
+    [signed, reachable, _] = await signing.rehearse(CALL)
+    assert (signed.ok, signed.text) == (True, "requests are signed")
+    assert "can be reached; nothing was sent" in reachable.text
+    (tmp_path / "secret").unlink()
+    [signed, *_] = await signing.rehearse(CALL)
+    assert (signed.ok, signed.text) == (False, await signing.refusal(CALL))
+    assert signed.remedy
+    assert await hook(url).refusal(CALL) is None
+    assert got == []

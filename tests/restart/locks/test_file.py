@@ -1,13 +1,16 @@
 """The file lock: real files, real processes, killed while they hold it."""
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -45,6 +48,17 @@ async def test_slots(tmp_path: Path) -> None:
     answers = [await lock(tmp_path, slots=2).acquire("w", f"a{n}") for n in range(3)]
     assert [answer.held for answer in answers] == [True, True, False]
     assert "and 1 more" in answers[2].text
+
+
+async def test_one_of_several_slots_is_given_back(tmp_path: Path) -> None:
+    """Who still has another keeps it."""
+    first, second = lock(tmp_path, slots=2), lock(tmp_path, slots=2)
+    for number, each in enumerate((first, second)):
+        assert (await each.acquire("w", f"a{number}")).held is True
+    await first.release()
+    assert (await lock(tmp_path, slots=2).acquire("w", "a2")).held is True
+    assert (await lock(tmp_path, slots=2).acquire("w", "a3")).held is False
+    assert second.still_ours()
 
 
 async def test_twice_under_one_attempt_is_once(tmp_path: Path) -> None:
@@ -167,6 +181,7 @@ async def test_symbolic_link_is_not_followed(tmp_path: Path) -> None:
 RACE = """
 import asyncio, sys
 from pathlib import Path
+from types import SimpleNamespace
 from vllm_watch.restart.locks.file import Lock
 async def main():
     lock = Lock(Path(sys.argv[1]), "gpu", slots=2, ttl_seconds=60)
@@ -218,3 +233,195 @@ async def test_a_file_that_is_too_large_is_never_a_yes(tmp_path: Path) -> None:
     refused = await lock(tmp_path).acquire("w1", "a1")
     assert refused.held is None
     assert "is damaged (too large)" in refused.text
+
+
+async def test_it_is_where_the_settings_say(tmp_path: Path) -> None:
+    """In the folder that is named, else beside the state; nobody else may read or change it."""
+    tools = Tools(state_dir=tmp_path / "state" / "deep")
+    named = LockSettings(kind="file", path=tmp_path / "named", restarts_per_hour_max=1)
+    for settings, folder in (
+        (named, tmp_path / "named"),
+        (LockSettings(kind="file"), tmp_path / "state" / "deep" / "locks"),
+    ):
+        for attempt_id in ("a1", "a1"):
+            assert (await file.make(settings, tools).acquire("w1", attempt_id)).held is True
+        files = sorted(folder.iterdir())
+        assert [each.name for each in files] == ["vllm-watch.lock", "vllm-watch.lock.json"]
+        assert {stat.S_IMODE(each.stat().st_mode) for each in files} == {0o600}
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert not (tmp_path / "state" / "vllm-watch.lock").exists()
+
+
+async def test_who_is_free_first_is_named(tmp_path: Path) -> None:
+    """With the time that is left of it, and how many more are in the way."""
+    long, short = (
+        lock(tmp_path, slots=2, ttl_seconds=6000),
+        lock(tmp_path, slots=2, ttl_seconds=60),
+    )
+    assert (await long.acquire("w1", "a1")).held is True
+    refused = await lock(tmp_path).acquire("w3", "a3")
+    assert refused.text == "held by w1 (a1) for 18000 s more"
+    assert (await short.acquire("w2", "a2")).held is True
+    refused = await lock(tmp_path, slots=2).acquire("w3", "a3")
+    assert refused.text == "held by w2 (a2) for 180 s more and 1 more"
+
+
+async def test_what_was_never_taken_cannot_be_renewed(tmp_path: Path) -> None:
+    """It is no error, and it is not held."""
+    mine = lock(tmp_path)
+    renewed = await mine.renew()
+    assert (renewed.held, renewed.text, mine.still_ours()) == (False, "it is not held", False)
+    await mine.release()
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_file_that_a_person_has_removed_is_lost(tmp_path: Path) -> None:
+    """Its holder learns it when it renews, and acts no more."""
+    mine = lock(tmp_path)
+    assert (await mine.acquire("w1", "a1")).held is True
+    (tmp_path / "gpu.lock.json").unlink()
+    assert mine.still_ours()
+    assert ((await mine.renew()).held, mine.still_ours()) == (False, False)
+    assert (await mine.renew()).text == "it is not held"
+
+
+async def test_slot_that_was_lost_is_not_given_back(tmp_path: Path) -> None:
+    """Its restart rests for nobody, and the slot of who has it now stays."""
+    mine, other = lock(tmp_path, per_hour=9), lock(tmp_path)
+    assert (await mine.acquire("w1", "a1")).held is True
+    (tmp_path / "gpu.lock.json").unlink()
+    assert (await other.acquire("w2", "a2")).held is True
+    before = (tmp_path / "gpu.lock.json").read_text()
+    await mine.release(600)
+    assert (tmp_path / "gpu.lock.json").read_text() == before
+
+
+RESTS = {
+    # seconds that the next waits, seconds after the release, may it?
+    "none": (0.0, 0.0, True),
+    "a moment of it": (0.5, 0.0, False),
+    "a moment, over": (0.5, 1.0, True),
+}
+
+
+@pytest.mark.parametrize(("delay", "after", "may"), RESTS.values(), ids=RESTS)
+async def test_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay: float, after: float, may: bool
+) -> None:
+    """As long as it was told, however short that is."""
+    clock, mine = Clock(monkeypatch, file), lock(tmp_path)
+    await mine.acquire("w1", "a1")
+    await mine.release(delay)
+    clock.passes(after)
+    next_one = await lock(tmp_path).acquire("w2", "a2")
+    assert next_one.held is may
+    assert may or "held by w1 (after a1)" in next_one.text
+
+
+async def test_restart_that_is_under_way_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until an hour after the lease of its holder, if nobody hears of it again."""
+    clock = Clock(monkeypatch, file)
+    await lock(tmp_path, slots=2).acquire("w1", "a1")
+    for seconds, may in ((0, False), (3600 + 179, False), (2, True)):
+        clock.passes(seconds)
+        asked = lock(tmp_path, slots=2, per_hour=1)
+        assert (await asked.acquire("w2", "a2")).held is may
+
+
+async def test_lease_is_of_the_time_before_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who was paused while it wrote believes no longer than others do."""
+    clock, mine = Clock(monkeypatch, file), lock(tmp_path, ttl_seconds=60)
+    write = os.fsync
+
+    def slowly(descriptor: int) -> None:
+        write(descriptor)
+        clock.passes(59)
+
+    monkeypatch.setattr(os, "fsync", slowly)
+    assert (await mine.acquire("w1", "a1")).held is True
+    assert mine.still_ours()
+    clock.passes(2)
+    assert not mine.still_ours()
+
+
+async def test_what_takes_the_place_of_the_old_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A host that loses its power keeps the old file or the new one, and never half of one."""
+    synced: list[tuple[dict[str, object], bool]] = []
+    kept = tmp_path / "gpu.lock.json"
+
+    def sync(descriptor: int) -> None:
+        said = json.loads((tmp_path / "gpu.lock.new").read_text())
+        synced.append((said, kept.exists()))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    assert (await lock(tmp_path).acquire("w1", "a1")).held is True
+    assert synced == [(json.loads(kept.read_text()), False)]
+
+
+class Busy:
+    """Another process that is at the file, until `left` looks of ours at the guard have failed."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, left: float) -> None:
+        self.waited: list[float] = []
+        self._left, self._descriptor = left, os.open(folder / "gpu.lock", os.O_RDWR | os.O_CREAT)
+        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        fake = SimpleNamespace(monotonic=lambda: 1000 + sum(self.waited), sleep=self._sleep)
+        monkeypatch.setattr(file, "time", fake)
+
+    def _sleep(self, seconds: float) -> None:
+        self.waited.append(seconds)
+        if len(self.waited) >= self._left:
+            self.end()
+
+    def end(self) -> None:
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+
+async def test_another_process_that_writes_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its change takes milliseconds."""
+    busy = Busy(tmp_path, monkeypatch, 3)
+    assert (await lock(tmp_path).acquire("w1", "a1")).held is True
+    assert busy.waited == [0.01] * 3
+
+
+async def test_another_process_that_hangs_is_waited_for_two_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then it is not known who holds it; neither is a release more than tried."""
+    held = lock(tmp_path)
+    assert (await held.acquire("w1", "a1")).held is True
+    busy = Busy(tmp_path, monkeypatch, 1000)
+    answer = await lock(tmp_path).acquire("w2", "a2")
+    assert (answer.held, answer.text) == (None, f"{tmp_path}/gpu.lock is held by another process")
+    assert 2.0 <= sum(busy.waited) < 2.05
+    await held.release()
+    assert not held.still_ours()
+    busy.end()
+    assert (await lock(tmp_path).acquire("w2", "a2")).held is False
+
+
+async def test_a_file_as_large_as_it_may_be_is_read(tmp_path: Path) -> None:
+    """To its last byte."""
+    mine = lock(tmp_path)
+    assert (await mine.acquire("w1", "a1")).held is True
+    kept = tmp_path / "gpu.lock.json"
+    body = kept.read_bytes()
+    kept.write_bytes(body[:-1] + b" " * (file.BYTES_MAX - len(body)) + body[-1:])
+    assert (await mine.renew()).held is True
+
+
+async def test_link_to_a_lock_of_somebody_else_is_not_read(tmp_path: Path) -> None:
+    """What it says may be anybody's word."""
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    await lock(theirs).acquire("w1", "a1")
+    (tmp_path / "gpu.lock.json").symlink_to(theirs / "gpu.lock.json")
+    assert (await lock(tmp_path).acquire("w2", "a2")).held is None

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.kubernetes_api import NAMESPACE, FakeKubernetes, busy, certified, status
+from tests.kubernetes_api import NAMESPACE, busy, status
 from tests.restart.locks.clock import Clock
+from tests.restart.locks.lease_cluster import KEY, Cluster, cluster, pod, secure_cluster, until
 from vllm_watch.clients import kubernetes as kubernetes_api
 from vllm_watch.clients.kubernetes import Access, Api, KubernetesError, in_cluster
 from vllm_watch.restart.hooks.base import Tools
@@ -27,46 +28,6 @@ from vllm_watch.restart.locks.record import Limits
 from vllm_watch.settings.restart import LockSettings
 
 ROOT = Path(__file__).parents[3]
-KEY = ("leases", NAMESPACE, "gpu")
-
-
-class Cluster:
-    """One API server, and watchers that ask it."""
-
-    def __init__(self, server: FakeKubernetes, folder: Path) -> None:
-        self.server, self.folder = server, folder
-
-    def watcher(self, token: str | None = None) -> Shared:
-        return Shared(self.server.api(self.folder, token), NAMESPACE, "gpu")
-
-    def lock(
-        self, watcher: Shared | None = None, *, slots: int = 1, ttl_seconds: float = 60.0,
-        per_hour: int | None = None,
-    ) -> Lock:  # fmt: skip
-        return Lock(watcher or self.watcher(), Limits(slots=slots, per_hour=per_hour), ttl_seconds)
-
-    @property
-    def lease(self) -> dict[str, Any]:
-        return self.server.objects[KEY]
-
-    @property
-    def record(self) -> dict[str, Any]:
-        said: dict[str, Any] = json.loads(self.lease["metadata"]["annotations"][ANNOTATION])
-        return said
-
-
-@asynccontextmanager
-async def cluster(folder: Path) -> AsyncIterator[Cluster]:
-    async with FakeKubernetes().running() as server:
-        yield Cluster(server, folder / "pod")
-
-
-async def until(asked: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Ask again and again, as the guard does."""
-    async with asyncio.timeout(seconds):
-        while (answer := await asked()).held is not True:
-            await asyncio.sleep(0.2)
-    return answer
 
 
 async def test_one_at_a_time(tmp_path: Path) -> None:
@@ -327,7 +288,9 @@ async def test_twenty_contend_for_three_slots(tmp_path: Path) -> None:
 
 HOLD = """
 import asyncio, sys
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from tests.restart.locks.test_lease import held_by_a_process
 asyncio.run(held_by_a_process(*sys.argv[1:]))
 """
@@ -393,21 +356,6 @@ async def kubectl(here: Cluster, *arguments: str) -> AsyncIterator[asyncio.subpr
 async def said(here: Cluster, *arguments: str) -> str:
     async with kubectl(here, *arguments) as process:
         return (await process.communicate())[0].decode()
-
-
-def pod(here: Cluster) -> Tools:
-    """The files and variables of a pod whose API server is ours."""
-    host, _, port = here.server.url.removeprefix("https://").partition(":")
-    (here.folder / "token").write_text(here.server.token)
-    (here.folder / "namespace").write_text(NAMESPACE)
-    return Tools(environ={"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port})
-
-
-@asynccontextmanager
-async def secure_cluster(folder: Path) -> AsyncIterator[Cluster]:
-    _, context = certified(folder / "pod")
-    async with FakeKubernetes().running(context) as server:
-        yield Cluster(server, folder / "pod")
 
 
 async def test_kubectl_sees_and_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

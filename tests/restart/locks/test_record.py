@@ -198,6 +198,16 @@ DAMAGED = {
         {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 9, "beat": "one"}], "spent": []}),
     "a holder that is a number": (
         {"slots": [{"holder": 1, "attempt_id": "a", "ttl_seconds": 9}], "spent": []}),
+    "a TTL of over a day": {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 86401}], "spent": []},
+    "an attempt that is a number": (
+        {"slots": [{"holder": "w", "attempt_id": 1, "ttl_seconds": 9}], "spent": []}),
+    "a rest of over a day": (
+        {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 9, "rest_t": 1, "rest_seconds": 86401}], "spent": []}),
+    "a rest that began in words": (
+        {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 9, "rest_t": "soon", "rest_seconds": 1}], "spent": []}),
+    "an hour of an attempt that is a number": {"slots": [], "spent": [{"attempt_id": 1, "t": 1}]},
+    "more slots than anybody may have": (
+        {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 9}] * 101, "spent": []}),
     "a rest of a year": (
         {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 9, "rest_t": 1, "rest_seconds": 3e7}], "spent": []}),
     "more than anybody wrote": {"slots": [], "spent": [{"attempt_id": "a", "t": 1}] * 1001},
@@ -277,3 +287,73 @@ def test_of_what_a_stranger_wrote_little_is_said() -> None:
     with pytest.raises(ValueError, match="TypeError") as raised:
         Record.from_json({"slots": [{"x" * 1000: 1}], "spent": []})
     assert len(str(raised.value)) == 200
+
+
+LARGEST = {
+    "a TTL below a second": {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 0.5}], "spent": []},
+    "a TTL of a day": {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 86400}], "spent": []},
+    "a rest of a day": (
+        {"slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 9, "rest_t": 1, "rest_seconds": 86400}], "spent": []}),
+    "all slots and hours": {
+        "slots": [{"holder": "w", "attempt_id": "a", "ttl_seconds": 9}] * 100, "spent": [{"attempt_id": "a", "t": 1}] * 1000,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("document", LARGEST.values(), ids=LARGEST)
+def test_all_that_settings_allow_is_read(document: dict[str, list[object]]) -> None:
+    """And nobody is kept out by a colleague with other settings."""
+    read = Record.from_json(document)
+    assert [len(read.slots), len(read.spent)] == [len(document["slots"]), len(document["spent"])]
+
+
+def test_who_holds_it_is_named_before_what_rests() -> None:
+    """It is he whom a person can ask."""
+    limits = Limits(slots=2)
+    two = taken(Watcher("w2").take(one_held(), 0, "a2", limits))
+    for back, named in (
+        ("a1", "held by w2 (a2) and 1 more"),
+        ("a2", "held by w1 (a1) and 1 more"),
+    ):
+        now = Watcher("w").now(1)
+        resting = taken(records.give_back(two, back, now, rest_seconds=100, used=True))
+        assert Watcher("w3").take(resting, 2, "a3", limits).text == named
+
+
+GIVEN_BACK = {
+    # rest, used: attempts whose slots are left, attempts whose hours are
+    "it rests": (1.0, True, ["a1", "a2"], ["a1", "a2"]),
+    "it need not rest": (0.0, True, ["a1"], ["a1", "a2"]),
+    "it was not used": (100.0, False, ["a1"], ["a1"]),
+}
+
+
+@pytest.mark.parametrize(("rest", "used", "slots", "spent"), GIVEN_BACK.values(), ids=GIVEN_BACK)
+def test_giving_back_leaves_what_is_others(
+    rest: float, used: bool, slots: list[str], spent: list[str]
+) -> None:
+    """Their slots are held, and their hours began when they did."""
+    two = taken(Watcher("w2").take(one_held(), 5, "a2", Limits(slots=2)))
+    given = taken(records.give_back(two, "a2", Watcher("w2").now(9), rest_seconds=rest, used=used))
+    assert [slot.attempt_id for slot in given.slots] == slots
+    assert [slot.attempt_id for slot in given.held] == ["a1"]
+    assert [each.attempt_id for each in given.spent] == spent
+    assert [each.t - T for each in given.spent] == [0.0, 9.0][: len(spent)]
+
+
+def test_what_nobody_knows_of_changes_nothing_when_it_is_given_back() -> None:
+    """So nothing is written for it."""
+    held = one_held()
+    given = records.give_back(held, "a9", Watcher("w1").now(9), rest_seconds=9, used=True)
+    assert given.record is None
+
+
+def test_a_slot_that_rests_keeps_no_hour_from_passing() -> None:
+    """Its restart is over."""
+    limits = Limits(slots=2, per_hour=1)
+    rests = records.give_back(one_held(), "a1", Watcher("w1").now(0), rest_seconds=9999, used=True)
+    record = taken(rests)
+    assert Watcher("w2").take(record, 3601, "a2", limits).record is None
+    assert [
+        slot.attempt_id for slot in taken(Watcher("w2").take(record, 3603, "a2", limits)).slots
+    ] == ["a1", "a2"]

@@ -58,11 +58,12 @@ def works(sample, second, *, cpu=0.0, sm=None):
 def look_on(at, *, seconds, step=5, served=None, judge=None, start=0):
     """Look every `step` seconds at what `at(second)` gives; the last judgement."""
     judge = judge or HolderJudge()
+    answering = None if served is None else [frozenset()] * served
     judged = ()
     for second in range(start, start + seconds + 1, step):
         gpus = at(second)
         gpus = gpus if isinstance(gpus, tuple) else (gpus,)
-        judged = judge.look(float(second), T + second, gpus, served=served)
+        judged = judge.look(float(second), T + second, gpus, answering=answering)
     return judged
 
 

@@ -8,6 +8,7 @@ from tests.signals.holders.series import GIB, core, gpu, process
 from vllm_watch.signals.holders.records import Limits
 from vllm_watch.signals.holders.unaccounted import Account
 
+MIB = 2**20
 FOUR = tuple(core(pid) for pid in (1, 2, 3, 4))
 
 
@@ -53,7 +54,7 @@ def test_what_cannot_be_summed_up(fields, words):
     account, said = looked(over, replace(over, **fields))
     assert (said.verdict, account.unaccounted_bytes) == ("unknown", None)
     assert words in said.evidence[0]
-    _, said = looked(over, account=account)
+    _, said = looked(over, replace(over, **fields), over, step=150.0)
     assert (said.verdict, said.evidence[-1]) == ("unknown", "it may be on its way back")
 
 
@@ -63,6 +64,33 @@ def test_a_process_that_is_listed_twice_holds_its_memory_once():
     assert looked(twice)[0].unaccounted_bytes == 5 * GIB
     less = replace(twice, memory_used_bytes=10 * GIB)
     assert looked(less)[0].unaccounted_bytes == 0
+
+
+EXACTLY = {  # bytes that may be nobody's
+    "a GPU of unknown size that one holds": ((core(),), {"memory_total_bytes": None, "memory_reserved_bytes": None}, 320 * MIB),
+    "... that is listed and holds nothing": ((core(gib=0),), {"memory_total_bytes": None, "memory_reserved_bytes": None}, 320 * MIB),
+    "... with what is reserved": ((core(),), {"memory_total_bytes": None}, 832 * MIB),
+    "one of 100 MiB": ((core(gib=0),), {"memory_total_bytes": 100 * MIB, "memory_reserved_bytes": None}, 322 * MIB),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("holders", "fields", "most"), EXACTLY.values(), ids=EXACTLY)
+def test_how_much_may_be_nobodys(holders, fields, most):
+    """To the byte: what is more than that is somebody's."""
+    held = sum(each.used_bytes for each in holders)
+    for extra, verdict in ((most, "active"), (most + 1, "unknown")):
+        account, said = looked(gpu(*holders, memory_used_bytes=held + extra, **fields))
+        assert (said.verdict, account.unaccounted_bytes) == (verdict, extra)
+
+
+def test_what_came_back_was_not_left_behind():
+    """It went, nothing could be read for a while, and it is there again with its memory."""
+    other, after = process(9, "python", gib=5), gpu(core(), extra_gib=5)
+    silent, back = replace(after, memory_used_bytes=None), gpu(core(), other, extra_gib=5)
+    looks = (gpu(core(), other), after, silent, back, back, back)
+    assert looked(*looks, host_seen=False)[1].verdict == "unknown"
+    _, said = looked(*looks, host_seen=True)
+    assert (said.verdict, len(said.evidence)) == ("stale", 1)
 
 
 def test_what_is_said_of_it():

@@ -16,8 +16,12 @@ import pytest
 
 from tests.nvml_stub import GIB, h200
 from tests.sources.nvml.reading import one
+from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.signals.holders.judge import HolderJudge
 from vllm_watch.signals.holders.records import Limits
+from vllm_watch.sources import engine_processes
+from vllm_watch.sources.process_listing import ProcessListing
+from vllm_watch.watch.host_watch import HostWatch, ServerLook
 
 PATIENCE_SECONDS = 20.0
 QUICK = Limits(dead_seconds=0.2, orphan_seconds=0.2, stopped_seconds=0.2, stuck_seconds=0.2)
@@ -114,6 +118,29 @@ async def test_a_server_killed_before_we_looked_leaves_an_orphan_too(stub, make_
     verdict, reason, holder = (await judged(stub, make_source, core))[core]
     assert holder.process.left_behind is True
     assert (verdict, reason) == ("stale", "orphaned_worker")
+
+
+async def test_an_orphan_beside_an_older_server_that_answers(stub, make_source, started):
+    """That one is served by a core of its own, which the system shows below it: this core is nobody's."""
+    older, beside = server_with_core(started)
+    server, core = server_with_core(started)
+    processes = ProcessListing().processes(0.0)
+    found = engine_processes.find(processes, processes[older.pid].create_time, None, ["0"])
+    pids = frozenset(each.pid for parts in found.values() for each in parts)
+    assert pids == {beside}
+    stub.set_state(gpus={0: h200(processes={core: 10 * GIB, beside: 10 * GIB}, utilization=0)})
+    host = HostWatch("h", DetectorsSettings.model_validate({"stale_vram": {"orphan_seconds": 0.2}}))
+    source, servers = (
+        make_source(),
+        {"a": ServerLook(up=True, serves=True, pids=pids), "b": ServerLook()},
+    )
+    for number in range(4):
+        host.look(time.time(), 0.3 * number, await one(source), servers)
+        if number == 0:
+            server.kill()
+            await asyncio.to_thread(server.wait, 10)
+    verdicts = {each.process.pid: each.judged.verdict for each in host.holders[0].holders}
+    assert verdicts == {core: "stale", beside: "vllm"}
 
 
 async def test_a_real_zombie_keeps_its_memory(stub, make_source, started):

@@ -186,7 +186,7 @@ class Page {
     const trouble = plans.find((plan) => plan.journal_trouble)?.journal_trouble;
     const ends = paused?.until_timestamp_seconds ?? null;
     const said = [
-      paused && `Restarts are paused by ${paused.actor} ${ends === null ? "until someone resumes" : `until ${format.moment(ends, now)}`}: ${paused.reason}`,
+      paused && `Restarts are paused by ${paused.actor} ${ends === null ? "until someone resumes them" : `until ${format.moment(ends, now)}`}: ${paused.reason}`,
       trouble && `Nothing is restarted: ${trouble}`,
     ].filter(Boolean).join(" · ");
     $("restarts").hidden = !said;

@@ -2,12 +2,15 @@
 
 import { ChartSet } from "./engine.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
+import { Evidence } from "./evidence.js";
 import * as format from "./format.js";
-import { copyButton, Links, permalink } from "./links.js";
+import { anchorOf, copyButton, Links, permalink } from "./links.js";
+import { earlier, often, worst } from "./before.js";
 import { Recording } from "./recording.js";
 import { Plan } from "./restart.js";
+import { isStill } from "./signals.js";
 import { Witnesses } from "./witnesses.js";
-import { evidenceName, isRecovering, OF_THE_WATCHER, restartSign, runbookLink, runbookOf, standingOf, storyOf } from "./words.js";
+import { isRecovering, OF_THE_WATCHER, restartSign, runbookLink, runbookOf, standingOf, storyOf } from "./words.js";
 
 export class Card {
   constructor(incident, page, { where = "" } = {}) {
@@ -41,13 +44,14 @@ export class Card {
     this.evidence.addEventListener("toggle", () => this.page.schedule());
     this.restart = h("p", { class: "restart" });
     this.related = h("p", { class: "related" });
+    this.earlier = h("p", { class: "related" });
     this.runbook = runbookLink();
     this.links = new Links();
     this.element = h("article", { class: "incident", id: `incident-${where}${id}`, "aria-labelledby": `title-${where}${id}`, tabindex: "-1" },
       h("header", {}, this.badge, this.title, h("p", { class: "incident-where" }, this.who, this.engine), h("p", { class: "incident-time" }, this.age, this.since)),
-      h("div", { class: "incident-body" }, this.recovery, this.summary, this.stacks, this.meanwhile, this.worst, this.lost, this.first, this.restart, this.plan.element, this.evidence, this.related,
+      h("div", { class: "incident-body" }, this.recovery, this.summary, this.stacks, this.meanwhile, this.worst, this.lost, this.first, this.restart, this.plan.element, this.evidence, this.earlier, this.related,
         h("footer", {}, ofGpus ? h("p", {}, h("a", { href: "#gpus" }, "GPU memory holders")) : null,
-          this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, this.runbook, " · ", permalink(id)), this.links.element, copyButton(() => this.incident))));
+          this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, this.runbook, " · ", permalink(id)), this.links.element, copyButton(() => this.incident, () => ({ restart: this.plan.told, earlier: earlier(this.incident, page.incidents) })))));
   }
 
   /** Does it need the lines of its target's charts? */
@@ -60,7 +64,7 @@ export class Card {
       this.incident = incident;
       this.drawWords(incident, now);
     }
-    this.drawRelated(incident, all);
+    this.drawRelated(incident, all, now);
     this.plan.draw(this.page.planOf(incident.target), incident.id, now);
     if (this.evidence.open) this.drawNow(incident, now);
     if (!this.own) this.links.draw(this.page, incident.target, incident, now);
@@ -79,7 +83,7 @@ export class Card {
     setText(this.summary, format.sentence(incident.summary));
     setText(this.meanwhile, incident.meanwhile ? `Meanwhile: ${incident.meanwhile}` : "");
     setText(this.stacks, incident.stacks);
-    setText(this.worst, worstOf(incident, now));
+    setText(this.worst, worst(incident, (t) => format.moment(t, now)));
     setText(this.lost, lostOf(incident));
     for (const [element, shown] of [[this.recovery, recovering], [this.stacks, incident.stacks], [this.meanwhile, incident.meanwhile], [this.first, !recovering], [this.restart, !recovering], [this.worst, this.worst.textContent], [this.lost, this.lost.textContent]]) element.hidden = !shown;
     setText(this.step, incident.first_step);
@@ -106,14 +110,16 @@ export class Card {
     const lines = incident.engine === null ? alone : row.lines?.get(incident.engine) ?? null;
     this.charts.element.hidden = lines === undefined; // of several engines no chart shows all
     const marks = row.marksNow().filter(({ key }) => key === incident.id);
-    if (lines !== undefined) this.charts.draw(lines, { ...row.view(now), marks });
+    const seen = row.data.signals?.engines ?? {};
+    const still = isStill(row.data, seen[incident.engine] ?? Object.values(seen)[0]);
+    if (lines !== undefined) this.charts.draw(lines, { ...row.view(now), marks, still });
   }
 
-  drawRelated({ related }, all) {
-    const others = related.map((id) => all.known.get(id)).filter(Boolean);
-    this.related.hidden = others.length === 0;
-    keyed(this.related, others, ({ id }) => id, () => h("span"),
-      (element, other) => setText(element, `Related: ${other.title}${other.state === "open" ? "" : " (ended)"}`));
+  drawRelated(incident, all, now) {
+    const past = earlier(incident, all);
+    const others = incident.related.map((id) => all.known.get(id)).filter((other) => other && !past.some(({ id }) => id === other.id));
+    linked(this.earlier, "Earlier on this target: ", past.map(({ id, title, from, to }) => ({ id, text: `${title} (${format.moment(from, now)}, ${format.age(to - from)})` })));
+    linked(this.related, "Related: ", others.map(({ id, title, state }) => ({ id, text: state === "open" ? title : `${title} (ended)` })));
   }
 
   tick(now) {
@@ -131,15 +137,11 @@ function spanOf(incident, recovering, now) {
   return `${recovering ? `from ${from} to ${format.moment(ended, now)}` : `since ${from}`} ${format.zone(now)}${often(incident)}`;
 }
 
-/** When it was at its worst, where that is not what the summary says. */
-function worstOf({ worst, updated_timestamp_seconds: t, evidence }, now) {
-  if (!worst?.evidence.text || worst.t === t || worst.evidence.text === evidence.for[0]?.text) return "";
-  return `Worst so far (${format.moment(worst.t, now)}): ${worst.evidence.text}`;
-}
-
-/** How often it came within an hour, where it came more than once. */
-function often({ recurring, times }) {
-  return recurring ? `, ${recurring.text}` : times > 1 ? `, ${times} times within an hour` : "";
+/** Other incidents, each as a link to where it stands. */
+function linked(element, title, others) {
+  element.hidden = others.length === 0;
+  if (element.hidden) return;
+  keyed(element, [{ id: "", text: title }, ...others], ({ id }) => id, ({ id }) => (id ? h("a", { href: anchorOf(id) }) : h("span")), (each, { text }) => setText(each, text));
 }
 
 /** How many requests it cost; "so far" while it lasts: what hangs is not counted yet, so none says nothing then. */
@@ -151,35 +153,3 @@ function lostOf(incident) {
 
 /** The line that says what to do first. */
 export const firstStep = (text) => h("p", { class: "first-step" }, h("strong", {}, "Do: "), text);
-
-/** Does its text say its value, so that the number beside it would be there twice? A word is no number. */
-function isSaid({ text, value, unit, expected }) {
-  if (value !== null && value === expected) return true;
-  if (expected !== null && expected !== 0) return false;
-  if (typeof value === "string") return text.includes(value) || !/\d/.test(value);
-  return new RegExp(`\\b${Math.round(unit === "ratio" ? value * 100 : value)}\\b`).test(text);
-}
-
-/** One side of the evidence: each number in words, and beside it what it would be if all were well. */
-export class Evidence {
-  constructor(title, nothing) {
-    this.list = h("ul");
-    this.nothing = h("p", { class: "evidence-none" }, nothing);
-    this.element = h("section", {}, h("h4", {}, title), this.list, this.nothing);
-  }
-
-  draw(items) {
-    this.nothing.hidden = items.length > 0;
-    this.list.hidden = items.length === 0;
-    keyed(this.list, items.map((item, i) => [i, item]), ([i]) => i,
-      () => {
-        const [text, value, expected] = ["text", "value", "expected"].map((name) => h("span", { class: `evidence-${name}` }));
-        return { element: h("li", {}, text, " ", h("span", { class: "evidence-numbers" }, value, " ", expected)), text, value, expected };
-      },
-      ({ text, value, expected }, [, item]) => {
-        setText(text, format.sentence(item.text) || evidenceName(item.name));
-        setText(value, isSaid(item) ? "" : format.unit(item.value, item.unit));
-        setText(expected, item.expected === null || item.expected === 0 ? "" : `expected ${format.unit(item.expected, item.unit)}`);
-      });
-  }
-}

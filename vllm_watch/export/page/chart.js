@@ -201,9 +201,9 @@ export class Chart {
     this.said = this.signal.windowed ? `${this.signal.note}, over the last ${age(seconds)}` : this.signal.note;
   }
 
-  /** Draw what `line` held in the `span` seconds before `end`, and `marks`: when something was wrong. `frozen`: `end` is not now. */
-  draw(line, end, span, interval, marks, frozen) {
-    Object.assign(this, { line, end, span, gap: interval * GAP_INTERVALS });
+  /** Draw what `line` held in the `span` seconds before `end`, and `marks`: when something was wrong. `frozen`: `end` is not now. `still`: its engine does nothing now. */
+  draw(line, end, span, interval, marks, frozen, still) {
+    Object.assign(this, { line, end, span, gap: interval * GAP_INTERVALS, still: still && this.signal.stops });
     const seen = line.values.filter((value) => value !== null);
     this.top = this.signal.top ?? roundUp(Math.max(0, ...seen), this.signal.least);
     const d = path(line, end, span, this.top, this.gap);
@@ -227,7 +227,7 @@ export class Chart {
     this.show();
     const range = seen.length ? `, between ${this.signal.format(Math.min(...seen))} and ${this.signal.format(Math.max(...seen))} in ${frozen ? "these" : "the last"} ${ago(span).replace(" ago", "")}` : "";
     const wrong = shown.map(({ title }) => ` ${title}.`).join("");
-    setAttribute(this.plot, "aria-label", `${this.signal.title}: ${frozen ? "at the end" : "now"} ${this.signal.format(line.values[this.newest()] ?? null)}${range}.${wrong} Arrow keys step through the points, Enter links to one.`);
+    setAttribute(this.plot, "aria-label", `${this.signal.title}: ${frozen ? "at the end" : "now"} ${this.signal.format(this.now())}${range}.${wrong} Arrow keys step through the points, Enter links to one.`);
   }
 
   point(t) {
@@ -241,11 +241,17 @@ export class Chart {
     return last >= 0 && this.end - this.line.times[last] <= this.gap ? last : -1;
   }
 
+  /** What holds now; null: not known. */
+  now() {
+    const value = this.line.values[this.newest()] ?? null;
+    return value !== null && this.still ? 0 : value;
+  }
+
   /** The value at the pointer, else the newest. */
   show() {
     const at = this.at ?? this.group.pinned;
-    const i = at === null ? this.newest() : this.line.nearest(at);
-    const value = i < 0 ? null : this.line.values[i];
+    const i = at === null ? -1 : this.line.nearest(at);
+    const value = at === null ? this.now() : this.line.values[i];
     const pointed = at !== null && value !== null && value !== undefined;
     setText(this.value, this.signal.format(value ?? null));
     setText(this.note, pointed ? `at ${clock(this.line.times[i])}` : this.said);

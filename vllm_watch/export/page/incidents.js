@@ -170,7 +170,7 @@ class Ended {
       this.past = new Past(incident, page);
       this.details.append(this.past.element);
     });
-    this.element = h("li", { class: "ended", id: `incident-${incident.id}` },
+    this.element = h("li", { class: "ended", id: `incident-${incident.id}`, tabindex: "-1" },
       h("span", { class: "ended-severity", "data-tone": tone, title: word }, icon(sign), h("span", { class: "sr" }, word)),
       h("div", { class: "ended-what" },
         h("p", { class: "ended-title" }, h("strong", {}, incident.title), h("span", {}, `${target === OF_THE_WATCHER ? "the watcher itself" : target}${engine === null ? "" : `, engine ${engine}`}`)),

@@ -1,7 +1,9 @@
 // Where to read on: the links of the configuration, a permalink, and an incident as Markdown for a chat or a ticket.
 
+import { often, worst } from "./before.js";
 import { h, keyed, setAttribute } from "./dom.js";
-import { sentence } from "./format.js";
+import { inALine } from "./evidence.js";
+import { age, sentence } from "./format.js";
 import { runbookOf, standingOf } from "./words.js";
 
 const BEFORE_SECONDS = 900; // what led to it
@@ -34,33 +36,40 @@ function valuesOf({ name, group = "", namespace = "", pod = "", node = "", signa
   return { target: name, group, namespace, pod, node, model, from: Math.round(from * 1000), to: Math.round(to * 1000) };
 }
 
-/** A link to an incident on this page. */
-export const permalink = (id) => h("a", { class: "permalink", href: `#${encodeURIComponent(`incident-${id}`)}` }, "Permalink");
+/** Where an incident stands on this page. */
+export const anchorOf = (id) => `#${encodeURIComponent(`incident-${id}`)}`;
 
-/** A button that copies an incident as Markdown. `incident` gives what is newest. */
-export function copyButton(incident) {
+/** A link to it. */
+export const permalink = (id) => h("a", { class: "permalink", href: anchorOf(id) }, "Permalink");
+
+/** A button that copies an incident as Markdown. `incident` gives what is newest, `told` what more there is to say: of its restart, and of what came before. */
+export function copyButton(incident, told = () => ({})) {
   const button = h("button", { type: "button", class: "copy" }, "Copy as Markdown");
   button.addEventListener("click", async () => {
-    button.textContent = (await copied(markdown(incident()))) ? "Copied" : "Not copied: the browser refuses";
+    button.textContent = (await copied(markdown(incident(), told()))) ? "Copied" : "Not copied: the browser refuses";
     setTimeout(() => { button.textContent = "Copy as Markdown"; }, COPIED_MS);
   });
   return button;
 }
 
 const utc = (t) => `${new Date(t * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
-const here = (path) => new URL(path, location.href.replace(/#.*/, "")).href;
-const listed = (title, items) => (items.length ? ["", `${title}:`, ...items.map(({ text }) => `- ${sentence(text)}`)] : []);
+/** The page's address for whoever gets the text: `external_url`, with which the runbook's begins; without one, as the page was reached. */
+const home = ({ runbook_url: url }) => (url.startsWith("/") ? location.href.replace(/#.*/, "") : url.slice(0, url.indexOf("/runbooks/") + 1));
+const listed = (title, items) => (items.length ? ["", `${title}:`, ...items.map((item) => `- ${inALine(item)}`)] : []);
 
 /** An incident as Markdown: what, where, since when, what to do, why, and links. */
-export function markdown(incident) {
-  const { id, target, engine, opened_timestamp_seconds: opened, began_timestamp_seconds: began, ended_timestamp_seconds: ended, resolved_timestamp_seconds: closed, evidence } = incident;
+export function markdown(incident, { restart = [], earlier = [] } = {}) {
+  const { id, target, engine, opened_timestamp_seconds: opened, began_timestamp_seconds: began, ended_timestamp_seconds: ended, resolved_timestamp_seconds: closed, updated_timestamp_seconds: updated, evidence } = incident;
   const [from, to] = [began ?? opened, ended ?? closed];
+  const most = to === null ? worst(incident, utc) : "";
+  const at = (path) => new URL(path, home(incident)).href;
   return [
     `**${standingOf(incident).word} · ${incident.title}** · ${target}${engine === null ? "" : ` engine ${engine}`}`, "",
-    sentence(incident.summary), ...(incident.stacks ? [incident.stacks] : []), "",
-    `- Since: ${opened === null ? "before the watcher started" : utc(from)}${to === null ? "" : `, until ${utc(to)}`}`,
-    ...(to === null ? [`- Do: ${incident.first_step}`, `- Restart: ${incident.restart_outcome}`] : []),
-    `- [Incident](${here(`#${encodeURIComponent(`incident-${id}`)}`)}) · [Runbook](${here(runbookOf(incident))})`,
+    sentence(incident.summary), ...(most ? [most] : []), ...(incident.stacks ? [incident.stacks] : []), "",
+    `- Since: ${opened === null ? "before the watcher started" : utc(from)}${to === null ? ` (as of ${utc(updated).slice(11)})` : `, until ${utc(to)}`}${often(incident)}`,
+    ...(to === null ? [`- Do: ${incident.first_step}`, `- ${[incident.restart_outcome, ...restart].join(" ")}`] : []),
+    ...(earlier.length ? [`- Earlier on this target: ${earlier.map((each) => `${each.title} (${utc(each.from)}, ${age(each.to - each.from)})`).join("; ")}`] : []),
+    `- [Incident](${at(anchorOf(id))}) · [Runbook](${at(runbookOf(incident))})`,
     ...listed("Evidence", evidence.for), ...listed("Contradicting evidence", evidence.against), "",
   ].join("\n");
 }

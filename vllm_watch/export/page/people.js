@@ -63,7 +63,7 @@ class Dialog {
     setText(this.text, wish.text);
     setText(this.act, wish.act);
     setText(this.reasonTitle, wish.reason === "optional" ? "Reason (optional; written to the journal)" : "Reason (written to the journal)");
-    setText(this.minutesTitle, wish.minutes === null ? "Minutes (none: until someone resumes)" : "Minutes");
+    setText(this.minutesTitle, wish.minutes === null ? "Minutes (none: until someone resumes them)" : "Minutes");
     this.reason.value = "";
     this.minutes.value = wish.minutes ?? "";
     this.token.value = "";

@@ -24,7 +24,7 @@ function past({ state, text, ended_timestamp_seconds: t, payoff_ratio: payoff },
   const gave = payoff === null ? "" : payoff > 0 ? ` It recovered ${format.ratio(payoff)} of baseline throughput.` : " It recovered no throughput.";
   const why = text ? ` (${text})` : "";
   const when = t === null ? "" : ` (${format.moment(t, now)})`;
-  const said = state === "dry_run" ? `Not restarted${when}: mode observe only reports. Restart it yourself.` : `The last restart${when} ${words}${why}.${gave}`;
+  const said = state === "dry_run" ? "vllm-watch does not restart it: it runs in mode observe, and leaves that to you." : `The last restart${when} ${words}${why}.${gave}`;
   return { sign: tone, tone: toneOfSign(tone), text: said };
 }
 
@@ -56,6 +56,7 @@ export class Plan {
   constructor(page, target) {
     this.page = page;
     this.target = target;
+    this.told = []; // as it is drawn
     this.list = h("ul", { class: "plan-lines" });
     this.buttons = h("div", { class: "plan-buttons" });
     this.element = h("div", { class: "plan", hidden: "" }, this.list, this.buttons);
@@ -63,6 +64,7 @@ export class Plan {
 
   draw(plan, incident, now) {
     const told = lines(plan, incident, now);
+    this.told = told.map(({ text }) => text);
     keyed(this.list, told.map((line, i) => [i, line]), ([i]) => i, () => {
       const sign = h("span", { class: "plan-sign" });
       const text = h("span");

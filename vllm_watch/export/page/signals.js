@@ -2,9 +2,9 @@
 
 import * as format from "./format.js";
 
-/** name: field of /api/v1/history; windowed: taken over the signal window; read: the same from an engine's signals, for live updates. */
+/** name: field of /api/v1/history; windowed: taken over the signal window; stops: nothing at once where the engine does nothing; read: the same from an engine's signals, for live updates. */
 export const CHARTED = [
-  { name: "generation_tokens_per_second", windowed: true, title: "Generation", note: "tokens per second", format: format.rate("tok/s"), tick: format.number, least: 10, read: (e) => e.generation_tokens_per_second },
+  { name: "generation_tokens_per_second", windowed: true, stops: true, title: "Generation", note: "tokens per second", format: format.rate("tok/s"), tick: format.number, least: 10, read: (e) => e.generation_tokens_per_second },
   { name: "requests_running", title: "Running", note: "requests in the batch", format: format.count, least: 4, read: (e) => e.requests_running },
   { name: "requests_waiting", title: "Waiting", note: "requests in the queue", format: format.count, least: 4, read: (e) => e.requests_waiting },
   { name: "kv_cache_usage_ratio", title: "KV cache", note: "share of blocks in use", format: format.ratio, top: 1, read: (e) => e.kv_cache_usage_ratio },
@@ -47,6 +47,11 @@ export const LISTED = [
   ["Sleeping", (e) => (e.sleeping ? "yes" : "no"), (e) => e.sleeping !== null],
 ];
 
+/** Does an engine do nothing now? Its rates of the last minute would look like work. */
+export const isStill = (target, engine) => engine?.state === "stalled" || target.state === "down";
+
+const generationNow = (target) => (engine) => (engine.generation_tokens_per_second !== null && isStill(target, engine) ? 0 : engine.generation_tokens_per_second);
+
 /** A target's row: totals of its engines, the fullest cache, the worst latency; null where no engine says. */
 export function summary(target) {
   const engines = Object.values(target.signals?.engines ?? {});
@@ -54,7 +59,7 @@ export function summary(target) {
   const total = (read) => (known(read).length ? known(read).reduce((a, b) => a + b, 0) : null);
   const most = (read) => (known(read).length ? Math.max(...known(read)) : null);
   return {
-    generation: total((e) => e.generation_tokens_per_second),
+    generation: total(generationNow(target)),
     running: total((e) => e.requests_running),
     waiting: total((e) => e.requests_waiting),
     kv: most((e) => e.kv_cache_usage_ratio),

@@ -10,7 +10,7 @@ import { Links } from "./links.js";
 import { history } from "./live.js";
 import { Recording } from "./recording.js";
 import { Plan, planFacts } from "./restart.js";
-import { modelOf, summary } from "./signals.js";
+import { isStill, modelOf, summary } from "./signals.js";
 import { Witnesses } from "./witnesses.js";
 import { isRecovering, markOf, OUTCOMES, shownState, standingOf, toneOf } from "./words.js";
 
@@ -293,7 +293,7 @@ class Body {
     const marks = row.marksNow();
     keyed(this.engineList, labels, (label) => label, (label) => new Engine(label, (t) => row.page.spans.pin(row.name, t)),
       (engine, label) => engine.draw(signals?.engines[label] ?? null, lines?.get(label) ?? null, {
-        ...row.view(now), now, alone: labels.length === 1,
+        ...row.view(now), now, still: isStill(row.data, signals?.engines[label]), alone: labels.length === 1,
         marks: marks.filter((mark) => mark.engine === null || mark.engine === label) }));
   }
 
@@ -304,7 +304,7 @@ class Body {
     this.blind.hidden = !lines.length;
     keyed(this.blind, lines, ([slug]) => slug, () => ({ element: h("li") }), ({ element }, [slug, { state, text }]) => {
       setAttribute(element, "data-tone", state === "blind" ? "warn" : "quiet");
-      setText(element, `${slug.replaceAll("_", " ")} ${state === "blind" ? "is blind" : "has partial data"}: ${text}`);
+      setText(element, `Detector ${slug} ${state === "blind" ? "is blind" : "sees only part"}: ${text.replaceAll("`", "")}`);
     });
   }
 

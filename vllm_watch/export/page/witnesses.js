@@ -12,8 +12,8 @@ export function testimony({ signals, sources }, engine, now) {
   for (const each of Object.values(signals?.engines ?? {})) {
     if (engine !== null && each.engine !== engine) continue;
     const name = Object.keys(signals.engines).length > 1 ? `engine ${each.engine}` : "engine";
-    told.push(progress(name, each, now));
-    if (each.throughput_ratio !== null) told.push([`${name}’s throughput`, "quiet", `${format.ratio(each.throughput_ratio)} of its baseline at this load`]);
+    told.push(progress(name, each, signals.state, now));
+    if (each.throughput_ratio !== null) told.push([`${name}’s throughput`, pace(each), `${format.ratio(each.throughput_ratio)} of its baseline at this load, at the last scrape`]);
   }
   const started = signals?.process_start_time ?? null;
   told.push(lifetime(signals, started, now));
@@ -21,6 +21,9 @@ export function testimony({ signals, sources }, engine, now) {
   if (failed) told.push(["log", "bad", format.brief(failed.explanation || failed.class.replaceAll("_", " "))]);
   return told;
 }
+
+/** Below its baseline while it is told as collapsed; without that it is no news. */
+const pace = ({ throughput_ratio: ratio, state }) => (ratio < 1 && state === "collapsed" ? "bad" : "quiet");
 
 function lifetime(signals, started, now) {
   if (started === null) return ["process", "quiet", "age unknown"];
@@ -48,12 +51,12 @@ function canary(source, now) {
   return ["canary", tone, tone === "good" ? `one token in ${format.seconds(source.duration_seconds)}, ${format.ago(now - source.last_success_timestamp_seconds)}` : words];
 }
 
-function progress(name, { last_progress_timestamp_seconds: last, requests_running: running, requests_waiting: waiting, state }, now) {
+function progress(name, { last_progress_timestamp_seconds: last, requests_running: running, requests_waiting: waiting, state }, ofTarget, now) {
   const work = `${format.count(running)} running, ${format.count(waiting)} waiting`;
   if (running === null && waiting === null) return [name, "quiet", "no data"];
   if (running === 0 && waiting === 0) return [name, "quiet", "idle"];
   const when = last === null ? "no progress seen yet" : `last progress ${format.ago(now - last)}`;
-  return [name, state === "stalled" ? "bad" : "good", `${when}, with ${work}`];
+  return [name, state === "stalled" || ofTarget === "down" ? "bad" : "good", `${when}, with ${work}`];
 }
 
 /** A list of them, kept up to date by `draw`. */

@@ -79,7 +79,7 @@ def _judge(settings: CommandHook, ended: child.Ended) -> tuple[str, str]:
             return base.FAILED, f"{program} ended with status 75, to be tried again{said}"
         case None:
             return base.UNCERTAIN, f"how {program} ended is not known{said}"
-        case status if status < 0:
-            return base.UNCERTAIN, f"{program} was ended by signal {-status}{said}"
-        case status:
+        case status if status > 0:
             return base.UNCERTAIN, f"{program} ended with status {status}{said}"
+        case status:
+            return base.UNCERTAIN, f"{program} was ended by signal {-status}{said}"

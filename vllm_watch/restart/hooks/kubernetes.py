@@ -7,7 +7,7 @@ Runbook: docs/hooks/kubernetes.md.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from vllm_watch.clients.kubernetes import Answer, KubernetesError
@@ -53,11 +53,9 @@ class Hook:
             act = _Act(self._settings, self._target(call))
             async with asyncio.timeout(self._settings.timeout_seconds):
                 return await act.run()
-        except HookError as error:
-            return base.HookResult(outcome=base.REFUSED, text=error.cause)
-        except KubernetesError as error:
-            begun = act is not None and act.begun and error.sent
-            outcome = base.UNCERTAIN if begun else base.FAILED
+        except (HookError, KubernetesError) as error:
+            surely = base.REFUSED if isinstance(error, HookError) else base.FAILED
+            outcome = base.UNCERTAIN if act is not None and act.begun else surely
             return base.HookResult(outcome=outcome, text=error.cause)
         except TimeoutError:
             assert act is not None  # noqa: S101 - only it is timed
@@ -126,7 +124,7 @@ class _Act:
 
     def __init__(self, settings: KubernetesHook, target: KubernetesTarget) -> None:
         self._settings, self._target, self._api = settings, target, target.api
-        self.begun = False  # a request that acts was sent
+        self.begun = False  # a request that acts was sent, and may have been carried out
         self._accepted = ""  # what the server has agreed to, in words
         self._forbidden = ""  # why it does not agree yet
 
@@ -158,14 +156,22 @@ class _Act:
         text = f"the API server has not answered within {seconds:g} s"
         return base.HookResult(outcome=outcome, text=text)
 
+    async def _sent(self, request: Awaitable[Answer]) -> Answer:
+        """Have a request that acts answered. Raises KubernetesError."""
+        self.begun = True
+        try:
+            return await request
+        except KubernetesError as error:
+            self.begun = error.sent
+            raise
+
     async def _evict(self, pod: Mapping[str, Any]) -> base.HookResult | None:
         name = f"pod {self._target.call.pod}"
         while True:
-            self.begun = True
             try:
-                answer = await self._api.post(_eviction_path(pod), eviction(pod))
-            except KubernetesError as error:
-                if not error.sent or not await self._is_ending(pod):
+                answer = await self._sent(self._api.post(_eviction_path(pod), eviction(pod)))
+            except KubernetesError:
+                if not self.begun or not await self._is_ending(pod):
                     raise
                 answer = Answer(_OK, {})
             if answer.status != _TOO_MANY:
@@ -192,8 +198,7 @@ class _Act:
         for _ in range(TRIES_MAX):
             patch = await self._target.rollout()
             if patch is not None:
-                self.begun = True
-                answer = await self._api.patch(self._target.workload_path, patch)
+                answer = await self._sent(self._api.patch(self._target.workload_path, patch))
             if patch is None or answer.ok:
                 self._accepted = f"a rollout of {self._settings.workload} has begun"
                 return None

@@ -115,12 +115,12 @@ async def _end_engines(engines: Iterable[_Held], ended: str) -> base.HookResult:
     left = await _left(engines, _ENGINES_SECONDS)
     if not left:
         return base.HookResult(outcome=base.DONE, text=ended)
-    refused = 0
+    refused = False
     for each in left:
         try:
             each.send(signal.SIGKILL)
         except PermissionError:
-            refused += 1
+            refused = True
     still = await _left(left, SIGNAL_KILL_SECONDS / 2 - _ENGINES_SECONDS)
     if still:
         pids = ", ".join(str(each.pid) for each in still)
@@ -192,7 +192,7 @@ async def _left(processes: Iterable[_Held], seconds: float) -> list[_Held]:
     def ended(descriptor: int) -> None:
         loop.remove_reader(descriptor)  # a pidfd stays readable once its process has ended
         del waiting[descriptor]
-        if not waiting and not all_ended.done():
+        if not waiting:
             all_ended.set_result(None)
 
     for descriptor in list(waiting):

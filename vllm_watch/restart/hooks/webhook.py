@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 
 from vllm_watch.clients import signed_post
 from vllm_watch.clients.signed_post import Posted
@@ -53,8 +54,7 @@ class Hook:
             secret = self._secret()
         except HookError as error:
             return base.HookResult(outcome=base.FAILED, text=error.cause)
-        tried = _Try(base.FAILED, "nothing was sent")
-        for number in range(self._settings.retries + 1):
+        for number in count():
             left = deadline - asyncio.get_running_loop().time()
             tried = await self._post(body, self._headers(call, secret, body), left)
             wait = max(

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
-from typing import Any
+from typing import Any, TypeVar
 
 from vllm_watch.clients.etcd import Access, Change, Etcd, EtcdError, Kept, NewSession
 from vllm_watch.restart.hooks.base import Tools
@@ -36,6 +36,10 @@ BACKOFF_SECONDS = 0.1
 """Before the second try, twice as long before each further; of it a random part."""
 
 LEFT_MAX = 100
+
+_LEASE_IDS = range(1, 1 << 62)
+
+_T = TypeVar("_T")
 
 
 class Shared:
@@ -135,13 +139,9 @@ class Lock:
                 self._slot = self._hour = None
                 for lease_id in granted:
                     self._shared.leave(lease_id)
-        if held.held is False and granted:  # else it is our next asking that ends them
-            await self._asked(self._tidied)
+        if held.held is False:  # else it is our next asking that ends them
+            await self._asked(self._shared.tidy)
         return held
-
-    async def _tidied(self) -> Held:
-        await self._shared.tidy()
-        return Held(held=True, text="tidied")
 
     async def _take(
         self, holder: str, attempt_id: str, granted: list[int], begins: Past | None
@@ -153,8 +153,9 @@ class Lock:
             await _back_off(tries)
             kept = await self._etcd.range(self._shared.prefix)
             old, known = self._shared.past(kept)
-            if self._adopt(kept, attempt_id):
-                return await self._kept_alive()
+            adopted = self._adopt(kept, attempt_id)
+            if adopted is not None:
+                return await self._kept_alive(adopted)
             wanted, refusal = self._wanted(kept, value, lease_id, hour_id)
             if refusal is not None:
                 return Held(held=False, text=refusal)
@@ -174,15 +175,16 @@ class Lock:
                 return self._held(begun, kept)
         return Held(held=False, text=f"others were faster {TRIES_MAX} times")
 
-    def _adopt(self, kept: list[Kept], attempt_id: str) -> bool:
-        """Is it held under this attempt already, by an earlier run of this watcher?"""
+    def _adopt(self, kept: list[Kept], attempt_id: str) -> Kept | None:
+        """Take up what is held under this attempt already, by an earlier run of this watcher."""
         mine = [each for each in kept if _said(each).get("attempt_id") == attempt_id]
         names = {name: f"{self._shared.prefix}{name}/" for name in ("slot", "hour")}
-        slot = [each for each in mine if each.key.startswith(names["slot"]) and not _rests(each)]
-        if slot:
-            self._slot = slot[0]
+        slots = (each for each in mine if each.key.startswith(names["slot"]) and not _rests(each))
+        slot = next(slots, None)
+        if slot is not None:
+            self._slot = slot
             self._hour = next((each for each in mine if each.key.startswith(names["hour"])), None)
-        return bool(slot)
+        return slot
 
     def _wanted(
         self, kept: list[Kept], value: str, lease_id: int, hour_id: int
@@ -212,17 +214,16 @@ class Lock:
         return Held(held=True, text=text, others=others(known, _held(kept), HOST, mine))
 
     async def renew(self, attempt: Attempt | None = None) -> Held:
-        if self._slot is None:
+        slot = self._slot
+        if slot is None:
             return Held(held=False, text="it is not held")
-        held = await self._asked(lambda: self._kept_alive(past(attempt, HOST)))
+        held = await self._asked(lambda: self._kept_alive(slot, past(attempt, HOST)))
         if held.held is False:
             self._until_s = 0.0
         return held
 
-    async def _kept_alive(self, stands: Past | None = None) -> Held:
-        slot, hour = self._slot, self._hour
-        if slot is None:
-            return Held(held=False, text="it is not held")
+    async def _kept_alive(self, slot: Kept, stands: Past | None = None) -> Held:
+        hour = self._hour
         if stands is not None:
             await self._shared.put_down(lambda known: pasts.put(known, stands))
         sent_s = boottime_s()
@@ -281,11 +282,11 @@ class Lock:
     async def _moved(self, kept: Kept, value: str, seconds: float) -> None:
         """Have a key go on under a new lease, counted from now."""
         lease_id = _new_id()
-        await self._etcd.grant(lease_id, max(1, ceil(seconds)))
+        await self._etcd.grant(lease_id, ceil(seconds))
         if not await self._etcd.put([(kept.value, Kept(kept.key, value, lease_id))]):
             await self._etcd.revoke(lease_id)
 
-    async def _asked(self, ask: Callable[[], Awaitable[Held]]) -> Held:
+    async def _asked(self, ask: Callable[[], Awaitable[_T]]) -> _T | Held:
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 return await ask()
@@ -299,7 +300,7 @@ class Lock:
 
 def _new_id() -> int:
     """A lease's number, of our own choice: also one whose grant was not answered can be ended."""
-    return secrets.randbits(62) + 1
+    return secrets.choice(_LEASE_IDS)
 
 
 def _said(kept: Kept) -> dict[str, Any]:

@@ -73,7 +73,7 @@ class Lock:
         self._guard = folder / f"{name}.lock"
         self._limits = Limits(slots=slots, per_hour=per_hour)
         self._mine: _Slot | None = None
-        self._until_s = 0.0
+        self._until_s = 0.0  # of our own clock
 
     async def acquire(self, holder: str, attempt_id: str, attempt: Attempt | None = None) -> Held:
         return await asyncio.to_thread(self._change, holder, attempt_id)
@@ -120,7 +120,7 @@ class Lock:
         spent = [each for each in spent if each.attempt_id != attempt_id]
         spent.append(_Spent(attempt_id, mine.expires_s + HOUR_SECONDS))
         self._write(_Kept([*others, mine], spent[-SPENT_MAX:]))
-        self._mine, self._until_s = mine, now_s + self.ttl_seconds
+        self._until_s, self._mine = now_s + self.ttl_seconds, mine
         return Held(held=True, text=f"held for {self.ttl_seconds:.0f} s")
 
     def _refusal(self, others: list[_Slot], spent: list[_Spent]) -> str | None:
@@ -139,20 +139,15 @@ class Lock:
             others = [slot for slot in kept.slots if slot.attempt_id != mine.attempt_id]
             spent = [each for each in kept.spent if each.attempt_id != mine.attempt_id]
             if used:
-                spent.append(_Spent(mine.attempt_id, boottime_s() + HOUR_SECONDS))
-            if used and delay_seconds > 0:
-                resting = _Slot(
-                    mine.holder, f"after {mine.attempt_id}", boottime_s() + delay_seconds
-                )
-                others.append(resting)
+                now_s, rests = boottime_s(), f"after {mine.attempt_id}"
+                spent.append(_Spent(mine.attempt_id, now_s + HOUR_SECONDS))
+                others.append(_Slot(mine.holder, rests, now_s + delay_seconds))
             self._write(_Kept(others, spent))
 
     @contextlib.contextmanager
     def _exclusive(self) -> Iterator[None]:
         deadline = time.monotonic() + WAIT_SECONDS
-        descriptor = os.open(
-            self._guard, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
+        descriptor = os.open(self._guard, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             while True:
                 try:
@@ -169,7 +164,7 @@ class Lock:
     def _read(self) -> _Kept:
         """What holds now; raises ValueError for a file that is damaged."""
         try:
-            descriptor = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            descriptor = os.open(self._file, os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
             return _Kept([], [])
         with os.fdopen(descriptor, "rb") as file:
@@ -192,9 +187,8 @@ class Lock:
     def _write(self, kept: _Kept) -> None:
         document = {"boot_id": _boot_id(), **asdict(kept)}
         new = self._file.with_suffix(".new")
-        descriptor = os.open(
-            new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-        )
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        descriptor = os.open(new, flags, 0o600)
         with os.fdopen(descriptor, "w") as file:
             json.dump(document, file)
             file.flush()

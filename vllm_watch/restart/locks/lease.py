@@ -200,7 +200,7 @@ class Lock:
         self._shared, self._limits = shared, limits
         self._attempt_id: str | None = None
         self._until_s = 0.0  # of our own clock
-        self._wrote = False
+        self._wrote = False  # since it was last to be taken
 
     def _writes(self) -> None:
         self._wrote = True
@@ -235,7 +235,7 @@ class Lock:
             return Held(held=False, text="it is not held")
         stands = past(attempt, HOST)
         held = await self._change(lambda record, now: records.renew(record, mine, stands), mine)
-        if held.held is False and self._attempt_id == mine:
+        if held.held is False:
             self._until_s = 0.0
         return held
 
@@ -311,6 +311,6 @@ def _document(
         spec["acquireTime"] = now
         spec["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
     spec |= {
-        "holderIdentity": holder, "renewTime": now, "leaseDurationSeconds": max(1, ceil(ttl_seconds)),
+        "holderIdentity": holder, "renewTime": now, "leaseDurationSeconds": ceil(ttl_seconds),
     }  # fmt: skip
     return {**old, "metadata": metadata, "spec": spec}

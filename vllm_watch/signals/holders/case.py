@@ -18,6 +18,9 @@ class Case:
     role: str | None
     others: Sequence[ProcessSample]  # the other vLLM processes on this host's GPUs
     served: bool | None  # does a vLLM of this host answer? None: nobody asked
+    placed: (
+        bool  # has each that does an engine of its own on these GPUs, so that this one is not its?
+    )
     limits: Limits
     borrowed_here: bool = False  # does an engine on this GPU map another process's memory?
 

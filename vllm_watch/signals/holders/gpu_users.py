@@ -81,17 +81,13 @@ class GpuUsers:
 
 
 def _below(gpus: Iterable[GpuHolders], pids: frozenset[int]) -> list[tuple[str, Holder]]:
-    """The holders that are processes of the server. NVML may say the host's PID where /proc has our own."""
+    """The holders that are processes of the server."""
     return [
         (gpu.gpu.uuid, holder)
         for gpu in gpus if pids
         for holder in gpu.holders or ()
-        if _pid(holder) in pids
+        if holder.process.pid_here in pids
     ]  # fmt: skip
-
-
-def _pid(holder: Holder) -> int:
-    return holder.process.pid_local or holder.process.pid
 
 
 def _groups(
@@ -101,7 +97,7 @@ def _groups(
     groups: dict[Group, list[tuple[str, Holder]]] = {}
     for gpu in gpus:
         for holder in gpu.holders or ():
-            if _pid(holder) in without:
+            if holder.process.pid_here in without:
                 continue
             if holder.judged.verdict == VLLM and len(groups) < GROUPS_MAX:
                 process = holder.process

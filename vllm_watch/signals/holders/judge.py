@@ -42,16 +42,25 @@ class HolderJudge:
         self._accounts: dict[str, Account] = {}
 
     def look(
-        self, at_s: float, t: float, gpus: Sequence[GpuSample], *, served: bool | None = None
+        self,
+        at_s: float,
+        t: float,
+        gpus: Sequence[GpuSample],
+        *,
+        answering: Sequence[frozenset[int]] | None = None,
     ) -> tuple[GpuHolders, ...]:
         """Judge one look.
 
-        `at_s` is on a timeline that never steps, `t` Unix time of the same moment; `served`: does a
-        vLLM of this host answer, so that one of its engines is alive? None: nobody asked.
+        `at_s` is on a timeline that never steps, `t` Unix time of the same moment; `answering`: of each vLLM of
+        this host that answers, so that its engines are alive, the PIDs of these; empty where they are not seen.
+        None: nobody asked.
         """
         looked = [self._tracked(at_s, gpu) for gpu in gpus]
         tracks = [track for each in looked for track in each]
         vllms = [track.process for track in tracks if track.role in roles.VLLM_ROLES]
+        served = None if answering is None else bool(answering)
+        engines = {t.process.pid_here for t in tracks if t.role in (roles.CORE, roles.WORKER)}
+        placed = all(pids & engines for pids in answering or ())
         host_seen = any(track.outside for track in tracks)
         parents = {gpu.mig_parent_uuid for gpu in gpus}
         judged = []
@@ -59,8 +68,8 @@ class HolderJudge:
             borrowed = lenders.borrows(track.process for track in here)
             cases = [
                 Case(
-                    t=t, at_s=at_s, track=track, role=track.role, served=served, others=vllms,
-                    limits=self._limits, borrowed_here=borrowed,
+                    t=t, at_s=at_s, track=track, role=track.role, served=served, placed=placed,
+                    others=vllms, limits=self._limits, borrowed_here=borrowed,
                 )
                 for track in here
             ]  # fmt: skip

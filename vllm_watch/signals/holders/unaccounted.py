@@ -41,40 +41,22 @@ class Account:
     ) -> Judged:
         """Take one look. `host_seen`: a process outside any container is seen on this host's GPUs;
         `sliced`: it has MIG slices, whose memory is theirs."""
-        why_not = self._sum(gpu, sliced=sliced)
-        if why_not is not None or self.unaccounted_bytes is None:
-            self._over_s = None
-            return Judged(verdict=UNKNOWN, evidence=(why_not,) if why_not else ())
-        extra = self.unaccounted_bytes
-        holders = gpu.processes or ()
+        summed = _summed(gpu, sliced=sliced)
+        if isinstance(summed, str):
+            self.unaccounted_bytes = self._over_s = None
+            return Judged(verdict=UNKNOWN, evidence=(summed,))
+        extra, held = summed
+        self.unaccounted_bytes = extra
         if extra <= allowance_bytes(gpu):
-            self._over_s, self._left = None, ()
-            self._held = {p.pid: p.used_bytes or 0 for p in holders}
+            self._over_s, self._left, self._held = None, (), held
             return Judged(verdict=ACTIVE)
         if self._over_s is None:
             self._over_s, self._least = at_s, extra
-            here = {p.pid for p in holders}
-            gone = {pid: held for pid, held in self._held.items() if pid not in here}
-            if gone and extra >= LEFT_SHARE_MIN * sum(gone.values()):
+            gone = {pid: bytes_ for pid, bytes_ in self._held.items() if pid not in held}
+            if extra >= LEFT_SHARE_MIN * sum(gone.values()):
                 self._left = tuple(sorted(gone))
         self._least = min(self._least, extra)
         return self._judge(at_s - self._over_s, gpu, limits, host_seen=host_seen)
-
-    def _sum(self, gpu: GpuSample, *, sliced: bool) -> str | None:
-        """Sum up; return why that cannot be done, in words."""
-        self.unaccounted_bytes = None
-        used, processes = gpu.memory_used_bytes, gpu.processes
-        if gpu.lost or used is None or processes is None:
-            return "what is used, or who holds it, is not known"
-        if sliced:
-            return "its memory is its MIG slices'"
-        if any(p.used_bytes is None for p in processes):
-            return "the driver does not say how much every holder holds"
-        held: dict[int, int] = {}
-        for p in processes:
-            held[p.pid] = max(held.get(p.pid, 0), p.used_bytes or 0)
-        self.unaccounted_bytes = max(0, used - sum(held.values()))
-        return None
 
     def _judge(self, lasted_s: float, gpu: GpuSample, limits: Limits, *, host_seen: bool) -> Judged:
         text = f"{size(self._least)} are used that no process holds, for {seconds(lasted_s)}"
@@ -100,9 +82,24 @@ class Account:
         )  # fmt: skip
 
 
+def _summed(gpu: GpuSample, *, sliced: bool) -> tuple[int, dict[int, int]] | str:
+    """What is used and nobody holds, and what each PID holds; or why that cannot be said, in words."""
+    used, processes = gpu.memory_used_bytes, gpu.processes
+    if gpu.lost or used is None or processes is None:
+        return "what is used, or who holds it, is not known"
+    if sliced:
+        return "its memory is its MIG slices'"
+    held: dict[int, int] = {}
+    for p in processes:
+        if p.used_bytes is None:
+            return "the driver does not say how much every holder holds"
+        held[p.pid] = max(held.get(p.pid, 0), p.used_bytes)
+    return max(0, used - sum(held.values())), held
+
+
 def allowance_bytes(gpu: GpuSample) -> int:
     """What may be nobody's and is nothing: with old drivers `used` includes what is reserved."""
-    total = gpu.memory_total_bytes or 0
-    reserved = gpu.memory_reserved_bytes or int(TOTAL_SHARE * total)
+    share = int(TOTAL_SHARE * gpu.memory_total_bytes) if gpu.memory_total_bytes else 0
+    reserved = gpu.memory_reserved_bytes or share
     holders = len(gpu.processes or ())
-    return reserved + BASE_BYTES + int(TOTAL_SHARE * total) + HOLDER_BYTES * holders
+    return reserved + BASE_BYTES + share + HOLDER_BYTES * holders

@@ -45,7 +45,7 @@ def dead(case: Case) -> Judged | None:
         return Judged(verdict=ACTIVE, evidence=(text,))
     dead_s = case.at_s - track.state_s
     what = "the process is gone" if gone else "the process has ended (a zombie)"
-    text = f"{what} for {seconds(dead_s)} at least, and the driver still charges its memory to it"
+    text = f"{what} for {seconds(dead_s)} at least, and the driver still counts its memory as held"
     if dead_s < case.limits.dead_seconds:
         return Judged(verdict=UNKNOWN, evidence=(text, "it may be giving it back just now"))
     child = not gone and process.ppid not in (None, 0, 1)

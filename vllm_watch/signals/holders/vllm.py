@@ -52,8 +52,8 @@ def orphaned(case: Case, patience_s: float) -> Judged | None:
     spins = case.served is False and case.at_s - since_s >= SPINNING_FACTOR * patience_s
     if not idle and not spins:
         return None
-    # Somebody answers: if no younger engine is seen that does, it may be this one after all.
-    if case.served and not orphans.is_superseded(process, case.others):
+    # Somebody answers: unless each that does has an engine of its own, or a younger one runs, it may be this one after all.
+    if case.served and not case.placed and not orphans.is_superseded(process, case.others):
         return None
     evidence = [text, f"its GPU has done nothing for it for {seconds(gpu_idle_s)}"]
     if gpu_idle_s < patience_s:

@@ -87,8 +87,10 @@ def of_recording(trace: Path, at: float | None) -> Judgement:
             continue
         at_s, _ = timeline.advance(raw.t, raw.monotonic_s)
         if raw.gpus is not None:
-            served = raw.scrape.outcome == "ok"
-            judgement = Judgement(t=raw.t, gpus=judge.look(at_s, raw.t, raw.gpus, served=served))
+            answering = [frozenset[int]()] if raw.scrape.outcome == "ok" else []
+            judgement = Judgement(
+                t=raw.t, gpus=judge.look(at_s, raw.t, raw.gpus, answering=answering)
+            )
     if judgement is None:
         moment = "" if at is None else f" up to {at:g}"
         raise WatchError(

@@ -11,8 +11,11 @@ _TRIGGERS = {
 }  # fmt: skip
 
 
-def lines(plan: RestartPlan | None, t: float) -> list[str]:
-    """Return what there is to say of a target's restarts at Unix time `t`, the most urgent first."""
+def lines(plan: RestartPlan | None, t: float, incident: str | None = None) -> list[str]:
+    """Return what there is to say of a target's restarts at Unix time `t`, the most urgent first.
+
+    `incident`: id of the one beside which it is told, where a dry run for another says nothing; None: all is told.
+    """
     if plan is None:
         return []
     if plan.under_way is not None:
@@ -22,9 +25,13 @@ def lines(plan: RestartPlan | None, t: float) -> list[str]:
         return [f"A restart {who}is under way since {began}: {_ended(attempt.text)}"]
     told = [line for wish in plan.waiting for line in _wished(wish)]
     of_breaker = any(gate.gate == "breaker" for wish in plan.waiting for gate in wish.gates)
-    if plan.last is not None and not of_breaker:
+    if plan.last is not None and not of_breaker and _concerns(plan.last, incident):
         told.append(_past(plan.last, t))
     return told
+
+
+def _concerns(attempt: AttemptShown, incident: str | None) -> bool:
+    return attempt.state != "dry_run" or incident in (None, attempt.incident_id)
 
 
 def _wished(wish: Waiting) -> list[str]:
@@ -52,7 +59,7 @@ def _until(said: str, t: float | None) -> str:
 
 def _past(attempt: AttemptShown, t: float) -> str:
     if attempt.state == "dry_run":
-        return "Not restarted: mode observe only reports. Restart it yourself."
+        return "vllm-watch does not restart it: it runs in mode observe, and leaves that to you."
     ended_t, payoff = attempt.ended_timestamp_seconds, attempt.payoff_ratio
     when = "" if ended_t is None else f", {text.age(max(0.0, t - ended_t))} ago,"
     why = f" ({attempt.text})" if attempt.text else ""

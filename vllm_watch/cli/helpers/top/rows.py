@@ -108,6 +108,12 @@ def _kv(row: Row, width: int) -> Text:
     return Text().append(text.bar(ratio, width - 5)).append(f" {text.percent(ratio):>4}")
 
 
+def _tokens(row: Row, _: int) -> str:
+    """Of one that does nothing now no rate of the last minute, which would look like work."""
+    rate = row.engine.generation_tokens_per_second if row.engine else None
+    return text.count(0.0 if rate is not None and row.state in ("stalled", "down") else rate)
+
+
 def _state(row: Row, _: int) -> Text:
     return Text(row.state, text.STATE_STYLES.get(row.state, "bright_black"))
 
@@ -124,7 +130,7 @@ _COLUMNS = (
     Column("WAIT", 4, 1, _of(lambda e: text.count(e.requests_waiting))),
     Column("KV CACHE", 11, 2, _kv, "left"),
     Column("SPEED", 5, 1, _of(lambda e: text.percent(e.throughput_ratio))),
-    Column("TOK/S", 5, 1, _of(lambda e: text.count(e.generation_tokens_per_second))),
+    Column("TOK/S", 5, 1, _tokens),
     Column("", 12, 5, _curve, "left"),
     Column("TTFT p95", 8, 3, _of(lambda e: text.p95(e.time_to_first_token_seconds))),
     Column("ITL p95", 7, 3, _of(lambda e: text.p95(e.inter_token_latency_seconds))),

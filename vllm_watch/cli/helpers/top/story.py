@@ -1,7 +1,7 @@
 """What is wrong, first: the open incidents, the evidence of the chosen one and what to do, and how the watcher itself does."""
 
+import re
 import textwrap
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from rich.text import Text
@@ -121,7 +121,7 @@ def _sentence(row: Row, t: float) -> Text:
     if incidents:
         sentence = recovery(incidents[0], t) if incidents[0].recovering else incidents[0].summary
     sentence = visible(sentence or (row.target.signals and row.target.signals.why_not) or row.state)
-    if row.stale:
+    if row.stale and row.state != "down":  # which says since when it is silent
         sentence = f"not scraped for {text.age(row.age_seconds)}: {sentence}"
     style = text.STATE_STYLES.get(row.state, "").replace(" on red", "").replace("white", "red")
     return Text(f"{visible(row.name)}: ", "bold", no_wrap=True).append(sentence, style)
@@ -130,18 +130,17 @@ def _sentence(row: Row, t: float) -> Text:
 def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
     """What to do before what speaks for it: there may be room for few lines."""
     incidents = incidents_of(row)
+    told = top_restarts.lines(row.target.restart, t, incidents[0].id if incidents else "")
+    restarts = [_labelled("restart", line) for line in told]
     if not incidents:
-        return [_labelled("restart", line) for line in top_restarts.lines(row.target.restart, t)]
+        return restarts
     worst = incidents[0]
     if worst.recovering:
-        lines = [_labelled("was", worst.summary)]
-        return lines + [
-            _labelled("restart", line) for line in top_restarts.lines(row.target.restart, t)
-        ]
+        return [_labelled("was", worst.summary), *restarts]
     lines = [_labelled("also", worst.meanwhile)] if worst.meanwhile else []
     lines += _wrapped("do", worst.to_do, width)
     lines.append(_labelled("restart", worst.restart_outcome))
-    lines += [_labelled("restart", line) for line in top_restarts.lines(row.target.restart, t)]
+    lines += restarts
     lines += _wrapped("stacks", worst.stacks, width)
     for side, evidence in (("evidence", worst.evidence_for), ("against", worst.evidence_against)):
         lines += [_labelled(side, said) for said in map(_said, evidence) if said]
@@ -162,18 +161,29 @@ def incidents_of(row: Row) -> list[ToldIncident]:
 
 
 def _said(item: Evidence) -> str:
+    """Its text, and in brackets what that leaves out: the value, and what it would be if all were well."""
     said, expected = visible(item.text or item.name), item.expected
-    if expected in {None, 0}:
+    words = set(re.findall(r"\d+(?:\.\d+)?", said)) | set(said.split())
+    if expected in {None, 0} or _written(expected, item.unit) & words:
         return said
-    if not isinstance(expected, int | float):
-        number = visible(expected)
-    elif item.unit == "ratio":
-        return f"{said} (expected {expected:.0%})"
-    elif f"{expected:.0f}" in said.split():
-        return said
-    else:
-        number = f"{expected:.3g}"
-    return f"{said} (expected {number}{' ' + visible(item.unit) if item.unit else ''})"
+    numbers = f"expected {_number(expected, item.unit)}"
+    if item.value is not None and not _written(item.value, item.unit) & words:
+        numbers = f"{_number(item.value, item.unit)}, {numbers}"
+    return f"{said} ({numbers})"
+
+
+def _number(value: float | str | None, unit: str) -> str:
+    if not isinstance(value, int | float):
+        return visible(str(value))
+    return f"{value:.0%}" if unit == "ratio" else f"{value:.3g} {visible(unit)}".rstrip()
+
+
+def _written(value: float | str | None, unit: str) -> set[str]:
+    """The ways in which a sentence may write it."""
+    if not isinstance(value, int | float):
+        return {str(value)}
+    number = value * 100 if unit == "ratio" else value
+    return {f"{number:.0f}", f"{number:.1f}", f"{number:.3g}"}
 
 
 def _labelled(label: str, said: str) -> Text:
@@ -217,6 +227,17 @@ def watcher(status: Status | None, width: int) -> Text:
     return shown
 
 
+def _blind(status: Status) -> Iterable[str]:
+    """Which detectors cannot judge whom, the most blind first."""
+    blind: dict[str, list[str]] = {}
+    for target in status.targets:
+        for slug, sight in target.detectors.items():
+            if sight.state == "blind":
+                blind.setdefault(slug, []).append(target.name)
+    for slug, names in sorted(blind.items(), key=lambda each: -len(each[1])):
+        yield f"{slug} is blind on {visible(names[0]) if len(names) == 1 else _targets(len(names))}"
+
+
 def watcher_troubles(status: Status) -> Iterable[str]:
     """Yield what keeps the watcher from seeing, keeping or doing what it should."""
     yield from filter(None, (status.not_ready, status.nothing_watched))
@@ -226,14 +247,7 @@ def watcher_troubles(status: Status) -> Iterable[str]:
     for name, source in status.sources.items():
         if source.outcome not in _FINE:
             yield f"{name}: {source.outcome}"
-    blind = Counter(
-        slug
-        for target in status.targets
-        for slug, sight in target.detectors.items()
-        if sight.state == "blind"
-    )
-    for slug, count in blind.most_common():
-        yield f"{slug} is blind on {_targets(count)}"
+    yield from _blind(status)
     if status.store is not None and not status.store.ok:
         yield f"state is not saved ({status.store.because or 'unknown'})"
     if status.restarts is not None:
