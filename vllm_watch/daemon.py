@@ -187,7 +187,7 @@ class Daemon:
 
     async def stop(self) -> None:
         """End everything; safe to call at any time."""
-        tasks = [*self._tasks, *self._loops.tasks(), *self._hangs.stop()]
+        tasks = [*self._tasks, *self._loops.stop(), *self._hangs.stop()]
         for task in tasks:
             task.cancel()
         ending = [self._discovery.close(), self._notify.stop()]

@@ -136,6 +136,30 @@ async def test_looks_that_fail_are_said_once_and_the_next_one_goes_on():
     assert all(line["exc_info"] for line in failed)
 
 
+async def test_a_loop_that_was_ended_shows_no_look_though_its_cancellation_is_lost():
+    """Its target may be watched by another loop by then, which would be told that it is down."""
+    target = Target(name="t", url=f"http://127.0.0.1:{free_port()}")
+    scrape = ScrapeSettings(interval_seconds=0.2)
+    asked, publisher = asyncio.Event(), Publisher()
+
+    class Deaf(VllmSource):
+        async def observe(self):
+            asked.set()
+            with suppress(asyncio.CancelledError):
+                await asyncio.Event().wait()
+            return await super().observe()
+
+    async with asyncio.timeout(60), http.new_session() as session:
+        source, watch = Deaf(target, scrape, session), Watch("t", detectors={})
+        loop = TargetLoop(target, scrape, source, watch, Board(), Host(), publisher)
+        task = asyncio.create_task(loop.run(spread=False))
+        await asked.wait()
+        loop.end()
+        task.cancel()
+        await task
+    assert publisher.signals == []
+
+
 async def test_judgement_is_told_what_is_known_beside_the_look():
     """What its host has that hits it; and of our own restart of it, as the board says at that moment."""
     board, judge = Board(), Judge()

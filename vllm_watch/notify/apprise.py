@@ -71,7 +71,8 @@ class Notifier:
         self._busy = True
         threading.Thread(target=work, name=f"notify {self._settings.name}", daemon=True).start()
         try:
-            return await asyncio.wait_for(done, self._settings.timeout_seconds)
+            async with asyncio.timeout(self._settings.timeout_seconds):
+                return await done
         except TimeoutError:
             text = f"no answer within {self._settings.timeout_seconds:g} s"
             return base.Sent(outcome=base.UNSURE, text=text)

@@ -179,7 +179,8 @@ class CpuWaits:
             self._busy = False
             return None
         try:
-            return await asyncio.wait_for(done, LOOK_SECONDS_MAX)
+            async with asyncio.timeout(LOOK_SECONDS_MAX):
+                return await done
         except TimeoutError:
             return None
 

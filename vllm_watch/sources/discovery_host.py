@@ -109,26 +109,13 @@ async def servers(
 
 async def _look(listing: ProcessListing, procfs: Path) -> list[HostServer] | None:
     """What the processes show; None where they could not be looked through in time."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[list[HostServer] | None] = loop.create_future()
 
-    def settle(found: list[HostServer] | None) -> None:
-        if not done.done():
-            done.set_result(found)
+    def look() -> list[HostServer]:
+        return host_servers.find(listing.processes(time.monotonic()), procfs)
 
-    def look() -> None:
-        found: list[HostServer] | None = None
-        try:
-            found = host_servers.find(listing.processes(time.monotonic()), procfs)
-        finally:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(settle, found)
-
-    if not threads.begin(look):
-        return None
     try:
-        return await asyncio.wait_for(done, _LOOK_SECONDS)
-    except TimeoutError:
+        return await threads.beside(look, _LOOK_SECONDS)
+    except (TimeoutError, MemoryError):
         return None
 
 

@@ -113,8 +113,7 @@ class Worker:
             self._jobs.append(job)
             self._begun()
         try:
-            # Not wait_for: up to Python 3.11 it loses a cancellation that comes with the result. Shielded: what a
-            # caller that is cancelled has asked for is done all the same.
+            # Shielded: what a caller that is cancelled has asked for is done all the same.
             async with asyncio.timeout(seconds):
                 done: _T = await asyncio.shield(asyncio.wrap_future(job.done))
                 return done

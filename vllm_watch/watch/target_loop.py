@@ -79,7 +79,7 @@ class TargetLoop:
         known = watch.signals.engines if watch.signals is not None else {}
         self._restarts = sum(engine.restarts for engine in known.values())
         self._failing = False
-        self._broken = False
+        self._broken = self._ended = False
         self._failures: dict[str, str] = {}
         # How much later than planned the last scrapes began.
         self.lateness_seconds: deque[float] = deque(maxlen=_LATENESS_KEPT)
@@ -91,8 +91,13 @@ class TargetLoop:
         pids = frozenset[int]() if self._cpu is None else self._cpu.pids
         return ServerLook.of(self._watch.signals, self._watch.incidents, pids)
 
+    def end(self) -> None:
+        """Show no look any more, also not one that is under way. Its task is to be cancelled, and a library may
+        lose a cancellation: a loop that lived on would tell of this target in the name of its successor."""
+        self._ended = True
+
     async def run(self, *, spread: bool) -> None:
-        """Look for ever. With `spread` the first look waits for one of a few moments in the interval, chosen by
+        """Look until it is ended. With `spread` the first look waits for one of a few moments in the interval, chosen by
         the target's name, so that many targets do not all fall on the same one."""
         try:
             await self._run(spread=spread)
@@ -109,7 +114,7 @@ class TargetLoop:
         if spread:
             start_s = first_look_s(self.target.name, start_s, self._interval_seconds)
         tick = 0
-        while True:
+        while not self._ended:
             due_s = start_s + tick * self._interval_seconds
             late_s = time.monotonic() - due_s
             if late_s < 0:
@@ -130,6 +135,8 @@ class TargetLoop:
     async def _look(self) -> None:
         looked = Looked.now()
         look = await self._all_seen(await self._source.observe())
+        if self._ended:
+            return
         events: Sequence[IncidentEvent] = []
         try:
             name = self.target.name

@@ -101,8 +101,10 @@ class TargetLoops:
         if target in self.running:
             self.running[target].watch.note_stacks(incident, sentence)
 
-    def tasks(self) -> list[asyncio.Task[None]]:
-        """One for each loop, to be cancelled at the end."""
+    def stop(self) -> list[asyncio.Task[None]]:
+        """End every loop; return their tasks, to be cancelled."""
+        for running in self.running.values():
+            running.loop.end()
         return [running.task for running in self.running.values()]
 
     def close(self) -> None:
@@ -165,6 +167,7 @@ class TargetLoops:
     def _halt(self, name: str) -> None:
         """Stop a loop, and keep what it knows for the one that takes its place."""
         running = self.running.pop(name)
+        running.loop.end()
         running.task.cancel()
         self.logs.pop(name, None)
         self.unseen.discard(name)
