@@ -108,7 +108,7 @@ def test_the_first_step_says_what_is_known_of_the_restart() -> None:
                     cause, advised=advised
                 )
     slow = STORIES["throughput_collapse"].first_step_of("slow_engine", advised=True)
-    assert slow.endswith("(nvidia-smi -q); if you find none, restart vLLM.")
+    assert slow.endswith("Link Width); if you find none, restart vLLM.")
     assert STALLED.first_step_of("hang").endswith("; restart vLLM if the status page advises it.")
     assert STALLED.first_step_of("hang", advised=True).endswith("); then restart vLLM.")
     assert STALLED.first_step_of("hang", advised=False).endswith("EngineCore).")
@@ -117,7 +117,7 @@ def test_the_first_step_says_what_is_known_of_the_restart() -> None:
 def test_how_long_it_must_last_until_a_restart_is_advised() -> None:
     """Said while that is what it waits for; afterwards the restart is advised."""
     waits = STALLED.restart_of("hang", advised=False, after_s=60.0)
-    assert waits == "No restart is advised before 60 s: it may recover."
+    assert waits == "A restart is advised only after 60 s: it may recover by itself."
     assert STALLED.restart_of("hang", advised=True, after_s=60.0) == CURES
     for cause in ("peer_wait", "rank_wait"):  # which a restart does not help, however long it lasts
         said = STALLED.restart_of(cause, advised=False, after_s=60.0)

@@ -25,6 +25,9 @@ from vllm_watch.board import restarts
 from vllm_watch.board.health import StoreHealth
 from vllm_watch.board.restarts import AttemptShown, Gate, RestartPlan, Waiting
 from vllm_watch.cli.helpers.top import restarts as top_restarts
+from vllm_watch.cli.helpers.top import text
+from vllm_watch.detectors.base import Evidence
+from vllm_watch.incidents.incident import Worst
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.process import ProcessSample
 from vllm_watch.samples.target import WATCHER
@@ -86,7 +89,7 @@ async def test_the_detail_says_what_to_do_before_why(server, board):
     add(board, "sick", engine("0", "stalled", state_text="no step for 20 s"))
     board.tell(made(incident("sick", restart_advised=True)))
     step = STORIES["engine_stalled"].first_step_of("hang", advised=True)
-    to_do = f"{step} Runbook: /runbooks/engine_stalled"
+    to_do = f"{step} Runbook on the page: /runbooks/engine_stalled"
     first, *more = textwrap.wrap(to_do, 110)
     async with watching(server).run_test(size=(120, 40)) as pilot:
         await first_look(pilot)
@@ -110,6 +113,24 @@ async def test_what_is_down_is_not_called_unscraped_as_well(server, board, state
     async with watching(server).run_test(size=(120, 40)) as pilot:
         await first_look(pilot)
         assert part(pilot, "detail").splitlines()[1].startswith(begins)
+
+
+async def test_the_detail_says_when_it_was_at_its_worst(server, board):
+    """Where that is not what it says now; and when it is, by the clock, whether that was today or not."""
+    add(board, "sick", engine("0", "collapsed"))
+    (event,) = made(incident("sick", "throughput_collapse", "kv_leak"))
+    then = Evidence(
+        name="ratio", value=0.2, text="20% of its usual throughput, with 9 requests waiting"
+    )
+    now = replace(then, value=0.5, text="50% of its usual throughput, with 3 requests waiting")
+    told = replace(event.incident, evidence_for=(now,), updated_t=NOON + 60, worst=Worst(NOON, 5.0, then))  # fmt: skip
+    board.tell([replace(event, incident=told)])
+    async with watching(server).run_test(size=(120, 40)) as pilot:
+        await first_look(pilot)
+        lines = part(pilot, "detail").splitlines()
+        assert f"  worst    {then.text}, at {text.clock(NOON, time.time())}" in lines
+    assert text.clock(NOON, NOON + 60) == "08:00:00"
+    assert text.clock(NOON, NOON + 86_400) == "Jan 15 08:00"
 
 
 async def test_the_detail_says_where_its_processes_stand(server, board):
@@ -331,7 +352,7 @@ def test_a_dry_run_is_told_beside_its_own_incident():
     dry = replace(ATTEMPT, state="dry_run", incident_id="i-1")
     plan, helped = RestartPlan(mode="observe", hook="c", last=dry), replace(dry, state="helped")
     (said,) = top_restarts.lines(plan, NOON, "i-1")
-    assert said.startswith("vllm-watch does not restart it")
+    assert said.startswith("vllm-watch restarts nothing in mode observe")
     assert top_restarts.lines(plan, NOON) == [said]
     assert top_restarts.lines(plan, NOON, "i-2") == top_restarts.lines(plan, NOON, "") == []
     assert top_restarts.lines(replace(plan, last=helped), NOON, "i-2") != []

@@ -50,7 +50,7 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
     "they push each other out, and are short": (
         THRASH | {"length_ratio": 2.4, "preempting": False}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
     "they thrash in what a loss has left": (
-        THRASH | LOST, "kv_pinning", ["kv_unheld_ratio"], [], "90% of the KV cache belongs to no running request"),
+        THRASH | LOST, "kv_pinning", ["kv_unheld_ratio"], [], "90% of the KV cache is held by no running request"),
     "they thrash, and little is lost": (
         THRASH | {"unheld": 0.4}, "preemption_thrash", ["request_length_ratio", "preemptions_per_request"], [], "0.50"),
     "half of what is in use is lost": ({"unheld": 0.5}, "kv_pinning", ["kv_unheld_ratio"], [], "it came at once"),

@@ -20,7 +20,7 @@ from tests.detectors.down_looks import (
     used,
 )
 from tests.detectors.looks import DEAD, OK, T, engine, first_firing, gpu, last, seen, silent
-from vllm_watch.samples.observation import SCALING, ProcessState, Reading
+from vllm_watch.samples.observation import SCALING, Call, ProcessState, Reading
 from vllm_watch.watch.watch import Watch
 
 STORIES = {
@@ -581,3 +581,16 @@ def test_a_crash_behind_a_half_dead_metrics_page_keeps_its_demand(looks, severit
     verdict = last(said)
     assert (verdict.state, verdict.cause, verdict.severity) == ("firing", "crash", severity)
     assert words in verdict.summary
+
+
+def test_for_how_long_a_server_is_silent_stands_beside_what_it_does():
+    """Not behind why that is so, which may name other servers."""
+    call = Call(outcome="refused", error="connection refused: nothing listens (another: b at :1)")
+    looks = [replace(silent(s), scrape=call) for s in (60, 65, 70)]
+    found = first_firing(downs([*UP, *looks]))
+    assert found
+    texts = [each.text for each in found[1].evidence_for]
+    assert texts[0] == "connection refused for 5 s: nothing listens (another: b at :1)"
+    found = first_firing(downs([*UP, *gone("refused", 60, 80)]))
+    assert found
+    assert found[1].evidence_for[0].text == "said refused, for 5 s"

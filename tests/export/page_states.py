@@ -68,7 +68,7 @@ def warming_up() -> Board:
     """One of them loads its weights."""
     board = well()
     board.add_target(Target(name="deepseek-r1", url="http://h:8000", group="chat"), 5.0)
-    text = "connection refused: nothing listens there; VLLM::EngineCore has been loading for 360 s; its starts took up to 540 s"
+    text = "connection refused: nothing listens on its port; VLLM::EngineCore has been loading for 360 s; its starts took up to 540 s"
     board.publish(signals("deepseek-r1", "starting", text, time.time()))
     return board
 
@@ -125,6 +125,8 @@ def awaiting_approval() -> Board:
         mode="approve", hook="h", waiting=(replace(wish, incident_id=incident, verdict="approve"),), last=past, past=(past,),
         budget_remaining=1, payoff_ratio=0.42,
     ), RestartCounts())  # fmt: skip
+    observed = replace(past, id="3", state="dry_run", trigger="incident", incident_id=incident, ended_timestamp_seconds=now - 10_830, payoff_ratio=None)  # fmt: skip
+    board.show_restart("chat-0", RestartPlan(mode="observe", hook="h", past=(observed,)), RestartCounts())  # fmt: skip
     gates = (Gate(gate="window", text="outside the windows for restarts"), Gate(gate="cooldown", text="the last one was 2 h ago", until_timestamp_seconds=now + 600))  # fmt: skip
     board.show_restart("chat-2", RestartPlan(
         mode="auto", hook="h", waiting=(replace(wish, verdict="wait", trigger="schedule", text=gates[0].text, gates=gates),),

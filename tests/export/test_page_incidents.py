@@ -13,6 +13,7 @@ from tests.export.demo_board import (
     fill,
     signals,
 )
+from tests.export.page_states import ill, well
 from tests.export.serving import serving
 from tests.told import made
 from vllm_watch.board.board import Board
@@ -57,13 +58,13 @@ async def test_each_open_incident_is_a_card(opened, server):
         "A restart is advised: it usually fixes this."
     )
     await expect(crashed.locator(".restart")).to_have_text(
-        "Its process is gone, so there is nothing to restart: start it, unless its supervisor does."
+        "There is nothing to restart: its process is gone."
     )
     await expect(stalled.locator(".first-step")).to_have_text(
         f"Do: {STORIES['engine_stalled'].first_step_of('hang', advised=True)}"
     )
     await expect(crashed.locator(".first-step")).to_contain_text(
-        "Check that systemd, Docker or Kubernetes starts it again"
+        "If its supervisor (systemd, Docker, Kubernetes) has not started it again within 2 minutes"
     )
     await expect(stalled.get_by_role("link", name="Runbook")).to_have_attribute(
         "href", "runbooks/engine_stalled"
@@ -223,6 +224,49 @@ async def test_past_incidents_are_a_short_list(opened, server):
     await tab.page.locator("#history-more").click()
     await expect(tab.page.locator(".ended")).to_have_count(7)
     await expect(tab.page.locator("#history-more")).to_be_hidden()
+
+
+async def test_what_is_over_says_how_bad_it_was_and_since_when_it_is_over(opened):
+    """Not what a recovery found last, nor when the incident was closed; another one may have come after its end."""
+    board, now = ill("stalled"), time.time()
+    name = "chat-2"
+    worst = {"t": now - 800, "measure": 2.0, "evidence": {"name": "throughput_ratio", "value": 0.5, "unit": "ratio", "expected": 1.0, "text": "50% of its usual throughput, with 9 requests waiting"}}  # fmt: skip
+    story = {"engine": "0", "kind": "throughput_collapse", "cause": "kv_leak", "severity": "page", "summary": "Engine 0 has its usual throughput again"}  # fmt: skip
+    leak = event(name, story, now - 900)
+    over = {"event": "resolved", "t": now - 300, "began": now - 900, "ended": now - 600, "resolution": "superseded", "worst": worst}  # fmt: skip
+    board.tell(made(leak, leak | over))
+    async with serving(board) as server:
+        tab = await opened(server)
+        past = tab.page.locator(".ended", has_text="KV cache leak")
+        await expect(past.locator(".ended-summary")).to_have_text(
+            "At its worst: 50% of its usual throughput, with 9 requests waiting"
+        )
+        await expect(past.locator(".ended-lasted")).to_have_text("lasted 5\u202fmin")
+        await expect(past.locator(".ended-ago")).to_contain_text("ended 10\u202fmin")
+        await expect(past.locator(".ended-resolution")).to_have_text(
+            "healthy again, then another incident"
+        )
+
+
+async def test_a_warning_is_no_red_row(opened):
+    """The state's colour, and the headline's, are no worse than what its incidents say of it."""
+    board, now = well(), time.time()
+    board.publish(signals("chat-1", "collapsed", "3 times slower", now))
+    story = {"engine": "0", "kind": "throughput_collapse", "cause": "slow_engine", "severity": "ticket", "summary": "3 times slower"}  # fmt: skip
+    slow = event("chat-1", story, now - 30)
+    async with serving(board) as server:
+        tab = await opened(server)
+        badge = tab.row("chat-1").locator("summary .badge")
+        await expect(badge).to_have_attribute("data-tone", "bad")  # nobody has said more of it
+        board.tell(made(slow))
+        await expect(badge).to_have_attribute("data-tone", "warn")
+        await expect(tab.page.locator("#verdict")).to_have_attribute("data-tone", "warn")
+        await expect(tab.row("chat-1")).to_have_attribute("data-tone", "warn")
+        board.tell(
+            made(slow | {"event": "updated", "t": now, "severity": "page"}, opened_t=now - 30)
+        )
+        await expect(badge).to_have_attribute("data-tone", "bad")
+        await expect(tab.page.locator("#verdict")).to_have_attribute("data-tone", "bad")
 
 
 async def test_without_incidents_there_is_nothing_to_see_of_them(opened):

@@ -90,6 +90,7 @@ async def test_an_incident_is_copied_as_markdown(opened, server, board):
     tab = await opened(server)
     text = await copied(tab)
     assert "Stalled: hang** · llama-70b-b engine 0\n" in text
+    assert "\n- Where: http://127.0.0.1:8000 · meta-llama/llama-70b-b · gpu-host-1\n" in text
     assert re.search(r"\n- Since: \S+ \S+ UTC \(as of \S+ UTC\)\n", text)
     assert "\n- Do: Take it out of the load balancer" in text
     assert "\n- A restart is advised: it usually fixes this." in text
@@ -116,11 +117,11 @@ async def test_what_came_before_on_its_target_is_told(opened):
         before = stalled.locator(".related").first
         await expect(before).to_have_text(
             re.compile(
-                r"^Earlier on this target: Collapsed: slow steps \(\S+, 1\smin\)Collapsed: KV cache leak \(\S+, 1\smin\)$"
+                r"^Earlier on this target: Collapsed: slow steps \(\S+, lasted 1\smin\)Collapsed: KV cache leak \(\S+, lasted 1\smin\)$"
             )
         )
         text = await copied(tab)
-        assert re.search(r"\n- Earlier on this target: .*; Collapsed: KV cache leak \(.* UTC, 1\smin\)\n", text)  # fmt: skip
+        assert re.search(r"\n- Earlier on this target: .*; Collapsed: KV cache leak \(.* UTC, lasted 1\smin\)\n", text)  # fmt: skip
         await before.locator("a").last.click()
         await expect(tab.page.locator(".ended:focus", has_text="KV cache leak")).to_have_count(1)
         assert tab.complaints == []

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from playwright.async_api import expect
 
-from tests.export.browsing import card
+from tests.export.browsing import UNKNOWN, card
 from tests.export.demo_board import signals
 from tests.export.page_states import awaiting_approval, ill, watcher_ill, well
 from tests.export.serving import serving
@@ -88,9 +88,10 @@ async def test_a_dead_engine_behind_a_live_server_does_not_look_at_work(opened):
         await expect(down.locator(".witnesses")).to_contain_text("HTTP 503")
         assert (await said(down.locator(".witnesses")))["engine"][0] == "bad"
         await expect(down.locator(".chart-value").first).to_have_text("0\u202ftok/s")
-        await expect(tab.row("chat-1").locator("summary .cell-value").first).to_have_text(
-            "0\u202ftok/s"
-        )
+        await expect(down.locator(".chart-note").first).to_contain_text("now; the line: tokens")
+        cells = tab.row("chat-1").locator("summary .cell-value")
+        await expect(cells.first).to_have_text("0\u202ftok/s")
+        await expect(cells.last).to_have_text(UNKNOWN)  # TTFT
     assert min(rates) > 0
 
 
@@ -112,7 +113,7 @@ async def test_what_the_restarts_did(opened):
         tab = await opened(server)
         done = tab.page.locator("#done")
         await expect(done.locator(".section-note")).to_have_text(
-            "1 target in mode approve, 1 target in mode auto"
+            "1 target in mode observe, 1 target in mode approve, 1 target in mode auto"
         )
         waiting = await done.locator(".plan-lines li").all_inner_texts()
         assert [line.strip() for line in waiting] == [
@@ -123,6 +124,7 @@ async def test_what_the_restarts_did(opened):
         assert [[line for line in text.split("\n") if line] for text in texts] == [
             ["chat-1: restart helped", "it serves again · requested by anna · recovered 42 % of baseline throughput", "2 h ago"],
             ["chat-2: restart did not help", "it serves again · requested by anna", "2 h ago"],
+            ["chat-0: restart left to you (mode observe)", "slow · for Collapsed: KV cache leak", "3 h ago"],
         ]  # fmt: skip
         await done.locator(".attempt a").first.click()
         await expect(tab.row("chat-1")).to_have_attribute("open", "")

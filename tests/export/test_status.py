@@ -48,6 +48,7 @@ def test_fields_are_those_of_the_records():
         "stale_bytes",
         "unaccounted_bytes",
         "unaccounted",
+        "targets",
     }
     assert (gone["state"], gone["state_text"]) == ("down", "Connection refused for 2 min.")
     assert gone["sources"]["metrics"]["errors"] == {"refused": 1}

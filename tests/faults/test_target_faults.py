@@ -47,7 +47,7 @@ class Expected:
 
 DOWN, UNKNOWN, SERVING = "down", "unknown", "serving"
 FAULTS = {
-    "refuses": Expected("refused", DOWN, "crash", "nothing listens there"),
+    "refuses": Expected("refused", DOWN, "crash", "nothing listens on its port"),
     "black-holes": Expected("connect_timeout", DOWN, "unreachable", "no connection within"),
     "says nothing": Expected("read_timeout", DOWN, "api_hang", "no complete answer within"),
     "drips": Expected("read_timeout", DOWN, "api_hang", "no complete answer within"),

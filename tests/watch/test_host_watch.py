@@ -77,6 +77,19 @@ def test_a_gpu_that_turns_out_to_be_anothers_is_not_lost():
     assert (hang.restart_advised, one.host.others_gpus("a")) == (True, {"GPU-1"})
 
 
+def test_a_gpu_says_which_targets_run_there():
+    """By their processes; of servers that nobody can tell apart, nothing; and of one that has gone, where it ran."""
+    one = two(**UNKNOWN)
+    one.until(100)
+    assert [each.targets for each in one.host.holders] == [(), ()]
+    one.pids = KNOWN
+    one.until(200)
+    assert [each.targets for each in one.host.holders] == [("a",), ("b",)]
+    one.gpus, one.down = (gpu(0), gpu(1, B)), {"a": "refused"}
+    one.until(300)
+    assert [each.targets for each in one.host.holders] == [("a",), ("b",)]
+
+
 def test_another_servers_hot_gpu_is_not_why_a_server_is_slow():
     """Only the GPUs on which it may run are looked at."""
     hot = {"throttle_reasons": ("hw_thermal_slowdown",)}

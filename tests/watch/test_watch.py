@@ -201,6 +201,24 @@ def test_the_worst_engine_speaks_for_the_target():
     )
 
 
+def test_of_healthy_engines_the_sums_are_said():
+    """Beside a row's totals the numbers of one engine would not fit."""
+    step = EngineSample(
+        engine="0", generation_tokens=1.0, requests_running=2.0, requests_waiting=1.0
+    )
+    quiet = replace(step, engine="1", requests_running=0.0, requests_waiting=0.0)
+    engines = [replace(step, generation_tokens=1.0 + 100 * t) for t in range(3)]
+    looks = [
+        Observation(t=5 * t, target="x", scrape=Call(outcome="ok"), reading=Reading(vllm=True, engines=(engine, replace(quiet, engine="1"), replace(engine, engine="2"))))
+        for t, engine in enumerate(engines)
+    ]  # fmt: skip
+    signals = follow(*looks)
+    assert (signals.state, signals.state_text) == (
+        "serving",
+        "2 of 3 engines serving; 4 running, 2 waiting in all",
+    )
+
+
 def test_a_server_that_is_not_vllm_says_why():
     """The state is unknown, and the reason is shown."""
     reading = Reading(vllm=False, why_not="these are the metrics of SGLang, not of vLLM")

@@ -193,7 +193,7 @@ def _thrash(length: float, preempted: float) -> Cause:
 
 def _leak(facts: Starvation, share: float, rise: float) -> Cause:
     """Pages that no request accounts for, lost bit by bit."""
-    text = f"{_UNHELD.format(share)}; most of it leaked within {in_words(rise)}"
+    text = f"{_UNHELD.format(share)}; most of that leaked within {in_words(rise)}"
     found = (Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text),)
     if facts.unheld_surely or rise >= CREEP_SECONDS:
         return Cause(KV_LEAK, found)
@@ -207,7 +207,18 @@ def _lost(share: float) -> Cause:
     return Cause(KV_PINNING, (found,))
 
 
-_UNHELD = "{:.0%} of the KV cache belongs to no running request: the tokens in flight do not account for it"
+_UNHELD = "{:.0%} of the KV cache is held by no running request"
+
+
+def holding(running: float, usage: float, expected: float | None) -> Evidence:
+    """How much of the KV cache so many requests hold; `expected`: how many held as much when it was well."""
+    requests = "request holds" if round(running) == 1 else "requests hold"
+    text = f"{running:.0f} {requests} {usage:.0%} of the KV cache"
+    usual = usage * running / expected if expected else None
+    if usual is not None:
+        text = f"{text}; that many usually hold about {usual:.0%}"
+    return Evidence(name="kv_usage_ratio", value=usage, unit="ratio", expected=usual, text=text)
+
 
 _PREFILLING = Evidence(
     name="prefill",

@@ -305,11 +305,7 @@ class EngineJudge:
         waiting = f"with {block.waiting:.0f} requests waiting"
         text = f"{done:.0%} of its usual throughput, {waiting}"
         much = f"is at {text}" if done < 1.0 else f"has its usual throughput again, {waiting}"
-        few = Evidence(
-            name="requests_running", value=block.running, expected=comparison.running_expected,
-            text=f"{block.running:.0f} {'request runs' if round(block.running) == 1 else 'requests run'} with"
-            f" {block.kv_usage or 0:.0%} of the KV cache in use, where about {comparison.running_expected or 0:.0f} usually fit",
-        )  # fmt: skip
+        few = causes.holding(block.running, block.kv_usage or 0.0, comparison.running_expected)
         ratio = Evidence(name="throughput_ratio", value=done, unit="ratio", expected=1.0, text=text)
         return self._verdict(
             cause.name,

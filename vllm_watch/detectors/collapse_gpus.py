@@ -41,7 +41,7 @@ _UNSEEN = Evidence(
 _CLEAR = Evidence(
     name="gpu",
     value="clear",
-    text="neither a lowered GPU clock nor other work on its GPUs explains it",
+    text="neither a lowered GPU clock nor another busy process on its GPUs explains it",
 )
 
 

@@ -184,4 +184,6 @@ def seconds(name: str, value: float, expected: float, text: str) -> Evidence:
 
 def lasting(name: str, value: float, said: str) -> Evidence:
     """What a call said, and for how long by now."""
-    return seconds(name, value, 0.0, f"{said}, for {value:.0f} s")
+    what, colon, why = said.partition(": ")
+    text = f"{what} for {value:.0f} s{colon}{why}" if colon else f"{said}, for {value:.0f} s"
+    return seconds(name, value, 0.0, text)

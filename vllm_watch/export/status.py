@@ -245,6 +245,7 @@ def _gpu(
     """A GPU with each holder once, the largest first, judged, its command line without secrets."""
     found = _record(gpu)
     found["xid_errors_total"] = plain(xid_errors)
+    found["targets"] = judged.targets if judged else ()
     found["stale_bytes"] = judged.stale_bytes if judged else None
     found["unaccounted_bytes"] = judged.unaccounted_bytes if judged else None
     found["unaccounted"] = _judged(judged.unaccounted if judged else None)

@@ -74,6 +74,9 @@ def _fleet(seed: int) -> Scene:
     return Scene(servers)
 
 
+_APART_SECONDS = 3.0
+
+
 def _demo(seed: int) -> Scene:
     def rng(number: int) -> Random:
         return _rng(seed * 1000 + number)
@@ -87,6 +90,10 @@ def _demo(seed: int) -> Scene:
         _demo_server("batch", clients),
         _demo_server("legacy", load(rng(4), 0.6), release=V0),
     ]
+    for later, server in enumerate(
+        servers
+    ):  # one after another, by which their GPUs are told apart
+        server.process_start_t = _APART_SECONDS * (later - len(servers))
     rack = GpuRack(4)
     rack.place(servers[0], 0)
     rack.place(servers[1], 1, 2)

@@ -86,7 +86,7 @@ class Neighbours:
         port = urlsplit(url).port
         if any(urlsplit(each.url).port == port for each in sure):
             return call
-        seen = f"vLLM runs on this host at {', '.join(map(_shown, sure))}" if sure else "no vLLM API server is seen on this host"  # fmt: skip
+        seen = f"other vLLM servers on this host: {', '.join(map(_shown, sure))}" if sure else "no vLLM API server is seen on this host"  # fmt: skip
         return replace(call, error=f"{call.error} ({seen})")
 
 
@@ -156,4 +156,4 @@ def _target(url: str, peers: Sequence[str] = ()) -> TargetConfig:
 def _shown(server: HostServer) -> str:
     parts = urlsplit(server.url)
     host = "" if parts.hostname == "127.0.0.1" else parts.hostname
-    return f"{host}:{parts.port} {server.model}".rstrip()
+    return f"{server.model} at {host}:{parts.port}".removeprefix(" at ")

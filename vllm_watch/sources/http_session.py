@@ -185,7 +185,7 @@ def _not_connected(step: str, error: Exception) -> Reply:
     # Several addresses that failed differently are one error, with all their texts.
     numbers = [number] if number else [int(each) for each in re.findall(r"\[Errno (\d+)\]", said)]
     if step == "tcp" and errno.ECONNREFUSED in numbers:
-        return Reply("refused", "connection refused: nothing listens there")
+        return Reply("refused", "connection refused: nothing listens on its port")
     for each in (error, *(OSError(number, said) for number in numbers)):
         if (ours := own_trouble.of_error(each)) is not None:
             return Reply(own_trouble.OUTCOME, ours)

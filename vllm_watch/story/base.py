@@ -98,7 +98,11 @@ class Story:
         """Whether a restart helps; never more than is known. `after_s`: how long it must last until one is advised."""
         if advised:
             return CURES
-        waits = f"No restart is advised before {after_s:.0f} s: it may recover." if after_s else ""
+        waits = (
+            f"A restart is advised only after {after_s:.0f} s: it may recover by itself."
+            if after_s
+            else ""
+        )
         return self._cause(cause).restart or waits or self.restart
 
     @property

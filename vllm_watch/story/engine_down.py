@@ -1,18 +1,18 @@
 """How it is told that a server does not answer."""
 
-from vllm_watch.story.base import IF_ADVISED, SERVER_PID, Cause, Story
+from vllm_watch.story.base import ELSE_IF_ADVISED, IF_ADVISED, SERVER_PID, Cause, Story
 
 STORY = Story(
     title="Down",
     says="is down",
     about="The server does not answer.",
     is_not="a server that loads its weights, was drained, or was scaled to zero",
-    first_step="Check whether its process is alive, and read its log: vllm-watch diagnose LOG.",
+    first_step="Check whether its process is alive, and run vllm-watch diagnose on its log.",
     causes={
         "crash": Cause(
             "crash", "nothing listens on its port any more",
-            first_step="Check that systemd, Docker or Kubernetes starts it again; if none has within 2 minutes, start it yourself. Then find out why it died: vllm-watch diagnose LOG.",
-            restart="Its process is gone, so there is nothing to restart: start it, unless its supervisor does.",
+            first_step="If its supervisor (systemd, Docker, Kubernetes) has not started it again within 2 minutes, start it yourself. Then find out why it died: run vllm-watch diagnose on its log.",
+            restart="There is nothing to restart: its process is gone.",
         ),
         "api_hang": Cause(
             "API hang", "it accepts connections but answers none",
@@ -26,7 +26,7 @@ STORY = Story(
         ),
         "engine_dead": Cause(
             "engine dead behind a live API server", "its API server reports a dead engine",
-            first_step=f"Check that nvidia-smi shows every GPU (if not, drain the node instead){IF_ADVISED}",
+            first_step=f"Look for a missing GPU (nvidia-smi -L), and drain the node if you find one{ELSE_IF_ADVISED}",
             restart="No restart is advised: a GPU needs repair first.",
         ),
         "health_failing": Cause(
@@ -36,7 +36,7 @@ STORY = Story(
         ),
         "crash_loop": Cause(
             "crash loop", "it keeps restarting and does not stay up",
-            first_step="Do not restart it: fix the first error in its log, vllm-watch diagnose LOG.",
+            first_step="Do not restart it: fix the first error that vllm-watch diagnose finds in its log.",
             restart="A restart does not help: it crashes each time; its log says why.",
         ),
         "operation_stuck": Cause(

@@ -7,7 +7,7 @@ STORY = Story(
     says="is failing requests",
     about="The engine answers /health with 200 and fails the requests that it is given; a router that counts open requests sends it more.",
     is_not="clients that hang up or ask for what is not allowed (4xx), nor a queue limit that refuses",
-    first_step="Take it out of the load balancer (/health still says 200), and read its log for the first error.",
+    first_step="Take it out of the load balancer by hand (/health says 200), and read its log for the first error.",
     restart="No restart is advised: it is not known whether the engine causes the failures.",
     causes={
         "kv_transfer": Cause(

@@ -26,7 +26,7 @@ STORY = Story(
         ),
         "slow_engine": Cause(
             "slow steps", "each step takes longer",
-            first_step=f"Look on its host for other load (top), a low CPU clock (turbostat) and a narrow PCIe link (nvidia-smi -q){ELSE_IF_ADVISED}",
+            first_step=f"Look on its host for other load (top), CPU throttling (turbostat) and a PCIe link below its maximum (nvidia-smi -q, Link Width){ELSE_IF_ADVISED}",
             restart="No restart is advised yet: check the host first.",
         ),
         "thermal_throttle": Cause(

@@ -5,7 +5,7 @@ concerns the servers that are known to run on it, and no others.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from vllm_watch.detectors.base import HostDetector, HostServer, HostView, Verdict
@@ -119,6 +119,7 @@ class HostWatch:
             for name, each in servers.items()
         }
         places = self._places = self._users.look(self.holders, known)
+        self.holders = tuple(_placed(each, places) for each in self.holders)
         view = HostView(
             at_s=at_s,
             gpus=gpus,
@@ -166,6 +167,12 @@ class HostWatch:
         except stored.DAMAGE as error:
             return [f"all: {error!r}"]
         return []
+
+
+def _placed(held: GpuHolders, places: Mapping[str, Place]) -> GpuHolders:
+    """The same, with the targets that run there."""
+    here = (name for name, place in places.items() if held.gpu.uuid in place.gpus)
+    return replace(held, targets=tuple(sorted(here)))
 
 
 def _server(name: str, look: ServerLook, place: Place) -> HostServer:

@@ -14,7 +14,7 @@ import { Spans } from "./spans.js";
 import { Target } from "./target.js";
 import { cutOff, verdict } from "./verdict.js";
 import { troubles, Watcher } from "./watcher.js";
-import { learn, OF_THE_WATCHER, RESOLUTIONS, severityOf, shownState } from "./words.js";
+import { learn, OF_THE_WATCHER, resolutionOf, severityOf, shownState } from "./words.js";
 
 const OPEN_UP_TO = 2; // so few targets are shown opened: there is room, and nothing to choose from
 const HIDDEN_MS = 1000; // a tab in the background still says on its title what is wrong
@@ -281,7 +281,7 @@ class Page {
     this.toldLost = lost;
     this.heard.follow(this.incidents.open, (incident) => `${severityOf(incident).word}: ${nameOf(incident)} ${incident.says}.`, (id) => {
       const ended = this.incidents.known.get(id);
-      return ended && `${nameOf(ended)}: ended, ${RESOLUTIONS[ended.resolution] ?? ended.resolution}.`;
+      return ended && `${nameOf(ended)}: ended, ${resolutionOf(ended)}.`;
     });
   }
 

@@ -17,11 +17,16 @@ export function earlier({ target, began_timestamp_seconds: began, opened_timesta
 /** "3% of its usual throughput", of that and how many wait. */
 const share = (text) => text?.split(", with ")[0];
 
+/** Was it worse than its summary says? */
+const wasWorse = ({ worst: most, updated_timestamp_seconds: t, evidence }) => Boolean(most?.evidence.text) && most.t !== t && share(most.evidence.text) !== share(evidence.for[0]?.text);
+
 /** When it was at its worst, where that is not what the summary says. `moment` writes a time. */
-export function worst({ worst: most, updated_timestamp_seconds: t, evidence }, moment) {
-  if (!most?.evidence.text || most.t === t || share(most.evidence.text) === share(evidence.for[0]?.text)) return "";
-  return `Worst so far (${moment(most.t)}): ${most.evidence.text}`;
+export function worst(incident, moment) {
+  return wasWorse(incident) ? `Worst so far (${moment(incident.worst.t)}): ${incident.worst.evidence.text}` : "";
 }
+
+/** How bad it was, of what is over. */
+export const lasted = (incident) => (wasWorse(incident) ? `At its worst: ${incident.worst.evidence.text}` : `While it lasted: ${incident.summary}`);
 
 /** How often it came, where it recurs; of one that came twice, what came earlier is told by name. */
 export const often = ({ recurring }) => (recurring ? `, ${recurring.text}` : "");

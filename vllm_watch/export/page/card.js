@@ -4,8 +4,8 @@ import { ChartSet } from "./engine.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import { Evidence } from "./evidence.js";
 import * as format from "./format.js";
-import { anchorOf, copyButton, Links, permalink } from "./links.js";
-import { earlier, often, worst } from "./before.js";
+import { anchorOf, copyButton, Links, permalink, whereOf } from "./links.js";
+import { earlier, lasted, often, worst } from "./before.js";
 import { Recording } from "./recording.js";
 import { Plan } from "./restart.js";
 import { isStill } from "./signals.js";
@@ -51,7 +51,7 @@ export class Card {
       h("header", {}, this.badge, this.title, h("p", { class: "incident-where" }, this.who, this.engine), h("p", { class: "incident-time" }, this.age, this.since)),
       h("div", { class: "incident-body" }, this.recovery, this.summary, this.stacks, this.meanwhile, this.worst, this.lost, this.first, this.restart, this.plan.element, this.evidence, this.earlier, this.related,
         h("footer", {}, ofGpus ? h("p", {}, h("a", { href: "#gpus" }, "GPU memory holders")) : null,
-          this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, this.runbook, " · ", permalink(id)), this.links.element, copyButton(() => this.incident, () => ({ restart: this.plan.told, earlier: earlier(this.incident, page.incidents) })))));
+          this.own ? null : new Recording(target).element, h("p", { class: "runbook" }, this.runbook, " · ", permalink(id)), this.links.element, copyButton(() => this.incident, () => ({ where: whereOf(page.targets.get(target)?.data), restart: this.plan.told, earlier: earlier(this.incident, page.incidents) })))));
   }
 
   /** Does it need the lines of its target's charts? */
@@ -80,12 +80,12 @@ export class Card {
     this.badge.replaceChildren(icon(sign), word);
     setText(this.title, incident.title);
     setText(this.engine, incident.engine === null ? "" : `engine ${incident.engine}`);
-    setText(this.summary, format.sentence(incident.summary));
+    setText(this.summary, recovering ? lasted(incident) : format.sentence(incident.summary));
     setText(this.meanwhile, incident.meanwhile ? `Meanwhile: ${incident.meanwhile}` : "");
     setText(this.stacks, incident.stacks);
     setText(this.worst, worst(incident, (t) => format.moment(t, now)));
     setText(this.lost, lostOf(incident));
-    for (const [element, shown] of [[this.recovery, recovering], [this.stacks, incident.stacks], [this.meanwhile, incident.meanwhile], [this.first, !recovering], [this.restart, !recovering], [this.worst, this.worst.textContent], [this.lost, this.lost.textContent]]) element.hidden = !shown;
+    for (const [element, shown] of [[this.recovery, recovering], [this.stacks, incident.stacks], [this.meanwhile, incident.meanwhile], [this.first, !recovering], [this.restart, !recovering], [this.worst, !recovering && this.worst.textContent], [this.lost, this.lost.textContent]]) element.hidden = !shown;
     setText(this.step, incident.first_step);
     const { for: pro, against: contra } = incident.evidence;
     setText(this.count, pro.length + contra.length ? `Evidence as of ${format.moment(incident.updated_timestamp_seconds, now)}: ${pro.length} for, ${contra.length} against` : "Current state");
@@ -118,7 +118,7 @@ export class Card {
   drawRelated(incident, all, now) {
     const past = earlier(incident, all);
     const others = incident.related.map((id) => all.known.get(id)).filter((other) => other && !past.some(({ id }) => id === other.id));
-    linked(this.earlier, "Earlier on this target: ", past.map(({ id, title, from, to }) => ({ id, text: `${title} (${format.moment(from, now)}, ${format.age(to - from)})` })));
+    linked(this.earlier, "Earlier on this target: ", past.map(({ id, title, from, to }) => ({ id, text: `${title} (${format.moment(from, now)}, lasted ${format.age(to - from)})` })));
     linked(this.related, "Related: ", others.map(({ id, title, state }) => ({ id, text: state === "open" ? title : `${title} (ended)` })));
   }
 

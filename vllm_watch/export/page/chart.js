@@ -254,7 +254,7 @@ export class Chart {
     const value = at === null ? this.now() : this.line.values[i];
     const pointed = at !== null && value !== null && value !== undefined;
     setText(this.value, this.signal.format(value ?? null));
-    setText(this.note, pointed ? `at ${clock(this.line.times[i])}` : this.said);
+    setText(this.note, pointed ? `at ${clock(this.line.times[i])}` : this.still ? `now; the line: ${this.said}` : this.said);
     this.cross.hidden = !pointed;
     this.dot.hidden = !pointed;
     if (!pointed) return;

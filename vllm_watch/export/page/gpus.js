@@ -51,7 +51,7 @@ class Gpu {
   }
 
   draw(gpu, now) {
-    setText(this.title, `GPU ${gpu.index} · ${gpu.name ?? "name unknown"}`);
+    setText(this.title, [`GPU ${gpu.index}`, gpu.name ?? "name unknown", (gpu.targets ?? []).join(", ")].filter(Boolean).join(" · "));
     setText(this.uuid, gpu.uuid + (gpu.mig_parent_uuid ? ` · slice of ${gpu.mig_parent_uuid}` : ""));
     setAttribute(this.element, "data-tone", gpu.lost ? "bad" : gpu.stale_bytes ? "warn" : "good");
     keyed(this.meters, metersOf(gpu), ([name]) => name,
@@ -87,7 +87,7 @@ class Gpu {
     setText(this.unaccounted, rest?.verdict === "stale" ? `Stale: ${reasonText(rest)}` : "");
     setText(this.nobody, gpu.processes === null ? "Memory holders unknown." : "No process holds memory.");
     keyed(this.rows, processes, ({ pid }) => pid, (process) => new Holder(process),
-      (row, process) => row.draw(process, shadeOf(processes.indexOf(process)), now));
+      (row, process) => row.draw(process, shadeOf(processes, processes.indexOf(process)), now));
   }
 }
 
@@ -140,13 +140,14 @@ function memoryText({ memory_total_bytes: total, memory_used_bytes: used, proces
   return `${format.bytes(used)} of ${format.bytes(total)} in use${share}${whose}`;
 }
 
-const shadeOf = (i) => `shade-${Math.min(i, SHADES - 1)}`;
+/** The first shade is vLLM's: of a GPU that it has left, another process must not look like it. */
+const shadeOf = (processes, i) => `shade-${Math.min(processes[0].verdict === "vllm" ? i : i + 1, SHADES - 1)}`;
 
 /** The pieces of the bar: each holder, what no listed process holds, what the driver keeps; the rest is free. */
 function segments(gpu) {
   const processes = gpu.processes ?? [];
   const parts = processes.flatMap((process, i) => (process.used_bytes === null ? [] : [{
-    key: process.pid, bytes: process.used_bytes, shade: shadeOf(i),
+    key: process.pid, bytes: process.used_bytes, shade: shadeOf(processes, i),
     title: `${process.name ?? "process"} (pid ${process.pid}) ${format.bytes(process.used_bytes)}`,
   }]));
   const rest = gpu.memory_used_bytes - parts.reduce((sum, part) => sum + part.bytes, 0);

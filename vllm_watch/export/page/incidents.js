@@ -1,11 +1,12 @@
 // What is wrong: a card for each open incident or storm of them, and a short history of those that ended.
 
+import { lasted } from "./before.js";
 import { Card } from "./card.js";
 import { arrange, h, icon, keyed, setText } from "./dom.js";
 import * as format from "./format.js";
 import { Past } from "./past.js";
 import { parted, Storm } from "./storm.js";
-import { isRecovering, OF_THE_WATCHER, RESOLUTIONS, severityOf, standingOf } from "./words.js";
+import { isRecovering, OF_THE_WATCHER, resolutionOf, severityOf, standingOf } from "./words.js";
 
 const CARDS_AT_FIRST = 8; // more are for who asks
 const UNFOLDED_AT_MOST = 3; // cards whose evidence is shown without asking
@@ -158,9 +159,10 @@ export class Incidents {
 /** One that ended. */
 class Ended {
   constructor(incident, page) {
-    const { began_timestamp_seconds: from, resolved_timestamp_seconds: to, ended_timestamp_seconds: over, target, engine, summary, resolution } = incident;
+    const { began_timestamp_seconds: from, resolved_timestamp_seconds: closed, ended_timestamp_seconds: over, target, engine } = incident;
     const { tone, word, sign } = severityOf(incident);
-    const lasted = from === null ? "" : `lasted ${format.age((over ?? to) - from)}`;
+    const to = over ?? closed; // when it was over; it is closed later, once that has lasted
+    const span = from === null ? "" : `lasted ${format.age(to - from)}`;
     const cost = incident.requests_lost ? format.lost(incident.requests_lost) : "";
     this.to = to;
     this.ago = h("span", { class: "ended-ago" });
@@ -174,9 +176,9 @@ class Ended {
       h("span", { class: "ended-severity", "data-tone": tone, title: word }, icon(sign), h("span", { class: "sr" }, word)),
       h("div", { class: "ended-what" },
         h("p", { class: "ended-title" }, h("strong", {}, incident.title), h("span", {}, `${target === OF_THE_WATCHER ? "the watcher itself" : target}${engine === null ? "" : `, engine ${engine}`}`)),
-        h("p", { class: "ended-summary" }, summary)),
-      h("span", { class: "ended-resolution" }, RESOLUTIONS[resolution] ?? format.text(resolution)),
-      h("span", { class: "ended-lasted" }, [lasted, cost].filter(Boolean).join(", ")), this.ago, this.details);
+        h("p", { class: "ended-summary" }, lasted(incident))),
+      h("span", { class: "ended-resolution" }, resolutionOf(incident)),
+      h("span", { class: "ended-lasted" }, [span, cost].filter(Boolean).join(", ")), this.ago, this.details);
   }
 
   tick(now) {

@@ -4,6 +4,7 @@ import { often, worst } from "./before.js";
 import { h, keyed, setAttribute } from "./dom.js";
 import { inALine } from "./evidence.js";
 import { age, sentence } from "./format.js";
+import { modelOf } from "./signals.js";
 import { runbookOf, standingOf } from "./words.js";
 
 const BEFORE_SECONDS = 900; // what led to it
@@ -42,7 +43,7 @@ export const anchorOf = (id) => `#${encodeURIComponent(`incident-${id}`)}`;
 /** A link to it. */
 export const permalink = (id) => h("a", { class: "permalink", href: anchorOf(id) }, "Permalink");
 
-/** A button that copies an incident as Markdown. `incident` gives what is newest, `told` what more there is to say: of its restart, and of what came before. */
+/** A button that copies an incident as Markdown. `incident` gives what is newest, `told` what more there is to say: where its target is, of its restart, of what came before. */
 export function copyButton(incident, told = () => ({})) {
   const button = h("button", { type: "button", class: "copy" }, "Copy as Markdown");
   button.addEventListener("click", async () => {
@@ -52,13 +53,19 @@ export function copyButton(incident, told = () => ({})) {
   return button;
 }
 
+/** Where a target is: its address, what it serves, its pod and node; "" of what is no target. */
+export function whereOf(data) {
+  if (!data?.url) return "";
+  return [data.url, modelOf(data), [data.namespace, data.pod].filter(Boolean).join("/"), data.node].filter(Boolean).join(" · ");
+}
+
 const utc = (t) => `${new Date(t * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;
 /** The page's address for whoever gets the text: `external_url`, with which the runbook's begins; without one, as the page was reached. */
 const home = ({ runbook_url: url }) => (url.startsWith("/") ? location.href.replace(/#.*/, "") : url.slice(0, url.indexOf("/runbooks/") + 1));
 const listed = (title, items) => (items.length ? ["", `${title}:`, ...items.map((item) => `- ${inALine(item)}`)] : []);
 
 /** An incident as Markdown: what, where, since when, what to do, why, and links. */
-export function markdown(incident, { restart = [], earlier = [] } = {}) {
+export function markdown(incident, { restart = [], earlier = [], where = "" } = {}) {
   const { id, target, engine, opened_timestamp_seconds: opened, began_timestamp_seconds: began, ended_timestamp_seconds: ended, resolved_timestamp_seconds: closed, updated_timestamp_seconds: updated, evidence } = incident;
   const [from, to] = [began ?? opened, ended ?? closed];
   const most = to === null ? worst(incident, utc) : "";
@@ -66,9 +73,10 @@ export function markdown(incident, { restart = [], earlier = [] } = {}) {
   return [
     `**${standingOf(incident).word} · ${incident.title}** · ${target}${engine === null ? "" : ` engine ${engine}`}`, "",
     sentence(incident.summary), ...(most ? [most] : []), ...(incident.stacks ? [incident.stacks] : []), "",
+    ...(where ? [`- Where: ${where}`] : []),
     `- Since: ${opened === null ? "before the watcher started" : utc(from)}${to === null ? ` (as of ${utc(updated).slice(11)})` : `, until ${utc(to)}`}${often(incident)}`,
     ...(to === null ? [`- Do: ${incident.first_step}`, `- ${[incident.restart_outcome, ...restart].join(" ")}`] : []),
-    ...(earlier.length ? [`- Earlier on this target: ${earlier.map((each) => `${each.title} (${utc(each.from)}, ${age(each.to - each.from)})`).join("; ")}`] : []),
+    ...(earlier.length ? [`- Earlier on this target: ${earlier.map((each) => `${each.title} (${utc(each.from)}, lasted ${age(each.to - each.from)})`).join("; ")}`] : []),
     `- [Incident](${at(anchorOf(id))}) · [Runbook](${at(runbookOf(incident))})`,
     ...listed("Evidence", evidence.for), ...listed("Contradicting evidence", evidence.against), "",
   ].join("\n");

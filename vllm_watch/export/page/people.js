@@ -3,7 +3,7 @@
 
 import { h, setText } from "./dom.js";
 import { say } from "./say.js";
-import { RESOLUTIONS } from "./words.js";
+import { resolutionOf } from "./words.js";
 
 const TIMEOUT_MS = 45000; // the watcher itself asks its hook, blockers and lock for up to 30 s
 const WRONG_TOKEN = 401;
@@ -82,7 +82,7 @@ class Dialog {
     if (incident?.state === "open") return;
     this.over = true;
     this.act.disabled = true;
-    const how = incident ? ` (${RESOLUTIONS[incident.resolution] ?? incident.resolution})` : "";
+    const how = incident ? ` (${resolutionOf(incident)})` : "";
     this.tell(`This incident has already ended${how}: nothing to approve.`);
     setText(this.cancel, "Close");
     this.cancel.focus();

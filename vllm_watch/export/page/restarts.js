@@ -6,6 +6,12 @@ import { endOf, lines, toneOfSign, TRIGGERS } from "./restart.js";
 
 const SHOWN = 10;
 
+/** Who or what asked for a restart. */
+function askedBy({ trigger, actor, incident_id: id }, known) {
+  if (trigger === "manual") return `requested by ${actor}`;
+  return trigger === "incident" ? `for ${known.get(id)?.title ?? "an incident"}` : TRIGGERS[trigger] ?? trigger;
+}
+
 const attempts = (plans) => plans
   .flatMap(({ name, plan }) => (plan.past ?? []).map((attempt) => ({ name, attempt })))
   .sort((a, b) => (b.attempt.ended_timestamp_seconds ?? 0) - (a.attempt.ended_timestamp_seconds ?? 0))
@@ -56,7 +62,7 @@ export class Restarts {
       const [tone, words] = endOf(attempt.state);
       const when = h("span", { class: "attempt-when" });
       const gave = attempt.payoff_ratio === null ? "" : `recovered ${format.ratio(attempt.payoff_ratio)} of baseline throughput`;
-      const why = [attempt.state === "dry_run" ? attempt.reason : attempt.text, attempt.trigger === "manual" ? `requested by ${attempt.actor}` : TRIGGERS[attempt.trigger] ?? attempt.trigger, gave].filter(Boolean).join(" · ");
+      const why = [attempt.state === "dry_run" ? attempt.reason : attempt.text, askedBy(attempt, this.page.incidents.known), gave].filter(Boolean).join(" · ");
       return { when, t: attempt.ended_timestamp_seconds, element: h("li", { class: "attempt" }, h("span", { class: "attempt-sign", "data-tone": toneOfSign(tone) }, icon(tone)),
         h("div", {}, h("p", {}, this.page.linkTo(name), ": ", h("strong", {}, `restart ${words}`)), h("p", { class: "attempt-why" }, format.brief(why))), when) };
     }, ({ when, t }) => setText(when, t === null ? "" : format.ago(now - t)));

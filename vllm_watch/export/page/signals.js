@@ -63,7 +63,7 @@ export function summary(target) {
     running: total((e) => e.requests_running),
     waiting: total((e) => e.requests_waiting),
     kv: most((e) => e.kv_cache_usage_ratio),
-    ttft: most((e) => e.time_to_first_token_seconds.p95),
+    ttft: most((e) => (isStill(target, e) ? null : e.time_to_first_token_seconds.p95)), // of the last minute, when it still worked
   };
 }
 

@@ -63,7 +63,7 @@ export class Target {
     this.summary = h("summary", {}, this.badge,
       h("span", { class: "who" }, h("span", { class: "name" }, this.title, this.model, this.flags), this.sentence),
       this.spark.element, cell("generation", "generation"), cell("running", "running"), cell("waiting", "waiting"),
-      kv, cell("ttft", "TTFT p95"), this.strip.element);
+      kv, cell("ttft", "TTFT p95"), h("span", { class: "day-span" }, "24\u202fh"), this.strip.element);
     this.body = null; // of a row that is closed there is none
     this.state = null; // so that it is drawn
     this.shown = h("details", { class: "target", id: `target-${this.name}` }, this.summary);
@@ -164,10 +164,11 @@ export class Target {
       this.state = state;
       return;
     }
-    if (this.state !== state) {
-      this.state = state;
-      setAttribute(this.badge, "data-tone", toneOf(state));
-      this.badge.replaceChildren(icon(toneOf(state)), state);
+    this.state = state;
+    const tone = this.tone();
+    if (this.badge.dataset.tone !== tone || this.badge.textContent !== state) {
+      setAttribute(this.badge, "data-tone", tone);
+      this.badge.replaceChildren(icon(tone), state);
     }
     this.drawFlags();
     setText(this.sentence, state === "stale" ? `No news for ${format.age(now - data.signals.t)}; it was ${data.state}: ${data.state_text}` : format.brief(data.state_text));
@@ -199,11 +200,18 @@ export class Target {
     return this.page.incidents.of(this.name).map(markOf);
   }
 
+  /** The tone of its state; of one that its incidents tell no worse than theirs. */
+  tone() {
+    const tone = toneOf(this.state);
+    const told = this.page.incidents.urgentOf(this.name);
+    return tone === "bad" && told.length > 0 && told.every(({ severity }) => severity !== "page") ? "warn" : tone;
+  }
+
   /** What is open of it; drawn out of sight too, as it decides the row's place and can be searched for. */
   drawFlags() {
     if (this.shown === null) return;
     const open = this.page.incidents.openOf(this.name);
-    setAttribute(this.shown, "data-tone", worse(toneOf(this.state), open));
+    setAttribute(this.shown, "data-tone", worse(this.tone(), open));
     keyed(this.flags, open, ({ id }) => id, () => h("span", { class: "flag" }), (flag, incident) => {
       const title = incident.title + (incident.engine === null || Object.keys(this.data.signals?.engines ?? {}).length < 2 ? "" : `, engine ${incident.engine}`);
       const { tone, sign } = standingOf(incident);

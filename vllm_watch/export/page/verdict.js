@@ -1,7 +1,7 @@
 // Is anything wrong? One sentence, and a second that names it, the worst first.
 
 import * as format from "./format.js";
-import { STORM_FROM, toneOf } from "./words.js";
+import { STORM_FROM } from "./words.js";
 
 const NAMED = 3; // so many are named, the others counted
 
@@ -13,7 +13,7 @@ export function verdict({ rows, bad, own, gpus, host, watcher }) {
   const told = [...own, ...gpus, ...pages.map(({ summary }) => summary), ...named(bad), ...tickets.map(({ summary }) => summary)];
   const count = own.length + gpus.length + host.length + bad.length;
   if (count === 0) return { ...well(rows), count };
-  const worst = own.length || gpus.length || pages.length || bad.some(({ row, incident }) => toneOf(row.state) === "bad" || incident?.severity === "page");
+  const worst = own.length || gpus.length || pages.length || bad.some(({ row, incident }) => row.tone() === "bad" || incident?.severity === "page");
   return { tone: worst ? "bad" : "warn", text: whoNeeds(rows, bad, own, [...gpus, ...host]), more: `${told.map(withoutStop).join(" · ")}.`, count };
 }
 

@@ -1,7 +1,7 @@
 // What each state means for the reader: how it looks, whether it needs someone, and what comes first.
 
 import { h } from "./dom.js";
-import { clock } from "./format.js";
+import { clock, UNKNOWN } from "./format.js";
 
 /** So many of one kind and cause are told together; fewer are read one by one. */
 export const STORM_FROM = 5;
@@ -90,9 +90,15 @@ export const runbookLink = () => h("a", { target: "_blank", rel: "noopener" }, "
 
 export const evidenceName = (name) => name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
 
-export const RESOLUTIONS = table({
+const RESOLUTIONS = table({
   healthy: "healthy again", restarted: "process restarted", target_gone: "target removed", superseded: "superseded by another incident",
 });
+
+/** How it ended. What took its place may have come after it was over. */
+export function resolutionOf({ resolution, ended_timestamp_seconds: over, resolved_timestamp_seconds: closed }) {
+  if (resolution === "superseded" && over !== null && over < closed) return "healthy again, then another incident";
+  return RESOLUTIONS[resolution] ?? resolution ?? UNKNOWN;
+}
 
 /** The span of an incident on a chart's time axis. */
 export function markOf(incident) {

@@ -71,6 +71,7 @@ class GpuHolders:
     holders: tuple[Holder, ...] | None  # None: the driver does not say
     unaccounted_bytes: int | None  # used less all holders; None where either is not known
     unaccounted: Judged  # STALE, ACTIVE (nothing beyond the ordinary) or UNKNOWN
+    targets: tuple[str, ...] = ()  # that run there or last did, as far as it is known
 
     @property
     def stale(self) -> tuple[Holder, ...]:

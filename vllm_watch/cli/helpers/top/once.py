@@ -56,7 +56,8 @@ def parts(url: str, status: Status, width: int) -> list[Text]:
     rows = top_rows.arranged(top_rows.Curves().rows(status), "urgency", "")
     ill = sum(bool(row.target.incidents) for row in rows)
     shown = rows[: max(ill, _ENGINES_MAX)]
-    columns = top_rows.columns_for(width, shown)
+    # One scrape makes no curve, which is the column without a title.
+    columns = [each for each in top_rows.columns_for(width, shown) if each.title]
     engines = [top_rows.titles(columns, width)]
     engines += [top_rows.line(row, columns, selected=False) for row in shown]
     if len(rows) > len(shown):

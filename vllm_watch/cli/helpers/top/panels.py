@@ -34,9 +34,8 @@ def header(
     shown.append(f"  {url}  {visible(status.version)}", "dim")
     stale = age_seconds is not None and age_seconds > _OLD_SECONDS
     shown_age = text.age(age_seconds)
-    age = Text(
-        shown_age if shown_age == "now" else f"{shown_age} ago", "yellow" if stale else "dim"
-    )
+    told = "" if shown_age == "now" else f" ({shown_age} ago)"
+    age = Text(f"{text.clock(status.t, status.t)} UTC{told}", "yellow" if stale else "dim")
     shown.truncate(max(0, width - age.cell_len - 2), overflow="ellipsis")
     return shown.append(" " * max(1, width - shown.cell_len - age.cell_len - 1)).append(age)
 
@@ -141,6 +140,8 @@ def _gpu(gpu: JudgedGpu, width: int) -> Text:
         shown.append(f"  {gpu.temperature_celsius:.0f} °C")
     if gpu.power_watts is not None:
         shown.append(f"  {gpu.power_watts:.0f} W")
+    if gpu.targets:
+        shown.append(f"  {visible(', '.join(gpu.targets))}", "bold")
     shown.truncate(width)
     return shown
 

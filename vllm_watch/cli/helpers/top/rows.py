@@ -42,6 +42,11 @@ class Row:
         return self.engine.state if self.engine else self.target.state
 
     @property
+    def still(self) -> bool:
+        """Does it do nothing now?"""
+        return self.state in ("stalled", "down")
+
+    @property
     def model(self) -> str:
         """The model it serves; empty when unknown."""
         if self.engine and self.engine.model_name:
@@ -103,15 +108,19 @@ def _of(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
     return lambda row, _: read(row.engine) if row.engine else text.UNKNOWN
 
 
+def _at_work(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
+    """Of the last minute: of one that does nothing now it would look like work."""
+    return lambda row, _: text.UNKNOWN if row.still or not row.engine else read(row.engine)
+
+
 def _kv(row: Row, width: int) -> Text:
     ratio = row.engine.kv_cache_usage_ratio if row.engine else None
     return Text().append(text.bar(ratio, width - 5)).append(f" {text.percent(ratio):>4}")
 
 
 def _tokens(row: Row, _: int) -> str:
-    """Of one that does nothing now no rate of the last minute, which would look like work."""
     rate = row.engine.generation_tokens_per_second if row.engine else None
-    return text.count(0.0 if rate is not None and row.state in ("stalled", "down") else rate)
+    return text.count(0.0 if rate is not None and row.still else rate)
 
 
 def _state(row: Row, _: int) -> Text:
@@ -129,16 +138,16 @@ _COLUMNS = (
     Column("RUN", 4, 1, _of(lambda e: text.count(e.requests_running))),
     Column("WAIT", 4, 1, _of(lambda e: text.count(e.requests_waiting))),
     Column("KV CACHE", 11, 2, _kv, "left"),
-    Column("SPEED", 5, 1, _of(lambda e: text.percent(e.throughput_ratio))),
+    Column("SPEED", 5, 1, _at_work(lambda e: text.percent(e.throughput_ratio))),
     Column("TOK/S", 5, 1, _tokens),
     Column("", 12, 5, _curve, "left"),
-    Column("TTFT p95", 8, 3, _of(lambda e: text.p95(e.time_to_first_token_seconds))),
-    Column("ITL p95", 7, 3, _of(lambda e: text.p95(e.inter_token_latency_seconds))),
-    Column("QUEUE p95", 9, 7, _of(lambda e: text.p95(e.queue_time_seconds))),
-    Column("E2E p95", 7, 8, _of(lambda e: text.p95(e.e2e_latency_seconds))),
-    Column("PROMPT/S", 8, 6, _of(lambda e: text.count(e.prompt_tokens_per_second))),
-    Column("REQ/S", 5, 7, _of(lambda e: text.count(e.requests_finished_per_second))),
-    Column("PREEMPT/S", 9, 9, _of(lambda e: text.count(e.preemptions_per_second))),
+    Column("TTFT p95", 8, 3, _at_work(lambda e: text.p95(e.time_to_first_token_seconds))),
+    Column("ITL p95", 7, 3, _at_work(lambda e: text.p95(e.inter_token_latency_seconds))),
+    Column("QUEUE p95", 9, 7, _at_work(lambda e: text.p95(e.queue_time_seconds))),
+    Column("E2E p95", 7, 8, _at_work(lambda e: text.p95(e.e2e_latency_seconds))),
+    Column("PROMPT/S", 8, 6, _at_work(lambda e: text.count(e.prompt_tokens_per_second))),
+    Column("REQ/S", 5, 7, _at_work(lambda e: text.count(e.requests_finished_per_second))),
+    Column("PREEMPT/S", 9, 9, _at_work(lambda e: text.count(e.preemptions_per_second))),
     Column("HIT", 4, 8, _of(lambda e: text.percent(e.prefix_cache_hit_ratio))),
     Column("SCRAPE", 6, 9, lambda row, _: text.age(row.age_seconds)),
     Column("MODEL", 24, 10, lambda row, width: text.fit(row.model, width), "left"),

@@ -40,6 +40,7 @@ class JudgedGpu(GpuSample):
     """A GPU with what of its memory is stale; None: not judged."""
 
     processes: tuple[JudgedProcess, ...] | None = None
+    targets: tuple[str, ...] = ()  # that run there, as far as it is known
     stale_bytes: int | None = None  # of processes
     unaccounted_bytes: int | None = None  # used, and held by no process that is seen
     unaccounted: Judged | None = None
@@ -71,7 +72,8 @@ class ToldIncident(Incident):
     @property
     def to_do(self) -> str:
         """What to do first, and where to read on."""
-        return f"{self.first_step} Runbook: {self.runbook_url or self.runbook}"
+        where = " on the page" if self.runbook_url.startswith("/") else ""
+        return f"{self.first_step} Runbook{where}: {self.runbook_url or self.runbook}"
 
 
 class SourceStatus(BaseModel):

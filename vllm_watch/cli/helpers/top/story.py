@@ -74,7 +74,8 @@ def _incident(incident: ToldIncident, t: float, width: int) -> Text:
     shown.append(f"  {visible(incident.title)}", "")
     if incident.recurring is not None:
         shown.append(f"  {incident.recurring.text}", "")
-    shown.append(f"  {lasts}  ", "dim").append(visible(incident.summary), "dim")
+    since = f"{lasts}, since {text.clock(incident.began_t, t)}"
+    shown.append(f"  {since}  ", "dim").append(visible(incident.summary), "dim")
     shown.truncate(width, overflow="ellipsis")
     return shown
 
@@ -138,6 +139,7 @@ def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
     if worst.recovering:
         return [_labelled("was", worst.summary), *restarts]
     lines = [_labelled("also", worst.meanwhile)] if worst.meanwhile else []
+    lines += _at_its_worst(worst, t)
     lines += _wrapped("do", worst.to_do, width)
     lines.append(_labelled("restart", worst.restart_outcome))
     lines += restarts
@@ -145,6 +147,19 @@ def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
     for side, evidence in (("evidence", worst.evidence_for), ("against", worst.evidence_against)):
         lines += [_labelled(side, said) for said in map(_said, evidence) if said]
     return lines
+
+
+def _at_its_worst(incident: ToldIncident, t: float) -> list[Text]:
+    """When it was worse than its summary says."""
+    most, first = incident.worst, next(iter(incident.evidence_for), None)
+    if most is None or most.t == incident.updated_t or _share(most.evidence) == _share(first):
+        return []
+    return [_labelled("worst", f"{most.evidence.text}, at {text.clock(most.t, t)}")]
+
+
+def _share(evidence: Evidence | None) -> str:
+    """How bad it is, without how many wait."""
+    return evidence.text.partition(", with ")[0] if evidence is not None else ""
 
 
 def _wrapped(label: str, said: str, width: int) -> list[Text]:
@@ -235,7 +250,8 @@ def _blind(status: Status) -> Iterable[str]:
             if sight.state == "blind":
                 blind.setdefault(slug, []).append(target.name)
     for slug, names in sorted(blind.items(), key=lambda each: -len(each[1])):
-        yield f"{slug} is blind on {visible(names[0]) if len(names) == 1 else _targets(len(names))}"
+        on = visible(names[0]) if len(names) == 1 else _targets(len(names))
+        yield f"cannot judge {slug.replace('_', ' ')} on {on}"
 
 
 def watcher_troubles(status: Status) -> Iterable[str]:

@@ -1,6 +1,7 @@
 """Numbers, bars and curves in few characters; None is `-`: unknown is not zero."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from rich.text import Text
 
@@ -70,6 +71,12 @@ def seconds(value: float | None) -> str:
         return f"{minutes}m{rest:02}"
     hours = minutes // _MINUTE
     return f"{hours}h{minutes % _MINUTE:02}" if hours < _HUNDRED else f"{hours // 24}d"
+
+
+def clock(t: float, now: float) -> str:
+    """Return when it was, in UTC: the time of day, with the day where that was not today."""
+    then, today = (datetime.fromtimestamp(each, UTC) for each in (t, now))
+    return f"{then:%H:%M:%S}" if then.date() == today.date() else f"{then:%b %d %H:%M}"
 
 
 def age(value: float | None) -> str:
