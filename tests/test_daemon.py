@@ -121,7 +121,7 @@ async def test_without_a_target_it_finds_the_servers_of_this_host(tmp_path):
         status = await process.until(lambda status: is_up(status, f"vllm-{port}"))
         said = [line["text"] for line in process.events("vllm_found")]
     assert target(status, f"vllm-{port}")["url"] == f"http://127.0.0.1:{port}"
-    assert any(f":{port} model-8b" in text for text in said)
+    assert any(f"model-8b at :{port}" in text for text in said)
 
 
 async def test_without_a_server_on_this_host_it_says_so(tmp_path):

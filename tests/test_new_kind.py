@@ -170,7 +170,7 @@ async def test_a_new_kind_is_seen_wherever_incidents_are(tree: Path, tmp_path: P
             told = (await asyncio.to_thread(python, tree, *top)).stdout
             told_of = (await taking.until(1))[0]["text"]
     assert "warning   box/0  Toys about: marbles" in told
-    assert "  do       Pick up the marbles. Runbook: /runbooks/toy\n" in told
+    assert "  do       Pick up the marbles. Runbook on the page: /runbooks/toy\n" in told
     assert "  restart  A restart does not help: toys do not put themselves away.\n" in told
     assert "box engine 0 has toys lying about: marbles, since " in told_of
     assert "\nDo: Pick up the marbles.\nRestart: A restart does not help" in told_of

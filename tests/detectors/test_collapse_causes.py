@@ -8,6 +8,7 @@ from vllm_watch.detectors.collapse_causes import (
     Cause,
     Creep,
     Starvation,
+    crowded,
     is_asked_for,
     of_starvation,
     of_strange_load,
@@ -156,3 +157,23 @@ def test_what_nobody_explains_is_kept_three_times_a_minute_for_an_hour():
     again = Creep()
     again.restore(kept)
     assert again.export_state() == kept
+
+
+@pytest.mark.parametrize(
+    ("running", "expected", "words"),
+    [
+        (
+            6.0,
+            60.0,
+            "6 requests run with 90% of the KV cache in use; that many usually use about 9%",
+        ),
+        (1.0, 30.0, "1 request runs with 90% of the KV cache in use; one usually uses about 3%"),
+        (6.0, None, "6 requests run with 90% of the KV cache in use"),
+        (0.0, 0.0, "0 requests run with 90% of the KV cache in use"),
+    ],
+)
+def test_how_full_the_cache_is_with_so_few(running, expected, words):
+    """Beside what so many requests usually use, where that is known."""
+    said = crowded(running, 0.9, expected)
+    assert said.text == words
+    assert said.expected == (None if not expected else pytest.approx(0.9 * running / expected))

@@ -69,6 +69,6 @@ def test_what_a_finding_says_of_itself(load):
             few = verdict.evidence_for[1]
             assert first.value == pytest.approx(1.0 / verdict.measure)
             assert f"{first.value:.0%} of its usual throughput, with {load['waiting']:.0f} requests waiting" in verdict.summary  # fmt: skip
-            assert few.text.startswith(f"{load['running']:.0f} requests hold")
+            assert few.text.startswith(f"{load['running']:.0f} requests run with")
             assert few.value > few.expected
     assert verdict.since_seconds >= 200

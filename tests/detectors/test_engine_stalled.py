@@ -14,6 +14,7 @@ from tests.detectors.looks import (
     silent,
 )
 from tests.detectors.stall_looks import HEALTHY, frozen, stalls
+from vllm_watch.detectors.base import Around
 from vllm_watch.detectors.engine_stalled import Detector, Settings
 from vllm_watch.samples.cpu import EngineCpu
 from vllm_watch.samples.record import changed
@@ -491,3 +492,17 @@ def test_the_core_that_hangs_is_named_with_its_pid():
     anew = [created(look, T + 61) for look in frozen(62, 90)]
     _, verdict = first_firing(stalls([*named, *anew]), "0")
     assert [each for each in verdict.evidence_for if each.name == "engine_core"] == []
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_core_that_only_the_driver_shows_is_the_only_engines(several):
+    """It does not say of which engine a core is; of several the others run elsewhere."""
+    heard = Heard(Detector(Settings()))
+    watch = Watch("x", detectors={"it": heard})
+    for look in (*HEALTHY, *frozen(60, 90)):
+        (one,) = look.reading.engines
+        engines = (one, changed(one, engine="1")) if several else (one,)
+        seen_ = changed(look, reading=changed(look.reading, engines=engines))
+        watch.observe(seen_, around=Around(core="VLLM::EngineCore (PID 9)"))
+    _, verdict = first_firing(heard.said, "0")
+    assert ("engine_core" in {each.name for each in verdict.evidence_for}) is not several

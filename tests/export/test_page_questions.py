@@ -124,7 +124,7 @@ async def test_what_the_restarts_did(opened):
         assert [[line for line in text.split("\n") if line] for text in texts] == [
             ["chat-1: restart helped", "it serves again · requested by anna · recovered 42 % of baseline throughput", "2 h ago"],
             ["chat-2: restart did not help", "it serves again · requested by anna", "2 h ago"],
-            ["chat-0: restart left to you (mode observe)", "slow · for Collapsed: KV cache leak", "3 h ago"],
+            ["chat-0: restart advised and left to you (mode observe)", "slow · for Collapsed: KV cache leak", "3 h ago"],
         ]  # fmt: skip
         await done.locator(".attempt a").first.click()
         await expect(tab.row("chat-1")).to_have_attribute("open", "")

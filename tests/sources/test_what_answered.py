@@ -14,9 +14,12 @@ from tests.export.certificates import Authority
 from tests.fake_vllm import BODY
 from tests.ports import free_port
 from tests.sources.wire import wire
+from vllm_watch.samples.observation import Call
 from vllm_watch.samples.target import Target
 from vllm_watch.settings.stages import ScrapeSettings
 from vllm_watch.sources import http
+from vllm_watch.sources.discovery_host import Neighbours
+from vllm_watch.sources.process_listing import ProcessListing
 from vllm_watch.sources.vllm import VllmSource
 
 CPU_SECONDS_MAX = 20  # most of it is the start of Python
@@ -178,6 +181,19 @@ async def test_a_refusal_says_whether_any_vllm_runs_here(tmp_path):
     code, _, err = await read(url)
     assert code == 2
     assert "on this host" in err
+
+
+async def test_where_processes_are_not_seen_none_is_missed(tmp_path):
+    """Another target of this host answers, and its process is not seen either: the watcher is in a container."""
+    beside, call = (
+        Neighbours(ProcessListing(tmp_path), tmp_path),
+        Call(outcome="refused", error="refused"),
+    )
+    for url in ("http://127.0.0.1:1", "http://127.0.0.1:1"):
+        assert "no vLLM API server is seen" in (await beside.told(call, "http://127.0.0.1:1")).error
+        beside.heard(url)
+    beside.heard("http://127.0.0.1:2")
+    assert await beside.told(call, "http://127.0.0.1:1") == call
 
 
 async def test_check_config_asks_each_target(tmp_path):

@@ -68,7 +68,9 @@ class Hosted:
         while self.second <= second:
             for name, watch in self.watches.items():
                 beside = self.host.concerning(name)
-                around = Around(others_gpus=self.host.others_gpus(name))
+                around = Around(
+                    others_gpus=self.host.others_gpus(name), core=self.host.core_of(name)
+                )
                 told += said(watch.observe(self._look(name), beside=beside, around=around))
             told += said(self.host.look(T + self.second, None, self.gpus, self.servers()))
             self.second += STEP

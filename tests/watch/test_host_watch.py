@@ -13,6 +13,7 @@ from vllm_watch.detectors.collapse_gpus import Fresh, of_slow_steps
 from vllm_watch.samples.target import host_target
 from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.signals.holders.gpu_users import Place
+from vllm_watch.story.kinds import STORIES
 from vllm_watch.watch.host_watch import HostWatch, ServerLook
 from vllm_watch.watch.watch import Watch
 
@@ -85,9 +86,31 @@ def test_a_gpu_says_which_targets_run_there():
     one.pids = KNOWN
     one.until(200)
     assert [each.targets for each in one.host.holders] == [("a",), ("b",)]
+    assert [one.host.core_of(name) for name in "abc"] == ["VLLM::EngineCore (PID 11)", "VLLM::EngineCore (PID 21)", None]  # fmt: skip
     one.gpus, one.down = (gpu(0), gpu(1, B)), {"a": "refused"}
     one.until(300)
     assert [each.targets for each in one.host.holders] == [("a",), ("b",)]
+    assert one.host.core_of("a") is None
+
+
+def test_of_several_cores_none_is_the_one():
+    """Data-parallel engines: which of them hangs the driver does not know."""
+    one = Hosted((gpu(0, A), gpu(1, core(12, 10))), a={10, 11, 12})
+    one.until(100)
+    assert [each.targets for each in one.host.holders] == [("a",), ("a",)]
+    assert one.host.core_of("a") is None
+
+
+def test_a_hang_names_the_process_that_the_driver_shows():
+    """Where /proc shows none, as in a container of its own; and its first step has the PID."""
+    one = two(**KNOWN)
+    one.until(300)
+    one.hung = {"a": 300}
+    one.until(330)
+    hang = one.open("a")["engine_stalled"]
+    assert "its engine core is VLLM::EngineCore (PID 11)" in hang.texts
+    step = STORIES["engine_stalled"].first_step_of("hang", advised=False, known=hang.texts)
+    assert step.endswith("(py-spy dump --pid 11).")
 
 
 def test_another_servers_hot_gpu_is_not_why_a_server_is_slow():

@@ -39,6 +39,9 @@ class Host:
     def concerning(self, target):
         return (f"what hits {target}",)
 
+    def core_of(self, target):
+        return f"core of {target}"
+
     def others_gpus(self, target):
         return frozenset({f"not of {target}"})
 
@@ -175,6 +178,7 @@ async def test_judgement_is_told_what_is_known_beside_the_look():
         await shown.seen.get()
     assert {beside for beside, _ in judge.told} == {("what hits t",)}
     assert {around.others_gpus for around in judge.around} == {frozenset({"not of t"})}
+    assert {around.core for around in judge.around} == {"core of t"}
     news = [key for key, _ in itertools.groupby(restart for _, restart in judge.told)]
     assert news == [NO_RESTART, under_way, NO_RESTART]
 

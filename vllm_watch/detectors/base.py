@@ -31,6 +31,7 @@ class Around:
     stalled_ranks: tuple[str, ...] = ()  # of those, who has work and does none
     held_up_by: tuple[str, ...] = ()  # of those, who is known to stand still
     others_gpus: frozenset[str] = frozenset()  # UUIDs of its host's, where only other servers run
+    core: str | None = None  # the one engine core on its GPUs: title and PID
 
 
 @record

@@ -210,13 +210,13 @@ def _lost(share: float) -> Cause:
 _UNHELD = "{:.0%} of the KV cache is held by no running request"
 
 
-def holding(running: float, usage: float, expected: float | None) -> Evidence:
-    """How much of the KV cache so many requests hold; `expected`: how many held as much when it was well."""
-    requests = "request holds" if round(running) == 1 else "requests hold"
-    text = f"{running:.0f} {requests} {usage:.0%} of the KV cache"
+def crowded(running: float, usage: float, expected: float | None) -> Evidence:
+    """How full the KV cache is with so many requests; `expected`: how many ran with as much when it was well."""
+    one = round(running) == 1
+    text = f"{running:.0f} {'request runs' if one else 'requests run'} with {usage:.0%} of the KV cache in use"
     usual = usage * running / expected if expected else None
     if usual is not None:
-        text = f"{text}; that many usually hold about {usual:.0%}"
+        text = f"{text}; {'one usually uses' if one else 'that many usually use'} about {usual:.0%}"
     return Evidence(name="kv_usage_ratio", value=usage, unit="ratio", expected=usual, text=text)
 
 

@@ -305,7 +305,7 @@ class EngineJudge:
         waiting = f"with {block.waiting:.0f} requests waiting"
         text = f"{done:.0%} of its usual throughput, {waiting}"
         much = f"is at {text}" if done < 1.0 else f"has its usual throughput again, {waiting}"
-        few = causes.holding(block.running, block.kv_usage or 0.0, comparison.running_expected)
+        few = causes.crowded(block.running, block.kv_usage or 0.0, comparison.running_expected)
         ratio = Evidence(name="throughput_ratio", value=done, unit="ratio", expected=1.0, text=text)
         return self._verdict(
             cause.name,

@@ -120,6 +120,11 @@ class Detector:
         ]
         return self._ranks.told(view, verdicts)
 
+    def _core(self, view: View, engine: str) -> str | None:
+        """Its process on this host. The driver does not say of which engine a core is."""
+        alone = view.around.core if len(view.signals.engines) == 1 else None
+        return self._cores.get(engine, alone)
+
     def _follow(self, view: View, sample: EngineSample) -> bool:
         """Remember one look at an engine; return whether it made a step since the look before."""
         engine = self._engines.get(sample.engine)
@@ -335,7 +340,7 @@ class Detector:
             measure=still_s,
             evidence_for=(
                 *stall_witnesses.evidence_for(view, engine, sample, still_s, survived_s),
-                *stall_witnesses.seen_as(self._cores.get(sample.engine)),
+                *stall_witnesses.seen_as(self._core(view, sample.engine)),
                 *self._gpus.evidence,
             ),
             evidence_against=stall_witnesses.evidence_against(

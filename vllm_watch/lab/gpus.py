@@ -153,7 +153,8 @@ class GpuRack:
         vllm = placement.vllm
         used = placement.used_bytes()
         found = []
-        for engine in placement.engines_on(index) if used else []:
+        # A core that has died has left its GPU; one that hangs has not.
+        for engine in placement.engines_on(index) if used and not vllm.dead else []:
             ratio = placement.busy_ratio(engine)
             seconds = vllm.engines[engine].busy_seconds if engine < len(vllm.engines) else 0.0
             process = ProcessSample(

@@ -101,6 +101,8 @@ class VllmSource:
         else:
             calls += await self._identify(reading, monotonic_s, switches_due=health_due)
             reading = changed(reading, server=changed(reading.server, **self._known))
+            if reading.vllm and self.local and self._neighbours is not None:
+                self._neighbours.heard(self.target.url)
         observation = Observation(
             t=t, monotonic_s=monotonic_s, target=self.target.name,
             scrape=scrape, health=health, reading=reading,

@@ -12,7 +12,7 @@ STORY = Story(
         "crash": Cause(
             "crash", "nothing listens on its port any more",
             first_step="If its supervisor (systemd, Docker, Kubernetes) has not started it again within 2 minutes, start it yourself. Then find out why it died: run vllm-watch diagnose on its log.",
-            restart="There is nothing to restart: its process is gone.",
+            restart="Its process is gone: what it needs is a start, not a restart.",
         ),
         "api_hang": Cause(
             "API hang", "it accepts connections but answers none",
@@ -26,7 +26,7 @@ STORY = Story(
         ),
         "engine_dead": Cause(
             "engine dead behind a live API server", "its API server reports a dead engine",
-            first_step=f"Look for a missing GPU (nvidia-smi -L), and drain the node if you find one{ELSE_IF_ADVISED}",
+            first_step=f"Look for a missing GPU (nvidia-smi -L); if one is missing, drain the node{ELSE_IF_ADVISED}",
             restart="No restart is advised: a GPU needs repair first.",
         ),
         "health_failing": Cause(

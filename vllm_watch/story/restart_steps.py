@@ -16,7 +16,7 @@ class Step:
 
 STEPS = {
     "dry_run": Step("is not restarted (dry run)", "Follow its alert, if there is one. In mode auto vllm-watch would restart it now; in mode observe it never does.",
-                    "left to you (mode observe)"),
+                    "advised and left to you (mode observe)"),
     "approval": Step("waits for approval of its restart", "Check it, then approve the restart on the status page or with vllm-watch "
                      "approve INCIDENT (vllm-watch silence refuses it)."),
     "refused": Step("is not restarted", "See the status page for every gate that refuses it."),

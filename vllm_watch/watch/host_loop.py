@@ -65,6 +65,10 @@ class HostLoop:
         """UUIDs of the GPUs that are known to be other servers'."""
         return self.watch.others_gpus(target)
 
+    def core_of(self, target: str) -> str | None:
+        """Its engine core by title and PID, where the driver shows one."""
+        return self.watch.core_of(target)
+
     async def run(self) -> None:
         """Poll until cancelled."""
         while True:

@@ -17,9 +17,10 @@ from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.samples.target import host_target
 from vllm_watch.settings.detectors import DetectorsSettings
 from vllm_watch.signals import stored
+from vllm_watch.signals.holders import roles
 from vllm_watch.signals.holders.gpu_users import GpuUsers, Place, Server
 from vllm_watch.signals.holders.judge import HolderJudge
-from vllm_watch.signals.holders.records import GpuHolders
+from vllm_watch.signals.holders.records import VLLM, GpuHolders
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.signals.timeline import Timeline
 from vllm_watch.support import plugins
@@ -97,6 +98,15 @@ class HostWatch:
         known = (place.gpus for name, place in self._places.items() if name != target)
         mine = self._places.get(target, Place()).gpus
         return frozenset[str]().union(*known) - mine
+
+    def core_of(self, target: str) -> str | None:
+        """Its engine core, with the PID that the driver knows; None where none is known, or several are."""
+        pids = {
+            each.process.pid
+            for held in self.holders if held.targets == (target,)
+            for each in held.holders or () if each.role == roles.CORE and each.judged.verdict == VLLM
+        }  # fmt: skip
+        return f"VLLM::EngineCore (PID {pids.pop()})" if len(pids) == 1 else None
 
     def look(
         self,

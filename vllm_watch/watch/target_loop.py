@@ -144,7 +144,11 @@ class TargetLoop:
             events = self._watch.observe(
                 look.observation,
                 beside=(*self._host.concerning(name), *self._peers.beside(name)),
-                around=changed(self._peers.around(name), others_gpus=self._host.others_gpus(name)),
+                around=changed(
+                    self._peers.around(name),
+                    others_gpus=self._host.others_gpus(name),
+                    core=self._host.core_of(name),
+                ),
                 **({} if entry is None else {"restart": entry.restart_news}),
             )
             signals = self._watch.signals

@@ -370,12 +370,11 @@ def _of_all(engines: list[EngineSignals]) -> tuple[str, str]:
     if len(engines) == 1:
         return word, text
     so = [engine for engine in engines if engine.state == word]
-    which = f"{len(so)} of {len(engines)} engines"
     if word in ("serving", "idle"):
         running = sum(each.requests_running or 0.0 for each in engines)
         waiting = sum(each.requests_waiting or 0.0 for each in engines)
-        return word, f"{which} {word}; {running:.0f} running, {waiting:.0f} waiting in all"
-    return word, f"{which}; engine {so[0].engine}: {so[0].state_text}"
+        return word, f"{len(engines)} engines; {running:.0f} running, {waiting:.0f} waiting in all"
+    return word, f"{len(so)} of {len(engines)} engines; engine {so[0].engine}: {so[0].state_text}"
 
 
 def _behind(reading: Reading | None, known: Reading | None) -> bool:

@@ -4,7 +4,7 @@ import { Chart, Charts, Line } from "./chart.js";
 import { h, icon, keyed, setAttribute, setText } from "./dom.js";
 import { quantile } from "./format.js";
 import { say } from "./say.js";
-import { CHARTED, LATENCIES, LISTED } from "./signals.js";
+import { CHARTED, LATENCIES, LISTED, OF_WORK } from "./signals.js";
 import { toneOf } from "./words.js";
 
 /** The lines of one engine, by signal: kept while somebody looks at them. */
@@ -72,10 +72,10 @@ export class Engine {
     }
     setText(this.sentence, signals.state_text);
     for (const { read, cells } of this.latencies) {
-      const { p50, p95, p99, first_bound: first } = read(signals);
+      const { p50, p95, p99, first_bound: first } = view.still ? {} : read(signals);
       [p50, p95, p99].forEach((value, i) => setText(cells[i], quantile(value, first)));
     }
-    facts(this.list, LISTED.filter(([, , when]) => !when || when(signals)).map(([title, say]) => [title, say(signals, now)]));
+    facts(this.list, LISTED.filter(([title, , when]) => (!when || when(signals)) && !(view.still && OF_WORK.has(title))).map(([title, say]) => [title, say(signals, now)]));
   }
 }
 

@@ -87,7 +87,7 @@ export class Incidents {
     for (const incident of shown) {
       if (!this.cards.has(incident.id)) {
         const card = new Card(incident, this.page);
-        card.evidence.open = incident.severity === "page" && !isRecovering(incident) && unfolded < UNFOLDED_AT_MOST;
+        card.evidence.open = (incident.severity === "page" || this.open.length === 1) && !isRecovering(incident) && unfolded < UNFOLDED_AT_MOST;
         unfolded += card.evidence.open ? 1 : 0;
         this.cards.set(incident.id, card);
       }

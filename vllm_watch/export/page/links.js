@@ -53,10 +53,13 @@ export function copyButton(incident, told = () => ({})) {
   return button;
 }
 
-/** Where a target is: its address, what it serves, its pod and node; "" of what is no target. */
-export function whereOf(data) {
+/** Where a target is: its address, what it serves, its pod, its host and its GPUs there; "" of what is no target. */
+export function whereOf(page, name) {
+  const data = page.targets.get(name)?.data;
   if (!data?.url) return "";
-  return [data.url, modelOf(data), [data.namespace, data.pod].filter(Boolean).join("/"), data.node].filter(Boolean).join(" · ");
+  const host = data.node || (/\/\/(127\.|localhost|\[::1\])/.test(data.url) ? `host ${page.watcher.host.name.replace(/^host:/, "")}` : "");
+  const indices = (page.gpus?.gpus ?? []).filter(({ targets }) => targets?.includes(name)).map(({ index }) => index);
+  return [data.url, modelOf(data), [data.namespace, data.pod].filter(Boolean).join("/"), host, indices.length ? `GPU ${indices.join(", ")}` : ""].filter(Boolean).join(" · ");
 }
 
 const utc = (t) => `${new Date(t * 1000).toISOString().slice(0, 19).replace("T", " ")} UTC`;

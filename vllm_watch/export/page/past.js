@@ -25,7 +25,7 @@ export class Past {
     this.note = h("p", { class: "past-note" }, "Loading charts …");
     this.engines = h("div");
     this.element = h("div", { class: "past" }, incident.stacks ? h("p", { class: "incident-stacks" }, incident.stacks) : null, h("div", { class: "evidence-lists" }, pro.element, contra.element), this.note, this.engines,
-      h("footer", {}, h("p", { class: "runbook" }, runbook, " · ", permalink(incident.id)), links.element, copyButton(() => incident, () => ({ where: whereOf(page.targets.get(incident.target)?.data), earlier: earlier(incident, page.incidents) }))));
+      h("footer", {}, h("p", { class: "runbook" }, runbook, " · ", permalink(incident.id)), links.element, copyButton(() => incident, () => ({ where: whereOf(page, incident.target), earlier: earlier(incident, page.incidents) }))));
     this.load();
   }
 

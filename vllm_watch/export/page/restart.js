@@ -116,7 +116,7 @@ export function planFacts(plan, now) {
   const left = plan.budget_remaining;
   return [
     ["Mode", plan.mode], ["Hook", format.text(plan.hook)],
-    ["Restarts left", left === null ? format.UNKNOWN : String(left)],
+    ...(plan.mode === "observe" ? [] : [["Restarts left", left === null ? format.UNKNOWN : String(left)]]),
     ["Next on schedule", plan.next_scheduled_timestamp_seconds === null ? "none" : format.moment(plan.next_scheduled_timestamp_seconds, now)],
     ["Last payoff", plan.payoff_ratio === null ? format.UNKNOWN : format.ratio(plan.payoff_ratio)],
     ["Readiness gate", plan.draining ? "closed: requests finish" : "open"],

@@ -34,7 +34,7 @@ export const LISTED = [
   ["Preemptions", (e) => perSecond(e.preemptions_per_second)],
   ["Steps", (e) => perSecond(e.steps_per_second)],
   ["Tokens per step", (e) => format.number(e.tokens_per_step)],
-  ["KV cache holds", (e) => tokens(e.kv_cache_capacity_tokens)],
+  ["KV cache size", (e) => tokens(e.kv_cache_capacity_tokens)],
   ["KV cache free", (e) => tokens(e.kv_cache_free_tokens)],
   ["KV cache full in", (e) => (e.kv_cache_time_to_full_seconds === null ? "not filling" : format.seconds(e.kv_cache_time_to_full_seconds)), (e) => e.kv_cache_usage_ratio !== null],
   ["Prefix cache hits", (e) => format.ratio(e.prefix_cache_hit_ratio)],
@@ -46,6 +46,9 @@ export const LISTED = [
   ["Restarts seen", (e) => format.count(e.restarts)],
   ["Sleeping", (e) => (e.sleeping ? "yes" : "no"), (e) => e.sleeping !== null],
 ];
+
+/** Those of the last minute's work: of an engine that does none now they would look like work. */
+export const OF_WORK = new Set(["Prompt tokens", "Requests finished", "… by reason", "Preemptions", "Steps", "Tokens per step", "KV cache full in"]);
 
 /** Does an engine do nothing now? Its rates of the last minute would look like work. */
 export const isStill = (target, engine) => engine?.state === "stalled" || target.state === "down";

@@ -339,7 +339,7 @@ class Body {
         const texts = [
           OUTCOMES[source.outcome] ?? source.outcome,
           source.last_success_timestamp_seconds === null ? "never" : format.ago(now - source.last_success_timestamp_seconds),
-          format.seconds(source.duration_seconds), `${format.count(source.calls)}×`, failed.join(" · ") || "never",
+          format.seconds(source.duration_seconds), `${format.count(source.calls)}×`, failed.join(" · ") || "none",
         ];
         texts.forEach((text, i) => setText(cells[i], text));
       });

@@ -28,19 +28,22 @@ function factsOf(watcher, rows, silence, skew, now) {
     ["Targets scraped", rows.length === 0 ? "no targets" : `${rows.length - stale - waiting} of ${rows.length} in time${late ? ` · ${late}` : ""}`],
     ["Cannot judge", blindness(rows)],
     ...Object.entries(watcher.sources ?? {}).map(([name, source]) => [name === "nvml" ? "GPU driver" : name, sourceWords(source, now)]),
-    ["State", store ? `${store.folder}${store.last_success_timestamp_seconds === null ? "" : ` · written ${format.ago(now - store.last_success_timestamp_seconds)}`}` : "not persisted (set --state-dir); a restart forgets baselines"],
-    ["Restarts", watcher.restarts ? (watcher.restarts.journal_trouble ? "no: its journal cannot be used" : watcher.restarts.paused ? "paused" : "per target") : "off: not configured"],
+    ["State", store ? `${store.folder}${store.last_success_timestamp_seconds === null ? "" : ` · written ${format.ago(now - store.last_success_timestamp_seconds)}`}` : "not persisted (set --state-dir): vllm-watch forgets baselines when it restarts"],
+    ["Restarts", watcher.restarts ? (watcher.restarts.journal_trouble ? "no: its journal cannot be used" : watcher.restarts.paused ? "paused" : modesOf(rows)) : "off: not configured"],
     ...(Math.abs(skew) >= SKEW_SECONDS ? [["This browser's clock", `is ${format.age(Math.abs(skew))} ${skew > 0 ? "ahead of" : "behind"} the watcher's, which counts here`]] : []),
   ];
 }
 
-/** On how many targets which detectors are blind. */
+/** In which modes restarts are. */
+const modesOf = (rows) => [...new Set(rows.map(({ data }) => data.restart?.mode ?? "off"))].sort().map((mode) => `mode ${mode}`).join(", ");
+
+/** On which target, or on how many, which detectors are blind. */
 function blindness(rows) {
-  const counts = new Map();
-  for (const { data } of rows) {
-    for (const [slug, { state }] of Object.entries(data.detectors ?? {})) if (state === "blind") counts.set(slug, (counts.get(slug) ?? 0) + 1);
+  const blind = new Map();
+  for (const { name, data } of rows) {
+    for (const [slug, { state }] of Object.entries(data.detectors ?? {})) if (state === "blind") blind.set(slug, [...(blind.get(slug) ?? []), name]);
   }
-  const told = [...counts].map(([slug, times]) => `${slug.replaceAll("_", " ")} on ${times} ${times === 1 ? "target" : "targets"}`);
+  const told = [...blind].map(([slug, names]) => `${slug.replaceAll("_", " ")} on ${names.length === 1 ? names[0] : `${names.length} targets`}`);
   return told.length ? told.join(", ") : "none known";
 }
 

@@ -46,7 +46,7 @@ function health(signals, source, now) {
 }
 
 function canary(source, now) {
-  if (!source || source.calls === 0) return ["canary", "quiet", "not sent"];
+  if (!source || source.calls === 0) return ["canary", "quiet", "none sent so far"];
   const [, tone, words] = answered("canary", source, now);
   return ["canary", tone, tone === "good" ? `one token in ${format.seconds(source.duration_seconds)}, ${format.ago(now - source.last_success_timestamp_seconds)}` : words];
 }

@@ -123,6 +123,13 @@ def _tokens(row: Row, _: int) -> str:
     return text.count(0.0 if rate is not None and row.still else rate)
 
 
+def _scrape(row: Row, _: int) -> str:
+    """How long ago; of one that was not answered that it failed."""
+    signals = row.target.signals
+    failed = signals is not None and not signals.up
+    return "failed" if failed and not row.stale else text.age(row.age_seconds)
+
+
 def _state(row: Row, _: int) -> Text:
     return Text(row.state, text.STATE_STYLES.get(row.state, "bright_black"))
 
@@ -149,7 +156,7 @@ _COLUMNS = (
     Column("REQ/S", 5, 7, _at_work(lambda e: text.count(e.requests_finished_per_second))),
     Column("PREEMPT/S", 9, 9, _at_work(lambda e: text.count(e.preemptions_per_second))),
     Column("HIT", 4, 8, _of(lambda e: text.percent(e.prefix_cache_hit_ratio))),
-    Column("SCRAPE", 6, 9, lambda row, _: text.age(row.age_seconds)),
+    Column("SCRAPE", 6, 9, _scrape),
     Column("MODEL", 24, 10, lambda row, width: text.fit(row.model, width), "left"),
 )
 

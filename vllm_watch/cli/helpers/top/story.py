@@ -179,12 +179,13 @@ def _said(item: Evidence) -> str:
     """Its text, and in brackets what that leaves out: the value, and what it would be if all were well."""
     said, expected = visible(item.text or item.name), item.expected
     words = set(re.findall(r"\d+(?:\.\d+)?", said)) | set(said.split())
+    told = bool(_written(item.value, item.unit) & words)
     if expected in {None, 0} or _written(expected, item.unit) & words:
         return said
-    numbers = f"expected {_number(expected, item.unit)}"
-    if item.value is not None and not _written(item.value, item.unit) & words:
-        numbers = f"{_number(item.value, item.unit)}, {numbers}"
-    return f"{said} ({numbers})"
+    if told and isinstance(item.value, int | float):  # what is far from well its sentence says
+        return said
+    number = "" if told or item.value is None else f"{_number(item.value, item.unit)}, "
+    return f"{said} ({number}expected {_number(expected, item.unit)})"
 
 
 def _number(value: float | str | None, unit: str) -> str:
