@@ -152,6 +152,7 @@ async def test_a_service_that_hangs_holds_up_nobody(tmp_path):
         busy.cancel()
         it.hang.set()
         await asyncio.to_thread(thread.join, 20)
+        one._settings = one._settings.model_copy(update={"timeout_seconds": 60.0})
         assert (await one.send(trial_message("a", Links(), 1.0))).outcome == base.SENT
 
 
