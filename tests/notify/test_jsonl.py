@@ -1,5 +1,6 @@
 """Events as JSON lines: in order, bounded, whole lines only, and never in anybody's way."""
 
+import fcntl
 import json
 import os
 import subprocess
@@ -128,6 +129,7 @@ def test_a_reader_that_hangs_holds_up_nobody(tmp_path, monkeypatch):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reading = os.open(pipe, os.O_RDWR)  # so that opening does not wait, and nothing is ever read
+    fcntl.fcntl(reading, fcntl.F_SETPIPE_SZ, 4096)  # less than the queue, whoever runs first
     one, heard = stream(pipe)
     for number in range(2000):
         one.put({"number": number, "text": "x" * 300})
