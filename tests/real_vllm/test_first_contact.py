@@ -48,4 +48,4 @@ async def test_it_finds_the_vllm_of_this_host(vllm: RealVllm, tmp_path: Path) ->
     (target,) = (each for each in status["targets"] if each["url"] == vllm.url)
     (engine,) = target["signals"]["engines"].values()
     assert engine["model_name"] == MODEL_NAME
-    assert f":{vllm.url.rpartition(':')[2]} {MODEL_NAME}" in said["text"]
+    assert f"{MODEL_NAME} at :{vllm.url.rpartition(':')[2]}" in said["text"]
