@@ -3,6 +3,7 @@
 import re
 import time
 from dataclasses import replace
+from importlib import resources
 
 import pytest
 from playwright.async_api import expect
@@ -19,6 +20,7 @@ from tests.told import made
 from vllm_watch.board.board import Board
 from vllm_watch.export.server import Server
 from vllm_watch.incidents.incident import UPDATED, IncidentEvent
+from vllm_watch.incidents.relations import STATE_OF
 from vllm_watch.samples.target import Target
 from vllm_watch.story.kinds import STORIES
 
@@ -257,7 +259,12 @@ async def test_a_warning_is_no_red_row(opened):
     async with serving(board) as server:
         tab = await opened(server)
         badge = tab.row("chat-1").locator("summary .badge")
-        await expect(badge).to_have_attribute("data-tone", "bad")  # nobody has said more of it
+        leak = {**story, "kind": "host_memory_growth", "cause": "leak"}
+        board.tell(made(event("chat-1", leak, now - 3600)))
+        await expect(tab.row("chat-1").locator(".flag")).to_have_count(1)
+        await expect(badge).to_have_attribute(
+            "data-tone", "bad"
+        )  # a ticket of something else says nothing of it
         board.tell(made(slow))
         await expect(badge).to_have_attribute("data-tone", "warn")
         await expect(tab.page.locator("#verdict")).to_have_attribute("data-tone", "warn")
@@ -267,6 +274,14 @@ async def test_a_warning_is_no_red_row(opened):
         )
         await expect(badge).to_have_attribute("data-tone", "bad")
         await expect(tab.page.locator("#verdict")).to_have_attribute("data-tone", "bad")
+
+
+async def test_the_page_knows_which_incident_tells_of_which_state():
+    """As judgement does; what is not named tells of none."""
+    words = (resources.files("vllm_watch.export") / "page" / "words.js").read_text()
+    told = re.search(r"STATE_OF = table\(\{(.+)\}\)", words)
+    assert told
+    assert dict(re.findall(r'(\w+): "(\w+)"', told[1])) == STATE_OF
 
 
 async def test_without_incidents_there_is_nothing_to_see_of_them(opened):

@@ -194,6 +194,8 @@ async def test_where_processes_are_not_seen_none_is_missed(tmp_path):
         beside.heard(url)
     beside.heard("http://127.0.0.1:2")
     assert await beside.told(call, "http://127.0.0.1:1") == call
+    await beside.told(call, "http://127.0.0.1:2")  # it has gone, too: no witness any more
+    assert "no vLLM API server is seen" in (await beside.told(call, "http://127.0.0.1:1")).error
 
 
 async def test_check_config_asks_each_target(tmp_path):

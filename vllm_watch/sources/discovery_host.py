@@ -73,7 +73,7 @@ class Neighbours:
         self._listing, self._procfs = listing, procfs
         self._due_s = float("-inf")
         self._seen: list[HostServer] | None = None
-        self._answered: set[str] = set()  # URLs of this host's targets that did at least once
+        self._answered: set[str] = set()  # URLs of this host's targets, until they refuse
 
     def heard(self, url: str) -> None:
         """A target of this host is a vLLM that answers."""
@@ -82,6 +82,7 @@ class Neighbours:
     async def told(self, call: Call, url: str) -> Call:
         """The call, with what else runs here; as it is where the target's own process is seen, and where others answer
         whose processes are not: in a container without the host's PIDs nothing is seen, whatever runs."""
+        self._answered.discard(url)
         now_s = time.monotonic()
         if now_s >= self._due_s:
             self._due_s = now_s + _NEIGHBOURS_SECONDS
@@ -89,7 +90,7 @@ class Neighbours:
         if self._seen is None:
             return call
         sure = [each for each in self._seen if each.sure]
-        if not sure and self._answered - {url}:
+        if not sure and self._answered:
             return call
         port = urlsplit(url).port
         if any(urlsplit(each.url).port == port for each in sure):

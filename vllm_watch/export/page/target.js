@@ -12,7 +12,7 @@ import { Recording } from "./recording.js";
 import { Plan, planFacts } from "./restart.js";
 import { isStill, modelOf, summary } from "./signals.js";
 import { Witnesses } from "./witnesses.js";
-import { isRecovering, markOf, OUTCOMES, shownState, standingOf, toneOf } from "./words.js";
+import { isRecovering, markOf, OUTCOMES, shownState, standingOf, tellsOf, toneOf } from "./words.js";
 
 const RENEW_SECONDS = 60;
 const RETRY_SECONDS = 5;
@@ -200,10 +200,10 @@ export class Target {
     return this.page.incidents.of(this.name).map(markOf);
   }
 
-  /** The tone of its state; of one that its incidents tell no worse than theirs. */
+  /** The tone of its state; of one that incidents tell of, no worse than theirs. */
   tone() {
     const tone = toneOf(this.state);
-    const told = this.page.incidents.urgentOf(this.name);
+    const told = this.page.incidents.urgentOf(this.name).filter((incident) => tellsOf(incident, this.state));
     return tone === "bad" && told.length > 0 && told.every(({ severity }) => severity !== "page") ? "warn" : tone;
   }
 

@@ -14,10 +14,13 @@ const STATES = table({
   overloaded: ["warn", 4], stale: ["warn", 5], unknown: ["warn", 6], starting: ["info", 7], sleeping: ["quiet", 8],
   prefilling: ["good", 9], serving: ["good", 10], idle: ["good", 11], waiting: ["quiet", 12],
 });
+const STATE_OF = table({ engine_down: "down", engine_stalled: "stalled", engine_failing: "failing", throughput_collapse: "collapsed", overload: "overloaded" });
 const ATTENTION_UP_TO = 6; // down … unknown
 
 export const toneOf = (state) => (STATES[state] ?? STATES.unknown)[0];
 export const rankOf = (state) => (STATES[state] ?? STATES.unknown)[1];
+/** Does an incident tell of this state? */
+export const tellsOf = ({ kind }, state) => STATE_OF[kind] === state;
 export const needsAttention = (state) => rankOf(state) <= ATTENTION_UP_TO;
 
 /** After three missed looks (15 s at least) what we show is no longer now. */
