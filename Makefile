@@ -30,7 +30,7 @@ TOOLS := prometheus:prometheus promtool:prometheus prometheus-alertmanager:prome
 	amtool:prometheus-alertmanager chromium:chromium gcc:gcc etcd:etcd-server kubectl:kubernetes-client \
 	curl:curl nsenter:util-linux systemd-analyze:systemd zsh:zsh
 
-.PHONY: help demo test test-longest test-short durations hunt check format format-check generate lint types imports test-vllm test-vllm-long bench bench-page bench-long bench-detection bench-history fault-removals soak soak-healthy kills fuzz mutants screenshots dist lock sbom supply docs deps tools clean
+.PHONY: help demo test test-longest test-short durations hunt check format format-check generate lint types imports test-vllm test-vllm-long test-gpu bench bench-page bench-long bench-detection bench-history fault-removals soak soak-healthy kills fuzz mutants screenshots dist lock sbom supply docs deps tools clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,7 +40,7 @@ demo: $(VENV)/.installed  ## watch a simulated fleet on http://127.0.0.1:9470 (L
 	@exec $(VENV)/bin/vllm-watch demo --listen $(LISTEN)
 
 # What runs elsewhere: make test-vllm, .ci/run, make supply, make docs.
-HERE := not real_vllm and not podman and not supply and not site
+HERE := not real_vllm and not real_gpu and not podman and not supply and not site
 
 test: tools $(DEV)/.installed  ## run the tests: of each function what takes up to 6 s
 	$(BIN)/pytest -q -m '$(HERE) and not longest' -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
@@ -102,6 +102,9 @@ test-vllm: $(DEV)/.installed  ## install a real vLLM (CPU, 3.5 GB, minutes) and 
 
 test-vllm-long:  ## the same with ten healthy minutes under each load instead of two
 	@REAL_VLLM_HEALTHY_SECONDS=600 $(MAKE) test-vllm
+
+test-gpu: $(DEV)/.installed  ## test against the NVIDIA GPU of this machine (as root; a minute)
+	$(BIN)/pytest -q -m real_gpu tests/real_gpu $(PYTEST_ARGS)
 
 BENCHES = $(wildcard benchmarks/bench_*.py)
 bench: $(DEV)/.installed  ## run every benchmark, one after another, and print its table

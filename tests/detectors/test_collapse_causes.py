@@ -58,12 +58,12 @@ CAUSES = {  # what differs → cause, what speaks for it, what against, words of
     "... of a cache that is half in use": (
         {"unheld": 0.26, "usage": 0.5}, "kv_pinning", ["kv_unheld_ratio"], [], "it came at once"),
     "less than half is lost": ({"unheld": 0.48}, "kv_pinning", ["kv_unheld_ratio"], [], "hold them"),
-    "lost bit by bit": (LEAKED, "unknown", ["kv_unheld_ratio"], ["prefill"], "leaked within 60 s"),
-    "... for sure": (LEAKED | {"unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "leaked within 60 s"),
+    "lost bit by bit": (LEAKED, "unknown", ["kv_unheld_ratio"], ["prefill"], "built up over 60 s"),
+    "... for sure": (LEAKED | {"unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "built up over 60 s"),
     "... over four minutes": (
-        LEAKED | {"unheld_rise_seconds": 240.0}, "kv_leak", ["kv_unheld_ratio"], [], "leaked within 4 min"),
+        LEAKED | {"unheld_rise_seconds": 240.0}, "kv_leak", ["kv_unheld_ratio"], [], "built up over 4 min"),
     "... within twenty seconds": (
-        LEAKED | {"unheld_rise_seconds": 20.0, "unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "within 20 s"),
+        LEAKED | {"unheld_rise_seconds": 20.0, "unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "built up over 20 s"),
     "... within seconds": (LEAKED | {"unheld_rise_seconds": 19.0}, "kv_pinning", ["kv_unheld_ratio"], [], "at once"),
     "a fifth lost bit by bit": (
         LEAKED | {"unheld": 0.2, "unheld_surely": True}, "kv_leak", ["kv_unheld_ratio"], [], "20% of the KV cache"),
@@ -167,6 +167,11 @@ def test_what_nobody_explains_is_kept_three_times_a_minute_for_an_hour():
             60.0,
             "6 requests run with 90% of the KV cache in use; that many usually use about 9%",
         ),
+        (
+            60.0,
+            9.0,
+            "60 requests run with 90% of the KV cache in use; that many usually use about 100%",
+        ),
         (1.0, 30.0, "1 request runs with 90% of the KV cache in use; one usually uses about 3%"),
         (6.0, None, "6 requests run with 90% of the KV cache in use"),
         (0.0, 0.0, "0 requests run with 90% of the KV cache in use"),
@@ -176,4 +181,6 @@ def test_how_full_the_cache_is_with_so_few(running, expected, words):
     """Beside what so many requests usually use, where that is known."""
     said = crowded(running, 0.9, expected)
     assert said.text == words
-    assert said.expected == (None if not expected else pytest.approx(0.9 * running / expected))
+    assert said.expected == (
+        None if not expected else pytest.approx(min(1.0, 0.9 * running / expected))
+    )

@@ -263,6 +263,14 @@ GPUS = {
         (gpu(throttle_reasons=("sw_power_cap",), sm_clock_hz=1.3e9, sm_clock_max_hz=1.4e9),),
         "slow_engine",
     ),
+    "power cap at the clock of a busy H100 is normal, too": (
+        (gpu(throttle_reasons=("sw_power_cap",), sm_clock_hz=1.367e9, sm_clock_max_hz=1.98e9,
+             utilization_ratio=1.0),),
+        "slow_engine",
+    ),
+    "power cap, the clock is not known": (
+        (gpu(throttle_reasons=("sw_power_cap",)),), "slow_engine",
+    ),
     "power cap at half the clock is not": (
         (gpu(throttle_reasons=("sw_power_cap",), sm_clock_hz=7e8, sm_clock_max_hz=1.4e9),),
         "thermal_throttle",
@@ -286,6 +294,25 @@ def test_why_steps_are_slow(gpus, cause):
     verdict = told.part(200, **FRESH, slow=3.0).verdict
     assert (verdict.cause, verdict.severity) == (cause, "page")
     assert verdict.restart_advised == (cause == "slow_engine")
+
+
+@pytest.mark.parametrize(
+    ("usual_hz", "now_hz", "cause"),
+    [(9e8, 9e8, "slow_engine"), (9e8, 7e8, "thermal_throttle"), (1.4e9, 1e9, "thermal_throttle")],
+)
+def test_a_power_cap_counts_by_the_clock_that_was_usual(usual_hz, now_hz, cause):
+    """As it always was on this GPU: no explanation. A quarter lower than that is one."""
+    told = Told(Detector(Settings()))
+    busy = {
+        "throttle_reasons": ("sw_power_cap",),
+        "utilization_ratio": 1.0,
+        "sm_clock_max_hz": 1.4e9,
+    }
+    told.gpus = (gpu(**busy, sm_clock_hz=usual_hz, processes=(ENGINE,)),)
+    told.part(600, **FRESH)
+    told.gpus = (gpu(**busy, sm_clock_hz=now_hz, processes=(ENGINE,)),)
+    verdict = told.part(200, **FRESH, slow=3.0).verdict
+    assert (verdict.cause, verdict.restart_advised) == (cause, cause == "slow_engine")
 
 
 def test_a_process_that_was_there_before_is_not_the_cause():

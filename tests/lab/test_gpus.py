@@ -30,7 +30,11 @@ def test_utilization_and_power_follow_the_load():
     for field in ("utilization_ratio", "power_watts", "temperature_celsius"):
         values = [getattr(reading, field) for reading in readings]
         assert values[0] < values[1] < values[2], field
-    assert readings[0].throttle_reasons == ("gpu_idle",)
+    assert readings[0].throttle_reasons == (), "a CUDA context keeps the clock up"
+    bare = GpuRack(1).sample()[0]
+    assert bare.throttle_reasons == ("gpu_idle",)
+    assert bare.sm_clock_hz < readings[0].sm_clock_hz
+    assert bare.power_watts < readings[0].power_watts
 
 
 def test_utilization_is_of_the_time_since_the_last_look():

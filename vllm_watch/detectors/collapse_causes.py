@@ -193,7 +193,7 @@ def _thrash(length: float, preempted: float) -> Cause:
 
 def _leak(facts: Starvation, share: float, rise: float) -> Cause:
     """Pages that no request accounts for, lost bit by bit."""
-    text = f"{_UNHELD.format(share)}; most of that leaked within {in_words(rise)}"
+    text = f"{_UNHELD.format(share)}; most of it built up over {in_words(rise)}"
     found = (Evidence(name="kv_unheld_ratio", value=share, unit="ratio", expected=0.0, text=text),)
     if facts.unheld_surely or rise >= CREEP_SECONDS:
         return Cause(KV_LEAK, found)
@@ -214,7 +214,7 @@ def crowded(running: float, usage: float, expected: float | None) -> Evidence:
     """How full the KV cache is with so many requests; `expected`: how many ran with as much when it was well."""
     one = round(running) == 1
     text = f"{running:.0f} {'request runs' if one else 'requests run'} with {usage:.0%} of the KV cache in use"
-    usual = usage * running / expected if expected else None
+    usual = min(1.0, usage * running / expected) if expected else None
     if usual is not None:
         text = f"{text}; {'one usually uses' if one else 'that many usually use'} about {usual:.0%}"
     return Evidence(name="kv_usage_ratio", value=usage, unit="ratio", expected=usual, text=text)

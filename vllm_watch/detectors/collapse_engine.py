@@ -301,7 +301,7 @@ class EngineJudge:
         cause = self._held(causes.of_starvation(facts), comparison)
         if comparison.starved_now:  # what only drains wakes nobody
             self._urgent = self._is_urgent(cause)
-        done = self.baseline.throughput.ratio() or 0.0
+        done = min(1.0, self.baseline.throughput.ratio() or 0.0)  # a backlog runs off in bursts
         waiting = f"with {block.waiting:.0f} requests waiting"
         text = f"{done:.0%} of its usual throughput, {waiting}"
         much = f"is at {text}" if done < 1.0 else f"has its usual throughput again, {waiting}"

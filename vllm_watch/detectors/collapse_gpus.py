@@ -21,6 +21,10 @@ THROTTLES = frozenset(
 CLOCK_SHARE_MAX = 0.8
 """SM clock below this share of its maximum is low: boost clocks of a busy GPU vary by a tenth."""
 
+CAPPED_SHARE = 0.69
+"""Of its maximum, where the usual clock is not known: an H100 that multiplies matrices without a pause meets its
+power limit of 700 W at 1367 of 1980 MHz, healthy (measured with driver 580.159)."""
+
 CLOCK_NEWS = 0.05
 """Of each look while all is healthy: a clock is lowered some looks before its steps are found to be long."""
 
@@ -80,7 +84,7 @@ def of_slow_steps(
     if not gpus:
         return Cause(SLOW_ENGINE, (), (_UNSEEN,))
     for gpu in gpus:
-        hot = _throttled(gpu)
+        hot = _throttled(gpu, fresh.clocks.get(gpu.uuid))
         if hot is not None:
             return Cause(THERMAL, (hot,))
     besides = [each for gpu in gpus for each in _strangers(gpu, server_start)]
@@ -108,13 +112,17 @@ def is_excused(cause: Cause | None) -> bool:
     return any(each.name in ("sm_clock_ratio", "neighbour") for each in against)
 
 
-def _throttled(gpu: GpuSample) -> Evidence | None:
+def _throttled(gpu: GpuSample, usual: float | None) -> Evidence | None:
+    """By heat, brake or slowdown, with a low clock; or by the power cap, with one much lower than usual under load."""
     reasons = THROTTLES.intersection(gpu.throttle_reasons or ())
-    clock, top = gpu.sm_clock_hz, gpu.sm_clock_max_hz
-    low = clock is not None and bool(top) and clock < CLOCK_SHARE_MAX * (top or 0.0)
-    if not reasons and not (low and "sw_power_cap" in (gpu.throttle_reasons or ())):
+    if not reasons and not _capped(gpu):
         return None
-    if clock is not None and top and not low:
+    clock, top = gpu.sm_clock_hz, gpu.sm_clock_max_hz
+    share_max = CLOCK_SHARE_MAX * (1.0 if reasons else usual or CAPPED_SHARE)
+    known = clock is not None and bool(top)
+    if known and (clock or 0.0) >= share_max * (top or 0.0):
+        return None
+    if not known and not reasons:
         return None
     heat = "" if gpu.temperature_celsius is None else f" at {gpu.temperature_celsius:.0f} °C"
     speed = (
@@ -135,9 +143,13 @@ def _clock_share(gpu: GpuSample) -> float | None:
     return gpu.sm_clock_hz / gpu.sm_clock_max_hz
 
 
+def _capped(gpu: GpuSample) -> bool:
+    return "sw_power_cap" in (gpu.throttle_reasons or ())
+
+
 def _lowered(gpu: GpuSample, fresh: float | None) -> Evidence | None:
     """Is the clock low, and lower than when the engine was well, without heat or a power cap? Then somebody set it."""
-    share = _clock_share(gpu)
+    share = None if _capped(gpu) else _clock_share(gpu)
     if share is None or share >= CLOCK_SHARE_MAX * (1.0 if fresh is None else fresh):
         return None
     text = (
