@@ -127,7 +127,7 @@ def test_whom_it_hits_and_whose_restart_is_advised(now, servers, hit, restarted)
     verdict = said(now, servers=tuple(servers))
     assert (verdict.concerns, verdict.restart_targets) == (hit, restarted)
     assert verdict.restart_advised is bool(restarted)
-    assert (f"; affects {', '.join(hit)}" in verdict.summary) is bool(hit)
+    assert (f"; used by {', '.join(hit)}" in verdict.summary) is bool(hit)
 
 
 def words(verdict):

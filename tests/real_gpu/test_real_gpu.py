@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.daemon_process import daemon
+from tests.daemon_process import DaemonProcess, daemon
 from tests.leftovers import lives
 from tests.real_gpu.conftest import PROGRAM, Server, Start, nvidia_smi
 from vllm_watch.samples.gpu import GpuSample
@@ -171,16 +171,36 @@ def test_the_command_judges_an_orphan_and_frees_its_memory(
     assert not lives(server.core)
 
 
+async def incidents_of(running: DaemonProcess) -> dict[str, dict[str, Any]]:
+    """Kind → incident, of those that are open."""
+    said = json.loads((await running.get("/api/v1/incidents"))[1])
+    return {each["kind"]: each for each in said["incidents"] if each["phase"] != "closed"}
+
+
+async def test_an_xid_of_somebody_elses_program_wakes_nobody(
+    serve: Callable[[int], Server], cuda: Start
+) -> None:
+    """A notebook's broken kernel beside an engine that answers: a ticket that names the code, and no restart."""
+    server = serve(HELD_MIB)
+    async with daemon("--target", server.url, environ=QUICK) as running:
+        await running.until(lambda status: bool(gpus_of(status)), PATIENCE_SECONDS)
+        program = cuda("--mib", 64, "--fault")
+        assert await asyncio.to_thread(program.wait, 60) == 3
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while "gpu_fault" not in (found := await incidents_of(running)):
+                await asyncio.sleep(0.25)
+        fault = found["gpu_fault"]
+        assert set(found) == {"gpu_fault"}
+        assert (fault["severity"], fault["restart_advised"]) == ("ticket", False)
+        assert "Xid " in fault["summary"]
+
+
 async def test_the_daemon_ties_a_gpu_to_its_server_and_tells_what_it_leaves(
     serve: Callable[[int], Server],
 ) -> None:
     """The GPU names its target; after SIGKILL to the server it tells of the memory, until that is free."""
     server = serve(HELD_MIB)
     async with daemon("--target", server.url, environ=QUICK) as running:
-
-        async def told() -> set[str]:
-            said = json.loads((await running.get("/api/v1/incidents"))[1])
-            return {each["kind"] for each in said["incidents"] if each["phase"] != "closed"}
 
         def ours(status: dict[str, Any]) -> dict[str, Any] | None:
             holders = [each for gpu in gpus_of(status) for each in gpu["processes"] or ()]
@@ -193,14 +213,14 @@ async def test_the_daemon_ties_a_gpu_to_its_server_and_tells_what_it_leaves(
             ),
             PATIENCE_SECONDS,
         )
-        assert await told() == set()
+        assert await incidents_of(running) == {}
         server.kill()
         status = await running.until(
             lambda status: (ours(status) or {}).get("verdict") == "stale", PATIENCE_SECONDS
         )
         assert (ours(status) or {})["reason"] == "orphaned_worker"
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not {"engine_down", "stale_vram"} <= await told():
+            while not {"engine_down", "stale_vram"} <= set(await incidents_of(running)):
                 await asyncio.sleep(0.25)
         os.kill(server.core, signal.SIGKILL)
         await running.until(lambda status: ours(status) is None, PATIENCE_SECONDS)

@@ -138,7 +138,7 @@ class HostDetector:
         # one that is down is down for reasons of its own.
         died = {each.gpu.uuid for each in found if first.rank == each.rank == "application"}
         restarts = [each.name for u in ill if u in died for each in view.using(u) if not each.up]
-        named = f"; affects {', '.join(hit)}" if hit else ""
+        named = f"; used by {', '.join(hit)}" if hit else ""
         return Verdict(
             state=FIRING,
             kind=KIND,
