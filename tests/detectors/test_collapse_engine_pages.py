@@ -136,6 +136,16 @@ def test_a_leak_is_told_by_how_slowly_it_came_until_the_alarm_ends():
     assert said(judged.see(30, **LOST)) == ("firing", "kv_pinning", "page", True)
 
 
+def test_what_showed_the_cause_is_told_as_earlier_once_it_is_not_seen_any_more():
+    """While the queue drains, the pages are there again: 94 % held by nobody is no sight of now."""
+    judged = leaked(well())
+    verdict = judged.see(30, **LOST)
+    assert not any(each.text.startswith("earlier: ") for each in verdict.evidence_for)
+    verdict = judged.see(5, **LOST | {"kv_usage_end": 0.3, "kv_usage": 0.3})
+    assert verdict.cause == "kv_leak"
+    assert evidence(verdict, "kv_unheld_ratio").text.startswith("earlier: ")
+
+
 def test_a_leak_is_told_after_pages_that_were_lost_at_once():
     judged = well()
     assert judged.see(30, **LOST).cause == "kv_pinning"

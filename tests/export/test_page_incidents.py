@@ -60,7 +60,7 @@ async def test_each_open_incident_is_a_card(opened, server):
         "A restart is advised: it usually fixes this."
     )
     await expect(crashed.locator(".restart")).to_have_text(
-        "Its process is gone: what it needs is a start, not a restart."
+        "Nothing listens on its port: it needs a start, not a restart."
     )
     await expect(stalled.locator(".first-step")).to_have_text(
         f"Do: {STORIES['engine_stalled'].first_step_of('hang', advised=True)}"

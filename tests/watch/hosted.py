@@ -69,7 +69,9 @@ class Hosted:
             for name, watch in self.watches.items():
                 beside = self.host.concerning(name)
                 around = Around(
-                    others_gpus=self.host.others_gpus(name), core=self.host.core_of(name)
+                    others_gpus=self.host.others_gpus(name),
+                    core=self.host.core_of(name),
+                    left_core=self.host.left_core_of(name),
                 )
                 told += said(watch.observe(self._look(name), beside=beside, around=around))
             told += said(self.host.look(T + self.second, None, self.gpus, self.servers()))

@@ -113,6 +113,27 @@ def test_a_hang_names_the_process_that_the_driver_shows():
     assert step.endswith("(py-spy dump --pid 11).")
 
 
+def test_a_crash_names_the_core_that_was_left_behind_once_it_is_stale():
+    """Its memory would fail the next start: it must end first. One that ends by itself is not named."""
+    one = two(**KNOWN)
+    one.until(300)
+    left = replace(A, ppid=1, sm_utilization_ratio=0.0)
+    one.gpus, one.down = (gpu(0, left), gpu(1, B)), {"a": "refused"}
+    one.until(340)
+    assert [each.name for each in one.open("a")["engine_down"].evidence_for] == ["seconds_refused"]
+    one.until(400)
+    crash = one.open("a")["engine_down"]
+    text = "its engine core was left behind and still holds GPU memory: VLLM::EngineCore (PID 11)"
+    assert (crash.cause, text in crash.texts) == ("crash", True)
+    step = STORIES["engine_down"].first_step_of("crash", advised=False, known=crash.texts)
+    assert step.startswith(
+        "End the engine core that it left, or no start finds memory (vllm-watch gpus --reclaim 11). If its"
+    )
+    one.gpus = (gpu(0), gpu(1, B))
+    one.until(410)
+    assert text not in one.open("a")["engine_down"].texts
+
+
 def test_another_servers_hot_gpu_is_not_why_a_server_is_slow():
     """Only the GPUs on which it may run are looked at."""
     hot = {"throttle_reasons": ("hw_thermal_slowdown",)}

@@ -42,6 +42,9 @@ class Host:
     def core_of(self, target):
         return f"core of {target}"
 
+    def left_core_of(self, target):
+        return f"core that {target} left"
+
     def others_gpus(self, target):
         return frozenset({f"not of {target}"})
 

@@ -32,6 +32,7 @@ class Around:
     held_up_by: tuple[str, ...] = ()  # of those, who is known to stand still
     others_gpus: frozenset[str] = frozenset()  # UUIDs of its host's, where only other servers run
     core: str | None = None  # the one engine core on its GPUs: title and PID
+    left_core: str | None = None  # ... that a server before left behind, by now stale
 
 
 @record

@@ -8,7 +8,7 @@ Slow steps: see collapse_gpus.py and collapse_host.py; else it is the engine its
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vllm_watch.detectors.base import Evidence
 from vllm_watch.detectors.needs import Need, Needs
@@ -218,6 +218,11 @@ def crowded(running: float, usage: float, expected: float | None) -> Evidence:
     if usual is not None:
         text = f"{text}; {'one usually uses' if one else 'that many usually use'} about {usual:.0%}"
     return Evidence(name="kv_usage_ratio", value=usage, unit="ratio", expected=usual, text=text)
+
+
+def earlier(evidence: Evidence) -> Evidence:
+    """As it was when the cause was found: by now the engine recovers, and no longer shows it."""
+    return replace(evidence, text=f"earlier: {evidence.text}")
 
 
 _PREFILLING = Evidence(

@@ -298,7 +298,8 @@ class EngineJudge:
         grown = QUEUE_GROWTH * (self._waiting_first + QUEUE_REQUESTS_MIN)
         # A queue while the alarm drains is of the recovery: those who come back are being served.
         self._queue_grew |= comparison.starved_now and block.waiting >= grown
-        cause = self._held(causes.of_starvation(facts), comparison)
+        found = causes.of_starvation(facts)
+        cause = self._held(found, comparison)
         if comparison.starved_now:  # what only drains wakes nobody
             self._urgent = self._is_urgent(cause)
         done = min(1.0, self.baseline.throughput.ratio() or 0.0)  # a backlog runs off in bursts
@@ -310,7 +311,7 @@ class EngineJudge:
         return self._verdict(
             cause.name,
             f"Engine {self.engine} {much}",
-            (ratio, few, *cause.evidence_for),
+            (ratio, few, *(cause.evidence_for if cause is found else map(causes.earlier, cause.evidence_for))),
             cause.evidence_against,
             page=self._urgent,
             restart=self._restart

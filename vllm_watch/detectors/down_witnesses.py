@@ -158,6 +158,14 @@ def how_it_loops(loading: Loading, starts: int, lives: Sequence[float]) -> str:
     return f"crashed again: it lived for {last} and then refused connections"
 
 
+def left_behind(core: str | None) -> tuple[Evidence, ...]:
+    """An engine core that survived its server: without its memory no start succeeds."""
+    if core is None:
+        return ()
+    text = f"its engine core was left behind and still holds GPU memory: {core}"
+    return (Evidence(name="left_core", value=core, text=text),)
+
+
 def why_not_a_crash(demand: Demand, *, idle: bool) -> tuple[Evidence, ...]:
     """What says that nobody is hurt."""
     if not demand.known:

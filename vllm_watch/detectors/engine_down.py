@@ -250,7 +250,12 @@ class Detector:
             summary="; ".join((how, *(each.text for each in slow))),
             since_seconds=down_s,
             measure=down_s,
-            evidence_for=(refused, *signs, *slow),
+            evidence_for=(
+                refused,
+                *down_witnesses.left_behind(view.around.left_core),
+                *signs,
+                *slow,
+            ),
             evidence_against=against if unused else (),
         )
 

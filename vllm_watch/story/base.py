@@ -32,6 +32,12 @@ _PIDS = {
 }
 """What a first step leaves open → how it is found in what is known of the incident."""
 
+# A core that outlived its server: before any other step, whatever the cause.
+_LEFT = re.compile(r"left behind and still holds GPU memory: \S{1,40} \(PID (\d{1,10})\)")
+_END_IT = (
+    "End the engine core that it left, or no start finds memory (vllm-watch gpus --reclaim {}). "
+)
+
 
 def runbook_path(page: str) -> str:
     """Where a daemon serves a runbook of docs/, below the address of its page."""
@@ -92,7 +98,8 @@ class Story:
         for blank, pid in _PIDS.items():
             if blank in step and (found := pid.search("\n".join(known))):
                 step = step.replace(blank, found[1])
-        return step
+        left = _LEFT.search("\n".join(known))
+        return f"{_END_IT.format(left[1])}{step}" if left else step
 
     def restart_of(self, cause: str, *, advised: bool, after_s: float | None = None) -> str:
         """Whether a restart helps; never more than is known. `after_s`: how long it must last until one is advised."""

@@ -12,7 +12,7 @@ STORY = Story(
         "crash": Cause(
             "crash", "nothing listens on its port any more",
             first_step="If its supervisor (systemd, Docker, Kubernetes) has not started it again within 2 minutes, start it yourself. Then find out why it died: run vllm-watch diagnose on its log.",
-            restart="Its process is gone: what it needs is a start, not a restart.",
+            restart="Nothing listens on its port: it needs a start, not a restart.",
         ),
         "api_hang": Cause(
             "API hang", "it accepts connections but answers none",

@@ -69,6 +69,10 @@ class HostLoop:
         """Its engine core by title and PID, where the driver shows one."""
         return self.watch.core_of(target)
 
+    def left_core_of(self, target: str) -> str | None:
+        """One that its server left behind, likewise."""
+        return self.watch.left_core_of(target)
+
     async def run(self) -> None:
         """Poll until cancelled."""
         while True:

@@ -20,7 +20,7 @@ from vllm_watch.signals import stored
 from vllm_watch.signals.holders import roles
 from vllm_watch.signals.holders.gpu_users import GpuUsers, Place, Server
 from vllm_watch.signals.holders.judge import HolderJudge
-from vllm_watch.signals.holders.records import VLLM, GpuHolders
+from vllm_watch.signals.holders.records import STALE, VLLM, GpuHolders
 from vllm_watch.signals.records import TargetSignals
 from vllm_watch.signals.timeline import Timeline
 from vllm_watch.support import plugins
@@ -101,12 +101,23 @@ class HostWatch:
 
     def core_of(self, target: str) -> str | None:
         """Its engine core, with the PID that the driver knows; None where none is known, or several are."""
-        pids = {
-            each.process.pid
-            for held in self.holders if held.targets == (target,)
-            for each in held.holders or () if each.role == roles.CORE and each.judged.verdict == VLLM
-        }  # fmt: skip
-        return f"VLLM::EngineCore (PID {pids.pop()})" if len(pids) == 1 else None
+        pids = self._cores(target, VLLM)
+        return _named(pids[0]) if len(pids) == 1 else None
+
+    def left_core_of(self, target: str) -> str | None:
+        """An engine core of its that no server has any more, and that is stale: of several, the first."""
+        pids = self._cores(target, STALE)
+        return _named(pids[0]) if pids else None
+
+    def _cores(self, target: str, verdict: str) -> list[int]:
+        """PIDs of such engine cores on the GPUs that are the target's alone."""
+        return sorted(
+            {
+                each.process.pid
+                for held in self.holders if held.targets == (target,)
+                for each in held.holders or () if each.role == roles.CORE and each.judged.verdict == verdict
+            }
+        )  # fmt: skip
 
     def look(
         self,
@@ -177,6 +188,10 @@ class HostWatch:
         except stored.DAMAGE as error:
             return [f"all: {error!r}"]
         return []
+
+
+def _named(core: int) -> str:
+    return f"VLLM::EngineCore (PID {core})"
 
 
 def _placed(held: GpuHolders, places: Mapping[str, Place]) -> GpuHolders:

@@ -53,7 +53,11 @@ class SiteWatch:
             }
             t, monotonic_s = observation.t, observation.monotonic_s
             events = host.look(t, monotonic_s, observation.gpus, servers)
-        around = Around(others_gpus=host.others_gpus(watch.target), core=host.core_of(watch.target))
+        around = Around(
+            others_gpus=host.others_gpus(watch.target),
+            core=host.core_of(watch.target),
+            left_core=host.left_core_of(watch.target),
+        )
         return events + watch.observe(
             observation, beside=host.concerning(watch.target), around=around
         )

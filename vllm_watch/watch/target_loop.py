@@ -148,6 +148,7 @@ class TargetLoop:
                     self._peers.around(name),
                     others_gpus=self._host.others_gpus(name),
                     core=self._host.core_of(name),
+                    left_core=self._host.left_core_of(name),
                 ),
                 **({} if entry is None else {"restart": entry.restart_news}),
             )

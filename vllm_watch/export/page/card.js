@@ -65,7 +65,9 @@ export class Card {
       this.drawWords(incident, now);
     }
     this.drawRelated(incident, all, now);
-    this.plan.draw(this.page.planOf(incident.target), incident.id, now);
+    const plan = this.page.planOf(incident.target);
+    const moot = isRecovering(incident) && plan?.last?.state === "dry_run"; // what was up to a person is no more
+    this.plan.draw(moot ? { ...plan, last: null } : plan, incident.id, now);
     if (this.evidence.open) this.drawNow(incident, now);
     if (!this.own) this.links.draw(this.page, incident.target, incident, now);
     this.tick(now);

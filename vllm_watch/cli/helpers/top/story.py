@@ -131,7 +131,8 @@ def _sentence(row: Row, t: float) -> Text:
 def _evidence_lines(row: Row, t: float, width: int) -> list[Text]:
     """What to do before what speaks for it: there may be room for few lines."""
     incidents = incidents_of(row)
-    told = top_restarts.lines(row.target.restart, t, incidents[0].id if incidents else "")
+    lasting = next((each.id for each in incidents[:1] if not each.recovering), "")
+    told = top_restarts.lines(row.target.restart, t, lasting)
     restarts = [_labelled("restart", line) for line in told]
     if not incidents:
         return restarts
