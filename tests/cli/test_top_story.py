@@ -367,7 +367,7 @@ async def test_a_restart_that_waits_for_a_person_is_in_the_detail(server, board)
     async with watching(server).run_test(size=(120, 30)) as pilot:
         await first_look(pilot)
         assert f"  restart  {line}" in part(pilot, "detail").splitlines()
-        assert part(pilot, "detail").endswith("restarts: approve")
+        assert part(pilot, "detail").endswith("restart mode approve")
 
 
 async def test_the_watcher_says_what_it_cannot_do(server, board):

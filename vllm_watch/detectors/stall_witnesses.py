@@ -245,7 +245,7 @@ def evidence_for(
             unit="s",
             expected=round(survived_s, 1),
             text=f"no step for {still_s:.0f} s{since}; "
-            + (longest if survived_s else "no earlier stall of it is known"),
+            + (longest if survived_s else "no earlier stall of this engine is known"),
         ),
         Evidence(
             name="requests_in_engine",
@@ -297,6 +297,10 @@ def evidence_against(
         found.append(Evidence(name="waits_for_kv", value=known(sample, "waiting"), text=text))
     elif limit_s is not None and still_s < limit_s:
         survived = f"it recovered from {survived_s:.0f} s before, and has {limit_s:.0f} s this time"
-        text = survived if survived_s else f"most pauses end within {limit_s:.0f} s"
+        text = (
+            survived
+            if survived_s
+            else f"a healthy engine that pauses usually resumes within {limit_s:.0f} s"
+        )
         found.append(Evidence(name=ADVISED_AFTER, value=round(limit_s, 1), unit="s", text=text))
     return tuple(found)

@@ -220,7 +220,7 @@ def facts(row: Row, width: int) -> Text:
     if engine and engine.restarts:
         found.append(f"{engine.restarts} restarts seen")
     if row.target.restart is not None:
-        found.append(f"restarts: {row.target.restart.mode}")
+        found.append(f"restart mode {row.target.restart.mode}")
     shown = Text(" · ".join(map(visible, found)), "dim", no_wrap=True)
     shown.truncate(width, overflow="ellipsis")
     return shown
