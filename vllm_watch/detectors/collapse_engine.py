@@ -18,6 +18,7 @@ from vllm_watch.signals import capacity, stored
 from vllm_watch.signals.baseline import DOUBT, DRIFT, Baseline, Comparison
 from vllm_watch.signals.cpu_waits import StepWaits
 from vllm_watch.signals.pages import Pages
+from vllm_watch.support.counts import requests
 
 KIND = "throughput_collapse"
 
@@ -303,7 +304,7 @@ class EngineJudge:
         if comparison.starved_now:  # what only drains wakes nobody
             self._urgent = self._is_urgent(cause)
         done = min(1.0, self.baseline.throughput.ratio() or 0.0)  # a backlog runs off in bursts
-        waiting = f"with {block.waiting:.0f} requests waiting"
+        waiting = f"with {requests(block.waiting)} waiting"
         text = f"{done:.0%} of its usual throughput, {waiting}"
         much = f"is at {text}" if done < 1.0 else f"has its usual throughput again, {waiting}"
         few = causes.crowded(block.running, block.kv_usage or 0.0, comparison.running_expected)

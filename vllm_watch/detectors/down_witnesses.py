@@ -7,6 +7,7 @@ from vllm_watch.detectors.base import Evidence, View
 from vllm_watch.detectors.demand import Demand
 from vllm_watch.samples.observation import Call, Observation, Reading
 from vllm_watch.signals.loading import Loading
+from vllm_watch.support.counts import requests
 
 _GATEWAY = frozenset((502, 503, 504))
 """A proxy says so of a server that is not behind it; vLLM itself says 503 on every path while it scales
@@ -144,7 +145,7 @@ def how_it_crashed(demand: Demand, *, at_work: bool) -> str:
     """One that goes on living when it is started again; `at_work`: was it, whatever the last look met?"""
     if not demand.known:
         return "connections are refused; it was not seen for a while before it went"
-    text = f"connections are refused; {demand.in_flight:.0f} requests were in flight"
+    text = f"connections are refused; {requests(demand.in_flight)} {'was' if round(demand.in_flight) == 1 else 'were'} in flight"
     if not at_work:
         return text
     return f"{text}, {demand.at_work:.0f} on average, and more came until it went"

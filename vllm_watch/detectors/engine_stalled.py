@@ -24,6 +24,7 @@ from vllm_watch.signals.engine import work_done
 from vllm_watch.signals.life import model_of
 from vllm_watch.signals.state import operation, waits_for_kv
 from vllm_watch.story.engine_stalled import STORY
+from vllm_watch.support.counts import requests
 
 KIND = "engine_stalled"
 PEER_WAIT, OPERATION = "peer_wait", "operation_stuck"
@@ -367,5 +368,5 @@ def _summary(view: View, engine: Engine, sample: EngineSample, cause: str, still
     running = stall_witnesses.known(sample, "running")
     waiting = stall_witnesses.known(sample, "waiting")
     what = _WHAT.get(cause, seen[0].upper() + seen[1:])
-    load = f"{running:.0f} requests running" + (f", {waiting:.0f} waiting" if waiting else "")
+    load = f"{requests(running)} running" + (f", {waiting:.0f} waiting" if waiting else "")
     return f"{what} for {still_s:.0f} s with {load}"

@@ -14,6 +14,7 @@ from vllm_watch.detectors.per_engine import EngineLook, PerEngine
 from vllm_watch.signals import stored
 from vllm_watch.signals.blocks import Block, Blocks
 from vllm_watch.signals.throughput import Mean
+from vllm_watch.support.counts import requests
 
 KIND = "overload"
 
@@ -144,7 +145,7 @@ class EngineJudge:
 
     def _overloaded(self, block: Block, delay: float, held_s: float) -> Verdict:
         limit = self._settings.delay_seconds
-        text = f"{block.waiting:.0f} requests waiting: {delay:.0f} s of work at the usual rate"
+        text = f"{requests(block.waiting)} waiting: {delay:.0f} s of work at the usual rate"
         queue = Evidence(
             name="queue_delay_seconds", value=delay, unit="s", expected=limit, text=text
         )
