@@ -256,6 +256,7 @@ async def test_a_call_that_is_given_up_closes_its_connection(answer, limits, out
     """What is left of the answer must not be read as that of the next call."""
     async with peer(answer) as server, new() as session:
         assert (await get(session, server.url, limits)).call.outcome == outcome
+        await until(lambda: server.ended)  # as it may not have taken the call yet
         await ends(server.ended[0])
 
 
@@ -425,6 +426,7 @@ async def test_a_handshake_that_does_not_end_is_given_up():
     limits = http.Limits(0.3, 0.6, 100)
     async with peer("…") as server, new() as session:
         call = (await get(session, server.url.replace("http:", "https:"), limits)).call
+        await until(lambda: server.ended)  # as above
         await ends(server.ended[0])
     assert (call.outcome, call.error) == ("connect_timeout", "no connection within 0.3 s")
 
