@@ -118,6 +118,15 @@ async def test_several_engines_and_none(server, board):
         assert "gone: connection refused for 34 s" in part(pilot, "detail")
 
 
+async def test_of_a_dead_engine_behind_a_live_server_nothing_is_told_as_now(server, board):
+    """Its server goes on showing the requests and the KV cache that the engine had."""
+    add(board, "dead", engine("0", "down", state_text="its engine core is dead"), state="down")
+    async with watching(server).run_test(size=(100, 24)) as pilot:
+        await first_look(pilot)
+        assert row(pilot, "dead").split()[1:8] == ["down", *"--", "······", *"--", "0"]
+        assert "tokens free" not in part(pilot, "detail")
+
+
 async def test_a_target_that_was_not_looked_at_yet(server, board):
     """Before its first look a target is there, and unknown."""
     board.add_target(Target(name="new", url="http://new:8000"), 5)

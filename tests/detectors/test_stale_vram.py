@@ -88,6 +88,20 @@ def test_an_orphan_is_named_with_the_engine_that_it_hurts():
     assert verdict.evidence_for[0].value == 30 * GIB
 
 
+def test_of_a_server_that_is_down_nothing_is_said_to_run():
+    """Its worker may be the very process that is stale."""
+    servers = {0: T - 80_060, 60: None}
+    verdict = last(
+        lambda second: (gpu(core(99, 98 if second < 60 else 1)),),
+        lambda second: {"a": servers[0 if second < 60 else 60]},
+        300,
+    )
+    assert (verdict.cause, verdict.concerns) == ("orphaned_worker", ("a",))
+    assert verdict.summary.endswith(
+        "(VLLM::EngineCore, process 99, vllm.service), where a ran when last scraped"
+    )
+
+
 def test_it_is_told_a_minute_after_the_parent_died():
     """Sooner it may be ending."""
     assert story(115).state == "clear"

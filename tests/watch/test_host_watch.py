@@ -127,7 +127,7 @@ def test_a_crash_names_the_core_that_was_left_behind_once_it_is_stale():
     assert (crash.cause, text in crash.texts) == ("crash", True)
     step = STORIES["engine_down"].first_step_of("crash", advised=False, known=crash.texts)
     assert step.startswith(
-        "End the engine core that it left, or no start finds memory (vllm-watch gpus --reclaim 11). If its"
+        "End the engine core that it left (vllm-watch gpus --reclaim 11): no start finds GPU memory until then. If its"
     )
     one.gpus = (gpu(0), gpu(1, B))
     one.until(410)

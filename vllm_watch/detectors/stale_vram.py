@@ -109,15 +109,16 @@ class HostDetector:
 
 
 def _hurts(view: HostView, uuid: str) -> str:
-    """In words, with a comma before it: which servers run on that GPU, too; "" where none is known to."""
+    """In words, with a comma before it: which servers run on that GPU, or did; "" where none is known to."""
     using = view.using(uuid)
-    if not using:
-        return ""
-    said = (
+    up = [
         f"{each.name} ({each.workers[uuid]})" if each.workers.get(uuid) else each.name
-        for each in using
-    )
-    return f", where {', '.join(said)} {'runs' if len(using) == 1 else 'run'}"
+        for each in using if each.up
+    ]  # fmt: skip
+    if up:
+        return f", where {', '.join(up)} {'runs' if len(up) == 1 else 'run'}"
+    names = ", ".join(each.name for each in using)  # its processes there may be the stale ones
+    return f", where {names} ran when last scraped" if using else ""
 
 
 EVIDENCE_MAX = 8

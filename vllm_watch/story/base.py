@@ -34,9 +34,7 @@ _PIDS = {
 
 # A core that outlived its server: before any other step, whatever the cause.
 _LEFT = re.compile(r"left behind and still holds GPU memory: \S{1,40} \(PID (\d{1,10})\)")
-_END_IT = (
-    "End the engine core that it left, or no start finds memory (vllm-watch gpus --reclaim {}). "
-)
+_END_IT = "End the engine core that it left (vllm-watch gpus --reclaim {}): no start finds GPU memory until then. "
 
 
 def runbook_path(page: str) -> str:

@@ -281,7 +281,7 @@ async def test_leader_of_three_is_killed(tmp_path: Path) -> None:
 async def test_twenty_contend_for_three_slots(tmp_path: Path) -> None:
     """Each asks until it had its turn, never more than three hold, and each is spent once."""
     holding: set[int] = set()
-    worst = 0
+    worst, full = 0, asyncio.Event()
     async with servers(tmp_path) as here:
 
         async def contend(number: int) -> None:
@@ -290,11 +290,15 @@ async def test_twenty_contend_for_three_slots(tmp_path: Path) -> None:
             await until(lambda: mine.acquire(f"w{number}", f"a{number}"), 60)
             holding.add(number)
             worst = max(worst, len(holding))
+            if worst == 3:
+                full.set()
+            await full.wait()
             await asyncio.sleep(chance.random() * 0.2)
             holding.discard(number)
             await mine.release()
 
-        await asyncio.gather(*(contend(number) for number in range(20)))
+        async with asyncio.timeout(120):
+            await asyncio.gather(*(contend(number) for number in range(20)))
         assert worst == 3
         assert await here.keys() == [f"hour/{number:04}" for number in range(20)]
 

@@ -265,7 +265,7 @@ async def test_namespace_that_is_missing_is_named(tmp_path: Path) -> None:
 async def test_twenty_contend_for_three_slots(tmp_path: Path) -> None:
     """Each asks until it had its turn: never more than three hold, each gets it, none is spent twice."""
     holding: set[str] = set()
-    worst = 0
+    worst, full = 0, asyncio.Event()
     async with cluster(tmp_path) as here:
 
         async def contend(number: int) -> None:
@@ -276,11 +276,15 @@ async def test_twenty_contend_for_three_slots(tmp_path: Path) -> None:
             assert mine.still_ours()
             holding.add(f"w{number}")
             worst = max(worst, len(holding))
+            if worst == 3:
+                full.set()
+            await full.wait()
             await asyncio.sleep(chance.random() * 0.2)
             holding.discard(f"w{number}")
             await mine.release()
 
-        await asyncio.gather(*(contend(number) for number in range(20)))
+        async with asyncio.timeout(120):
+            await asyncio.gather(*(contend(number) for number in range(20)))
         assert worst == 3
         assert len(here.record["spent"]) == 20
         assert here.record["slots"] == []

@@ -60,12 +60,13 @@ export function summary(target) {
   const engines = Object.values(target.signals?.engines ?? {});
   const known = (read) => engines.map(read).filter((value) => value !== null && value !== undefined);
   const total = (read) => (known(read).length ? known(read).reduce((a, b) => a + b, 0) : null);
+  const now = (read) => (e) => (target.state === "down" ? null : read(e)); // a dead engine goes on showing what it had
   const most = (read) => (known(read).length ? Math.max(...known(read)) : null);
   return {
     generation: total(generationNow(target)),
-    running: total((e) => e.requests_running),
-    waiting: total((e) => e.requests_waiting),
-    kv: most((e) => e.kv_cache_usage_ratio),
+    running: total(now((e) => e.requests_running)),
+    waiting: total(now((e) => e.requests_waiting)),
+    kv: most(now((e) => e.kv_cache_usage_ratio)),
     ttft: most((e) => (isStill(target, e) ? null : e.time_to_first_token_seconds.p95)), // of the last minute, when it still worked
   };
 }

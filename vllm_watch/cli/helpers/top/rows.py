@@ -44,7 +44,12 @@ class Row:
     @property
     def still(self) -> bool:
         """Does it do nothing now?"""
-        return self.state in ("stalled", "down")
+        return self.down or self.state == "stalled"
+
+    @property
+    def down(self) -> bool:
+        """Is it, or its server, down?"""
+        return "down" in (self.state, self.target.state)
 
     @property
     def model(self) -> str:
@@ -104,17 +109,18 @@ class Column:
     align: Literal["left", "right"] = "right"
 
 
-def _of(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
-    return lambda row, _: read(row.engine) if row.engine else text.UNKNOWN
-
-
 def _at_work(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
     """Of the last minute: of one that does nothing now it would look like work."""
     return lambda row, _: text.UNKNOWN if row.still or not row.engine else read(row.engine)
 
 
+def _held(read: Callable[[EngineSignals], str]) -> Callable[[Row, int], str]:
+    """What it has now; what has died behind a live API server goes on showing what it had."""
+    return lambda row, _: text.UNKNOWN if row.down or not row.engine else read(row.engine)
+
+
 def _kv(row: Row, width: int) -> Text:
-    ratio = row.engine.kv_cache_usage_ratio if row.engine else None
+    ratio = row.engine.kv_cache_usage_ratio if row.engine and not row.down else None
     return Text().append(text.bar(ratio, width - 5)).append(f" {text.percent(ratio):>4}")
 
 
@@ -142,8 +148,8 @@ _NAME = Column("ENGINE", _NAME_MIN, 0, lambda row, width: text.fit(row.name, wid
 _COLUMNS = (
     _NAME,
     Column("STATE", 10, 0, _state, "left"),
-    Column("RUN", 4, 1, _of(lambda e: text.count(e.requests_running))),
-    Column("WAIT", 4, 1, _of(lambda e: text.count(e.requests_waiting))),
+    Column("RUN", 4, 1, _held(lambda e: text.count(e.requests_running))),
+    Column("WAIT", 4, 1, _held(lambda e: text.count(e.requests_waiting))),
     Column("KV CACHE", 11, 2, _kv, "left"),
     Column("SPEED", 5, 1, _at_work(lambda e: text.percent(e.throughput_ratio))),
     Column("TOK/S", 5, 1, _tokens),
@@ -155,7 +161,7 @@ _COLUMNS = (
     Column("PROMPT/S", 8, 6, _at_work(lambda e: text.count(e.prompt_tokens_per_second))),
     Column("REQ/S", 5, 7, _at_work(lambda e: text.count(e.requests_finished_per_second))),
     Column("PREEMPT/S", 9, 9, _at_work(lambda e: text.count(e.preemptions_per_second))),
-    Column("HIT", 4, 8, _of(lambda e: text.percent(e.prefix_cache_hit_ratio))),
+    Column("HIT", 4, 8, _held(lambda e: text.percent(e.prefix_cache_hit_ratio))),
     Column("SCRAPE", 6, 9, _scrape),
     Column("MODEL", 24, 10, lambda row, width: text.fit(row.model, width), "left"),
 )

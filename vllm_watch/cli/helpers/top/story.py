@@ -213,7 +213,7 @@ def facts(row: Row, width: int) -> Text:
     found = [row.model or "model unknown", row.target.url]
     if signals and signals.version:
         found.append(f"vLLM {signals.version}")
-    if engine and engine.kv_cache_capacity_tokens is not None:
+    if engine and engine.kv_cache_capacity_tokens is not None and not row.down:
         found.append(
             f"KV {text.count(engine.kv_cache_free_tokens)} of {text.count(engine.kv_cache_capacity_tokens)} tokens free"
         )
