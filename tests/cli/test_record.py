@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -53,8 +54,14 @@ def command(url, out, *more):
     return ["record", "--target", url, "--out", str(out), "--interval", "0.1", *more]
 
 
+@contextmanager
 def in_a_process(argv, **streams):
-    return subprocess.Popen([sys.executable, "-m", "vllm_watch", *argv], **streams)
+    """It is ended with the test, also with one that fails."""
+    with subprocess.Popen([sys.executable, "-m", "vllm_watch", *argv], **streams) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def until(holds):

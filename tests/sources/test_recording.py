@@ -1,10 +1,11 @@
 """Trace files: what is written is read, what others write is read, and damage is named by its line."""
 
 import gzip
+import io
 import json
 from dataclasses import fields
 from pathlib import Path
-from types import NoneType
+from types import NoneType, SimpleNamespace
 from typing import get_args
 
 import pytest
@@ -260,6 +261,26 @@ def test_plain_and_gzip_files_are_read(tmp_path, name):
     path.write_bytes(packed[name])
 
     assert [raw.t for raw in read(path)] == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("begun", [0, 1])
+def test_a_file_that_is_begun_while_it_is_opened_is_not_taken_for_text(begun):
+    """Its writer has made it and writes its first bytes just after the first look at them."""
+    packed = gzip.compress(line(t=1).encode() + b"\n")
+
+    class Begins(io.RawIOBase):
+        steps = iter((packed[:begun], packed[begun:], b""))
+
+        def readable(self):
+            return True
+
+        def readinto(self, room):
+            step = next(self.steps, b"")
+            room[: len(step)] = step
+            return len(step)
+
+    file = SimpleNamespace(open=lambda _: io.BufferedReader(Begins()))
+    assert [raw.t for raw in read(file)] == []
 
 
 @pytest.mark.parametrize("end", ["", "\n"])

@@ -91,7 +91,10 @@ def _lines(path: Path) -> Iterator[bytes]:
     number = 0
     try:
         with path.open("rb") as file:
-            is_gzip = file.peek(2)[:2] == _GZIP_MAGIC
+            begins = file.peek(2)[:2]
+            if begins in (b"", _GZIP_MAGIC[:1]):  # not begun yet; what comes meanwhile may be gzip
+                return
+            is_gzip = begins == _GZIP_MAGIC
             source = gzip.GzipFile(fileobj=file, mode="rb") if is_gzip else file
             while line := source.readline(_LINE_BYTES_MAX + 1):
                 number += 1
