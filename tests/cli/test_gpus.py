@@ -135,9 +135,12 @@ def test_it_looks_on_until_it_is_stopped(tmp_path):
         [sys.executable, "-m", "vllm_watch", "gpus", "--watch", "--json"],
         stdout=subprocess.PIPE, text=True, env=os.environ | stub.env(),
     ) as watching:  # fmt: skip
-        looks = [json.loads(watching.stdout.readline()) for _ in range(2)]
-        watching.send_signal(2)
-        assert watching.wait(60) == 130
+        try:
+            looks = [json.loads(watching.stdout.readline()) for _ in range(2)]
+            watching.send_signal(2)
+            assert watching.wait(60) == 130
+        finally:
+            watching.kill()
     assert all(look["gpus"][0]["holders"] == [] for look in looks)
 
 

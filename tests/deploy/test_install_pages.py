@@ -38,9 +38,11 @@ def pager() -> Iterator[tuple[str, IO[str]]]:
     with subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT / "deploy/compose", stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{process.stdout.readline().strip()}/page", process.stdout
-        process.terminate()
+        try:
+            assert process.stdout is not None
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}/page", process.stdout
+        finally:
+            process.kill()
 
 
 def page(name: str) -> dict[str, list[str]]:

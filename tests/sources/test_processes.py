@@ -268,12 +268,14 @@ def test_exec_is_noticed_for_real():
     """The same PID with the same start is another program after exec."""
     script = "read line; exec sleep 60"
     with subprocess.Popen(["/bin/sh", "-c", script], stdin=subprocess.PIPE) as child:
-        reader = ProcReader()
-        before = read_until(reader, child.pid, ("/bin/sh", "-c", script))
-        child.stdin.write(b"\n")
-        child.stdin.flush()
-        after = read_until(reader, child.pid, ("sleep", "60"))
-        child.kill()
+        try:
+            reader = ProcReader()
+            before = read_until(reader, child.pid, ("/bin/sh", "-c", script))
+            child.stdin.write(b"\n")
+            child.stdin.flush()
+            after = read_until(reader, child.pid, ("sleep", "60"))
+        finally:
+            child.kill()
     assert (before.name, before.cmdline) == ("sh", ("/bin/sh", "-c", script))
     assert (after.name, after.cmdline) == ("sleep", ("sleep", "60"))
     assert before.start_ticks == after.start_ticks
@@ -282,10 +284,12 @@ def test_exec_is_noticed_for_real():
 def test_a_stopped_process_says_so():
     """State T: what a person stopped is not hung."""
     with subprocess.Popen(["sleep", "60"]) as child:
-        child.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
-        assert ProcReader().read(child.pid).state == "T"
-        child.kill()
+        try:
+            child.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WNOWAIT)
+            assert ProcReader().read(child.pid).state == "T"
+        finally:
+            child.kill()
 
 
 HIDDEN = """
