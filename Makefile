@@ -42,7 +42,7 @@ demo: $(VENV)/.installed  ## watch a simulated fleet on http://127.0.0.1:9470 (L
 # What runs elsewhere: make test-vllm, .ci/run, make supply, make docs.
 HERE := not real_vllm and not real_gpu and not podman and not supply and not site
 
-test: tools $(DEV)/.installed  ## run the tests: of each function what takes up to 6 s
+test: tools $(DEV)/.installed  ## run the tests: of each function what takes up to 2 s
 	$(BIN)/pytest -q -m '$(HERE) and not longest' -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-longest: tools $(DEV)/.installed  ## run what make test leaves out because it takes longer

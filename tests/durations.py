@@ -24,8 +24,11 @@ CORE = (
 FUNCTION_SECONDS, CORE_FUNCTION_SECONDS = 0.3, 1.5
 """So much of each test function `make check` spends."""
 
-TEST_SECONDS = 6.0
+TEST_SECONDS = 2.0
 """... and `make test`. What is beyond it, `make test-longest` tries."""
+
+SETUP_SECONDS = 6.0
+"""... unless what all tests of a file share takes longer than this."""
 
 FILE_SECONDS = 20.0
 """A file whose tests took longer is begun early: at the end the others fill the gaps."""
@@ -55,10 +58,14 @@ class Durations:
 
     def longest(self, items: Iterable[pytest.Item]) -> Iterator[pytest.Item]:
         """Those that `make test` leaves out."""
-        return self._beyond(items, TEST_SECONDS, TEST_SECONDS)
+        return self._beyond(items, TEST_SECONDS, TEST_SECONDS, SETUP_SECONDS)
 
     def _beyond(
-        self, items: Iterable[pytest.Item], budget_s: float, core_budget_s: float
+        self,
+        items: Iterable[pytest.Item],
+        budget_s: float,
+        core_budget_s: float,
+        setup_s: float = 0.0,
     ) -> Iterator[pytest.Item]:
         items = list(items)
         cases = Counter(map(_function, items))
@@ -68,9 +75,9 @@ class Durations:
             of_file = self._seconds.get(place, {})
             begun[key] += 1
             spent_s = begun[key] * of_file.get(name, 0.0) / cases[key]
+            most_s = core_budget_s if place.startswith(CORE) else budget_s
             # Whatever is tried of a file first pays for what all of it share.
-            most_s = max(spent_s, of_file.get(SETUP, 0.0))
-            if most_s > (core_budget_s if place.startswith(CORE) else budget_s):
+            if spent_s > most_s or of_file.get(SETUP, 0.0) > max(most_s, setup_s):
                 yield item
 
 

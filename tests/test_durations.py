@@ -7,6 +7,7 @@ from tests.durations import (
     CORE_FUNCTION_SECONDS,
     FUNCTION_SECONDS,
     SETUP,
+    SETUP_SECONDS,
     TEST_SECONDS,
     TESTS,
     Durations,
@@ -48,10 +49,11 @@ def test_make_test_spends_the_same_on_each_function():
 
 def test_a_file_whose_fixtures_take_longer_is_left_out_whole():
     """Of a test that is left out, the next one would pay for them."""
-    durations = Durations({"export/test_x.py": {SETUP: TEST_SECONDS + 1.0, "test_a": 0.1}})
+    durations = Durations({"export/test_x.py": {SETUP: SETUP_SECONDS + 1.0, "test_a": 0.1}})
     items = [item("export/test_x.py", "test_a"), item("export/test_x.py", "test_b")]
     assert list(durations.longest(items)) == items
     assert list(durations.longest([item("export/test_y.py", "test_a")])) == []
+    assert list(Durations({"export/test_x.py": {SETUP: SETUP_SECONDS}}).longest(items)) == []
 
 
 def test_the_core_is_there():

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import socket
 import ssl
 import time
@@ -423,12 +424,30 @@ async def test_whom_this_host_trusts_is_read_anew_after_a_refusal(authority, tmp
 
 async def test_a_handshake_that_does_not_end_is_given_up():
     """Whoever takes a connection and says nothing has not been reached, over TLS."""
-    limits = http.Limits(0.3, 0.6, 100)
+    limits = http.Limits(1.0, 20.0, 100)
     async with peer("…") as server, new() as session:
         call = (await get(session, server.url.replace("http:", "https:"), limits)).call
         await until(lambda: server.ended)  # as above
         await ends(server.ended[0])
-    assert (call.outcome, call.error) == ("connect_timeout", "no connection within 0.3 s")
+    assert (call.outcome, call.error) == ("connect_timeout", "no connection within 1 s")
+
+
+async def test_the_server_is_not_blamed_for_certificates_that_we_cannot_read(
+    authority, tmp_path, monkeypatch
+):
+    """Whom this host trusts comes from a disk that does not answer: here a pipe that nobody writes to."""
+    context, store = secured(authority), tmp_path / "store.pem"
+    os.mkfifo(store)
+    monkeypatch.setenv("SSL_CERT_FILE", str(store))
+    limits = http.Limits(0.2, 0.5, 100)
+    async with peer(X, ssl=context) as server, new() as session:
+        try:
+            call = (await get(session, server.url, limits)).call
+        finally:
+            store.write_bytes(authority.own.certificate.read_bytes())
+        assert (call.outcome, server.asked) == ("watcher", [])
+        assert call.error == "this host's certificates could not be read within 0.5 s"
+        assert (await get(session, server.url)).call.outcome == "ok"
 
 
 def names(*addresses):

@@ -134,18 +134,29 @@ class Session:
 
     async def _connected(self, to: _To, seconds: float, wanted: Wanted) -> Connection | Reply:
         loop = asyncio.get_running_loop()
-        connect_by_s = loop.time() + seconds
+        began_s = loop.time()
+        try:
+            async with asyncio.timeout_at(wanted.deadline_s):
+                secure = await self._trust.context(to.tls) if to.origin.scheme == "https" else None
+        except TimeoutError:
+            said = f"this host's certificates could not be read within {wanted.seconds:g} s"
+            return Reply(own_trouble.OUTCOME, said)
+        except (OSError, TlsFileError, ValueError, MemoryError) as error:
+            return _not_connected("", error)
+        # Whom to trust is ours to read: the server has its time from here on.
+        read_s = loop.time() - began_s
+        connect_by_s = began_s + read_s + seconds
         due_s = min(connect_by_s, wanted.deadline_s)
         try:
             async with asyncio.timeout_at(due_s) as limit:
-                connection = await self._connect(to)
+                connection = await self._connect(to, secure)
         except TimeoutError:
             if not limit.expired():
                 raise
             late_s = loop.time() - due_s
             if due_s < connect_by_s:  # at the deadline: it had taken a connection before, and hung
                 said = f"connected, but no complete answer within {wanted.seconds:g} s"
-                return Reply("read_timeout", said, late_s=late_s)
+                return Reply("read_timeout", said, late_s=late_s + read_s)
             return Reply("connect_timeout", f"no connection within {seconds:g} s", late_s=late_s)
         if isinstance(connection, Connection):
             self._open.add(connection)
@@ -155,13 +166,11 @@ class Session:
                 connection.abort()
         return connection
 
-    async def _connect(self, to: _To) -> Connection | Reply:
+    async def _connect(self, to: _To, secure: ssl.SSLContext | None) -> Connection | Reply:
         """Connect to whichever address of the origin answers first."""
-        loop, (scheme, host, port) = asyncio.get_running_loop(), to.origin
-        step = ""
+        loop, (_, host, port) = asyncio.get_running_loop(), to.origin
+        step = "dns"
         try:
-            secure = await self._trust.context(to.tls) if scheme == "https" else None
-            step = "dns"
             addresses = await self._names.addresses(host, port)
             step = "tcp"
             sock = await aiohappyeyeballs.start_connection(
@@ -173,7 +182,7 @@ class Session:
                 lambda: Connection(self._room, lambda lost: self._lost(to, lost)),
                 sock=sock, ssl=secure, server_hostname=name if secure else None,
             )  # fmt: skip
-        except (OSError, TlsFileError, ValueError, MemoryError) as error:
+        except (OSError, ValueError, MemoryError) as error:
             if isinstance(error, ssl.SSLError):
                 self._trust.refused(to.tls)
             return _not_connected(step, error)
