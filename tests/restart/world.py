@@ -56,13 +56,18 @@ STALL = Incident(
     summary="no step for 90 s", restart_advised=True, opened_t=1.0, began_t=1.0, updated_t=1.0,
 )  # fmt: skip
 
-START = "setsid sleep 600 > /dev/null 2>&1 & echo $! >> pids; echo $! > server.pid"
+BEGIN, TELL = "setsid sleep 600 > /dev/null 2>&1 &", "echo $! >> pids; echo $! > server.pid"
+START = f"{BEGIN} {TELL}"
+STOP = (
+    'until [ "$(cat /proc/$!/comm)" = sleep ]; do :; done; kill -STOP $!; '
+    "until grep -q '^State:.T' /proc/$!/status; do :; done"
+)
 END = 'kill -9 "$(cat server.pid)"; echo "$VLLM_WATCH_ATTEMPT_ID" >> ended'
 CALLED = 'echo "$VLLM_WATCH_ATTEMPT_ID $(cat watcher.pid 2> /dev/null)" >> called'
 SCRIPTS = {
     "restarts": f"{CALLED}; {END}; {START}",
     "does nothing": CALLED,
-    "stalls again": f"{CALLED}; {END}; {START}; kill -STOP $!",
+    "stalls again": f"{CALLED}; {END}; {BEGIN} {STOP}; {TELL}",  # nobody ever sees it serve
     "never starts": f"{CALLED}; {END}",
     "busy once": f'{CALLED}; [ "$(wc -l < called)" -gt 1 ] || exit 75; {END}; {START}',
     "always busy": f"{CALLED}; exit 75",
