@@ -139,8 +139,7 @@ class Session:
             async with asyncio.timeout_at(wanted.deadline_s):
                 secure = await self._trust.context(to.tls) if to.origin.scheme == "https" else None
         except TimeoutError:
-            said = f"this host's certificates could not be read within {wanted.seconds:g} s"
-            return Reply(own_trouble.OUTCOME, said)
+            return Reply(own_trouble.OUTCOME, own_trouble.certificates_unread(wanted.seconds))
         except (OSError, TlsFileError, ValueError, MemoryError) as error:
             return _not_connected("", error)
         # Whom to trust is ours to read: the server has its time from here on.
@@ -154,7 +153,9 @@ class Session:
             if not limit.expired():
                 raise
             late_s = loop.time() - due_s
-            if due_s < connect_by_s:  # at the deadline: it had taken a connection before, and hung
+            if (
+                due_s < connect_by_s
+            ):  # at the deadline: it had taken a connection before, and hung; or we had read until then
                 said = f"connected, but no complete answer within {wanted.seconds:g} s"
                 return Reply("read_timeout", said, late_s=late_s + read_s)
             return Reply("connect_timeout", f"no connection within {seconds:g} s", late_s=late_s)
