@@ -103,7 +103,7 @@ class Copies:
         by = None
         try:
             self._write(path, planted.mutant.planted(source))
-            by = self._first_to_fail(project, tests, limit_s) if tests else None
+            by = first_to_fail(project, tests, limit_s) if tests else None
         finally:
             self._write(path, source)
             imports = _imports(project) if by == IMPORTS_NOT else True
@@ -118,31 +118,29 @@ class Copies:
     def failing(self, tests: Sequence[str]) -> set[str]:
         """Which of these fail with nothing changed, each alone."""
         project = self._free.get()
-        failing = {
-            each for each in tests if self._first_to_fail(project, [each], HANGS_SECONDS_MIN * 4)
-        }
+        failing = {each for each in tests if first_to_fail(project, [each], HANGS_SECONDS_MIN * 4)}
         self._free.put(project)
         return failing
-
-    def _first_to_fail(self, project: Path, tests: Sequence[str], limit_s: float) -> str | None:
-        names = project / "tests.txt"
-        names.write_text("\n".join(tests))
-        status, told = _pytest(project, ["-x", f"@{names}"], limit_s)
-        if status == 0:
-            return None
-        lines = [line for line in told.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-        failed = max(
-            (each for each in tests for line in lines if each in line), key=len, default=None
-        )
-        if failed is None and status is not None and _imports(project):
-            raise RuntimeError(f"pytest ends with {status}:\n{told[-2000:]}")
-        return failed or ("hangs" if status is None else IMPORTS_NOT)
 
     def _write(self, path: Path, source: bytes) -> None:
         """With a time of its own: Python tells by the second and the size whether it is compiled already."""
         path.write_bytes(source)
         mtime_s = next(self._mtimes_s)
         os.utime(path, (mtime_s, mtime_s))
+
+
+def first_to_fail(project: Path, tests: Sequence[str], limit_s: float) -> str | None:
+    """Return the first of these tests that fails or whose fixture does, or a word; None if none does."""
+    names = project / "tests.txt"
+    names.write_text("\n".join(tests))
+    status, told = _pytest(project, ["-x", f"@{names}"], limit_s)
+    if status == 0:
+        return None
+    lines = [line for line in told.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    failed = max((each for each in tests for line in lines if each in line), key=len, default=None)
+    if failed is None and status is not None and _imports(project):
+        raise RuntimeError(f"pytest ends with {status}:\n{told[-2000:]}")
+    return failed or ("hangs" if status is None else IMPORTS_NOT)
 
 
 def _pytest(
@@ -154,7 +152,7 @@ def _pytest(
     """Return its exit status, None of one that hung, and its output."""
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", "-rf", *arguments],
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=no", "-rfE", *arguments],
             cwd=project, start_new_session=True, env=os.environ | {"PYTHONPATH": str(project)} | (environ or {}),
             stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
         )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from tests.mutants.modules import EQUIVALENT, MODULES
 from tests.mutants.mutate import mutants
 from tests.mutants.reach import FOLDER, Reach
-from tests.mutants.run import ROOT, all_of
+from tests.mutants.run import ROOT, all_of, first_to_fail
 
 CHANGES = {  # a line → what it becomes
     "x = a.y < b": ["x = (a.y >= b)"],
@@ -87,6 +87,21 @@ def test_what_runs_is_written_down(tmp_path: Path) -> None:
     assert reach.of("restart/guard.py", [3], 9.0) == ["test_it.py::test_one"]
     assert reach.of("restart/guard.py", [4], 9.0) == ["test_it.py::test_two"]
     assert len(reach.of("restart/guard.py", [2], 9.0)) == 2
+
+
+def test_a_fixture_that_fails_notices_a_change(tmp_path: Path) -> None:
+    """A change can break what the tests begin with."""
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n"
+        "@pytest.fixture\ndef store():\n    raise RuntimeError\n"
+        "def test_fine(): pass\n"
+        "def test_stored(store): pass\n"
+        "def test_red():\n    assert False\n"
+    )
+    fine, stored, red = (f"test_it.py::test_{each}" for each in ("fine", "stored", "red"))
+    assert first_to_fail(tmp_path, [fine, stored, red], 60) == stored
+    assert first_to_fail(tmp_path, [fine, red], 60) == red
+    assert first_to_fail(tmp_path, [fine], 60) is None
 
 
 def test_lists_follow_the_code() -> None:
