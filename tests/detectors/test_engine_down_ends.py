@@ -159,3 +159,10 @@ def test_a_dead_engine_whose_gpu_has_gone_is_not_to_be_restarted():
     verdict = last(downs([seen(0, gpus=(gpu(),)), *UP[1:], *looks]))
     assert (verdict.cause, verdict.restart_advised) == ("engine_dead", False)
     assert "1 GPU lost on this host" in [each.text for each in verdict.evidence_for]
+
+
+@pytest.mark.parametrize("outcome", ["connect_timeout", "dns", "read_timeout"])
+def test_what_cannot_be_reached_is_not_to_be_restarted_however_long(outcome):
+    """A server that takes connections and answers none hangs; one to which there is no way may serve others."""
+    advised = {v.restart_advised for _, (v,) in downs([*UP, *gone(outcome, 60, 4000)])}
+    assert advised == ({False, True} if outcome == "read_timeout" else {False})
