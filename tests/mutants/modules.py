@@ -132,8 +132,4 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "restart/locks/etcd.py", "slot is None or len(slots) >= self._limits.slots", "(len(slots) >= self._limits.slots)",
         "where no name is free as many slots are taken; it is for the type",
     ),
-    Equivalent(
-        "detectors/engine_down.py", "began_anew and self._demand.drained is None and not self._is_idle()",
-        "(self._demand.drained is None and (not self._is_idle()))", "no time is unseen where the run did not begin anew",
-    ),
 )  # fmt: skip

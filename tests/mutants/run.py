@@ -130,14 +130,15 @@ class Copies:
 
 
 def first_to_fail(project: Path, tests: Sequence[str], limit_s: float) -> str | None:
-    """Return the first of these tests that fails or whose fixture does, or a word; None if none does."""
+    """Return the first of these to fail: a test, by itself or its fixture, or a file, as it is collected; or a word. None: all pass."""
     names = project / "tests.txt"
     names.write_text("\n".join(tests))
     status, told = _pytest(project, ["-x", f"@{names}"], limit_s)
     if status == 0:
         return None
     lines = [line for line in told.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    failed = max((each for each in tests for line in lines if each in line), key=len, default=None)
+    places = {*tests, *(each.partition("::")[0] for each in tests)}
+    failed = max((each for each in places for line in lines if each in line), key=len, default=None)
     if failed is None and status is not None and _imports(project):
         raise RuntimeError(f"pytest ends with {status}:\n{told[-2000:]}")
     return failed or ("hangs" if status is None else IMPORTS_NOT)

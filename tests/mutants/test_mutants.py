@@ -89,8 +89,8 @@ def test_what_runs_is_written_down(tmp_path: Path) -> None:
     assert len(reach.of("restart/guard.py", [2], 9.0)) == 2
 
 
-def test_a_fixture_that_fails_notices_a_change(tmp_path: Path) -> None:
-    """A change can break what the tests begin with."""
+def test_what_fails_before_a_test_begins_notices_a_change(tmp_path: Path) -> None:
+    """A fixture, or the cases of a file, which the changed code makes."""
     (tmp_path / "test_it.py").write_text(
         "import pytest\n"
         "@pytest.fixture\ndef store():\n    raise RuntimeError\n"
@@ -102,6 +102,8 @@ def test_a_fixture_that_fails_notices_a_change(tmp_path: Path) -> None:
     assert first_to_fail(tmp_path, [fine, stored, red], 60) == stored
     assert first_to_fail(tmp_path, [fine, red], 60) == red
     assert first_to_fail(tmp_path, [fine], 60) is None
+    (tmp_path / "test_cases.py").write_text("CASES = 1 / 0\ndef test_case(): pass\n")
+    assert first_to_fail(tmp_path, ["test_cases.py::test_case", fine], 60) == "test_cases.py"
 
 
 def test_lists_follow_the_code() -> None:

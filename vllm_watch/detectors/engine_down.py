@@ -150,8 +150,7 @@ class Detector:
     def _is_mute(self, run: Run, call: Call, at_s: float) -> bool:
         """Take one more look in. Was nothing at all heard at it?"""
         began_s, mute = run.began_s, run.hear(call, at_s)
-        began_anew = run.began_s != began_s
-        if began_anew and self._demand.drained is None and not self._is_idle():
+        if self._demand.drained is None and not self._is_idle():
             self._demand.unseen(run.began_s - began_s)
         return mute
 
