@@ -20,6 +20,7 @@ from vllm_watch.support.durations import in_words
 KV_PINNING, PREEMPTION_THRASH, KV_LEAK = "kv_pinning", "preemption_thrash", "kv_leak"
 SLOW_ENGINE, THERMAL, NEIGHBOUR = "slow_engine", "thermal_throttle", "neighbour_contention"
 UNKNOWN = "unknown"
+SLOW, CACHE, STUCK = "slow", "cache", "stuck"  # families
 
 NEEDS = Needs(
     must=(

@@ -16,6 +16,7 @@ from vllm_watch.detectors.per_engine import EngineLook
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals import capacity, stored
 from vllm_watch.signals.baseline import DOUBT, DRIFT, Baseline, Comparison
+from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.cpu_waits import StepWaits
 from vllm_watch.signals.pages import Pages
 from vllm_watch.support.counts import requests
@@ -44,8 +45,9 @@ class EngineJudge:
         self.engine = engine
         self.baseline = Baseline()
         self.quiet_ratio = 0.0  # smoothed log ratio of step time
-        self._cause: causes.Cause | None = None  # of the alarm that holds
-        self._other_seconds = 0.0  # for how long another cause was found
+        self._slow_cause: causes.Cause | None = None  # while that alarm holds
+        self._cache_cause: causes.Cause | None = None
+        self._other_seconds = 0.0  # for how long another cache cause was found
         self._restart = False
         self._fresh = collapse_gpus.Fresh()
         self._server_start: float | None = None
@@ -73,8 +75,8 @@ class EngineJudge:
         self._rise_seconds: float | None = None  # as it was when the engine began to starve
         self._unheld_rise_seconds: float | None = None  # as it was when that was found
         self._waiting_first = 0.0  # ... then, too
-        self._since_s: float | None = None  # when what led to the alarm began
-        self._normal_blocks = 0  # in a row, as of the last
+        self._since_s: dict[str, float] = {}  # by family: when what led to its alarm began
+        self._normal_blocks = dict.fromkeys((causes.SLOW, causes.CACHE), 0)  # in a row
         self._unread = Unread()
 
     def update(self, look: EngineLook) -> Verdict:
@@ -113,7 +115,8 @@ class EngineJudge:
             "long_prompts": self._long_prompts.export_state(),
             "finished": self._finished.export_state(),
             "finished_late": self._finished_late.export_state(),
-            "cause": None if self._cause is None else self._cause.name,
+            "slow_cause": None if self._slow_cause is None else self._slow_cause.name,
+            "cache_cause": None if self._cache_cause is None else self._cache_cause.name,
             "capacity_tokens": self._capacity_tokens,
             "rise_seconds": self._rise_seconds,
             "unheld_rise_seconds": self._unheld_rise_seconds,
@@ -144,8 +147,8 @@ class EngineJudge:
         self._long_prompts.restore(state["long_prompts"])
         self._finished.restore(state["finished"])
         self._finished_late.restore(state["finished_late"])
-        cause = stored.text_or_none(state["cause"])
-        self._cause = None if cause is None else causes.Cause(cause, ())
+        self._slow_cause = _restored_cause(state.get("slow_cause"))
+        self._cache_cause = _restored_cause(state.get("cache_cause"))
         self._capacity_tokens = stored.number_or_none(state["capacity_tokens"])
         self._rise_seconds = stored.number_or_none(state["rise_seconds"])
         self._unheld_rise_seconds = stored.number_or_none(state["unheld_rise_seconds"])
@@ -171,14 +174,14 @@ class EngineJudge:
         capacity_tokens: float | None,
     ) -> None:
         block = comparison.block
-        doubt = max(self.baseline.slow.level, self.baseline.starved.level)
-        if doubt <= 0.0:
-            self._since_s = None
-        elif self._since_s is None:
-            self._since_s = block.at_s - block.seconds
+        slow, starved = self.baseline.slow, self.baseline.starved
+        doubt = max(slow.level, starved.level)
+        self._date(causes.SLOW, block, slow.level, quiet=slow.alarm and not comparison.slow_now)
+        self._date(
+            causes.CACHE, block, starved.level, quiet=starved.alarm and not comparison.starved_now
+        )
         self._stuck.add(block)
         self._own_work.add(block)
-        self._normal_blocks = self._normal_blocks + 1 if comparison.drains else 0
         self._waits.take(block, comparison.expected_step_seconds, well=doubt < DOUBT)
         self._capacity_tokens = capacity_tokens
         self._long_prompts.add(block, self._past.request_tokens())
@@ -193,7 +196,7 @@ class EngineJudge:
         unexplained = self._unexplained(comparison)
         if unexplained is not None:
             self._creep.note(at_s, unexplained)
-        starving = self.baseline.starved.level > 0.0
+        starving = starved.level > 0.0
         self._pages.note(block, capacity_tokens, well=not starving)
         if starving and not self._starving:
             self._rise_seconds = self._creep.rise_seconds(unexplained or 0.0)
@@ -202,10 +205,20 @@ class EngineJudge:
             self._unread = Unread()
         self._starving = starving
         if starving:
-            model = self.baseline.model
-            self._unread.follow(comparison, model, self._pages.unheld(), self.quiet_ratio)
+            self._unread.follow(comparison, self.baseline, self._pages.unheld(), self.quiet_ratio)
         if gpus is not None and doubt <= 0.0:
             self._fresh = collapse_gpus.Fresh.of(gpus, self._fresh)
+
+    def _date(self, family: str, block: Block, level: float, *, quiet: bool) -> None:
+        """Note since when there is doubt, and for how many blocks its alarm has held without a reason."""
+        self._normal_blocks[family] = self._normal_blocks[family] + 1 if quiet else 0
+        if level <= 0.0:
+            self._since_s.pop(family, None)
+        else:
+            self._since_s.setdefault(family, block.at_s - block.seconds)
+
+    def _is_over(self, family: str) -> bool:
+        return self._normal_blocks[family] >= NORMAL_BLOCKS
 
     def _unexplained(self, comparison: Comparison) -> float | None:
         """Share of the KV cache in use beyond what as many running requests used when fresh."""
@@ -215,8 +228,10 @@ class EngineJudge:
         return block.kv_usage - block.running * past.kv_usage.value / past.running.value
 
     def _judge(self, comparison: Comparison, gpus: Sequence[GpuSample] | None) -> Verdict:
-        if not (comparison.slow or comparison.starved):
-            self._cause = None
+        if not comparison.slow:
+            self._slow_cause = None
+        if not comparison.starved:
+            self._cache_cause = None
             self._restart = self._queue_grew = self._asked_for = self._urgent = False
             self._starved_seconds = 0.0
             self._unheld_rise_seconds = None
@@ -228,7 +243,10 @@ class EngineJudge:
                 self._waits.judge(),
             )
             # Who lacks pages is not slow for that: few requests with long contexts take long steps.
-            if not comparison.starved or found.name not in causes.VAGUE:
+            starved = comparison.starved and not (
+                self._is_over(causes.CACHE) and not self._is_over(causes.SLOW)
+            )
+            if not starved or found.name not in causes.VAGUE:
                 return self._slow(comparison, found)
         if comparison.starved:
             return self._starved(comparison)
@@ -238,13 +256,13 @@ class EngineJudge:
         stuck = self._stuck.found()
         if stuck is not None:
             return Verdict(
-                state=FIRING, kind=KIND, engine=self.engine, summary=f"Engine {self.engine}: {stuck.text}",
-                evidence_for=(stuck,), measure=float(stuck.value or 0.0),
+                state=FIRING, kind=KIND, engine=self.engine, family=causes.STUCK,
+                summary=f"Engine {self.engine}: {stuck.text}", evidence_for=(stuck,), measure=float(stuck.value or 0.0),
             )  # fmt: skip
         more = self._own_work.found
         if more is not None:
             return self._verdict(
-                causes.SLOW_ENGINE, f"Engine {self.engine}: {more.text}", (more,), (),
+                causes.SLOW, causes.SLOW_ENGINE, f"Engine {self.engine}: {more.text}", (more,), (),
                 page=False, restart=False, at_s=comparison.block.at_s, measure=float(more.value or 0.0),
             )  # fmt: skip
         if not comparison.known:
@@ -254,27 +272,28 @@ class EngineJudge:
     def _slow(self, comparison: Comparison, found: causes.Cause) -> Verdict:
         if found.name == causes.SLOW_ENGINE and not comparison.sure:
             found = causes.of_strange_load(found)
-        known = self._cause.name if self._cause else causes.UNKNOWN
+        known = self._slow_cause.name if self._slow_cause else causes.UNKNOWN
         open_ = known in (*causes.VAGUE, found.name) or self._outlived.note(
             known, found, comparison
         )
         sharper = open_ and comparison.slow_now and found.name != causes.UNKNOWN
-        if collapse_gpus.is_excused(self._cause) and found.name == causes.SLOW_ENGINE:
+        if collapse_gpus.is_excused(self._slow_cause) and found.name == causes.SLOW_ENGINE:
             sharper = False  # a look at an idle moment of the GPU takes nothing back
-        if self._cause is None or sharper or collapse_gpus.is_excused(found):
-            self._cause = found
-        cause = self._cause
+        if self._slow_cause is None or sharper or collapse_gpus.is_excused(found):
+            self._slow_cause = found
+        cause = self._slow_cause
         if cause.name not in causes.VAGUE:
             self._bar.excuse()
         times = exp(self.quiet_ratio)
         text = f"{times:.1f}× slower per step than its own baseline at this load"
         slow = Evidence(name="step_time_ratio", value=times, expected=1.0, text=text)
         return self._verdict(
+            causes.SLOW,
             cause.name,
             f"Engine {self.engine} is {text}{collapse_host.in_short(cause)}",
             (slow, *cause.evidence_for),
             (*cause.evidence_against, *causes.recovering(comparison)),
-            page=self._bar.page if cause.name in causes.VAGUE else self._urgent or cause.name not in causes.OF_LOAD,
+            page=self._bar.page or cause.name not in causes.VAGUE,
             restart=cause.name == causes.SLOW_ENGINE and self._bar.restart,
             at_s=comparison.block.at_s, measure=times,
         )  # fmt: skip
@@ -284,7 +303,7 @@ class EngineJudge:
         text = f"steps have taken {times:.2f} times as long as when fresh for {LASTING_MINUTES} minutes of work at loads that it knows"
         slow = Evidence(name="step_time_ratio", value=times, expected=1.0, text=text)
         return self._verdict(
-            causes.SLOW_ENGINE, f"Engine {self.engine}: {text}", (slow,), (),
+            causes.SLOW, causes.SLOW_ENGINE, f"Engine {self.engine}: {text}", (slow,), (),
             page=False, restart=False, at_s=comparison.block.at_s, measure=times,
         )  # fmt: skip
 
@@ -310,6 +329,7 @@ class EngineJudge:
         few = causes.crowded(block.running, block.kv_usage or 0.0, comparison.running_expected)
         ratio = Evidence(name="throughput_ratio", value=done, unit="ratio", expected=1.0, text=text)
         return self._verdict(
+            causes.CACHE,
             cause.name,
             f"Engine {self.engine} {much}",
             (ratio, few, *(cause.evidence_for if cause is found else map(causes.earlier, cause.evidence_for))),
@@ -333,14 +353,14 @@ class EngineJudge:
 
     def _held(self, found: causes.Cause, comparison: Comparison) -> causes.Cause:
         """The cause changes only when another one was found for a while, in blocks that speak of it."""
-        known = self._cause
+        known = self._cache_cause
         if known is None or known.name in causes.VAGUE or found.name == known.name:
             known, self._other_seconds = found, 0.0
         elif comparison.starved_now and found.name != causes.UNKNOWN:
             self._other_seconds += comparison.block.seconds
             if self._other_seconds >= CAUSE_HOLD_SECONDS:
                 known, self._other_seconds = found, 0.0
-        self._cause = known
+        self._cache_cause = known
         return known
 
     def _facts(self, comparison: Comparison) -> causes.Starvation:
@@ -368,6 +388,7 @@ class EngineJudge:
 
     def _verdict(
         self,
+        family: str,
         cause: str,
         summary: str,
         evidence_for: tuple[Evidence, ...],
@@ -383,12 +404,17 @@ class EngineJudge:
             kind=KIND,
             engine=self.engine,
             cause=cause,
+            family=family,
             severity="page" if page else "ticket",
             restart_advised=restart,
             summary=summary,
             evidence_for=evidence_for,
             evidence_against=evidence_against,
-            present=self._normal_blocks < NORMAL_BLOCKS,
-            since_seconds=max(0.0, at_s - (self._since_s or at_s)),
+            present=not self._is_over(family),
+            since_seconds=max(0.0, at_s - self._since_s.get(family, at_s)),
             measure=measure,
         )
+
+
+def _restored_cause(name: object) -> causes.Cause | None:
+    return None if name is None else causes.Cause(stored.text(name), ())

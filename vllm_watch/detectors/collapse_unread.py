@@ -3,7 +3,7 @@
 from math import exp
 
 from vllm_watch.detectors.collapse_causes import LEAK_SHARE_MIN, UNREAD_SHARE
-from vllm_watch.signals.baseline import SLOW_TOLERANCE, Comparison
+from vllm_watch.signals.baseline import SLOW_TOLERANCE, Baseline, Comparison
 from vllm_watch.signals.pages import none_prefilling
 from vllm_watch.signals.step_model import StepModel
 
@@ -29,13 +29,15 @@ class Unread:
         return self.seconds >= UNHELD_SECONDS
 
     def follow(
-        self, comparison: Comparison, model: StepModel, unheld: float | None, quiet_ratio: float
+        self, comparison: Comparison, baseline: Baseline, unheld: float | None, quiet_ratio: float
     ) -> None:
         """Take a block in. `unheld`: share of the cache for which no request in flight accounts; `quiet_ratio`:
         smoothed log ratio of step time."""
         block, slow = comparison.block, comparison.slow_log_ratio
+        if slow is None:
+            slow = baseline.former_log_ratio(block)
         if unheld is None:
-            unread = _is_unread(comparison, model, quiet_ratio)
+            unread = _is_unread(comparison, baseline.model, quiet_ratio)
         elif unheld < LEAK_SHARE_MIN:
             unread = False
         elif none_prefilling(block) and slow is not None and slow < SLOW_TOLERANCE:

@@ -8,6 +8,8 @@ from vllm_watch.detectors.base import Verdict
 from vllm_watch.incidents import incident, lost, relations
 from vllm_watch.incidents.incident import ACTIVE, RECOVERING, Incident, Worst
 from vllm_watch.signals import stored
+from vllm_watch.story.base import UNKNOWN
+from vllm_watch.story.kinds import story_of
 
 SETTLED_LOOKS = 3
 """A known cause gives way to another only when so many scrapes in a row said so: near a boundary between
@@ -87,7 +89,7 @@ class Followed:
             known, phase=ACTIVE, firing=True, outlived=False, ended_t=None, closes_t=None,
             worst=_worse(known, verdict, t), times=known.times + returned,
         )  # fmt: skip
-        if not (back and verdict.cause != "unknown") and not self._takes_over(verdict, at_s):
+        if not back and not self._takes_over(verdict, at_s):
             self.incident = seen
             return
         severity = verdict.severity
@@ -98,6 +100,7 @@ class Followed:
         self.incident = replace(
             seen,
             cause=verdict.cause,
+            family=family_of(verdict) or known.family,
             severity=severity,
             summary=verdict.summary,
             evidence_for=verdict.evidence_for,
@@ -108,15 +111,19 @@ class Followed:
             updated_t=t,
         )
 
+    def is_of(self, verdict: Verdict) -> bool:
+        """Return True if the verdict is of this trouble: a cause of the same family, or one not known."""
+        return family_of(verdict) in ("", self.incident.family) or not self.incident.family
+
     def _takes_over(self, verdict: Verdict, at_s: float) -> bool:
         """Is what this verdict says to be believed over what is known?"""
         known = self.incident
         if verdict.cause == known.cause:
             if not known.restart_advised or verdict.restart_advised:
                 return True
-        elif verdict.cause == "unknown":
+        elif verdict.cause == UNKNOWN:
             return False
-        elif known.cause == "unknown":
+        elif known.cause == UNKNOWN:
             return True
         claim = (verdict.cause, verdict.restart_advised)
         if self.rival != claim:
@@ -157,6 +164,12 @@ class Followed:
             rival_looks=stored.count(state["rival_looks"]),
             rival_since_s=stored.number(state["rival_since_s"]),
         )
+
+
+def family_of(verdict: Verdict) -> str:
+    """Return the family of the verdict's cause; "" if it has none."""
+    cause = story_of(verdict.kind).causes.get(verdict.cause)
+    return (cause.family if cause else "") or verdict.family
 
 
 def worst_of(verdict: Verdict, t: float) -> Worst | None:

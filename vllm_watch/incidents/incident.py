@@ -24,6 +24,8 @@ ACTIVE, RECOVERING = "active", "recovering"
 
 Key = tuple[str, str | None]  # kind, engine: at most one incident of each is open at a time
 
+Trouble = tuple[str, str | None, str]  # kind, engine, family of causes: what can come again
+
 
 @dataclass(frozen=True, slots=True)
 class Worst:
@@ -43,6 +45,9 @@ class Incident:
     engine: str | None
     kind: str
     cause: str
+    family: str = (
+        ""  # causes of one family are one trouble (story.base.Cause); "": not known, or all
+    )
     severity: str  # one of SEVERITIES
     summary: str  # one sentence, as of the last look that found it
     meanwhile: str = ""  # what was found since and is not told by itself (yet), in a sentence
@@ -74,6 +79,11 @@ class Incident:
     def key(self) -> Key:
         """What no two open incidents of one target share."""
         return self.kind, self.engine
+
+    @property
+    def trouble(self) -> Trouble:
+        """Which trouble it is: one that comes again has the same."""
+        return self.kind, self.engine, self.family
 
     @property
     def open(self) -> bool:
@@ -248,6 +258,7 @@ def restore(state: stored.Stored) -> Incident:
         phase=stored.text(state["phase"]),
         meanwhile=stored.text(state["meanwhile"]),
         stacks=stored.text(state.get("stacks", "")),
+        family=stored.text(state.get("family", "")),
         times=stored.count(state["times"]),
         recurring=recurrings.from_plain(state.get("recurring")),
         worst=_worst(state["worst"]),
@@ -266,7 +277,7 @@ _TEXTS = ("id", "target", "kind", "cause", "severity", "summary")
 _LISTS = ("concerns", "restart_targets", "related")
 _STATE = (
     *_TEXTS, "engine", "restart_advised", "opened_t", "updated_t", "began_t", "ended_t", "closes_t", "phase", "meanwhile",
-    "stacks", "times", "firing", "outlived", "requests_lost",
+    "stacks", "family", "times", "firing", "outlived", "requests_lost",
 )  # fmt: skip
 
 

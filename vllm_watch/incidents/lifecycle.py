@@ -12,7 +12,7 @@ from typing import Any
 
 from vllm_watch.detectors.base import CLEAR, FIRING, Verdict
 from vllm_watch.incidents import incident, relations
-from vllm_watch.incidents.followed import Followed, Life, worst_of
+from vllm_watch.incidents.followed import Followed, Life, family_of, worst_of
 from vllm_watch.incidents.incident import (
     ACTIVE,
     OPENED,
@@ -24,7 +24,7 @@ from vllm_watch.incidents.incident import (
     identity,
 )
 from vllm_watch.incidents.lost import LostRequests
-from vllm_watch.incidents.recurrence import Recurrence, key_of
+from vllm_watch.incidents.recurrence import Recurrence
 from vllm_watch.samples.engine import EngineSample
 from vllm_watch.signals import stored
 
@@ -126,9 +126,11 @@ class Lifecycle:
 
     def _found(self, moment: Moment, key: Key, verdict: Verdict) -> list[IncidentEvent]:
         followed = self._followed.get(key)
-        if followed is not None:
+        if followed is not None and followed.is_of(verdict):
             self._over[key] = moment.at_s
             return self._renew(moment, followed, verdict)
+        if followed is not None:  # another trouble: nothing that it waits for, nor has to
+            return self._open(moment, key, verdict)
         seen = [each for each in self.incidents if each.phase == ACTIVE]
         since_s = self._found_since_s.setdefault(key, moment.at_s)
         if any(relations.covers(outer, *key) for outer in seen):
@@ -154,6 +156,7 @@ class Lifecycle:
             engine=verdict.engine,
             kind=verdict.kind,
             cause=verdict.cause,
+            family=family_of(verdict),
             severity=verdict.severity,
             summary=verdict.summary,
             evidence_for=verdict.evidence_for,
@@ -167,14 +170,14 @@ class Lifecycle:
             worst=worst_of(verdict, t),
             requests_lost=self._lost.since(lost_mark, moment.at_s),
         )
-        followers = [each for each in open_ if relations.outlives(opened, each)]
-        events = [self._end(each.key, t, "superseded", opened.id) for each in followers]
-        known = (*(each for each in open_ if each not in followers), *self._beside)
+        ends = [each for each in open_ if each.key == key or relations.outlives(opened, each)]
+        events = [self._end(each.key, t, "superseded", opened.id) for each in ends]
+        known = (*(each for each in open_ if each not in ends), *self._beside)
         beside = (each.id for each in known if relations.linked(opened, each))
-        times, quiet_needed_s = self._recurrence.begun(key, moment.at_s, lasted_s)
+        times, quiet_needed_s = self._recurrence.begun(opened.trouble, moment.at_s, lasted_s)
         opened = replace(
             opened,
-            related=(*(each.id for each in followers), *beside),
+            related=(*(each.id for each in ends), *beside),
             severity=relations.severity_beside(opened, verdict.severity, known),
             times=times,
         )
@@ -191,9 +194,9 @@ class Lifecycle:
         followed.renew(verdict, moment.t, moment.at_s, _life(moment, verdict.engine))
         now = followed.incident
         if now.times != known.times:
-            times, followed.quiet_needed_s = self._recurrence.begun(now.key, moment.at_s)
+            times, followed.quiet_needed_s = self._recurrence.begun(now.trouble, moment.at_s)
             now = replace(now, times=times)
-        self._recurrence.seen(now.key, moment.at_s, active=True)
+        self._recurrence.seen(now.trouble, moment.at_s, active=True)
         now = replace(now, recurring=self._recurrence.recurring(now, moment.at_s))
         severity = relations.severity_beside(now, now.severity, (*self.incidents, *self._beside))
         followed.incident = now = replace(now, severity=severity)
@@ -230,7 +233,7 @@ class Lifecycle:
         followed.close_at(moment.t + max(0.0, left_s))
         if begins:
             known = followed.incident
-            self._recurrence.seen(known.key, moment.at_s, active=False)
+            self._recurrence.seen(known.trouble, moment.at_s, active=False)
             recurring = self._recurrence.recurring(known, moment.at_s)
             followed.incident = replace(known, recurring=recurring)
             return [IncidentEvent(UPDATED, moment.t, followed.incident)]
@@ -254,7 +257,8 @@ class Lifecycle:
     def _end(self, key: Key, t: float, resolution: str, follower: str = "") -> IncidentEvent:
         followed = self._followed.pop(key)
         if self._at_s is not None:
-            self._recurrence.ended(key, self._at_s, followed.quiet_needed_s)
+            trouble = followed.incident.trouble
+            self._recurrence.ended(trouble, self._at_s, followed.quiet_needed_s)
         ended = incident.ended(followed.incident, t, resolution)
         if follower:
             ended = replace(ended, related=(*ended.related, follower))
@@ -282,8 +286,8 @@ class Lifecycle:
         """
         stored.version(state, STATE_VERSION)
         followed = [Followed.restored(each) for each in state["followed"]]
-        since = {key_of(each): stored.number(each[2]) for each in state["found_since_s"]}
-        over = {key_of(each): stored.number(each[2]) for each in state["over_s"]}
+        since = {_key_of(each): stored.number(each[2]) for each in state["found_since_s"]}
+        over = {_key_of(each): stored.number(each[2]) for each in state["over_s"]}
         opened = {
             stored.text(kind): stored.count(count)
             for kind, count in stored.mapping(state["opened"]).items()
@@ -296,6 +300,10 @@ class Lifecycle:
         self._followed = {each.incident.key: each for each in ours}
         self._found_since_s, self._over, self._usual_s = since, over, usual_s
         self.opened, self._at_s = opened, None
+
+
+def _key_of(state: Sequence[Any]) -> Key:
+    return stored.text(state[0]), stored.text_or_none(state[1])
 
 
 def _rank(verdict: Verdict) -> int:

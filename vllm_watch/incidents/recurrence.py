@@ -1,10 +1,10 @@
 """Troubles that come again: how often one did, and how long it must stay away to be over."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vllm_watch.incidents.incident import Incident, Key
+from vllm_watch.incidents.incident import Incident, Trouble
 from vllm_watch.incidents.recurring import Recurring, words
 from vllm_watch.signals import stored
 
@@ -52,12 +52,14 @@ class Recurrence:
     """Remembers, of one target, when each kind of trouble was there in the last hour, and how its incident ended last."""
 
     def __init__(self) -> None:
-        self._episodes: dict[Key, list[_Episode]] = {}
+        self._episodes: dict[Trouble, list[_Episode]] = {}
         # Id, cause and severity of the incident that told that it recurs.
-        self._told: dict[Key, tuple[str, str, str]] = {}
-        self._ended: dict[Key, tuple[float, float]] = {}  # when, and what quiet time it had needed
+        self._told: dict[Trouble, tuple[str, str, str]] = {}
+        self._ended: dict[
+            Trouble, tuple[float, float]
+        ] = {}  # when, and what quiet time it had needed
 
-    def begun(self, key: Key, at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
+    def begun(self, key: Trouble, at_s: float, lasted_s: float = 0.0) -> tuple[int, float]:
         """It is active (again), and was for `lasted_s`: return how often it was within the hour, and how long it must
         then be quiet."""
         known = self._episodes.get(key, ())
@@ -73,7 +75,7 @@ class Recurrence:
             return times, usual_s
         return times, min(2.0 * needed_s, QUIET_SECONDS_MAX)
 
-    def seen(self, key: Key, at_s: float, *, active: bool) -> None:
+    def seen(self, key: Trouble, at_s: float, *, active: bool) -> None:
         """It is there at this look, or not any more."""
         last = self._episodes[key][-1] if self._episodes.get(key) else None
         if last is not None and (active or last.ended_s is None):
@@ -81,16 +83,16 @@ class Recurrence:
 
     def recurring(self, one: Incident, at_s: float) -> Recurring | None:
         """What there is to say of an open incident beside itself; None while it does not recur."""
-        episodes = self._episodes.get(one.key, [])
+        episodes = self._episodes.get(one.trouble, [])
         if len(episodes) < RECURRING_TIMES:
             return None
         *before, last = episodes
         now = one.id, one.cause, one.severity
-        teller, cause, severity = self._told.get(one.key, now)
+        teller, cause, severity = self._told.get(one.trouble, now)
         # What was told as a ticket says nothing of a page.
         worse = one.severity == "page" != severity
         if teller == one.id or (cause == one.cause and worse):
-            teller, self._told[one.key] = one.id, now
+            teller, self._told[one.trouble] = one.id, now
         lasts_s, lasted_s = [each.lasted_s(at_s) for each in before], last.lasted_s(at_s)
         within_s = last.began_s + lasted_s - before[0].began_s
         ill_s = sum(lasts_s) + lasted_s
@@ -103,7 +105,7 @@ class Recurrence:
             longer=lasted_s > min(LONGER * max(lasts_s), LONGER_SECONDS_MAX),
         )
 
-    def ended(self, key: Key, at_s: float, quiet_needed_s: float) -> None:
+    def ended(self, key: Trouble, at_s: float, quiet_needed_s: float) -> None:
         """Its incident has ended, after so much quiet time."""
         self.seen(key, at_s, active=False)
         self._ended[key] = at_s, quiet_needed_s
@@ -111,7 +113,7 @@ class Recurrence:
             for each in [each for each in memory if self._is_old(each, at_s)]:
                 del memory[each]
 
-    def _is_old(self, key: Key, at_s: float) -> bool:
+    def _is_old(self, key: Trouble, at_s: float) -> bool:
         ended_s = self._ended.get(key, (at_s, 0.0))[0]
         return at_s - ended_s > RECURRING_SECONDS
 
@@ -129,23 +131,30 @@ class Recurrence:
     def restore(self, state: stored.Stored) -> None:
         """Take what was kept. Raises one of stored.DAMAGE, and has then changed nothing."""
         episodes = {
-            key_of(each): [
+            trouble: [
                 _Episode(stored.number(began_s), stored.number_or_none(ended_s))
-                for began_s, ended_s in each[2]
+                for began_s, ended_s in kept
             ]
-            for each in state.get("episodes", ())
+            for trouble, (kept,) in (_row(each, 1) for each in state.get("episodes", ()))
         }
         told = {
-            key_of(each): (stored.text(each[2]), stored.text(each[3]), stored.text(each[4]))
-            for each in state.get("told", ())
+            trouble: (stored.text(teller), stored.text(cause), stored.text(severity))
+            for trouble, (teller, cause, severity) in (
+                _row(each, 3) for each in state.get("told", ())
+            )
         }
         ended = {
-            key_of(each): (stored.number(each[2]), stored.number(each[3]))
-            for each in state["ended"]
+            trouble: (stored.number(at_s), stored.number(quiet_s))
+            for trouble, (at_s, quiet_s) in (_row(each, 2) for each in state["ended"])
         }
         self._episodes, self._told, self._ended = episodes, told, ended
 
 
-def key_of(state: Any) -> Key:
-    """The key that stands first in a kept entry. Raises one of stored.DAMAGE."""
-    return stored.text(state[0]), stored.text_or_none(state[1])
+def _row(kept: Sequence[Any], values: int) -> tuple[Trouble, Sequence[Any]]:
+    """Return the trouble of a kept row and its values; earlier releases kept no family.
+
+    Raises one of stored.DAMAGE.
+    """
+    kind, engine, *family = kept[:-values]
+    trouble = stored.text(kind), stored.text_or_none(engine), stored.text(*(family or ("",)))
+    return trouble, kept[-values:]

@@ -129,18 +129,21 @@ class SimulatedVllm:
         self._ready_t = None
         self._lingers_until_t = self.t + linger_seconds
         engines, self.engines = self.engines, []
-        lost = [*self._held, *(r for e in engines for r in e.requests() if r.arrival_t <= self.t)]
+        known = [*self._held, *(request for engine in engines for request in engine.requests())]
         self._held = []
         self.pins = []
         self.leaks = []
         self.api_hung = self.dead = self.paused = self.draining = False
         self.sleep_level = 0
-        for request in lost:
+        for request in known:
+            if request.arrival_t > self.t:  # its client has yet to send it
+                self._refuse(request, request.arrival_t)
+                continue
             request.finish_reason = "error"
             request.finish_t = self.t
             if request.on_finish is not None:
                 request.on_finish(request)
-            self._refuse(request)
+            self._refuse(request, self.t)
 
     def _begin(self, t: float) -> None:
         self._ready_t = None
@@ -211,9 +214,9 @@ class SimulatedVllm:
         self.engines[engine].submit(request)
         return True
 
-    def _refuse(self, request: Request) -> None:
+    def _refuse(self, request: Request, t: float) -> None:
         if request.client is not None:
-            request.client.rejected(request, self.t)
+            request.client.rejected(request, t)
 
     def abort(self, request: Request) -> None:
         """The client of a request went away."""
@@ -233,7 +236,7 @@ class SimulatedVllm:
         if following is not None:
             following.client = request.client
             if not self.submit(following, engine):
-                self._refuse(following)
+                self._refuse(following, self.t)
 
     def _log(self, request: Request, status: str, seconds: float) -> None:
         if self.release.http:
@@ -298,7 +301,7 @@ class SimulatedVllm:
         for request in held:
             request.arrival_t = self.t
             if not self.submit(request):
-                self._refuse(request)
+                self._refuse(request, self.t)
 
     def _leak(self, t: float) -> None:
         total = self.config.num_gpu_blocks

@@ -111,12 +111,6 @@ class Comparison:
             return not self.starved_seen
         return self.slow and self.slow_log_ratio is None
 
-    @property
-    def drains(self) -> bool:
-        """Does an alarm hold to which this block adds nothing?"""
-        adds = (self.slow and self.slow_now) or (self.starved and self.starved_now)
-        return (self.slow or self.starved) and not adds
-
 
 class Baseline:
     """Follows one engine."""
@@ -166,6 +160,14 @@ class Baseline:
     def model_of(self, block: Block) -> StepModel | None:
         """What is known of steps from blocks like this one, of any engine."""
         return self._models.get(block.apart)
+
+    def former_log_ratio(self, block: Block) -> float | None:
+        """Return the log ratio of its step time to that of the process before; None if that is not known."""
+        model = self.former.models.get(block.apart)
+        if model is None or not block.step_seconds or block.tokens_per_step is None:
+            return None
+        expected = model.seconds_of(block.tokens_per_step, block.kv_usage or 0.0)
+        return None if expected is None else log(block.step_seconds / expected)
 
     def is_familiar(self, comparison: Comparison) -> bool:
         """Has the engine met the load of this, its last block?"""

@@ -51,6 +51,7 @@ class Cause:
     seen: str  # a clause, what the watcher saw: "requests run and no step ends"
     first_step: str = ""  # one sentence to act on at 3 a.m., imperative; empty: that of the kind
     restart: str = ""  # a sentence, why no restart is advised (yet); empty: that of the kind
+    family: str = ""  # causes of one family are one trouble, told ever more exactly
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
