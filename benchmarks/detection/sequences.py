@@ -45,7 +45,8 @@ class Trouble:
     begin_s: float
     cleared: bool = False  # a server that crashed may still have to start
     end_s: float | None = None
-    found_s: float | None = None  # the first look at which its kind was active
+    found_s: float | None = None  # the first scrape at which its kind was active
+    last: tuple[Incident, ...] = ()  # active at the last scrape before it was cleared
 
     @property
     def told_in_time(self) -> bool:
@@ -220,6 +221,8 @@ def _compare(told: Told, t: float, incidents: tuple[Incident, ...]) -> None:
         if each.begin_s <= t and (each.end_s is None or t <= each.end_s)
     ]
     for trouble in now:
+        if not trouble.cleared:
+            trouble.last = tuple(active)
         if trouble.found_s is None and any(each.kind == KINDS[trouble.slug] for each in active):
             trouble.found_s = t
     last_s = max((each.end_s for each in told.troubles if each.end_s is not None), default=None)

@@ -47,14 +47,17 @@ def test_the_step_time_that_is_told_is_smoothed_over_the_last_blocks():
         assert judged.judge.compared == (ratio is not None)
 
 
-@pytest.mark.parametrize("level", ["slow_level", "starved_level"])
-def test_the_trouble_began_when_it_was_first_in_doubt(level):
-    """The doubt before the alarm counts; what was in doubt and cleared up does not."""
+@pytest.mark.parametrize(
+    ("level", "load", "other"),
+    [("slow_level", SLOW, "starved_level"), ("starved_level", LOST, "slow_level")],
+)
+def test_a_trouble_began_when_it_was_first_in_doubt(level, load, other):
+    """The doubt before the alarm counts; not doubt that cleared up, nor doubt about the other family."""
     judged = well()
     judged.see(50, **{level: 0.2})
-    judged.see(5)
-    judged.see(20, **{level: 0.2})
-    assert judged.see(10, **SLOW).since_seconds == pytest.approx(30.0)
+    judged.see(5, **{other: 0.2})
+    judged.see(20, **{level: 0.2, other: 0.2})
+    assert judged.see(10, **load).since_seconds == pytest.approx(30.0)
 
 
 @pytest.mark.parametrize("load", [SLOW, LOST], ids=["slow", "starved"])
@@ -86,7 +89,7 @@ def kept_on(judged):
 
 
 OTHERWISE = {
-    "cause": "kv_leak", "capacity_tokens": 5.0, "rise_seconds": 6.0, "unheld_rise_seconds": 7.0, "starving": True,
+    "causes": {"slow": "thermal_throttle", "cache": "kv_leak"}, "capacity_tokens": 5.0, "rise_seconds": 6.0, "unheld_rise_seconds": 7.0, "starving": True,
     "starving_since_s": 8.0, "quiet_ratio": 0.9, "pids": [3], "clocks": {"GPU-0": 0.5}, "waiting_first": 10.0,
     "unread_seconds": 11.0, "queue_grew": True, "asked_for": True, "starved_seconds": 12.0, "urgent": True, "restart": True,
     "creep": [[1.0, 0.5]], "long_prompts": [1.0, 2.0], "finished": [1.0, 2.0, 3.0], "finished_late": [4.0, 5.0, 6.0],
@@ -290,11 +293,24 @@ def test_a_slowdown_that_went_by_itself_speaks_against_a_restart_unless_it_was_e
 
 
 @pytest.mark.parametrize(("load", "severity"), [(LOST, "page"), (CHUNKED, "ticket")], ids=["lost", "asked for"])  # fmt: skip
-def test_lost_pages_are_as_urgent_as_they_were_while_steps_are_slow_as_well(load, severity):
+def test_lost_pages_are_told_while_steps_are_slow_as_well(load, severity):
     judged = well()
     assert judged.see(30, gpus=CALM, **load).severity == severity
-    slow = judged.see(5, gpus=CALM, **SLOW)
-    assert (slow.cause, slow.severity) == ("kv_pinning", severity)
+    both = judged.see(5, gpus=CALM, **SLOW | load)
+    assert (both.family, both.cause, both.severity) == ("cache", "kv_pinning", severity)
+
+
+@pytest.mark.parametrize(("first", "then", "family"), [(SLOW, LOST, "cache"), (LOST, SLOW, "slow")])
+def test_a_trouble_takes_nothing_from_the_one_before_it(first, then, family):
+    """Its cause, its begin and its evidence are its own, though the other alarm still drains."""
+    judged = well()
+    judged.see(60, gpus=HOT if first is SLOW else CALM, **first)
+    draining = drained(first) | then
+    told, alone = judged.see(10, gpus=CALM, **draining), well().see(10, gpus=CALM, **then)
+    assert (told.family, told.cause) == (family, alone.cause)
+    assert told.present
+    assert told.since_seconds == alone.since_seconds == pytest.approx(10.0)
+    assert told.evidence_for[0].name == alone.evidence_for[0].name
 
 
 def process(pid, created, used=30):

@@ -114,6 +114,21 @@ def test_one_slowdown_that_was_cured_hides_no_other():
     assert seconds <= 60.0
 
 
+def test_a_trouble_that_was_told_is_no_habit():
+    """Slowdowns that were paged and cured teach nothing: the tenth is as odd as the first."""
+    wander = Wander()
+    for _ in range(10):
+        for _ in range(240):
+            wander.add(0.0, LOOK_S, well=True)
+        usual = wander.a_minute, wander.stray
+        for _ in range(60):
+            wander.add(log(3.0), LOOK_S, well=False)
+        assert wander.exceeded(log(1.7))
+        wander.forget()
+        wander.add(0.0, LOOK_S, well=True)
+        assert (wander.a_minute, wander.stray) <= usual
+
+
 def test_it_goes_on_where_it_was():
     wander = quiet()
     for _ in range(20):

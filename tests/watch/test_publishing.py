@@ -151,7 +151,7 @@ def test_a_target_that_goes_ends_its_incidents_everywhere():
 
 
 def test_an_incident_is_logged_when_it_opens_and_when_it_ends():
-    """One line when it opens (a warning where it pages) and one when it ends; what changes meanwhile is only shown."""
+    """One line when it opens (a warning where it pages) and one when it ends."""
     desk = Desk("chat")
     events = [told(), told("updated"), told("resolved"), told(severity="ticket")]
     with capture_logs() as logs:
@@ -165,6 +165,32 @@ def test_an_incident_is_logged_when_it_opens_and_when_it_ends():
         said | {"event": "incident_resolved", "log_level": "info", "resolution": "healthy"},
         said | {"event": "incident_opened", "log_level": "info", "severity": "ticket"},
     ]  # fmt: skip
+
+
+CHANGES = {  # before → now: what is logged, how loudly
+    "nothing that people were told": ({}, {}, None),
+    "its cause": ({"cause": "unknown"}, {}, ("incident_changed", "info")),
+    "it pages now": ({"severity": "ticket"}, {}, ("incident_changed", "warning")),
+    "it recovers": ({}, {"phase": "recovering"}, None),
+    "it fires again": ({"phase": "recovering"}, {}, ("incident_fires_again", "info")),
+    "it fires again, and pages now": (
+        {"phase": "recovering", "severity": "ticket", "cause": "unknown"}, {}, ("incident_fires_again", "warning"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "now", "logged"), CHANGES.values(), ids=CHANGES)
+def test_an_incident_is_logged_when_it_changes_or_fires_again(before, now, logged):
+    """With the cause and severity before, so that the log tells the whole story of an incident."""
+    desk = Desk("chat")
+    (event,) = made(told("updated", **now))
+    was = replace(event.incident, **{"phase": "active", **before})
+    with capture_logs() as logs:
+        desk.look("chat", seen(0), [replace(event, before=was)])
+    assert [(each["event"], each["log_level"]) for each in logs] == ([logged] if logged else [])
+    if logs:
+        found = logs[0]["cause_before"], logs[0]["severity_before"]
+        assert found == (was.cause, was.severity)
 
 
 def test_ends_that_no_look_has_led_to_are_told_by_target():

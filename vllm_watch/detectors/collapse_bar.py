@@ -88,6 +88,8 @@ class Bar:
         if familiar:
             self.lasting.add(log_ratio, block.seconds)
         if not alarm:
+            if self.page:
+                self.wander.forget()
             self._recovered = max(self._recovered, self._worst)
             self.page = self.restart = False
             self._seconds = self._worst = 0.0

@@ -7,6 +7,7 @@ from typing import Any
 from vllm_watch.detectors import collapse_causes as causes
 from vllm_watch.detectors import collapse_gpus, collapse_host
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict
+from vllm_watch.detectors.collapse_alarm import Alarm
 from vllm_watch.detectors.collapse_bar import LASTING_MINUTES, Bar
 from vllm_watch.detectors.collapse_own_work import OwnWork
 from vllm_watch.detectors.collapse_stuck import Stuck
@@ -16,7 +17,6 @@ from vllm_watch.detectors.per_engine import EngineLook
 from vllm_watch.samples.gpu import GpuSample
 from vllm_watch.signals import capacity, stored
 from vllm_watch.signals.baseline import DOUBT, DRIFT, Baseline, Comparison
-from vllm_watch.signals.blocks import Block
 from vllm_watch.signals.cpu_waits import StepWaits
 from vllm_watch.signals.pages import Pages
 from vllm_watch.support.counts import requests
@@ -30,9 +30,6 @@ others looks like long requests all around."""
 QUEUE_GROWTH, QUEUE_REQUESTS_MIN = 2.0, 5.0
 """Thrash pages when the queue has doubled since it began (five requests count as none)."""
 
-NORMAL_BLOCKS = 2
-"""So many blocks in a row without what raised the alarm, and it is not there any more: a single one may be luck."""
-
 PASSES_SECONDS = 120.0
 """So long long prompts may take the pages of others before that pages: computing one takes 10 to 60 s, and most bunches
 are done within this on an engine that is large enough."""
@@ -45,8 +42,6 @@ class EngineJudge:
         self.engine = engine
         self.baseline = Baseline()
         self.quiet_ratio = 0.0  # smoothed log ratio of step time
-        self._slow_cause: causes.Cause | None = None  # while that alarm holds
-        self._cache_cause: causes.Cause | None = None
         self._other_seconds = 0.0  # for how long another cache cause was found
         self._restart = False
         self._fresh = collapse_gpus.Fresh()
@@ -75,8 +70,7 @@ class EngineJudge:
         self._rise_seconds: float | None = None  # as it was when the engine began to starve
         self._unheld_rise_seconds: float | None = None  # as it was when that was found
         self._waiting_first = 0.0  # ... then, too
-        self._since_s: dict[str, float] = {}  # by family: when what led to its alarm began
-        self._normal_blocks = dict.fromkeys((causes.SLOW, causes.CACHE), 0)  # in a row
+        self._alarms = {causes.SLOW: Alarm(), causes.CACHE: Alarm()}  # by family
         self._unread = Unread()
 
     def update(self, look: EngineLook) -> Verdict:
@@ -115,8 +109,7 @@ class EngineJudge:
             "long_prompts": self._long_prompts.export_state(),
             "finished": self._finished.export_state(),
             "finished_late": self._finished_late.export_state(),
-            "slow_cause": None if self._slow_cause is None else self._slow_cause.name,
-            "cache_cause": None if self._cache_cause is None else self._cache_cause.name,
+            "causes": {family: alarm.kept_cause for family, alarm in self._alarms.items()},
             "capacity_tokens": self._capacity_tokens,
             "rise_seconds": self._rise_seconds,
             "unheld_rise_seconds": self._unheld_rise_seconds,
@@ -147,8 +140,8 @@ class EngineJudge:
         self._long_prompts.restore(state["long_prompts"])
         self._finished.restore(state["finished"])
         self._finished_late.restore(state["finished_late"])
-        self._slow_cause = _restored_cause(state.get("slow_cause"))
-        self._cache_cause = _restored_cause(state.get("cache_cause"))
+        for family, alarm in self._alarms.items():
+            alarm.restore(stored.mapping(state.get("causes", {})).get(family))
         self._capacity_tokens = stored.number_or_none(state["capacity_tokens"])
         self._rise_seconds = stored.number_or_none(state["rise_seconds"])
         self._unheld_rise_seconds = stored.number_or_none(state["unheld_rise_seconds"])
@@ -174,11 +167,13 @@ class EngineJudge:
         capacity_tokens: float | None,
     ) -> None:
         block = comparison.block
-        slow, starved = self.baseline.slow, self.baseline.starved
-        doubt = max(slow.level, starved.level)
-        self._date(causes.SLOW, block, slow.level, quiet=slow.alarm and not comparison.slow_now)
-        self._date(
-            causes.CACHE, block, starved.level, quiet=starved.alarm and not comparison.starved_now
+        slow, starved = self.baseline.slow.level, self.baseline.starved.level
+        doubt = max(slow, starved)
+        self._alarms[causes.SLOW].follow(
+            block, slow, alarm=comparison.slow, reason=comparison.slow_now
+        )
+        self._alarms[causes.CACHE].follow(
+            block, starved, alarm=comparison.starved, reason=comparison.starved_now
         )
         self._stuck.add(block)
         self._own_work.add(block)
@@ -196,7 +191,7 @@ class EngineJudge:
         unexplained = self._unexplained(comparison)
         if unexplained is not None:
             self._creep.note(at_s, unexplained)
-        starving = starved.level > 0.0
+        starving = starved > 0.0
         self._pages.note(block, capacity_tokens, well=not starving)
         if starving and not self._starving:
             self._rise_seconds = self._creep.rise_seconds(unexplained or 0.0)
@@ -209,17 +204,6 @@ class EngineJudge:
         if gpus is not None and doubt <= 0.0:
             self._fresh = collapse_gpus.Fresh.of(gpus, self._fresh)
 
-    def _date(self, family: str, block: Block, level: float, *, quiet: bool) -> None:
-        """Note since when there is doubt, and for how many blocks its alarm has held without a reason."""
-        self._normal_blocks[family] = self._normal_blocks[family] + 1 if quiet else 0
-        if level <= 0.0:
-            self._since_s.pop(family, None)
-        else:
-            self._since_s.setdefault(family, block.at_s - block.seconds)
-
-    def _is_over(self, family: str) -> bool:
-        return self._normal_blocks[family] >= NORMAL_BLOCKS
-
     def _unexplained(self, comparison: Comparison) -> float | None:
         """Share of the KV cache in use beyond what as many running requests used when fresh."""
         block, past = comparison.block, self.baseline.throughput
@@ -228,28 +212,29 @@ class EngineJudge:
         return block.kv_usage - block.running * past.kv_usage.value / past.running.value
 
     def _judge(self, comparison: Comparison, gpus: Sequence[GpuSample] | None) -> Verdict:
-        if not comparison.slow:
-            self._slow_cause = None
         if not comparison.starved:
-            self._cache_cause = None
             self._restart = self._queue_grew = self._asked_for = self._urgent = False
             self._starved_seconds = 0.0
             self._unheld_rise_seconds = None
         if comparison.unseen:
             return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
+        verdict = self._alarm(comparison, gpus) or self._without_alarm(comparison)
+        state = CLEAR if comparison.known else UNKNOWN
+        return verdict or Verdict(state=state, kind=KIND, engine=self.engine)
+
+    def _alarm(self, comparison: Comparison, gpus: Sequence[GpuSample] | None) -> Verdict | None:
         if comparison.slow:
             found = collapse_host.judged(
                 collapse_gpus.of_slow_steps(gpus, self._fresh, self._server_start),
                 self._waits.judge(),
             )
             # Who lacks pages is not slow for that: few requests with long contexts take long steps.
-            starved = comparison.starved and not (
-                self._is_over(causes.CACHE) and not self._is_over(causes.SLOW)
-            )
-            if not starved or found.name not in causes.VAGUE:
+            lacks = self._alarms[causes.SLOW].over or not self._alarms[causes.CACHE].over
+            if not (comparison.starved and lacks) or found.name not in causes.VAGUE:
                 return self._slow(comparison, found)
-        if comparison.starved:
-            return self._starved(comparison)
+        return self._starved(comparison) if comparison.starved else None
+
+    def _without_alarm(self, comparison: Comparison) -> Verdict | None:
         lasting = self._bar.lasting.found(self._bar.wander)
         if lasting is not None:
             return self._lasting(comparison, lasting)
@@ -260,28 +245,27 @@ class EngineJudge:
                 summary=f"Engine {self.engine}: {stuck.text}", evidence_for=(stuck,), measure=float(stuck.value or 0.0),
             )  # fmt: skip
         more = self._own_work.found
-        if more is not None:
-            return self._verdict(
-                causes.SLOW, causes.SLOW_ENGINE, f"Engine {self.engine}: {more.text}", (more,), (),
-                page=False, restart=False, at_s=comparison.block.at_s, measure=float(more.value or 0.0),
-            )  # fmt: skip
-        if not comparison.known:
-            return Verdict(state=UNKNOWN, kind=KIND, engine=self.engine)
-        return Verdict(state=CLEAR, kind=KIND, engine=self.engine)
+        if more is None:
+            return None
+        return self._verdict(
+            causes.SLOW, causes.SLOW_ENGINE, f"Engine {self.engine}: {more.text}", (more,), (),
+            page=False, restart=False, at_s=comparison.block.at_s, measure=float(more.value or 0.0),
+        )  # fmt: skip
 
     def _slow(self, comparison: Comparison, found: causes.Cause) -> Verdict:
         if found.name == causes.SLOW_ENGINE and not comparison.sure:
             found = causes.of_strange_load(found)
-        known = self._slow_cause.name if self._slow_cause else causes.UNKNOWN
+        alarm = self._alarms[causes.SLOW]
+        known = alarm.cause.name if alarm.cause else causes.UNKNOWN
         open_ = known in (*causes.VAGUE, found.name) or self._outlived.note(
             known, found, comparison
         )
         sharper = open_ and comparison.slow_now and found.name != causes.UNKNOWN
-        if collapse_gpus.is_excused(self._slow_cause) and found.name == causes.SLOW_ENGINE:
+        if collapse_gpus.is_excused(alarm.cause) and found.name == causes.SLOW_ENGINE:
             sharper = False  # a look at an idle moment of the GPU takes nothing back
-        if self._slow_cause is None or sharper or collapse_gpus.is_excused(found):
-            self._slow_cause = found
-        cause = self._slow_cause
+        if alarm.cause is None or sharper or collapse_gpus.is_excused(found):
+            alarm.cause = found
+        cause = alarm.cause
         if cause.name not in causes.VAGUE:
             self._bar.excuse()
         times = exp(self.quiet_ratio)
@@ -353,14 +337,14 @@ class EngineJudge:
 
     def _held(self, found: causes.Cause, comparison: Comparison) -> causes.Cause:
         """The cause changes only when another one was found for a while, in blocks that speak of it."""
-        known = self._cache_cause
+        known = self._alarms[causes.CACHE].cause
         if known is None or known.name in causes.VAGUE or found.name == known.name:
             known, self._other_seconds = found, 0.0
         elif comparison.starved_now and found.name != causes.UNKNOWN:
             self._other_seconds += comparison.block.seconds
             if self._other_seconds >= CAUSE_HOLD_SECONDS:
                 known, self._other_seconds = found, 0.0
-        self._cache_cause = known
+        self._alarms[causes.CACHE].cause = known
         return known
 
     def _facts(self, comparison: Comparison) -> causes.Starvation:
@@ -410,11 +394,7 @@ class EngineJudge:
             summary=summary,
             evidence_for=evidence_for,
             evidence_against=evidence_against,
-            present=not self._is_over(family),
-            since_seconds=max(0.0, at_s - self._since_s.get(family, at_s)),
+            present=not self._alarms[family].over,
+            since_seconds=self._alarms[family].lasted_s(at_s),
             measure=measure,
         )
-
-
-def _restored_cause(name: object) -> causes.Cause | None:
-    return None if name is None else causes.Cause(stored.text(name), ())

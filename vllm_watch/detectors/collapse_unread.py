@@ -10,6 +10,9 @@ from vllm_watch.signals.step_model import StepModel
 UNHELD_SECONDS = 15.0
 """For so long no request must account for the pages in use, while none is being prefilled, to advise a restart."""
 
+BLIND_SECONDS = 60.0
+"""... and for so long where the usual step time is not known: one prompt among many may hide then, and takes no longer."""
+
 UNREAD_LOG_RATIO = 0.1
 """Where tokens of finished requests are not counted: steps must be that much shorter (log) than the pages in use would make them, for the claim to be sure,"""
 
@@ -40,11 +43,12 @@ class Unread:
             unread = _is_unread(comparison, baseline.model, quiet_ratio)
         elif unheld < LEAK_SHARE_MIN:
             unread = False
-        elif none_prefilling(block) and slow is not None and slow < SLOW_TOLERANCE:
+        elif none_prefilling(block) and (slow is None or slow < SLOW_TOLERANCE):
             unread = True
         else:
             return  # perhaps a prompt under way, which makes steps long: neither said nor denied
-        self.seconds = self.seconds + block.seconds if unread else 0.0
+        counts = UNHELD_SECONDS / BLIND_SECONDS if slow is None else 1.0
+        self.seconds = self.seconds + counts * block.seconds if unread else 0.0
 
 
 def _is_unread(comparison: Comparison, model: StepModel, quiet_ratio: float) -> bool:

@@ -87,8 +87,11 @@ class Followed:
         self.quiet_s, self.found_life, self.recovering_since_s = 0.0, life, None
         seen = replace(
             known, phase=ACTIVE, firing=True, outlived=False, ended_t=None, closes_t=None,
-            worst=_worse(known, verdict, t), times=known.times + returned,
+            worst=_worse(known, verdict, t),
         )  # fmt: skip
+        if returned:  # begin and worst are of this time; `recurring` counts the earlier ones
+            began_t = max(known.ended_t or t, t - max(0.0, verdict.since_seconds))
+            seen = replace(seen, began_t=began_t, worst=worst_of(verdict, t), times=known.times + 1)
         if not back and not self._takes_over(verdict, at_s):
             self.incident = seen
             return

@@ -123,6 +123,7 @@ class IncidentEvent:
     event: str  # OPENED | UPDATED | RESOLVED
     t: float  # Unix seconds
     incident: Incident  # as it is then
+    before: Incident | None = None  # of an update that a scrape led to: as it was
 
 
 AnyIncident = TypeVar("AnyIncident", bound=Incident)

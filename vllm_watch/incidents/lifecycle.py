@@ -200,7 +200,8 @@ class Lifecycle:
         now = replace(now, recurring=self._recurrence.recurring(now, moment.at_s))
         severity = relations.severity_beside(now, now.severity, (*self.incidents, *self._beside))
         followed.incident = now = replace(now, severity=severity)
-        return [IncidentEvent(UPDATED, moment.t, now)] if _told(now) != _told(known) else []
+        changed = _told(now) != _told(known)
+        return [IncidentEvent(UPDATED, moment.t, now, known)] if changed else []
 
     def _link(self, t: float) -> list[IncidentEvent]:
         """What a cause has led to learns of it, and what is elsewhere; if it is the cause that pages, it alone does."""
@@ -217,7 +218,7 @@ class Lifecycle:
                 severity = relations.severity_beside(known, known.severity, others)
                 related = (*known.related, *new)
                 followed.incident = replace(known, related=related, severity=severity)
-                events.append(IncidentEvent(UPDATED, t, followed.incident))
+                events.append(IncidentEvent(UPDATED, t, followed.incident, known))
         return events
 
     # --- what is not there any more
@@ -236,7 +237,7 @@ class Lifecycle:
             self._recurrence.seen(known.trouble, moment.at_s, active=False)
             recurring = self._recurrence.recurring(known, moment.at_s)
             followed.incident = replace(known, recurring=recurring)
-            return [IncidentEvent(UPDATED, moment.t, followed.incident)]
+            return [IncidentEvent(UPDATED, moment.t, followed.incident, known)]
         if left_s > 0.0:
             return []
         key = followed.incident.key

@@ -84,6 +84,12 @@ class Wander:
             while self._pending:
                 self._learn(*self._pending.popleft())
 
+    def forget(self) -> None:
+        """Drop the minutes that wait: they were a trouble, which is no habit of this engine."""
+        for _ in range(min(len(self._pending), len(self._minutes) - 1)):
+            self._minutes.pop()
+        self._pending.clear()
+
     def _learn(self, change: float, level: float) -> None:
         self._count = min(self._count + 1.0, MEMORY_MINUTES)
         self._square = _learnt(self._square, change, FIRST, self._count)

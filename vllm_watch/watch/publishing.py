@@ -114,12 +114,19 @@ class Publisher:
 
 
 def _log_all(events: Iterable[IncidentEvent]) -> None:
-    """Log what was opened or has ended; what an incident is called meanwhile is shown, not logged."""
+    """Log each beginning and end, each return, and each change of cause or severity."""
     for event in events:
-        incident = event.incident
+        incident, before = event.incident, event.before
         said = {name: getattr(incident, name) for name in _LOGGED}
+        pages = incident.severity == "page" and (before is None or before.severity != "page")
+        log = _log.warning if pages else _log.info
         if event.event == OPENED:
-            log = _log.warning if incident.severity == "page" else _log.info
             log("incident_opened", **said)
         elif event.event == RESOLVED:
             _log.info("incident_resolved", **said, resolution=incident.resolution)
+        elif before is not None:
+            was = {"cause_before": before.cause, "severity_before": before.severity}
+            if before.recovering and not incident.recovering:
+                log("incident_fires_again", **said, **was)
+            elif (before.cause, before.severity) != (incident.cause, incident.severity):
+                log("incident_changed", **said, **was)
