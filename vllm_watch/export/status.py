@@ -35,7 +35,7 @@ _ARGUMENTS_MAX = 64  # a vLLM command line has about 20; a hostile process may h
 _ARGUMENT_CHARACTERS_MAX = 256
 _NOT_YET = "Not scraped yet."
 _INCIDENT = (
-    "id", "target", "engine", "kind", "cause", "severity", "summary", "restart_advised", "concerns",
+    "id", "target", "engine", "kind", "cause", "family", "severity", "summary", "restart_advised", "concerns",
     "restart_targets", "related", "resolution", "phase", "meanwhile", "stacks", "times", "requests_lost",
 )  # fmt: skip
 LEFT_OUT = {"TargetSignals": ("detectors", "advice"), "EngineSignals": ("totals",)}
