@@ -120,7 +120,7 @@ async def prometheus(
 ) -> AsyncIterator[str]:
     """deploy/prometheus.yaml with all rules, over one watcher, every few seconds; yields its address.
 
-    `engines` are scraped beside it, as job vllm.
+    `engines` are scraped beside it, as job vllm in namespace chat.
     """
     subprocess.run(
         [sys.executable, ROOT / "alerts/generate.py", "--out", folder, "--set", "keep_firing=1s"],
@@ -131,7 +131,10 @@ async def prometheus(
     config["rule_files"] = [str(folder / "vllm-watch-rules.yaml")]
     config["scrape_configs"][0]["static_configs"] = [{"targets": [watcher]}]
     config["scrape_configs"].append(
-        {"job_name": "vllm", "static_configs": [{"targets": list(engines)}]}
+        {
+            "job_name": "vllm",
+            "static_configs": [{"targets": list(engines), "labels": {"namespace": "chat"}}],
+        }
     )
     config["alerting"]["alertmanagers"] = [{"static_configs": [{"targets": [alertmanager]}]}]
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))

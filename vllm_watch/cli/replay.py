@@ -21,10 +21,10 @@ it scrapes: incidents with their times, what its alerts said at those times and 
 scrapes that far apart cannot show. --report writes the same as one HTML file.
 
 examples:
-  vllm-watch replay incident.jsonl.gz                  a summary for people
-  vllm-watch replay incident.jsonl.gz --json           its incidents, one JSON object per line
-  vllm-watch replay incident.jsonl.gz --state --json   the state at its end, one object per target
-  vllm-watch replay vllm.log                           what its lines about throughput show
+  vllm-watch replay incident.jsonl.gz                  # a summary for people
+  vllm-watch replay incident.jsonl.gz --json           # its incidents, one JSON object per line
+  vllm-watch replay incident.jsonl.gz --state --json   # the state at its end, one object per target
+  vllm-watch replay vllm.log                           # what its lines about throughput show
   vllm-watch replay --prometheus http://prometheus:9090 --since 7d
   vllm-watch replay --prometheus https://mimir/prometheus --header 'X-Scope-OrgID: llm' --match '{namespace="chat"}' --report week.html"""
 
