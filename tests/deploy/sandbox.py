@@ -39,13 +39,13 @@ from tests.cli.test_replay_log import log_of
 from tests.daemon_process import ROOT
 from tests.deploy.relay import relay
 from tests.deploy.shown import Shown, shown
-from tests.deploy.stack import FRESH, OF_ETC, bind, loopback_up
+from tests.deploy.stack import loopback_up, make_host
 from vllm_watch.lab.live import Live
 from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.stories import load
 from vllm_watch.lab.vllm import SimulatedVllm
 
-NAMES = ("localhost", "prometheus", "mimir", "gpu-7", "HOST", "llm.example.org")
+NAMES = ("prometheus", "mimir", "gpu-7", "HOST", "llm.example.org")
 ADDRESSES = ("10.0.0.7", "10.0.0.8")
 SERVES = re.compile(r"vllm-watch (run|demo)\b(?!.*--scenario list)")
 UNTIL_CTRL_C = re.compile(r"vllm-watch (record|gpus --watch)\b")
@@ -95,16 +95,7 @@ class Sandbox:
             for number, address in enumerate(ADDRESSES, 1):  # SIOCSIFADDR
                 packed = struct.pack("16sH2s4s8x", f"lo:{number}".encode(), socket.AF_INET, b"", socket.inet_aton(address))  # fmt: skip
                 fcntl.ioctl(any_socket, 0x8916, packed)
-        root.mkdir()
-        for entry in Path("/").iterdir():
-            if entry.is_symlink():
-                (root / entry.name).symlink_to(entry.readlink())
-            elif entry.is_dir() and entry.name not in FRESH:
-                bind(entry, root / entry.name)
-        for name in OF_ETC:
-            if (Path("/etc") / name).exists():
-                bind(Path("/etc") / name, root / "etc" / name)
-        (root / "etc/hosts").write_text(f"127.0.0.1 {' '.join(NAMES)}\n")
+        make_host(root, NAMES)
         (root / "var/lib/vllm-watch").mkdir(parents=True, mode=0o700)
         os.chroot(root)
         os.chdir(self.here)
@@ -148,7 +139,7 @@ class Sandbox:
 
     def certify(self) -> None:
         """An authority, and a certificate of it for every name."""
-        names = ",".join([*(f"DNS:{name}" for name in NAMES), "IP:127.0.0.1", *(f"IP:{each}" for each in ADDRESSES)])  # fmt: skip
+        names = ",".join(["DNS:localhost", *(f"DNS:{name}" for name in NAMES), "IP:127.0.0.1", *(f"IP:{each}" for each in ADDRESSES)])  # fmt: skip
         new = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]  # fmt: skip
         for command in (
             [*new, "-subj", "/CN=authority", "-keyout", "authority.key", "-out", "authority.pem"],
@@ -167,7 +158,7 @@ class Sandbox:
         """/etc/vllm-watch.yaml, and in this folder the same of one engine."""
         config = {
             "state_dir": "/var/lib/vllm-watch", "listen": "127.0.0.1:19470",
-            "targets": [{"name": "llama", "url": "http://127.0.0.1:8000"}, {"name": "batch", "url": "http://127.0.0.1:8001"}],
+            "targets": [{"name": "llama", "url": "http://127.0.0.1:8000"}, {"name": "batch", "url": "http://127.0.0.1:8001"}, {"name": "search", "url": "http://127.0.0.1:8002"}],
             "restart": {"mode": "approve", "hook": "restart-vllm", "peers": "none"},
             "hooks": {"command": [{"name": "restart-vllm", "argv": ["/bin/true"], "relaunches": True}]},
             "notifications": {"webhook": [{"name": "oncall", "url": f"{pager_url}/page"}]},
@@ -231,11 +222,9 @@ class Sandbox:
 
 @asynccontextmanager
 async def peers(sandbox: Sandbox, live: Live, pager_url: str) -> AsyncIterator[None]:
-    """A daemon over two engines, one of which is gone; the same behind TLS; Prometheus, the same as Mimir; etcd."""
+    """A daemon over three engines, one of which is gone and one dead; the same behind TLS; Prometheus, the same as Mimir; etcd."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-        own.load_cert_chain("server.pem", "server.key")
         secure = {"targets": [{"url": "http://127.0.0.1:8000"}], "listen": "127.0.0.1:19471", "web_config": "web.yaml", "api": {"hosts": ["gpu-7"]}}  # fmt: skip
         Path("secure.yaml").write_text(yaml.safe_dump(secure))
         for port, file in ((19470, "/etc/vllm-watch.yaml"), (19471, "secure.yaml")):
@@ -252,17 +241,26 @@ async def peers(sandbox: Sandbox, live: Live, pager_url: str) -> AsyncIterator[N
         await enter(
             running("http://127.0.0.1:2379/health", "etcd", "--data-dir", sandbox.home / "etcd")
         )
-        await enter(_mimir(own))
+        await enter(_mimir())
         await until(lambda: _stored('vllm:num_requests_running{instance="127.0.0.1:8001"}'))
         live.scene["batch"].fault("crash")
         await until(lambda: _stored('ALERTS{alertname="VllmEngineDown", alertstate="firing"}'))
+        live.scene["search"].fault("engine_dead")
+        await until(_approvable)
         status = await asyncio.to_thread(_asked, "http://127.0.0.1:9470/api/v1/status")
-        (sandbox.incident,) = [i["id"] for t in status["targets"] for i in t["incidents"] if t["name"] == "batch"][:1]  # fmt: skip
+        (sandbox.incident,) = [i["id"] for t in status["targets"] for i in t["incidents"] if t["name"] == "search"][:1]  # fmt: skip
         yield
 
 
+def own_tls() -> ssl.SSLContext:
+    """What a server shows."""
+    own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    own.load_cert_chain("server.pem", "server.key")
+    return own
+
+
 @asynccontextmanager
-async def _mimir(own: ssl.SSLContext) -> AsyncIterator[None]:
+async def _mimir() -> AsyncIterator[None]:
     """On https://mimir/prometheus, for one tenant."""
 
     async def ask(request: web.Request) -> web.Response:
@@ -276,7 +274,7 @@ async def _mimir(own: ssl.SSLContext) -> AsyncIterator[None]:
     application.router.add_post("/prometheus/{path:.*}", ask)
     runner = web.AppRunner(application)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 443, ssl_context=own).start()
+    await web.TCPSite(runner, "127.0.0.1", 443, ssl_context=own_tls()).start()
     try:
         yield
     finally:
@@ -286,6 +284,15 @@ async def _mimir(own: ssl.SSLContext) -> AsyncIterator[None]:
 def _listens(port: int) -> bool:
     with socket.socket() as trying:
         return trying.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _approvable() -> bool:
+    """A restart waits for a person."""
+    with urllib.request.urlopen("http://127.0.0.1:9470/metrics", timeout=30) as answer:
+        return any(
+            line.startswith(b"vllm_watch_restart_waiting") and b"approval" in line and line.endswith(b" 1\n")
+            for line in answer
+        )  # fmt: skip
 
 
 def _asked(url: str) -> Any:
@@ -308,14 +315,21 @@ async def walk(sandbox: Sandbox) -> None:
     """First what serves itself, on free ports; then everything else, beside a daemon."""
     commands = [each for each in shown() if each.not_run is None]
     rng = Random(1)
-    live = Live(Scene([SimulatedVllm("llama", workload=load(rng, 2.0)), SimulatedVllm("batch")]))
-    llama, batch = [int(each.url.rpartition(":")[2]) for each in await live.start()]
-    own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    own.load_cert_chain("server.pem", "server.key")
+    live = Live(
+        Scene(
+            [
+                SimulatedVllm("llama", workload=load(rng, 2.0)),
+                SimulatedVllm("batch"),
+                SimulatedVllm("search"),
+            ]
+        )
+    )
+    llama, batch, search = [int(each.url.rpartition(":")[2]) for each in await live.start()]
     servers = [
         await relay(8000, llama, 18000, host="0.0.0.0"),
-        await relay(18000, llama, own=own),
+        await relay(18000, llama, own=own_tls()),
         await relay(8001, batch),
+        await relay(8002, search),
     ]
     try:
         async with pager() as taking:

@@ -85,12 +85,8 @@ class History:
         """Every server that had vLLM's gauge of running requests in that time and fits `match` (a selector)."""
         inner = match.strip().removeprefix("{").removesuffix("}").strip().rstrip(",")
         where = f'__name__=~"(ray_)?vllm[:_]num_requests_running"{"," if inner else ""}{inner}'
-        said = await self._ask(
-            "series", {"match[]": f"{{{where}}}", "start": f"{start_t:.3f}", "end": f"{end_t:.3f}"}
-        )
-        if not isinstance(said, list):
-            raise self._strange()
-        found = {tuple(sorted(_given(each).items())) for each in said}
+        stored = await self._labels(f"{{{where}}}", start_t, end_t)
+        found = {tuple(sorted(_given(each).items())) for each in stored}
         if len(found) > TARGETS_MAX:
             raise WatchError(f"{len(found)} servers are stored there, more than {TARGETS_MAX}", "name some with --match, such as '{namespace=\"chat\"}'")  # fmt: skip
         return _named([dict(each) for each in sorted(found)])
@@ -135,9 +131,15 @@ class History:
 
     async def watched(self, start_t: float, end_t: float) -> list[dict[str, str]]:
         """The labels of each target that a vllm-watch reported in that time: its name, and its address."""
-        asked = {"match[]": "vllm_watch_target_info", "start": f"{start_t:.3f}", "end": f"{end_t:.3f}"}  # fmt: skip
-        series: list[dict[str, str]] = await self._ask("series", asked)
-        return series
+        return await self._labels("vllm_watch_target_info", start_t, end_t)
+
+    async def _labels(self, match: str, start_t: float, end_t: float) -> list[dict[str, str]]:
+        """Return the labels of each series that fits, of that time."""
+        asked = {"match[]": match, "start": f"{start_t:.3f}", "end": f"{end_t:.3f}"}
+        said = await self._ask("series", asked)
+        if not isinstance(said, list):
+            raise self._strange()
+        return said
 
     async def _chunk(
         self, labels: Labels, selector: str, start_t: float, end_t: float
