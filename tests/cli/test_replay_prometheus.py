@@ -130,7 +130,7 @@ async def test_our_own_alert_is_joined_to_the_engine_that_it_is_about(tmp_path):
             live.scene["chat"].fault("crash")
             await until_stored(url, 'ALERTS{alertname="VllmEngineDown", alertstate="firing"}')
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while "Down" not in (await replay("--prometheus", url, "--since", "1h"))[1]:
+                while "1 × Down" not in (await replay("--prometheus", url, "--since", "1h"))[1]:
                     await asyncio.sleep(0.5)
             status, out, err = await replay("--prometheus", url, "--since", "2h")
     finally:

@@ -247,6 +247,7 @@ async def peers(sandbox: Sandbox, live: Live, pager_url: str) -> AsyncIterator[N
         await until(lambda: _stored('ALERTS{alertname="VllmEngineDown", alertstate="firing"}'))
         live.scene["search"].fault("engine_dead")
         await until(_approvable)
+        await until(lambda: _stored('count_over_time((up{instance="127.0.0.1:8001"} == 0)[5m:1s]) > 10'))  # fmt: skip
         status = await asyncio.to_thread(_asked, "http://127.0.0.1:9470/api/v1/status")
         (sandbox.incident,) = [i["id"] for t in status["targets"] for i in t["incidents"] if t["name"] == "search"][:1]  # fmt: skip
         yield
