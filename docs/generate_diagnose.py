@@ -21,7 +21,7 @@ HEAD = """\
 
 `vllm-watch diagnose` reads a log of vLLM, of any version, and names the one error that caused the others:
 
-```
+```sh
 vllm-watch diagnose vllm.log
 kubectl logs --previous vllm-0 | vllm-watch diagnose -
 journalctl -u vllm --since -1h | vllm-watch diagnose - --json

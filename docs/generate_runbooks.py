@@ -83,6 +83,7 @@ def rendered(text: str) -> str:
         if inline.children:
             inline.children = _linked(inline.children)
     html = str(markdown.renderer.render(tokens, markdown.options, {}))
+    html = html.replace(' class="language-sh"', "")  # of commands the page knows one kind
     return re.sub(r"(?<=<pre><code>).*?(?=</code></pre>)", _lines, html, flags=re.DOTALL)
 
 

@@ -8,7 +8,7 @@ import asyncio
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,8 +115,13 @@ async def alertmanager(folder: Path, pager_url: str) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def prometheus(folder: Path, watcher: str, alertmanager: str) -> AsyncIterator[str]:
-    """deploy/prometheus.yaml with all rules, over one watcher, every few seconds; yields its address."""
+async def prometheus(
+    folder: Path, watcher: str, alertmanager: str, engines: Sequence[str] = (), listen: str = ""
+) -> AsyncIterator[str]:
+    """deploy/prometheus.yaml with all rules, over one watcher, every few seconds; yields its address.
+
+    `engines` are scraped beside it, as job vllm in namespace chat.
+    """
     subprocess.run(
         [sys.executable, ROOT / "alerts/generate.py", "--out", folder, "--set", "keep_firing=1s"],
         check=True, timeout=60,
@@ -125,9 +130,15 @@ async def prometheus(folder: Path, watcher: str, alertmanager: str) -> AsyncIter
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "3s"}
     config["rule_files"] = [str(folder / "vllm-watch-rules.yaml")]
     config["scrape_configs"][0]["static_configs"] = [{"targets": [watcher]}]
+    config["scrape_configs"].append(
+        {
+            "job_name": "vllm",
+            "static_configs": [{"targets": list(engines), "labels": {"namespace": "chat"}}],
+        }
+    )
     config["alerting"]["alertmanagers"] = [{"static_configs": [{"targets": [alertmanager]}]}]
     (folder / "prometheus.yaml").write_text(yaml.safe_dump(config))
-    address = f"127.0.0.1:{free_port()}"
+    address = listen or f"127.0.0.1:{free_port()}"
     async with running(
         f"http://{address}/-/ready", "prometheus", f"--config.file={folder / 'prometheus.yaml'}",
         f"--web.listen-address={address}", f"--storage.tsdb.path={folder / 'prometheus'}",

@@ -18,11 +18,11 @@ from pathlib import Path
 import yaml
 
 from tests.deploy.blocks import Block, blocks
+from tests.deploy.relay import relay
 from tests.deploy.stack import loopback_up
 from vllm_watch.lab.live import Live
 from vllm_watch.lab.scene import Scene
 from vllm_watch.lab.vllm import SimulatedVllm
-from vllm_watch.samples.target import Target
 
 PATIENCE_SECONDS = 240.0  # the demo has trouble every two minutes
 COMMAND_SECONDS_MAX = 600.0  # one that installs
@@ -99,27 +99,6 @@ class Reader:
         return file.read_text()
 
 
-async def on_port_8000(engine: Target) -> asyncio.Server:
-    """Passes on what comes to where `vllm serve` listens."""
-    _, _, port = engine.url.rpartition(":")
-
-    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(1 << 16):
-                writer.write(data)
-                await writer.drain()
-        except OSError:
-            pass
-        finally:
-            writer.close()
-
-    async def call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection("127.0.0.1", int(port))
-        await asyncio.gather(copy(reader, back), copy(there, writer))
-
-    return await asyncio.start_server(call, "127.0.0.1", 8000)
-
-
 def main() -> None:
     what, home = sys.argv[1], Path(sys.argv[2])
     first, *others = [
@@ -149,7 +128,7 @@ async def walk(reader: Reader, steps: list[Block]) -> list[str]:
     """What each showed, in their order."""
     live = Live(Scene([SimulatedVllm("chat")]))
     (engine,) = await live.start()
-    server = await on_port_8000(engine)
+    server = await relay(8000, int(engine.url.rpartition(":")[2]))  # where `vllm serve` listens
     try:
         return [
             await asyncio.to_thread(reader.follow, block)

@@ -17,7 +17,7 @@ import sys
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +58,8 @@ def bind(source: Path | str, target: Path) -> None:
     subprocess.run(["mount", "--rbind", source, target], check=True, timeout=30)
 
 
-def make_root(service: Service, folder: Path, names: set[str]) -> Path:
-    """What this service sees: the host's programs, its own volumes, and the names of the others."""
-    root = folder / "roots" / service.name
+def make_host(root: Path, names: Iterable[str]) -> None:
+    """The host's programs, seen from a root in which /etc, /opt and /var are its own, and these names are this host's."""
     root.mkdir(parents=True)
     for entry in Path("/").iterdir():
         if entry.is_symlink():
@@ -71,6 +70,12 @@ def make_root(service: Service, folder: Path, names: set[str]) -> Path:
         if (Path("/etc") / name).exists():
             bind(Path("/etc") / name, root / "etc" / name)
     (root / "etc/hosts").write_text(f"127.0.0.1 localhost {' '.join(sorted(names))}\n")
+
+
+def make_root(service: Service, folder: Path, names: set[str]) -> Path:
+    """What this service sees: the host's programs, its own volumes, and the names of the others."""
+    root = folder / "roots" / service.name
+    make_host(root, names)
     image = root / "opt/vllm-watch/bin"
     image.mkdir(parents=True)
     for name, text in IMAGE.items():

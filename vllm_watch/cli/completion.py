@@ -15,7 +15,7 @@ so make it again after an upgrade; nothing of Python runs while you type. Needs 
 
 examples:
   vllm-watch completion bash > ~/.local/share/bash-completion/completions/vllm-watch
-  source <(vllm-watch completion bash)                 in this shell only
+  source <(vllm-watch completion bash)                 # in this shell only
   vllm-watch completion zsh > "${fpath[1]}/_vllm-watch"
 """
 

@@ -28,10 +28,10 @@ memory came back. What is not stale is refused. Each step is in the journal (vll
 it is done. The exit status is 0 if all was freed, 1 if not or refused.
 
 examples:
-  vllm-watch gpus                                   a look of four seconds
-  vllm-watch gpus --watch                           look on, until Ctrl-C
+  vllm-watch gpus                                   # polls for four seconds
+  vllm-watch gpus --watch                           # polls until Ctrl-C
   vllm-watch gpus --json | jq '.gpus[].holders[] | select(.verdict == "stale")'
-  vllm-watch gpus --reclaim 4711                    end that process, if it is stale; asks first
+  vllm-watch gpus --reclaim 4711                    # end that process, if it is stale; asks first
   vllm-watch gpus --trace incident.jsonl.gz --at 1771854892"""
 
 

@@ -7,9 +7,11 @@ import json
 import os
 import sys
 import textwrap
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 from vllm_watch.cli.helpers import connection, exit_status, moments, state_folder, terminal
@@ -47,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="go on without what was lost: restarts are possible again")  # fmt: skip
     add("--reason", metavar="TEXT", default="", help="why it is accepted; it stands in the journal")
     add("--json", action="store_true", help="one JSON object an entry")
-    add("--since", metavar="T", type=moments.moment, default=0.0,
+    add("--since", metavar="T", type=partial(moments.moment, now_t=time.time()), default=0.0,
         help="from then on: 90s, 30m, 2h or 7d ago, a date (2026-03-01T12:00, local time), or Unix seconds")  # fmt: skip
     add("--state-dir", metavar="DIR", type=Path,
         help="where it is (default: the state_dir of the configuration that VLLM_WATCH_CONFIG names, else ~/.local/state/vllm-watch)")  # fmt: skip

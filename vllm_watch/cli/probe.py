@@ -25,9 +25,9 @@ Says whether the watcher of this host or container answers: for a health check o
 never of an engine. It needs neither a password nor a certificate, whatever the web configuration asks for.
 
 examples:
-  vllm-watch probe                                        on port 9470, with or without TLS
-  vllm-watch probe --url https://127.0.0.1:9471           there, with TLS
-  {URL_VARIABLE}=http://127.0.0.1:9471 vllm-watch probe   the same without an argument, as a container is told it
+  vllm-watch probe                                        # on port 9470, with or without TLS
+  vllm-watch probe --url https://127.0.0.1:9471           # there, with TLS
+  {URL_VARIABLE}=http://127.0.0.1:9471 vllm-watch probe   # the same without an argument, as a container is told it
 
 exit status: 0 it answers, 1 it does not
 """

@@ -2,6 +2,7 @@
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
 
 from vllm_watch.cli.helpers import connection, exit_status, moments
@@ -20,10 +21,10 @@ it scrapes: incidents with their times, what its alerts said at those times and 
 scrapes that far apart cannot show. --report writes the same as one HTML file.
 
 examples:
-  vllm-watch replay incident.jsonl.gz                  a summary for people
-  vllm-watch replay incident.jsonl.gz --json           its incidents, one JSON object per line
-  vllm-watch replay incident.jsonl.gz --state --json   the state at its end, one object per target
-  vllm-watch replay vllm.log                           what its lines about throughput show
+  vllm-watch replay incident.jsonl.gz                  # a summary for people
+  vllm-watch replay incident.jsonl.gz --json           # its incidents, one JSON object per line
+  vllm-watch replay incident.jsonl.gz --state --json   # the state at its end, one object per target
+  vllm-watch replay vllm.log                           # what its lines about throughput show
   vllm-watch replay --prometheus http://prometheus:9090 --since 7d
   vllm-watch replay --prometheus https://mimir/prometheus --header 'X-Scope-OrgID: llm' --match '{namespace="chat"}' --report week.html"""
 
@@ -48,8 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("what a Prometheus has stored")
     add = group.add_argument
     add("--prometheus", metavar="URL", help="its address, with its path if it has one")
-    add("--since", metavar="T", type=moments.moment, help="from then on: 12h or 7d ago, a date (local time), or Unix seconds (default: 7d)")  # fmt: skip
-    add("--until", metavar="T", type=moments.moment, help="up to then (default: now)")
+    moment = partial(moments.moment, now_t=time.time())  # one now for all that is given
+    parser.set_defaults(moment=moment)
+    add("--since", metavar="T", type=moment, help="from then on: 12h or 7d ago, a date (local time), or Unix seconds (default: 7d)")  # fmt: skip
+    add("--until", metavar="T", type=moment, help="up to then (default: now)")
     add("--match", metavar="SELECTOR", help="only servers with these labels, such as '{namespace=\"chat\"}'")  # fmt: skip
     add("--report", metavar="FILE", type=Path, help="write one HTML file")
     add("--header", metavar="NAME: VALUE", action="append", default=[], help="send this header; may be given again")  # fmt: skip
@@ -85,8 +88,8 @@ def _of_prometheus(arguments: argparse.Namespace) -> None:
         arguments.prometheus = f"http://{arguments.prometheus}"
     arguments.url = arguments.prometheus
     there = connection.of(arguments)
-    until_t = time.time() if arguments.until is None else arguments.until
-    since_t = moments.moment("7d") if arguments.since is None else arguments.since
+    until_t = arguments.moment("0s") if arguments.until is None else arguments.until
+    since_t = arguments.moment("7d") if arguments.since is None else arguments.since
     if since_t >= until_t:
         raise WatchError("--since is not before --until", "write an earlier moment: --since 7d")
     headers = dict(map(_header, arguments.header))

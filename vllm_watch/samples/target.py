@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 WATCHER = "vllm-watch"
 """The name under which the watcher reports what is wrong with itself or with what all targets share; no
@@ -36,7 +36,7 @@ class Target:
             return ""
         host, _, port = self.host_and_port.rpartition(":")
         host = host.strip("[]").lower()
-        return f"{'localhost' if host in _LOOPBACK else host}:{port}"
+        return f"{'localhost' if host in LOOPBACK else host}:{port}"
 
     @property
     def host_and_port(self) -> str:

@@ -8,6 +8,7 @@ why is not stored, only how long it took.
 
 import asyncio
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -84,12 +85,8 @@ class History:
         """Every server that had vLLM's gauge of running requests in that time and fits `match` (a selector)."""
         inner = match.strip().removeprefix("{").removesuffix("}").strip().rstrip(",")
         where = f'__name__=~"(ray_)?vllm[:_]num_requests_running"{"," if inner else ""}{inner}'
-        said = await self._ask(
-            "series", {"match[]": f"{{{where}}}", "start": f"{start_t:.3f}", "end": f"{end_t:.3f}"}
-        )
-        if not isinstance(said, list):
-            raise self._strange()
-        found = {tuple(sorted(_given(each).items())) for each in said}
+        stored = await self._labels(f"{{{where}}}", start_t, end_t)
+        found = {tuple(sorted(_given(each).items())) for each in stored}
         if len(found) > TARGETS_MAX:
             raise WatchError(f"{len(found)} servers are stored there, more than {TARGETS_MAX}", "name some with --match, such as '{namespace=\"chat\"}'")  # fmt: skip
         return _named([dict(each) for each in sorted(found)])
@@ -101,7 +98,7 @@ class History:
         reader, last_t = Reader(judged_only=True), start_t
         selector = _selector(target.labels)
         while last_t < end_t:
-            until_t = min(end_t, last_t + self._chunk_s)
+            until_t = _chunk_end(last_t, end_t, self._chunk_s)
             chunk = await self._chunk(target.labels, selector, last_t, until_t)
             if chunk is None:  # too much at once
                 continue
@@ -116,11 +113,13 @@ class History:
         done: list[Firing] = []
         at_t = start_t
         while at_t < end_t:
-            until_t = min(end_t, at_t + CHUNK_SECONDS * 6)
-            asked = f'ALERTS{{alertstate="firing"}}[{until_t - at_t:.0f}s]'
+            until_t = _chunk_end(at_t, end_t, CHUNK_SECONDS * 6)
+            asked = f'ALERTS{{alertstate="firing"}}{_range(at_t, until_t)}'
             for labels, values in _series(await self._ask("query", {"query": asked, "time": f"{until_t:.3f}"})):  # fmt: skip
                 key = tuple(sorted(labels.items()))
                 for t, _ in values:
+                    if not at_t < t <= until_t:
+                        continue
                     known = open_.get(key)
                     if known is not None and t - known.end_t <= GONE_SECONDS:
                         known.end_t = max(known.end_t, t)
@@ -130,10 +129,22 @@ class History:
             at_t = until_t
         return sorted(done, key=lambda each: each.begin_t)
 
+    async def watched(self, start_t: float, end_t: float) -> list[dict[str, str]]:
+        """The labels of each target that a vllm-watch reported in that time: its name, and its address."""
+        return await self._labels("vllm_watch_target_info", start_t, end_t)
+
+    async def _labels(self, match: str, start_t: float, end_t: float) -> list[dict[str, str]]:
+        """Return the labels of each series that fits, of that time."""
+        asked = {"match[]": match, "start": f"{start_t:.3f}", "end": f"{end_t:.3f}"}
+        said = await self._ask("series", asked)
+        if not isinstance(said, list):
+            raise self._strange()
+        return said
+
     async def _chunk(
         self, labels: Labels, selector: str, start_t: float, end_t: float
     ) -> _Chunk | None:
-        seconds, time = f"[{end_t - start_t:.0f}s]", f"{end_t:.3f}"
+        seconds, time = _range(start_t, end_t), f"{end_t:.3f}"
         asked = f'{{__name__=~"{_NAMES}",{selector}}}{seconds}'
         try:
             said = await self._ask("query", {"query": asked, "time": time})
@@ -225,6 +236,16 @@ def _named(given: list[dict[str, str]]) -> list[StoredTarget]:
             name = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))  # noqa: PLW2901
         found.append(StoredTarget(name, labels))
     return found
+
+
+def _chunk_end(start_t: float, end_t: float, seconds: float) -> float:
+    """The last chunk takes a second more: where `end_t` is not a whole number of chunks away, none is shorter."""
+    return end_t if end_t - start_t < seconds + 1.0 else start_t + seconds
+
+
+def _range(start_t: float, end_t: float) -> str:
+    """A range selector of whole seconds that covers this time, and is never empty."""
+    return f"[{math.ceil(end_t - start_t)}s]"
 
 
 def _selector(labels: Labels) -> str:

@@ -2,17 +2,16 @@
 
 import argparse
 import re
-import time
 from datetime import datetime
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
 _UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 
-def moment(text: str) -> float:
+def moment(text: str, now_t: float) -> float:
     """Unix seconds of "30m" or "7d" (ago), a date in local time, or Unix seconds. Raises ArgumentTypeError."""
     if ago := _AGO.fullmatch(text):
-        return time.time() - float(ago[1]) * _UNIT_SECONDS[ago[2]]
+        return now_t - float(ago[1]) * _UNIT_SECONDS[ago[2]]
     try:
         return float(text)
     except ValueError:

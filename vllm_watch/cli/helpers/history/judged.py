@@ -6,7 +6,10 @@ from dataclasses import dataclass, field
 
 from vllm_watch.incidents.incident import Incident, IncidentEvent
 from vllm_watch.samples.observation import Observation
-from vllm_watch.sources.prometheus_history import Firing, StoredTarget
+from vllm_watch.samples.target import LOOPBACK
+from vllm_watch.sources.prometheus_history import Firing, Labels, StoredTarget
+
+_IDENTITY = ("job", "instance", "namespace", "group", "target")
 
 INCIDENTS_MAX = 1000
 """Kept of one target; the first ones. Weeks of the worst server have some hundreds."""
@@ -77,17 +80,20 @@ class Compared:
     needless: tuple[Firing, ...]
 
 
-def compared(judged: Sequence[Judged], firings: Sequence[Firing]) -> Compared:
-    """Lay alerts and incidents beside each other."""
-    ours = [each for each in firings if _concerns_any(each, judged)]
+def compared(
+    judged: Sequence[Judged], firings: Sequence[Firing], watched: Sequence[Labels]
+) -> Compared:
+    """Lay alerts and incidents beside each other; `watched` are the labels of vllm_watch_target_info."""
+    of_target = [(one, _about(one.target.labels, firings, watched)) for one in judged]
+    concerned = {id(each) for _, its in of_target for each in its}
     found, needed = [], set()
-    for one in judged:
+    for one, its in of_target:
         for incident in one.incidents.values():
             over_t = incident.ended_t or incident.resolved_t
             until_t = over_t or one.last_t or incident.began_t
             near = [
-                each for each in ours
-                if _concerns(each, one) and each.begin_t <= until_t + NEAR_SECONDS and each.end_t >= incident.began_t - NEAR_SECONDS
+                each for each in its
+                if each.begin_t <= until_t + NEAR_SECONDS and each.end_t >= incident.began_t - NEAR_SECONDS
             ]  # fmt: skip
             needed |= {id(each) for each in near}
             seen_s = _covered([(each.begin_t, each.end_t) for each in near], incident.began_t, until_t)  # fmt: skip
@@ -95,23 +101,53 @@ def compared(judged: Sequence[Judged], firings: Sequence[Firing]) -> Compared:
             unseen_s = max(0.0, until_t - incident.began_t - seen_s)
             found.append(Found(one.target.name, incident, over_t, unseen_s, names))
     found.sort(key=lambda each: each.began_t)
-    needless = tuple(each for each in ours if id(each) not in needed)
-    return Compared(tuple(found), tuple(ours), needless)
+    ours = tuple(each for each in firings if id(each) in concerned)
+    return Compared(tuple(found), ours, tuple(each for each in ours if id(each) not in needed))
 
 
-def _concerns_any(firing: Firing, judged: Sequence[Judged]) -> bool:
-    return any(_concerns(firing, one) for one in judged)
+def _about(given: Labels, firings: Sequence[Firing], watched: Sequence[Labels]) -> list[Firing]:
+    """The alerts about the target to which Prometheus gave these labels.
+
+    Those of vllm-watch have its own instance: vllm_watch_target_info leads from their labels to the target.
+    """
+    its = [info for info in watched if _is_at(given, info)]
+    return [
+        each for each in firings
+        if _concerns(each, given) or any(_names(each.labels, info) for info in its)
+    ]  # fmt: skip
 
 
-def _concerns(firing: Firing, one: Judged) -> bool:
-    """Is the alert about this target? One that names no instance and no pod is, if it names its job or vLLM."""
-    labels, given = firing.labels, one.target.labels
+def _concerns(firing: Firing, given: Labels) -> bool:
+    """Return True if it names this instance or pod; one that names none, if it names the job or vLLM."""
+    labels = firing.labels
     for name in ("instance", "pod"):
         if name in labels and name in given:
             return labels[name] == given[name]
     if "job" in labels and "job" in given:
         return labels["job"] == given["job"]
     return "vllm" in firing.name.lower()
+
+
+def _names(labels: Labels, info: Labels) -> bool:
+    """Return True if an alert is about this target of vllm-watch: about it, its group, or all targets of the job."""
+    if "target" not in labels and ("job" not in labels or "instance" in labels):
+        return False  # about a watcher, or not from one
+    return all(info.get(name, "") == labels[name] for name in _IDENTITY if name in labels)
+
+
+def _is_at(given: Labels, info: Labels) -> bool:
+    """Return True if both are one server: the same pod, or the same host and port. Loopback is the watcher's host."""
+    if info.get("pod") and "pod" in given:
+        return all(info.get(name) == given[name] for name in ("pod", "namespace") if name in given)
+    host, port = _host_and_port(info.get("address", ""))
+    if host == "localhost":
+        host, _ = _host_and_port(info.get("instance", ""))
+    return (host, port) == _host_and_port(given.get("instance", ""))
+
+
+def _host_and_port(instance: str) -> tuple[str, str]:
+    host, _, port = instance.rpartition(":")
+    return ("localhost" if host.strip("[]") in LOOPBACK else host.lower()), port
 
 
 def _covered(spans: list[tuple[float, float]], begin_t: float, end_t: float) -> float:

@@ -60,8 +60,9 @@ async def _judge(order: Order, config: configuration.Config) -> None:
 
             judged.append(await _of_target(history, target, order, config, tell))
         firings = await history.firing(order.since_t, order.until_t)
+        watched = await history.watched(order.since_t, order.until_t)
     progress.close()
-    found = compared(judged, firings)
+    found = compared(judged, firings, watched)
     if order.report is not None:
         said = page.page(judged, found, order.url, order.since_t, order.until_t)
         try:
