@@ -18,7 +18,7 @@ from vllm_watch.board.looked import Looked
 from vllm_watch.board.restarts import RestartCounts, RestartPlan, RestartState
 from vllm_watch.board.updates import Listeners, Updates
 from vllm_watch.incidents.incident import Incident, IncidentEvent
-from vllm_watch.incidents.own_restart import NO_RESTART, RestartNews
+from vllm_watch.incidents.own_restart import RestartNews
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.observation import Call
 from vllm_watch.samples.record import changed
@@ -48,7 +48,7 @@ class TargetEntry:
     incidents: TargetIncidents = field(default_factory=TargetIncidents)
     restart: RestartPlan | None = None  # None: restarts are off
     restart_counts: RestartCounts = field(default_factory=RestartCounts)
-    restart_news: RestartNews = NO_RESTART  # of our own restart of it: what judgement is told of it
+    restart_news: RestartNews | None = None  # of our own restart of it; None: none since the start
     revision: int = 0  # grows with every change, so that views can keep what they rendered
 
 

@@ -8,8 +8,10 @@ bring the server back, it is down at once, and a page, whatever it looks like: n
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict
+from vllm_watch.signals import stored
 from vllm_watch.signals.records import TargetSignals
 
 DOWN = "engine_down"
@@ -49,6 +51,21 @@ class OwnRestart:
         elif not self._news.under_way:
             self._life, self._missing = _life(before), None
         self._news = news
+
+    def export_state(self) -> list[Any]:
+        """Return it as plain values."""
+        return [self._news.under_way, self._news.missing, self._life and list(self._life), self._missing]
+
+    @classmethod
+    def restored(cls, state: Any) -> "OwnRestart":
+        """Make it of its exported state; None: of a version that kept none. Raises one of stored.DAMAGE."""
+        own = cls()
+        if state is not None:
+            under_way, news_missing, life, missing = state
+            own._news = RestartNews(stored.flag(under_way), stored.text_or_none(news_missing))
+            own._missing = stored.text_or_none(missing)
+            own._life = life and (stored.number_or_none(life[0]), stored.count(life[1]))
+        return own
 
     def judged(self, signals: TargetSignals, verdicts: Iterable[Verdict]) -> list[Verdict]:
         """Return one look's verdicts with what is known of the restart."""

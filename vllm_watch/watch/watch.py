@@ -32,6 +32,9 @@ from vllm_watch.watch import kept_state as watch_state
 
 NOTHING_AROUND = Around()
 
+RESUME_SECONDS = 60.0
+"""How long after a start of the watcher its journal may take to tell of a restart that an earlier run began."""
+
 _KEPT_STATES = ("down", "starting", "sleeping", "unknown")  # said for reasons of their own
 
 
@@ -59,6 +62,7 @@ class Watch:
         `attention`: what the engine's log said of it, for advice."""
         self.target = target
         self.address: str | None = None  # where it is looked for, if somebody says so
+        self.answered_t: float | None = None  # when an earlier run of the watcher last read it
         self.signals: TargetSignals | None = None  # None until the first observation
         self.reading: Reading | None = None  # the last that could be read
         self._signals = signals or SignalsSettings()
@@ -121,6 +125,7 @@ class Watch:
             "loading": self._loading.export_state(),
             "engines": {**self._kept, **watch_state.of_engines(self._engines, self.reading)},
             "lifecycle": self._lifecycle.export_state(),
+            "own_restart": self._own_restart.export_state(),
             "detectors": watch_state.of_detectors(self._detectors, clock["at_s"]),
         }
 
@@ -134,10 +139,13 @@ class Watch:
             away_s = watch_state.away_seconds(state, self.target, t)
             signals = watch_state.restored_signals(state, self.target, away_s)
             loading = watch_state.restored_loading(state, away_s)
+            own_restart = OwnRestart.restored(state.get("own_restart"))
+            last_t = state["server"]["last_success_timestamp_seconds"]
+            self.answered_t = stored.number_or_none(last_t)
             self._timeline.restore(state)
         except stored.DAMAGE as error:
             return [f"all: {error!r}"]
-        self._loading = loading
+        self._loading, self._own_restart = loading, own_restart
         self.signals, self._kept = signals, dict(state["engines"])
         self._last_success_t = signals.last_success_timestamp_seconds
         try:
@@ -156,23 +164,24 @@ class Watch:
         observation: Observation,
         *,
         beside: Iterable[Incident] = (),
-        restart: RestartNews = NO_RESTART,
+        restart: RestartNews | None = NO_RESTART,
         around: Around = NOTHING_AROUND,
     ) -> list[IncidentEvent]:
         """Take one observation in; return the incident events it leads to, in order.
 
         `beside`: open incidents of its host that hit it, and of its peers; `restart`: what is known of our own
-        restart of it; `around`: what other targets have to do with it.
+        restart of it, None while the journal has not been read; `around`: what other targets have to do with it.
         An observation that comes late (its time and its counters are both behind the last one's) is
         left out: what it says is already known.
         """
         if self._is_late(observation):
             return []
-        self._own_restart.follow(restart, self.signals)
-        observation = sanitized(observation)
+        before, observation = self.signals, sanitized(observation)
         at_s, known = self._timeline.advance(observation.t, observation.monotonic_s)
         if self._began_s is None:
             self._began_s = at_s
+        if restart is not None or at_s - self._began_s > RESUME_SECONDS:
+            self._own_restart.follow(restart or NO_RESTART, before)
         if not known:
             for tracker in self._engines.values():
                 tracker.forget_rates()
