@@ -103,21 +103,10 @@ class Board:
             entry.revision += 1
         self.listeners.mark(changed=target.name)
 
-    def remove_target(self, name: str) -> list[IncidentEvent]:
-        """Forget a target and all its series at once; an unknown name is no error.
-
-        Returns the ends of its incidents, which have ended with it.
-        """
-        entry = self._targets.pop(name, None)
-        if entry is None:
-            return []
-        last_t = entry.signals.t if entry.signals else None
-        ended = self.incidents.end(entry.incidents, last_t, "target_gone")
-        self._freeze(entry, ended)
-        for event in ended:
-            self.listeners.mark(incident=event.incident.id)
-        self.listeners.mark(gone=name)
-        return ended
+    def remove_target(self, name: str) -> None:
+        """Forget a target and all its series at once, when its incidents have ended; an unknown name is no error."""
+        if self._targets.pop(name, None) is not None:
+            self.listeners.mark(gone=name)
 
     def publish(
         self,

@@ -68,7 +68,6 @@ class _Target:
     """What the last scrapes of one target brought."""
 
     host: str
-    scraped: bool = False  # by this run of the watcher
     answered_s: float | None = None
     silent_s: float | None = None  # the first look without an answer, if the last had none
     fell_s: float = 0.0  # the earliest time at which that silence can have begun
@@ -117,7 +116,8 @@ class Fleet:
         self._targets: dict[str, _Target] = {}
         self._singles: dict[str, Incident] = {}  # by id: each open engine_down, as judged
         self._links: dict[str, str] = {}  # id of an open single one → id of the common one
-        self._returned: dict[str, None] = {}  # restored single ones that may have a common cause
+        self._unscraped: dict[str, None] = {}  # targets of an earlier run, not scraped by this one
+        self._waiting: dict[str, None] = {}  # single ones that may turn out to be common with those
         self._common: _Common | None = None
         self._explained: Collection[str] = ()
         self._clock_s: float | None = None  # what makes Unix seconds of the clock of observations
@@ -153,12 +153,12 @@ class Fleet:
         """Take the targets that are watched from Unix time `t` on; return the events of incidents that change by it.
 
         `restored`: by target its host, when an earlier run last heard it (None: not known), and its open
-        incidents. Those that fell silent together are held until all of them have been scraped again.
+        incidents. Those that fell silent together are held until all targets have been scraped again.
         """
         for name, (host, answered_t, incidents) in restored.items():
             if name in self._targets:
                 continue  # watched in another way from now on
-            target = self._targets[name] = _Target(host)
+            target, self._unscraped[name] = self._targets.setdefault(name, _Target(host)), None
             for each in incidents:
                 if each.kind == KIND:
                     self._singles[each.id] = each
@@ -169,8 +169,12 @@ class Fleet:
             self._common.moment_s = min(self._common.moment_s, t)
         told = []
         for each in self._singles.values():
-            if each.target in restored and each.id not in self._links and self._fell_with_many(each, t):
-                self._returned[each.id] = None
+            if (
+                each.target in restored
+                and each.id not in self._links
+                and self._fell_with_many(each, t)
+            ):
+                self._waiting[each.id] = None
                 told.append(IncidentEvent(UPDATED, t, self.shown(each)))
         return told
 
@@ -180,6 +184,7 @@ class Fleet:
         """Drop a target that is no longer watched; `events`: the ends of its incidents. Return those to be told."""
         told = [self._shown(event) for event in events]
         self._targets.pop(target, None)
+        self._unscraped.pop(target, None)
         gone = [name for name, each in self._singles.items() if each.target == target]
         common = self._common
         for name in gone:
@@ -229,7 +234,7 @@ class Fleet:
         common, link = self._common, self._links.get(incident.id)
         if link is not None:
             incident = replace(incident, related=(*incident.related, link))
-        if incident.id not in self._returned and (common is None or incident.id not in common.held):
+        if incident.id not in self._waiting and (common is None or incident.id not in common.held):
             return incident
         severity = "ticket" if incident.severity == "page" else incident.severity
         return replace(incident, severity=severity, restart_advised=False)
@@ -247,9 +252,10 @@ class Fleet:
         if target.outcome not in _SILENT or heard:
             target.answered_s, target.silent_s = now_s, None
         elif target.silent_s is None:
-            before_s = None if target.scraped else target.answered_s
-            target.silent_s, target.fell_s = now_s, now_s if before_s is None else before_s
-        target.scraped = True
+            unwatched = observation.target in self._unscraped
+            target.silent_s = now_s
+            target.fell_s = (target.answered_s if unwatched else None) or now_s
+        self._unscraped.pop(observation.target, None)
 
     def _single(self, event: IncidentEvent, t: float, now_s: float) -> list[IncidentEvent]:
         """One event of an `engine_down`, and what it leads to."""
@@ -262,7 +268,7 @@ class Fleet:
         self._singles[name] = incident
         if common is not None and incident.cause in _ANSWERS:
             common.held.pop(name, None)  # whatever it was, now it is its own trouble
-        if name in self._returned:
+        if name in self._waiting:
             return [self._shown(event)]
         if common is None:
             return self._suspect(event, t, now_s)
@@ -280,8 +286,12 @@ class Fleet:
         target = event.incident.target
         moment_s, unseen = self._since(target, now_s)
         members, known = self._fallen(moment_s, unseen)
-        if target not in members or not self._too_many(len(members), known):
+        if target not in members:
             return [event]
+        if not self._too_many(len(members), known):
+            if self._too_many(len(self._unscraped.keys() | members), known) and self._wait(now_s):
+                self._waiting[event.incident.id] = None
+            return [self._shown(event)]
         incident = Incident(
             id=identity(WATCHER, None, KIND, t), target=WATCHER, engine=None, kind=KIND, cause=CAUSE,
             severity="page", summary="", opened_t=t, updated_t=t, began_t=t,
@@ -343,21 +353,23 @@ class Fleet:
     def _fell_with_many(self, incident: Incident, t: float) -> bool:
         """Did the target of a restored incident fall silent with others, as far as an earlier run has left it?"""
         common, target = self._common, self._targets[incident.target]
-        if target.scraped or target.silent_s is None:
+        if target.silent_s is None:
             return False
         if common is not None:
             return self._fell_with(incident.target, common.moment_s, common.unseen)
         members, known = self._fallen(*self._since(incident.target, t))
         return incident.target in members and self._too_many(len(members), known)
 
+    def _wait(self, now_s: float) -> bool:
+        """Is it too early to tell what is common? Targets of an earlier run are scraped within an interval."""
+        return bool(self._unscraped) and now_s - self._began_s <= WINDOW_SECONDS
+
     def _judged_again(self, t: float, now_s: float) -> list[IncidentEvent]:
-        """All that returned together have been scraped: what is still found is judged as if it had just been opened."""
-        returned = [self._singles[name] for name in self._returned]
-        if not all(self._targets[each.target].scraped for each in returned):
-            return []
+        """All targets have been scraped: what is still found is judged as if it had just been opened."""
         told: list[IncidentEvent] = []
-        for each in (each for each in returned if each.phase == ACTIVE):
-            del self._returned[each.id]
+        waiting = () if self._wait(now_s) else [self._singles[name] for name in self._waiting]
+        for each in (each for each in waiting if each.phase == ACTIVE):
+            del self._waiting[each.id]
             if each.id not in self._links:
                 told += self._single(IncidentEvent(UPDATED, t, each), t, now_s)
         return told
@@ -373,7 +385,7 @@ class Fleet:
         """Forget a single incident."""
         self._singles.pop(name, None)
         self._links.pop(name, None)
-        self._returned.pop(name, None)
+        self._waiting.pop(name, None)
 
     def _follow(self, t: float, now_s: float) -> list[IncidentEvent]:
         """Is it over? Then who is still silent speaks for himself."""
@@ -402,8 +414,9 @@ class Fleet:
         told: list[IncidentEvent] = []
         for name in tuple(common.held):
             incident = self._singles.get(name)
-            target = None if incident is None else self._targets[incident.target]
-            if incident is None or target is None or not target.scraped or target.silent_s is None:
+            if incident is None or (target := self._targets[incident.target]).silent_s is None:
+                continue
+            if incident.target in self._unscraped:
                 continue
             if incident.cause == CAUSE and target.outcome == "refused":
                 continue  # it is reached again: what it has then is judged anew, and soon
@@ -414,8 +427,10 @@ class Fleet:
 
     def _silent(self, common: _Common) -> list[str]:
         """The members that are not known to be back."""
-        known = ((name, self._targets.get(name)) for name in common.members)
-        return [n for n, each in known if not (each and each.scraped and each.silent_s is None)]
+        silent = ((name, self._targets.get(name)) for name in common.members)
+        return [
+            n for n, each in silent if not each or each.silent_s is not None or n in self._unscraped
+        ]
 
     def _described(self, common: _Common, t: float, now_s: float) -> Incident:
         members = {name: self._targets.get(name) or _Target("") for name in common.members}

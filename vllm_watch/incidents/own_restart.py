@@ -54,7 +54,12 @@ class OwnRestart:
 
     def export_state(self) -> list[Any]:
         """Return it as plain values."""
-        return [self._news.under_way, self._news.missing, self._life and list(self._life), self._missing]
+        return [
+            self._news.under_way,
+            self._news.missing,
+            self._life and list(self._life),
+            self._missing,
+        ]
 
     @classmethod
     def restored(cls, state: Any) -> "OwnRestart":

@@ -117,11 +117,13 @@ class Publisher:
         """Show a target no more; its incidents end with it."""
         t = watch.signals.t if watch.signals is not None else time.time()
         told = self._fleet.forget(target, t, watch.close(t))
+        self._memory.save(self._fleet, self._fleet.target, told)
         self._memory.save(watch, group)
         self._memory.forget_pace(target)
-        self._spread(told)
+        self._board.tell(told)
         self._board.remove_target(target)
         self._recorder.forget(target)
+        self.over(told)
 
     def end_orphans(self, here: Collection[str]) -> None:
         """End what an earlier run left of targets that nobody watches, once they had time to come back."""
