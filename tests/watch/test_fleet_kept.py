@@ -128,7 +128,9 @@ async def test_what_a_previous_release_has_left_is_held_before_anybody_is_told(t
     async with run(tmp_path) as desk:
         assert {severity for _, severity, *_ in desk.shown.values()} == {"ticket"}
         assert {advised for *_, advised, _ in desk.shown.values()} == {False}
-        assert desk.shown.keys() == {name for name, (target, *_) in shown.items() if target != WATCHER}
+        assert desk.shown.keys() == {
+            name for name, (target, *_) in shown.items() if target != WATCHER
+        }
         for second in range(205, 300, 5):
             desk.scrape(second, "read_timeout")
         assert ("opened", WATCHER, "page") in desk.told

@@ -361,9 +361,17 @@ def restarting(until):
 def test_a_restart_of_ours_is_known_by_the_next_run_of_the_watcher(news):
     """Also until its journal has been read (`None`); that of which it tells nothing within a minute is over."""
     watch, known_until = restarting(75), 200 if news else 130
-    told = [e for second in range(75, known_until, 5) for e in watch.observe(silent(second), restart=news)]
+    told = [
+        e
+        for second in range(75, known_until, 5)
+        for e in watch.observe(silent(second), restart=news)
+    ]
     assert told == []
-    told = [e for second in range(known_until, 500, 5) for e in watch.observe(silent(second), restart=None)]
+    told = [
+        e
+        for second in range(known_until, 500, 5)
+        for e in watch.observe(silent(second), restart=None)
+    ]
     assert told[0].event == "opened"
 
 
@@ -374,7 +382,9 @@ def test_what_happens_to_the_process_that_came_is_news_for_the_next_run_of_the_w
         new = seen(second, second, server=ServerSample(process_start_time=77.0))
         assert watch.observe(new, restart=RESTARTING) == []
     watch = again(watch, 90)
-    told = [e for second in range(90, 500, 5) for e in watch.observe(silent(second), restart=RESTARTING)]
+    told = [
+        e for second in range(90, 500, 5) for e in watch.observe(silent(second), restart=RESTARTING)
+    ]
     assert told[0].incident.kind == "engine_down"
 
 

@@ -286,10 +286,9 @@ class Fleet:
         target = event.incident.target
         moment_s, unseen = self._since(target, now_s)
         members, known = self._fallen(moment_s, unseen)
-        if target not in members:
-            return [event]
-        if not self._too_many(len(members), known):
-            if self._too_many(len(self._unscraped.keys() | members), known) and self._wait(now_s):
+        if target not in members or not self._too_many(len(members), known):
+            maybe = self._unscraped.keys() | members if target in members else ()
+            if self._too_many(len(maybe), known) and self._wait(now_s):
                 self._waiting[event.incident.id] = None
             return [self._shown(event)]
         incident = Incident(

@@ -117,7 +117,7 @@ class Publisher:
         """Show a target no more; its incidents end with it."""
         t = watch.signals.t if watch.signals is not None else time.time()
         told = self._fleet.forget(target, t, watch.close(t))
-        self._memory.save(self._fleet, self._fleet.target, told)
+        self._memory.save(self._fleet, "", told)
         self._memory.save(watch, group)
         self._memory.forget_pace(target)
         self._board.tell(told)
@@ -133,13 +133,13 @@ class Publisher:
 
     def _keep(self, watch: Watch, group: str, told: Sequence[IncidentEvent]) -> None:
         if told:  # with them what the fleet has made of them
-            self._memory.save(self._fleet, self._fleet.target, told)
+            self._memory.save(self._fleet, "", told)
         self._memory.keep(watch, group, told)
 
     def _spread(self, told: Sequence[IncidentEvent]) -> None:
         """Keep, show and tell what no scrape has led to."""
         if told:
-            self._memory.save(self._fleet, self._fleet.target, told)
+            self._memory.save(self._fleet, "", told)
             self._board.tell(told)
             self.over(told)
 

@@ -100,7 +100,9 @@ class TargetLoops:
     def note_stacks(self, target: str, incident: str, sentence: str) -> None:
         """Let an open incident of a target say where its processes stand."""
         if target in self.running:
-            self.running[target].watch.note_stacks(incident, sentence)
+            watch, group = self.running[target].watch, self.running[target].group
+            watch.note_stacks(incident, sentence)
+            self._memory.save(watch, group)
 
     def stop(self) -> list[asyncio.Task[None]]:
         """End every loop; return their tasks, to be cancelled."""
