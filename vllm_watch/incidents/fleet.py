@@ -13,13 +13,11 @@ It is the last to change an incident: `take`, `take_up` and `forget` return the 
 on. A restart of the watcher does not end it: a member that has not been scraped since counts as silent.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
-from vllm_watch.detectors.base import Evidence
-from vllm_watch.incidents import incident as record
+from vllm_watch.incidents.fleet_record import Common, Target, described
 from vllm_watch.incidents.incident import (
     ACTIVE,
     OPENED,
@@ -51,57 +49,10 @@ SETTLED_SECONDS = 30.0
 """So long must most of them have been back, and one be silent, before that one is told by itself: they come
 back one by one, each at its own look."""
 
-LATE_SECONDS = 2.0
-"""From here on it is said that the watcher itself was delayed: its looks begin within milliseconds."""
-
-NAMES_SHOWN = 8
-"""Of many hosts and targets so many are written out; the related incidents name all."""
-
 _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
 
 _ANSWERS = frozenset(("engine_dead", "health_failing", "crash_loop"))
 """Causes of which only a server that has answered since can tell: no way to it does not explain them."""
-
-
-@dataclass(slots=True)
-class _Target:
-    """What the last scrapes of one target brought."""
-
-    host: str
-    answered_s: float | None = None
-    silent_s: float | None = None  # the first look without an answer, if the last had none
-    fell_s: float = 0.0  # the earliest time at which that silence can have begun
-    outcome: str = "not scraped yet"
-    dead: bool = False  # its process is known to have ended
-
-
-@dataclass(slots=True)
-class _Common:
-    """The one incident, while it is open."""
-
-    incident: Incident
-    moment_s: float  # when they fell silent, or when it was opened
-    unseen: str  # how they are silent, where they were so before the watcher began; else empty
-    known: int  # targets that had answered before, or should
-    members: dict[str, None]  # targets, in the order in which they were seen
-    back_s: float | None = None  # since when most are back
-    held: dict[str, None] = field(default_factory=dict)  # ids of the single incidents
-
-    def export_state(self) -> dict[str, Any]:
-        """Return it as plain values. Most are back: that is seen again before it counts."""
-        return {
-            "incident": record.export_state(self.incident), "moment_s": self.moment_s, "unseen": self.unseen,
-            "known": self.known, "members": list(self.members), "held": list(self.held),
-        }  # fmt: skip
-
-    @classmethod
-    def restored(cls, state: stored.Stored) -> "_Common":
-        """Make it of its exported state. Raises one of stored.DAMAGE."""
-        return cls(
-            record.restore(state["incident"]), stored.number(state["moment_s"]), stored.text(state["unseen"]),
-            stored.count(state["known"]), dict.fromkeys(stored.texts(state["members"])),
-            held=dict.fromkeys(stored.texts(state["held"])),
-        )  # fmt: skip
 
 
 class Fleet:
@@ -113,12 +64,12 @@ class Fleet:
         self.opened: dict[str, int] = {}  # common incidents ever opened, by kind
         self._share = share
         self._targets_min = targets_min
-        self._targets: dict[str, _Target] = {}
+        self._targets: dict[str, Target] = {}
         self._singles: dict[str, Incident] = {}  # by id: each open engine_down, as judged
         self._links: dict[str, str] = {}  # id of an open single one → id of the common one
         self._unscraped: dict[str, None] = {}  # targets of an earlier run, not scraped by this one
         self._waiting: dict[str, None] = {}  # single ones that may turn out to be common with those
-        self._common: _Common | None = None
+        self._common: Common | None = None
         self._explained: Collection[str] = ()
         self._clock_s: float | None = None  # what makes Unix seconds of the clock of observations
         self._began_s = float("inf")  # the first scrape of this run
@@ -141,7 +92,7 @@ class Fleet:
             stored.version(state, STATE_VERSION)
             opened = {kind: stored.count(n) for kind, n in stored.mapping(state["opened"]).items()}
             links = {name: stored.text(to) for name, to in stored.mapping(state["links"]).items()}
-            common = state["common"] and _Common.restored(state["common"])
+            common = state["common"] and Common.restored(state["common"])
         except stored.DAMAGE as error:
             return [f"all: {error!r}"]
         self.opened, self._links, self._common = opened, links, common
@@ -157,26 +108,19 @@ class Fleet:
         """
         for name, (host, answered_t, incidents) in restored.items():
             if name in self._targets:
-                continue  # watched in another way from now on
-            target, self._unscraped[name] = self._targets.setdefault(name, _Target(host)), None
-            for each in incidents:
-                if each.kind == KIND:
-                    self._singles[each.id] = each
-                    if each.phase == ACTIVE and each.cause not in _ANSWERS:
-                        target.silent_s = target.fell_s = min(each.began_t, t)
+                continue  # its settings were changed
+            target, self._unscraped[name] = self._targets.setdefault(name, Target(host)), None
+            for each in (each for each in incidents if each.kind == KIND):
+                self._singles[each.id] = each
+                if each.phase == ACTIVE and each.cause not in _ANSWERS:
+                    target.silent_s = target.fell_s = min(each.began_t, t)
             target.answered_s = target.silent_s if answered_t is None else min(answered_t, t)
         if self._common is not None:  # the clock may have been set back
             self._common.moment_s = min(self._common.moment_s, t)
-        told = []
-        for each in self._singles.values():
-            if (
-                each.target in restored
-                and each.id not in self._links
-                and self._fell_with_many(each, t)
-            ):
-                self._waiting[each.id] = None
-                told.append(IncidentEvent(UPDATED, t, self.shown(each)))
-        return told
+        unlinked = [each for each in self._singles.values() if each.id not in self._links]
+        many = [e for e in unlinked if e.target in restored and self._fell_with_many(e.target, t)]
+        self._waiting |= dict.fromkeys(each.id for each in many)
+        return [IncidentEvent(UPDATED, t, self.shown(each)) for each in many]
 
     def forget(
         self, target: str, t: float, events: Iterable[IncidentEvent] = ()
@@ -242,7 +186,7 @@ class Fleet:
     def _see(self, observation: Observation, host: str, now_s: float, late_s: float) -> None:
         if late_s >= self._late[1] or now_s - self._late[0] > WINDOW_SECONDS:
             self._late = now_s, late_s
-        target = self._targets.setdefault(observation.target, _Target(host))
+        target = self._targets.setdefault(observation.target, Target(host))
         process, health = observation.process, observation.health
         target.dead = process is not None and process.alive is False
         heard = health is not None and health.status is not None
@@ -295,7 +239,7 @@ class Fleet:
             id=identity(WATCHER, None, KIND, t), target=WATCHER, engine=None, kind=KIND, cause=CAUSE,
             severity="page", summary="", opened_t=t, updated_t=t, began_t=t,
         )  # fmt: skip
-        common = _Common(incident, moment_s, unseen, known, dict.fromkeys(members))
+        common = Common(incident, moment_s, unseen, known, dict.fromkeys(members))
         for name, each in self._singles.items():
             if each.target in common.members:
                 self._hold(common, name)
@@ -320,7 +264,7 @@ class Fleet:
             return now_s, ""
         return target.silent_s, unseen
 
-    def _unseen(self, target: _Target) -> str:
+    def _unseen(self, target: Target) -> str:
         """How a target is silent that was not known to answer shortly before; else empty."""
         if target.answered_s is None or target.silent_s is None:
             return target.outcome
@@ -329,7 +273,7 @@ class Fleet:
     def _too_many(self, silent: int, known: int) -> bool:
         return silent >= self._targets_min and silent > self._share * known
 
-    def _is_known(self, target: _Target, now_s: float) -> bool:
+    def _is_known(self, target: Target, now_s: float) -> bool:
         return target.answered_s is not None and now_s - target.answered_s <= KNOWN_SECONDS
 
     def _fallen(self, moment_s: float, unseen: str) -> tuple[list[str], int]:
@@ -349,15 +293,12 @@ class Fleet:
             return False
         return target.fell_s - WINDOW_SECONDS <= moment_s <= target.silent_s + WINDOW_SECONDS
 
-    def _fell_with_many(self, incident: Incident, t: float) -> bool:
-        """Did the target of a restored incident fall silent with others, as far as an earlier run has left it?"""
-        common, target = self._common, self._targets[incident.target]
-        if target.silent_s is None:
-            return False
-        if common is not None:
-            return self._fell_with(incident.target, common.moment_s, common.unseen)
-        members, known = self._fallen(*self._since(incident.target, t))
-        return incident.target in members and self._too_many(len(members), known)
+    def _fell_with_many(self, name: str, t: float) -> bool:
+        """Did it fall silent with others, as far as an earlier run has left it?"""
+        if self._common is not None:
+            return self._fell_with(name, self._common.moment_s, self._common.unseen)
+        members, known = self._fallen(*self._since(name, t))
+        return name in members and self._too_many(len(members), known)
 
     def _wait(self, now_s: float) -> bool:
         """Is it too early to tell what is common? Targets of an earlier run are scraped within an interval."""
@@ -376,7 +317,7 @@ class Fleet:
     def _shown(self, event: IncidentEvent) -> IncidentEvent:
         return replace(event, incident=self.shown(event.incident))
 
-    def _hold(self, common: _Common, name: str) -> None:
+    def _hold(self, common: Common, name: str) -> None:
         common.held[name] = None
         self._links[name] = common.incident.id
 
@@ -408,7 +349,7 @@ class Fleet:
         resolution = "healthy" if common.members else "target_gone"
         return [*released, IncidentEvent(RESOLVED, t, ended(common.incident, t, resolution))]
 
-    def _released(self, common: _Common, t: float, now_s: float) -> list[IncidentEvent]:
+    def _released(self, common: Common, t: float, now_s: float) -> list[IncidentEvent]:
         """Most are back: who is still silent is told as it was judged."""
         told: list[IncidentEvent] = []
         for name in tuple(common.held):
@@ -424,85 +365,18 @@ class Fleet:
                 told.append(IncidentEvent(UPDATED, t, self.shown(incident)))
         return told
 
-    def _silent(self, common: _Common) -> list[str]:
+    def _silent(self, common: Common) -> list[str]:
         """The members that are not known to be back."""
         silent = ((name, self._targets.get(name)) for name in common.members)
         return [
             n for n, each in silent if not each or each.silent_s is not None or n in self._unscraped
         ]
 
-    def _described(self, common: _Common, t: float, now_s: float) -> Incident:
-        members = {name: self._targets.get(name) or _Target("") for name in common.members}
+    def _described(self, common: Common, t: float, now_s: float) -> Incident:
+        members = {name: self._targets.get(name) or Target("") for name in common.members}
         others = [
             each for name, each in self._targets.items()
             if name not in members and each.silent_s is None and self._is_known(each, now_s)
         ]  # fmt: skip
-        how = _counted(each.outcome for each in members.values())
         late_s = self._late[1] if now_s - self._late[0] <= WINDOW_SECONDS else 0.0
-        unwatched = (each.fell_s < (each.silent_s or 0.0) for each in members.values())
-        fell = (
-            "have not answered since the watcher began"
-            if common.unseen or all(unwatched)
-            else "fell silent within a minute"
-        )
-        return replace(
-            common.incident,
-            summary=f"{len(members)} of {common.known} targets {fell} ({how}): most likely what they "
-            "share, this watcher's host or network among it",
-            evidence_for=_evidence_for(members, common.known, how, late_s),
-            evidence_against=_evidence_against(list(members.values()), others),
-            related=tuple(common.held),
-            updated_t=t,
-        )
-
-
-def _evidence_for(
-    members: Mapping[str, _Target], known: int, how: str, late_s: float
-) -> tuple[Evidence, ...]:
-    hosts = sorted({each.host for each in members.values() if each.host})
-    shown = ", ".join(list(members)[:NAMES_SHOWN]) + (", …" if len(members) > NAMES_SHOWN else "")
-    where = (
-        f"all of them are on {hosts[0]}: it may be that host, or the way to it"
-        if len(hosts) == 1
-        else f"they are on {len(hosts)} hosts, which share no more than the way to them"
-    )
-    found = [
-        Evidence(
-            name="targets_silent", value=float(len(members)), expected=0.0,
-            text=f"{len(members)} of the {known} targets that had answered: {shown}",
-        ),
-        Evidence(name="outcomes", value=how, text=f"how their last scrapes ended: {how}"),
-        Evidence(name="hosts", value=float(len(hosts)), text=where),
-    ]  # fmt: skip
-    if late_s >= LATE_SECONDS:
-        text = f"vllm-watch itself was delayed: a scrape began {late_s:.0f} s later than planned"
-        found.append(
-            Evidence(name="watcher_late", value=round(late_s, 1), unit="s", expected=0.0, text=text)
-        )
-    return tuple(found)
-
-
-def _evidence_against(
-    members: Sequence[_Target], others: Sequence[_Target]
-) -> tuple[Evidence, ...]:
-    """What says that it is they, and not we."""
-    found = []
-    if all(each.outcome == "refused" for each in members):
-        text = "every connection is refused: something there lives and is reached, so the servers went, or a proxy before them"
-        found.append(Evidence(name="refused", value=float(len(members)), text=text))
-    if others:
-        same = {each.host for each in members} & {each.host for each in others}
-        where = (
-            f", some of them on the same hosts ({', '.join(sorted(same)[:NAMES_SHOWN])})"
-            if same
-            else ""
-        )
-        text = f"{len(others)} targets still answer{where}"
-        found.append(
-            Evidence(name="targets_answering", value=float(len(others)), expected=0.0, text=text)
-        )
-    return tuple(found)
-
-
-def _counted(words: Iterable[str]) -> str:
-    return ", ".join(f"{count} {word}" for word, count in Counter(words).most_common())
+        return described(common, members, others, late_s, t)

@@ -33,6 +33,9 @@ class RestartNews:
 
 NO_RESTART = RestartNews()
 
+RESUME_SECONDS = 60.0
+"""How long after a start of the watcher its journal may take to tell of a restart that an earlier run began."""
+
 
 class OwnRestart:
     """Follows our own restarts of one server."""
@@ -42,9 +45,14 @@ class OwnRestart:
         self._life: Life | None = None  # of the process that is to end; None: none is
         self._missing: str | None = None
 
-    def follow(self, news: RestartNews, before: TargetSignals | None) -> None:
-        """Take what is known at this look; `before`: the signals of the look before."""
-        if news == self._news:
+    def follow(
+        self, news: RestartNews | None, before: TargetSignals | None, began_s: float = 0.0
+    ) -> None:
+        """Take what is known at this look, None before the journal has been read; `before`: the signals of the look
+        before; `began_s`: how long ago the watcher began."""
+        if news is None and began_s > RESUME_SECONDS:
+            news = NO_RESTART
+        if news is None or news == self._news:
             return
         if not news.under_way:
             self._life, self._missing = None, news.missing

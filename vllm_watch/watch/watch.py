@@ -32,9 +32,6 @@ from vllm_watch.watch import kept_state as watch_state
 
 NOTHING_AROUND = Around()
 
-RESUME_SECONDS = 60.0
-"""How long after a start of the watcher its journal may take to tell of a restart that an earlier run began."""
-
 _KEPT_STATES = ("down", "starting", "sleeping", "unknown")  # said for reasons of their own
 
 
@@ -140,8 +137,7 @@ class Watch:
             signals = watch_state.restored_signals(state, self.target, away_s)
             loading = watch_state.restored_loading(state, away_s)
             own_restart = OwnRestart.restored(state.get("own_restart"))
-            last_t = state["server"]["last_success_timestamp_seconds"]
-            self.answered_t = stored.number_or_none(last_t)
+            self.answered_t = watch_state.answered_t(state)
             self._timeline.restore(state)
         except stored.DAMAGE as error:
             return [f"all: {error!r}"]
@@ -180,8 +176,7 @@ class Watch:
         at_s, known = self._timeline.advance(observation.t, observation.monotonic_s)
         if self._began_s is None:
             self._began_s = at_s
-        if restart is not None or at_s - self._began_s > RESUME_SECONDS:
-            self._own_restart.follow(restart or NO_RESTART, before)
+        self._own_restart.follow(restart, before, at_s - self._began_s)
         if not known:
             for tracker in self._engines.values():
                 tracker.forget_rates()
