@@ -135,4 +135,4 @@ async def test_what_a_previous_release_has_left_is_held_before_anybody_is_told(t
             desk.scrape(second, "read_timeout")
         assert ("opened", WATCHER, "page") in desk.told
         assert {target for _, target, severity in desk.told if severity == "page"} == {WATCHER}
-        assert kept(tmp_path).keys() == desk.shown.keys()
+    assert kept(tmp_path) == desk.shown
