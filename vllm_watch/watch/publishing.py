@@ -71,7 +71,9 @@ class Publisher:
             for name in each.concerns
         )
         told = self._fleet.take(look.observation, _host_of(target), events, late_s, explained)
-        self._keep(watch, target.group, told)
+        if told:
+            self._memory.save(self._fleet, "", told)
+        self._memory.keep(watch, target.group, told)
         self._recorder.observe(look.observation, look.body, look.lines)
         self._board.publish(
             signals, incidents=map(self._fleet.shown, watch.incidents), events=told,
@@ -130,11 +132,6 @@ class Publisher:
         self.over(self._memory.end_orphans(here))
         if self._memory.complete:
             self._spread(self._fleet.forget_all_but(here, time.time()))
-
-    def _keep(self, watch: Watch, group: str, told: Sequence[IncidentEvent]) -> None:
-        if told:  # with them what the fleet has made of them
-            self._memory.save(self._fleet, "", told)
-        self._memory.keep(watch, group, told)
 
     def _spread(self, told: Sequence[IncidentEvent]) -> None:
         """Keep, show and tell what no scrape has led to."""
