@@ -1,12 +1,15 @@
 """A common outage while the watcher is restarted: the same pages and the same advice as without."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from tests.detectors.looks import T
+from tests.detectors.looks import T, silent
 from tests.incidents.test_fleet import INTERVAL, Many, brief, pages
-from tests.told import said
+from tests.incidents.test_fleet import told as event_of
+from tests.told import made, said
+from vllm_watch.incidents.incident import IncidentEvent
 from vllm_watch.samples.target import WATCHER
 
 EVERY = ("t0", "t1", "t2", "t3")
@@ -171,6 +174,19 @@ def test_who_stays_silent_when_the_others_are_back_pages_for_itself(how):
     assert site.shown()["t3"] == ("page", True)
 
 
+@pytest.mark.parametrize(("answered", "severity"), [(162, "page"), (158, "ticket")])
+def test_news_of_a_page_stays_one_where_the_others_answered_since(answered, severity):
+    """They have not been scraped again, but cannot have fallen silent within a minute of it."""
+    site = Site()
+    (event,) = made(event_of("down-0", "t0", t=T + 300), opened_t=T + 110)
+    single = replace(event.incident, began_t=T + 100)
+    answers = dict.fromkeys(EVERY, ("h", T + answered, ()))
+    assert site.fleet.take_up(T + 300, answers | {"t0": ("h", T + 99, (single,))}) == []
+    news = IncidentEvent("updated", T + 301, single)
+    look = replace(silent(301, "read_timeout"), target="t0")
+    assert [each.incident.severity for each in site.fleet.take(look, "h", [news])] == [severity]
+
+
 @pytest.mark.parametrize("fleet", [True, False])
 def test_an_incident_of_one_target_is_as_it_was(fleet):
     """No more than half are silent: a restart holds nothing back."""
@@ -234,7 +250,7 @@ def test_targets_that_were_removed_meanwhile_are_not_waited_for():
 
 
 @pytest.mark.parametrize("state", [{}, {"version": 1}, {"version": 2, "opened": {}, "links": {}, "common": None},
-    {"version": 1, "opened": {}, "links": {}, "common": {"incident": {}}}])  # fmt: skip
+    {"version": 1, "opened": {}, "links": {}, "common": {}}])  # fmt: skip
 def test_what_cannot_be_read_is_left_out(state):
     """And said."""
     fleet = Site().fleet

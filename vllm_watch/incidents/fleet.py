@@ -92,7 +92,8 @@ class Fleet:
             stored.version(state, STATE_VERSION)
             opened = {kind: stored.count(n) for kind, n in stored.mapping(state["opened"]).items()}
             links = {name: stored.text(to) for name, to in stored.mapping(state["links"]).items()}
-            common = state["common"] and Common.restored(state["common"])
+            kept = state["common"]
+            common = None if kept is None else Common.restored(kept)
         except stored.DAMAGE as error:
             return [f"all: {error!r}"]
         self.opened, self._links, self._common = opened, links, common
@@ -231,8 +232,14 @@ class Fleet:
         moment_s, unseen = self._since(target, now_s)
         members, known = self._fallen(moment_s, unseen)
         if target not in members or not self._too_many(len(members), known):
-            maybe = self._unscraped.keys() | members if target in members else ()
-            if self._too_many(len(maybe), known) and self._wait(now_s):
+            # Who has not been scraped again, and last answered before that moment, may be one of them.
+            before_s = moment_s + WINDOW_SECONDS
+            maybe = {n for n in self._unscraped if (self._targets[n].answered_s or 0.0) <= before_s}
+            if (
+                target in members
+                and self._too_many(len(maybe.union(members)), known)
+                and self._wait(now_s)
+            ):
                 self._waiting[event.incident.id] = None
             return [self._shown(event)]
         incident = Incident(
