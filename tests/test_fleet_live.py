@@ -1,9 +1,12 @@
-"""A network that swallows everything, before a real daemon and six simulated engines."""
+"""A network that swallows everything, before a real daemon and simulated engines."""
 
 import asyncio
 import json
+import signal
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
+
+import yaml
 
 from tests.daemon_process import daemon
 from vllm_watch.lab.live import Live
@@ -67,9 +70,9 @@ class Network:
 
 
 @asynccontextmanager
-async def engines():
+async def engines(count=6):
     """Healthy, idle engines behind a network."""
-    live, network = Live(Scene([SimulatedVllm(name) for name in NAMES])), Network()
+    live, network = Live(Scene([SimulatedVllm(name) for name in NAMES[:count]])), Network()
     for target in await live.start():
         await network.relay(target.name, target.url)
     try:
@@ -137,3 +140,69 @@ async def test_a_network_that_swallows_everything_is_one_page_and_who_stays_away
         line["target"] for line in of(process, "incident_opened") if line["severity"] == "page"
     ]
     assert paged == ["vllm-watch"]
+
+
+def may_restart(folder, urls):
+    """The configuration of a daemon that restarts each of these by itself, at its first advice; and its hook's file."""
+    calls, script = folder / "calls", folder / "hook"
+    script.write_text(f'#!/bin/sh\necho "$VLLM_WATCH_TARGET" >> {calls}\n')
+    script.chmod(0o755)
+    path = folder / "config.yaml"
+    path.write_text(yaml.safe_dump({
+        "state_dir": str(folder / "state"),
+        "targets": [{"name": name, "url": url, "group": name} for name, url in urls.items()],
+        "gpu": {"enabled": "off"},
+        "detectors": {"engine_down": {
+            "silent_seconds": 1, "silent_busy_seconds": 1, "silent_page_seconds": 2, "advise_seconds": 3,
+        }},
+        "restart": {
+            "mode": "auto", "hook": "site", "peers": "none", "new_version_seconds": 0, "drain": {"deadline_seconds": 1},
+        },
+        "hooks": {"command": [{"name": "site", "argv": [str(script)]}]},
+    }))  # fmt: skip
+    return path, calls
+
+
+def silent_seconds(found):
+    """For how long the incident that was found last has been silent."""
+    single = [each for name, each in found.items() if name != "vllm-watch"]
+    return min((each["evidence"]["for"][0]["value"] for each in single), default=0.0)
+
+
+async def test_who_restarts_the_watcher_in_an_outage_restarts_no_engine(tmp_path):
+    """Four engines, each alone in its group, fall silent, and the watcher is killed: one page, as before, and no hook.
+
+    When three are back, the fourth is paged and restarted.
+    """
+    names = NAMES[:4]
+
+    def held(found):
+        return found.keys() == {"vllm-watch", *names} and {
+            each["severity"] for name, each in found.items() if name != "vllm-watch"
+        } == {"ticket"}
+
+    async with engines(4) as network:
+        path, calls = may_restart(tmp_path, network.urls)
+        async with daemon("--config", path, environ=ENVIRON) as process:
+            await process.until(lambda status: len(up(status)) == 4, PATIENCE_SECONDS)
+            network.swallowed.update(names)
+            before = await until(process, lambda found: held(found) and silent_seconds(found) > 5)
+            await process.end(signal.SIGKILL)
+        async with daemon("--config", path, environ=ENVIRON) as process:
+            enough = silent_seconds(before) + 25
+            after = await until(
+                process, lambda found: calls.exists() or silent_seconds(found) > enough
+            )
+            assert not calls.exists(), calls.read_text()
+            assert held(after)
+            assert {n: e["id"] for n, e in after.items()} == {n: e["id"] for n, e in before.items()}
+            assert [e["target"] for e in of(process, "incident_opened")] == []
+
+            network.swallowed.intersection_update({names[3]})
+            await until(
+                process, lambda found: found.get(names[3], after[names[3]])["severity"] == "page"
+            )
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while not calls.exists():
+                    await asyncio.sleep(0.3)
+            assert calls.read_text().split() == [names[3]]

@@ -161,8 +161,7 @@ class Daemon:
         self._loops.open(self._session)
         async with self._reloading:  # it is served already: who reloads now waits
             await self._memory.open()
-            self._memory.recall_host(self._host.watch)
-            self._publisher.over(self._memory.show(self._host.watch))
+            self._publisher.open(self._host.watch)
             if self._restarts is not None:
                 await self._restarts.open()
             await self._notify.start()
@@ -267,7 +266,7 @@ class Daemon:
                 await self._discover()
                 if not self._discovery.problems:
                     here = (self._host.watch.target, *self._loops.running)
-                    self._publisher.over(self._memory.end_orphans(here))
+                    self._publisher.end_orphans(here)
             except Exception:  # noqa: BLE001 - the targets that are known go on
                 _log.exception("discovery_failed")
 

@@ -97,30 +97,6 @@ def test_incident_that_opens_again_is_open_once_and_not_also_ended():
     assert open_ids(board) == ["engine_stalled-1"]
 
 
-def test_target_that_goes_takes_its_incidents_with_it():
-    """They end as target_gone when it was last looked at, and stay to be read; others stay open."""
-    board = board_of(told())
-    board.tell(made(told(id="other", target="gone")))
-    board.publish(replace(SERVING, t=T + 30))
-    (event,) = board.remove_target("chat")
-    ended = event.incident
-    assert (event.event, event.t) == ("resolved", T + 30)
-    assert (ended.id, ended.resolution) == ("engine_stalled-1", "target_gone")
-    assert ended.resolved_t == T + 30
-    assert board.incidents.find("engine_stalled-1") is ended
-    assert all_ids(board) == ["other", "engine_stalled-1"]
-    assert board.remove_target("chat") == []
-
-
-def test_target_that_goes_unseen_ends_its_incidents_when_they_were_last_told_of():
-    """There is no later time that is known."""
-    board = Board()
-    board.add_target(Target(name="chat", url="http://h:1"), 5.0)
-    board.tell(made(told(t=T + 3)))
-    (event,) = board.remove_target("chat")
-    assert event.incident.resolved_t == T + 3
-
-
 def test_open_incident_says_what_the_last_look_found():
     """Between two events its numbers change, and a page that is open is told; what the board does not know stays so."""
     board = board_of(told())
@@ -143,12 +119,13 @@ def test_what_a_look_led_to_comes_before_what_it_found():
     newest = replace(opened.incident, summary="No step for 43 s.")
     board.publish(SERVING, incidents=[newest], events=[opened, other])
     assert board.incidents.find("engine_stalled-1") is newest
+    board.tell(made(told("resolved")))
     board.remove_target("chat")
     (ended,) = made(told("resolved", id="down", target="gone", kind="engine_down"))
     board.publish(SERVING, incidents=[newest], events=[opened, ended])
     assert open_ids(board, "gone") == []
     assert "chat" not in board.targets
-    assert board.incidents.find("engine_stalled-1").resolution == "target_gone"
+    assert not board.incidents.find("engine_stalled-1").open
 
 
 def test_what_says_the_same_is_no_news():
@@ -204,11 +181,11 @@ def test_events_of_a_target_removed_meanwhile_are_dropped():
 
 
 async def test_listener_is_told_of_each_incident_once():
-    """However often it changed, and also when it ended because its target went."""
+    """However often it changed; and of a target that goes."""
     board = small_board()
     updates = board.listen()
     board.tell(made(told(), told("updated"), told(id="another")))
     assert updates.take().incidents == ["another", "engine_stalled-1"]
     board.remove_target("chat")
     taken = updates.take()
-    assert (taken.gone, taken.incidents) == (["chat"], ["another", "engine_stalled-1"])
+    assert (taken.gone, taken.incidents) == (["chat"], [])

@@ -89,6 +89,7 @@ async def test_page_is_told_of_incidents():
         board.tell(made(told(id="last")))
         await stream.next()
         await stream.next()
+        board.tell(made(told("resolved", id="last", resolution="target_gone")))
         board.remove_target("chat")
         assert await stream.next() == ("gone", {"name": "chat"})
         name, incident = await stream.next()

@@ -170,7 +170,7 @@ def test_when_all_are_back_it_ends_and_nobody_is_paged():
     single = {e["severity"] for e in many.told if e["target"] != WATCHER}
     assert single == {"ticket"}  # to its end: nobody was woken for it
     assert {e["resolution"] for e in ended} == {"healthy"}
-    assert many.fleet.incident is None
+    assert many.fleet.incidents == ()
 
 
 def test_who_stays_away_while_the_others_came_back_pages_for_himself():
@@ -187,7 +187,7 @@ def test_who_stays_away_while_the_others_came_back_pages_for_himself():
     assert (paged["cause"], paged["restart_advised"]) == ("api_hang", True)
     (common,) = [e for e in told if e["target"] == WATCHER]
     assert paged["related"] == [common["id"]]
-    assert many.fleet.incident is None
+    assert many.fleet.incidents == ()
     many.ways.clear()
     last = many.until(400)[-1]
     assert (last["event"], last["severity"], last["related"]) == (
@@ -214,7 +214,7 @@ def test_who_is_being_restarted_when_the_way_is_back_pages_nobody():
     many.ways.clear()
     many.until(800)
     assert pages(many.told) == [WATCHER]
-    assert many.fleet.incident is None
+    assert many.fleet.incidents == ()
     assert [e["resolution"] for e in many.told if e["event"] == "resolved" and e["target"] == "t3"] == ["healthy"]  # fmt: skip
 
 
@@ -285,7 +285,7 @@ def test_who_was_released_stays_so():
     hand.fall()
     hand.between(60, 95, "0")
     assert hand.released() == [(90, "t0")]
-    assert hand.fleet.incident is not None
+    assert hand.fleet.incidents != ()
     hand.told.clear()
     hand.look(100, "0", [hand.event(0, "updated", restart_advised=True)])
     (event,) = hand.told
@@ -486,10 +486,9 @@ def test_targets_that_leave_take_their_part_along():
     many.until(100)
     many.lose(6)
     many.until(200)
-    for name in many.names[:6]:
-        many.fleet.forget(name)
+    (ended,) = said(each for name in many.names[:6] for each in many.fleet.forget(name, T + 200))
     many.names = many.names[6:]
-    (ended,) = many.until(205)
+    assert many.until(205) == []
     assert (ended["event"], ended["resolution"]) == ("resolved", "target_gone")
 
 

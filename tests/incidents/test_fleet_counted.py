@@ -171,11 +171,11 @@ def test_it_is_over_when_the_last_of_their_troubles_is():
     hand = fallen()
     hand.look(110, "0123")
     assert hand.ends(150, "012")[-1]["target"] == "t2"
-    assert hand.fleet.incident is not None
+    assert hand.fleet.incidents != ()
     ended, common = hand.ends(160, "3")
     assert (ended["event"], ended["target"], ended["severity"]) == ("resolved", "t3", "ticket")
     assert (common["event"], common["target"], common["resolution"]) == ("resolved", WATCHER, "healthy")  # fmt: skip
-    assert hand.fleet.incident is None
+    assert hand.fleet.incidents == ()
 
 
 def test_who_stays_silent_is_let_go_whoever_was_first():
@@ -309,7 +309,7 @@ class TestForgotten:
         hand = Hand()
         hand.look(0, "012345")
         hand.look(100, "012", WAY)
-        hand.fleet.forget("t5")
+        hand.fleet.forget("t5", T)
         assert commons(hand.fall(105, "0"))
 
     def test_only_its_own_incident_goes(self):
@@ -318,7 +318,7 @@ class TestForgotten:
         hand.look(0, "01234")
         hand.look(100, "0123", WAY)
         hand.fall(105, "0123")
-        hand.fleet.forget("t0")
+        hand.fleet.forget("t0", T)
         assert hand.shown(0) == made(down(0))[0].incident
         assert hand.shown(1).severity == "ticket"
         hand.look(110, "4", WAY)
@@ -331,7 +331,7 @@ class TestForgotten:
         hand = Hand()
         hand.look(0, "0123")
         hand.fall(50, "0")
-        hand.fleet.forget("t0")
+        hand.fleet.forget("t0", T)
         hand.look(60, "0")
         hand.look(100, "0123", WAY)
         events = hand.look(105, "1", WAY, down(1, 105))
@@ -341,14 +341,14 @@ class TestForgotten:
         """Also of one that was never looked at."""
         hand = Hand()
         hand.look(0, "0123")
-        hand.fleet.forget("t9")
-        hand.fleet.forget("t0")
-        assert (hand.fleet.incident, hand.told) == (None, [])
+        hand.fleet.forget("t9", T)
+        hand.fleet.forget("t0", T)
+        assert (hand.fleet.incidents, hand.told) == ((), [])
 
 
 def test_what_has_ended_is_forgotten():
     """Told once more with its link, it is no part of anything."""
     hand = fallen()
     (ended,) = hand.ends(110, "0")
-    assert ended["related"] == [hand.fleet.incident.id]
+    assert ended["related"] == [hand.fleet.incidents[0].id]
     assert hand.shown(0).related == ()

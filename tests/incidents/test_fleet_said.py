@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.detectors.looks import T
 from tests.incidents.test_fleet import Many, pages, texts
 from vllm_watch.samples.target import WATCHER
 
@@ -55,13 +56,13 @@ def test_one_of_them_that_leaves_is_not_waited_for():
     many.until(200)
     many.ways = {"t0": "read_timeout"}
     many.until(220)
-    many.fleet.forget("t0")
+    many.fleet.forget("t0", T)
     many.names = many.names[1:]
     told = many.until(400)
     assert pages(told) == []
     last = [each for each in told if each["target"] == WATCHER][-1]
     assert (last["event"], last["resolution"]) == ("resolved", "healthy")
-    assert many.fleet.incident is None
+    assert many.fleet.incidents == ()
 
 
 def test_who_falls_within_the_minute_is_counted_with_them():

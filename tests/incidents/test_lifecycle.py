@@ -403,6 +403,18 @@ def test_what_is_open_on_its_host_is_linked_where_it_concerns_the_target(
     assert len(links) == linked
 
 
+def test_a_ticket_beside_its_cause_stays_one_when_the_watcher_is_restarted():
+    """It pages when it is found without that cause."""
+    story = Story().look(down(), beside=[of_host()], times=2)
+    before, told = story.lifecycle, len(story.events)
+    story.lifecycle = Lifecycle("x")
+    story.lifecycle.restore(json.loads(json.dumps(before.export_state())), ("engine_down",))
+    assert story.lifecycle.incidents == before.incidents
+    story.look(down(), beside=[of_host()], times=3)
+    assert story.events[told:] == []
+    assert [e["severity"] for e in story.look(down()).events[told:]] == ["page"]
+
+
 def test_a_hosts_incident_is_linked_with_what_it_leads_to_on_its_servers():
     """Told again each time that another server is hit; the cause's own severity is its own."""
     story = Story()

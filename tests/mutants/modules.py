@@ -103,8 +103,8 @@ EQUIVALENT: tuple[Equivalent, ...] = (
         "(target.silent_s is None or target.dead or name in self._explained)", "who is asked about was looked at before; it is for the type",
     ),
     Equivalent(
-        "incidents/fleet.py", 'target is None or target.answered_s is not None or target.outcome == "refused"',
-        "(target.answered_s is not None or target.outcome == 'refused')", "who is called down was looked at before; it is for the type",
+        "incidents/fleet.py", "target is None or target.silent_s is None",
+        "(target.silent_s is None)", "who is called down was looked at before; it is for the type",
     ),
     Equivalent(
         "signals/holders/unaccounted.py", "gpu.processes or ()", "(gpu.processes)",

@@ -142,6 +142,7 @@ def test_an_incident_of_a_target_that_is_gone_is_over():
     one.tell(made(event()))
     said = alerts(one)
     [alert] = said.now([])
+    one.tell(made(event(event="resolved", resolution="target_gone")))
     one.remove_target("a")
     assert said.ended(alert).incident.resolution == "target_gone"
 

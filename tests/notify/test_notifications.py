@@ -50,7 +50,12 @@ async def test_what_is_shown_is_told_at_once(tmp_path):
             one.tell(events)
             switch.saw("a", events)
             await it.until(1)
-            switch.saw("a", one.remove_target("a"))
+            ended = made(
+                event(event="resolved", t=9.0, resolution="target_gone", restart_advised=False)
+            )
+            one.tell(ended)
+            one.remove_target("a")
+            switch.saw("a", ended)
             await it.until(2)
         assert [each["phase"] for each in it.got] == ["opened", "resolved"]
         assert it.got[1]["items"][0]["resolution"] == "target_gone"

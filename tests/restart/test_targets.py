@@ -77,7 +77,8 @@ async def test_what_judgement_is_told_of_a_restart(tmp_path):
             ("helped", None), ("did_not_help", "vllm-watch restarted it 1970-01-01 00:00:02Z, and it did not come back"),
         ):  # fmt: skip
             targets.restarting("a")
-            assert not entry.restart_news.under_way  # nothing was done to it yet
+            news = entry.restart_news
+            assert news is None or not news.under_way  # nothing was done to it yet
             targets.acting("a", on=True)
             assert entry.restart_news == RestartNews(under_way=True)
             targets.restarting("a", replace(ATTEMPT, state=end, called_t=2.0))

@@ -31,7 +31,7 @@ async def run(folder):
         state = StateFolder(folder, board.store.count, board.store.count_charts)
     memory = Memory(state.incidents if state else None, board)
     await memory.open()
-    memory.recall_host(host)
+    memory.recall_whole(host)
     try:
         yield memory, board, host
     finally:

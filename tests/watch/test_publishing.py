@@ -138,7 +138,7 @@ def test_a_target_that_goes_ends_its_incidents_everywhere():
     desk.crash()
     (name,) = desk.board.targets["a"].incidents.open
     with capture_logs() as logs:
-        desk.publisher.gone("a")
+        desk.publisher.gone("a", "", desk.watches["a"])
     assert list(desk.board.targets) == ["b"]
     assert desk.heard[-1] == ("a", [("resolved", name, True)])
     (line,) = logs
@@ -238,7 +238,7 @@ def test_a_page_of_the_host_explains_the_silence_of_its_servers(severity, suspec
     )
     desk.board.tell(made(lost))
     fall_silent(desk, names)
-    assert (desk.fleet.incident is not None) is suspected
+    assert (desk.fleet.incidents != ()) is suspected
     assert bool(desk.board.own.incidents.open) is suspected
 
 
@@ -249,6 +249,6 @@ def test_an_engine_that_is_ill_while_all_are_silent_is_shown_as_the_fleet_says()
     fall_silent(desk, names)
     shown = [i for name in names for i in desk.board.targets[name].incidents.open.values()]
     assert {each.severity for each in shown} == {"ticket"}
-    assert {each.related for each in shown} == {(desk.fleet.incident.id,)}
+    assert {each.related for each in shown} == {(desk.fleet.incidents[0].id,)}
     desk.look("a", seen(60, engine(2000), health=DEAD))
     assert desk.board.targets["a"].signals.up

@@ -183,7 +183,7 @@ async def test_judgement_is_told_what_is_known_beside_the_look():
     assert {around.others_gpus for around in judge.around} == {frozenset({"not of t"})}
     assert {around.core for around in judge.around} == {"core of t"}
     news = [key for key, _ in itertools.groupby(restart for _, restart in judge.told)]
-    assert news == [NO_RESTART, under_way, NO_RESTART]
+    assert news == [None, under_way, NO_RESTART]
 
 
 async def test_a_look_that_judgement_breaks_on_is_shown_as_not_judged():

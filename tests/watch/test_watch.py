@@ -1,6 +1,7 @@
 """A target's signals from its observations, live or replayed: up, silent, late, gone, come back."""
 
 import gc
+import json
 from dataclasses import replace
 from types import FunctionType, ModuleType
 
@@ -337,6 +338,54 @@ def test_our_own_restart_is_no_new_trouble_and_one_that_fails_is_a_page():
     assert (event.event, event.incident.severity) == ("opened", "page")
     assert event.incident.summary.startswith("vllm-watch restarted it, and it did not come back")
     assert not event.incident.restart_advised
+
+
+def again(watch, second):
+    """The same, in the next run of the watcher."""
+    new = Watch("x")
+    assert new.restore(json.loads(json.dumps(watch.export_state())), second) == []
+    return new
+
+
+def restarting(until):
+    """A server that was restarted by us at second 60, by looks until then."""
+    watch = Watch("x")
+    for n in range(12):
+        watch.observe(seen(5 * n, 100.0 * n, requests_running=4.0))
+    for second in range(60, until, 5):
+        assert watch.observe(silent(second), restart=RESTARTING) == []
+    return again(watch, until)
+
+
+@pytest.mark.parametrize("news", [RESTARTING, None])
+def test_a_restart_of_ours_is_known_by_the_next_run_of_the_watcher(news):
+    """Also until its journal has been read (`None`); that of which it tells nothing within a minute is over."""
+    watch, known_until = restarting(75), 200 if news else 130
+    told = [
+        e
+        for second in range(75, known_until, 5)
+        for e in watch.observe(silent(second), restart=news)
+    ]
+    assert told == []
+    told = [
+        e
+        for second in range(known_until, 500, 5)
+        for e in watch.observe(silent(second), restart=None)
+    ]
+    assert told[0].event == "opened"
+
+
+def test_what_happens_to_the_process_that_came_is_news_for_the_next_run_of_the_watcher():
+    """A restart under way excuses the process that it ends, and no other."""
+    watch = restarting(75)
+    for second in (75, 80, 85):
+        new = seen(second, second, server=ServerSample(process_start_time=77.0))
+        assert watch.observe(new, restart=RESTARTING) == []
+    watch = again(watch, 90)
+    told = [
+        e for second in range(90, 500, 5) for e in watch.observe(silent(second), restart=RESTARTING)
+    ]
+    assert told[0].incident.kind == "engine_down"
 
 
 def test_a_crash_is_told_from_end_to_end():

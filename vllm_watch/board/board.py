@@ -18,7 +18,7 @@ from vllm_watch.board.looked import Looked
 from vllm_watch.board.restarts import RestartCounts, RestartPlan, RestartState
 from vllm_watch.board.updates import Listeners, Updates
 from vllm_watch.incidents.incident import Incident, IncidentEvent
-from vllm_watch.incidents.own_restart import NO_RESTART, RestartNews
+from vllm_watch.incidents.own_restart import RestartNews
 from vllm_watch.samples.gpu import GpuReading
 from vllm_watch.samples.observation import Call
 from vllm_watch.samples.record import changed
@@ -48,7 +48,7 @@ class TargetEntry:
     incidents: TargetIncidents = field(default_factory=TargetIncidents)
     restart: RestartPlan | None = None  # None: restarts are off
     restart_counts: RestartCounts = field(default_factory=RestartCounts)
-    restart_news: RestartNews = NO_RESTART  # of our own restart of it: what judgement is told of it
+    restart_news: RestartNews | None = None  # of our own restart of it; None: none since the start
     revision: int = 0  # grows with every change, so that views can keep what they rendered
 
 
@@ -103,21 +103,10 @@ class Board:
             entry.revision += 1
         self.listeners.mark(changed=target.name)
 
-    def remove_target(self, name: str) -> list[IncidentEvent]:
-        """Forget a target and all its series at once; an unknown name is no error.
-
-        Returns the ends of its incidents, which have ended with it.
-        """
-        entry = self._targets.pop(name, None)
-        if entry is None:
-            return []
-        last_t = entry.signals.t if entry.signals else None
-        ended = self.incidents.end(entry.incidents, last_t, "target_gone")
-        self._freeze(entry, ended)
-        for event in ended:
-            self.listeners.mark(incident=event.incident.id)
-        self.listeners.mark(gone=name)
-        return ended
+    def remove_target(self, name: str) -> None:
+        """Forget a target and all its series at once, when its incidents have ended; an unknown name is no error."""
+        if self._targets.pop(name, None) is not None:
+            self.listeners.mark(gone=name)
 
     def publish(
         self,

@@ -4,14 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from vllm_watch.board.history import Charts
-from vllm_watch.incidents.incident import (
-    OPENED,
-    RESOLVED,
-    Incident,
-    IncidentEvent,
-    ended,
-    in_order,
-)
+from vllm_watch.incidents.incident import OPENED, Incident, IncidentEvent, in_order
 from vllm_watch.story.kinds import KINDS
 
 RESOLVED_MAX = 200  # some hours of a bad day; what is older is in the log
@@ -53,17 +46,6 @@ class Incidents:
             return False
         of.open[latest.id] = self._open[latest.id] = latest
         return True
-
-    def end(self, of: TargetIncidents, t: float | None, resolution: str) -> list[IncidentEvent]:
-        """End all that are open of a target, at Unix time `t` (None: when it was last told of)."""
-        events = []
-        for incident in of.open.values():
-            end_t = incident.updated_t if t is None else t
-            events.append(IncidentEvent(RESOLVED, end_t, ended(incident, end_t, resolution)))
-            self._open.pop(incident.id, None)
-        of.open.clear()
-        self.add_resolved(event.incident for event in events)
-        return events
 
     def add_resolved(self, incidents: Iterable[Incident]) -> None:
         """Show incidents that have ended, oldest end first."""

@@ -8,14 +8,18 @@ without advice, linked to it, until most are back. Who is still silent then page
 What does not hide behind it: a server that answers, however badly (`engine_dead`); a process that is
 known to have ended on this host; whoever falls silent later than that minute. Nothing is lost if all of
 them are really dead: that is one page which names them, with what speaks for either.
+
+It is the last to change an incident: `take`, `take_up` and `forget` return the events that are kept, shown and acted
+on. A restart of the watcher does not end it: a member that has not been scraped since counts as silent.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
-from vllm_watch.detectors.base import Evidence
+from vllm_watch.incidents.fleet_record import Common, Target, described
 from vllm_watch.incidents.incident import (
+    ACTIVE,
     OPENED,
     RESOLVED,
     UPDATED,
@@ -26,8 +30,12 @@ from vllm_watch.incidents.incident import (
 )
 from vllm_watch.samples.observation import Observation
 from vllm_watch.samples.target import WATCHER
+from vllm_watch.signals import stored
 
 KIND, CAUSE = "engine_down", "unreachable"
+
+STATE_VERSION = 1
+"""State of another version is ignored."""
 
 WINDOW_SECONDS = 60.0
 """Looks at 200 targets are spread over an interval, and a time-out takes seconds more: what happened at
@@ -41,40 +49,10 @@ SETTLED_SECONDS = 30.0
 """So long must most of them have been back, and one be silent, before that one is told by itself: they come
 back one by one, each at its own look."""
 
-LATE_SECONDS = 2.0
-"""From here on it is said that the watcher itself was delayed: its looks begin within milliseconds."""
-
-NAMES_SHOWN = 8
-"""Of many hosts and targets so many are written out; the related incidents name all."""
-
 _SILENT = frozenset(("refused", "connect_timeout", "read_timeout", "disconnected", "dns", "tls"))
 
 _ANSWERS = frozenset(("engine_dead", "health_failing", "crash_loop"))
 """Causes of which only a server that has answered since can tell: no way to it does not explain them."""
-
-
-@dataclass(slots=True)
-class _Target:
-    """What the last scrapes of one target brought."""
-
-    host: str
-    answered_s: float | None = None
-    silent_s: float | None = None  # the first look without an answer, if the last had none
-    outcome: str = ""
-    dead: bool = False  # its process is known to have ended
-
-
-@dataclass(slots=True)
-class _Common:
-    """The one incident, while it is open."""
-
-    incident: Incident
-    moment_s: float  # when they fell silent, or when it was opened
-    unseen: str  # how they are silent, where they were so before the watcher began; else empty
-    known: int  # targets that had answered before, or should
-    members: dict[str, None]  # targets, in the order in which they were seen
-    back_s: float | None = None  # since when most are back
-    held: dict[str, None] = field(default_factory=dict)  # ids of the single incidents
 
 
 class Fleet:
@@ -82,34 +60,93 @@ class Fleet:
 
     def __init__(self, share: float = 0.5, targets_min: int = 3) -> None:
         """More than `share` of those that answered before, and at least `targets_min`, are too many."""
+        self.target = WATCHER  # its state and its incident are kept under this name
+        self.opened: dict[str, int] = {}  # common incidents ever opened, by kind
         self._share = share
         self._targets_min = targets_min
-        self._targets: dict[str, _Target] = {}
+        self._targets: dict[str, Target] = {}
         self._singles: dict[str, Incident] = {}  # by id: each open engine_down, as judged
         self._links: dict[str, str] = {}  # id of an open single one → id of the common one
-        self._common: _Common | None = None
+        self._unscraped: dict[str, None] = {}  # targets of an earlier run, not scraped by this one
+        self._waiting: dict[str, None] = {}  # single ones that may turn out to be common with those
+        self._common: Common | None = None
         self._explained: Collection[str] = ()
-        self._late: tuple[float, float] = (
-            0.0,
-            0.0,
-        )  # when, and by how many seconds a look was late
+        self._clock_s: float | None = None  # what makes Unix seconds of the clock of observations
+        self._began_s = float("inf")  # the first scrape of this run
+        self._late = 0.0, 0.0  # when, and by how many seconds a look was late
 
     @property
-    def incident(self) -> Incident | None:
-        """The one that is open."""
-        return self._common.incident if self._common else None
+    def incidents(self) -> tuple[Incident, ...]:
+        """The common one, while it is open."""
+        return (self._common.incident,) if self._common else ()
 
-    def forget(self, target: str) -> None:
-        """Drop a target that is no longer watched; its incidents have ended with it."""
+    def export_state(self) -> dict[str, Any]:
+        """Return what must outlive the watcher; the rest is known from the targets' incidents."""
+        common = None if self._common is None else self._common.export_state()
+        opened, links = dict(self.opened), dict(self._links)
+        return {"version": STATE_VERSION, "opened": opened, "links": links, "common": common}
+
+    def restore(self, state: stored.Stored) -> list[str]:
+        """Go on from the exported state, before any target is taken up. Returns what could not be used."""
+        try:
+            stored.version(state, STATE_VERSION)
+            opened = {kind: stored.count(n) for kind, n in stored.mapping(state["opened"]).items()}
+            links = {name: stored.text(to) for name, to in stored.mapping(state["links"]).items()}
+            kept = state["common"]
+            common = None if kept is None else Common.restored(kept)
+        except stored.DAMAGE as error:
+            return [f"all: {error!r}"]
+        self.opened, self._links, self._common = opened, links, common
+        return []
+
+    def take_up(
+        self, t: float, restored: Mapping[str, tuple[str, float | None, Iterable[Incident]]]
+    ) -> list[IncidentEvent]:
+        """Take the targets that are watched from Unix time `t` on; return the events of incidents that change by it.
+
+        `restored`: by target its host, when an earlier run last heard it (None: not known), and its open
+        incidents. Those that fell silent together are held until all targets have been scraped again.
+        """
+        for name, (host, answered_t, incidents) in restored.items():
+            if name in self._targets:
+                continue  # its settings were changed
+            target, self._unscraped[name] = self._targets.setdefault(name, Target(host)), None
+            for each in (each for each in incidents if each.kind == KIND):
+                self._singles[each.id] = each
+                if each.phase == ACTIVE and each.cause not in _ANSWERS:
+                    target.silent_s = target.fell_s = min(each.began_t, t)
+            target.answered_s = target.silent_s if answered_t is None else min(answered_t, t)
+        if self._common is not None:  # the clock may have been set back
+            self._common.moment_s = min(self._common.moment_s, t)
+        unlinked = [each for each in self._singles.values() if each.id not in self._links]
+        many = [e for e in unlinked if e.target in restored and self._fell_with_many(e.target, t)]
+        self._waiting |= dict.fromkeys(each.id for each in many)
+        return [IncidentEvent(UPDATED, t, self.shown(each)) for each in many]
+
+    def forget(
+        self, target: str, t: float, events: Iterable[IncidentEvent] = ()
+    ) -> list[IncidentEvent]:
+        """Drop a target that is no longer watched; `events`: the ends of its incidents. Return those to be told."""
+        told = [self._shown(event) for event in events]
         self._targets.pop(target, None)
+        self._unscraped.pop(target, None)
         gone = [name for name, each in self._singles.items() if each.target == target]
+        common = self._common
         for name in gone:
-            del self._singles[name]
-            self._links.pop(name, None)
-        if self._common is not None:
-            self._common.members.pop(target, None)
-            for name in gone:
-                self._common.held.pop(name, None)
+            self._drop(name)
+            if common is not None:
+                common.held.pop(name, None)
+        if common is not None and target in common.members:
+            del common.members[target]
+            if not common.members:
+                told += self._follow(t, t)
+        return told
+
+    def forget_all_but(self, here: Collection[str], t: float) -> list[IncidentEvent]:
+        """Drop members that an earlier run has left and nobody watches, and links of what nobody follows."""
+        self._links = {name: to for name, to in self._links.items() if name in self._singles}
+        members = () if self._common is None else tuple(self._common.members)
+        return [event for name in members if name not in here for event in self.forget(name, t)]
 
     def take(
         self,
@@ -128,27 +165,29 @@ class Fleet:
         self._explained = explained
         t = observation.t
         now_s = t if observation.monotonic_s is None else observation.monotonic_s
+        if self._clock_s is None:
+            self._clock_s, self._began_s = t - now_s, t
+        now_s += self._clock_s
         self._see(observation, host, now_s, late_s)
         told: list[IncidentEvent] = []
         for event in events:
             told += self._single(event, t, now_s) if event.incident.kind == KIND else [event]
-        return told + self._follow(t, now_s)
+        return told + self._judged_again(t, now_s) + self._follow(t, now_s)
 
     def shown(self, incident: Incident) -> Incident:
         """A single incident as it is told: milder while the common cause is suspected, linked for good."""
         common, link = self._common, self._links.get(incident.id)
-        if link is None:
+        if link is not None:
+            incident = replace(incident, related=(*incident.related, link))
+        if incident.id not in self._waiting and (common is None or incident.id not in common.held):
             return incident
-        related = (*incident.related, link)
-        if common is None or incident.id not in common.held:
-            return replace(incident, related=related)
         severity = "ticket" if incident.severity == "page" else incident.severity
-        return replace(incident, related=related, severity=severity, restart_advised=False)
+        return replace(incident, severity=severity, restart_advised=False)
 
     def _see(self, observation: Observation, host: str, now_s: float, late_s: float) -> None:
         if late_s >= self._late[1] or now_s - self._late[0] > WINDOW_SECONDS:
             self._late = now_s, late_s
-        target = self._targets.setdefault(observation.target, _Target(host))
+        target = self._targets.setdefault(observation.target, Target(host))
         process, health = observation.process, observation.health
         target.dead = process is not None and process.alive is False
         heard = health is not None and health.status is not None
@@ -158,20 +197,24 @@ class Fleet:
         if target.outcome not in _SILENT or heard:
             target.answered_s, target.silent_s = now_s, None
         elif target.silent_s is None:
+            unwatched = observation.target in self._unscraped
             target.silent_s = now_s
+            target.fell_s = (target.answered_s if unwatched else None) or now_s
+        self._unscraped.pop(observation.target, None)
 
     def _single(self, event: IncidentEvent, t: float, now_s: float) -> list[IncidentEvent]:
         """One event of an `engine_down`, and what it leads to."""
         incident, common = event.incident, self._common
         name = incident.id
         if not incident.open:
-            self._singles.pop(name, None)
             told = self._shown(event)
-            self._links.pop(name, None)
+            self._drop(name)
             return [told]
         self._singles[name] = incident
         if common is not None and incident.cause in _ANSWERS:
             common.held.pop(name, None)  # whatever it was, now it is its own trouble
+        if name in self._waiting:
+            return [self._shown(event)]
         if common is None:
             return self._suspect(event, t, now_s)
         if name not in self._links and self._fell_with(
@@ -187,21 +230,29 @@ class Fleet:
         """Is this the first of many?"""
         target = event.incident.target
         moment_s, unseen = self._since(target, now_s)
-        members = [name for name in self._targets if self._fell_with(name, moment_s, unseen)]
-        known = sum(1 for each in self._targets.values() if self._is_known(each, now_s))
-        known += len(members) if unseen else 0
+        members, known = self._fallen(moment_s, unseen)
         if target not in members or not self._too_many(len(members), known):
-            return [event]
+            # Who has not been scraped again, and last answered before that moment, may be one of them.
+            before_s = moment_s + WINDOW_SECONDS
+            maybe = {n for n in self._unscraped if (self._targets[n].answered_s or 0.0) <= before_s}
+            if (
+                target in members
+                and self._too_many(len(maybe.union(members)), known)
+                and self._wait(now_s)
+            ):
+                self._waiting[event.incident.id] = None
+            return [self._shown(event)]
         incident = Incident(
             id=identity(WATCHER, None, KIND, t), target=WATCHER, engine=None, kind=KIND, cause=CAUSE,
             severity="page", summary="", opened_t=t, updated_t=t, began_t=t,
         )  # fmt: skip
-        common = _Common(incident, moment_s, unseen, known, dict.fromkeys(members))
+        common = Common(incident, moment_s, unseen, known, dict.fromkeys(members))
         for name, each in self._singles.items():
             if each.target in common.members:
                 self._hold(common, name)
         common.incident = self._described(common, t, now_s)
         self._common = common
+        self.opened[KIND] = self.opened.get(KIND, 0) + 1
         others = [self._singles[name] for name in common.held if name != event.incident.id]
         softened = [IncidentEvent(UPDATED, t, self.shown(each)) for each in others]
         return [IncidentEvent(OPENED, t, common.incident), *softened, self._shown(event)]
@@ -213,31 +264,75 @@ class Fleet:
         is silent in the same way is taken for one that fell with it, and who refuses starts.
         """
         target = self._targets.get(name)
-        if target is None or target.answered_s is not None or target.outcome == "refused":
+        if target is None or target.silent_s is None:
             return now_s, ""
-        return now_s if target.silent_s is None else target.silent_s, target.outcome
+        unseen = self._unseen(target)
+        if unseen == "refused" or (not unseen and target.silent_s >= self._began_s):
+            return now_s, ""
+        return target.silent_s, unseen
+
+    def _unseen(self, target: Target) -> str:
+        """How a target is silent that was not known to answer shortly before; else empty."""
+        if target.answered_s is None or target.silent_s is None:
+            return target.outcome
+        return "" if target.silent_s - target.answered_s <= KNOWN_SECONDS else target.outcome
 
     def _too_many(self, silent: int, known: int) -> bool:
         return silent >= self._targets_min and silent > self._share * known
 
-    def _is_known(self, target: _Target, now_s: float) -> bool:
+    def _is_known(self, target: Target, now_s: float) -> bool:
         return target.answered_s is not None and now_s - target.answered_s <= KNOWN_SECONDS
+
+    def _fallen(self, moment_s: float, unseen: str) -> tuple[list[str], int]:
+        """Who fell silent around a moment, and of how many that answered before."""
+        members = [name for name in self._targets if self._fell_with(name, moment_s, unseen)]
+        known = sum(1 for each in self._targets.values() if self._is_known(each, moment_s))
+        return members, known + (len(members) if unseen else 0)
 
     def _fell_with(self, name: str, moment_s: float, unseen: str) -> bool:
         """Did it fall silent within the window around a moment, for no reason that is known?"""
         target = self._targets.get(name)
         if target is None or target.silent_s is None or target.dead or name in self._explained:
             return False
-        if (target.outcome if target.answered_s is None else "") != unseen:
+        # With an open common incident: one that fell silent while no watcher ran may have fallen with it.
+        unwatched = self._common is not None and target.fell_s < target.silent_s
+        if self._unseen(target) != unseen and not unwatched:
             return False
-        return abs(target.silent_s - moment_s) <= WINDOW_SECONDS
+        return target.fell_s - WINDOW_SECONDS <= moment_s <= target.silent_s + WINDOW_SECONDS
+
+    def _fell_with_many(self, name: str, t: float) -> bool:
+        """Did it fall silent with others, as far as an earlier run has left it?"""
+        if self._common is not None:
+            return self._fell_with(name, self._common.moment_s, self._common.unseen)
+        members, known = self._fallen(*self._since(name, t))
+        return name in members and self._too_many(len(members), known)
+
+    def _wait(self, now_s: float) -> bool:
+        """Is it too early to tell what is common? Targets of an earlier run are scraped within an interval."""
+        return bool(self._unscraped) and now_s - self._began_s <= WINDOW_SECONDS
+
+    def _judged_again(self, t: float, now_s: float) -> list[IncidentEvent]:
+        """All targets have been scraped: what is still found is judged as if it had just been opened."""
+        told: list[IncidentEvent] = []
+        waiting = () if self._wait(now_s) else [self._singles[name] for name in self._waiting]
+        for each in (each for each in waiting if each.phase == ACTIVE):
+            del self._waiting[each.id]
+            if each.id not in self._links:
+                told += self._single(IncidentEvent(UPDATED, t, each), t, now_s)
+        return told
 
     def _shown(self, event: IncidentEvent) -> IncidentEvent:
         return replace(event, incident=self.shown(event.incident))
 
-    def _hold(self, common: _Common, name: str) -> None:
+    def _hold(self, common: Common, name: str) -> None:
         common.held[name] = None
         self._links[name] = common.incident.id
+
+    def _drop(self, name: str) -> None:
+        """Forget a single incident."""
+        self._singles.pop(name, None)
+        self._links.pop(name, None)
+        self._waiting.pop(name, None)
 
     def _follow(self, t: float, now_s: float) -> list[IncidentEvent]:
         """Is it over? Then who is still silent speaks for himself."""
@@ -261,12 +356,14 @@ class Fleet:
         resolution = "healthy" if common.members else "target_gone"
         return [*released, IncidentEvent(RESOLVED, t, ended(common.incident, t, resolution))]
 
-    def _released(self, common: _Common, t: float, now_s: float) -> list[IncidentEvent]:
+    def _released(self, common: Common, t: float, now_s: float) -> list[IncidentEvent]:
         """Most are back: who is still silent is told as it was judged."""
         told: list[IncidentEvent] = []
         for name in tuple(common.held):
             incident = self._singles.get(name)
             if incident is None or (target := self._targets[incident.target]).silent_s is None:
+                continue
+            if incident.target in self._unscraped:
                 continue
             if incident.cause == CAUSE and target.outcome == "refused":
                 continue  # it is reached again: what it has then is judged anew, and soon
@@ -275,80 +372,18 @@ class Fleet:
                 told.append(IncidentEvent(UPDATED, t, self.shown(incident)))
         return told
 
-    def _silent(self, common: _Common) -> list[str]:
-        return [name for name in common.members if self._targets[name].silent_s is not None]
+    def _silent(self, common: Common) -> list[str]:
+        """The members that are not known to be back."""
+        silent = ((name, self._targets.get(name)) for name in common.members)
+        return [
+            n for n, each in silent if not each or each.silent_s is not None or n in self._unscraped
+        ]
 
-    def _described(self, common: _Common, t: float, now_s: float) -> Incident:
-        members = {name: self._targets[name] for name in common.members}
+    def _described(self, common: Common, t: float, now_s: float) -> Incident:
+        members = {name: self._targets.get(name) or Target("") for name in common.members}
         others = [
             each for name, each in self._targets.items()
             if name not in members and each.silent_s is None and self._is_known(each, now_s)
         ]  # fmt: skip
-        how = _counted(each.outcome for each in members.values())
         late_s = self._late[1] if now_s - self._late[0] <= WINDOW_SECONDS else 0.0
-        fell = (
-            "have not answered since the watcher began"
-            if common.unseen
-            else "fell silent within a minute"
-        )
-        return replace(
-            common.incident,
-            summary=f"{len(members)} of {common.known} targets {fell} ({how}): most likely what they "
-            "share, this watcher's host or network among it",
-            evidence_for=_evidence_for(members, common.known, how, late_s),
-            evidence_against=_evidence_against(list(members.values()), others),
-            related=tuple(common.held),
-            updated_t=t,
-        )
-
-
-def _evidence_for(
-    members: Mapping[str, _Target], known: int, how: str, late_s: float
-) -> tuple[Evidence, ...]:
-    hosts = sorted({each.host for each in members.values()})
-    shown = ", ".join(list(members)[:NAMES_SHOWN]) + (", …" if len(members) > NAMES_SHOWN else "")
-    where = (
-        f"all of them are on {hosts[0]}: it may be that host, or the way to it"
-        if len(hosts) == 1
-        else f"they are on {len(hosts)} hosts, which share no more than the way to them"
-    )
-    found = [
-        Evidence(
-            name="targets_silent", value=float(len(members)), expected=0.0,
-            text=f"{len(members)} of the {known} targets that had answered: {shown}",
-        ),
-        Evidence(name="outcomes", value=how, text=f"how their last scrapes ended: {how}"),
-        Evidence(name="hosts", value=float(len(hosts)), text=where),
-    ]  # fmt: skip
-    if late_s >= LATE_SECONDS:
-        text = f"vllm-watch itself was delayed: a scrape began {late_s:.0f} s later than planned"
-        found.append(
-            Evidence(name="watcher_late", value=round(late_s, 1), unit="s", expected=0.0, text=text)
-        )
-    return tuple(found)
-
-
-def _evidence_against(
-    members: Sequence[_Target], others: Sequence[_Target]
-) -> tuple[Evidence, ...]:
-    """What says that it is they, and not we."""
-    found = []
-    if all(each.outcome == "refused" for each in members):
-        text = "every connection is refused: something there lives and is reached, so the servers went, or a proxy before them"
-        found.append(Evidence(name="refused", value=float(len(members)), text=text))
-    if others:
-        same = {each.host for each in members} & {each.host for each in others}
-        where = (
-            f", some of them on the same hosts ({', '.join(sorted(same)[:NAMES_SHOWN])})"
-            if same
-            else ""
-        )
-        text = f"{len(others)} targets still answer{where}"
-        found.append(
-            Evidence(name="targets_answering", value=float(len(others)), expected=0.0, text=text)
-        )
-    return tuple(found)
-
-
-def _counted(words: Iterable[str]) -> str:
-    return ", ".join(f"{count} {word}" for word, count in Counter(words).most_common())
+        return described(common, members, others, late_s, t)

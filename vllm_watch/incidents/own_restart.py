@@ -8,8 +8,10 @@ bring the server back, it is down at once, and a page, whatever it looks like: n
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from vllm_watch.detectors.base import CLEAR, FIRING, UNKNOWN, Evidence, Verdict
+from vllm_watch.signals import stored
 from vllm_watch.signals.records import TargetSignals
 
 DOWN = "engine_down"
@@ -31,6 +33,9 @@ class RestartNews:
 
 NO_RESTART = RestartNews()
 
+RESUME_SECONDS = 60.0
+"""How long after a start of the watcher its journal may take to tell of a restart that an earlier run began."""
+
 
 class OwnRestart:
     """Follows our own restarts of one server."""
@@ -40,15 +45,40 @@ class OwnRestart:
         self._life: Life | None = None  # of the process that is to end; None: none is
         self._missing: str | None = None
 
-    def follow(self, news: RestartNews, before: TargetSignals | None) -> None:
-        """Take what is known at this look; `before`: the signals of the look before."""
-        if news == self._news:
+    def follow(
+        self, news: RestartNews | None, before: TargetSignals | None, began_s: float = 0.0
+    ) -> None:
+        """Take what is known at this look, None before the journal has been read; `before`: the signals of the look
+        before; `began_s`: how long ago the watcher began."""
+        if news is None and began_s > RESUME_SECONDS:
+            news = NO_RESTART
+        if news is None or news == self._news:
             return
         if not news.under_way:
             self._life, self._missing = None, news.missing
         elif not self._news.under_way:
             self._life, self._missing = _life(before), None
         self._news = news
+
+    def export_state(self) -> list[Any]:
+        """Return it as plain values."""
+        return [
+            self._news.under_way,
+            self._news.missing,
+            self._life and list(self._life),
+            self._missing,
+        ]
+
+    @classmethod
+    def restored(cls, state: Any) -> "OwnRestart":
+        """Make it of its exported state; None: of a version that kept none. Raises one of stored.DAMAGE."""
+        own = cls()
+        if state is not None:
+            under_way, news_missing, life, missing = state
+            own._news = RestartNews(stored.flag(under_way), stored.text_or_none(news_missing))
+            own._missing = stored.text_or_none(missing)
+            own._life = life and (stored.number_or_none(life[0]), stored.count(life[1]))
+        return own
 
     def judged(self, signals: TargetSignals, verdicts: Iterable[Verdict]) -> list[Verdict]:
         """Return one look's verdicts with what is known of the restart."""

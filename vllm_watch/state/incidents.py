@@ -17,6 +17,7 @@ from vllm_watch.incidents.incident import (
     from_published,
     published,
 )
+from vllm_watch.samples.target import WATCHER
 from vllm_watch.signals import stored
 from vllm_watch.state.columns import packed, unpacked
 from vllm_watch.state.learnt import Learnt
@@ -70,15 +71,15 @@ class IncidentTable:
         return found
 
     def put(self, events: Iterable[IncidentEvent] = (), learnt: Learnt | None = None) -> None:
-        """Have these written soon: incidents before anything that is asked for from now on."""
+        """Have these written soon: incidents, and the fleet's state, before anything that is asked for from now on."""
+        if learnt is not None:
+            key, can_wait = ("learnt", learnt.target), learnt.target != WATCHER
+            self._worker.put(key, partial(_write_learnt, learnt), learnt=can_wait)
         for event in events:
             self._open.pop(event.incident.id, None)
             if event.incident.open:
                 self._open[event.incident.id] = event
             self._put(event)
-        if learnt is not None:
-            key = ("learnt", learnt.target)
-            self._worker.put(key, partial(_write_learnt, learnt), learnt=True)
 
     def _put(self, event: IncidentEvent) -> None:
         self._worker.put(("incident", event.incident.id), partial(_write_incident, event))

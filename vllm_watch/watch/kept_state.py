@@ -65,6 +65,11 @@ def away_seconds(state: stored.Stored, target: str, t: float) -> float:
     return max(0.0, t - stored.number(state["t"]))
 
 
+def answered_t(state: stored.Stored) -> float | None:
+    """When the server was last read, in Unix seconds. May raise stored.DAMAGE."""
+    return stored.number_or_none(state["server"]["last_success_timestamp_seconds"])
+
+
 def restored_signals(state: stored.Stored, target: str, away_s: float) -> TargetSignals:
     """What is known of a server before the first look: its name and what was counted. May raise stored.DAMAGE."""
     server = state["server"]
@@ -78,7 +83,7 @@ def restored_signals(state: stored.Stored, target: str, away_s: float) -> Target
         for name, each in stored.mapping(state["engines"]).items()
         if Life.restore(each["life"])
     }
-    last_t = stored.number_or_none(server["last_success_timestamp_seconds"])
+    last_t = answered_t(state)
     return TargetSignals(
         target=target,
         t=stored.number(state["t"]),

@@ -6,13 +6,14 @@ reload changes how the target is watched.
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import structlog
 
 from vllm_watch.board.board import Board
 from vllm_watch.board.incidents import RESOLVED_MAX
+from vllm_watch.incidents.fleet import Fleet
 from vllm_watch.incidents.incident import OPENED, RESOLVED, Incident, IncidentEvent, ended
 from vllm_watch.samples.target import Target
 from vllm_watch.state.incidents import IncidentTable
@@ -35,7 +36,7 @@ LEARNT_MAX = 10_000
 
 
 class Remembered(Protocol):
-    """A Watch or a HostWatch."""
+    """A Watch, a HostWatch or the Fleet."""
 
     @property
     def target(self) -> str:
@@ -87,8 +88,8 @@ class Memory:
             lost = watch.inherit(max(kin, key=_saved_t).state) if kin else []
         self._recalled(watch, learnt, lost)
 
-    def recall_host(self, watch: HostWatch) -> None:
-        """The same for the host."""
+    def recall_whole(self, watch: HostWatch | Fleet) -> None:
+        """The same for the host, and for the fleet."""
         learnt = self._learnt.get(watch.target)
         self._recalled(watch, learnt, [] if learnt is None else watch.restore(learnt.state))
 
@@ -106,19 +107,27 @@ class Memory:
                 away_seconds=round(max(0.0, now - learnt.saved_t)),
             )  # fmt: skip
 
-    def show(self, watch: Watch | HostWatch) -> list[IncidentEvent]:
+    def show(
+        self, watch: Watch | HostWatch | Fleet,
+        shown: Callable[[Incident], Incident] = lambda incident: incident,
+    ) -> list[IncidentEvent]:  # fmt: skip
         """Show what was taken up, once it is on the board; return the ends of what nobody follows any more."""
         events = []
-        for incident in watch.incidents:
+        for incident in map(shown, watch.incidents):
             self._open.pop(incident.id, None)
             events.append(IncidentEvent(OPENED, incident.opened_t, incident))
         self._board.restore_incidents(watch.target, events, watch.opened)
         lost = [each for each in self._open.values() if each.target == watch.target]
         return self._end(lost, "superseded")
 
+    @property
+    def complete(self) -> bool:
+        """Had every target that an earlier run watched time to come back?"""
+        return time.monotonic() - self._opened_s >= ORPHAN_SECONDS
+
     def end_orphans(self, targets: Iterable[str]) -> list[IncidentEvent]:
         """End the incidents of targets that are watched no more, when they had time to come back."""
-        if not self._open or time.monotonic() - self._opened_s < ORPHAN_SECONDS:
+        if not self._open or not self.complete:
             return []
         here = set(targets)
         orphans = [each for each in self._open.values() if each.target not in here]

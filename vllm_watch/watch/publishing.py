@@ -1,10 +1,11 @@
-"""What a look has brought goes here, once: to disk, to the recorder, to the board, and then to who acts and tells.
+"""What a scrape has brought goes here, once: to disk, to the recorder, to the board, and then to who acts and tells.
 
-The board is complete before anybody is told that there is something to read on it.
+The fleet changes an incident last; the same record is then kept, shown, told and acted on. The board is complete before
+anybody is told that there is something to read on it.
 """
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -63,21 +64,39 @@ class Publisher:
         late_s: float,
     ) -> None:
         """Show one look at a target, with when it was made. `late_s`: how much later than planned it began."""
-        self._memory.keep(watch, target.group, events)
-        self._recorder.observe(look.observation, look.body, look.lines)
-        host = target.node or urlsplit(target.url).hostname or ""
         explained = frozenset(
             name
             for each in self._board.host.incidents.open.values()
             if each.severity == "page"
             for name in each.concerns
         )
-        told = self._fleet.take(look.observation, host, events, late_s, explained)
+        told = self._fleet.take(look.observation, _host_of(target), events, late_s, explained)
+        if told:
+            self._memory.save(self._fleet, "", told)
+        self._memory.keep(watch, target.group, told)
+        self._recorder.observe(look.observation, look.body, look.lines)
         self._board.publish(
             signals, incidents=map(self._fleet.shown, watch.incidents), events=told,
             calls=look.calls, looked=looked, late_seconds=late_s,
         )  # fmt: skip
         self._tell(target.name, told)
+
+    def open(self, host: HostWatch) -> None:
+        """Go on with what an earlier run knew of this host and of the fleet, before any target is taken up."""
+        for watch in (host, self._fleet):
+            self._memory.recall_whole(watch)
+            self.over(self._memory.show(watch))
+
+    def take_up(self, begun: Mapping[str, tuple[Target, Watch]]) -> None:
+        """Show targets that are watched from now on with the incidents that an earlier run left, as the fleet sees them."""
+        now_t = time.time()
+        told = self._fleet.take_up(now_t, {
+            name: (_host_of(target), watch.answered_t, watch.incidents)
+            for name, (target, watch) in begun.items() if watch.signals is not None
+        })  # fmt: skip
+        for _, watch in begun.values():
+            self.over(self._memory.show(watch, self._fleet.shown))
+        self._spread(told)
 
     def host(
         self, reading: GpuReading, watch: HostWatch, events: Sequence[IncidentEvent], looked: Looked
@@ -96,11 +115,30 @@ class Publisher:
         self._memory.keep(watch, watch.target, events)
         self._tell(watch.target, events)
 
-    def gone(self, target: str) -> None:
-        """Show a target no more; its incidents have ended with it."""
-        self._fleet.forget(target)
-        self.over(self._board.remove_target(target))
+    def gone(self, target: str, group: str, watch: Watch) -> None:
+        """Show a target no more; its incidents end with it."""
+        t = watch.signals.t if watch.signals is not None else time.time()
+        told = self._fleet.forget(target, t, watch.close(t))
+        self._memory.save(self._fleet, "", told)
+        self._memory.save(watch, group)
+        self._memory.forget_pace(target)
+        self._board.tell(told)
+        self._board.remove_target(target)
         self._recorder.forget(target)
+        self.over(told)
+
+    def end_orphans(self, here: Collection[str]) -> None:
+        """End what an earlier run left of targets that nobody watches, once they had time to come back."""
+        self.over(self._memory.end_orphans(here))
+        if self._memory.complete:
+            self._spread(self._fleet.forget_all_but(here, time.time()))
+
+    def _spread(self, told: Sequence[IncidentEvent]) -> None:
+        """Keep, show and tell what no scrape has led to."""
+        if told:
+            self._memory.save(self._fleet, "", told)
+            self._board.tell(told)
+            self.over(told)
 
     def over(self, events: Sequence[IncidentEvent]) -> None:
         """Tell of ends that no look has led to."""
@@ -111,6 +149,10 @@ class Publisher:
         _log_all(events)
         for listener in self._listeners:
             listener.saw(target, events)
+
+
+def _host_of(target: Target) -> str:
+    return target.node or urlsplit(target.url).hostname or ""
 
 
 def _log_all(events: Iterable[IncidentEvent]) -> None:

@@ -1,7 +1,6 @@
 """The loops of all targets: begun, replaced and ended as targets come, change and go."""
 
 import asyncio
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -87,9 +86,11 @@ class TargetLoops:
                 _log.info("target_gone", target=name)
             elif running.made_of != self._made_of(wanted[name]):
                 self._halt(name)
-        for name, target in wanted.items():
-            if name not in self.running:
-                self._begin(target, spread=len(wanted) > SPREAD_ABOVE)
+        new = [target for name, target in wanted.items() if name not in self.running]
+        for target in new:
+            self._begin(target, spread=len(wanted) > SPREAD_ABOVE)
+        begun = {each.name: (each.identity(), self.running[each.name].watch) for each in new}
+        self._publisher.take_up(begun)
 
     def on_host(self) -> Mapping[str, ServerLook]:
         """The servers of this host, by target."""
@@ -99,7 +100,9 @@ class TargetLoops:
     def note_stacks(self, target: str, incident: str, sentence: str) -> None:
         """Let an open incident of a target say where its processes stand."""
         if target in self.running:
-            self.running[target].watch.note_stacks(incident, sentence)
+            watch, group = self.running[target].watch, self.running[target].group
+            watch.note_stacks(incident, sentence)
+            self._memory.save(watch, group)
 
     def stop(self) -> list[asyncio.Task[None]]:
         """End every loop; return their tasks, to be cancelled."""
@@ -135,7 +138,6 @@ class TargetLoops:
             cpu=CpuWaits(identity.url, self._config.procfs, listing=self.processes),
         )  # fmt: skip
         self._board.add_target(identity, scrape.interval_seconds)
-        self._publisher.over(self._memory.show(watch))
         self._recorder.name_url(identity.name, identity.url)
         self.unseen.add(identity.name)
         task = asyncio.create_task(loop.run(spread=spread), name=f"target {identity.name}")
@@ -177,7 +179,4 @@ class TargetLoops:
         """Stop watching a target: it is gone, and its incidents with it."""
         watch, group = self.running[name].watch, self.running[name].group
         self._halt(name)
-        last_t = watch.signals.t if watch.signals is not None else time.time()
-        self._memory.save(watch, group, watch.close(last_t))
-        self._memory.forget_pace(name)
-        self._publisher.gone(name)
+        self._publisher.gone(name, group, watch)

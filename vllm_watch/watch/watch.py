@@ -59,6 +59,7 @@ class Watch:
         `attention`: what the engine's log said of it, for advice."""
         self.target = target
         self.address: str | None = None  # where it is looked for, if somebody says so
+        self.answered_t: float | None = None  # when an earlier run of the watcher last read it
         self.signals: TargetSignals | None = None  # None until the first observation
         self.reading: Reading | None = None  # the last that could be read
         self._signals = signals or SignalsSettings()
@@ -121,6 +122,7 @@ class Watch:
             "loading": self._loading.export_state(),
             "engines": {**self._kept, **watch_state.of_engines(self._engines, self.reading)},
             "lifecycle": self._lifecycle.export_state(),
+            "own_restart": self._own_restart.export_state(),
             "detectors": watch_state.of_detectors(self._detectors, clock["at_s"]),
         }
 
@@ -134,10 +136,12 @@ class Watch:
             away_s = watch_state.away_seconds(state, self.target, t)
             signals = watch_state.restored_signals(state, self.target, away_s)
             loading = watch_state.restored_loading(state, away_s)
+            own_restart = OwnRestart.restored(state.get("own_restart"))
+            self.answered_t = watch_state.answered_t(state)
             self._timeline.restore(state)
         except stored.DAMAGE as error:
             return [f"all: {error!r}"]
-        self._loading = loading
+        self._loading, self._own_restart = loading, own_restart
         self.signals, self._kept = signals, dict(state["engines"])
         self._last_success_t = signals.last_success_timestamp_seconds
         try:
@@ -156,23 +160,23 @@ class Watch:
         observation: Observation,
         *,
         beside: Iterable[Incident] = (),
-        restart: RestartNews = NO_RESTART,
+        restart: RestartNews | None = NO_RESTART,
         around: Around = NOTHING_AROUND,
     ) -> list[IncidentEvent]:
         """Take one observation in; return the incident events it leads to, in order.
 
         `beside`: open incidents of its host that hit it, and of its peers; `restart`: what is known of our own
-        restart of it; `around`: what other targets have to do with it.
+        restart of it, None while the journal has not been read; `around`: what other targets have to do with it.
         An observation that comes late (its time and its counters are both behind the last one's) is
         left out: what it says is already known.
         """
         if self._is_late(observation):
             return []
-        self._own_restart.follow(restart, self.signals)
-        observation = sanitized(observation)
+        before, observation = self.signals, sanitized(observation)
         at_s, known = self._timeline.advance(observation.t, observation.monotonic_s)
         if self._began_s is None:
             self._began_s = at_s
+        self._own_restart.follow(restart, before, at_s - self._began_s)
         if not known:
             for tracker in self._engines.values():
                 tracker.forget_rates()

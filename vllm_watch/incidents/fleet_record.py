@@ -1,0 +1,130 @@
+"""What the fleet knows of its targets and of their common incident, and how that incident is described."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from vllm_watch.detectors.base import Evidence
+from vllm_watch.incidents import incident as record
+from vllm_watch.incidents.incident import Incident
+from vllm_watch.signals import stored
+
+LATE_SECONDS = 2.0
+"""From here on it is said that the watcher itself was delayed: its looks begin within milliseconds."""
+
+NAMES_SHOWN = 8
+"""Of many hosts and targets so many are written out; the related incidents name all."""
+
+
+@dataclass(slots=True)
+class Target:
+    """What the last scrapes of one target brought."""
+
+    host: str
+    answered_s: float | None = None
+    silent_s: float | None = None  # the first look without an answer, if the last had none
+    fell_s: float = 0.0  # the earliest time at which that silence can have begun
+    outcome: str = "not scraped yet"
+    dead: bool = False  # its process is known to have ended
+
+
+@dataclass(slots=True)
+class Common:
+    """The one incident, while it is open."""
+
+    incident: Incident
+    moment_s: float  # when they fell silent, or when it was opened
+    unseen: str  # how they are silent, where they were so before the watcher began; else empty
+    known: int  # targets that had answered before, or should
+    members: dict[str, None]  # targets, in the order in which they were seen
+    back_s: float | None = None  # since when most are back
+    held: dict[str, None] = field(default_factory=dict)  # ids of the single incidents
+
+    def export_state(self) -> dict[str, Any]:
+        """Return it as plain values. Most are back: that is seen again before it counts."""
+        return {
+            "incident": record.export_state(self.incident), "moment_s": self.moment_s, "unseen": self.unseen,
+            "known": self.known, "members": list(self.members), "held": list(self.held),
+        }  # fmt: skip
+
+    @classmethod
+    def restored(cls, state: stored.Stored) -> "Common":
+        """Make it of its exported state. Raises one of stored.DAMAGE."""
+        return cls(
+            record.restore(state["incident"]), stored.number(state["moment_s"]), stored.text(state["unseen"]),
+            stored.count(state["known"]), dict.fromkeys(stored.texts(state["members"])),
+            held=dict.fromkeys(stored.texts(state["held"])),
+        )  # fmt: skip
+
+
+def described(
+    common: Common, members: Mapping[str, Target], others: Sequence[Target], late_s: float, t: float
+) -> Incident:
+    """Return the common incident as it stands. `others`: targets that answer; `late_s`: how late a scrape of ours was."""
+    how = _counted(each.outcome for each in members.values())
+    unwatched = (each.fell_s < (each.silent_s or 0.0) for each in members.values())
+    fell = (
+        "have not answered since the watcher began"
+        if common.unseen or all(unwatched)
+        else "fell silent within a minute"
+    )
+    return replace(
+        common.incident,
+        summary=f"{len(members)} of {common.known} targets {fell} ({how}): most likely what they "
+        "share, this watcher's host or network among it",
+        evidence_for=_evidence_for(members, common.known, how, late_s),
+        evidence_against=_evidence_against(list(members.values()), others),
+        related=tuple(common.held),
+        updated_t=t,
+    )
+
+
+def _evidence_for(
+    members: Mapping[str, Target], known: int, how: str, late_s: float
+) -> tuple[Evidence, ...]:
+    hosts = sorted({each.host for each in members.values() if each.host})
+    shown = ", ".join(list(members)[:NAMES_SHOWN]) + (", …" if len(members) > NAMES_SHOWN else "")
+    where = (
+        f"all of them are on {hosts[0]}: it may be that host, or the way to it"
+        if len(hosts) == 1
+        else f"they are on {len(hosts)} hosts, which share no more than the way to them"
+    )
+    found = [
+        Evidence(
+            name="targets_silent", value=float(len(members)), expected=0.0,
+            text=f"{len(members)} of the {known} targets that had answered: {shown}",
+        ),
+        Evidence(name="outcomes", value=how, text=f"how their last scrapes ended: {how}"),
+        Evidence(name="hosts", value=float(len(hosts)), text=where),
+    ]  # fmt: skip
+    if late_s >= LATE_SECONDS:
+        text = f"vllm-watch itself was delayed: a scrape began {late_s:.0f} s later than planned"
+        found.append(
+            Evidence(name="watcher_late", value=round(late_s, 1), unit="s", expected=0.0, text=text)
+        )
+    return tuple(found)
+
+
+def _evidence_against(members: Sequence[Target], others: Sequence[Target]) -> tuple[Evidence, ...]:
+    """What says that it is they, and not we."""
+    found = []
+    if all(each.outcome == "refused" for each in members):
+        text = "every connection is refused: something there lives and is reached, so the servers went, or a proxy before them"
+        found.append(Evidence(name="refused", value=float(len(members)), text=text))
+    if others:
+        same = {each.host for each in members} & {each.host for each in others}
+        where = (
+            f", some of them on the same hosts ({', '.join(sorted(same)[:NAMES_SHOWN])})"
+            if same
+            else ""
+        )
+        text = f"{len(others)} targets still answer{where}"
+        found.append(
+            Evidence(name="targets_answering", value=float(len(others)), expected=0.0, text=text)
+        )
+    return tuple(found)
+
+
+def _counted(words: Iterable[str]) -> str:
+    return ", ".join(f"{count} {word}" for word, count in Counter(words).most_common())
