@@ -322,7 +322,8 @@ class Fleet:
         return told
 
     def _shown(self, event: IncidentEvent) -> IncidentEvent:
-        return replace(event, incident=self.shown(event.incident))
+        before = event.before and self.shown(event.before)
+        return replace(event, incident=self.shown(event.incident), before=before)
 
     def _hold(self, common: Common, name: str) -> None:
         common.held[name] = None
