@@ -235,6 +235,7 @@ class LookedAt(Targets):
 
     async def next_look(self, name: str, timeout_seconds: float) -> bool:
         await asyncio.sleep(self._world.look_seconds)
+        self._world.look(name)
         return self._world.seen
 
     def restarting(self, name: str, attempt: Attempt | None = None) -> None:
@@ -285,11 +286,12 @@ class Backends:
         answers: Callable[[], Iterable[Answer]] = tuple, holder: str = "test",
     ) -> None:  # fmt: skip
         self._hook, self._lock, self._answers, self.holder = hook, lock, answers, holder
-
+        self._made: Hook | None = None  # one object, as long as a reload does not change it
         self.others: dict[str, Hook] = {}  # by the name of the hook
 
     def hook(self, name: str) -> Hook | None:
-        return self.others.get(name) or self._hook()
+        self._made = self._hook() if self._made is None else self._made
+        return self.others.get(name) or self._made
 
     def lock(self, settings: LockSettings) -> Lock | None:
         return self._lock()

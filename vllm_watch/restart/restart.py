@@ -1,10 +1,11 @@
 """One attempt to restart one server, or all of a gang, from the intent on disk to the answer whether it helped.
 
-    intent (on disk) ─▶ evidence ─▶ drain ─▶ the guard once more ─▶ calling (on disk) ─▶ hook
+    intent (on disk) ─▶ evidence ─▶ drain ─▶ a scrape, the guard once more ─▶ calling (on disk) ─▶ hook
         ─▶ verifying (on disk) ─▶ helped | did_not_help (on disk)
 
 What is on disk is always ahead of what is done, never behind: a watcher that dies leaves an `intent`
 whose hook was surely not called, or a `calling` whose hook may have been, which is never called again.
+The hook is called only for the process that was decided about: a scrape that begins after the drain must find it.
 After the call the disk may fail without an end to the attempt: how it ended is written later
 (pending_writes.py). Nothing here decides: the guard does, and verify.
 
@@ -68,6 +69,14 @@ _UNSEEN = TargetSignals(
 Objection = Callable[[], Awaitable[str | None]]
 """Asks the guard and the lock once more; None: there is nothing against it."""
 
+Changed = Callable[[], str | None]
+"""Says what a reload, or who asked, has changed since it was decided; None: nothing."""
+
+
+def unchanged() -> str | None:
+    """Nothing has."""
+    return None
+
 
 class Restart:
     """Carries one attempt to its end."""
@@ -92,17 +101,24 @@ class Restart:
         self._show("the intent is in the journal")
 
     async def run(
-        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, objection: Objection
-    ) -> Attempt:
+        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, objection: Objection,
+        changed: Changed = unchanged,
+    ) -> Attempt:  # fmt: skip
         """Do what was intended; return the attempt as it ended."""
+        befores = verify.befores(self.attempt)
+        assert befores is not None  # noqa: S101 - it is part of every intent
+
+        async def object_() -> str | None:
+            return await self._object(befores, objection, changed)
+
         try:
-            against, calls = await self._prepare(calls, objection)
-            befores = {name: self._before(name) for name in self._names}
-            if against is None:
-                against = await self._write_call(befores, lock)
+            calls = await self._prepare(calls)
+            against = await object_() or await self._write_call(lock)
+            # Writing takes time, and the machine may have slept.
+            against = against or self._not_as_decided(befores, changed)
             if against is not None:
                 return await self._end("cancelled", against)
-            results = await self._call_hooks(calls, lock, objection)
+            results = await self._call_hooks(calls, lock, object_)
         finally:
             # Before it is verified: a new process that gets no requests cannot show what it does.
             for name in self._names:
@@ -131,17 +147,16 @@ class Restart:
         return await self._end("uncertain" if touched else "cancelled", text)
 
     async def _prepare(
-        self, calls: Sequence[tuple[HookCall, Hook]], objection: Objection
-    ) -> tuple[str | None, Sequence[tuple[HookCall, Hook]]]:
-        """Keep evidence, drain, ask once more; return what is against it, and the calls with the evidence."""
+        self, calls: Sequence[tuple[HookCall, Hook]]
+    ) -> Sequence[tuple[HookCall, Hook]]:
+        """Keep evidence and drain; return the calls with the evidence."""
         self._show("evidence is gathered")
         paths = await asyncio.gather(*map(self._keep_evidence, self._names))
-        calls = [
+        await self._drain()
+        return [
             (replace(call, evidence_path=path), hook)
             for (call, hook), path in zip(calls, paths, strict=True)
         ]
-        await self._drain()
-        return await self._object(objection), calls
 
     async def _keep_evidence(self, name: str) -> str | None:
         try:
@@ -166,33 +181,50 @@ class Restart:
                 return
             await asyncio.sleep(DRAIN_POLL_SECONDS)
 
-    async def _object(self, objection: Objection) -> str | None:
-        """Ask once more; what cannot be asked objects."""
+    async def _object(
+        self, befores: Mapping[str, verify.Before], objection: Objection, changed: Changed
+    ) -> str | None:
+        """Scrape each once more, and ask once more; what cannot be asked objects."""
+        began_s = time.monotonic()
+        waits = (self._targets.scraped_since(name, began_s) for name in self._names)
+        seen = dict(zip(self._names, await asyncio.gather(*waits), strict=True))
+        against = self._not_as_decided(befores, changed)
+        if against is not None:
+            return against
+        if not all(seen.values()):
+            unseen = ", ".join(name for name, scraped in seen.items() if not scraped)
+            return f"no scrape of {unseen} has ended since it was to be called"
         try:
             return await objection()
         except Exception as error:  # noqa: BLE001 - whatever it was, it is no yes
             _log.exception("objection_broke", attempt=self.attempt.id)
             return f"it could not be asked once more: {type(error).__name__}"
 
-    async def _write_call(
-        self, befores: Mapping[str, verify.Before], lock: Lock | None
-    ) -> str | None:
-        said = {name: before.to_json() for name, before in befores.items()}
-        before = said.pop(self.attempt.target)
-        called = replace(self.attempt, called_t=time.time(), before=before, gang=said or None)
+    def _not_as_decided(self, befores: Mapping[str, verify.Before], changed: Changed) -> str | None:
+        """Why the hooks must not be called: the one place that compares what is with what was decided on."""
+        against = changed()
+        if against is not None:
+            return against
+        # An incident says by itself whether the last scrape found it, in silence too.
+        silence_counts = self.attempt.trigger != "incident"
+        for name, before in befores.items():
+            text = self._targets.stale(name, None) or self._targets.replaced(
+                name, before.process, silence_counts=silence_counts
+            )
+            if text is not None:
+                again = "; ask again" if self.attempt.trigger == "manual" else ""
+                return self._words({name: text}) + again
+        return None
+
+    async def _write_call(self, lock: Lock | None) -> str | None:
+        called = replace(self.attempt, called_t=time.time())
         try:
             await self._move(called, "calling", "the hook is called")
         except JournalError as error:
             return f"not written down: {error.cause}"
-        # Writing takes time, and the machine may have slept.
         if lock is not None and not lock.still_ours():
             return "the lock was lost while the call was written down"
-        manual = self.attempt.trigger == "manual"
-        stale = () if manual else (self._targets.stale(name, None) for name in self._names)
-        return next((text for text in stale if text is not None), None)
-
-    def _before(self, name: str) -> verify.Before:
-        return verify.before(self._targets.signals(name), self._targets.firing_kinds(name))
+        return None
 
     async def _call_hooks(
         self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, objection: Objection
@@ -228,8 +260,7 @@ class Restart:
             # Others of the gang were restarted: what was wrong is gone with them, and half of a gang serves nobody.
             lost = lock is not None and not lock.still_ours()
             return "the lock was lost" if lost else None
-        await asyncio.gather(*(self._targets.next_look(name, LOOK_SECONDS) for name in names))
-        return await self._object(objection)
+        return await objection()
 
     async def _call_hook(self, call: HookCall, hook: Hook) -> dict[str, HookResult]:
         self._targets.acting(call.target, on=True)
@@ -291,7 +322,8 @@ class Restart:
         self._show(text)
 
     async def _move_if_possible(self, state: str, text: str) -> None:
-        """After the call the disk may fail: what is known goes on in memory, and the log has the error."""
+        """The hook is called only for the process that was decided about: a scrape that begins after the drain must find it.
+        After the call the disk may fail: what is known goes on in memory, and the log has the error."""
         try:
             await self._move(self.attempt, state, text)
         except JournalError as error:

@@ -186,7 +186,7 @@ class Restarts:
             return
         self.dispatcher.submit(RestartRequest(
             target=name, group=managed.target.group, trigger="schedule",
-            reason=reason(schedule), schedule=schedule.name,
+            reason=reason(schedule), schedule=schedule.name, process=self.targets.process(name),
             asked_t=now_t, expires_t=due_t + schedule.misfire_seconds,
         ))  # fmt: skip
 
