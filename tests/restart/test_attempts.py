@@ -75,7 +75,8 @@ class Run:
 
     async def begin(self, attempt_id: str = "a1", lock: Lock | None = None) -> None:
         hook = command(self.server, self.script)
-        attempt = REQUEST.attempt(attempt_id, "intent", "script", time.time())
+        befores = {TARGET.name: self.world.targets.before(TARGET.name)}
+        attempt = REQUEST.attempt(attempt_id, "intent", "script", time.time(), "", befores)
         call = replace(CALL, attempt_id=attempt_id)
         await self.attempts.begin(attempt, [(call, hook)], self.world.settings, lock, _agrees)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.restart.hooks.calls import alive, started
+from tests.restart.hooks.calls import alive, started, until
 from vllm_watch.board.board import Board
 from vllm_watch.board.incidents import Incidents
 from vllm_watch.board.looked import Looked
@@ -94,7 +94,13 @@ class Server:
             return 0
 
     def hang(self) -> None:
+        """Stop it; return once it stands still."""
         os.kill(self.pid, signal.SIGSTOP)
+        assert until(lambda: self.stopped)
+
+    @property
+    def stopped(self) -> bool:
+        return Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
     def end_all(self) -> None:
         """Nothing that was ever started here outlives this."""
@@ -113,9 +119,8 @@ class Server:
         pid = self.pid
         if not pid or not alive(pid):
             return _signals("down", None, None, None)
-        stopped = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
         requests = len(self.lines("requests"))
-        state = "stalled" if stopped else "serving"
+        state = "stalled" if self.stopped else "serving"
         ratio = fresh_ratio if state == "serving" else 0.0
         # Two processes may start within one clock tick; never with one PID.
         return _signals(state, started(pid) + pid / 1e6, ratio, float(requests))

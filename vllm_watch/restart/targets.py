@@ -129,7 +129,7 @@ class Targets:
 
     def before(self, name: str) -> Before:
         """What the last scrape found, for a restart that is decided on it."""
-        return before(self.process(name), self.signals(name), self.firing_kinds(name))
+        return before(self.signals(name), self.firing_kinds(name), self.process(name))
 
     def replaced(self, name: str, decided: Process, *, silence_counts: bool) -> str | None:
         """Why the last scrape did not find the process that was decided about; None: it did.

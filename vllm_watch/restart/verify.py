@@ -59,9 +59,10 @@ class Before:
 
 
 def before(
-    process: Process, signals: TargetSignals | None, firing_kinds: Collection[str]
+    signals: TargetSignals | None, firing_kinds: Collection[str], process: Process | None = None
 ) -> Before:
-    """Return what is to be remembered of a server whose restart is decided."""
+    """Return what is to be remembered of a server whose restart is decided; `process`: as it is known beside `signals`."""
+    process = process or Process.of(None, signals)
     if signals is None:
         return Before(process=process)
     stuck = not signals.up or signals.state in ("stalled", "down")
