@@ -190,7 +190,7 @@ async def test_what_breaks_has_an_end(run: Run, monkeypatch: pytest.MonkeyPatch)
     await run.begin("a1")
     assert (await run.ended()).state == "cancelled"
     monkeypatch.undo()
-    monkeypatch.setattr(run.world.targets, "next_look", breaks)
+    monkeypatch.setattr(run.world.targets, "acting", breaks)
     await run.begin("a2")
     assert (await run.ended()).state == "uncertain"
     assert await run.on_disk() == {"a1": "cancelled", "a2": "uncertain"}

@@ -295,7 +295,9 @@ class Backends:
         self.others: dict[str, Hook] = {}  # by the name of the hook
 
     def hook(self, name: str) -> Hook | None:
-        self._made = self._hook() if self._made is None else self._made
+        hook = self._hook()
+        if getattr(hook, "_settings", hook) != getattr(self._made, "_settings", self._made):
+            self._made = hook
         return self.others.get(name) or self._made
 
     def lock(self, settings: LockSettings) -> Lock | None:

@@ -63,7 +63,7 @@ def mode(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Re
 def trigger(request: RestartRequest, settings: RestartSettings, facts: Facts) -> Refusal | None:
     """May this trigger ask, and is its reason there now?"""
     if request.trigger == "manual":
-        return None
+        return None if facts.revoked is None else Refusal(facts.revoked)
     text = facts.stale
     if request.trigger not in settings.triggers:
         text = f"a restart by {request.trigger} is switched off (restart.triggers)"

@@ -21,7 +21,7 @@ from vllm_watch.restart.targets import ManagedTarget, Targets, another
 from vllm_watch.restart.verify import Before
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.state.attempt import Attempt
-from vllm_watch.state.journal import Journal
+from vllm_watch.state.journal import Journal, approval
 from vllm_watch.support.printable import printable
 
 _log = structlog.get_logger()
@@ -55,6 +55,7 @@ class Decider:
 
         `asker`: the member of its gang for whose restart it is asked, and whose lock counts.
         """
+        request = self.standing(request)
         hook: Answer | None = None
         blockers: tuple[Answer, ...] | None = None
         alone = asker is not None or not self._targets.gang(request.target)
@@ -80,6 +81,13 @@ class Decider:
                 gang, befores = await self._ask_gang(request, managed, attempt_id)
             else:
                 held = await self._take(request, managed, attempt_id, lock)
+
+    def standing(self, request: RestartRequest) -> RestartRequest:
+        """Return the request without an approval whose token was revoked."""
+        name = approval(request.incident_id or "", request.target)
+        if request.approved_by and self._controls.revoked(request.approved_by, "approve", name):
+            return replace(request, approved_by=None)
+        return request
 
     async def _ask_gang(
         self, request: RestartRequest, managed: ManagedTarget, attempt_id: str
@@ -136,6 +144,7 @@ class Decider:
             stale=self._targets.stale(name, incident),
             replaced=self._replaced(request),
             condition=self._condition(request, managed.settings),
+            revoked=self._revoked(request),
             silenced=controls.silenced(request.incident_id or "", now_t),
             startup_seconds=self._targets.startup_seconds(name),
             start_failure=self._targets.start_failure(name),
@@ -149,6 +158,11 @@ class Decider:
         if request.process is None or request.process.is_same(now) is not False:
             return None
         return another(now)
+
+    def _revoked(self, request: RestartRequest) -> str | None:
+        if request.trigger != "manual" or not self._controls.revoked(request.actor, "restart"):
+            return None
+        return f"the token {request.actor} was revoked"
 
     def _condition(self, request: RestartRequest, settings: RestartSettings) -> str | None:
         if request.schedule is None:

@@ -182,6 +182,7 @@ class Dispatcher:
     ) -> tuple[Decision, Attempt | None]:
         lock, attempt_id = self._backends.lock(managed.settings.lock), secrets.token_hex(8)
         attempt = None
+        pending.request = self._decider.standing(pending.request)
         try:
             async with self._deciding:
                 decision = await self._decider.decide(pending.request, managed, attempt_id, lock)

@@ -30,6 +30,7 @@ from vllm_watch.samples.target import Target
 from vllm_watch.settings.restart import RestartSettings
 from vllm_watch.settings.restart_times import ScheduleSettings
 from vllm_watch.state.journal import Journal, PassingJournal
+from vllm_watch.support.token_file import TokenFile
 
 _log = structlog.get_logger()
 
@@ -120,6 +121,7 @@ class Restarts:
         """Use these hooks from now on; what holds for targets comes with them."""
         self._config = config
         self._plan.people = bool(config.api.tokens)
+        self._controls.tokens = {each.name: TokenFile(each) for each in config.api.tokens}
         self._backends.configure(config)
 
     def follow(self, targets: Iterable[tuple[Target, RestartSettings]]) -> None:

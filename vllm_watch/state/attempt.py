@@ -43,7 +43,9 @@ class Attempt:
     payoff_ratio: float | None = None  # throughput after ÷ before, where both are known
     text: str = ""  # how it stands, or how it ended, in words
     address: str = ""  # of the target, host:port; "" where that is no identity
-    before: Mapping[str, Any] | None = None  # verify.Before as JSON holds it: what it was decided on
+    before: Mapping[str, Any] | None = (
+        None  # verify.Before as JSON holds it: what it was decided on
+    )
     gang: Mapping[str, Any] | None = (
         None  # the others that are restarted with it: name → their `before`
     )
