@@ -60,6 +60,7 @@ class Attempts:
         ] = []  # resumed then; its target is not found yet
         self._running: dict[str, tuple[Restart, asyncio.Task[None]]] = {}  # by target
         self._last: dict[str, Attempt] = {}  # of each target, as it ended or was found
+        self._stopping = False
         self._not_resumed = ""  # why not, as it was last logged
 
     def last(self, target: str) -> tuple[Attempt, str] | None:
@@ -95,6 +96,27 @@ class Attempts:
                 await self._put(attempt)
             known.append(attempt)
         return tuple(known)
+
+    async def let_hooks_end(self) -> None:
+        """Call no more hooks, and wait for those that have begun: half of a restart leaves an engine down."""
+        self._stopping = True
+        # One that is begun meanwhile is told as it begins.
+        running = {restart for restart, _ in self._running.values()}
+        for restart in running:
+            restart.stopping = True
+        begun = [each for each in running if not each.idle.is_set()]
+        for each in begun:
+            _log.info(
+                "hook_awaited", target=each.attempt.target, attempt=each.attempt.id,
+                seconds_max=each.hook_seconds, because="vllm-watch stops once it has ended",
+            )  # fmt: skip
+        await asyncio.gather(*(each.hook_over() for each in begun))
+
+    @property
+    def hook_seconds(self) -> float:
+        """How long `let_hooks_end` may take."""
+        begun = (each.hook_seconds for each, _ in self._running.values() if not each.idle.is_set())
+        return max(begun, default=0.0)
 
     async def stop(self) -> None:
         """Stop waiting for them: what they did and have yet to show is in the journal."""
@@ -229,7 +251,9 @@ class Attempts:
     # --- carrying one out
 
     def _restart(self, attempt: Attempt, settings: RestartSettings) -> Restart:
-        return Restart(attempt, settings, self._targets, self._pending, self._evidence)
+        restart = Restart(attempt, settings, self._targets, self._pending, self._evidence)
+        restart.stopping = self._stopping
+        return restart
 
     def _start(
         self, restart: Restart, work: Callable[[], Awaitable[Attempt]], settings: RestartSettings,

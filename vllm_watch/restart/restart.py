@@ -14,6 +14,7 @@ is one `calling` for all of them.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -87,6 +88,12 @@ class Restart:
     ) -> None:  # fmt: skip
         self.attempt = attempt
         self.stage = attempt.text  # what it does now, in words
+        self.hook_seconds = 0.0  # how long the hooks that are being called may take
+        self.stopping = False  # is no hook to be called any more?
+        self.idle = (
+            asyncio.Event()
+        )  # is no hook being called? Until it ends, so does not the watcher
+        self.idle.set()
         self._settings = settings
         self._targets = targets
         self._journal = journal
@@ -113,16 +120,27 @@ class Restart:
 
         try:
             calls = await self._prepare(calls)
-            against = await object_() or await self._write_call(lock)
+            against = await object_()
+            self.idle.clear()
+            self.hook_seconds = max(_seconds_max(hook) for _, hook in calls)
+            against = against or await self._write_call(lock)
             # Writing takes time, and the machine may have slept.
-            against = against or self._not_as_decided(befores, changed)
+            against = against or self._stopping() or self._not_as_decided(befores, changed)
             if against is not None:
                 return await self._end("cancelled", against)
-            results = await self._call_hooks(calls, lock, object_)
+            ended = await self._call(calls, lock, object_)
         finally:
+            self.idle.set()
             # Before it is verified: a new process that gets no requests cannot show what it does.
             for name in self._names:
                 self._targets.draining(name, on=False)
+        return ended or await self._verify(befores, time.monotonic())
+
+    async def _call(
+        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, objection: Objection
+    ) -> Attempt | None:
+        """Call the hooks and write down how that ended; return the attempt where nothing was restarted."""
+        results = await self._call_hooks(calls, lock, objection)
         idle = {name: each.text for name, each in results.items() if each.outcome in _DID_NOTHING}
         if len(idle) == len(results):
             return await self._end("failed", self._words(idle))
@@ -133,13 +151,22 @@ class Restart:
         await self._move_if_possible("verifying", self._words(
             {name: _told(each) for name, each in results.items()}
         ))  # fmt: skip
-        return await self._verify(befores, time.monotonic())
+        return None
+
+    def _stopping(self) -> str | None:
+        return "vllm-watch is stopping" if self.stopping else None
 
     async def resume(self, befores: Mapping[str, verify.Before], since_s: float) -> Attempt:
         """Go on verifying what an earlier run of the watcher has begun; the hook is not called again."""
         for name in self._names:
             self._targets.acting(name, on=True)
         return await self._verify(befores, time.monotonic() - since_s)
+
+    async def hook_over(self) -> None:
+        """Wait for the hooks that are being called, as long as they may take."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.hook_seconds):
+                await self.idle.wait()
 
     async def give_up(self, text: str) -> Attempt:
         """End it where it stands: what may have acted is uncertain."""
@@ -235,6 +262,7 @@ class Restart:
         for retry in range(RETRIES_MAX + 1):
             if retry:
                 against = await self._against_again(due, results, lock, objection)
+                against = against or self._stopping()
                 if against is not None:
                     for call, _ in due:
                         text = f"{results[call.target].text}; not called again: {against}"
@@ -264,7 +292,7 @@ class Restart:
 
     async def _call_hook(self, call: HookCall, hook: Hook) -> dict[str, HookResult]:
         self._targets.acting(call.target, on=True)
-        limit = hook.timeout_seconds + HOOK_GRACE_SECONDS
+        limit = _seconds_max(hook)
         try:
             async with asyncio.timeout(limit):
                 result = await hook.restart(call)
@@ -345,6 +373,10 @@ class Restart:
         if len(self._names) == 1:
             return next(iter(said.values()), "")
         return "; ".join(f"{name}: {text}" for name, text in said.items())
+
+
+def _seconds_max(hook: Hook) -> float:
+    return hook.timeout_seconds + HOOK_GRACE_SECONDS
 
 
 def _settled(seen: Mapping[str, verify.Progress]) -> set[str]:

@@ -100,6 +100,16 @@ class Restarts:
     def _begin(self, name: str, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.add(asyncio.create_task(work, name=name))
 
+    @property
+    def hook_seconds(self) -> float:
+        """How long `let_hooks_end` may take; 0.0: no hook is being called."""
+        return self.dispatcher.attempts.hook_seconds
+
+    async def let_hooks_end(self) -> None:
+        """Begin nothing more, and wait for the hooks that are being called, each within its timeout."""
+        self._schedule.stop()
+        await self.dispatcher.attempts.let_hooks_end()
+
     async def stop(self) -> None:
         """End everything within STOP_SECONDS; attempts under way are verified by the next run."""
         self._schedule.stop()
