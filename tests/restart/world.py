@@ -209,6 +209,10 @@ class World:
             return
         server = self.servers.get(name, self.server)
         signals = replace(server.signals(self.fresh_ratio), target=name)
+        if not signals.up:  # what answered last is known, if anything ever did
+            known_t = None if entry.signals is None else entry.signals.process_start_time
+            engines = {} if known_t is None else signals.engines
+            signals = replace(signals, process_start_time=known_t, engines=engines)
         fires = {"stalled": "engine_stalled", "down": "engine_down"}.get(signals.state)
         self.board.publish(signals, looked=Looked.now().ended(5.0, 4.0))
         self.gates.looked(signals)

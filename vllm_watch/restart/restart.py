@@ -114,6 +114,17 @@ class Restart:
         """Do what was intended; return the attempt as it ended."""
         befores = verify.befores(self.attempt)
         assert befores is not None  # noqa: S101 - it is part of every intent
+        try:
+            ended = await self._act(calls, lock, objection, changed, befores)
+        finally:
+            self.idle.set()
+        return ended or await self._verify(befores, time.monotonic())
+
+    async def _act(
+        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, objection: Objection,
+        changed: Changed, befores: Mapping[str, verify.Before],
+    ) -> Attempt | None:  # fmt: skip
+        """Call the hooks, if it may be; return the attempt where nothing was restarted."""
 
         async def object_() -> str | None:
             return await self._object(befores, objection, changed)
@@ -121,26 +132,18 @@ class Restart:
         try:
             calls = await self._prepare(calls)
             against = await object_()
-            self.idle.clear()
             self.hook_seconds = max(_seconds_max(hook) for _, hook in calls)
+            self.idle.clear()
             against = against or await self._write_call(lock)
             # Writing takes time, and the machine may have slept.
             against = against or self._stopping() or self._not_as_decided(befores, changed)
             if against is not None:
                 return await self._end("cancelled", against)
-            ended = await self._call(calls, lock, object_)
+            results = await self._call_hooks(calls, lock, object_)
         finally:
-            self.idle.set()
             # Before it is verified: a new process that gets no requests cannot show what it does.
             for name in self._names:
                 self._targets.draining(name, on=False)
-        return ended or await self._verify(befores, time.monotonic())
-
-    async def _call(
-        self, calls: Sequence[tuple[HookCall, Hook]], lock: Lock | None, objection: Objection
-    ) -> Attempt | None:
-        """Call the hooks and write down how that ended; return the attempt where nothing was restarted."""
-        results = await self._call_hooks(calls, lock, objection)
         idle = {name: each.text for name, each in results.items() if each.outcome in _DID_NOTHING}
         if len(idle) == len(results):
             return await self._end("failed", self._words(idle))
