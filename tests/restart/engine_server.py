@@ -2,7 +2,7 @@
 
 It says in FOLDER that it was started (`starts`, a line each), who it is once it has the port (`pid`), and when it was asked to
 end (`terms`). SIGUSR1 lets its engine core die (/health 503), SIGUSR2 hangs its API server. While FOLDER/broken exists it
-exits at once. `engine_server.py --fork` begins one for each line FOLDER PORT that it reads, which saves each the import.
+exits at once; FOLDER/model names what it serves. `engine_server.py --fork` begins one for each line FOLDER PORT that it reads, which saves each the import.
 """
 
 import asyncio
@@ -30,7 +30,8 @@ async def main(folder, port):
         file.write(f"{os.getpid()}\n")
     if (folder / "broken").exists():
         return
-    vllm = SimulatedVllm("vllm")
+    model = folder / "model"
+    vllm = SimulatedVllm("vllm", **({"model_name": model.read_text()} if model.exists() else {}))
     scene = Scene([vllm])
     began_t = created_t()
     began_s = time.monotonic() - (time.time() - began_t)

@@ -130,7 +130,7 @@ class Restart:
             return await self._object(befores, objection, changed)
 
         try:
-            calls = await self._prepare(calls)
+            calls = await self._prepare(calls, changed)
             against = await object_()
             self.hook_seconds = max(_seconds_max(hook) for _, hook in calls)
             self.idle.clear()
@@ -177,12 +177,12 @@ class Restart:
         return await self._end("uncertain" if touched else "cancelled", text)
 
     async def _prepare(
-        self, calls: Sequence[tuple[HookCall, Hook]]
+        self, calls: Sequence[tuple[HookCall, Hook]], changed: Changed
     ) -> Sequence[tuple[HookCall, Hook]]:
         """Keep evidence and drain; return the calls with the evidence."""
         self._show("evidence is gathered")
         paths = await asyncio.gather(*map(self._keep_evidence, self._names))
-        await self._drain()
+        await self._drain(changed)
         return [
             (replace(call, evidence_path=path), hook)
             for (call, hook), path in zip(calls, paths, strict=True)
@@ -196,7 +196,7 @@ class Restart:
             _log.warning("evidence_failed", attempt=self.attempt.id, target=name, error=str(error))
             return None
 
-    async def _drain(self) -> None:
+    async def _drain(self, changed: Changed) -> None:
         began_s = time.monotonic()
         for name in self._names:
             self._targets.draining(name, on=True)
@@ -207,7 +207,7 @@ class Restart:
                 for name in self._names
             }
             self._show(self._words({name: text for name, (_, text) in progress.items()}))
-            if all(over for over, _ in progress.values()):
+            if all(over for over, _ in progress.values()) or changed() is not None:
                 return
             await asyncio.sleep(DRAIN_POLL_SECONDS)
 
