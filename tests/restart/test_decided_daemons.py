@@ -14,7 +14,10 @@ from tests.restart.test_alertmanager import alert, payload
 from tests.restart.test_daemon_restarts import ill, last, until, waiting
 from tests.restart.test_self_healing import LOOKS_SECONDS
 
-ANOTHER = ("another process serves since", "the process that was decided about does not answer any more")
+ANOTHER = (
+    "another process serves since",
+    "the process that was decided about does not answer any more",
+)
 """As the next one serves, or is on its way."""
 
 

@@ -137,7 +137,10 @@ async def test_the_intent_names_the_process(server: Server) -> None:
         (kept,) = await story.journal.attempts()
         assert kept.before is not None
         assert Process.from_json(kept.before["process"]) == known
-        assert (known.address, known.start_time) == ("127.0.0.1:9", pytest.approx(time.time(), abs=60))
+        assert (known.address, known.start_time) == (
+            "127.0.0.1:9",
+            pytest.approx(time.time(), abs=60),
+        )
         assert kept.state == attempt.state == "cancelled"
 
 
@@ -224,7 +227,9 @@ async def test_what_was_asked_for_before_a_restart_that_helped_is_done(
 ) -> None:
     """It was under way for an incident: once the cooldown is over, the fresh engine is left alone."""
     async with Story(server, settings=SETTINGS_ALL | {"schedules": ()}) as story:
-        in_the_drain(story, lambda _: story.dispatcher.submit(replace(REQUESTS[other], schedule=None)))
+        in_the_drain(
+            story, lambda _: story.dispatcher.submit(replace(REQUESTS[other], schedule=None))
+        )
         assert (await attempted(story, REQUEST)).state == "helped"
         assert story.dispatcher.waiting(TARGET.name) == []
         assert len(server.lines("called")) == 1

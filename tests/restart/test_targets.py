@@ -260,7 +260,11 @@ async def test_two_targets_of_one_pod(tmp_path):
     """Of one port they are one engine; of two ports, two."""
     async with station(tmp_path, targets=("a", "b", "c"), start=False) as one:
         managed, targets = one.restarts.targets.managed, one.restarts.targets
-        for name, url in (("a", "http://p:8000"), ("b", "http://10.0.0.9:8000"), ("c", "http://p:8001")):
+        for name, url in (
+            ("a", "http://p:8000"),
+            ("b", "http://10.0.0.9:8000"),
+            ("c", "http://p:8001"),
+        ):
             pod = replace(managed[name].target, url=url, pod="p", namespace="llm")
             managed[name].target = pod
         assert targets.same_engine("a") == {"a", "b"}

@@ -182,7 +182,12 @@ def test_what_was_so_before_outlives_the_watcher() -> None:
 
 def test_what_the_last_release_wrote_is_read() -> None:
     """A watcher that is upgraded while it verifies goes on."""
-    kept = {"process_start_time": 7.0, "restarts": 2, "throughput_ratio": 0.3, "kinds": ["overload"]}
+    kept = {
+        "process_start_time": 7.0,
+        "restarts": 2,
+        "throughput_ratio": 0.3,
+        "kinds": ["overload"],
+    }
     process = Process(start_time=7.0, restarts=2)
     known = verify.Before(process=process, throughput_ratio=0.3, kinds=frozenset({"overload"}))
     assert verify.Before.from_json(kept) == known
