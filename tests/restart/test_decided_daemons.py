@@ -41,15 +41,22 @@ async def busy(site):
 
     async def ask_it():
         with suppress(aiohttp.ClientError):
-            async with aiohttp.ClientSession() as session:
-                async with session.post(url, json={"prompt": "x", "max_tokens": 8000}) as response:
-                    await response.read()
+            body = {"prompt": "x", "max_tokens": 8000}
+            async with (
+                aiohttp.ClientSession() as session,
+                session.post(url, json=body) as response,
+            ):
+                await response.read()
 
     await asyncio.to_thread(wait_for, lambda: answers(site.port))
     asking = asyncio.create_task(ask_it())
     yield
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
+
+
+def scraped_t(status):
+    return status["targets"][0]["signals"]["t"]
 
 
 def under_way(status):
@@ -142,13 +149,14 @@ async def events(process, name):
 
 async def test_a_resume_before_the_next_scrape_does_not_restart_the_next_engine(site):
     """Incident, pause, another engine, and the pause ends: the last scrape is of the one before."""
-    path = site.configure("auto")
-    changed(path, lambda config: config["scrape"].update(interval_seconds=4))
-    async with daemon("--config", path) as process:
+    every = {"VLLM_WATCH_SCRAPE__INTERVAL_SECONDS": "4"}
+    async with daemon("--config", site.configure("auto"), environ=every) as process:
         await until(process, is_up)
         await ask(process, "/api/v1/pause", {"reason": "a demo", "minutes": 30})
         await ill(process, site)
-        await until(process, lambda s: waiting(s) and waiting(s)[0]["gate"] == "pause")
+        status = await until(process, lambda s: waiting(s) and waiting(s)[0]["gate"] == "pause")
+        before_t = scraped_t(status)
+        await until(process, lambda s: scraped_t(s) > before_t)
         site.heal()
         assert (await ask(process, "/api/v1/resume"))[0] == 200
         await asyncio.sleep(LOOKS_SECONDS + 4)
@@ -219,7 +227,7 @@ async def test_a_yes_ends_with_its_token(site, revoke):
         code, said = await ask(process, f"/api/v1/incidents/{incident}/approve")
         assert (code, said["text"][:8]) == (202, "approved"), said
         revoke(site)
-        assert (await ask(process, "/api/v1/resume", token="b" + TOKEN))[0] == 200  # noqa: S106
+        assert (await ask(process, "/api/v1/resume", token="b" + TOKEN))[0] == 200
         status = await until(process, lambda s: waiting(s) and waiting(s)[0]["gate"] == "approval")
         assert waiting(status)[0]["approved_by"] is None
         assert site.calls == []

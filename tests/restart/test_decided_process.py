@@ -12,7 +12,7 @@ import pytest
 
 from tests.restart.dispatching import PERSON, Story
 from tests.restart.station import station
-from tests.restart.world import REQUEST, SETTINGS, TARGET, Server
+from tests.restart.world import REQUEST, TARGET, Server
 from vllm_watch.restart import dispatcher as dispatcher_module
 from vllm_watch.restart import targets as targets_module
 from vllm_watch.restart import verify
