@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import time
 from contextlib import asynccontextmanager, suppress
 
 import aiohttp
@@ -161,6 +162,34 @@ async def test_a_resume_before_the_next_scrape_does_not_restart_the_next_engine(
         assert (await ask(process, "/api/v1/resume"))[0] == 200
         await asyncio.sleep(LOOKS_SECONDS + 4)
         assert site.calls == []
+
+
+async def test_twins_that_began_in_the_same_tick_are_two(site, tmp_path):
+    """Both are ill: whichever is restarted, the other would be left, and it serves nobody."""
+    born, twin = f"{int(time.time())}", tmp_path / "twin"
+    (site.folder / "born").write_text(born)
+    twin.mkdir()
+    (twin / "born").write_text(born)
+    site.heal()
+    path = site.configure(
+        "auto", peers="watched", lock={"kind": "file", "path": str(tmp_path / "locks")}
+    )
+    with Site(twin) as other:
+        second = {"name": "b", "url": f"http://127.0.0.1:{other.port}"}
+        changed(path, lambda config: config["targets"].append(second))
+        changed(path, lambda config: [each.update(group="g") for each in config["targets"]])
+        async with daemon("--config", path) as process:
+            await until(process, lambda s: is_up(s) and is_up(s, "b"))
+            await ask(process, "/api/v1/pause", {"reason": "a demo", "minutes": 30})
+            for each in (site, other):
+                each.send(signal.SIGUSR1)
+            await until(process, lambda s: waiting(s) and plan(s, "b")["waiting"])
+            assert (await ask(process, "/api/v1/resume"))[0] == 200
+            status = await until(process, lambda s: waiting(s) and waiting(s)[0]["gate"] == "peers")
+            assert waiting(status)[0]["text"].startswith(
+                "0 of 2 in the group would be left healthy"
+            )
+            assert site.calls == []
 
 
 HALVES = """\

@@ -1,7 +1,7 @@
 """Which process a restart is of: taken from the scrape that it was decided on, and compared right before the call. Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from vllm_watch.samples.target import Target
@@ -41,13 +41,9 @@ class Process:
             models=() if signals is None else signals.models,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as the journal keeps it."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> "Process":
-        """Return what `to_json` made; raises TypeError or KeyError for anything else."""
+        """Return what the journal kept; raises TypeError or KeyError for anything else."""
         return cls(**{**kept, "pids": tuple(kept["pids"]), "models": tuple(kept["models"])})
 
     def is_same(self, now: "Process") -> bool | None:
