@@ -90,9 +90,7 @@ class Restart:
         self.stage = attempt.text  # what it does now, in words
         self.hook_seconds = 0.0  # how long the hooks that are being called may take
         self.stopping = False  # is no hook to be called any more?
-        self.idle = (
-            asyncio.Event()
-        )  # is no hook being called? Until it ends, so does not the watcher
+        self.idle = asyncio.Event()  # set while no hook is being called
         self.idle.set()
         self._settings = settings
         self._targets = targets
