@@ -14,6 +14,7 @@ from tests.restart.site import TOKEN, Site, answers, ask, is_up, plan, wait_for
 from tests.restart.test_alertmanager import alert, payload
 from tests.restart.test_daemon_restarts import ill, last, until, waiting
 from tests.restart.test_self_healing import LOOKS_SECONDS
+from tests.support.test_service_manager import systemd
 
 ANOTHER = (
     "another process serves since",
@@ -206,8 +207,19 @@ async def test_a_hook_that_has_begun_may_end(site):
     path = site.configure("auto")
     begins = site.script.read_text().splitlines()[-1]
     site.script.write_text(HALVES.format(folder=site.folder) + begins + "\n")
-    halfway = site.folder / "halfway"
+    halfway, address = site.folder / "halfway", str(site.folder / "notify")
+    with systemd(address) as bound:
+        await stopped_halfway(path, halfway, address)
+        assert "EXTEND_TIMEOUT_USEC=73000000" in bound.waiting()
+    await asyncio.to_thread(wait_for, lambda: len(site.lines("starts")) == 2)
     async with daemon("--config", path) as process:
+        status = await until(process, lambda s: last(s).get("state") == "helped")
+        assert len(site.calls) == 1, last(status)
+
+
+async def stopped_halfway(path, halfway, address):
+    """One run of the watcher, which is told to end while its hook waits."""
+    async with daemon("--config", path, environ={"NOTIFY_SOCKET": address}) as process:
         await until(process, is_up)
         await asked_by_a_person(process)
         await asyncio.to_thread(wait_for, halfway.exists)
@@ -218,10 +230,6 @@ async def test_a_hook_that_has_begun_may_end(site):
         assert under_way(await process.status())["state"] == "calling"  # all is still served
         halfway.unlink()
         assert await asyncio.wait_for(process.process.wait(), 40) == 0
-    await asyncio.to_thread(wait_for, lambda: len(site.lines("starts")) == 2)
-    async with daemon("--config", path) as process:
-        status = await until(process, lambda s: last(s).get("state") == "helped")
-        assert len(site.calls) == 1, last(status)
 
 
 async def test_nothing_is_called_once_it_stops(site):
